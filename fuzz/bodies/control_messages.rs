@@ -1,4 +1,4 @@
-//! The broker against processes that ask for anything, and packets that are anything.
+//! Fuzzes the broker with arbitrary requests of processes, and with arbitrary packets.
 
 use super::input::Input;
 use baton_abi::control::*;
@@ -6,7 +6,7 @@ use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::{Limits, Rights, Usage};
 use baton_broker::state::{Effect, Newcomer, State};
 
-/// Few of everything, so that limits are met.
+/// Small limits, so that runs reach them.
 const LIMITS: Limits = Limits {
     process: Usage { processes: 1, handles: 12, nodes: 12, channels: 6 },
     user: Usage { processes: 6, handles: 40, nodes: 40, channels: 20 },
@@ -52,7 +52,7 @@ pub fn run(data: &[u8]) {
             }
             2 if !living.is_empty() => {
                 let gone = living.remove(input.below(living.len()));
-                broker.gone(gone, &mut Vec::new());
+                broker.remove_process(gone, &mut Vec::new());
             }
             _ if !living.is_empty() => {
                 let from = input.pick(&living);
@@ -63,7 +63,7 @@ pub fn run(data: &[u8]) {
         }
     }
     for process in living {
-        broker.gone(process, &mut Vec::new());
+        broker.remove_process(process, &mut Vec::new());
     }
     assert!(broker.is_empty(), "all are gone, and left {broker:?}");
 }
@@ -76,7 +76,7 @@ fn newcomer(pid: u32, uid: u32) -> Newcomer {
 fn ask_one(broker: &mut State, request: Request) {
     let identity = broker.admit(newcomer(1, 1000), "binder", 4).expect("room");
     broker.request(identity.process, request, &mut Vec::new());
-    broker.gone(identity.process, &mut Vec::new());
+    broker.remove_process(identity.process, &mut Vec::new());
 }
 
 fn serve(broker: &mut State, living: &mut Vec<ProcessId>, from: ProcessId, request: Request) {
@@ -92,7 +92,7 @@ fn serve(broker: &mut State, living: &mut Vec<ProcessId>, from: ProcessId, reque
             }
             Effect::Disconnect { process, .. } => {
                 assert_eq!(process, from, "one process ends another's connection");
-                broker.gone(process, &mut Vec::new());
+                broker.remove_process(process, &mut Vec::new());
                 living.retain(|other| *other != process);
             }
             Effect::OpenChannel { client, server, .. } => {

@@ -1,4 +1,4 @@
-//! A fuzzer's bytes as a sequence of choices. At their end every choice is zero.
+//! Interprets a fuzzer's bytes as a sequence of choices. After the last byte every choice is zero.
 
 pub struct Input<'a>(&'a [u8]);
 
@@ -35,7 +35,7 @@ impl<'a> Input<'a> {
         self.bytes(1).first().copied().unwrap_or(0)
     }
 
-    /// Below `n`, which is at most 256.
+    /// A number below `n`, which is at most 256.
     pub fn below(&mut self, n: usize) -> usize {
         usize::from(self.u8()) % n
     }
@@ -44,7 +44,7 @@ impl<'a> Input<'a> {
         from[self.below(from.len().min(256))]
     }
 
-    /// Mostly small, now and then anything.
+    /// A number that is mostly small and sometimes arbitrary.
     pub fn small(&mut self) -> u64 {
         match self.u8() {
             255 => self.u64(),

@@ -1,7 +1,8 @@
-//! A peer that writes anything into the memory it shares, and sends anything over its socket.
+//! Fuzzes an engine with a peer that writes arbitrary bytes into shared memory and sends arbitrary
+//! messages over its socket.
 //!
-//! One side of a channel is the fuzzer, admitted by the broker like any process; the other is a
-//! real engine. Nothing breaks, and an honest client of the same server is served all the same.
+//! The fuzzer is one end of a channel, admitted by the broker like any process; the other end is a
+//! real engine. The engine must not break, and must serve an honest client all the same.
 
 use super::input::Input;
 use super::machine::{Hostile, Opened, new_context, parse};
@@ -16,7 +17,7 @@ use rustix::net::SendFlags;
 use std::time::{Duration, Instant};
 
 const MOST_STEPS: usize = 40;
-/// The honest client's transaction.
+/// Code of the honest client's transaction.
 const HONEST: u32 = 0x600d;
 
 pub fn run(data: &[u8]) {
@@ -135,7 +136,7 @@ impl Attack {
         }
     }
 
-    /// A message into a lane, complete with its word and its ready bit.
+    /// Posts a message in a lane, with its word and its ready bit.
     fn post(&self, input: &mut Input<'_>) {
         let lane = input.below(4);
         let inbox_of = match self.end {
@@ -205,7 +206,7 @@ impl Attack {
     }
 }
 
-/// A transaction to handle 0, without waiting for an answer.
+/// Sends a transaction to handle 0 without waiting for a reply.
 fn call_manager(from: &Opened, code: u32, flags: u32) {
     let transaction = TransactionData {
         target: 0,
@@ -224,8 +225,8 @@ fn call_manager(from: &Opened, code: u32, flags: u32) {
     from.exchange(&commands, 0);
 }
 
-/// What a program does that keeps the rules: it takes what there is, frees it and answers it.
-/// Whether a transaction with this code was there.
+/// Acts as a correct program: reads returns, frees buffers and replies. Returns whether a
+/// transaction with this code came.
 fn look(device: &Opened, code: Option<u32>) -> bool {
     let mut found = false;
     loop {

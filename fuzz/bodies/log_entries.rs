@@ -1,6 +1,5 @@
-//! Whatever logcat reads that somebody else has made: entries in binary, event payloads and their
-//! descriptions, tags files, filterspecs, formats, times, lines of an earlier run, datagrams of
-//! syslog.
+//! Fuzzes logcat's inputs from other programs: binary entries, event payloads and descriptions,
+//! tags files, filterspecs, formats, times, lines of an earlier run, syslog datagrams.
 
 use super::input::Input;
 use baton_logcat::entry::{Body, Buffer, Entry, Level};
@@ -62,7 +61,7 @@ fn words_mean_something_or_nothing(words: &str) {
     assert!(resume.from().is_none_or(|from| from <= now + Duration::from_secs(1)));
 }
 
-/// Entries with these bytes in them, as a reader may hand them out.
+/// Entries that contain these bytes, as a reader may return them.
 fn made_of(bytes: &[u8]) -> [Entry; 2] {
     let (tag, message) = bytes.split_at(bytes.len().min(9));
     let level = Level(bytes.first().copied().unwrap_or(4));
@@ -91,7 +90,7 @@ fn show(entry: &Entry, tags: &Tags, format: &Format) {
         let lines = format.lines(entry, &shown, &|_| None);
         assert!(lines.ends_with(b"\n"));
         let is_escaped = |byte: &u8| *byte >= b' ' || b"\n\t\x1b".contains(byte);
-        // A tag is not escaped, on Android neither.
+        // A tag is not escaped, as on Android.
         let plain_tag = shown.tag.iter().all(|byte| byte.is_ascii_graphic());
         assert!(!format.printable || !plain_tag || lines.iter().all(is_escaped));
     }

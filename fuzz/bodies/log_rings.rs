@@ -1,5 +1,5 @@
-//! A log's file with any bytes in any places, before and while it is read: a reader ends with it,
-//! and hands out nothing that is larger than what is there.
+//! Fuzzes a log's reader with arbitrary bytes in a file, before and during reading. The reader must
+//! end, and return nothing larger than the file.
 
 use super::input::Input;
 use baton_log::{Buffer, Content, Item, Options, Priority, Reader};
@@ -8,15 +8,15 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// Header and table, and the first rings' beginnings: where bytes matter most.
+/// Header, table, and the beginnings of the first rings: the most important bytes.
 const PLACES: [u64; 14] = [0, 8, 12, 16, 40, 48, 64, 104, 4096, 4104, 4112, 4160, 4168, 135_168];
 const FILE_BYTES: usize = 135_168 + 2 * 65536;
-/// A file of this size has no more records than this, whatever they are; and a look may be in vain.
+/// Upper bound of the records in a file of this size, including reads without a result.
 const MOST_ITEMS: usize = 4 * FILE_BYTES / 24;
 
 thread_local!(static DIRECTORY: RefCell<Option<Sample>> = const { RefCell::new(None) });
 
-/// A directory, and a sound file of a dead process to begin with.
+/// A log's directory, and a valid file of a dead process.
 struct Sample {
     directory: tempfile::TempDir,
     sound: Vec<u8>,

@@ -1,9 +1,9 @@
-//! A broker of the process's own, and devices on it: each run has a context to itself.
+//! A broker in this process, and devices on it. Each run has a context of its own.
 
 use baton_abi::control::{
     Event, Granted, NodeId, ProcessId, Reply, Request, VERSION, decode, encode,
 };
-use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES, front};
+use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES, status};
 use baton_abi::uapi::*;
 use baton_broker::{Config, Running, limits::Limits};
 use baton_driver::device::Device;
@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 
 pub const MAP_BYTES: usize = 64 << 10;
 
-/// Where the broker listens; started at the first use, gone with the process.
+/// Path of the broker's socket. The broker starts at the first use and ends with the process.
 pub fn socket() -> &'static Path {
     static BROKER: OnceLock<Running> = OnceLock::new();
     let broker = BROKER.get_or_init(|| {
@@ -42,7 +42,7 @@ pub fn dial() -> OwnedFd {
     fd
 }
 
-/// One packet with descriptors.
+/// Sends a packet with descriptors.
 pub fn send(
     socket: &OwnedFd,
     packet: &[u8],
@@ -58,7 +58,7 @@ pub fn send(
     rustix::net::sendmsg(socket, &slices, &mut ancillary, flags | SendFlags::NOSIGNAL).map(drop)
 }
 
-/// One message, if it is one, with its descriptors.
+/// Receives a message, if it is valid, with its descriptors.
 fn receive<T: serde::de::DeserializeOwned>(
     socket: &OwnedFd,
     flags: RecvFlags,
@@ -68,7 +68,7 @@ fn receive<T: serde::de::DeserializeOwned>(
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut slices = [IoSliceMut::new(&mut packet)];
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
-    // libFuzzer's timer interrupts it.
+    // libFuzzer's timer interrupts the call.
     let received = || rustix::net::recvmsg(socket, &mut slices, &mut ancillary, flags);
     let bytes = rustix::io::retry_on_intr(received).ok()?.bytes;
     let rights = ancillary.drain().filter_map(|part| match part {
@@ -84,7 +84,7 @@ pub fn ask(connection: &OwnedFd, request: &Request) -> Option<Reply> {
     receive(connection, RecvFlags::empty()).map(|(reply, _)| reply)
 }
 
-/// A context that nobody has used.
+/// Makes a new context.
 pub fn new_context() -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let name = format!("run{}", LAST.fetch_add(1, Ordering::Relaxed));
@@ -116,7 +116,7 @@ impl Opened {
         self.device.ioctl(BINDER_SET_CONTEXT_MGR_EXT, address, true).expect("no other manager");
     }
 
-    /// Writes commands and reads what there is, without waiting. What was read.
+    /// Writes commands and reads without waiting. Returns the bytes read.
     pub fn exchange(&self, commands: &[u8], read_bytes: usize) -> Vec<u8> {
         let mut returns = vec![0u8; read_bytes.next_multiple_of(8)];
         let mut exchange = WriteRead {
@@ -136,7 +136,7 @@ impl Opened {
     }
 }
 
-/// A process that the broker has admitted, and that runs no engine.
+/// A process that the broker has admitted, without an engine.
 pub struct Hostile {
     connection: OwnedFd,
     events: OwnedFd,
@@ -146,11 +146,11 @@ pub struct Hostile {
 
 impl Hostile {
     pub fn join(context: &str) -> Hostile {
-        let front = baton_shm::mapping::create("front", FRONT_BYTES).expect("a page");
-        // Large enough a receive buffer, as far as anybody can tell.
-        let page = Mapping::<FRONT_BYTES>::new(&front, Access::ReadWrite).expect("a page");
-        page.word(front::BUFFER_BYTES).store(1 << 20, Ordering::Release);
-        page.word(front::ONE_WAY_FREE).store(1 << 19, Ordering::Release);
+        let front = baton_shm::mapping::create("front", STATUS_BYTES).expect("a page");
+        // Claims a receive buffer that is large enough.
+        let page = Mapping::<STATUS_BYTES>::new(&front, Access::ReadWrite).expect("a page");
+        page.word(status::BUFFER_BYTES).store(1 << 20, Ordering::Release);
+        page.word(status::ONE_WAY_FREE).store(1 << 19, Ordering::Release);
         let connection = dial();
         let hello =
             Request::Hello { version: VERSION, context: context.to_owned(), channels: 4096 };
@@ -172,7 +172,7 @@ impl Hostile {
         receive(&self.events, RecvFlags::DONTWAIT)
     }
 
-    /// The manager's owner and node, by a grant on it.
+    /// Gets the manager's process and node, by a grant on the node.
     pub fn manager(&self) -> Option<(ProcessId, NodeId)> {
         self.ask(&Request::ContextManager)?;
         while let Some((event, _)) = self.event() {
@@ -190,7 +190,7 @@ impl Hostile {
         assert_eq!(self.ask(&request), Some(Reply::Done));
     }
 
-    /// The descriptors of a channel that has just been opened.
+    /// The descriptors of a channel that was just opened.
     pub fn channel(&self) -> Option<Vec<OwnedFd>> {
         while let Some((event, fds)) = self.event() {
             if let Event::Channel { peer, .. } = event {
@@ -201,7 +201,7 @@ impl Hostile {
         None
     }
 
-    /// Who has the other end of it.
+    /// The process at the other end.
     pub fn caller(&self) -> ProcessId {
         self.caller.get()
     }

@@ -1,5 +1,5 @@
-//! What the fuzz targets do with their bytes. The bodies also run as tests of the driver, on bytes
-//! from a seeded generator: what they assert holds for any input.
+//! The bodies of the fuzz targets. They also run as tests of the driver, on bytes from a seeded
+//! generator: their assertions hold for any input.
 
 pub mod control_messages;
 mod input;

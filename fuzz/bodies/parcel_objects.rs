@@ -1,5 +1,5 @@
-//! A transaction's objects: the sender's pass over any bytes, the receiver's pass over what that
-//! made, and over any bytes as a hostile engine may send them.
+//! Fuzzes a transaction's objects: the sender's pass over arbitrary bytes, and the receiver's pass
+//! over its result or over arbitrary bytes of a hostile engine.
 
 use super::input::Input;
 use baton_abi::control::{Granted, NodeId, ProcessId, Strength};
@@ -68,7 +68,7 @@ pub fn objects(input: &mut Input<'_>) -> (Vec<u8>, Vec<u64>) {
     (bytes, offsets)
 }
 
-/// What an honest sender sends arrives.
+/// Checks that an honest sender's objects arrive.
 fn deliver_honestly(bytes: &[u8], offsets: &[u64], sent: Sent) {
     let granted: Vec<Granted> = sent.objects.iter().map(grant).collect();
     let fds: Vec<i32> = (100..).take(sent.fds.len()).collect();
@@ -96,7 +96,7 @@ fn grant(object: &Named) -> Granted {
     }
 }
 
-/// Any bytes, with any tickets and descriptors: refused or not, nothing breaks.
+/// Checks that arbitrary bytes, tickets and descriptors break nothing, refused or not.
 fn deliver_anything(mut bytes: Vec<u8>, offsets: &[u64], input: &mut Input<'_>) {
     let strengths = [Strength::Strong, Strength::Weak];
     let mut granted = Vec::new();

@@ -1,5 +1,5 @@
-//! Command buffers into two devices that talk: commands in any order, with names that exist and
-//! names that do not, and buffers that are no commands at all.
+//! Fuzzes two devices that communicate with command buffers: commands in any order, with valid and
+//! invalid names, and buffers that contain no commands.
 
 use super::input::Input;
 use super::machine::{Opened, new_context, parse};
@@ -40,7 +40,7 @@ const IOCTLS: [u32; 12] = [
     BINDER_CTL_ADD,
 ];
 
-/// A device, and what its program has been given.
+/// A device, and the names that its program has received.
 struct Party {
     opened: Opened,
     buffers: Vec<u64>,
@@ -87,7 +87,7 @@ impl Party {
 
     fn exchange(&mut self, input: &mut Input<'_>) {
         let mut commands = Vec::new();
-        // What transactions point to, kept until the ioctl is over.
+        // Memory that transactions point to, kept until the ioctl is over.
         let mut payloads = Vec::new();
         for _ in 0..input.below(5) {
             self.command(input, &mut commands, &mut payloads);
@@ -175,7 +175,7 @@ impl Party {
         }
     }
 
-    /// Descriptors are ours to pass, or nobody's.
+    /// Descriptors in a transaction are this program's own, or invalid.
     fn name_our_descriptor(&self, bytes: &mut [u8], offsets: &[u64]) {
         for &at in offsets {
             let at = at as usize;
@@ -229,7 +229,7 @@ impl Party {
     }
 }
 
-/// A command with as much of a payload as it takes.
+/// Appends a command with the payload of its size.
 fn put(out: &mut Vec<u8>, command: u32, payload: &[u8]) {
     out.extend_from_slice(&command.to_le_bytes());
     let bytes = payload_bytes(command).min(payload.len());

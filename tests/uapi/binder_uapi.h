@@ -8,8 +8,8 @@
 #define FLAT_BINDER_FLAG_INHERIT_RT 0x800
 #endif
 
-// In the header these are enumerators, which #ifdef cannot see; as macros of the
-// same value they do no harm once the header has been read.
+// The header defines these as enumerators, which #ifdef cannot see. Macros of the same value are
+// harmless once the header has been read.
 struct frozen_state_info {
 	__u64 cookie;
 	__u32 is_frozen;

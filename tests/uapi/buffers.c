@@ -269,7 +269,7 @@ TEST(buffers_shared_mapping)
 	ping(t, 0, manager);
 }
 
-// Of a mapping larger than 4 MiB the driver uses the first 4 MiB.
+// The driver uses the first 4 MiB of a larger mapping.
 TEST(buffers_mapping_is_capped)
 {
 	enum { MAX = 4 << 20 };
@@ -353,7 +353,7 @@ TEST(buffers_unmapped_in_part)
 	expect_unreachable(client);
 }
 
-// What came before can be freed after.
+// Earlier buffers can still be freed afterwards.
 TEST(buffers_freed_after_unmapping)
 {
 	struct thread *manager = manager_new(), *client = process_new("client");

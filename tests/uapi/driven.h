@@ -38,11 +38,11 @@ struct thread {
 	struct br br;
 };
 
-// What is said of a test that does not end: where it waits, and for what.
+// Describes a test that does not end: the step at which it waits, and its reason.
 void waiting_at(struct site);
 void waiting_for(const struct thread *, const char *what);
 
-// In a process just forked: the script's own descriptor is not for it.
+// Closes the script's own descriptor in a process that was just forked.
 void verdict_close(void);
 
 #endif

@@ -250,7 +250,7 @@ TEST(freeze_update_txn)
 	expect_nothing(c.server);
 }
 
-// What an update takes the place of frees its buffer: any number of them fit.
+// An update frees the buffer of the transaction that it replaces: any number of them fit.
 TEST(freeze_update_txn_frees_the_old)
 {
 	enum { BYTES = MAP_BYTES / 8 };

@@ -51,7 +51,8 @@ struct site {
 
 _Noreturn void fail_at(struct site, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-// Skips the test where Baton is the driver: a rule of this name in docs/differences.md says why.
+// Skips the test if the driver is Baton: the rule of this name in docs/differences.md has the
+// reason.
 void differs(const char *rule);
 _Noreturn void skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void expect_eq_at(struct site, const char *what, long long got, long long want);
@@ -79,16 +80,16 @@ struct process_options {
 	bool unmapped;
 };
 
-// A process that has the device open and mapped; answers its first thread.
+// Starts a process with the device open and mapped. Returns its first thread.
 struct thread *process_with(struct process_options);
 struct thread *process_new(const char *name);
-// A process that has nothing open.
+// Starts a process without an open device.
 struct thread *process_bare(const char *name);
-// A process that is the context manager, its first thread a looper.
+// Starts a process that is the context manager, with its first thread a looper.
 struct thread *manager_new(void);
 struct thread *manager_with(struct process_options);
 struct thread *manager_ext(uint64_t ptr, uint64_t cookie, uint32_t flags);
-// Another thread of the process of `sibling`.
+// Starts another thread in the process of `sibling`.
 struct thread *thread_new(struct thread *sibling);
 struct thread *thread_fresh(struct thread *sibling); // has made no ioctl yet
 
@@ -102,21 +103,21 @@ void process_kill(struct thread *); // SIGKILL, and reaped
 void process_exit(struct thread *); // _exit(0), and reaped
 void thread_end(struct thread *);   // the thread returns; its process lives on
 
-// Runs function(argument) in the thread. The argument points into the arena or is a
-// value. Answers the function's result; functions answer a negative errno value.
+// Runs function(argument) in the thread. The argument points into the arena or is a value. Returns
+// the function's result; functions return a negative errno value on failure.
 typedef long (*step)(void *argument);
 long run(struct thread *, step, void *argument);
 void run_begin(struct thread *, step, void *argument);
 long run_end_at(struct site, struct thread *);
 #define run_end(thread) run_end_at(HERE, thread)
-// Until the step that was begun sleeps in the kernel, or has ended.
+// Waits until the step that was begun sleeps in the kernel or has ended.
 void await_asleep(struct thread *);
 
 // ---- memory
 
 void *arena_alloc(size_t bytes); // zeroed; freed with the test
 void *arena_copy(const void *, size_t bytes);
-// A copy of the thread's memory at address.
+// Copies the thread's memory at address.
 void *peek(struct thread *, uint64_t address, size_t bytes);
 
 // ---- system calls of a thread: result, or a negative errno value
@@ -139,12 +140,12 @@ long become_manager(struct thread *); // retries while the slot of a killed one 
 
 // ---- BINDER_WRITE_READ
 
-// One call as it stands; the struct is in the arena and is written back.
+// Makes one call unchanged; the struct is in the arena and is written back.
 long write_read(struct thread *, struct binder_write_read *);
 struct binder_write_read *write_read_new(const void *write, size_t write_bytes,
 					 size_t read_bytes);
 
-// Commands gather in the thread's write buffer until flush() or a read takes them.
+// Adds a command to the thread's write buffer, which flush() or a read takes.
 void bc(struct thread *, uint32_t command);
 void bc_u32(struct thread *, uint32_t command, uint32_t value);
 void bc_u64(struct thread *, uint32_t command, uint64_t value);
@@ -167,8 +168,8 @@ struct br {
 };
 const char *br_name(uint32_t command);
 
-// The next return command: of what has been read, or else of a blocking read. The
-// BR_NOOP at the head of each read is checked and dropped.
+// Returns the next return command: from earlier reads, or else from a blocking read. The BR_NOOP at
+// the head of each read is checked and dropped.
 const struct br *next_br_at(struct site, struct thread *, const char *wanted);
 const struct br *expect_br_at(struct site, struct thread *, uint32_t command);
 void expect_node_at(struct site, struct thread *, uint32_t command, uint64_t ptr,
@@ -177,9 +178,9 @@ void expect_cookie_at(struct site, struct thread *, uint32_t command, uint64_t c
 const struct binder_transaction_data *expect_txn_at(struct site, struct thread *,
 						    uint32_t code);
 const struct binder_transaction_data *expect_reply_at(struct site, struct thread *);
-// All that was read is consumed, and a non-blocking read has nothing.
+// Checks that all returns are consumed, and that a non-blocking read has none.
 void expect_nothing_at(struct site, struct thread *);
-// All that was read is consumed.
+// Checks that all returns are consumed.
 void expect_drained_at(struct site, struct thread *);
 bool has_unread(const struct thread *);
 #define next_br(thread) next_br_at(HERE, thread, "any BR")
@@ -193,7 +194,7 @@ bool has_unread(const struct thread *);
 #define expect_nothing(thread) expect_nothing_at(HERE, thread)
 #define expect_drained(thread) expect_drained_at(HERE, thread)
 
-// A blocking read with the gathered commands begins; expect_br() collects it.
+// Begins a blocking read with the gathered commands; expect_br() collects its result.
 void read_begin(struct thread *);
 void set_read_bytes(struct thread *, size_t bytes);
 
@@ -211,7 +212,7 @@ struct parcel {
 struct parcel *parcel_new(void);
 struct parcel *parcel_bytes(size_t bytes); // so many bytes, a pattern
 void put_u32(struct parcel *, uint32_t);
-// Answer the object's index among the offsets.
+// These functions return the object's index among the offsets.
 size_t put_object(struct parcel *, const void *object, size_t bytes);
 size_t put_binder(struct parcel *, uint64_t ptr, uint64_t cookie);
 size_t put_binder_flags(struct parcel *, uint64_t ptr, uint64_t cookie, uint32_t flags);
@@ -230,9 +231,9 @@ void bc_reply(struct thread *, uint32_t flags, const struct parcel *);
 void bc_reply_with(struct thread *, uint32_t code, uint32_t flags, const struct parcel *);
 void bc_free_buffer(struct thread *, const struct binder_transaction_data *);
 
-// The received payload, copied.
+// Copies the received payload.
 void *payload(struct thread *, const struct binder_transaction_data *);
-// The index-th object of a received payload, copied.
+// Copies the index-th object of a received payload.
 void *object_at_site(struct site, struct thread *, const struct binder_transaction_data *,
 		     size_t index);
 #define object_at(thread, txn, index) object_at_site(HERE, thread, txn, index)
@@ -243,21 +244,21 @@ const struct flat_binder_object *flat_at_site(struct site, struct thread *,
 
 // ---- conversations
 
-// server frees the request's buffer, answers with no payload and reads its
-// BR_TRANSACTION_COMPLETE; client reads BR_TRANSACTION_COMPLETE and BR_REPLY, and frees.
+// The server frees the request's buffer, replies without a payload and reads its
+// BR_TRANSACTION_COMPLETE. The client reads BR_TRANSACTION_COMPLETE and BR_REPLY, and frees.
 void finish_call_at(struct site, struct thread *client, struct thread *server,
 		    const struct binder_transaction_data *request);
 #define finish_call(client, server, request) finish_call_at(HERE, client, server, request)
-// The same, where client has read its BR_TRANSACTION_COMPLETE.
+// Like finish_call(), for a client that has read its BR_TRANSACTION_COMPLETE.
 void finish_completed_at(struct site, struct thread *client, struct thread *server,
 			 const struct binder_transaction_data *request);
 #define finish_completed(client, server, request)                            \
 	finish_completed_at(HERE, client, server, request)
-// A whole call with no payload.
+// Makes a whole call without a payload.
 void ping_at(struct site, struct thread *client, uint32_t handle, struct thread *server);
 #define ping(client, handle, server) ping_at(HERE, client, handle, server)
-// Gives `to` a strong handle to a node of `from`, through the manager, who keeps
-// nothing. The owner's BR_INCREFS and BR_ACQUIRE, where due, are acknowledged.
+// Gives `to` a strong handle to a node of `from`, through the manager, which keeps no handle. The
+// owner's BR_INCREFS and BR_ACQUIRE, where due, are acknowledged.
 uint32_t share_flags_at(struct site, struct thread *manager, struct thread *from,
 			struct thread *to, uint64_t ptr, uint64_t cookie, uint32_t flags);
 #define share(manager, from, to, ptr, cookie)                                \

@@ -202,7 +202,7 @@ TEST(loopers_first_call_of_a_thread_does_not_wait)
 	expect_nothing(fresh);
 }
 
-// Of the threads that wait, the last to come gets the work.
+// The last thread to wait gets the work.
 TEST(loopers_last_to_wait_is_first_to_work)
 {
 	differs("oldest-looper-first");

@@ -27,7 +27,7 @@ static struct test *find(const char *name)
 	return test;
 }
 
-// All that the test writes until it ends, or until it is past its time.
+// Reads all output of a test until it ends or exceeds its time.
 static void collect(int fd, char *verdict)
 {
 	size_t n = 0;
@@ -43,7 +43,7 @@ static void collect(int fd, char *verdict)
 	verdict[n] = 0;
 }
 
-// The test's processes may outlive it: they are reparented to us.
+// The test's processes may outlive it, and become this process's children.
 static int end_processes(pid_t pid)
 {
 	int status = 0, other;

@@ -73,7 +73,7 @@ TEST(nested_reply_completes_at_once)
 	expect_nothing(manager);
 }
 
-// What the replier says in the header of its reply, the caller reads there.
+// The caller reads the header of the reply as the replier wrote it.
 TEST(nested_reply_has_its_own_code)
 {
 	struct thread *manager = manager_new(), *client = process_new("client");
@@ -205,7 +205,7 @@ TEST(nested_handle_given_up_during_inner_call)
 	expect_eq(flat_at(client, reply, 0, BINDER_TYPE_HANDLE)->handle, theirs);
 }
 
-// The same through a third process: A -> B -> C -> A comes to A's waiting thread.
+// A call through a third process: A -> B -> C -> A comes to A's waiting thread.
 TEST(nested_call_back_through_third_process)
 {
 	struct thread *b = manager_new(), *a = process_new("a"), *c = process_new("c");

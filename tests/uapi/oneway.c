@@ -59,7 +59,7 @@ TEST(oneway_order_of_two_senders)
 {
 	struct thread *manager = manager_new();
 	struct thread *one = process_new("one"), *two = process_new("two");
-	// Of two processes that have called before.
+	// Two processes that have called before.
 	ping(one, 0, manager);
 	ping(two, 0, manager);
 	for (uint32_t i = 0; i < 6; i++)
@@ -213,7 +213,7 @@ TEST(oneway_spam_detection_is_off)
 	expect_eq(spam(process_new("client"), &first), 0);
 }
 
-// It is the sender's choice: the receiver's does not count.
+// The sender's choice counts, the receiver's does not.
 TEST(oneway_spam_detection_is_the_senders)
 {
 	int first;

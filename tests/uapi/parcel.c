@@ -1,4 +1,4 @@
-// Parcels, and the conversations that many tests begin with.
+// Parcels, and conversations with which many tests begin.
 #include <string.h>
 
 #include "driven.h"
@@ -212,8 +212,8 @@ void ping_at(struct site site, struct thread *client, uint32_t handle, struct th
 	finish_call_at(site, client, server, expect_txn_at(site, server, PING));
 }
 
-// Reads up to BR_TRANSACTION_COMPLETE, and acknowledges the references told before it:
-// none where the owner knows of one already.
+// Reads up to BR_TRANSACTION_COMPLETE, and acknowledges the references before it. There are none if
+// the owner already knows of one.
 static void complete_as_owner(struct site site, struct thread *owner, uint64_t ptr, uint64_t cookie)
 {
 	const struct br *br;

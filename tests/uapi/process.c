@@ -22,7 +22,7 @@ TEST(process_sender_of_a_call)
 	finish_call(second, manager, txn);
 }
 
-// What the sender writes into sender_pid and sender_euid is of no account.
+// The driver ignores the sender's own values of sender_pid and sender_euid.
 TEST(process_sender_cannot_be_forged)
 {
 	struct thread *manager = manager_new(), *client = process_new("client");
@@ -99,7 +99,7 @@ static long child_version(struct child *child)
 	return version.protocol_version;
 }
 
-// A child that uses the inherited descriptor, and lives until the pipe is closed.
+// Starts a child that uses the inherited descriptor and lives until the pipe is closed.
 static long step_fork(void *argument)
 {
 	struct child *child = argument;
@@ -214,7 +214,7 @@ TEST(process_exec_ends_its_nodes)
 	expect_br(client, BR_DEAD_REPLY);
 }
 
-// A process opens the device twice: two parties, each with its own handles and nodes.
+// A process that opens the device twice is two parties, each with its own nodes and handles.
 TEST(process_opens_twice)
 {
 	struct thread *manager = manager_new(), *client = process_new("client");

@@ -53,7 +53,7 @@ TEST(references_short_lived_is_not_told)
 	expect_eq(info->ptr, 0);
 }
 
-// The same on a one-way call, with no reply to wait for.
+// A one-way call, which has no reply to wait for.
 TEST(references_first_is_told_oneway)
 {
 	struct thread *manager = manager_new(), *client = process_new("client");
@@ -252,7 +252,7 @@ TEST(references_node_lives_again)
 	}
 }
 
-// The same ptr with another cookie is refused as long as the node lives.
+// A known ptr with another cookie is refused as long as the node lives.
 TEST(references_cookie_mismatch)
 {
 	struct thread *manager = manager_new(), *server = process_new("server");
@@ -279,7 +279,7 @@ TEST(references_handle_numbers)
 	expect_eq(share(manager, server, manager, PTR * 10, 10), 6);
 }
 
-// The same node always has the same handle in a process.
+// A node always has the same handle in a process.
 TEST(references_one_handle_per_node)
 {
 	struct thread *manager = manager_new(), *server = process_new("server");

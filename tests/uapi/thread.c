@@ -58,8 +58,8 @@ static struct thread *thread_at(struct process *process)
 	return t;
 }
 
-// A thread's first ioctl never waits; the harness makes it, so that no test meets it
-// but the one that is about it.
+// A thread's first ioctl never waits. The harness makes it, so that only the test about it meets
+// it.
 static void first_ioctl(struct thread *t)
 {
 	expect_errno(sys_ioctl(t, BINDER_VERSION, arena_alloc(sizeof(struct binder_version))), 0);
@@ -124,7 +124,7 @@ long run(struct thread *t, step function, void *argument)
 	return run_end(t);
 }
 
-// A file of the thread's in /proc, or "" if the thread has ended.
+// Reads a file of the thread in /proc; "" if the thread has ended.
 static void read_task(const struct thread *t, const char *name, char *text, size_t bytes)
 {
 	char path[64];
@@ -136,8 +136,8 @@ static void read_task(const struct thread *t, const char *name, char *text, size
 		close(fd);
 }
 
-// A driver in user space may have to wait for its daemon's answer, by recvmsg, before it does what
-// was asked for; nothing else here is ever asleep there.
+// A driver in user space may first wait for its daemon's reply, by recvmsg. No other code here ever
+// sleeps there.
 static bool is_asleep(const struct thread *t)
 {
 	char text[512];
@@ -475,7 +475,7 @@ static long step_open_fds(void *unused)
 	while ((entry = readdir(dir))) {
 		char target[16] = "";
 		ssize_t bytes = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
-		// What a driver in user space opens for itself is not the program's.
+		// Descriptors that a driver in user space opens for itself are not the program's.
 		n += bytes > 0 && strncmp(target, "/memfd:baton-", 13) != 0;
 	}
 	closedir(dir);

@@ -58,8 +58,8 @@ void bc_handle_cookie(struct thread *t, uint32_t command, uint32_t handle, uint6
 	bc_bytes(t, &cookie, sizeof(cookie));
 }
 
-// The gathered commands move into a call; the write buffer starts anew, since the
-// call may still read the old one.
+// Moves the gathered commands into a call. The write buffer starts anew, since the call may still
+// read the old one.
 static void fill_call(struct thread *t, size_t read_bytes)
 {
 	memset(t->bwr, 0, sizeof(*t->bwr));

@@ -1,11 +1,11 @@
-//! What an engine tells the broker that comes after its own has died.
+//! Claims: an engine's description of its state for the broker that succeeds a dead one.
 //!
-//! Brokers that follow one another at one socket count **eras**. The upper half of every number
-//! that a broker gives out ([`ProcessId`], [`ChannelId`], [`TicketId`]) is its era, so that no two
-//! of them ever give the same one.
+//! Brokers that succeed one another at one socket count **eras**. The upper half of every id that a
+//! broker gives out ([`ProcessId`], [`ChannelId`], [`TicketId`]) is its era, so no two brokers give
+//! out the same id.
 //!
-//! **Invariant**: a claim gives nothing to who makes it. A handle counts as far as the node's
-//! owner names the claimant as holder, a channel if both ends claim it.
+//! **Invariant**: a claim gives its maker nothing. A handle is valid as far as the node's owner
+//! names the claimant as a holder, a channel if both ends claim it.
 
 use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 use serde::{Deserialize, Serialize};
@@ -13,27 +13,27 @@ use serde::{Deserialize, Serialize};
 /// Most claims in one packet.
 pub const MAX_CLAIMS: usize = 2048;
 
-/// One thing that an engine had.
+/// One object that an engine had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Claim {
-    /// A node of its own, and one process that holds it.
+    /// A node of the engine, and one process that holds it.
     Node {
-        /// Which.
+        /// The node.
         node: NodeId,
         /// The node's flags.
         flags: u32,
-        /// Somebody holds it strongly, maybe this one.
+        /// Whether any process holds the node strongly.
         strong: bool,
-        /// Who holds it.
+        /// The holder.
         holder: ProcessId,
     },
     /// A handle.
     Handle {
         /// Its number.
         handle: u32,
-        /// Who owns the node.
+        /// The owner of the node.
         owner: ProcessId,
-        /// The owner's name for it.
+        /// The owner's id of the node.
         node: NodeId,
         /// Strong grants that have not been returned.
         strong: u32,
@@ -42,34 +42,35 @@ pub enum Claim {
     },
     /// A channel.
     Channel {
-        /// Its name.
+        /// The channel's id.
         channel: ChannelId,
         /// The claimant's end.
         end: End,
-        /// Who has the other.
+        /// The process at the other end.
         peer: ProcessId,
     },
 }
 
-/// The era in which a broker gave out a number.
+/// The era of an id.
 pub const fn era_of(number: u64) -> u32 {
     (number >> 32) as u32
 }
 
-/// What an era's broker counts up from.
+/// The number from which the broker of an era counts its ids.
 pub const fn first_of(era: u32) -> u64 {
     (era as u64) << 32
 }
 
 impl ProcessId {
-    /// When it was admitted first.
+    /// The era in which the process was first admitted.
     pub const fn era(self) -> u32 {
         era_of(self.0)
     }
 }
 
 impl TicketId {
-    /// Whose it is: no other broker's engine holds it.
+    /// The era of the broker that gave out the ticket. Engines of other brokers never have the
+    /// ticket.
     pub const fn era(self) -> u32 {
         era_of(self.0)
     }
@@ -81,7 +82,7 @@ mod tests {
     use crate::control::{MAX_PACKET_BYTES, Request, encode};
 
     #[test]
-    fn the_most_claims_fit_a_packet() {
+    fn the_largest_number_of_claims_fits_a_packet() {
         let (node, id) = (NodeId(u64::MAX), ProcessId(u64::MAX));
         let largest = [
             Claim::Node { node, flags: u32::MAX, strong: true, holder: id },

@@ -3,19 +3,19 @@
 //! An engine has two `SOCK_SEQPACKET` connections to the broker, one message a packet:
 //!
 //! ```text
-//!   engine --- Request ---> broker        the socket that it connected; a request that has an
-//!   engine <-- Reply ------ broker        answer is answered before the next one is read
-//!   engine <-- Event ------ broker        handed over with Reply::Welcome
+//!   engine --- Request ---> broker        the socket that the engine connected; the broker
+//!   engine <-- Reply ------ broker        replies before it reads the next request
+//!   engine <-- Event ------ broker        a socket that comes with Reply::Welcome
 //! ```
 //!
-//! **Invariant**: everything that changes an engine's picture of references, channels and other
-//! processes comes as an [`Event`], never in a [`Reply`]: one stream, one order. The broker sends
-//! the events that a request causes, to whomever, before it answers the request.
+//! **Invariant**: every change of references, channels and other processes reaches an engine as an
+//! [`Event`], never in a [`Reply`]: one stream, one order. The broker sends the events that a
+//! request causes, to whichever engine, before its reply.
 //!
-//! A reference that travels is a *grant*: the broker counts the grants that it gave a process for
-//! a handle, the process returns as many as it was given once its own counts for the handle are
-//! zero. A grant under way therefore keeps its handle alive, and neither side waits for the other
-//! (Birrell, Evers et al., "Distributed garbage collection for network objects", 1993).
+//! A reference that travels is a *grant*. The broker counts the grants that it gave a process for a
+//! handle, and the process returns them once its own counts for the handle are zero. A grant on its
+//! way therefore keeps its handle alive, and neither side waits for the other (Birrell, Evers et
+//! al., "Distributed garbage collection for network objects", 1993).
 
 use crate::claim::Claim;
 use crate::sched_priority::SchedPriority;
@@ -25,28 +25,29 @@ pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
 pub const VERSION: u32 = 8;
-/// Largest packet, in bytes, that either side sends.
+/// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
-/// Most objects (binders and handles) in one transaction, so that its ticket fits one packet.
+/// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.
 pub const MAX_OBJECTS: usize = 2048;
-/// Longest context name, in bytes, as binderfs has it.
+/// Longest context name, in bytes, as in binderfs.
 pub const MAX_CONTEXT_NAME_BYTES: usize = 255;
 
 /// Whether a reference keeps its node strongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Strength {
-    /// Keeps the node's object alive.
+    /// The reference keeps the node's object alive.
     Strong,
-    /// Keeps the node's name alive.
+    /// The reference keeps the node's id valid.
     Weak,
 }
 
-/// An object that a sender names in a transaction.
+/// An object in a transaction, as its sender names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Object {
-    /// A node of the sender's own, made known by this message if it was not before.
+    /// A node of the sender's own. The broker learns of the node by this message if it did not know
+    /// it.
     Node {
-        /// Which.
+        /// The node.
         node: NodeId,
         /// BINDER or WEAK_BINDER.
         strength: Strength,
@@ -55,42 +56,42 @@ pub enum Object {
     },
     /// A handle of the sender's.
     Handle {
-        /// Which.
+        /// The handle.
         handle: u32,
         /// HANDLE or WEAK_HANDLE.
         strength: Strength,
     },
 }
 
-/// An [`Object`] as its receiver sees it, in the sender's order.
+/// An object in a transaction, as its receiver sees it. Objects keep their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Granted {
-    /// One more grant on a handle of the receiver's, new or not.
+    /// A grant on a handle of the receiver's, which may be new.
     Handle {
-        /// The receiver's name for it.
+        /// The receiver's handle.
         handle: u32,
-        /// Who owns the node.
+        /// The owner of the node.
         owner: ProcessId,
-        /// The owner's name for it.
+        /// The owner's id of the node.
         node: NodeId,
         /// The grant's strength.
         strength: Strength,
         /// The node's flags.
         flags: u32,
     },
-    /// The object came home: a node of the receiver's own.
+    /// A node of the receiver's own, which returns to its owner.
     Own {
-        /// Which.
+        /// The node.
         node: NodeId,
         /// HANDLE or WEAK_HANDLE, as sent.
         strength: Strength,
     },
 }
 
-/// What the system says of a process (SO_PEERCRED and SO_PEERSEC at its connection).
+/// A process as the kernel identifies it (SO_PEERCRED and SO_PEERSEC at its connection).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The broker's name for it.
+    /// The broker's id of the process.
     pub process: ProcessId,
     /// Thread group id in the broker's pid namespace.
     pub pid: u32,
@@ -103,244 +104,250 @@ pub struct Identity {
 /// From an engine (or an observer) to the broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// First message. Carries two descriptors: the engine's [`crate::lane::front`] page and its
-    /// [`crate::lane::tally`] page. Answer: [`Reply::Welcome`] with one descriptor, the event
-    /// socket.
+    /// First message of a new engine. Carries two descriptors: the engine's [`crate::lane::status`]
+    /// page and its [`crate::lane::tally`] page. Reply: [`Reply::Welcome`] with one descriptor, the
+    /// event socket.
     Hello {
         /// Must equal [`VERSION`].
         version: u32,
-        /// Name of the context that was opened.
+        /// Name of the context that the program opened.
         context: String,
-        /// Channels for which the engine has descriptors, as server. The broker gives each user of
-        /// clients a share of them.
+        /// Number of channels as server that the engine has descriptors for. The broker gives each
+        /// user of clients a share of them.
         channels: u32,
     },
-    /// First message of a connection that only looks. Answer: [`Reply::Done`]. After it only
-    /// [`Request::Report`], [`Request::Accounts`], [`Request::AddContext`] and
-    /// [`Request::Contexts`] are answered.
+    /// First message of an observer. Reply: [`Reply::Done`]. Afterwards only [`Request::Report`],
+    /// [`Request::Accounts`], [`Request::AddContext`] and [`Request::Contexts`] are allowed.
     Observe {
         /// Must equal [`VERSION`].
         version: u32,
     },
-    /// Grants the objects of one transaction to its receiver. The sender must hold a channel with
-    /// the target, at either end, and every strong handle strongly. All or nothing.
-    /// Events: [`Event::References`] to owners, then [`Event::Ticket`] to the target.
-    /// Answer: [`Reply::Ticket`].
+    /// Grants the objects of one transaction to its receiver, all or none. The sender must have a
+    /// channel with the target, at either end, and hold every strong handle strongly. Events:
+    /// [`Event::References`] to owners, then [`Event::Ticket`] to the target. Reply:
+    /// [`Reply::Ticket`].
     Translate {
-        /// Who receives the transaction.
+        /// The process that receives the transaction.
         target: ProcessId,
         /// At most [`MAX_OBJECTS`].
         objects: Vec<Object>,
     },
-    /// A ticket's transaction is not coming. No answer. Event: [`Event::TicketCancelled`].
+    /// The transaction of a ticket is not coming. No reply. Event: [`Event::TicketCancelled`].
     CancelTicket {
-        /// The target that was named in `Translate`.
+        /// The target of the `Translate` request.
         target: ProcessId,
-        /// Which.
+        /// The ticket.
         ticket: TicketId,
     },
-    /// Returns grants of a handle. No answer.
+    /// Returns grants of a handle. No reply.
     Release {
-        /// Which.
+        /// The handle.
         handle: u32,
-        /// Strong grants that end. What is left of strong ones never exceeds what is left in all.
+        /// Number of strong grants that end. The strong grants that are left never exceed all that
+        /// are left.
         strong: u32,
-        /// Grants that end, of either strength. A strong grant that ends without one of these
-        /// stays as a weak grant.
+        /// Number of grants that end, of either strength. A strong grant that ends beyond this
+        /// number becomes a weak one.
         grants: u32,
     },
-    /// A grant on handle 0. `ESRCH` if the context has no manager, `EINVAL` if it is the asker.
-    /// Events: `References` to the manager, `Ticket` (from [`ProcessId::BROKER`], one strong
-    /// handle) to the asker. Answer: [`Reply::Ticket`].
+    /// Asks for a grant on handle 0. `ESRCH` if the context has no manager, `EINVAL` if the asker
+    /// is the manager. Events: `References` to the manager, `Ticket` (from [`ProcessId::BROKER`],
+    /// with one strong handle) to the asker. Reply: [`Reply::Ticket`].
     ContextManager,
-    /// Makes a node of the asker's the context manager. `EBUSY` if another one is, `EPERM` if the
-    /// context has been managed by another uid. Answer: [`Reply::Done`].
+    /// Makes a node of the asker's the context manager. `EBUSY` if there is another one, `EPERM` if
+    /// another user's process has managed the context. Reply: [`Reply::Done`].
     BecomeContextManager {
-        /// Which.
+        /// The node.
         node: NodeId,
         /// The node's flags.
         flags: u32,
     },
-    /// A new channel to the owner of a node that the asker holds a handle to (or of the context
-    /// manager). `EPERM` if it holds none, `ESRCH` if the target is gone, `EMFILE` over the limit.
-    /// Events: [`Event::Channel`] to both. Answer: [`Reply::Done`].
+    /// Opens a channel to the owner of a node that the asker has a handle to, or to the context
+    /// manager. `EPERM` without such a handle, `ESRCH` if the target is gone, `EMFILE` over the
+    /// limit. Events: [`Event::Channel`] to both. Reply: [`Reply::Done`].
     OpenChannel {
         /// The owner.
         target: ProcessId,
     },
     /// The asker gives up its end of a channel, or could not take its descriptors. The broker
-    /// forgets the channel; its socket, which is closed, tells the other end. No answer, and
-    /// nothing happens if the asker has no such channel.
+    /// forgets the channel; the other end notices the closed socket. No reply, and no effect if the
+    /// asker has no such channel.
     CloseChannel {
-        /// At either end.
+        /// The channel, at either end.
         channel: ChannelId,
     },
-    /// References to the node of a handle, of all processes together. `EPERM` unless the asker is
-    /// the context manager. Answer: [`Reply::Counts`].
+    /// Counts the processes that hold the node of a handle. `EPERM` unless the asker is the context
+    /// manager. Reply: [`Reply::Counts`].
     NodeInfo {
-        /// Which.
+        /// The handle.
         handle: u32,
     },
     /// Freezes or thaws every process with this pid in the asker's context. `EINVAL` if there is
     /// none, `EPERM` unless the asker's uid is the target's or 0. Event: [`Event::Frozen`] to all
-    /// who hold a handle to its nodes, when the state changed. Answer: [`Reply::Freeze`].
+    /// holders of its nodes, when the state changes. Reply: [`Reply::Freeze`].
     Freeze {
         /// Thread group id.
         pid: u32,
         /// Freeze or thaw.
         frozen: bool,
     },
-    /// The same question without the change. Answer: [`Reply::Freeze`].
+    /// Asks for the frozen state of the processes with this pid. Errors are those of
+    /// [`Request::Freeze`]. Reply: [`Reply::Freeze`].
     FrozenInfo {
         /// Thread group id.
         pid: u32,
     },
-    /// Whether the owner of the asker's handle is frozen. Answer: [`Reply::Frozen`].
+    /// Asks whether the owner of one of the asker's handles is frozen. Reply: [`Reply::Frozen`].
     IsFrozen {
         /// The owner.
         target: ProcessId,
     },
-    /// The asker had a transaction for a frozen process. No answer.
+    /// The asker had a transaction for a frozen process. No reply.
     FrozenTouched {
-        /// The frozen one.
+        /// The frozen process.
         target: ProcessId,
-        /// A two-way transaction, which was refused, rather than a one-way one, which waits.
+        /// Whether it was a two-way transaction, which was refused, or a one-way one, which waits.
         two_way: bool,
     },
-    /// Asks for [`Event::Barrier`] with the same number: every event that was caused before is in
-    /// the stream before it. No answer.
+    /// Asks for [`Event::Barrier`] with this number. Every event that was caused before precedes it
+    /// in the stream. No reply.
     Barrier {
-        /// Asker's choice.
+        /// A number that the asker chooses.
         number: u64,
     },
     /// Adds a context (binderfs' CTL_ADD). `EEXIST`, `EINVAL`, `EPERM` unless the asker's uid is
-    /// the broker's or 0. Answer: [`Reply::Done`].
+    /// the broker's or 0. Reply: [`Reply::Done`].
     AddContext {
         /// 1 to 255 bytes, no slash.
         name: String,
     },
-    /// Answer: [`Reply::Contexts`].
+    /// Asks for the names of all contexts. Reply: [`Reply::Contexts`].
     Contexts,
-    /// One page of the processes that the asker may see: its own user's, and all if the asker is
-    /// root or the broker's own user. Answer: [`Reply::Report`].
+    /// Asks for one page of the processes that the asker may see: all for root and the broker's own
+    /// user, otherwise its own user's. Reply: [`Reply::Report`].
     Report {
-        /// Where the page begins: at first [`Cursor::default`].
+        /// Begin of the page: at first [`Cursor::default`].
         from: Cursor,
     },
-    /// The accounts of the users that the asker may see, by number. Answer: [`Reply::Accounts`].
+    /// Asks for the accounts of the users that the asker may see, by user id. Reply:
+    /// [`Reply::Accounts`].
     Accounts {
-        /// The first user that is wanted.
+        /// The first user of the page.
         from: u32,
     },
-    /// First message of an engine that another broker had admitted, which has died. Carries the
-    /// engine's pages. `EKEYREJECTED` for a credential of no predecessor's or of another process,
-    /// `EBUSY` if that process is here, or if the broker has no descriptors or no memory now: the
-    /// engine tries again. `ETIME` once the time for coming back is over, or if it was here and
-    /// went. Answer: [`Reply::Welcome`], then the engine makes its claims.
+    /// First message of an engine whose broker has died. Carries the engine's pages. Reply:
+    /// [`Reply::Welcome`]; the engine then makes its claims. Errors:
+    ///
+    /// - `EKEYREJECTED`: the credential is not a previous broker's, or another process's.
+    /// - `EBUSY`: the process has already resumed, or the broker lacks descriptors or memory now.
+    ///   The engine tries again.
+    /// - `ETIME`: the time for resuming is over, or the process resumed and died.
     Resume {
         /// Must equal [`VERSION`].
         version: u32,
-        /// As it came with [`Reply::Welcome`].
+        /// The credential from [`Reply::Welcome`].
         credential: Vec<u8>,
-        /// As in [`Request::Hello`].
+        /// Number of channels, as in [`Request::Hello`].
         channels: u32,
     },
-    /// What a returning engine had. No answer; as many of these as it takes.
+    /// Claims of a resuming engine, in any number of requests. No reply.
     Claim {
-        /// In any order.
+        /// The claims, in any order.
         claims: Vec<Claim>,
     },
-    /// One of the asker's threads, which is a real-time one, calls on this lane alone: its server
-    /// is to have a looper for it, at the thread's policy and priority. To be asked again when
-    /// these have changed. `ENOENT` if the channel is not the asker's as client, or its server has
-    /// not come back; `EPERM` if the asker may not have such a looper; `ESRCH` if it has no such
-    /// thread; `EINVAL` if that is not a real-time one; `EMFILE`, `EDQUOT` over the limits of the
-    /// server and of the asker's user; `EAGAIN` if it asks all the time. Event:
-    /// [`Event::RealTimeLane`] to the server. Answer: [`Reply::Done`].
+    /// A real-time thread of the asker calls on this lane alone. The server is to give the lane a
+    /// looper at the thread's policy and priority. The asker repeats the request when these have
+    /// changed. Event: [`Event::RealTimeLane`] to the server. Reply: [`Reply::Done`]. Errors:
+    ///
+    /// - `ENOENT`: the asker is not the client of the channel, or its server has not resumed.
+    /// - `EPERM`: the asker may not have such a looper.
+    /// - `ESRCH`, `EINVAL`: there is no such thread, or it is no real-time thread.
+    /// - `EMFILE`, `EDQUOT`: over the limit of the server, or of the asker's user.
+    /// - `EAGAIN`: the asker asks too often.
     RealTime {
-        /// As client.
+        /// The channel, of which the process is the client.
         channel: ChannelId,
-        /// Less than [`crate::lane::LANES`].
+        /// Number of the lane, less than [`crate::lane::LANES`].
         lane: u32,
-        /// In the asker's pid namespace.
+        /// Thread id in the asker's pid namespace.
         tid: u32,
     },
-    /// The lane is one as others are. No answer. Event: [`Event::OrdinaryLane`] to the server.
+    /// The lane is an ordinary one again. No reply. Event: [`Event::OrdinaryLane`] to the server.
     Ordinary {
-        /// As client.
+        /// The channel, of which the process is the client.
         channel: ChannelId,
-        /// Which.
+        /// Number of the lane in the channel.
         lane: u32,
     },
-    /// This thread of the asker's waits on a lane of which [`Event::RealTimeLane`] told: it is
-    /// given the policy and the priority. `ESRCH` if there is no such lane any more or no such
-    /// thread, `EPERM` if the system does not let the broker do so. Answer: [`Reply::Done`].
+    /// A thread of the asker serves a lane of an [`Event::RealTimeLane`] and wants the lane's
+    /// priority.
+    /// `ESRCH` if there is no such lane or thread, `EPERM` if the kernel does not let the broker
+    /// set the priority. Reply: [`Reply::Done`].
     RealTimeLooper {
-        /// As server.
+        /// The channel, of which the process is the server.
         channel: ChannelId,
-        /// Which.
+        /// Number of the lane in the channel.
         lane: u32,
-        /// In the asker's pid namespace.
+        /// Thread id in the asker's pid namespace.
         tid: u32,
     },
-    /// This thread of the asker's waits to be the looper of the next real-time caller's lane: it is
-    /// given the priority, and then [`Event::RealTimeLane`] names it. An engine has one such
-    /// thread; a later one stands in for it. `ESRCH` if there is no such thread. Answer:
+    /// A thread of the asker is its standby looper, in place of any other: it becomes the looper of
+    /// the next real-time caller's lane. It gets the lane's priority, and then
+    /// [`Event::RealTimeLane`] names it. `ESRCH` if there is no such thread. Reply:
     /// [`Reply::Done`].
     StandbyLooper {
-        /// In the asker's pid namespace.
+        /// Thread id in the asker's pid namespace.
         tid: u32,
     },
-    /// The thread that was the looper of a lane is it no longer: it loses what it was given for
-    /// that. The lane stays a real-time caller's. No answer.
+    /// The looper of a lane stops serving it and loses the lane's priority. The lane stays a
+    /// real-time caller's. No reply.
     LeaveRealTime {
-        /// As server.
+        /// The channel, of which the process is the server.
         channel: ChannelId,
-        /// Which.
+        /// Number of the lane in the channel.
         lane: u32,
     },
-    /// The last claim has been made: the engine is as others are from here on. No answer. Events:
-    /// what has changed of that which it had.
+    /// Ends the claims: the engine is admitted from here on. No reply. Events: every change of what
+    /// the engine claimed.
     Rejoin {
-        /// Its nodes that manage its context, or were to, with their flags.
+        /// The engine's nodes that manage its context or were to, with their flags.
         manages: Vec<(NodeId, u32)>,
     },
 }
 
-/// What orders messages of different senders: [`crate::lane::Message::stamp`].
+/// The clock of [`crate::lane::Message::stamp`], which orders messages of different senders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stamps {
-    /// The processors' common counter: the TSC or CNTVCT, where the kernel's own clock trusts it.
+    /// The processors' common counter (TSC or CNTVCT), where it is the kernel's own clock source.
     Counter,
     /// CLOCK_MONOTONIC, in nanoseconds.
     Clock,
 }
 
-/// From the broker, to the request that asked.
+/// A reply of the broker to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// To [`Request::Hello`]; carries the event socket.
+    /// To [`Request::Hello`] and [`Request::Resume`]; carries the event socket.
     Welcome {
-        /// Who the engine is.
+        /// The identity of the engine.
         identity: Identity,
         /// The broker's era.
         era: u32,
-        /// What proves to the next broker who the engine is; see [`Request::Resume`].
+        /// The proof of identity for the next broker; see [`Request::Resume`].
         credential: Vec<u8>,
-        /// What the engine's messages are stamped with. Of later brokers it keeps to its first
-        /// one's.
+        /// The clock of the engine's stamps. The engine keeps its first broker's clock.
         stamps: Stamps,
     },
-    /// It is done.
+    /// The request was carried out.
     Done,
-    /// Refused; a Linux errno.
+    /// The request was refused.
     Refused {
-        /// Positive errno.
+        /// A Linux errno, positive.
         errno: i32,
     },
     /// The ticket's event has been sent.
     Ticket {
-        /// Which.
+        /// The ticket.
         ticket: TicketId,
     },
     /// To [`Request::NodeInfo`].
@@ -354,119 +361,123 @@ pub enum Reply {
     Freeze {
         /// Two-way transactions that the processes have received and not answered.
         outstanding: u32,
-        /// A two-way transaction was refused since the freeze.
+        /// Whether a two-way transaction was refused since the freeze.
         two_way_received: bool,
-        /// A one-way transaction came since the freeze.
+        /// Whether a one-way transaction came since the freeze.
         one_way_received: bool,
     },
     /// To [`Request::IsFrozen`].
     Frozen {
-        /// The state.
+        /// Whether the owner is frozen.
         frozen: bool,
     },
     /// To [`Request::Contexts`].
     Contexts {
-        /// Their names, sorted.
+        /// The names of all contexts, sorted.
         names: Vec<String>,
     },
     /// To [`Request::Report`].
     Report {
-        /// Every context in the first page; of the processes at most [`PAGE_ENTRIES`] entries.
+        /// The page: every context in the first one, and at most [`PAGE_ENTRIES`] entries of
+        /// processes.
         page: Report,
-        /// Where the next page begins, if there is one.
+        /// Begin of the next page, if there is one.
         next: Option<Cursor>,
     },
     /// To [`Request::Accounts`].
     Accounts {
-        /// At most [`PAGE_ENTRIES`], by number.
+        /// At most [`PAGE_ENTRIES`] accounts, by user id.
         accounts: Vec<Account>,
-        /// The next page's first user, if there is one.
+        /// First user of the next page, if there is one.
         next: Option<u32>,
     },
 }
 
-/// From the broker, unasked.
+/// A message of the broker without a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// References that a transaction from `from` will claim, already the receiver's.
+    /// References that a transaction from `from` will claim. The grants already belong to the
+    /// receiver.
     Ticket {
         /// The sender, or [`ProcessId::BROKER`].
         from: ProcessId,
-        /// The number that the transaction will name.
+        /// The ticket's id, which the transaction will contain.
         ticket: TicketId,
-        /// In the order of the transaction's objects.
+        /// The granted objects, in the order of the transaction.
         objects: Vec<Granted>,
     },
-    /// Nothing will claim this ticket: return its grants.
+    /// No transaction will claim this ticket: the receiver returns its grants.
     TicketCancelled {
         /// The sender.
         from: ProcessId,
-        /// Which.
+        /// The ticket.
         ticket: TicketId,
     },
-    /// The references to one of the receiver's nodes changed.
+    /// The holders of one of the receiver's nodes changed.
     References {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// Somebody holds it strongly.
+        /// Whether any process holds the node strongly.
         strong: bool,
-        /// Somebody holds it at all.
+        /// Whether any process holds the node.
         held: bool,
-        /// The process whose holding changed, and how it holds the node now; `None`: not at all.
+        /// The process whose holding changed, and how it holds the node now. `None` if it no longer
+        /// does.
         holder: (ProcessId, Option<Strength>),
     },
-    /// A channel; carries two descriptors (memory, socket) to the server and three (memory,
-    /// socket, the server's front page) to the client.
+    /// A new channel. Carries two descriptors (memory, socket) to the server and three (memory,
+    /// socket, the server's status page) to the client.
     Channel {
-        /// Its name.
+        /// Id of the channel.
         channel: ChannelId,
         /// The receiver's end.
         end: End,
-        /// Who has the other.
+        /// The process at the other end.
         peer: Identity,
     },
-    /// A process is gone, with its nodes, channels and handles. What it sent before counts.
+    /// A process died, with its nodes, channels and handles. Messages that it sent before are still
+    /// valid.
     Dead {
-        /// Who.
+        /// The process.
         process: ProcessId,
     },
     /// A process to whose nodes the receiver has handles, or the receiver itself, was frozen or
     /// thawed.
     Frozen {
-        /// Who.
+        /// The process.
         process: ProcessId,
-        /// Which of it.
+        /// Whether the process is frozen.
         frozen: bool,
     },
     /// To [`Request::Barrier`].
     Barrier {
-        /// The asker's number.
+        /// The number of the request.
         number: u64,
     },
-    /// A lane of the receiver's is a real-time thread's. It is to have a looper that waits on it
-    /// alone; see [`Request::RealTimeLooper`].
+    /// A lane of the receiver's belongs to a real-time thread. The receiver is to give it a looper
+    /// that serves this lane alone; see [`Request::RealTimeLooper`].
     RealTimeLane {
-        /// As server.
+        /// The channel, of which the process is the server.
         channel: ChannelId,
-        /// Which.
+        /// Number of the lane in the channel.
         lane: u32,
-        /// What its looper may have.
+        /// The scheduling priority of the lane's looper.
         priority: SchedPriority,
-        /// Who its looper is, if a [`Request::StandbyLooper`] is: else 0.
-        /// [`crate::lane::tally::LANES`] tells that thread.
+        /// Thread id of the looper, if it is a [`Request::StandbyLooper`], else 0. The broker wakes
+        /// that thread by [`crate::lane::tally::LANES`].
         looper: u32,
     },
-    /// It is one no longer: any looper may serve it.
+    /// The lane is ordinary again: any looper may serve it.
     OrdinaryLane {
-        /// As server.
+        /// The channel, of which the process is the server.
         channel: ChannelId,
-        /// Which.
+        /// Number of the lane in the channel.
         lane: u32,
     },
-    /// The owner of a claimed handle's node does not know the receiver as its holder: the handle is
-    /// a dead node's.
+    /// The owner of a claimed handle's node denies that the receiver holds the node. The handle
+    /// refers to a dead node from now on.
     Denied {
-        /// Which.
+        /// The handle.
         handle: u32,
     },
 }
@@ -474,14 +485,15 @@ pub enum Event {
 /// Most entries (processes, nodes, handles, channels, accounts) of one page.
 pub const PAGE_ENTRIES: usize = 1024;
 
-/// Where a page of a report begins: after which entry of which process.
+/// The begin of a page of a report: a process, a list, and the entry before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cursor {
-    /// [`ProcessId`]; smaller ones have been told of.
+    /// [`ProcessId`] of the first process of the page.
     pub process: u64,
-    /// Of which list.
+    /// The list of the process where the page begins.
     pub part: Part,
-    /// The entry (node, handle, channel) before the page's first one, and one; 0 for none.
+    /// One plus the id of the entry (node, handle, channel) before the page's first one; 0 for
+    /// none.
     pub after: u64,
 }
 
@@ -506,18 +518,18 @@ pub struct Account {
     pub uid: u32,
     /// Whether the user may take from the reserve.
     pub reserve: bool,
-    /// By amount.
+    /// The user's part of each amount.
     pub shares: Vec<Share>,
 }
 
-/// Of one amount.
+/// A user's part of one amount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// The amount's name: `processes`, `handles`, ...
     pub name: String,
-    /// The user's part.
+    /// The user's part now.
     pub taken: u64,
-    /// How much more the user could take now.
+    /// The most that the user could take in addition.
     pub left: u64,
     /// The amount that all users share.
     pub limit: u64,
@@ -550,7 +562,7 @@ impl ContextReport {
     }
 }
 
-/// Everything that `baton ps` shows.
+/// The broker's state as `baton ps` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// Every context, sorted by name.
@@ -560,7 +572,7 @@ pub struct Report {
 /// One context.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextReport {
-    /// Its name.
+    /// Name of the context.
     pub name: String,
     /// The context manager's process, if there is one.
     pub manager: Option<u64>,
@@ -587,48 +599,48 @@ pub struct ProcessReport {
     pub channels: Vec<(u64, u64, bool)>,
     /// Lanes of real-time callers that it serves.
     pub real_time: Vec<LaneReport>,
-    /// What the engine says of itself on its front page.
+    /// The engine's own figures from its status page.
     pub engine: EngineReport,
 }
 
 /// A lane of a real-time caller, at its server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneReport {
-    /// The channel's name.
+    /// Id of the channel.
     pub channel: u64,
-    /// Which of its lanes.
+    /// Number of the lane.
     pub lane: u32,
     /// The caller's process.
     pub client: u64,
-    /// What its looper may have.
+    /// The scheduling priority of the lane's looper.
     pub priority: SchedPriority,
-    /// Its looper, if it has one.
+    /// The looper, if there is one.
     pub looper: Option<LooperReport>,
 }
 
 /// The looper of a real-time caller's lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LooperReport {
-    /// In the broker's pid namespace.
+    /// Thread id in the broker's pid namespace.
     pub tid: u32,
-    /// Whether the broker could set its priority.
+    /// Whether the broker could set the looper's priority.
     pub promoted: bool,
 }
 
-/// What an engine publishes of itself; unverified.
+/// Figures that an engine publishes about itself, unverified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineReport {
     /// Threads that have used the driver.
     pub threads: u32,
-    /// Of these, loopers.
+    /// Threads that are loopers.
     pub loopers: u32,
     /// Lanes in use, as client.
     pub lanes: u32,
     /// Size of the receive buffer.
     pub buffer_bytes: u32,
-    /// Allocated of it.
+    /// Allocated bytes of the receive buffer.
     pub buffer_used_bytes: u32,
-    /// Allocations in it.
+    /// Allocated buffers in the receive buffer.
     pub buffers: u32,
     /// Two-way transactions received and not yet answered.
     pub outstanding: u32,
@@ -636,15 +648,15 @@ pub struct EngineReport {
     pub transactions: u64,
 }
 
-/// One packet.
+/// Encodes a message as one packet.
 ///
 /// # Panics
-/// Never: the messages have no maps and no type that cannot be written.
+/// Never panics: the messages contain no maps and no type that cannot be written.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     postcard::to_stdvec(message).expect("control messages always encode")
 }
 
-/// One packet back. `None` if it is not exactly one message: the sender's fault.
+/// Decodes one packet. `None` if it is not exactly one message, which is the sender's fault.
 pub fn decode<T: DeserializeOwned>(packet: &[u8]) -> Option<T> {
     match postcard::take_from_bytes(packet) {
         Ok((message, [])) => Some(message),

@@ -1,4 +1,4 @@
-//! The memory that two engines share: a channel with its lanes, and a server's front page.
+//! The memory that two engines share: a channel with its lanes, and a server's status page.
 //!
 //! ```text
 //!  channel (one sealed memfd a channel, written by both)
@@ -10,49 +10,49 @@
 //!                                                           each part padded to 8 bytes
 //! ```
 //!
-//! The file is sparse: an area costs what has been written into it. A lane is one outstanding
-//! conversation: its two areas alternate, request and reply or, while the client waits, nested
-//! request and its reply the other way round. The word of an area is a mailbox: its writer posts,
-//! its reader takes (`shm::mailbox`).
+//! The file is sparse: an area takes memory only where it has been written. A lane carries one
+//! conversation at a time. Its two areas alternate: request and reply or, while the client waits, a
+//! nested request and its reply in the opposite direction. The word of an area is a mailbox: the
+//! writer posts, the reader takes (`shm::mailbox`).
 //!
-//! The front page is written by the engine that owns it (and `frozen` by the broker); its peers map
-//! it read only. A channel's bell page is the server's engine's, which sends it to its one client
-//! as the first message on the channel's socket. The client maps it for writing, although it writes
-//! nothing there: a futex wake by such a map is cheaper.
+//! The owning engine writes its status page, and the broker writes `frozen` on it; peers map it
+//! read-only. The server's engine owns a channel's bell page and sends it to its client as the
+//! first message on the channel's socket. The client maps the page for writing, although it writes
+//! nothing there: a futex wake through such a mapping is cheaper.
 //!
-//! A message on the socket is two u32, a number and how many descriptors come with it. The number 0
-//! is a doorbell (with a descriptor, the server's bell page), everything else that of the
-//! descriptors or, if there are none, of those whose message will not come after all. The server's
-//! first message says that it has the channel.
+//! A message on the socket is two u32: a number, and the count of descriptors that come with it.
+//! Number 0 is a doorbell (with a descriptor: the server's bell page). Any other number names the
+//! descriptors or, if there are none, descriptors whose message will not come. The server's first
+//! message says that the server has the channel.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Lanes in a channel; a process whose threads need more opens another channel.
+/// Lanes in a channel. A process whose threads need more opens another channel.
 pub const LANES: usize = 64;
-/// Most bytes that a transaction's data, offsets and buffers take together, and the largest
-/// receive buffer: 4 MiB, as in the kernel.
+/// Most bytes of a transaction's data, offsets and buffers together, and the largest receive
+/// buffer: 4 MiB, as in the kernel.
 pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
-/// One area: the payload, and room for header and chain.
+/// Size of an area: the largest payload, and room for header and chain.
 pub const AREA_BYTES: usize = MAX_PAYLOAD_BYTES + (64 << 10);
-/// Where the one-way ring begins.
+/// Offset of the one-way ring.
 pub const RING_AT: usize = 4096;
-/// Its size: any legal one-way transaction (half a receive buffer) fits twice.
+/// Size of the ring. Any legal one-way transaction (half of a receive buffer) fits twice.
 pub const RING_BYTES: usize = 4 << 20;
-/// Where the lanes begin.
+/// Offset of the lanes.
 pub const LANES_AT: usize = RING_AT + RING_BYTES;
 /// Size of a channel's file.
 pub const CHANNEL_BYTES: usize = LANES_AT + LANES * 2 * AREA_BYTES;
-/// Most processes that a chain names.
+/// Most entries of a chain.
 pub const MAX_CHAIN: usize = 64;
-/// [`Message::code`] of an error: the request was never taken in, and its sender is not to be told
-/// that it was complete.
+/// [`Message::code`] of an error for a request that was never accepted. Its sender gets no
+/// BR_TRANSACTION_COMPLETE.
 pub const AT_THE_DOOR: u32 = 1;
 /// [`Message::param`] of a one-way transaction whose target was frozen when it was sent.
 pub const TO_FROZEN: i32 = 1;
-/// Most descriptors in one transaction: what one SCM_RIGHTS message holds.
+/// Most descriptors in one transaction: the limit of one SCM_RIGHTS message.
 pub const MAX_FDS: usize = 253;
-/// Size of a front page's file.
-pub const FRONT_BYTES: usize = 8192;
+/// Size of a status page's file.
+pub const STATUS_BYTES: usize = 8192;
 /// Size of a tally page's file.
 pub const TALLY_BYTES: usize = 4096;
 /// Size of a bell page's file.
@@ -62,34 +62,35 @@ pub const BELL_BYTES: usize = 4096;
 pub mod header {
     /// u64, set by the client, cleared by the server: lanes with a new request.
     pub const READY: usize = 64;
-    /// u32, the client's: the processor on which it last posted, and one.
+    /// u32, written by the client: one plus the processor on which it last posted.
     pub const CLIENT_PROCESSOR: usize = 72;
-    /// u32, the server's: the processor on which it last took something in, and one.
+    /// u32, written by the server: one plus the processor on which it last took a message.
     pub const SERVER_PROCESSOR: usize = 76;
-    /// u64, the client's: lanes whose request has another nice value than 0.
+    /// u64, written by the client: lanes whose request has a nice value other than 0.
     pub const NICED: usize = 80;
-    /// u64, the client's: bytes put into the ring so far.
+    /// u64, written by the client: bytes put into the ring so far.
     pub const RING_TAIL: usize = 128;
-    /// u64, the server's: bytes taken from the ring so far.
+    /// u64, written by the server: bytes taken from the ring so far.
     pub const RING_HEAD: usize = 192;
-    /// u32, the server's: bytes of one-way transactions of this client in its receive buffer.
+    /// u32, written by the server: bytes of this client's one-way transactions in its receive
+    /// buffer.
     pub const ONE_WAY_BYTES: usize = 256;
-    /// u32, the server's: how many those are.
+    /// u32, written by the server: number of these transactions.
     pub const ONE_WAY_BUFFERS: usize = 260;
-    /// u32 for each lane, the client's: the processor to which its real-time caller is bound, and
-    /// one; 0 for any other caller.
+    /// u32 for each lane, written by the client: one plus the processor to which its real-time
+    /// caller is bound. 0 for any other caller.
     pub const BOUND: usize = 320;
-    /// Four u32 for each lane, of a real-time caller whose looper has not its priority. Two are
-    /// priority-inheriting futexes, which the looper owns; then the client's, on which of them its
-    /// caller waits: 1, 2, or 0 for none.
+    /// Four u32 for each lane whose real-time caller has a looper without its priority. The first
+    /// two are priority-inheriting futexes that the looper owns. The third is written by the
+    /// client: the futex on which its caller waits, 1 or 2, or 0 for none.
     pub const LENDING: usize = 1024;
-    /// How many futexes a lane has.
+    /// Number of futexes of a lane.
     pub const OWNERS: usize = 2;
-    /// Where one of them is.
+    /// Offset of one of a lane's futexes.
     pub const fn owner_at(lane: usize, word: usize) -> usize {
         LENDING + lane % super::LANES * 16 + word % OWNERS * 4
     }
-    /// Where its client says on which it waits.
+    /// Offset of the word that says on which futex the caller waits.
     pub const fn waits_at(lane: usize) -> usize {
         LENDING + lane % super::LANES * 16 + OWNERS * 4
     }
@@ -97,36 +98,35 @@ pub mod header {
 
 /// Offsets of the words in a bell page.
 pub mod bell {
-    /// u32 futex: loopers with nothing to do sleep on it; the server changes it.
+    /// u32 futex on which idle loopers sleep; the server changes it.
     pub const BELL: usize = 0;
-    /// u32: 1 while some sleep there, or are about to.
+    /// u32: 1 while loopers sleep on `BELL` or are about to.
     pub const SLEPT_ON: usize = 4;
-    /// u32: 1 while no looper looks at the channel before it sleeps.
+    /// u32: 1 while no looper checks the channel before it sleeps.
     pub const INACTIVE: usize = 8;
 }
 
-/// Offsets of the words in a front page.
-pub mod front {
-    /// u32: loopers that sleep, or are about to.
+/// Offsets of the words in a status page.
+pub mod status {
+    /// u32: number of loopers that sleep or are about to.
     pub const SLEEPERS: usize = 4;
-    /// u32, [`Attendance`](super::Attendance): what a client does after it has posted.
+    /// u32, [`Attendance`](super::Attendance): what a client has to do after a post.
     pub const ATTENDANCE: usize = 8;
-    /// u32: 1 if the lane of a real-time caller gets a looper of its own, for which such a caller
-    /// can wait.
+    /// u32: 1 if a real-time caller's lane gets a looper of its own, for which the caller can wait.
     pub const LANE_LOOPERS: usize = 12;
-    /// u32, the broker's: 1 while frozen.
+    /// u32, written by the broker: 1 while the engine is frozen.
     pub const FROZEN: usize = 64;
     /// u32: size of the receive buffer.
     pub const BUFFER_BYTES: usize = 128;
-    /// u32: what is left of its half for one-way transactions.
+    /// u32: free bytes of the half for one-way transactions.
     pub const ONE_WAY_FREE: usize = 132;
-    /// u32: the largest range of it that is free.
+    /// u32: size of the largest free range.
     pub const LARGEST_FREE: usize = 136;
-    /// u32: allocated bytes, for `baton ps`, as those that follow.
+    /// u32: allocated bytes. This word and those after it are for `baton ps`.
     pub const BUFFER_USED: usize = 140;
-    /// u32: allocations.
+    /// u32: number of allocated buffers.
     pub const BUFFERS: usize = 144;
-    /// u32: two-way transactions received and not answered, but for those in the slots.
+    /// u32: two-way transactions received and not answered, without those in the slots.
     pub const OUTSTANDING: usize = 148;
     /// u32: threads.
     pub const THREADS: usize = 152;
@@ -134,16 +134,16 @@ pub mod front {
     pub const LOOPERS: usize = 156;
     /// u32: lanes in use as client.
     pub const LANES: usize = 160;
-    /// u64: transactions received, but for those in the slots.
+    /// u64: transactions received, without those in the slots.
     pub const TRANSACTIONS: usize = 168;
-    /// Where the slots begin: each is one thread's, on a cache line of its own, so that it counts
-    /// without an atomic addition.
+    /// Offset of the slots. Each belongs to one thread and has a cache line of its own, so that the
+    /// thread counts without an atomic addition.
     pub const SLOTS_AT: usize = 1024;
-    /// How many slots there are.
+    /// Number of slots.
     pub const SLOTS: usize = 64;
-    /// Size of one.
+    /// Size of a slot.
     pub const SLOT_BYTES: usize = 64;
-    /// Where a slot begins. Any number is some slot's: within the page without a check.
+    /// Offset of a slot. Every number maps to some slot, so the offset needs no bounds check.
     #[inline]
     pub const fn slot_at(slot: u8) -> usize {
         SLOTS_AT + (slot as usize % SLOTS) * SLOT_BYTES
@@ -154,48 +154,49 @@ pub mod front {
     pub const SLOT_TRANSACTIONS: usize = 8;
 }
 
-/// Offsets of the words in a tally page, which an engine shares with nobody but its broker: unlike
-/// the front page it is not sealed, so that the next broker can write it too.
+/// Offsets of the words in a tally page, which an engine shares only with its broker. Unlike the
+/// status page it is not sealed, so that the next broker can write it too.
 pub mod tally {
-    /// u32, the broker's: events that it has sent to the engine. An engine that has taken fewer has
-    /// something to hear before it goes on.
+    /// u32, written by the broker: events that it has sent to the engine. An engine that has taken
+    /// fewer reads its events before it goes on.
     pub const EVENTS: usize = 0;
-    /// u32 futex: the spare looper sleeps on it. Changed for each lane that it is to attend.
+    /// u32 futex on which the standby looper sleeps. The broker changes it for each lane that this
+    /// looper gets.
     pub const LANES: usize = 64;
 }
 
-/// Values of [`front::ATTENDANCE`].
+/// Values of [`status::ATTENDANCE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Attendance {
-    /// No looper: a message has to go through the channel's socket to be seen.
+    /// The engine has no looper: a message is noticed only through the channel's socket.
     Nobody = 0,
-    /// Loopers come by: the bell if one sleeps, else nothing.
+    /// Loopers check the channel: ring the bell if one sleeps, otherwise do nothing.
     Loopers = 1,
 }
 
-/// What an area holds.
+/// The content of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
     /// A two-way transaction.
     Request = 1,
-    /// The answer to one.
+    /// The reply to a two-way transaction.
     Reply = 2,
-    /// BR_FAILED_REPLY in its place; `param` says why.
+    /// BR_FAILED_REPLY in place of a reply; `param` is the reason.
     Failed = 3,
-    /// BR_DEAD_REPLY in its place.
+    /// BR_DEAD_REPLY in place of a reply.
     Dead = 4,
-    /// BR_FROZEN_REPLY in its place.
+    /// BR_FROZEN_REPLY in place of a reply.
     Frozen = 5,
     /// A one-way transaction, in the ring only.
     OneWay = 6,
-    /// Nothing up to the ring's end, in the ring only.
+    /// Padding up to the ring's end, in the ring only.
     Skip = 7,
 }
 
 impl Kind {
-    /// `None` for a number that is no kind: the writer's fault.
+    /// The kind with this number. `None` for an unknown number, which is the writer's fault.
     pub fn from_raw(raw: u32) -> Option<Kind> {
         Some(match raw {
             1 => Kind::Request,
@@ -210,7 +211,8 @@ impl Kind {
     }
 }
 
-/// The head of an area, or of a record in the ring. Any bit pattern is one; its reader checks.
+/// The head of an area, or of a record in the ring. Any bit pattern is valid; its reader checks the
+/// values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Message {
@@ -220,7 +222,7 @@ pub struct Message {
     pub kind: u32,
     /// Target node, of a request.
     pub node: u64,
-    /// `binder_transaction_data.code`; of an error, [`AT_THE_DOOR`] or 0.
+    /// `binder_transaction_data.code`. For an error, [`AT_THE_DOOR`] or 0.
     pub code: u32,
     /// `binder_transaction_data.flags`.
     pub flags: u32,
@@ -230,28 +232,30 @@ pub struct Message {
     pub offsets_bytes: u32,
     /// Bytes of scatter-gather buffers, each padded to 8.
     pub buffers_bytes: u32,
-    /// Descriptors that came over the socket for this message.
+    /// Number of descriptors that come over the socket for this message.
     pub fds: u16,
-    /// Entries of the chain.
+    /// Number of entries of the chain.
     pub chain: u16,
     /// Number of the socket message with the descriptors, 0 if there are none.
     pub fds_number: u32,
-    /// Error of a [`Kind::Failed`], a negative errno; of a [`Kind::OneWay`], [`TO_FROZEN`] or 0; of
-    /// a [`Kind::Request`], its caller's nice value.
+    /// For [`Kind::Failed`], a negative errno. For [`Kind::OneWay`], [`TO_FROZEN`] or 0. For
+    /// [`Kind::Request`], the caller's nice value.
     pub param: i32,
     /// [`crate::control::TicketId`], 0 if there are no objects.
     pub ticket: u64,
-    /// When it was posted, as [`crate::control::Stamps`] say: order among clients.
+    /// Time of the post, by the clock in [`crate::control::Stamps`]. Orders messages of different
+    /// clients.
     pub stamp: u64,
 }
 
-/// A caller further up: the process and what it gave out for its waiting thread.
+/// A waiting caller further up: its process, and the token that the process gave out for the
+/// waiting thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct ChainEntry {
     /// [`crate::control::ProcessId`].
     pub process: u64,
-    /// Unguessable; known to those whom the call has passed through.
+    /// Unguessable number, known only to processes that the call has passed through.
     pub token: u64,
 }
 
@@ -261,7 +265,7 @@ const _: () =
     assert!(header::waits_at(LANES - 1) < RING_AT && header::BOUND + 4 * LANES <= header::LENDING);
 const _: () = assert!(CHANNEL_BYTES.is_multiple_of(4096) && AREA_BYTES.is_multiple_of(4096));
 
-/// Where a message's parts lie, from the area's start.
+/// Offsets of a message's parts from the start of its area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// First chain entry.
@@ -277,7 +281,7 @@ pub struct Parts {
 }
 
 impl Message {
-    /// Where the parts lie. `None` if they would pass any of the limits: the writer's fault.
+    /// Offsets of the parts. `None` if one exceeds a limit, which is the writer's fault.
     pub fn parts(&self) -> Option<Parts> {
         let (data, offsets, buffers) =
             (self.data_bytes as usize, self.offsets_bytes as usize, self.buffers_bytes as usize);
@@ -296,7 +300,8 @@ impl Message {
     }
 }
 
-/// Start of a lane's area: `Server`'s inbox is the request area, `Client`'s the reply area.
+/// Offset of a lane's area by the end that reads it: `Server` for the request area, `Client` for
+/// the reply area.
 pub fn area_at(lane: usize, inbox_of: crate::control::End) -> usize {
     debug_assert!(lane < LANES);
     LANES_AT
@@ -341,9 +346,9 @@ mod tests {
         assert!(check(|m| m.data_bytes = 5).is_some_and(|p| p.offsets_at == p.data_at + 8));
     }
 
-    /// Cache lines that go from one processor to the other and back for a call of four bytes while
-    /// nobody sleeps: one less while a looper watches the lane. A sleep adds the bell's, which the
-    /// server alone writes.
+    /// Cache lines that move between processors and back for a call of four bytes while no thread
+    /// sleeps. There is one less while a looper watches the lane. A sleep adds the bell's line,
+    /// which only the server writes.
     #[test]
     fn a_short_call_moves_five_lines() {
         const LINE_BYTES: usize = 64;
@@ -354,7 +359,7 @@ mod tests {
         let reply = lines(area_at(0, End::Client), end(0));
         let ready = lines(header::READY, 8);
         assert_eq!((request.len(), reply.len(), ready.len()), (2, 2, 1));
-        // What the ring's two sides write is on lines of their own.
+        // Words that different ends write lie on different lines.
         let words = [header::READY, header::RING_TAIL, header::RING_HEAD, header::ONE_WAY_BYTES];
         let lines = words.map(|word| word / LINE_BYTES);
         assert!(lines.is_sorted() && lines.windows(2).all(|pair| pair[0] != pair[1]));

@@ -1,16 +1,16 @@
-//! The bytes that Baton's parties agree on.
+//! The bytes that Baton's processes exchange.
 //!
 //! - [`uapi`]: Binder's command stream and objects, as Linux 6.12's header
 //!   `linux/android/binder.h` lays them out (64-bit, protocol version 8).
-//! - [`control`]: messages between an engine and the broker. [`claim`]: what an engine tells the
-//!   broker that comes after its own has died.
+//! - [`control`]: messages between an engine and the broker. [`claim`]: an engine's claims to the
+//!   broker that succeeds a dead one.
 //! - [`lane`]: the memory that two engines share.
-//! - [`place`]: where the broker listens.
-//! - [`quota`]: how users share what there is, in the broker and in an engine.
+//! - [`place`]: the path of the broker's socket.
+//! - [`quota`]: how users share an amount, in the broker and in an engine.
 //! - [`sched_priority`]: a scheduling policy and priority.
 //!
-//! Nothing here does I/O. Every type that foreign bytes become is valid for any bit pattern; what
-//! a value may be is checked by its reader.
+//! This crate does no I/O. Every type that is read from foreign bytes is valid for any bit pattern;
+//! the reader checks the value.
 #![forbid(unsafe_code)]
 
 pub mod claim;

@@ -1,22 +1,23 @@
-//! Where the broker listens.
+//! The path of the broker's socket.
 
 use std::path::{Path, PathBuf};
 
-/// Names the broker's socket, for programs and the broker alike.
+/// Environment variable with the path of the broker's socket, for programs and the broker alike.
 pub const SOCKET_VARIABLE: &str = "BATON_SOCKET";
 /// The system-wide broker's socket.
 pub const SYSTEM_SOCKET: &str = "/run/baton/broker.sock";
 
-/// The directory beside the broker's socket with a placeholder for every device: made for the
-/// programs that run, gone with a broker that has no client left.
+/// The directory beside the broker's socket that contains a placeholder for every device. It exists
+/// for running programs, and a broker without clients removes it.
 pub fn devices_beside(socket: &Path) -> PathBuf {
     let mut name = socket.as_os_str().to_owned();
     name.push(".dev");
     PathBuf::from(name)
 }
 
-/// The socket of a user's broker: `$BATON_SOCKET`; for root the system-wide one; else that of
-/// `$XDG_RUNTIME_DIR` unless only a system-wide one exists; without that variable, one in `/tmp`.
+/// The socket of a user's broker: `$BATON_SOCKET` if set, and the system-wide one for root.
+/// Otherwise the one in `$XDG_RUNTIME_DIR`, or in `/tmp` without that variable, unless only a
+/// system-wide one exists.
 pub fn socket_path(uid: u32) -> PathBuf {
     if let Some(path) = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
         return PathBuf::from(path);

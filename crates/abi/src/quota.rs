@@ -1,9 +1,8 @@
-//! One bounded amount, and how much of it each user has.
+//! A bounded amount, and the part of it that each user has.
 //!
-//! A user's share shrinks as the user takes more, as in dbus-broker: a user may have at most as
-//! much as is then left for all others. One user alone gets a half, a second one half of the rest,
-//! and there is always something for the next one. A part is kept back for the owner,
-//! who may take everything, and to whom that part is certain whatever others have.
+//! A user may have at most as much as is then left for all others, as in dbus-broker. So one user
+//! alone gets a half, a second one half of the rest, and the next user always finds something. A
+//! reserve is kept back for the owner, who may take everything and always gets the reserve.
 //!
 //! ```text
 //!   |-- taken --|-- a user's --|------ left ------|-- reserve --|
@@ -12,44 +11,44 @@
 
 use std::collections::BTreeMap;
 
-/// One sixteenth of an amount is kept back for its owner.
+/// The reserve is this fraction of the amount: one sixteenth.
 const RESERVE: u64 = 16;
 
-/// Whose amount it is, and who takes of it.
+/// The class of a user that takes from an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// May take everything, the reserve included.
+    /// The user may take everything, including the reserve.
     Owner,
-    /// Has a share, and takes at most so much of it whatever is left.
+    /// The user has a share, and takes at most `most` whatever is left.
     Stranger {
-        /// As the configuration says of the user.
+        /// The limit from the configuration.
         most: u64,
     },
 }
 
-/// A stranger of whom the configuration says nothing.
+/// A user that the configuration does not limit.
 pub const STRANGER: Standing = Standing::Stranger { most: u64::MAX };
 
-/// A user asked for more than its share. It is that user's fault, and nobody else's loss.
+/// A user asked for more than its share. Other users lose nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded;
 
-/// The amount.
+/// An amount, and what each user has of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     limit: u64,
     taken: u64,
-    /// Never zero.
+    /// Users that have something; never zero.
     by_user: BTreeMap<u32, u64>,
 }
 
 impl Quota {
-    /// Nobody has anything of `limit`.
+    /// An amount of `limit` of which no user has anything.
     pub fn new(limit: u64) -> Quota {
         Quota { limit, taken: 0, by_user: BTreeMap::new() }
     }
 
-    /// Whether a user may take so much more.
+    /// Checks whether a user may take `amount` more.
     pub fn check(&self, user: u32, standing: Standing, amount: u64) -> Result<(), Exceeded> {
         let taken = self.taken.saturating_add(amount);
         let fits = match standing {
@@ -66,9 +65,9 @@ impl Quota {
         if amount == 0 || fits { Ok(()) } else { Err(Exceeded) }
     }
 
-    /// Whether a user may take back what it had of another amount of this size. What others took
-    /// or took back before it does not make its share smaller: it took in another order. Users who
-    /// say that they had more than they did take at most twice of what there is.
+    /// Checks whether a user may take back an amount that it had of an earlier quota of this size.
+    /// Other users' takings do not reduce the share, because the order was different then. Users
+    /// that lie take at most twice the limit together.
     pub fn check_return(&self, user: u32, standing: Standing, amount: u64) -> Result<(), Exceeded> {
         let its = self.of(user).saturating_add(amount);
         let could_have_had = match standing {
@@ -82,7 +81,7 @@ impl Quota {
         if could_have_had { Ok(()) } else { self.check(user, standing, amount) }
     }
 
-    /// A user takes so much, whether it may or not: see [`Quota::check`].
+    /// Takes an amount for a user without a check: see [`Quota::check`].
     pub fn take(&mut self, user: u32, amount: u64) {
         if amount > 0 {
             self.taken += amount;
@@ -90,10 +89,10 @@ impl Quota {
         }
     }
 
-    /// A user gives back some of what it has.
+    /// Gives back part of what a user has.
     ///
     /// # Panics
-    /// If that is more than it has: the caller's books are wrong.
+    /// Panics if the user has less: the caller's accounts are wrong.
     pub fn give_back(&mut self, user: u32, amount: u64) {
         if amount == 0 {
             return;
@@ -106,12 +105,12 @@ impl Quota {
         self.taken -= amount;
     }
 
-    /// How much a user has.
+    /// The part that a user has.
     pub fn of(&self, user: u32) -> u64 {
         self.by_user.get(&user).copied().unwrap_or_default()
     }
 
-    /// How much more a user may take.
+    /// The most that a user may take now.
     pub fn left_for(&self, user: u32, standing: Standing) -> u64 {
         match standing {
             Standing::Owner => {
@@ -127,22 +126,22 @@ impl Quota {
         }
     }
 
-    /// How much all users have together.
+    /// The part that all users have together.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// There is so much from now on. What has been taken stays taken.
+    /// Changes the limit. Users keep what they have.
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }
 
-    /// The whole amount.
+    /// The limit.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Everybody who has something.
+    /// The users that have something.
     pub fn users(&self) -> impl Iterator<Item = u32> {
         self.by_user.keys().copied()
     }
@@ -152,7 +151,8 @@ impl Quota {
 mod tests {
     use super::*;
 
-    /// The shares of users that take one at a time until they are refused, one after the other.
+    /// The shares of users that take one at a time until they are refused, one user after the
+    /// other.
     fn shares(limit: u64, users: &[(u32, Standing)]) -> Vec<u64> {
         let mut quota = Quota::new(limit);
         let fill = |&(user, standing): &(u32, Standing)| {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_shrinks_and_is_never_nothing_for_the_next_one() {
+    fn shares_shrink_and_leave_something_for_the_next_user() {
         let most = |most| Standing::Stranger { most };
         for (users, expect) in [
             (&[(1, STRANGER)][..], &[750][..]),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_what_can_be_taken_at_once() {
+    fn left_for_is_the_largest_amount_that_check_allows() {
         let mut quota = Quota::new(1600);
         quota.take(1, 300);
         quota.take(2, 50);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_had_it_may_take_back_whoever_comes_first() {
+    fn a_user_may_take_back_its_share_in_any_order() {
         let most = Standing::Stranger { most: 100 };
         let mut quota = Quota::new(1600);
         quota.take(2, 700);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_back_is_the_owners_whatever_others_took_back() {
+    fn the_reserve_stays_the_owners_whatever_others_took_back() {
         let mut quota = Quota::new(1600);
         quota.take(1, 2000);
         assert_eq!(quota.left_for(0, Standing::Owner), 100);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_can_be_taken_again() {
+    fn returned_amounts_can_be_taken_again() {
         let mut quota = Quota::new(32);
         quota.take(1, 15);
         assert_eq!(quota.check(1, STRANGER, 1), Err(Exceeded));
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "gives back what it has")]
-    fn nobody_gives_back_what_is_anothers() {
+    fn giving_back_another_users_amount_panics() {
         let mut quota = Quota::new(32);
         quota.take(1, 5);
         quota.give_back(2, 5);

@@ -2,7 +2,7 @@
 //! `linux/android/binder.h` and `binderfs.h`. Names of constants are the header's.
 use bytemuck::{Pod, Zeroable};
 
-/// What BINDER_VERSION answers.
+/// The answer of BINDER_VERSION.
 pub const PROTOCOL_VERSION: i32 = 8;
 
 const NONE: u32 = 0;
@@ -23,13 +23,13 @@ const fn object_kind(first: u8, second: u8) -> u32 {
     (first as u32) << 24 | (second as u32) << 16 | (b'*' as u32) << 8 | 0x85
 }
 
-/// An object of the sender's, strongly.
+/// A strong reference to an object of the sender's.
 pub const BINDER_TYPE_BINDER: u32 = object_kind(b's', b'b');
-/// An object of the sender's, weakly.
+/// A weak reference to an object of the sender's.
 pub const BINDER_TYPE_WEAK_BINDER: u32 = object_kind(b'w', b'b');
-/// A handle of the sender's, strongly.
+/// A strong reference through a handle of the sender's.
 pub const BINDER_TYPE_HANDLE: u32 = object_kind(b's', b'h');
-/// A handle of the sender's, weakly.
+/// A weak reference through a handle of the sender's.
 pub const BINDER_TYPE_WEAK_HANDLE: u32 = object_kind(b'w', b'h');
 /// A file descriptor.
 pub const BINDER_TYPE_FD: u32 = object_kind(b'f', b'd');
@@ -44,23 +44,23 @@ pub const FLAT_BINDER_FLAG_PRIORITY_MASK: u32 = 0xff;
 pub const FLAT_BINDER_FLAG_ACCEPTS_FDS: u32 = 0x100;
 /// Minimum scheduling policy of a node.
 pub const FLAT_BINDER_FLAG_SCHED_POLICY_MASK: u32 = 0x600;
-/// Where it begins.
+/// Shift of [`FLAT_BINDER_FLAG_SCHED_POLICY_MASK`].
 pub const FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT: u32 = 9;
-/// Serve at a real-time caller's priority.
+/// The node is served at a real-time caller's priority.
 pub const FLAT_BINDER_FLAG_INHERIT_RT: u32 = 0x800;
-/// Deliver the sender's security label.
+/// The node's owner receives the sender's security label.
 pub const FLAT_BINDER_FLAG_TXN_SECURITY_CTX: u32 = 0x1000;
 
-/// The PTR object is pointed to from another one.
+/// Another object contains a pointer to the PTR object.
 pub const BUFFER_FLAG_HAS_PARENT: u32 = 1;
 
-/// No answer is expected.
+/// The transaction expects no reply.
 pub const TF_ONE_WAY: u32 = 0x01;
 /// The reply may carry file descriptors.
 pub const TF_ACCEPT_FDS: u32 = 0x10;
-/// Wipe the buffer when it is freed.
+/// The driver wipes the buffer when it is freed.
 pub const TF_CLEAR_BUF: u32 = 0x20;
-/// Take the place of an outdated one-way transaction to a frozen target.
+/// The transaction replaces an outdated one-way transaction to a frozen target.
 pub const TF_UPDATE_TXN: u32 = 0x40;
 
 /// [`WriteRead`].
@@ -222,11 +222,11 @@ pub struct BufferObject {
     pub flags: u32,
     /// Address of the bytes.
     pub buffer: u64,
-    /// How many.
+    /// Number of bytes.
     pub length: u64,
     /// Index, in the offsets, of the PTR that points here.
     pub parent: u64,
-    /// Where in it the pointer stands.
+    /// Offset of the pointer in the parent's bytes.
     pub parent_offset: u64,
 }
 const _: () = assert!(size_of::<BufferObject>() == 40);
@@ -239,11 +239,11 @@ pub struct FdArrayObject {
     pub kind: u32,
     /// Unused.
     pub pad: u32,
-    /// How many u32 descriptors.
+    /// Number of u32 descriptors.
     pub num_fds: u64,
-    /// Index, in the offsets, of the PTR that holds them.
+    /// Index, in the offsets, of the PTR that contains the descriptors.
     pub parent: u64,
-    /// Where in it they begin.
+    /// Offset of the descriptors in the parent's bytes.
     pub parent_offset: u64,
 }
 const _: () = assert!(size_of::<FdArrayObject>() == 32);
@@ -254,15 +254,15 @@ const _: () = assert!(size_of::<FdArrayObject>() == 32);
 pub struct WriteRead {
     /// Bytes of commands.
     pub write_size: u64,
-    /// How many the driver took, also before this call.
+    /// Bytes of commands that the driver has taken, in this call and before.
     pub write_consumed: u64,
-    /// Their address.
+    /// Address of the commands.
     pub write_buffer: u64,
     /// Room for returns.
     pub read_size: u64,
-    /// Bytes filled, also before this call.
+    /// Bytes of returns that the driver has written, in this call and before.
     pub read_consumed: u64,
-    /// Its address.
+    /// Address of the room for returns.
     pub read_buffer: u64,
 }
 const _: () = assert!(size_of::<WriteRead>() == 48);
@@ -273,15 +273,15 @@ const _: () = assert!(size_of::<WriteRead>() == 48);
 pub struct TransactionData {
     /// Handle (low 32 bits) of a command, node address of a return.
     pub target: u64,
-    /// The node's, of a return.
+    /// Cookie of the node, in a return.
     pub cookie: u64,
-    /// What is asked.
+    /// Code of the requested function.
     pub code: u32,
     /// `TF_*`.
     pub flags: u32,
-    /// Of a two-way transaction, on return.
+    /// Sender's process of a two-way transaction, in a return.
     pub sender_pid: i32,
-    /// On return.
+    /// Sender's effective user id, in a return.
     pub sender_euid: u32,
     /// Bytes of data.
     pub data_size: u64,
@@ -331,13 +331,13 @@ const _: () = assert!(size_of::<PtrCookie>() == 16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct NodeDebugInfo {
-    /// In: the node before; out: the node, 0 at the end.
+    /// In: the previous node. Out: the next one, 0 at the end.
     pub ptr: u64,
-    /// Its cookie.
+    /// Cookie of the node.
     pub cookie: u64,
-    /// The owner was told of a strong reference.
+    /// Whether the owner was told of a strong reference.
     pub has_strong_ref: u32,
-    /// The owner was told of a weak reference.
+    /// Whether the owner was told of a weak reference.
     pub has_weak_ref: u32,
 }
 const _: () = assert!(size_of::<NodeDebugInfo>() == 24);
@@ -350,7 +350,7 @@ pub struct NodeInfoForRef {
     pub handle: u32,
     /// Strong references of all processes.
     pub strong_count: u32,
-    /// Weak ones.
+    /// Weak references of all processes.
     pub weak_count: u32,
     /// Zero.
     pub reserved1: u32,
@@ -365,11 +365,11 @@ const _: () = assert!(size_of::<NodeInfoForRef>() == 24);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct FreezeInfo {
-    /// Whom.
+    /// The process to freeze or thaw.
     pub pid: u32,
     /// 1 to freeze.
     pub enable: u32,
-    /// How long to wait for what it is serving.
+    /// Time to wait for transactions that the process is serving.
     pub timeout_ms: u32,
 }
 const _: () = assert!(size_of::<FreezeInfo>() == 12);
@@ -378,11 +378,11 @@ const _: () = assert!(size_of::<FreezeInfo>() == 12);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct FrozenStatusInfo {
-    /// Whom.
+    /// The process.
     pub pid: u32,
-    /// Bit 0: a two-way transaction came since; bit 1: one is pending.
+    /// Bit 0: a two-way transaction came since the freeze. Bit 1: one is pending.
     pub sync_recv: u32,
-    /// A one-way transaction came since.
+    /// Whether a one-way transaction came since the freeze.
     pub async_recv: u32,
 }
 const _: () = assert!(size_of::<FrozenStatusInfo>() == 12);
@@ -391,9 +391,9 @@ const _: () = assert!(size_of::<FrozenStatusInfo>() == 12);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct FrozenStateInfo {
-    /// The listener's.
+    /// Cookie of the notification.
     pub cookie: u64,
-    /// The state.
+    /// Whether the node's owner is frozen.
     pub is_frozen: u32,
     /// Zero.
     pub reserved: u32,
@@ -404,9 +404,9 @@ const _: () = assert!(size_of::<FrozenStateInfo>() == 16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct ExtendedError {
-    /// Of the failed transaction.
+    /// Debug id of the failed transaction.
     pub id: u32,
-    /// The BR_ that told of it, BR_OK if none failed.
+    /// The BR_ code of the failure; BR_OK without one.
     pub command: u32,
     /// A negative errno.
     pub param: i32,
@@ -430,7 +430,7 @@ const _: () = assert!(size_of::<BinderfsDevice>() == 264);
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, packed)]
 pub struct HandleCookie {
-    /// Whose.
+    /// The handle.
     pub handle: u32,
     /// Listener's word.
     pub cookie: u64,

@@ -1,11 +1,11 @@
-//! What holds of every source and document of the tree.
+//! A law about the lines of every source and document of the tree.
 
 use std::path::{Path, PathBuf};
 
-/// Columns of a line, at most. Rows of Markdown's tables cannot be broken.
+/// Most columns of a line. Rows of tables in Markdown cannot be broken.
 const COLUMNS: usize = 100;
 
-/// Files under a directory whose names end so; what is built, and what is hidden, is left out.
+/// Files under a directory with one of these endings, without build results and hidden files.
 fn files(directory: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).expect("the tree") {

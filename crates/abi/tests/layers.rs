@@ -1,20 +1,21 @@
-//! The laws of the workspace: who may depend on whom, and where `unsafe` may stand.
+//! The laws of the workspace: which crate may depend on which, and which files may contain
+//! `unsafe`.
 //!
-//! A missing dependency is a law (docs/invariants.md). Dev-dependencies are free: a test
-//! may bring anybody together.
+//! A missing dependency is a law (docs/invariants.md). Dev-dependencies are free, because
+//! a test may combine any crates.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Normal and build dependencies among our own crates: all that are allowed.
+/// All normal and build dependencies that crates of the workspace may have on each other.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-abi", &[]),
     ("baton-shm", &[]),
-    // Pure, of the wire format and of what it shares with threads.
+    // Pure: uses the wire format, and flags that it shares with threads.
     ("baton-state", &["baton-abi", "baton-shm"]),
-    // Broker and driver meet in bytes only.
+    // Broker and driver share only bytes.
     ("baton-driver", &["baton-abi", "baton-shm", "baton-state"]),
     ("baton-broker", &["baton-abi", "baton-shm"]),
     // The typed API: the one who knows what the driver is made of.
@@ -63,8 +64,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Where `unsafe` may stand, and why it cannot be elsewhere. A name that ends in a slash is a
-/// directory.
+/// Files that may contain `unsafe`, with the reason. A name with a slash at its end is a directory.
 const UNSAFE: &[(&str, &str)] = &[
     ("shm/src/mapping.rs", "maps memory that others write"),
     ("shm/src/lock.rs", "lends what it guards"),
@@ -76,6 +76,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("shm/src/held.rs", "keeps a reference with the share that keeps it true"),
     ("shm/src/own.rs", "maps memory that others read"),
     ("shm/src/wiped.rs", "maps memory that a child of fork finds zero"),
+    ("shm/src/socket.rs", "asks for SIOCOUTQ, which rustix lacks"),
     ("shm/src/clock.rs", "reads the processor's counter"),
     ("log/src/files/lock.rs", "locks of parts of files, which rustix lacks"),
     ("log/src/files/fork.rs", "closes descriptors in a child of fork, by number"),
@@ -92,8 +93,8 @@ const UNSAFE: &[(&str, &str)] = &[
         "broker/src/client_thread.rs",
         "threads' priorities and a process's limits, which rustix lacks",
     ),
-    ("broker/src/memory.rs", "asks the allocator to give memory back"),
-    ("broker/src/peer.rs", "asks for socket options and SIOCOUTQ, which rustix lacks"),
+    ("broker/src/trim.rs", "asks the allocator to give memory back"),
+    ("broker/src/peer.rs", "asks for socket options, which rustix lacks"),
     ("conformance/src/", "speaks the raw interface, and maps what its processes share"),
     ("preload/src/", "stands in for functions of the C library"),
     ("capi/src/", "pointers from C"),
@@ -147,7 +148,7 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Edges between packages of the workspace that `allowed` does not have.
+/// Dependencies between packages of the workspace that `allowed` does not contain.
 fn forbidden(metadata: &Value, allowed: &[(&str, &[&str])]) -> Vec<String> {
     let allowed: BTreeMap<_, _> = allowed.iter().copied().collect();
     let packages = metadata["packages"].as_array().unwrap();
@@ -172,12 +173,12 @@ fn forbidden(metadata: &Value, allowed: &[(&str, &[&str])]) -> Vec<String> {
 }
 
 #[test]
-fn no_crate_depends_on_one_that_it_must_not_know() {
+fn no_crate_has_a_forbidden_dependency() {
     assert_eq!(forbidden(&metadata(), ALLOWED), [""; 0]);
 }
 
 #[test]
-fn a_forbidden_edge_is_named() {
+fn forbidden_dependencies_are_found() {
     let metadata = serde_json::json!({ "packages": [
         { "name": "one", "dependencies": [
             { "name": "two", "kind": null },
@@ -200,7 +201,7 @@ fn a_forbidden_edge_is_named() {
     );
 }
 
-/// Every Rust file of the workspace, by its path under `crates`.
+/// Every Rust file of the workspace with its text, by its path under `crates`.
 fn sources() -> Vec<(String, String)> {
     let crates = root().join("crates");
     let mut found = Vec::new();
@@ -220,7 +221,7 @@ fn sources() -> Vec<(String, String)> {
     found
 }
 
-/// The code of each line, without comments and what stands in strings.
+/// The code of each line, without comments and the contents of strings.
 fn code(text: &str) -> Vec<String> {
     let plain = |line: &str| {
         let mut code = String::new();
@@ -228,7 +229,7 @@ fn code(text: &str) -> Vec<String> {
         let mut before = ' ';
         for character in line.chars() {
             match character {
-                // A quote character in quotes is no string's end: '"'.
+                // A quoted quote character ends no string: '"'.
                 '"' if before != '\\' && before != '\'' => quoted = !quoted,
                 '/' if before == '/' && !quoted => break,
                 _ if !quoted => code.push(character),
@@ -241,7 +242,7 @@ fn code(text: &str) -> Vec<String> {
     text.lines().map(plain).collect()
 }
 
-/// Whether the word stands in the line of code, itself and not as part of another.
+/// Whether a line of code contains a word, not as part of another word.
 fn has_word(line: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -249,19 +250,19 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Opens a block or is one of the impls that promise something; not an `unsafe fn`, whose promise
-/// is its caller's, nor an attribute.
+/// Whether a line opens an unsafe block or impl. An `unsafe fn` is its caller's promise, and an
+/// attribute is none.
 fn is_promise(line: &str) -> bool {
     ["unsafe {", "unsafe impl"].iter().any(|form| line.contains(form))
 }
 
-/// Lines of a file whose promise no comment within three lines above explains.
+/// Lines with an unsafe block or impl that no SAFETY comment within three lines above explains.
 fn unexplained(text: &str) -> Vec<usize> {
     let comments: Vec<&str> = text.lines().collect();
     let says = |line: &str| line.contains("SAFETY:");
     let mut found = Vec::new();
     for (index, line) in code(text).iter().enumerate().filter(|(_, line)| is_promise(line)) {
-        // A comment of several lines counts by its last one.
+        // A comment of several lines counts from its last line.
         let near = (index.saturating_sub(3)..=index).rev().any(|at| {
             let mut first = at;
             while first > 0 && comments[first].trim_start().starts_with("//") {
@@ -280,7 +281,7 @@ fn unexplained(text: &str) -> Vec<usize> {
 }
 
 #[test]
-fn unsafe_stands_only_where_it_must() {
+fn only_listed_files_contain_unsafe() {
     let may = |name: &str| {
         UNSAFE.iter().any(|(place, _)| match place.strip_suffix('/') {
             Some(_) => name.starts_with(place),
@@ -309,7 +310,7 @@ fn the_typed_apis_lower_layer_is_used_by_it_alone() {
 
 /// A real-time thread may meet any lock of its process's driver: see ADR 0021.
 #[test]
-fn the_driver_has_no_locks_but_those_that_inherit() {
+fn the_driver_uses_only_locks_that_inherit_priority() {
     let may_not = |line: &String| ["Mutex", "RwLock", "Condvar"].iter().any(|w| has_word(line, w));
     let strays: Vec<String> = sources()
         .into_iter()
@@ -323,7 +324,7 @@ fn the_driver_has_no_locks_but_those_that_inherit() {
 }
 
 #[test]
-fn every_place_for_unsafe_uses_it() {
+fn every_listed_file_contains_unsafe() {
     let sources = sources();
     for (place, reason) in UNSAFE {
         let used = sources
@@ -335,7 +336,7 @@ fn every_place_for_unsafe_uses_it() {
 }
 
 #[test]
-fn every_unsafe_block_says_why_it_is_sound() {
+fn every_unsafe_block_has_a_safety_comment() {
     let silent: Vec<String> = sources()
         .iter()
         .flat_map(|(name, text)| {
@@ -347,7 +348,7 @@ fn every_unsafe_block_says_why_it_is_sound() {
 
 /// docs/invariants.md names what holds each invariant: `crate::test`, a path, or a command.
 #[test]
-fn the_tests_that_hold_invariants_exist() {
+fn the_tests_named_for_invariants_exist() {
     let text = std::fs::read_to_string(root().join("docs/invariants.md")).unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
     let quoted = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
@@ -370,9 +371,9 @@ fn the_tests_that_hold_invariants_exist() {
     assert_eq!(gone, [""; 0], "no such tests");
 }
 
-/// A test of the uapi that is left out on Baton names the rule in docs/differences.md.
+/// A test of the uapi that is skipped on Baton names a rule in docs/differences.md.
 #[test]
-fn every_difference_that_a_test_leaves_out_is_told() {
+fn every_difference_that_a_test_skips_is_documented() {
     let told = std::fs::read_to_string(root().join("docs/differences.md")).unwrap();
     let mut silent = BTreeSet::new();
     for entry in std::fs::read_dir(root().join("tests/uapi")).unwrap() {
@@ -389,7 +390,7 @@ fn every_difference_that_a_test_leaves_out_is_told() {
 }
 
 #[test]
-fn the_scan_sees_code_and_nothing_else() {
+fn the_scan_ignores_comments_and_strings() {
     let check = |text: &str, expected: &[usize]| assert_eq!(unexplained(text), expected, "{text}");
     check("// SAFETY: fine\nlet a = unsafe { f() };", &[]);
     check("// SAFETY: a comment\n// of two lines\nlet a =\n    unsafe { f() };", &[]);

@@ -1,17 +1,21 @@
-//! Which clock the messages of all engines are stamped with: one for all, since their stamps are
-//! compared. And the broker's own time.
+//! The clock that stamps the messages of all engines, and the broker's own processor time.
+//!
+//! The broker chooses one clock for all engines, because receivers compare the stamps of different
+//! senders.
 
 use baton_abi::control::Stamps;
 use baton_shm::clock::counter_is_the_kernels;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// The processors' counter where the kernel has found it to be the same on all of them.
+/// The clock that every engine of this broker stamps its messages with. The processors' counter, if
+/// the kernel's own clock source is that counter and the kernel found all processors in step;
+/// otherwise CLOCK_MONOTONIC.
 pub fn stamps() -> Stamps {
     if counter_is_the_kernels() { Stamps::Counter } else { Stamps::Clock }
 }
 
-/// For how long the calling thread has had a processor.
+/// Processor time that the calling thread has used since it started.
 pub fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,6 +1,6 @@
-//! Ending a connection, for whatever reason, and telling the log.
+//! Closing connections, and the log message about the reason.
 
-use crate::outbox::Failed;
+use crate::outbox::SocketFailed;
 use crate::peer::Credentials;
 use crate::poll::ConnectionId;
 use crate::run::Broker;
@@ -8,26 +8,27 @@ use crate::state::Violation;
 use rustix::io::Errno;
 use std::time::Instant;
 
-/// Why a connection is closed.
+/// The reason for which the broker closes a connection. The text completes "closed a connection
+/// that ...".
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Why {
-    /// No fault of anybody's.
+pub(crate) enum CloseReason {
+    /// The process ended or closed its socket.
     #[error("ended")]
     Ended,
     #[error("sent a malformed packet")]
     Malformed,
-    #[error("sent a request that is not an observer's")]
+    #[error("sent a request that observers may not send")]
     NotAnObserver,
-    #[error("began with something else than a greeting")]
-    NotGreeted,
-    #[error("is one of more connections than its user may have")]
-    Crowd,
-    #[error("floods another with cancelled tickets")]
-    Flood,
-    #[error("does not read its events")]
-    Deaf,
+    #[error("did not begin with a greeting")]
+    NoGreeting,
+    #[error("exceeds its user's limit of connections")]
+    TooManyConnections,
+    #[error("floods another process with cancelled tickets")]
+    CancelFlood,
+    #[error("requests barriers and does not read its events")]
+    UnreadBarriers,
     #[error("does not read its replies")]
-    Unread,
+    UnreadReplies,
     #[error("could not be sent a reply: {0}")]
     Reply(Errno),
     #[error("was refused: {0}")]
@@ -35,70 +36,72 @@ pub(crate) enum Why {
     #[error(transparent)]
     Violation(#[from] Violation),
     #[error(transparent)]
-    Events(#[from] Failed),
+    Events(#[from] SocketFailed),
 }
 
-/// Requests that a dead process can have left behind: more than its socket holds.
-const LEFT_BEHIND: u32 = 4096;
+/// Most requests that the broker reads from an exited process: more than fit into its socket.
+const MAX_FINAL_REQUESTS: u32 = 4096;
 
 impl Broker {
-    /// The process ended, or gave up its event socket. What it sent before counts: it is closed
-    /// when that has been read.
-    pub fn leaves(&mut self, id: ConnectionId) {
+    /// The process exited or closed its event socket. Requests that it sent before still count: the
+    /// broker closes the connection once it has read them.
+    pub fn process_exited(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.leaving.get_or_insert(LEFT_BEHIND);
-            self.add_turn(id);
+            connection.exiting.get_or_insert(MAX_FINAL_REQUESTS);
+            self.enqueue(id);
         }
     }
 
-    /// Closes a connection; if it was an engine's, its process is gone.
-    pub fn close(&mut self, id: ConnectionId, why: Why) {
+    /// Closes a connection for `why`. An engine's process counts as dead from here on, and the
+    /// engines that had to do with it get [`Event::Dead`](baton_abi::control::Event::Dead).
+    pub fn close(&mut self, id: ConnectionId, why: CloseReason) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let user = connection.credentials.uid;
         match connection.engine().map(|engine| engine.process) {
             Some(process) => {
-                self.used.add(self.state.holdings(process));
+                self.trim_timer.add_work(self.state.holdings(process));
                 self.carry_out(user, Vec::new(), Some((process, why)));
             }
-            None => self.forget(id, &why),
+            None => self.remove_connection(id, &why),
         }
     }
 
-    /// Drops a connection. Its descriptors leave the epoll with their closing: nobody else has
-    /// them.
-    pub fn forget(&mut self, id: ConnectionId, why: &Why) {
+    /// Removes a connection and returns its amounts to the ledger. Closing the descriptors also
+    /// removes them from the epoll, because no other process shares them.
+    pub fn remove_connection(&mut self, id: ConnectionId, why: &CloseReason) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         let reader = connection.reader();
         self.ledger.descriptors.give_back(reader.user, connection.descriptors());
         match connection.engine() {
             Some(engine) => {
                 let waited = engine.outbox.close(reader, &mut self.ledger);
-                self.used.add(waited as u64);
+                self.trim_timer.add_work(waited as u64);
             }
-            None => self.dismiss_guest(reader.user, id),
+            None => self.remove_non_engine(reader.user, id),
         }
-        self.crowded.remove(&id);
+        self.blocked.remove(&id);
         self.unanswered.remove(&id);
-        self.complain(&connection.credentials, why);
+        self.log_close(&connection.credentials, why);
     }
 
-    /// A guest left, or became an engine.
-    pub fn dismiss_guest(&mut self, user: u32, id: ConnectionId) {
-        let guests = self.guests.get_mut(&user).expect("every guest was counted");
-        guests.remove(&id);
-        if guests.is_empty() {
-            self.guests.remove(&user);
+    /// Removes a connection from those that are no engine's, because it closed or became an
+    /// engine's.
+    pub fn remove_non_engine(&mut self, user: u32, id: ConnectionId) {
+        let of_user = self.non_engines.get_mut(&user).expect("every such connection is listed");
+        of_user.remove(&id);
+        if of_user.is_empty() {
+            self.non_engines.remove(&user);
         }
     }
 
-    /// Says what a peer did wrong, so rarely that no peer fills the log.
-    pub fn complain(&mut self, who: &Credentials, why: &Why) {
+    /// Logs why the broker closed a connection. A throttle keeps peers from filling the log.
+    pub fn log_close(&mut self, who: &Credentials, why: &CloseReason) {
         let Credentials { pid, uid, .. } = who;
-        if matches!(why, Why::Ended) {
+        if matches!(why, CloseReason::Ended) {
             return tracing::debug!(pid, uid, "connection ended");
         }
-        if let Some(unsaid) = self.complaints.admit(Instant::now()) {
-            tracing::warn!(pid, uid, unsaid, "closed a connection that {why}");
+        if let Some(n_unlogged) = self.log_throttle.admit(Instant::now()) {
+            tracing::warn!(pid, uid, n_unlogged, "closed a connection that {why}");
         }
     }
 }

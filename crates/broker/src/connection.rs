@@ -1,9 +1,10 @@
-//! One accepted connection: a stranger until its first message says what it is.
+//! One accepted connection. Its first message, the greeting, decides whether it becomes an engine's
+//! or an observer's.
 
-use crate::front::Front;
 use crate::limits::Rights;
 use crate::outbox::{Outbox, Reader};
 use crate::peer::{self, Credentials};
+use crate::status_pages::StatusPages;
 use crate::throttle::Throttle;
 use baton_abi::control::ProcessId;
 use baton_abi::quota::{STRANGER, Standing};
@@ -12,63 +13,70 @@ use rustix::io::Errno;
 
 pub(crate) struct Connection {
     pub socket: OwnedFd,
-    /// Readable when the process that connected has ended, even if another holds the socket.
+    /// Readable once the process that connected has ended, even if another process holds the
+    /// socket. `None` where the kernel has no pidfds.
     pub pidfd: Option<OwnedFd>,
     pub credentials: Credentials,
-    /// The configuration's word on the process.
+    /// Rights that the configuration gives to the process.
     pub rights: Rights,
     pub role: Role,
-    /// Its process has ended: so many more requests are read that it may have left.
-    pub leaving: Option<u32>,
-    /// A reply that could not be sent yet. Until it is, no request is read.
-    pub unsent: Option<Unsent>,
+    /// Set once the process has exited: the number of its requests that the broker still reads.
+    pub exiting: Option<u32>,
+    /// A reply that the broker could not send yet. The broker reads no further request before it is
+    /// sent.
+    pub unsent: Option<UnsentReply>,
 }
 
-pub(crate) struct Unsent {
+/// A reply that waits until the peer's socket has room or a shortage has passed.
+pub(crate) struct UnsentReply {
     pub bytes: Vec<u8>,
     pub descriptor: Option<OwnedFd>,
-    /// The connection ends with it.
+    /// The errno of a refused greeting: the broker closes the connection after the reply.
     pub refusal: Option<Errno>,
-    /// How often its peer's queue was full.
+    /// Number of attempts that found the peer's receive queue full.
     pub n_full: u32,
 }
 
+/// The role of a connection, which its greeting decides.
 pub(crate) enum Role {
-    /// Has said nothing yet.
-    Stranger,
-    /// Only looks.
+    /// No greeting has come yet.
+    Ungreeted,
+    /// An observer, which only asks for reports.
     Observer,
-    /// An opened device.
+    /// The engine of one opened device.
     Engine(Box<Engine>),
 }
 
 pub(crate) struct Engine {
     pub process: ProcessId,
     pub outbox: Outbox,
-    pub front: Front,
-    /// Real-time lanes that it has asked for.
-    pub priorities_asked: Throttle,
-    /// The broker waits for room in the event socket.
+    pub pages: StatusPages,
+    /// Limits how often this engine may ask for real-time lanes.
+    pub lane_requests: Throttle,
+    /// Whether the epoll reports when the event socket has room.
     pub waits_for_room: bool,
 }
 
 impl Engine {
-    /// Real-time lanes that it may ask for in a second: as many threads may start at once.
-    const MOST_PRIORITIES: u32 = 256;
-    /// Of the broker's descriptors, besides its connection's: its event socket and its front page.
+    /// Real-time lanes that an engine may ask for per second: room for that many threads that start
+    /// at once.
+    const MAX_LANE_REQUESTS: u32 = 256;
+    /// Descriptors of the broker that an engine needs beside its connection's: the event socket and
+    /// the status page.
     pub const DESCRIPTORS: u64 = 2;
 
-    pub fn new(process: ProcessId, outbox: Outbox, front: Front) -> Engine {
-        let priorities_asked = Throttle::of(Engine::MOST_PRIORITIES);
-        Engine { process, outbox, front, priorities_asked, waits_for_room: false }
+    pub fn new(process: ProcessId, outbox: Outbox, pages: StatusPages) -> Engine {
+        let lane_requests = Throttle::of(Engine::MAX_LANE_REQUESTS);
+        Engine { process, outbox, pages, lane_requests, waits_for_room: false }
     }
 }
 
 impl Connection {
-    /// Of the broker's descriptors: the socket and the pidfd.
+    /// Descriptors of the broker that every connection needs: the socket and the pidfd.
     pub const DESCRIPTORS: u64 = 2;
 
-    /// `ESRCH` if the process that connected is gone already. The socket comes back with an error.
+    /// Looks up who connected. `ESRCH` if that process has already ended; other errors are
+    /// shortages of the system. An error returns the socket with it.
     pub fn new(
         socket: OwnedFd,
         rights: impl FnOnce(&Credentials) -> Rights,
@@ -82,18 +90,18 @@ impl Connection {
             Err(errno) => return Err((socket, errno)),
         };
         let rights = rights(&credentials);
-        let (role, leaving, unsent) = (Role::Stranger, None, None);
-        Ok(Connection { socket, pidfd, credentials, rights, role, leaving, unsent })
+        let (role, exiting, unsent) = (Role::Ungreeted, None, None);
+        Ok(Connection { socket, pidfd, credentials, rights, role, exiting, unsent })
     }
 
     pub fn engine(&mut self) -> Option<&mut Engine> {
         match &mut self.role {
             Role::Engine(engine) => Some(engine),
-            Role::Stranger | Role::Observer => None,
+            Role::Ungreeted | Role::Observer => None,
         }
     }
 
-    /// Where its user stands that takes of what the broker shares out.
+    /// The class in which the connection's user takes from the broker's shared amounts.
     pub fn standing(&self) -> Standing {
         if self.rights.reserve { Standing::Owner } else { STRANGER }
     }
@@ -102,11 +110,11 @@ impl Connection {
         Reader { user: self.credentials.uid, standing: self.standing() }
     }
 
-    /// How many of the broker's descriptors it has, besides those that wait in its outbox.
+    /// Number of the broker's descriptors that this connection holds, without those in its outbox.
     pub fn descriptors(&self) -> u64 {
         match self.role {
             Role::Engine(_) => Connection::DESCRIPTORS + Engine::DESCRIPTORS,
-            Role::Stranger | Role::Observer => Connection::DESCRIPTORS,
+            Role::Ungreeted | Role::Observer => Connection::DESCRIPTORS,
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Carrying out what the state decided.
+//! Carries out the effects that the state decided on.
 
-use crate::close::Why;
-use crate::outbox::{Backlog, Failed};
+use crate::close::CloseReason;
+use crate::outbox::{Backlog, SocketFailed};
 use crate::poll::{ConnectionId, Source};
 use crate::requests::Answer;
-use crate::run::{Broker, SETTLED_AT_ONCE};
+use crate::run::{Broker, OUTBOXES_AT_ONCE};
 use crate::state::Effect;
 use baton_abi::control::{ChannelId, End, Event, ProcessId};
 use baton_abi::lane::CHANNEL_BYTES;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::collections::VecDeque;
 
-/// A pair of connected sockets, each of which blocks.
+/// Makes a pair of connected SOCK_SEQPACKET sockets in blocking mode.
 pub(crate) fn socket_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)
@@ -27,18 +27,19 @@ fn channel_memory() -> Result<OwnedFd, Errno> {
 }
 
 impl Broker {
-    /// Carries out effects that a user caused, in order, then ends those who are to end for them,
-    /// and whatever follows from that. The errno of a channel that could not be made.
+    /// Carries out effects in order, then closes the connections that this makes necessary, and
+    /// whatever follows from those. Events count against the user `cause`. Returns the errno of a
+    /// channel that could not be made.
     pub fn carry_out(
         &mut self,
         cause: u32,
         effects: Vec<Effect>,
-        doomed: Option<(ProcessId, Why)>,
+        to_close: Option<(ProcessId, CloseReason)>,
     ) -> Option<Errno> {
         let mut work = VecDeque::from(effects);
-        let mut doomed = VecDeque::from_iter(doomed);
+        let mut to_close = VecDeque::from_iter(to_close);
         let mut failed = None;
-        // Of those who end for it, the end is their own doing.
+        // Events that follow from a closed connection count against the user of that connection.
         let mut cause = cause;
         loop {
             while let Some(effect) = work.pop_front() {
@@ -46,17 +47,17 @@ impl Broker {
                 match effect {
                     Effect::Event { to, event } => {
                         if let Err(why) = self.send(to, &event, Vec::new(), cause) {
-                            doomed.push_back((to, why.into()));
+                            to_close.push_back((to, why.into()));
                         }
                         if let Event::RealTimeLane { looper: 1.., .. } = event
                             && let Some(engine) = self.engine(to)
                         {
-                            engine.front.wake_spare();
+                            engine.pages.wake_standby_looper();
                         }
                     }
                     Effect::OpenChannel { channel, client, server } => {
                         match self.open_channel(channel, (client, server), cause) {
-                            Ok(problems) => doomed.extend(problems),
+                            Ok(problems) => to_close.extend(problems),
                             Err(errno) => {
                                 let mut more = Vec::new();
                                 self.state.end_channel(client, channel, &mut more);
@@ -67,53 +68,53 @@ impl Broker {
                     }
                     Effect::SetFrozen { process, frozen } => {
                         if let Some(engine) = self.engine(process) {
-                            engine.front.set_frozen(frozen);
+                            engine.pages.set_frozen(frozen);
                         }
                     }
-                    Effect::Promote { place, thread, priority } => {
+                    Effect::Promote { lane, thread, priority } => {
                         let mut more = Vec::new();
-                        let _ = self.promote(place, thread, priority, &mut more);
+                        let _ = self.promote(lane, thread, priority, &mut more);
                         work.extend(more);
                     }
                     Effect::SetPriority { thread, priority } => {
                         Broker::set_priority(thread, priority)
                     }
                     Effect::Disconnect { process, why } => {
-                        doomed.push_back((process, why.into()));
+                        to_close.push_back((process, why.into()));
                     }
                 }
             }
-            let Some((process, why)) = doomed.pop_front() else {
+            let Some((process, why)) = to_close.pop_front() else {
                 self.write_rules();
                 return failed;
             };
-            // Whoever failed twice is gone already.
+            // A process that failed twice has already been removed.
             if let Some(id) = self.engines.remove(&process) {
                 cause = self.connections.get(&id).map_or(cause, |it| it.credentials.uid);
-                self.forget(id, &why);
+                self.remove_connection(id, &why);
                 let mut more = Vec::new();
-                self.state.gone(process, &mut more);
+                self.state.remove_process(process, &mut more);
                 work.extend(more);
             }
         }
     }
 
-    /// Sends replies that the system had no room for, as far as it has now.
-    pub fn answer_later(&mut self) {
-        let first: Vec<_> = self.unanswered.iter().take(SETTLED_AT_ONCE).copied().collect();
+    /// Retries the replies that could not be sent, at most [`OUTBOXES_AT_ONCE`] of them.
+    pub fn send_unsent_replies(&mut self) {
+        let first: Vec<_> = self.unanswered.iter().take(OUTBOXES_AT_ONCE).copied().collect();
         for id in first {
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             let Some(unsent) = connection.unsent.take() else { continue };
             self.unanswered.remove(&id);
             match self.send_reply(id, unsent) {
-                Ok(Answer::Given) => self.add_turn(id),
+                Ok(Answer::Sent) => self.enqueue(id),
                 Ok(Answer::Waits) => {}
                 Err(why) => self.close(id, why),
             }
         }
     }
 
-    /// Sends what has been waiting for room in an event socket.
+    /// Sends the waiting events of a connection whose event socket has room again.
     pub fn flush(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let reader = connection.reader();
@@ -124,65 +125,69 @@ impl Broker {
         }
     }
 
-    /// An engine's outbox is looked at again when that may come to something.
-    fn wait_for(&mut self, id: ConnectionId, backlog: Backlog) -> Result<(), Failed> {
-        if backlog == Backlog::Crowded {
-            self.crowded.insert(id);
+    /// Decides when to look at an engine's outbox again: when its socket has room, or with the next
+    /// round of blocked outboxes.
+    fn wait_for(&mut self, id: ConnectionId, backlog: Backlog) -> Result<(), SocketFailed> {
+        if backlog == Backlog::OthersUnread {
+            self.blocked.insert(id);
         } else {
-            self.crowded.remove(&id);
+            self.blocked.remove(&id);
         }
         let engine = self.connections.get_mut(&id).and_then(|it| it.engine());
         let Some(engine) = engine else { return Ok(()) };
         let wanted = matches!(backlog, Backlog::Unread | Backlog::Full);
         let waited = std::mem::replace(&mut engine.waits_for_room, wanted);
-        // Asked for again, it is said at once if there is room by now.
+        // Asking the epoll again makes it report at once if there is room by now.
         if waited == wanted && backlog != Backlog::Full {
             return Ok(());
         }
         let socket = engine.outbox.socket();
-        self.poll.wait_for_room(socket, Source::Events(id), wanted).map_err(Failed)
+        self.poll.wait_for_room(socket, Source::Events(id), wanted).map_err(SocketFailed)
     }
 
+    /// The engine of a process, while it is connected.
     pub fn engine(&mut self, process: ProcessId) -> Option<&mut crate::connection::Engine> {
         let id = self.engines.get(&process)?;
         self.connections.get_mut(id)?.engine()
     }
 
+    /// Appends an event to a process's stream, together with its descriptors.
     fn send(
         &mut self,
         to: ProcessId,
         event: &Event,
         descriptors: Vec<OwnedFd>,
         cause: u32,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), SocketFailed> {
         let Some(id) = self.engines.get(&to).copied() else { return Ok(()) };
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         let reader = connection.reader();
         let Some(engine) = connection.engine() else { return Ok(()) };
         let backlog = engine.outbox.push(event, descriptors, cause, reader, &mut self.ledger)?;
-        engine.front.count_event();
+        engine.pages.count_event();
         self.wait_for(id, backlog)
     }
 
-    /// Makes a channel and tells both ends; those who could not be told.
+    /// Makes a channel's memory and sockets and announces it to both ends. Returns the processes
+    /// whose event socket failed; an errno means that nothing was sent.
     fn open_channel(
         &mut self,
         channel: ChannelId,
         (client, server): (ProcessId, ProcessId),
         cause: u32,
-    ) -> Result<Vec<(ProcessId, Why)>, Errno> {
-        // Everything that can fail comes before the first event.
+    ) -> Result<Vec<(ProcessId, CloseReason)>, Errno> {
+        // Every step that can fail comes before the first event.
         let (client_memory, (client_socket, server_socket)) = (channel_memory()?, socket_pair()?);
         let copy = |file| rustix::io::fcntl_dupfd_cloexec(file, 0);
         let server_memory = copy(client_memory.as_fd())?;
-        let front = copy(self.engine(server).ok_or(Errno::SRCH)?.front.file())?;
+        let status_page = copy(self.engine(server).ok_or(Errno::SRCH)?.pages.file())?;
         let event = |end, peer| {
             let peer = self.state.identity(peer).ok_or(Errno::SRCH)?.clone();
             Ok(Event::Channel { channel, end, peer })
         };
         let (to_server, to_client) = (event(End::Server, client)?, event(End::Client, server)?);
         let server_gets = vec![server_memory, server_socket];
-        let client_gets = vec![client_memory, client_socket, front];
+        let client_gets = vec![client_memory, client_socket, status_page];
         let mut problems = Vec::new();
         for (to, event, descriptors) in
             [(server, to_server, server_gets), (client, to_client, client_gets)]

@@ -1,4 +1,4 @@
-//! The runner's own amounts that users share: descriptors, and room for events that wait.
+//! Amounts that the runner shares out among users: descriptors, and room for waiting events.
 //!
 //! | amount | of all | a user's share |
 //! |---|---|---|
@@ -13,18 +13,19 @@ use crate::outbox::Reader;
 use baton_abi::quota::{Exceeded, Quota, Standing};
 use std::collections::BTreeMap;
 
-/// The broker's own: epoll, listener, log, and what it has in hand for a moment; at most a fourth
-/// of what there is.
+/// Descriptors that the broker keeps for itself: epoll, listener, log, and those in use for a
+/// moment. At limits a fourth of all.
 const OWN_DESCRIPTORS: u64 = 64;
 
+/// The parts of the shared amounts that each user has.
 pub(crate) struct Ledger {
-    /// Descriptors that the broker holds, by the users for whom.
+    /// Descriptors that the broker holds, by the user for whom it holds them.
     pub descriptors: Quota,
-    /// Descriptors that have been sent and not been read, by their readers' users.
+    /// Descriptors that were sent and not read yet, by the reader's user.
     pub unread: Quota,
-    /// By reader's user: events that wait for the user's processes.
+    /// Events that wait for a user's processes, by that user.
     queued: BTreeMap<u32, Queued>,
-    most: Most,
+    limits: QueueLimits,
 }
 
 /// Events that wait for one user, by the users that caused them.
@@ -34,38 +35,38 @@ struct Queued {
     descriptors: Quota,
 }
 
-/// How much may wait.
+/// Limits of the events that may wait.
 #[derive(Clone, Copy, Debug)]
-struct Most {
+struct QueueLimits {
     bytes_for_process: u64,
     bytes_for_user: u64,
     descriptors_for_user: u64,
 }
 
 impl Queued {
-    fn new(most: Most) -> Queued {
-        let descriptors = Quota::new(most.descriptors_for_user);
-        Queued { bytes: Quota::new(most.bytes_for_user), descriptors }
+    fn new(limits: QueueLimits) -> Queued {
+        let descriptors = Quota::new(limits.descriptors_for_user);
+        Queued { bytes: Quota::new(limits.bytes_for_user), descriptors }
     }
 }
 
-/// A request's addition to the events that wait.
+/// The events that one request would add to those that wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct More {
-    /// The user that causes it, and where it stands with the reader's user.
+pub(crate) struct Addition {
+    /// The user that causes the events, and its class with the reader's user.
     pub cause: (u32, Standing),
     pub bytes: u64,
     pub descriptors: u64,
 }
 
 impl Ledger {
-    /// Nobody has anything. `descriptors` is how many the broker may have.
+    /// An empty ledger. `descriptors` is the number that the broker may have open.
     pub fn new(limits: &Limits, descriptors: u64) -> Ledger {
         Ledger {
             descriptors: Quota::new(descriptors - OWN_DESCRIPTORS.min(descriptors / 4)),
             unread: Quota::new(descriptors / 2),
             queued: BTreeMap::new(),
-            most: Most {
+            limits: QueueLimits {
                 bytes_for_process: limits.queued_bytes,
                 bytes_for_user: limits.queued_bytes_per_user,
                 descriptors_for_user: descriptors / 4,
@@ -73,33 +74,35 @@ impl Ledger {
         }
     }
 
-    /// Whether so much more may wait for a process, of which `waiting` tells what waits for it
-    /// already.
+    /// Whether `more` may wait for a process beside `waiting`: the bytes that already wait for it,
+    /// by causing user.
     pub fn check_queue(
         &self,
         reader: Reader,
         waiting: &BTreeMap<u32, u64>,
-        more: More,
+        more: Addition,
     ) -> Result<(), Exceeded> {
-        let More { cause: (cause, standing), bytes, descriptors } = more;
-        let mut of_process = Quota::new(self.most.bytes_for_process);
+        let Addition { cause: (cause, standing), bytes, descriptors } = more;
+        let mut of_process = Quota::new(self.limits.bytes_for_process);
         waiting.iter().for_each(|(user, bytes)| of_process.take(*user, *bytes));
         of_process.check(cause, standing, bytes)?;
-        let nothing = Queued::new(self.most);
+        let nothing = Queued::new(self.limits);
         let queued = self.queued.get(&reader.user).unwrap_or(&nothing);
         queued.bytes.check(cause, standing, bytes)?;
         queued.descriptors.check(cause, standing, descriptors)?;
         self.descriptors.check(reader.user, reader.standing, descriptors)
     }
 
+    /// Books an event that begins to wait for a process of user `reader`.
     pub fn enqueue(&mut self, reader: u32, cause: u32, bytes: u64, descriptors: usize) {
-        let most = self.most;
-        let queued = self.queued.entry(reader).or_insert_with(|| Queued::new(most));
+        let limits = self.limits;
+        let queued = self.queued.entry(reader).or_insert_with(|| Queued::new(limits));
         queued.bytes.take(cause, bytes);
         queued.descriptors.take(cause, descriptors as u64);
         self.descriptors.take(reader, descriptors as u64);
     }
 
+    /// Books an event that waits no more.
     pub fn dequeue(&mut self, reader: u32, cause: u32, bytes: u64, descriptors: usize) {
         let queued = self.queued.get_mut(&reader).expect("it was enqueued");
         queued.bytes.give_back(cause, bytes);
@@ -115,8 +118,8 @@ impl Ledger {
         self.queued.get(&reader).map_or(0, |queued| queued.bytes.taken())
     }
 
-    /// The most bytes of events that may wait for one user.
+    /// The limits bytes of events that may wait for one user.
     pub fn queue_limit(&self) -> u64 {
-        self.most.bytes_for_user
+        self.limits.bytes_for_user
     }
 }

@@ -1,13 +1,15 @@
-//! The broker: the one that everybody trusts.
+//! The broker: the one daemon that every engine trusts.
 //!
-//! It admits processes, knows which of them holds how many references to which node, opens
-//! channels between two that have a reason to talk, translates the references that travel in a
-//! transaction, and tells of deaths. It is on no plain call's path.
+//! The broker admits processes and counts which of them holds how many references to which node.
+//! The broker opens channels between two processes, translates the references of a transaction, and
+//! reports deaths. A call without objects never passes through the broker.
 //!
-//! - [`state`]: what it knows and decides. Pure.
-//! - [`run`](run()): sockets, descriptors and memory around it. One thread; [`Running`] has one.
+//! - [`state`]: the broker's data and rules, without I/O.
+//! - [`run`](run()): sockets, descriptors and memory around the state, on one thread. [`Running`]
+//!   starts that thread in a process that needs a broker of its own.
 //!
-//! **Invariant**: the broker never imports the driver. They meet only in [`baton_abi`]'s bytes.
+//! **Invariant**: the broker never imports the driver. Broker and driver share only the bytes that
+//! [`baton_abi`] defines.
 #![deny(unsafe_code)]
 
 pub mod limits;
@@ -17,13 +19,12 @@ mod client_thread;
 mod clock;
 mod close;
 mod connection;
+mod cpu_share;
 mod deliver;
-mod front;
+mod fair_queue;
 mod ledger;
 mod listener;
-mod memory;
 mod outbox;
-mod pace;
 mod packet;
 mod peer;
 mod policy;
@@ -34,8 +35,9 @@ mod restart_state;
 mod run;
 mod running;
 mod shortage;
+mod status_pages;
 mod throttle;
-mod turns;
+mod trim;
 
 pub use policy::{Policy, PolicyError};
 pub use run::{Config, GRACE, RunError, run};

@@ -1,11 +1,11 @@
-//! How much one process, one user with all its processes, and all users may have the broker
-//! remember.
+//! Limits of what the broker remembers for one process, for one user with all its processes, and
+//! for all users.
 //!
-//! **Invariant**: a hostile process exhausts its own user's share and no other's.
+//! **Invariant**: a hostile process exhausts its own user's share and no other user's.
 
 use baton_abi::control::{MAX_CONTEXT_NAME_BYTES, MAX_OBJECTS, MAX_PACKET_BYTES};
 
-/// What is counted.
+/// A kind of object that the broker counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// Opened devices.
@@ -14,7 +14,8 @@ pub enum Resource {
     Handles,
     /// Nodes that others hold, or that manage a context.
     Nodes,
-    /// Channels as client. As server they are free, or clients could use up a server's share.
+    /// Channels as client. Channels as server do not count here, or clients could use up a server's
+    /// share.
     Channels,
 }
 
@@ -69,7 +70,7 @@ impl Usage {
     }
 }
 
-/// The configuration's word on a process, by its user, group or label.
+/// Rights that the configuration gives a process, by its user, group or label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// The process takes from the reserve, as root and the broker's own user do.
@@ -81,47 +82,51 @@ pub struct Rights {
 }
 
 impl Default for Rights {
-    /// A stranger in a context that anybody may manage.
+    /// The rights of a process that the configuration does not mention, in a context that any
+    /// process may manage.
     fn default() -> Rights {
         Rights { reserve: false, manages: true, most: Usage::MOST }
     }
 }
 
-/// The broker's bounds. Each has an errno for the request that would pass it; see `docs/limits.md`.
+/// The broker's limits. A request that would exceed one gets the errno that is given here; see
+/// `docs/limits.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of one process: `EMFILE` for handles and channels, `ENOSPC` for nodes.
+    /// Limits of one process: `EMFILE` for handles and channels, `ENOSPC` for nodes.
     pub process: Usage,
-    /// Of one user that has no right to the reserve, whatever is left: `EDQUOT`, but `EMFILE` for
-    /// channels.
+    /// Limits of one user that has no right to the reserve, whatever is left: `EDQUOT`, but
+    /// `EMFILE` for channels.
     pub user: Usage,
-    /// Of all users together, who share it as a [`Quota`](baton_abi::quota::Quota) says: as for a
-    /// user.
+    /// Limits of all users together, shared as a [`Quota`](baton_abi::quota::Quota) defines. The
+    /// errors are those of a user's limit.
     pub all: Usage,
-    /// Handles that all processes of one user have, by those who gave them: `EDQUOT`.
+    /// Handles that all processes of one user have, shared by the users that gave them: `EDQUOT`.
     pub handles_received: u32,
     /// Channels from one client to one server: `EMFILE`.
     pub channels_per_server: usize,
-    /// Channels of one server, by users of clients: `EMFILE`. Fewer if the server says so.
+    /// Channels of one server, shared by the clients' users: `EMFILE`. A server may ask for fewer.
     pub channels_served: u32,
-    /// Lanes of real-time callers that one server has loopers for: `EMFILE`.
+    /// Real-time callers' lanes at one server, each of which has a looper of its own: `EMFILE`.
     pub real_time_lanes_per_server: usize,
-    /// Lanes of real-time callers of one user at one server: `EDQUOT`.
+    /// Lanes of one user's real-time callers at one server: `EDQUOT`.
     pub real_time_lanes_per_user: usize,
-    /// Objects in one transaction: `ENOSPC`, as for a transaction too large.
+    /// Objects in one transaction: `ENOSPC`, like for a transaction that is too large.
     pub objects_per_ticket: usize,
-    /// Contexts: `ENOSPC`. Few enough for all their names to fit one packet.
+    /// Contexts: `ENOSPC`. The names of all contexts fit into one packet.
     pub contexts: usize,
-    /// Claims of a process that comes back; past it, it is disconnected.
+    /// Claims of a process that rejoins. The broker disconnects a process with more.
     pub claims: usize,
-    /// Bytes of events that wait for one process that does not read them, by the users that
-    /// caused them: `ENOSPC` for objects, `EAGAIN` for what may be asked again.
+    /// Bytes of events that wait for one process to read, shared by the users that caused them:
+    /// `ENOSPC` for objects, `EAGAIN` for requests that may be repeated.
     pub queued_bytes: u64,
-    /// Bytes of events that wait for all processes of one user: the same errors.
+    /// Bytes of events that wait for all processes of one user, with the errors of `queued_bytes`.
     pub queued_bytes_per_user: u64,
-    /// Cancelled tickets of one process that wait for one other; past it, it is disconnected.
+    /// Cancelled tickets of one process that wait for one other process. The broker disconnects a
+    /// sender with more.
     pub queued_cancels: usize,
-    /// Barriers that a process has asked for and not read; past it, it is disconnected.
+    /// Barriers that a process has asked for and not read. The broker disconnects a process with
+    /// more.
     pub queued_barriers: usize,
 }
 

@@ -1,9 +1,11 @@
-//! The socket that engines connect to, and the one broker behind its path.
+//! The socket that engines connect to, and the lock that makes one broker serve its path.
 //!
-//! Two brokers never serve one path: whoever serves it holds a lock on the file beside it. Its
-//! holder removes that file when it ends; who has opened it before finds, once it has locked it,
-//! that there is no file of that name or another one, and tries again. The socket appears by a
-//! rename, listening already and with its permissions, so that no connect is refused in between.
+//! A broker that serves a path holds a lock on the file beside it, so two brokers never serve one
+//! path. The holder removes that file when it ends. A broker that opened the file before checks,
+//! once it has the lock, that the file still has its name; otherwise it opens the file anew.
+//!
+//! The socket appears by a rename, already listening and with its permissions, so that no connect
+//! in between is refused.
 
 use crate::run::RunError;
 use baton_abi::place::devices_beside;
@@ -15,51 +17,55 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Connects that wait for the broker to accept them.
+/// Connections that the kernel keeps for the broker to accept.
 const BACKLOG: i32 = 1024;
-/// Its two sockets, one end for itself to take away, its two pages, and its pidfd.
+/// Descriptors that admitting an engine needs: two sockets, the far end of the event socket, two
+/// pages and a pidfd.
 const DESCRIPTORS_OF_AN_ENGINE: usize = 6;
-/// A broker that is starting or ending holds the lock without being found; it is done soon.
+/// Attempts to take the lock. A broker that starts or ends holds it for a moment without serving
+/// the path.
 const LOCK_ATTEMPTS: usize = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 const NOT_A_SOCKET: &str = "listen in place of what is no broker's socket at";
 
-/// Who may connect.
+/// The users that may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
-    /// The broker's user: directory 0700, socket 0600.
+    /// The broker's own user: directory 0700, socket 0600.
     User,
-    /// Everybody on the system: directory 0755, socket 0666.
+    /// Every user: directory 0755, socket 0666.
     System,
 }
 
 impl Access {
-    /// Root serves the system.
+    /// Root's broker serves every user.
     fn of_this_user() -> Access {
         if rustix::process::geteuid().is_root() { Access::System } else { Access::User }
     }
 }
 
+/// The listening socket. `place` is `None` for a socket that another program made.
 pub(crate) struct Listener {
     socket: OwnedFd,
-    place: Option<Place>,
+    place: Option<ServedPath>,
 }
 
 /// A path that this broker alone serves.
-struct Place {
+struct ServedPath {
     path: PathBuf,
-    /// Where the socket is before it appears and after it has disappeared.
-    aside: PathBuf,
-    /// Whether engines can find it.
+    /// Path of the socket before it appears and after it has disappeared.
+    hidden_path: PathBuf,
+    /// Whether the socket has the path that engines connect to.
     shown: bool,
-    /// The directory of placeholders goes with the broker: nobody runs who might look there.
-    leaves_nothing: bool,
-    /// Goes last: until then nobody else serves the path.
+    /// Whether the broker removes the directory of placeholder devices when it ends: no program
+    /// runs that uses them.
+    removes_devices: bool,
+    /// Dropped last: until then no other broker serves the path.
     _lock: LockFile,
 }
 
-/// The file beside the socket, locked.
+/// The lock file beside the socket, locked.
 struct LockFile {
     path: PathBuf,
     _file: OwnedFd,
@@ -67,13 +73,15 @@ struct LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // Of this name there is no other file: nobody else removes it while it is locked.
+        // No other broker removes the file while it is locked, so the name still belongs to this
+        // file.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 impl Listener {
-    /// A socket that somebody else made, and will remove. The path is for errors.
+    /// Takes over a listening socket that another program made and will remove. `path` is for
+    /// errors. `EINVAL` if the socket does not accept SOCK_SEQPACKET connections.
     pub fn inherited(socket: OwnedFd, path: &Path) -> Result<Listener, RunError> {
         let right_kind = sockopt::socket_type(&socket) == Ok(SocketType::SEQPACKET)
             && sockopt::socket_acceptconn(&socket) == Ok(true);
@@ -85,26 +93,28 @@ impl Listener {
         Ok(Listener { socket, place: None })
     }
 
+    /// Makes the socket at `path`. [`RunError::AlreadyRunning`] if another broker serves the path;
+    /// `EPERM` if others could replace the socket; `EEXIST` if the path is no broker's socket.
     pub fn at(path: &Path) -> Result<Listener, RunError> {
         let access = Access::of_this_user();
         prepare_directory(path, access)?;
         let lock = lock(path)?;
-        // A broker without our lock, as with an inherited socket, may serve the path all the same.
+        // A broker with an inherited socket may serve the path without the lock.
         if is_served(path)? {
             return Err(RunError::AlreadyRunning(path.to_owned()));
         }
         match std::fs::symlink_metadata(path) {
-            Ok(there) if !FileType::from_raw_mode(there.mode()).is_socket() => {
+            Ok(found) if !FileType::from_raw_mode(found.mode()).is_socket() => {
                 return Err(RunError::of(NOT_A_SOCKET, path)(Errno::EXIST));
             }
             _ => (),
         }
-        let aside = beside(path, ".aside");
-        let mut place = Place {
+        let hidden_path = sibling_path(path, ".aside");
+        let mut place = ServedPath {
             path: path.to_owned(),
-            aside,
+            hidden_path,
             shown: false,
-            leaves_nothing: false,
+            removes_devices: false,
             _lock: lock,
         };
         let socket = place.bind(access)?;
@@ -116,8 +126,8 @@ impl Listener {
         self.socket.as_fd()
     }
 
-    /// `EAGAIN` when nobody waits. `EMFILE` while there is no room for all that an engine needs:
-    /// better it waits in the backlog than that it is let in halfway.
+    /// Accepts one connection. `EAGAIN` if none waits. `EMFILE` if the broker lacks the descriptors
+    /// that an engine needs: the connection then stays in the backlog.
     pub fn accept(&self) -> Result<OwnedFd, Errno> {
         let mut room = [const { None }; DESCRIPTORS_OF_AN_ENGINE];
         for descriptor in &mut room {
@@ -127,68 +137,70 @@ impl Listener {
         rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
     }
 
-    /// From now on engines do not find this broker. Whoever connected before is in the backlog.
+    /// Hides the socket: engines no longer find this broker. Earlier connections are in the
+    /// backlog.
     pub fn hide(&mut self) {
         if let Some(place) = &mut self.place {
             place.hide();
         }
     }
 
-    /// Nobody is connected: the placeholders beside the socket go with it.
-    pub fn leave_nothing(&mut self) {
+    /// Makes the broker remove its placeholder devices when it ends, because no engine is left.
+    pub fn remove_devices_at_end(&mut self) {
         if let Some(place) = &mut self.place {
-            place.leaves_nothing = true;
+            place.removes_devices = true;
         }
     }
 
-    /// Undoes [`Listener::hide`]: the lock kept the path free.
+    /// Undoes [`Listener::hide`]. The path is still free, because this broker has the lock.
     pub fn show(&mut self) -> Result<(), RunError> {
-        self.place.as_mut().map_or(Ok(()), Place::show)
+        self.place.as_mut().map_or(Ok(()), ServedPath::show)
     }
 }
 
-impl Place {
+impl ServedPath {
     fn bind(&self, access: Access) -> Result<OwnedFd, RunError> {
-        let _ = std::fs::remove_file(&self.aside); // Left by a broker that was killed.
-        let address =
-            SocketAddrUnix::new(&self.aside).map_err(RunError::of("name a socket", &self.aside))?;
+        let _ = std::fs::remove_file(&self.hidden_path); // Left by a broker that was killed.
+        let address = SocketAddrUnix::new(&self.hidden_path)
+            .map_err(RunError::of("name a socket", &self.hidden_path))?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = seqpacket(&self.aside, flags)?;
-        rustix::net::bind(&socket, &address).map_err(RunError::of("bind", &self.aside))?;
+        let socket = seqpacket(&self.hidden_path, flags)?;
+        rustix::net::bind(&socket, &address).map_err(RunError::of("bind", &self.hidden_path))?;
         let mode = match access {
             Access::User => Mode::RUSR | Mode::WUSR,
             Access::System => Mode::from_raw_mode(0o666),
         };
-        rustix::fs::chmodat(CWD, &self.aside, mode, AtFlags::empty())
-            .map_err(RunError::of("chmod", &self.aside))?;
-        rustix::net::listen(&socket, BACKLOG).map_err(RunError::of("listen", &self.aside))?;
+        rustix::fs::chmodat(CWD, &self.hidden_path, mode, AtFlags::empty())
+            .map_err(RunError::of("chmod", &self.hidden_path))?;
+        rustix::net::listen(&socket, BACKLOG).map_err(RunError::of("listen", &self.hidden_path))?;
         Ok(socket)
     }
 
     fn show(&mut self) -> Result<(), RunError> {
-        rustix::fs::rename(&self.aside, &self.path).map_err(RunError::of("rename", &self.path))?;
+        rustix::fs::rename(&self.hidden_path, &self.path)
+            .map_err(RunError::of("rename", &self.path))?;
         self.shown = true;
         Ok(())
     }
 
     fn hide(&mut self) {
         if self.shown {
-            self.shown = rustix::fs::rename(&self.path, &self.aside).is_err();
+            self.shown = rustix::fs::rename(&self.path, &self.hidden_path).is_err();
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ServedPath {
     fn drop(&mut self) {
         self.hide();
-        let _ = std::fs::remove_file(&self.aside);
-        if self.leaves_nothing {
+        let _ = std::fs::remove_file(&self.hidden_path);
+        if self.removes_devices {
             remove_own_directory(&devices_beside(&self.path));
         }
     }
 }
 
-/// Removes a directory, if it is this user's.
+/// Removes a directory that belongs to this user.
 fn remove_own_directory(path: &Path) {
     let uid = rustix::process::geteuid().as_raw();
     let is_own = |found: std::fs::Metadata| found.is_dir() && found.uid() == uid;
@@ -202,14 +214,15 @@ fn seqpacket(path: &Path, flags: SocketFlags) -> Result<OwnedFd, RunError> {
         .map_err(RunError::of("socket", path))
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// The directory exists, and not everybody can put another socket into it. Its group may: with
-/// the usual umask of a user's own group it can in every directory that the user makes.
+/// Creates the socket's directory, and checks that other users cannot replace the socket. Members
+/// of the directory's group may: the usual umask of a user with a group of its own allows them to
+/// in every directory.
 fn prepare_directory(path: &Path, access: Access) -> Result<(), RunError> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -239,9 +252,9 @@ fn prepare_directory(path: &Path, access: Access) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The right to serve a path, or [`RunError::AlreadyRunning`].
+/// Takes the lock of a path. [`RunError::AlreadyRunning`] if another broker keeps it.
 fn lock(path: &Path) -> Result<LockFile, RunError> {
-    let name = beside(path, ".lock");
+    let name = sibling_path(path, ".lock");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let open = || {
         rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR).map_err(RunError::of("open", &name))
@@ -250,7 +263,7 @@ fn lock(path: &Path) -> Result<LockFile, RunError> {
     for _ in 0..LOCK_ATTEMPTS {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) if is_named(&file, &name) => return Ok(LockFile { path: name, _file: file }),
-            // Its holder has removed it since it was opened.
+            // The holder removed the file after it was opened here.
             Ok(()) => {
                 file = open()?;
                 continue;
@@ -266,7 +279,7 @@ fn lock(path: &Path) -> Result<LockFile, RunError> {
     Err(RunError::AlreadyRunning(path.to_owned()))
 }
 
-/// Whether the file still has this name.
+/// Whether `name` still names this file.
 fn is_named(file: &OwnedFd, name: &Path) -> bool {
     let (Ok(file), Ok(named)) = (rustix::fs::fstat(file), rustix::fs::lstat(name)) else {
         return false;
@@ -274,14 +287,14 @@ fn is_named(file: &OwnedFd, name: &Path) -> bool {
     (file.st_dev, file.st_ino) == (named.st_dev, named.st_ino)
 }
 
-/// Whether somebody accepts connections there. The probe is a connection that says nothing.
+/// Whether a broker accepts connections at a path. The probe connects and sends nothing.
 fn is_served(path: &Path) -> Result<bool, RunError> {
     let address = SocketAddrUnix::new(path).map_err(RunError::of("name a socket", path))?;
     let socket = seqpacket(path, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     match rustix::net::connect(&socket, &address) {
-        // With a full backlog it is alive all the more.
+        // A full backlog also means that a broker is alive.
         Ok(()) | Err(Errno::AGAIN) => Ok(true),
-        // EPROTOTYPE: a socket of another kind, whose owner is no broker.
+        // EPROTOTYPE: a socket of another type, so not a broker's.
         Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
         Err(Errno::PROTOTYPE | Errno::NOTSOCK) => {
             Err(RunError::of(NOT_A_SOCKET, path)(Errno::EXIST))
@@ -294,31 +307,32 @@ fn is_served(path: &Path) -> Result<bool, RunError> {
 mod tests {
     use super::*;
 
-    /// How often this process has a file open, removed or not.
+    /// Number of descriptors of this process that refer to a file, removed or not.
     fn opened(path: &Path) -> usize {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
         let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         targets.filter(|target| target.starts_with(path)).count()
     }
 
-    /// One that waits for a lock whose file its holder removes, beside one that comes afterwards.
+    /// One thread waits for a lock whose holder removes the file, while another takes the lock
+    /// afterwards.
     #[test]
-    fn a_file_that_has_been_removed_is_nobodys_lock() {
+    fn a_removed_lock_file_gives_no_lock() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let holder = lock(&path).unwrap();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| lock(&path));
+            let waiter = scope.spawn(|| lock(&path));
             while opened(&holder.path) < 2 {
                 std::thread::yield_now();
             }
             let name = holder.path.clone();
             drop(holder);
-            let comes = lock(&path);
-            let waited = waits.join().unwrap();
-            assert_ne!(comes.is_ok(), waited.is_ok(), "one of them");
+            let latecomer = lock(&path);
+            let waited = waiter.join().unwrap();
+            assert_ne!(latecomer.is_ok(), waited.is_ok(), "one of them");
             assert!(name.exists());
-            drop((comes, waited));
+            drop((latecomer, waited));
             assert!(!name.exists());
         });
     }

@@ -1,52 +1,53 @@
 //! The broker's end of one engine's event socket.
 //!
-//! The broker never waits for an engine. What the socket does not take is kept here, in order.
-//! Each packet is charged to the user that caused it. Requests that would add to what waits are
-//! refused once their user has its share of it: see [`crate::ledger`]. Nothing else can be
-//! refused, and all of that is bounded: an end of a holding by the handles of its cause, a death by
-//! channels, a freeze by the processes that are frozen, and what is left by the cause's connection,
-//! which ends when it has gone too far.
+//! The broker never waits for an engine. Packets that the socket has no room for wait here, in
+//! order. Each packet counts against the user that caused it. The broker refuses requests that
+//! would add packets once their user has used up its share: see [`crate::ledger`].
 //!
-//! Descriptors that an engine has not read count against the broker's own user, in the kernel. An
-//! engine has at most [`MAX_UNREAD`] of them; the next ones wait here until it has read all.
+//! Other packets cannot be refused, but their number is bounded. Ends of holdings: by the handles
+//! of the user that causes them. Deaths: by channels. Freezes: by the frozen processes. For the
+//! rest, the broker closes the connection that causes too many.
+//!
+//! The kernel counts descriptors that an engine has not read against the broker's own user. An
+//! engine has at most [`MAX_UNREAD`] of them; further descriptors wait here until it has read all.
 
 use crate::ledger::Ledger;
 use crate::packet::{self, Sent};
-use crate::peer;
 use baton_abi::control::{self, Event, ProcessId};
 use baton_abi::quota::Standing;
+use baton_shm::socket::unread_bytes;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Descriptors that one engine may leave unread.
+/// Most descriptors that one engine may leave unread.
 pub(crate) const MAX_UNREAD: u64 = 64;
-/// Less than what the kernel counts for any packet. One that is being read counts a byte or so
-/// until its reader is done, which is after the broker was told that there is room.
+/// Fewer bytes than the kernel counts for any packet. A packet that is being read still counts a
+/// few bytes until its reader is done, which is after the broker learned that there is room.
 const LEAST_PACKET_BYTES: u32 = 128;
-/// What a packet takes besides its bytes.
+/// Memory that a waiting packet takes besides its bytes.
 const PACKET_BYTES: u64 = 128;
 
-/// An engine gets no more events: its socket failed.
+/// The event socket failed, so the engine gets no more events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its event socket failed: {0}")]
-pub(crate) struct Failed(pub Errno);
+pub(crate) struct SocketFailed(pub Errno);
 
-/// What is to happen before more is sent.
+/// The event that has to happen before the outbox can send more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backlog {
-    /// Nothing: everything is in the socket.
+    /// None: the socket has taken every packet.
     Empty,
-    /// The engine has to read.
+    /// The engine has to read its events.
     Unread,
-    /// The engine has to read: the socket has just said so.
+    /// The engine has to read its events: the socket has just reported that it is full.
     Full,
-    /// Other engines have to: the user's, or the broker's own, share of unread descriptors is used
-    /// up.
-    Crowded,
+    /// Other engines have to read theirs: the user's or the broker's own share of unread
+    /// descriptors is used up.
+    OthersUnread,
 }
 
-/// Whose engine it is.
+/// The user of the engine, and the class in which that user takes from shared amounts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader {
     pub user: u32,
@@ -60,7 +61,7 @@ struct Packet {
     kind: Kind,
 }
 
-/// What can be found again while it waits.
+/// Packets that the outbox has to find again while they wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
@@ -75,27 +76,28 @@ impl Packet {
     }
 }
 
-/// What a packet of so many bytes counts for while it waits.
+/// The amount that a packet of `bytes` bytes counts for while it waits.
 pub(crate) fn cost(bytes: usize) -> u64 {
     bytes as u64 + PACKET_BYTES
 }
 
+/// The broker's end of an engine's event socket and the packets that wait for room in it.
 pub(crate) struct Outbox {
     socket: OwnedFd,
     packets: VecDeque<Packet>,
-    /// Packets that have left: the number of the first one that waits.
+    /// Number of packets that have left the queue, and so the number of the first one in it.
     sent: u64,
-    /// By number.
+    /// Numbers of the waiting packets about frozen processes.
     frozen: BTreeMap<ProcessId, u64>,
     cancels: BTreeMap<ProcessId, usize>,
     barriers: usize,
-    /// Bytes that wait, by the users that caused them.
+    /// Bytes of waiting packets, by the user that caused them.
     waiting: BTreeMap<u32, u64>,
     unread: u64,
 }
 
 impl Outbox {
-    /// Nothing waits.
+    /// An outbox without packets.
     pub fn new(socket: OwnedFd) -> Outbox {
         Outbox {
             socket,
@@ -113,22 +115,22 @@ impl Outbox {
         self.socket.as_fd()
     }
 
-    /// Bytes that wait, by the users that caused them.
+    /// Bytes of waiting packets, by the user that caused them.
     pub fn waiting(&self) -> &BTreeMap<u32, u64> {
         &self.waiting
     }
 
-    /// Barriers that wait, which the engine itself has asked for and cannot be refused.
+    /// Number of waiting barriers. The engine itself asked for them, so they cannot be refused.
     pub fn barriers(&self) -> usize {
         self.barriers
     }
 
-    /// Cancelled tickets of a sender that wait. To cancel cannot be refused.
+    /// Number of waiting cancellations of a sender's tickets. Cancelling cannot be refused.
     pub fn cancels_of(&self, sender: ProcessId) -> usize {
         self.cancels.get(&sender).copied().unwrap_or_default()
     }
 
-    /// Appends an event, and sends what can be sent.
+    /// Appends an event and sends as much as possible.
     pub fn push(
         &mut self,
         event: &Event,
@@ -136,7 +138,7 @@ impl Outbox {
         cause: u32,
         reader: Reader,
         ledger: &mut Ledger,
-    ) -> Result<Backlog, Failed> {
+    ) -> Result<Backlog, SocketFailed> {
         let bytes = control::encode(event);
         let kind = match event {
             Event::Barrier { .. } => Kind::Barrier,
@@ -147,7 +149,7 @@ impl Outbox {
         if let Kind::Frozen(process) = kind
             && let Some(number) = self.frozen.get(&process)
         {
-            // Of a state that has not been read only the last one counts.
+            // Only the last state matters to an engine that has not read the previous one.
             self.packets[(number - self.sent) as usize].bytes = bytes;
             return Ok(Backlog::Unread);
         }
@@ -158,26 +160,26 @@ impl Outbox {
         self.flush(reader, ledger)
     }
 
-    /// Sends what has been waiting, as far as the socket takes it.
-    pub fn flush(&mut self, reader: Reader, ledger: &mut Ledger) -> Result<Backlog, Failed> {
+    /// Sends waiting packets as far as the socket takes them.
+    pub fn flush(&mut self, reader: Reader, ledger: &mut Ledger) -> Result<Backlog, SocketFailed> {
         while !self.packets.is_empty() {
             let descriptors = self.packets[0].descriptors.len() as u64;
             if descriptors > 0 && self.unread + descriptors > MAX_UNREAD {
-                self.settle(reader, ledger);
+                self.recount_unread(reader, ledger);
                 if self.unread + descriptors > MAX_UNREAD {
                     return Ok(Backlog::Unread);
                 }
             }
             if ledger.unread.check(reader.user, reader.standing, descriptors).is_err() {
-                self.settle(reader, ledger);
+                self.recount_unread(reader, ledger);
                 if ledger.unread.check(reader.user, reader.standing, descriptors).is_err() {
-                    return Ok(Backlog::Crowded);
+                    return Ok(Backlog::OthersUnread);
                 }
             }
             match self.try_send(&self.packets[0])? {
                 Attempt::Done => {}
                 Attempt::Full => return Ok(Backlog::Full),
-                Attempt::TooMany => return Ok(Backlog::Crowded),
+                Attempt::TooMany => return Ok(Backlog::OthersUnread),
             }
             self.unread += descriptors;
             ledger.unread.take(reader.user, descriptors);
@@ -186,16 +188,16 @@ impl Outbox {
         Ok(Backlog::Empty)
     }
 
-    /// Descriptors that have been read are counted no more.
-    pub fn settle(&mut self, reader: Reader, ledger: &mut Ledger) {
+    /// Stops counting the engine's unread descriptors if it has read all of them.
+    pub fn recount_unread(&mut self, reader: Reader, ledger: &mut Ledger) {
         let is_read = |bytes| bytes < LEAST_PACKET_BYTES;
-        if self.unread > 0 && peer::unread_bytes(&self.socket).is_ok_and(is_read) {
+        if self.unread > 0 && unread_bytes(&self.socket).is_ok_and(is_read) {
             ledger.unread.give_back(reader.user, self.unread);
             self.unread = 0;
         }
     }
 
-    /// The engine is no more, and nothing waits for it. How many packets have waited.
+    /// Drops all packets because the engine is gone. Returns how many waited.
     pub fn close(&mut self, reader: Reader, ledger: &mut Ledger) -> usize {
         let waited = self.packets.len();
         while !self.packets.is_empty() {
@@ -225,37 +227,40 @@ impl Outbox {
         match packet.kind {
             Kind::Plain => {}
             Kind::Barrier => self.barriers -= 1,
-            Kind::CancelledBy(sender) => take_off(&mut self.cancels, sender, 1),
+            Kind::CancelledBy(sender) => subtract_count(&mut self.cancels, sender, 1),
             Kind::Frozen(process) => _ = self.frozen.remove(&process),
         }
         ledger.dequeue(reader.user, packet.cause, packet.cost(), packet.descriptors.len());
-        take_off(&mut self.waiting, packet.cause, packet.cost());
+        subtract_count(&mut self.waiting, packet.cause, packet.cost());
     }
 
-    fn try_send(&self, packet: &Packet) -> Result<Attempt, Failed> {
+    fn try_send(&self, packet: &Packet) -> Result<Attempt, SocketFailed> {
         let descriptors: Vec<_> = packet.descriptors.iter().map(AsFd::as_fd).collect();
         match packet::send(&self.socket, &packet.bytes, &descriptors) {
             Ok(Sent::Now | Sent::Closed) => Ok(Attempt::Done),
             Ok(Sent::Full) => Ok(Attempt::Full),
-            // Others of the broker's own user leave theirs unread; or there is no memory now.
+            // Other processes of the broker's own user leave descriptors unread, or memory is
+            // lacking now.
             Err(Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => Ok(Attempt::TooMany),
-            Err(errno) => Err(Failed(errno)),
+            Err(errno) => Err(SocketFailed(errno)),
         }
     }
 }
 
-fn take_off<K: Ord, N: Copy + PartialEq + std::ops::SubAssign + Default>(
+/// Subtracts from a count, and removes a count that reaches zero.
+fn subtract_count<K: Ord, N: Copy + PartialEq + std::ops::SubAssign + Default>(
     counts: &mut BTreeMap<K, N>,
     key: K,
     amount: N,
 ) {
-    let count = counts.get_mut(&key).expect("it was counted");
+    let count = counts.get_mut(&key).expect("the amount was counted");
     *count -= amount;
     if *count == N::default() {
         counts.remove(&key);
     }
 }
 
+/// The result of an attempt to send a packet.
 enum Attempt {
     Done,
     Full,
@@ -295,7 +300,7 @@ mod tests {
             self.outbox.flush(OURS, &mut self.ledger).unwrap()
         }
 
-        /// How many barriers the socket takes.
+        /// Fills the socket with barriers and returns the number of those that fit.
         fn fill(&mut self) -> u64 {
             (0..).find(|number| self.push(&barrier(*number), Vec::new()) != Backlog::Empty).unwrap()
         }
@@ -321,17 +326,17 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_later_does_not_overtake_what_waits() {
+    fn events_keep_their_order() {
         let mut test = Test::new();
         let sent = test.fill();
-        // There is room in the socket again, and one packet in the queue.
+        // The socket has room again, and one packet is queued.
         assert_eq!((test.next(), test.next()), (Some(barrier(0)), Some(barrier(1))));
         assert_eq!(test.push(&barrier(sent + 1), Vec::new()), Backlog::Unread);
         assert!(test.rest().into_iter().eq((2..=sent + 1).map(barrier)));
     }
 
     #[test]
-    fn what_waits_is_charged_to_its_cause() {
+    fn waiting_bytes_count_against_the_causing_user() {
         let mut test = Test::new();
         test.fill();
         let one = cost(control::encode(&barrier(9)).len());
@@ -355,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_freeze_that_waits_only_the_last_state_is_told() {
+    fn only_the_last_frozen_state_is_sent() {
         let mut test = Test::new();
         test.fill();
         let frozen = |process, frozen| Event::Frozen { process: ProcessId(process), frozen };
@@ -380,7 +385,7 @@ mod tests {
         test.next();
         assert_eq!(test.flush(), Backlog::Unread, "some are unread");
         assert_eq!(test.rest().len() as u64, MAX_UNREAD + 1);
-        test.outbox.settle(OURS, &mut test.ledger);
+        test.outbox.recount_unread(OURS, &mut test.ledger);
         assert_eq!((test.outbox.unread, test.ledger.unread.taken()), (0, 0));
     }
 
@@ -393,7 +398,7 @@ mod tests {
         let (file, _) = socket_pair().unwrap();
         let Test { outbox, ledger, .. } = &mut test;
         let pushed = outbox.push(&barrier(1), vec![file], 0, stranger, ledger);
-        assert_eq!(pushed, Ok(Backlog::Crowded));
+        assert_eq!(pushed, Ok(Backlog::OthersUnread));
         ledger.unread.give_back(1000, share);
         assert_eq!(outbox.flush(stranger, ledger), Ok(Backlog::Empty));
         outbox.close(stranger, ledger);
@@ -401,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_a_reader_that_is_gone() {
+    fn events_for_a_closed_socket_are_dropped() {
         let mut test = Test::new();
         test.fill();
         let (gone, _) = socket_pair().unwrap();

@@ -1,4 +1,4 @@
-//! One message a packet, with descriptors beside it. Never waits.
+//! Sends and receives packets: one message each, with descriptors. Never blocks.
 
 use crate::shortage::is_shortage;
 use baton_abi::control::MAX_PACKET_BYTES;
@@ -11,32 +11,33 @@ use rustix::net::{
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
-/// Most descriptors in a packet: memory, socket and front page of a channel.
+/// Most descriptors in a packet: memory, socket and status page of a channel.
 const MAX_FDS: usize = 3;
 
-/// What a socket had.
+/// The result of an attempt to receive.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A packet, in the buffer's first bytes, and the descriptors that came with it: one greets
-    /// with two, and with anything else with none.
+    /// A packet of this many bytes at the start of the buffer, and its descriptors. A greeting has
+    /// two descriptors, every other packet none.
     Packet(usize, Option<[OwnedFd; 2]>),
-    /// A packet, in the buffer's first bytes, whose descriptors this process had no room for.
+    /// A packet of this many bytes, whose descriptors this process had no room for.
     Stripped(usize),
-    /// Nothing now.
+    /// No packet has arrived.
     Nothing,
-    /// The system could not say.
+    /// The system lacked resources to receive now.
     Later,
-    /// The end.
+    /// The peer has closed the connection.
     Closed,
     /// A packet that is too long or has too many descriptors.
     Malformed,
 }
 
-/// Room for one packet of the largest legal size. A longer one shows by its flags.
+/// A buffer for one packet of the largest legal size. The kernel's flags mark a longer packet.
 pub(crate) fn buffer() -> Vec<u8> {
     vec![0; MAX_PACKET_BYTES]
 }
 
+/// Receives one packet into `buffer`.
 pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -44,7 +45,8 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
     let received = loop {
         let mut parts = [IoSliceMut::new(buffer)];
         match rustix::net::recvmsg(&socket, &mut parts, &mut control, flags) {
-            // A peer that closes with unread packets leaves one such error before what it sent.
+            // A peer that closes its socket with unread packets leaves one such error ahead of its
+            // own packets.
             Err(Errno::INTR | Errno::CONNRESET) => (),
             other => break other,
         }
@@ -61,7 +63,7 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
             descriptors.extend(these);
         }
     }
-    // More than two would have left two.
+    // If there had been more than two descriptors, two would have arrived.
     let no_room = message.flags.contains(ReturnFlags::CTRUNC) && descriptors.len() < 2;
     if no_room && !message.flags.contains(ReturnFlags::TRUNC) {
         return Received::Stripped(message.bytes);
@@ -71,25 +73,27 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
     if wrong || message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         Received::Malformed
     } else if message.bytes == 0 {
-        // An empty packet looks like the end of the connection, and is treated as such.
+        // An empty packet looks like the end of the connection and is treated as the end.
         Received::Closed
     } else {
         Received::Packet(message.bytes, greeting.ok())
     }
 }
 
-/// What became of a packet.
+/// The result of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// The receiver has it.
     Now,
     /// The receiver's queue is full.
     Full,
-    /// The receiver closed its end, and cares no more. Its death is told by its own descriptors,
-    /// after what it sent before.
+    /// The receiver closed its end. The broker learns of the receiver's death from other
+    /// descriptors, after the receiver's last requests.
     Closed,
 }
 
+/// Sends one packet with at most [`MAX_FDS`] descriptors. An error is the system's: a shortage, or
+/// a broken socket.
 pub(crate) fn send(
     socket: impl AsFd,
     bytes: &[u8],

@@ -1,4 +1,4 @@
-//! What the administrator says of users: how much they may have, and who may manage a context.
+//! The administrator's configuration: how much users may have, and who may manage a context.
 //!
 //! ```toml
 //! [[user]]                      # the first entry that fits a process counts
@@ -17,7 +17,7 @@ use crate::peer::Credentials;
 use crate::state::CONTEXTS;
 use serde::Deserialize;
 
-/// What a configuration says. Empty, it leaves everything as it is without one.
+/// A parsed configuration. The empty configuration restricts nothing beyond the built-in rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Policy {
@@ -27,7 +27,7 @@ pub struct Policy {
     contexts: Vec<Context>,
 }
 
-/// Processes of one user, of one group, or with one label. Of nothing: everybody.
+/// Selects processes by user, group and label. An empty selector fits every process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Who {
@@ -39,7 +39,7 @@ struct Who {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct User {
-    // Not flattened: serde would no longer find unknown fields.
+    // `Who` is not flattened here because serde would then accept unknown fields.
     uid: Option<u32>,
     gid: Option<u32>,
     label: Option<String>,
@@ -59,40 +59,45 @@ struct Context {
     managers: Option<Vec<Who>>,
 }
 
-/// A configuration that cannot be used.
+/// The reason for which a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// Not TOML, or an entry that there is not.
+    /// The text is not TOML, or has an unknown entry.
     #[error(transparent)]
     Syntax(#[from] toml::de::Error),
-    /// No scheduler has such a priority.
+    /// The priority is outside of the scheduler's range.
     #[error("real-time-priority is {0}, and has to be from 0 to 99")]
     Priority(u32),
-    /// A list of managers that nobody is on.
+    /// A context's list of managers is empty.
     #[error("the context {0:?} has no managers: leave the entry out, or name somebody")]
     NoManagers(String),
 }
 
-fn fits(uid: Option<u32>, gid: Option<u32>, label: Option<&String>, who: &Credentials) -> bool {
-    uid.is_none_or(|uid| uid == who.uid)
-        && gid.is_none_or(|gid| who.gids.contains(&gid))
-        && label.is_none_or(|label| *label == who.security_context)
+fn fits(
+    uid: Option<u32>,
+    gid: Option<u32>,
+    label: Option<&String>,
+    credentials: &Credentials,
+) -> bool {
+    uid.is_none_or(|uid| uid == credentials.uid)
+        && gid.is_none_or(|gid| credentials.gids.contains(&gid))
+        && label.is_none_or(|label| *label == credentials.security_context)
 }
 
 impl Who {
-    fn fits(&self, who: &Credentials) -> bool {
-        fits(self.uid, self.gid, self.label.as_ref(), who)
+    fn fits(&self, credentials: &Credentials) -> bool {
+        fits(self.uid, self.gid, self.label.as_ref(), credentials)
     }
 }
 
 impl User {
-    fn fits(&self, who: &Credentials) -> bool {
-        fits(self.uid, self.gid, self.label.as_ref(), who)
+    fn fits(&self, credentials: &Credentials) -> bool {
+        fits(self.uid, self.gid, self.label.as_ref(), credentials)
     }
 }
 
 impl Policy {
-    /// Reads a configuration.
+    /// Parses a configuration. An error is the administrator's fault.
     pub fn parse(text: &str) -> Result<Policy, PolicyError> {
         let policy: Policy = toml::from_str(text)?;
         let priorities = policy.users.iter().filter_map(|user| user.real_time_priority);
@@ -106,24 +111,26 @@ impl Policy {
         }
     }
 
-    /// Adds what another file says, behind what is there.
+    /// Appends the entries of another configuration. Earlier entries take precedence.
     pub fn extend(&mut self, next: Policy) {
         self.users.extend(next.users);
         self.contexts.extend(next.contexts);
     }
 
-    /// Contexts that are named.
+    /// Names of the contexts that the configuration mentions.
     pub fn contexts(&self) -> impl Iterator<Item = &str> {
         self.contexts.iter().map(|context| context.name.as_str())
     }
 
-    /// The amounts that a process may have. `owner` is the broker's own user. Whether it may manage
-    /// a context is a question of its own.
-    pub(crate) fn rights(&self, who: &Credentials, owner: u32) -> Rights {
-        let entry = self.users.iter().find(|user| user.fits(who));
+    /// The amounts that a process may have. `owner` is the broker's own user.
+    /// [`Policy::may_manage`] decides about managing.
+    pub(crate) fn rights(&self, credentials: &Credentials, owner: u32) -> Rights {
+        let entry = self.users.iter().find(|user| user.fits(credentials));
         let most = |of: fn(&User) -> Option<u32>| entry.and_then(of).unwrap_or(u32::MAX);
         Rights {
-            reserve: who.uid == 0 || who.uid == owner || entry.is_some_and(|user| user.reserve),
+            reserve: credentials.uid == 0
+                || credentials.uid == owner
+                || entry.is_some_and(|user| user.reserve),
             manages: false,
             most: Usage {
                 processes: most(|user| user.processes),
@@ -134,19 +141,21 @@ impl Policy {
         }
     }
 
-    /// Whether a process may manage a context. Android's own three of root's broker are root's,
-    /// unless the configuration says otherwise; any other one is whose it is first.
-    pub(crate) fn may_manage(&self, context: &str, who: &Credentials, owner: u32) -> bool {
+    /// Whether a process may manage a context. Only root manages Android's three contexts of root's
+    /// broker, unless the configuration names others. Any other context belongs to its first
+    /// manager's user.
+    pub(crate) fn may_manage(&self, context: &str, credentials: &Credentials, owner: u32) -> bool {
         let named = self.contexts.iter().find(|it| it.name == context && it.managers.is_some());
         match named.and_then(|it| it.managers.as_ref()) {
-            Some(managers) => managers.iter().any(|manager| manager.fits(who)),
-            None => owner != 0 || who.uid == 0 || !CONTEXTS.contains(&context),
+            Some(managers) => managers.iter().any(|manager| manager.fits(credentials)),
+            None => owner != 0 || credentials.uid == 0 || !CONTEXTS.contains(&context),
         }
     }
 
-    /// The highest priority at which a process's callers are served, if something is said of it.
-    pub(crate) fn real_time_limit(&self, who: &Credentials) -> Option<u32> {
-        self.users.iter().find(|user| user.fits(who))?.real_time_priority
+    /// The highest priority at which a process's real-time callers are served, if the configuration
+    /// has one.
+    pub(crate) fn real_time_limit(&self, credentials: &Credentials) -> Option<u32> {
+        self.users.iter().find(|user| user.fits(credentials))?.real_time_priority
     }
 }
 
@@ -154,7 +163,7 @@ impl Policy {
 mod tests {
     use super::*;
 
-    fn who(uid: u32, gids: &[u32], label: &str) -> Credentials {
+    fn credentials_of(uid: u32, gids: &[u32], label: &str) -> Credentials {
         let security_context = label.to_owned();
         Credentials { pid: 1, uid, gids: gids.to_vec(), security_context, started: None }
     }
@@ -178,46 +187,50 @@ mod tests {
     "#;
 
     #[test]
-    fn the_first_entry_that_fits_counts() {
+    fn the_first_matching_entry_applies() {
         let policy = Policy::parse(TEXT).unwrap();
         let none = Usage::MOST;
-        for (who, reserve, most, priority) in [
-            (who(1000, &[50], "x"), false, Usage { processes: 64, ..none }, None),
-            (who(1002, &[7, 50], "x"), true, none, Some(20)),
-            (who(1002, &[7], "untrusted"), false, Usage { handles: 10, ..none }, None),
-            (who(1002, &[7], "x"), false, none, None),
-            (who(0, &[0], "x"), true, none, None),
-            (who(4, &[4], "x"), true, none, None),
+        for (credentials, reserve, most, priority) in [
+            (credentials_of(1000, &[50], "x"), false, Usage { processes: 64, ..none }, None),
+            (credentials_of(1002, &[7, 50], "x"), true, none, Some(20)),
+            (credentials_of(1002, &[7], "untrusted"), false, Usage { handles: 10, ..none }, None),
+            (credentials_of(1002, &[7], "x"), false, none, None),
+            (credentials_of(0, &[0], "x"), true, none, None),
+            (credentials_of(4, &[4], "x"), true, none, None),
         ] {
-            let rights = policy.rights(&who, 4);
-            assert_eq!((rights.reserve, rights.most), (reserve, most), "{who:?}");
-            assert_eq!(policy.real_time_limit(&who), priority, "{who:?}");
+            let rights = policy.rights(&credentials, 4);
+            assert_eq!((rights.reserve, rights.most), (reserve, most), "{credentials:?}");
+            assert_eq!(policy.real_time_limit(&credentials), priority, "{credentials:?}");
         }
     }
 
     #[test]
-    fn a_root_brokers_contexts_are_managed_by_root_or_whom_it_names() {
+    fn the_contexts_of_root_are_managed_by_root_or_named_users() {
         let (policy, none) = (Policy::parse(TEXT).unwrap(), Policy::default());
-        let (root, user) = (who(0, &[0], "x"), who(1000, &[1000], "x"));
-        for (policy, context, who, owner, expect) in [
+        let (root, user) = (credentials_of(0, &[0], "x"), credentials_of(1000, &[1000], "x"));
+        for (policy, context, credentials, owner, expect) in [
             (&none, "binder", &root, 0, true),
             (&none, "binder", &user, 0, false),
             (&none, "vndbinder", &user, 0, false),
             (&none, "mine", &user, 0, true),
             (&none, "binder", &user, 1000, true),
             (&policy, "binder", &root, 0, false),
-            (&policy, "binder", &who(1001, &[], "x"), 0, true),
-            (&policy, "binder", &who(1002, &[50], "manager"), 0, true),
-            (&policy, "binder", &who(1002, &[50], "x"), 0, false),
+            (&policy, "binder", &credentials_of(1001, &[], "x"), 0, true),
+            (&policy, "binder", &credentials_of(1002, &[50], "manager"), 0, true),
+            (&policy, "binder", &credentials_of(1002, &[50], "x"), 0, false),
             (&policy, "mine", &user, 0, true),
         ] {
-            assert_eq!(policy.may_manage(context, who, owner), expect, "{context} {who:?}");
+            assert_eq!(
+                policy.may_manage(context, credentials, owner),
+                expect,
+                "{context} {credentials:?}"
+            );
         }
         assert_eq!(policy.contexts().collect::<Vec<_>>(), ["binder", "mine"]);
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_configurations_are_refused() {
         for (text, expect) in [
             ("[[user]]\nuidd = 1", "unknown field `uidd`"),
             ("[[user]]\nuid = -1", "invalid value"),

@@ -1,4 +1,4 @@
-//! epoll, with names for what is waited for.
+//! An epoll whose entries are named by [`Source`].
 
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
@@ -6,22 +6,23 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
-/// One accepted connection. Never used twice, so that readiness of a closed one means nothing.
+/// Number of one accepted connection. The broker never reuses a number, so a late report about a
+/// closed connection finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(pub u64);
 
-/// Something that becomes ready.
+/// The origin of a readiness report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The listening socket.
     Listener,
-    /// What ends the broker.
+    /// The descriptor of [`Config::stop`](crate::Config::stop).
     Stop,
-    /// A connection's requests.
+    /// The socket of a connection has a request or was closed.
     Requests(ConnectionId),
-    /// The process behind a connection ended.
+    /// The process of a connection ended.
     Death(ConnectionId),
-    /// An event socket takes more, or its other end is closed.
+    /// An event socket has room, or its other end was closed.
     Events(ConnectionId),
 }
 
@@ -36,7 +37,7 @@ impl Source {
         }
     }
 
-    /// Connections count from 1.
+    /// Connection numbers begin with 1, so no token is ambiguous.
     fn from_token(token: u64) -> Source {
         let id = ConnectionId(token >> 2);
         match (token, token & 3) {
@@ -60,25 +61,26 @@ impl Poll {
         Ok(Poll { epoll, ready: Vec::with_capacity(64) })
     }
 
-    /// Readable, or closed by the other end.
+    /// Reports, level-triggered, that a descriptor is readable or closed by its other end.
     pub fn add(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
         epoll::add(&self.epoll, descriptor, EventData::new_u64(source.token()), EventFlags::IN)
     }
 
-    /// Readable, or closed by the other end; said when it begins, and when more comes.
+    /// Reports, edge-triggered, that a descriptor becomes readable, receives more, or is closed by
+    /// its other end.
     pub fn add_edges(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
         let data = EventData::new_u64(source.token());
         epoll::add(&self.epoll, descriptor, data, EventFlags::IN | EventFlags::ET)
     }
 
-    /// Closed by the other end; said once.
+    /// Reports once that the other end was closed.
     pub fn add_hangup(&self, descriptor: impl AsFd, source: Source) -> Result<(), Errno> {
         let data = EventData::new_u64(source.token());
         epoll::add(&self.epoll, descriptor, data, EventFlags::ET)
     }
 
-    /// Of what was added by [`Poll::add_hangup`]: whether it is also said when there is room, and
-    /// each time that the other end has read.
+    /// Decides whether a descriptor of [`Poll::add_hangup`] is also reported when it has room and
+    /// each time its other end has read.
     pub fn wait_for_room(
         &self,
         descriptor: impl AsFd,
@@ -94,7 +96,8 @@ impl Poll {
         epoll::delete(&self.epoll, descriptor)
     }
 
-    /// Waits, at most for a while; what is ready, in the kernel's order, and whether it hung up.
+    /// Waits for readiness for at most `at_most`. Returns the ready sources in the kernel's order,
+    /// each with whether it hung up. An interrupted wait returns none.
     pub fn wait(&mut self, at_most: Option<&Timespec>) -> Result<Vec<(Source, bool)>, Errno> {
         self.ready.clear();
         match epoll::wait(&self.epoll, spare_capacity(&mut self.ready), at_most) {
@@ -118,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_survive_their_tokens() {
+    fn tokens_encode_every_source() {
         let id = ConnectionId(7);
         for source in [
             Source::Listener,

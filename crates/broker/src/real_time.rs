@@ -1,39 +1,39 @@
-//! Real-time callers: what the system says of them and of their loopers.
+//! Real-time callers: priorities that the kernel reports for them, and priorities that the broker
+//! sets for their loopers.
 
 use crate::client_thread;
 use crate::poll::ConnectionId;
 use crate::run::Broker;
-use crate::state::{Effect, Thread};
-use baton_abi::control::{ChannelId, ProcessId, Reply};
+use crate::state::{Effect, LaneId, Thread};
+use baton_abi::control::{ProcessId, Reply};
 use baton_abi::sched_priority::SchedPriority;
 use rustix::io::Errno;
 use std::time::Instant;
 
-/// A channel and the number of a lane.
-type Place = (ChannelId, u32);
-
 impl Broker {
-    /// A thread of the asker's is to have a looper at its own priority.
-    pub fn real_time(
+    /// Grants thread `tid` of the asker a looper at the thread's own priority on one lane.
+    pub fn grant_real_time_lane(
         &mut self,
         id: ConnectionId,
         process: ProcessId,
-        place: Place,
+        lane: LaneId,
         tid: u32,
     ) -> Result<Reply, Errno> {
-        self.state.server_of_lane(process, place)?;
+        self.state.server_of_lane(process, lane)?;
         let priority = self.priority_of_caller(id, tid)?;
         let mut effects = Vec::new();
-        self.state.grant_lane(process, place, priority, &mut effects)?;
+        self.state.grant_lane(process, lane, priority, &mut effects)?;
         self.carry_out(self.connections[&id].credentials.uid, effects, None);
         Ok(Reply::Done)
     }
 
+    /// The priority at which thread `tid` is served: its own, up to the limit of its user. `EPERM`
+    /// if the limit is 0, `EAGAIN` if its engine asks too often.
     fn priority_of_caller(&mut self, id: ConnectionId, tid: u32) -> Result<SchedPriority, Errno> {
         let connection = self.connections.get_mut(&id).expect("just read from");
         let (pid, uid) = (connection.credentials.pid, connection.credentials.uid);
         let engine = connection.engine().expect("only engines ask");
-        engine.priorities_asked.admit(Instant::now()).ok_or(Errno::AGAIN)?;
+        engine.lane_requests.admit(Instant::now()).ok_or(Errno::AGAIN)?;
         let priority = client_thread::priority(client_thread::find(pid, tid)?)?;
         let limit = self.real_time_limits.get(&uid).copied();
         let limit =
@@ -44,48 +44,49 @@ impl Broker {
         }
     }
 
-    /// A thread of the asker's waits on a real-time caller's lane: it gets the priority that this
-    /// may have.
+    /// Gives thread `tid` of the asker, which serves a real-time caller's lane, the priority of
+    /// that lane.
     pub fn promote_looper(
         &mut self,
         id: ConnectionId,
         process: ProcessId,
-        place: Place,
+        lane: LaneId,
         tid: u32,
     ) -> Result<Reply, Errno> {
-        let priority = self.state.priority_of_lane(process, place)?;
+        let priority = self.state.priority_of_lane(process, lane)?;
         let thread = client_thread::find(self.connections[&id].credentials.pid, tid)?;
         let mut effects = Vec::new();
-        let promoted = self.promote(place, thread, priority, &mut effects);
+        let promoted = self.promote(lane, thread, priority, &mut effects);
         self.carry_out(self.connections[&id].credentials.uid, effects, None);
         promoted.map(|()| Reply::Done)
     }
 
-    /// Gives the looper of a lane its priority.
+    /// Makes a thread the looper of a lane and sets its priority. If the kernel refuses, the thread
+    /// is the looper without the priority.
     pub fn promote(
         &mut self,
-        place: Place,
+        lane: LaneId,
         thread: Thread,
         priority: SchedPriority,
         out: &mut Vec<Effect>,
     ) -> Result<(), Errno> {
         let promoted = client_thread::set_priority(thread, Some(priority));
-        self.state.set_looper(place, thread, promoted.is_ok(), out);
+        self.state.set_looper(lane, thread, promoted.is_ok(), out);
         if let Err(errno) = promoted {
             self.warn_of_priority(errno);
         }
         promoted
     }
 
-    /// A thread of the asker's waits for a lane.
-    pub fn set_spare(
+    /// Makes thread `tid` of the asker its standby looper.
+    pub fn set_standby_looper(
         &mut self,
         id: ConnectionId,
         process: ProcessId,
         tid: u32,
     ) -> Result<Reply, Errno> {
         let thread = client_thread::find(self.connections[&id].credentials.pid, tid)?;
-        self.state.set_spare(process, thread, tid);
+        self.state.set_standby_looper(process, thread, tid);
         Ok(Reply::Done)
     }
 
@@ -97,7 +98,7 @@ impl Broker {
         }
     }
 
-    /// The caller of a looper has another priority, or none any more.
+    /// Sets a looper's priority after its caller's has changed, or removes it.
     pub fn set_priority(thread: Thread, priority: Option<SchedPriority>) {
         if let Err(errno) = client_thread::set_priority(thread, priority)
             && errno != Errno::SRCH

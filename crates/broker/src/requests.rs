@@ -1,11 +1,10 @@
-//! Reading requests and answering them.
+//! Reads requests and answers them.
 
 use crate::clock;
-use crate::close::Why;
-use crate::connection::{Connection, Engine, Role, Unsent};
+use crate::close::CloseReason;
+use crate::connection::{Connection, Engine, Role, UnsentReply};
 use crate::deliver::socket_pair;
-use crate::front::Front;
-use crate::ledger::More;
+use crate::ledger::Addition;
 use crate::limits::Rights;
 use crate::outbox::{self, Outbox, Reader};
 use crate::packet::{self, Received, Sent};
@@ -15,62 +14,63 @@ use crate::restart_state::Credential;
 use crate::run::Broker;
 use crate::shortage::is_shortage;
 use crate::state::Newcomer;
+use crate::status_pages::StatusPages;
 use baton_abi::control::{self, Account, ProcessId, Reply, Report, Request, Share, VERSION};
 use baton_abi::quota::{Quota, STRANGER, Standing};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::time::Instant;
 
-/// What an object of a transaction adds to its ticket, and to what its owner is told, at the most.
+/// Upper bound of the bytes that one object adds to its ticket and to the event for its owner.
 const OBJECT_BYTES: usize = 64;
-/// What tells of a channel.
+/// Upper bound of the bytes of an event about a channel.
 const CHANNEL_EVENT_BYTES: usize = 256;
-/// Entries of a report that cost as much as a plain request.
+/// Number of report entries that cost as much as a plain request.
 const ENTRIES_FOR_ONE: usize = 16;
 
-/// How often a reply is tried that its peer leaves no room for: about a second.
+/// Attempts to send a reply to a peer whose queue is full: about a second.
 const MOST_FULL: u32 = 100;
 
-/// What came with a request.
-enum Pages {
+/// The descriptors that came with a request.
+enum Attached {
     None,
     Both([OwnedFd; 2]),
-    /// Descriptors that this process had no room for.
+    /// The broker had no room for the descriptors.
     Lost,
 }
 
-/// What became of a reply.
+/// The fate of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    Given,
-    /// It is sent later, and no request is read before.
+    Sent,
+    /// The broker sends the reply later and reads no request before that.
     Waits,
 }
 
 impl Broker {
-    /// A connection has something to be read, or its process has ended.
-    pub fn add_turn(&mut self, id: ConnectionId) {
+    /// Queues a connection that has something to read or whose process has ended.
+    pub fn enqueue(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get(&id) {
-            self.turns.add(connection.credentials.uid, id);
+            self.queue.add(connection.credentials.uid, id);
         }
     }
 
-    /// Handles one request of a connection, if it does not rest. What that has cost.
-    pub fn take_turn(&mut self, id: ConnectionId) -> u64 {
+    /// Serves one request of a connection that is not paused. Returns the cost.
+    pub fn serve_next_request(&mut self, id: ConnectionId) -> u64 {
         let hurries = self.awaits_engines();
         let Some(connection) = self.connections.get_mut(&id) else { return 1 };
         let user = connection.credentials.uid;
-        // Whoever has ended needs no reply.
-        if connection.unsent.is_some() && connection.leaving.is_none() {
+        // A process that has ended needs no reply.
+        if connection.unsent.is_some() && connection.exiting.is_none() {
             return 1;
         }
         let is_paced = connection.standing() != Standing::Owner && !hurries;
-        if is_paced && self.pace.rests(user, id, Instant::now()) {
+        if is_paced && self.cpu_share.pause_if_over(user, id, Instant::now()) {
             return 1;
         }
         let began = clock::processor_time();
         let mut received = packet::receive(&connection.socket, &mut self.buffer);
-        if let Some(left) = &mut connection.leaving {
+        if let Some(left) = &mut connection.exiting {
             match left.checked_sub(1) {
                 Some(fewer) if !matches!(received, Received::Nothing) => *left = fewer,
                 _ => received = Received::Closed,
@@ -81,70 +81,80 @@ impl Broker {
             Received::Packet(bytes, pages) => {
                 match control::decode::<Request>(&self.buffer[..bytes]) {
                     Some(request) => {
-                        self.handle(id, request, pages.map_or(Pages::None, Pages::Both))
+                        self.handle(id, request, pages.map_or(Attached::None, Attached::Both))
                     }
-                    None => Err(Why::Malformed),
+                    None => Err(CloseReason::Malformed),
                 }
             }
             Received::Stripped(bytes) => match control::decode::<Request>(&self.buffer[..bytes]) {
-                Some(request) => self.handle(id, request, Pages::Lost),
-                None => Err(Why::Malformed),
+                Some(request) => self.handle(id, request, Attached::Lost),
+                None => Err(CloseReason::Malformed),
             },
             Received::Later => Ok(()),
-            // It is said when more comes.
+            // The epoll reports when another packet comes.
             Received::Nothing => return 1,
-            Received::Closed => Err(Why::Ended),
-            Received::Malformed => Err(Why::Malformed),
+            Received::Closed => Err(CloseReason::Ended),
+            Received::Malformed => Err(CloseReason::Malformed),
         };
         match handled {
-            Ok(()) => self.add_turn(id),
+            Ok(()) => self.enqueue(id),
             Err(why) => self.close(id, why),
         }
         if is_paced {
             let took = clock::processor_time().saturating_sub(began);
-            self.pace.charge(user, took, Instant::now());
+            self.cpu_share.charge(user, took, Instant::now());
         }
-        self.turns.charge(user, self.cost);
-        self.used.add(self.cost);
+        self.queue.charge(user, self.cost);
+        self.trim_timer.add_work(self.cost);
         self.cost
     }
 
-    fn handle(&mut self, id: ConnectionId, request: Request, pages: Pages) -> Result<(), Why> {
+    fn handle(
+        &mut self,
+        id: ConnectionId,
+        request: Request,
+        pages: Attached,
+    ) -> Result<(), CloseReason> {
         let connection = &self.connections[&id];
         match (&connection.role, pages) {
-            (Role::Stranger, pages) => self.greet(id, request, pages),
-            (_, Pages::Both(_) | Pages::Lost) => Err(Why::Malformed),
-            (Role::Observer, Pages::None) => {
+            (Role::Ungreeted, pages) => self.handle_greeting(id, request, pages),
+            (_, Attached::Both(_) | Attached::Lost) => Err(CloseReason::Malformed),
+            (Role::Observer, Attached::None) => {
                 let uid = connection.credentials.uid;
-                let reply = self.state.observe(uid, &request).ok_or(Why::NotAnObserver)?;
+                let reply = self.state.observe(uid, &request).ok_or(CloseReason::NotAnObserver)?;
                 self.reply(id, reply, None)
             }
-            (Role::Engine(engine), Pages::None) => {
+            (Role::Engine(engine), Attached::None) => {
                 let process = engine.process;
-                self.ask(id, process, request)
+                self.handle_engine_request(id, process, request)
             }
         }
     }
 
-    fn greet(&mut self, id: ConnectionId, request: Request, pages: Pages) -> Result<(), Why> {
+    fn handle_greeting(
+        &mut self,
+        id: ConnectionId,
+        request: Request,
+        pages: Attached,
+    ) -> Result<(), CloseReason> {
         let resumes = matches!(request, Request::Resume { .. });
         let (Request::Hello { version, .. }
         | Request::Resume { version, .. }
         | Request::Observe { version }) = request
         else {
-            return Err(Why::NotGreeted);
+            return Err(CloseReason::NoGreeting);
         };
         self.had_client = true;
         let admitted = match (request, pages) {
             _ if version != VERSION => Err(Errno::PROTONOSUPPORT),
-            (Request::Hello { .. } | Request::Resume { .. }, Pages::Lost) => Err(Errno::MFILE),
-            (Request::Hello { context, channels, .. }, Pages::Both(pages)) => {
+            (Request::Hello { .. } | Request::Resume { .. }, Attached::Lost) => Err(Errno::MFILE),
+            (Request::Hello { context, channels, .. }, Attached::Both(pages)) => {
                 self.admit(id, context, channels, pages)
             }
-            (Request::Resume { credential, channels, .. }, Pages::Both(pages)) => {
+            (Request::Resume { credential, channels, .. }, Attached::Both(pages)) => {
                 self.readmit(id, &credential, channels, pages)
             }
-            (Request::Observe { .. }, Pages::None) => {
+            (Request::Observe { .. }, Attached::None) => {
                 self.connections.get_mut(&id).expect("just read from").role = Role::Observer;
                 return self.reply(id, Reply::Done, None);
             }
@@ -163,34 +173,36 @@ impl Broker {
                 self.reply(id, welcome, Some(events))
             }
             Err(errno) => {
-                // Whoever comes back is to try again: without a broker it cannot go on.
+                // An engine that rejoins cannot go on without a broker, so a shortage makes it try
+                // again.
                 let errno = if resumes && is_shortage(errno) { Errno::BUSY } else { errno };
                 let bytes = control::encode(&Reply::Refused { errno: errno.raw_os_error() });
                 let refusal = Some(errno);
-                let unsent = Unsent { bytes, descriptor: None, refusal, n_full: 0 };
+                let unsent = UnsentReply { bytes, descriptor: None, refusal, n_full: 0 };
                 self.send_reply(id, unsent).map(|_| ())
             }
         }
     }
 
-    /// Makes a connection an engine's; its credential, and the engine's end of its event socket.
+    /// Makes a connection an engine's. Returns its credential and the engine's end of its event
+    /// socket.
     fn admit(
         &mut self,
         id: ConnectionId,
         context: String,
         channels: u32,
-        pages: [OwnedFd; 2],
+        files: [OwnedFd; 2],
     ) -> Result<(Credential, OwnedFd), Errno> {
         let Credentials { pid, uid, security_context, started, .. } =
             self.connections[&id].credentials.clone();
         let newcomer = Newcomer { pid, uid, security_context, rights: self.rights(id, &context) };
-        let (ours, theirs, front) = self.adopt(id, || Front::adopt(pages))?;
+        let (ours, theirs, pages) = self.make_engine_parts(id, || StatusPages::map(files))?;
         let identity = self.state.admit(newcomer, &context, channels)?;
-        self.become_engine(id, identity.process, ours, front);
+        self.become_engine(id, identity.process, ours, pages);
         Ok((Credential { identity, started, context }, theirs))
     }
 
-    /// The rights of a connection in a context.
+    /// The rights of a connection's process in a context.
     fn rights(&self, id: ConnectionId, context: &str) -> Rights {
         let Connection { credentials, rights, .. } = &self.connections[&id];
         let owner = rustix::process::geteuid().as_raw();
@@ -198,31 +210,31 @@ impl Broker {
         Rights { manages, ..*rights }
     }
 
-    /// The parts of an engine: both ends of its event socket, and its pages. `EMFILE` if its
-    /// user has its share of the broker's descriptors.
-    fn adopt(
+    /// Makes both ends of an engine's event socket and maps its pages. `EMFILE` if its user's share
+    /// of the broker's descriptors is used up.
+    fn make_engine_parts(
         &self,
         id: ConnectionId,
-        front: impl FnOnce() -> Result<Front, Errno>,
-    ) -> Result<(OwnedFd, OwnedFd, Front), Errno> {
+        make_pages: impl FnOnce() -> Result<StatusPages, Errno>,
+    ) -> Result<(OwnedFd, OwnedFd, StatusPages), Errno> {
         let Reader { user, standing } = self.connections[&id].reader();
         let room = self.ledger.descriptors.check(user, standing, Engine::DESCRIPTORS);
         room.map_err(|_| Errno::MFILE)?;
-        let front = front()?;
+        let pages = make_pages()?;
         let (ours, theirs) = socket_pair()?;
         self.poll.add_hangup(&ours, Source::Events(id))?;
-        Ok((ours, theirs, front))
+        Ok((ours, theirs, pages))
     }
 
-    /// Takes back an engine that another broker had admitted. Who it is, is what its credential
-    /// says: it may have given up rights since, which its device has kept. That the credential is
-    /// its own, is what the system says.
+    /// Makes a connection the engine's that a previous broker admitted. The credential says who the
+    /// engine is: the process may have given up rights since, which its device has kept. The kernel
+    /// says whether the credential belongs to this process. `EKEYREJECTED` if it does not.
     fn readmit(
         &mut self,
         id: ConnectionId,
         credential: &[u8],
         channels: u32,
-        pages: [OwnedFd; 2],
+        files: [OwnedFd; 2],
     ) -> Result<(Credential, OwnedFd), Errno> {
         let credential = self.restart_state.verify(credential).ok_or(Errno::KEYREJECTED)?;
         let Credentials { pid, started, .. } = self.connections[&id].credentials;
@@ -230,10 +242,11 @@ impl Broker {
             return Err(Errno::KEYREJECTED);
         }
         let rights = self.rights(id, &credential.context);
-        let (ours, theirs, front) = self.adopt(id, || Front::readopt(pages))?;
-        let (identity, frozen) = (credential.identity.clone(), front.is_frozen());
+        let (ours, theirs, pages) =
+            self.make_engine_parts(id, || StatusPages::map_sealed(files))?;
+        let (identity, frozen) = (credential.identity.clone(), pages.is_frozen());
         self.state.readmit(identity, rights, &credential.context, channels, frozen)?;
-        self.become_engine(id, credential.identity.process, ours, front);
+        self.become_engine(id, credential.identity.process, ours, pages);
         Ok((credential, theirs))
     }
 
@@ -242,40 +255,45 @@ impl Broker {
         id: ConnectionId,
         process: ProcessId,
         events: OwnedFd,
-        front: Front,
+        pages: StatusPages,
     ) {
         let connection = self.connections.get_mut(&id).expect("just read from");
-        let engine = Engine::new(process, Outbox::new(events), front);
+        let engine = Engine::new(process, Outbox::new(events), pages);
         connection.role = Role::Engine(Box::new(engine));
         let user = connection.credentials.uid;
         self.ledger.descriptors.take(user, Engine::DESCRIPTORS);
         self.engines.insert(process, id);
-        self.dismiss_guest(user, id);
+        self.remove_non_engine(user, id);
     }
 
-    /// An engine's request: its effects first, then its answer.
-    fn ask(&mut self, id: ConnectionId, process: ProcessId, request: Request) -> Result<(), Why> {
+    /// Handles an engine's request: first the effects, then the reply.
+    fn handle_engine_request(
+        &mut self,
+        id: ConnectionId,
+        process: ProcessId,
+        request: Request,
+    ) -> Result<(), CloseReason> {
         let pid = match request {
             Request::Freeze { pid, .. } | Request::FrozenInfo { pid } => Some(pid),
             _ => None,
         };
-        if let Some(errno) = self.crowd(process, &request)? {
+        if let Some(errno) = self.check_backlogs(process, &request)? {
             return self.reply(id, Reply::Refused { errno: errno.raw_os_error() }, None);
         }
-        let of_system = match request {
+        let real_time_reply = match request {
             Request::RealTime { channel, lane, tid } => {
-                Some(self.real_time(id, process, (channel, lane), tid))
+                Some(self.grant_real_time_lane(id, process, (channel, lane), tid))
             }
             Request::RealTimeLooper { channel, lane, tid } => {
                 Some(self.promote_looper(id, process, (channel, lane), tid))
             }
-            Request::StandbyLooper { tid } => Some(self.set_spare(id, process, tid)),
+            Request::StandbyLooper { tid } => Some(self.set_standby_looper(id, process, tid)),
             _ => None,
         };
         if !self.connections.contains_key(&id) {
             return Ok(()); // Disconnected for it.
         }
-        if let Some(reply) = of_system {
+        if let Some(reply) = real_time_reply {
             let refused = |errno: Errno| Reply::Refused { errno: errno.raw_os_error() };
             return self.reply(id, reply.unwrap_or_else(refused), None);
         }
@@ -288,7 +306,7 @@ impl Broker {
         let reply = match (reply, failed) {
             (None, _) => return Ok(()),
             (Some(_), Some(errno)) => Reply::Refused { errno: errno.raw_os_error() },
-            // Only now, with FROZEN set, does the number of open transactions mean anything.
+            // The number of open transactions means something only once FROZEN is set.
             (Some(Reply::Freeze { two_way_received, one_way_received, .. }), None) => {
                 let outstanding = self.outstanding(process, pid.unwrap_or_default());
                 Reply::Freeze { outstanding, two_way_received, one_way_received }
@@ -298,9 +316,13 @@ impl Broker {
         self.reply(id, reply, None)
     }
 
-    /// Why a request is refused that would add to the events of somebody who does not read them:
-    /// its user has its share of what waits there.
-    fn crowd(&mut self, from: ProcessId, request: &Request) -> Result<Option<Errno>, Why> {
+    /// Checks whether the events that a request would cause may wait for readers that do not read.
+    /// Returns the errno of a refusal: the asker's user has used up its share there.
+    fn check_backlogs(
+        &mut self,
+        from: ProcessId,
+        request: &Request,
+    ) -> Result<Option<Errno>, CloseReason> {
         let (errno, bytes, descriptors) = match request {
             Request::Translate { objects, .. } => {
                 self.cost += objects.len() as u64;
@@ -312,22 +334,23 @@ impl Broker {
             Request::CancelTicket { target, .. } => {
                 let waiting = self.engine(*target).map(|engine| engine.outbox.cancels_of(from));
                 let over = waiting.is_some_and(|waiting| waiting >= self.limits.queued_cancels);
-                return if over { Err(Why::Flood) } else { Ok(None) };
+                return if over { Err(CloseReason::CancelFlood) } else { Ok(None) };
             }
             Request::Barrier { .. } => {
                 let waiting = self.engine(from).map(|engine| engine.outbox.barriers());
                 let over = waiting.is_some_and(|waiting| waiting >= self.limits.queued_barriers);
-                return if over { Err(Why::Deaf) } else { Ok(None) };
+                return if over { Err(CloseReason::UnreadBarriers) } else { Ok(None) };
             }
             _ => return Ok(None),
         };
-        let told = self.state.told_by(from, request);
+        let told = self.state.notified_by(from, request);
         let more = (bytes, descriptors);
         let has_room = told.into_iter().all(|reader| self.has_room(from, reader, more));
         Ok((!has_room).then_some(errno))
     }
 
-    /// Whether a process's user may have so much more wait for another one's process.
+    /// Whether the user of `from` may have `bytes` and `descriptors` more wait for the process
+    /// `to`.
     fn has_room(&self, from: ProcessId, to: ProcessId, (bytes, descriptors): (u64, u64)) -> bool {
         let connection = |process| self.connections.get(self.engines.get(&process)?);
         let (Some(cause), Some(reader)) = (connection(from), connection(to)) else { return true };
@@ -338,15 +361,16 @@ impl Broker {
         }
         let (user, its) = (cause.credentials.uid, reader.credentials.uid);
         let standing = if user == its { Standing::Owner } else { cause.standing() };
-        let more = More { cause: (user, standing), bytes, descriptors };
+        let more = Addition { cause: (user, standing), bytes, descriptors };
         self.ledger.check_queue(reader.reader(), waiting, more).is_ok()
     }
 
+    /// Two-way transactions that the processes with this pid have received and not answered.
     fn outstanding(&mut self, asker: ProcessId, pid: u32) -> u32 {
         self.state
             .with_pid(asker, pid)
             .into_iter()
-            .filter_map(|process| self.engine(process).map(|engine| engine.front.outstanding()))
+            .filter_map(|process| self.engine(process).map(|engine| engine.pages.outstanding()))
             .fold(0, u32::saturating_add)
     }
 
@@ -355,51 +379,55 @@ impl Broker {
         id: ConnectionId,
         mut reply: Reply,
         descriptor: Option<OwnedFd>,
-    ) -> Result<(), Why> {
-        // Before anybody hears that it is so.
+    ) -> Result<(), CloseReason> {
+        // The next broker must know a rule before any process hears of it.
         self.write_rules();
         match &mut reply {
-            Reply::Report { page, .. } => self.fill(page),
+            Reply::Report { page, .. } => self.add_engine_reports(page),
             Reply::Accounts { accounts, .. } => self.add_shares(accounts),
             _ => {}
         }
         let bytes = control::encode(&reply);
-        self.send_reply(id, Unsent { bytes, descriptor, refusal: None, n_full: 0 }).map(|_| ())
+        self.send_reply(id, UnsentReply { bytes, descriptor, refusal: None, n_full: 0 }).map(|_| ())
     }
 
-    /// Sends a reply, or keeps it until it can be sent: a request is answered as long as its
-    /// connection is there.
-    pub fn send_reply(&mut self, id: ConnectionId, mut unsent: Unsent) -> Result<Answer, Why> {
+    /// Sends a reply, or keeps it until it can be sent. Every request is answered while its
+    /// connection lasts.
+    pub fn send_reply(
+        &mut self,
+        id: ConnectionId,
+        mut unsent: UnsentReply,
+    ) -> Result<Answer, CloseReason> {
         let connection = self.connections.get_mut(&id).expect("its request was just carried out");
         let descriptor = unsent.descriptor.as_ref().map(AsFd::as_fd);
         match packet::send(&connection.socket, &unsent.bytes, descriptor.as_slice()) {
             Ok(Sent::Now | Sent::Closed) => match unsent.refusal {
-                Some(errno) => return Err(Why::Refused(errno)),
-                None => return Ok(Answer::Given),
+                Some(errno) => return Err(CloseReason::Refused(errno)),
+                None => return Ok(Answer::Sent),
             },
-            Ok(Sent::Full) if unsent.n_full >= MOST_FULL => return Err(Why::Unread),
+            Ok(Sent::Full) if unsent.n_full >= MOST_FULL => return Err(CloseReason::UnreadReplies),
             Ok(Sent::Full) => unsent.n_full += 1,
             Err(errno) if is_shortage(errno) => {}
-            Err(errno) => return Err(Why::Reply(errno)),
+            Err(errno) => return Err(CloseReason::Reply(errno)),
         }
         connection.unsent = Some(unsent);
         self.unanswered.insert(id);
         Ok(Answer::Waits)
     }
 
-    /// Adds what only the front pages say.
-    fn fill(&mut self, report: &mut Report) {
+    /// Adds the figures that only the engines' status pages contain.
+    fn add_engine_reports(&mut self, report: &mut Report) {
         let mut entries = 0;
         for process in report.contexts.iter_mut().flat_map(|context| &mut context.processes) {
             entries += 1 + process.nodes.len() + process.handles.len() + process.channels.len();
             if let Some(engine) = self.engine(ProcessId(process.process)) {
-                process.engine = engine.front.report();
+                process.engine = engine.pages.report();
             }
         }
         self.cost += (entries / ENTRIES_FOR_ONE) as u64;
     }
 
-    /// Adds what the runner shares out.
+    /// Adds the users' shares of the runner's amounts.
     fn add_shares(&mut self, accounts: &mut [Account]) {
         self.cost += accounts.len() as u64;
         for Account { uid, reserve, shares } in accounts {

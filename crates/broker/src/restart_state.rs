@@ -1,9 +1,10 @@
-//! What a broker leaves to the next one at its socket: a file beside it that only its user reads.
+//! State that a broker leaves to the next one: a file beside the socket that only the broker's user
+//! can read.
 //!
-//! It has what no engine can be believed in: the key under which identity credentials are signed,
-//! and who managed which context. It is written when one of these changes, which is seldom, and
-//! goes when a broker ends without an engine left. It outlives a broker, not the machine: there is
-//! no need to sync it, and it says nothing after another boot.
+//! The file has what no engine can be trusted to say: the key that signs identity credentials, and
+//! each context's manager. The broker writes it when one of these changes, which is rare, and
+//! removes it when it ends without engines. The file outlives a broker but not a reboot, so it
+//! needs no sync.
 
 use crate::peer;
 use crate::state::Rule;
@@ -16,16 +17,17 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Changes with what is written.
+/// Version of the file's format.
 const FORM: u32 = 1;
+/// Most bytes of the file that are read.
 const MAX_BYTES: u64 = 1 << 20;
 const MAC_BYTES: usize = 32;
 
-/// A process as it was admitted: what a credential says.
+/// The content of a credential: an engine's identity at its admission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Credential {
     pub identity: Identity,
-    /// Which of all that ever had its pid; see [`peer::started`].
+    /// Start time of the process, which tells it from others with its pid; see [`peer::started`].
     pub started: Option<u64>,
     pub context: String,
 }
@@ -42,19 +44,19 @@ struct Contents {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct ContextRecord {
     rule: Rule,
-    /// The manager's pid and start.
+    /// The manager's pid and start time.
     alive: Option<(u32, u64)>,
 }
 
-/// The file, and what is in it.
+/// The file and its contents.
 pub(crate) struct RestartState {
     path: PathBuf,
     contents: Contents,
 }
 
 impl RestartState {
-    /// Takes over what the last broker left, or begins anew. The caller serves the socket alone.
-    /// `EIO` if the system has no random bytes.
+    /// Reads what the last broker left, or starts with a new key. The caller must hold the lock of
+    /// the path. `EIO` if the system has no random bytes.
     pub fn take_over(socket: &Path) -> Result<RestartState, Errno> {
         let mut path = socket.as_os_str().to_owned();
         path.push(".restart_state");
@@ -65,7 +67,7 @@ impl RestartState {
             Some(mut left) => {
                 left.era += 1;
                 for context_record in left.contexts.values_mut() {
-                    // A successor of a manager that is dead need not wait.
+                    // A context whose manager is dead can get a new one at once.
                     let lives = |(pid, started)| peer::started(pid) == Some(started);
                     context_record
                         .rule
@@ -81,20 +83,22 @@ impl RestartState {
         Ok(restart_state)
     }
 
-    /// Whether there was another broker before.
+    /// Whether a previous broker left a file for this one.
     pub fn is_inherited(&self) -> bool {
         self.contents.era > 0
     }
 
+    /// The number of this broker among those at its socket, from 0.
     pub fn era(&self) -> u32 {
         self.contents.era
     }
 
+    /// The contexts and their managers.
     pub fn rules(&self) -> BTreeMap<String, Rule> {
         self.contents.contexts.iter().map(|(name, it)| (name.clone(), it.rule)).collect()
     }
 
-    /// Writes down new rules. `alive` knows pid and start of a manager that is here.
+    /// Writes new rules. `alive` returns pid and start time of a manager that is connected.
     pub fn set_rules(
         &mut self,
         rules: BTreeMap<String, Rule>,
@@ -110,12 +114,12 @@ impl RestartState {
         self.write();
     }
 
-    /// Nobody is left who could come back.
+    /// Removes the file because no engine is left that could rejoin.
     pub fn discard(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
 
-    /// A credential with its MAC behind it.
+    /// A credential followed by its MAC.
     pub fn sign(&self, credential: &Credential) -> Vec<u8> {
         let mut signed = encode(credential);
         let mac = blake3::keyed_hash(&self.contents.key, &signed);
@@ -123,21 +127,21 @@ impl RestartState {
         signed
     }
 
-    /// The credential, if a broker at this socket has signed it.
+    /// Returns the credential if a broker at this socket signed it.
     pub fn verify(&self, signed: &[u8]) -> Option<Credential> {
         let (credential, mac) = signed.split_at_checked(signed.len().checked_sub(MAC_BYTES)?)?;
         let mac = blake3::Hash::from_slice(mac).ok()?;
-        // In constant time: blake3's comparison.
+        // blake3 compares in constant time.
         (blake3::keyed_hash(&self.contents.key, credential) == mac)
             .then(|| decode(credential))
             .flatten()
     }
 
-    /// Without it this broker serves as well, and only the next one cannot take over.
+    /// Writes the file. A failure does not disturb this broker; the next one cannot take over.
     fn write(&self) {
         if let Err(errno) = write(&self.path, &encode(&self.contents)) {
-            tracing::warn!(path = %self.path.display(), %errno, "cannot write what a next broker \
-                needs");
+            tracing::warn!(path = %self.path.display(), %errno, "cannot write the state \
+                that a next broker needs");
         }
     }
 }
@@ -151,7 +155,7 @@ fn key() -> Result<[u8; 32], Errno> {
     }
 }
 
-/// Nothing unless it is our own file, and ours alone.
+/// Reads the file. `None` unless it is a regular file that only this user can access.
 fn read(path: &Path) -> Option<Contents> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
@@ -166,18 +170,18 @@ fn read(path: &Path) -> Option<Contents> {
     decode(&bytes)
 }
 
-/// In one step: a reader sees the file before or after.
+/// Replaces the file in one step: a reader sees either the old or the new contents.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Errno> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".new");
-    let aside = PathBuf::from(aside);
-    let _ = rustix::fs::unlinkat(CWD, &aside, AtFlags::empty());
+    let mut new_path = path.as_os_str().to_owned();
+    new_path.push(".new");
+    let new_path = PathBuf::from(new_path);
+    let _ = rustix::fs::unlinkat(CWD, &new_path, AtFlags::empty());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = rustix::fs::open(&aside, flags, Mode::RUSR | Mode::WUSR)?;
+    let file = rustix::fs::open(&new_path, flags, Mode::RUSR | Mode::WUSR)?;
     std::fs::File::from(file)
         .write_all(bytes)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    rustix::fs::rename(&aside, path)
+    rustix::fs::rename(&new_path, path)
 }
 
 #[cfg(test)]
@@ -186,14 +190,14 @@ mod tests {
     use baton_abi::control::{NodeId, ProcessId};
     use std::os::unix::fs::PermissionsExt;
 
-    struct Place(PathBuf);
+    struct TempDirectory(PathBuf);
 
-    impl Place {
-        fn new(name: &str) -> Place {
+    impl TempDirectory {
+        fn new(name: &str) -> TempDirectory {
             let name = format!("baton-restart_state-{}-{name}", std::process::id());
             let directory = std::env::temp_dir().join(name);
             std::fs::create_dir(&directory).unwrap();
-            Place(directory)
+            TempDirectory(directory)
         }
 
         fn take_over(&self) -> RestartState {
@@ -205,7 +209,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TempDirectory {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
@@ -218,10 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_believes_its_predecessors_cards_and_no_others() {
-        let (place, elsewhere) = (Place::new("credentials"), Place::new("elsewhere"));
-        let signed = place.take_over().sign(&credential(1));
-        let next = place.take_over();
+    fn a_successor_accepts_only_its_predecessors_credentials() {
+        let (directory, elsewhere) =
+            (TempDirectory::new("credentials"), TempDirectory::new("elsewhere"));
+        let signed = directory.take_over().sign(&credential(1));
+        let next = directory.take_over();
         assert_eq!(next.era(), 1);
         assert_eq!(next.verify(&signed), Some(credential(1)));
         for at in 0..signed.len() {
@@ -234,30 +239,30 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_read_or_written_is_not_taken_over() {
-        let place = Place::new("others");
-        let signed = place.take_over().sign(&credential(1));
-        std::fs::set_permissions(place.file(), std::fs::Permissions::from_mode(0o640)).unwrap();
-        let next = place.take_over();
+    fn a_file_that_others_could_access_is_not_taken_over() {
+        let directory = TempDirectory::new("others");
+        let signed = directory.take_over().sign(&credential(1));
+        std::fs::set_permissions(directory.file(), std::fs::Permissions::from_mode(0o640)).unwrap();
+        let next = directory.take_over();
         assert_eq!((next.era(), next.verify(&signed)), (0, None));
-        let mode = std::fs::metadata(place.file()).unwrap().mode();
+        let mode = std::fs::metadata(directory.file()).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
-        std::fs::write(place.file(), b"nonsense").unwrap();
-        assert!(!place.take_over().is_inherited());
+        std::fs::write(directory.file(), b"nonsense").unwrap();
+        assert!(!directory.take_over().is_inherited());
     }
 
     #[test]
     fn a_manager_is_remembered_while_its_process_lives() {
-        let place = Place::new("manager");
+        let directory = TempDirectory::new("manager");
         let rule = Rule { manager: Some((ProcessId(1), NodeId(2))), manager_uid: Some(3) };
         let us = std::process::id();
         let started = peer::started(us).unwrap();
         for (alive, expect) in
             [(Some((us, started)), rule.manager), (Some((us, started + 1)), None), (None, None)]
         {
-            let mut restart_state = place.take_over();
+            let mut restart_state = directory.take_over();
             restart_state.set_rules(BTreeMap::from([("binder".to_owned(), rule)]), |_| alive);
-            let found = place.take_over().rules()["binder"];
+            let found = directory.take_over().rules()["binder"];
             assert_eq!(found, Rule { manager: expect, ..rule });
             restart_state.discard();
         }

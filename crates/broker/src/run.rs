@@ -1,18 +1,18 @@
 //! The runner: one thread, one epoll, around [`State`].
 //!
-//! Requests of one connection are handled in order, those of different users in turn. The events
-//! that a request causes are in their streams before its reply is sent. What an engine sent before
-//! it died counts: its requests are read to the end before it is declared gone.
+//! The broker handles the requests of one connection in order and those of different users in turn.
+//! It sends the events that a request causes before the reply. Requests that an engine sent before
+//! it died still count: the broker reads them to the end, then declares the engine dead.
 
 use crate::clock;
-use crate::close::Why;
+use crate::close::CloseReason;
 use crate::connection::Connection;
+use crate::cpu_share::CpuShare;
+use crate::fair_queue::FairQueue;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::listener::Listener;
-use crate::memory::Used;
 use crate::outbox::Reader;
-use crate::pace::Pace;
 use crate::packet;
 use crate::peer::Credentials;
 use crate::policy::Policy;
@@ -21,7 +21,7 @@ use crate::restart_state::RestartState;
 use crate::shortage::is_shortage;
 use crate::state::{CONTEXTS, State};
 use crate::throttle::Throttle;
-use crate::turns::Turns;
+use crate::trim::TrimTimer;
 use baton_abi::control::{ProcessId, Stamps};
 use rustix::event::Timespec;
 use rustix::fd::OwnedFd;
@@ -31,46 +31,49 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long none is accepted after one could not be.
+/// Pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long nothing is sent to those for whom others have to read first.
-const CROWDED_PAUSE: Duration = Duration::from_millis(10);
-/// Connections that are accepted, and the cost of turns that are taken, before it is seen who else
-/// has come.
+/// Pause before the next attempt to send to engines whose events wait for other engines to read.
+const BLOCKED_PAUSE: Duration = Duration::from_millis(10);
+/// Connections that the broker accepts, and the cost of requests that it serves, before it polls
+/// again.
 const AT_ONCE: usize = 16;
-/// Engines of which it is found out at once whether they have read what they were sent.
-pub(crate) const SETTLED_AT_ONCE: usize = 256;
+/// Outboxes and unsent replies that the broker looks at in one round.
+pub(crate) const OUTBOXES_AT_ONCE: usize = 256;
 
-/// How a broker runs.
+/// The configuration of a broker.
 #[derive(Debug)]
 pub struct Config {
-    /// Where to listen. Root's broker serves everybody (directory 0755, socket 0666), another
-    /// user's that user (0700, 0600). A path that others could replace is refused.
+    /// Path of the socket. The broker of root serves every user (directory 0755, socket 0666), the
+    /// broker of another user only that user (0700, 0600). The broker refuses a path that others
+    /// could replace.
     pub socket: PathBuf,
-    /// A listening SOCK_SEQPACKET socket that somebody else made (systemd), instead of `socket`.
+    /// A listening SOCK_SEQPACKET socket that systemd or another program made; the broker then
+    /// makes none.
     pub listener: Option<OwnedFd>,
-    /// End when the last client is gone, after there was one.
+    /// Whether the broker ends when its last client is gone.
     pub until_idle: bool,
-    /// Contexts beside Android's three.
+    /// Names of contexts beside Android's three.
     pub contexts: Vec<String>,
-    /// Ends the loop when it becomes readable or its other end is closed.
+    /// The broker ends when this descriptor becomes readable or its other end is closed.
     pub stop: Option<OwnedFd>,
-    /// Bounds.
+    /// Limits of what processes and users may have.
     pub limits: Limits,
-    /// How long the engines of a broker that was here before have to come back.
+    /// Time that the engines of a previous broker have to rejoin.
     pub grace: Duration,
-    /// By user: the highest priority at which real-time callers are served, whatever RLIMIT_RTPRIO
-    /// they have. 0 for none.
+    /// By user id: the highest priority at which real-time callers are served, whatever their
+    /// RLIMIT_RTPRIO. 0 means none.
     pub real_time_limits: BTreeMap<u32, u32>,
-    /// The configuration of budgets and of managers.
+    /// The administrator's rules about users' amounts and context managers.
     pub policy: Policy,
 }
 
-/// For [`Config::grace`]: engines try once a second at least, and a machine may be busy.
+/// Default of [`Config::grace`]. Engines try to reconnect at least once a second, and the machine
+/// may be busy.
 pub const GRACE: Duration = Duration::from_secs(5);
 
 impl Config {
-    /// One that listens at `socket`, and nothing out of the ordinary.
+    /// A configuration that listens at `socket` and has defaults for everything else.
     pub fn at(socket: impl Into<PathBuf>) -> Config {
         Config {
             socket: socket.into(),
@@ -86,24 +89,24 @@ impl Config {
     }
 }
 
-/// Why a broker could not run: the system's or the configuration's fault. Nothing that a peer
-/// does ends a broker.
+/// The reason for which a broker could not run: the system's or the configuration's fault. No
+/// action of a peer ends a broker.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Another broker has the socket.
+    /// Another broker serves the path.
     #[error("a broker is already listening at {}", .0.display())]
     AlreadyRunning(PathBuf),
     /// A context's name cannot be used.
     #[error("context name {0:?} is invalid or taken")]
     BadContext(String),
-    /// A system call failed, or would have done something that must not be.
+    /// A system call failed, or would have had a forbidden effect.
     #[error("{operation} {}: {errno}", path.display())]
     System {
-        /// Which.
+        /// The operation that failed.
         operation: &'static str,
-        /// On what.
+        /// The path that the operation concerned.
         path: PathBuf,
-        /// How.
+        /// The error of the operation.
         errno: Errno,
     },
 }
@@ -115,7 +118,8 @@ impl RunError {
     }
 }
 
-/// Serves until it is stopped or idle. `ready` is called once it listens.
+/// Serves until [`Config::stop`] or idleness ends the broker. Calls `ready` once the broker
+/// listens. A successor at this path takes over the engines that are still connected.
 pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let path = config.socket;
     let descriptors = raise_descriptor_limit();
@@ -138,17 +142,18 @@ pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let mut broker = Broker::new(state, restart_state, poll, ledger, config.limits);
     broker.real_time_limits = config.real_time_limits;
     broker.policy = config.policy;
-    if !broker.state.is_settled() {
-        broker.settles = Instant::now().checked_add(config.grace);
+    if !broker.state.is_rejoin_over() {
+        broker.rejoin_deadline = Instant::now().checked_add(config.grace);
     }
     ready();
     let result = broker.serve(listener, &path, config.until_idle);
-    if broker.engines.is_empty() && broker.state.is_settled() {
+    if broker.engines.is_empty() && broker.state.is_rejoin_over() {
         broker.restart_state.discard();
     }
     result
 }
 
+/// The state at the start: empty, or with the contexts that a previous broker left.
 fn first_state(
     restart_state: &RestartState,
     limits: Limits,
@@ -173,18 +178,18 @@ fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// How many descriptors the broker may have. An engine costs four: two sockets, its front page and
-/// its pidfd.
+/// Raises the limit of open descriptors to its maximum and returns it. An engine costs four: two
+/// sockets, its status page and its pidfd.
 fn raise_descriptor_limit() -> u64 {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
-    // Nobody has asked for no bound at all.
+    // The limit may be infinite; a million suffices.
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20)
 }
 
 fn timespec(time: Duration) -> Timespec {
-    // Rounded up: a wait that ends early would be followed by many of no length.
+    // Rounded up: a wait that ended early would be followed by many waits of length zero.
     let nanoseconds = i64::from(time.subsec_nanos()).min(998_999_999) + 1_000_000;
     Timespec { tv_sec: time.as_secs() as i64, tv_nsec: nanoseconds }
 }
@@ -195,44 +200,44 @@ pub(crate) struct Broker {
     pub poll: Poll,
     pub connections: BTreeMap<ConnectionId, Connection>,
     pub engines: BTreeMap<ProcessId, ConnectionId>,
-    /// Connections that are no engine's, by user, the oldest first.
-    pub guests: BTreeMap<u32, BTreeSet<ConnectionId>>,
-    pub turns: Turns,
-    pub pace: Pace,
+    /// Connections that are no engine's, by user; the oldest comes first.
+    pub non_engines: BTreeMap<u32, BTreeSet<ConnectionId>>,
+    pub queue: FairQueue,
+    pub cpu_share: CpuShare,
     pub ledger: Ledger,
     pub limits: Limits,
     pub policy: Policy,
-    /// Engines that wait until others have read.
-    pub crowded: BTreeSet<ConnectionId>,
+    /// Connections of engines whose events wait until other engines have read theirs.
+    pub blocked: BTreeSet<ConnectionId>,
     /// Connections whose reply could not be sent yet.
     pub unanswered: BTreeSet<ConnectionId>,
-    /// The cost, so far, of the turn that is being taken.
+    /// The cost, so far, of the request that is being served.
     pub cost: u64,
-    pub used: Used,
+    pub trim_timer: TrimTimer,
     pub buffer: Vec<u8>,
-    /// Somebody greeted: the broker has been of use, and may be idle.
+    /// Whether any client has sent a greeting. A broker without clients ends only after that.
     pub had_client: bool,
-    pub complaints: Throttle,
+    pub log_throttle: Throttle,
     pub stamps: Stamps,
     pub real_time_limits: BTreeMap<u32, u32>,
     pub warned_of_priority: bool,
     accepting: Accepting,
-    /// A connection that was accepted when the system lacked what it takes to serve it.
-    unwelcomed: Option<OwnedFd>,
-    /// When it is known who has not come back.
-    settles: Option<Instant>,
+    /// An accepted socket that the broker could not serve yet for lack of resources.
+    unserved_socket: Option<OwnedFd>,
+    /// The time at which engines of the previous broker that have not rejoined count as dead.
+    rejoin_deadline: Option<Instant>,
     last_connection: u64,
-    /// The last engine of which it was found out what it has read.
-    last_settled: ProcessId,
-    /// The last of `crowded` that was looked at.
-    last_crowded: ConnectionId,
+    /// The engine whose unread descriptors were counted last.
+    last_recounted: ProcessId,
+    /// The last entry of `blocked` that was looked at.
+    last_blocked: ConnectionId,
 }
 
-/// Whether the listener is waited for.
+/// Whether the epoll contains the listening socket.
 #[derive(PartialEq)]
 enum Accepting {
     Now,
-    /// There was no descriptor or no memory for another connection.
+    /// No: descriptors or memory were lacking for the last connection.
     Later,
 }
 
@@ -253,25 +258,25 @@ impl Broker {
             stamps: clock::stamps(),
             connections: BTreeMap::new(),
             engines: BTreeMap::new(),
-            guests: BTreeMap::new(),
-            turns: Turns::default(),
-            pace: Pace::default(),
+            non_engines: BTreeMap::new(),
+            queue: FairQueue::default(),
+            cpu_share: CpuShare::default(),
             policy: Policy::default(),
-            crowded: BTreeSet::new(),
+            blocked: BTreeSet::new(),
             unanswered: BTreeSet::new(),
             cost: 0,
-            used: Used::default(),
+            trim_timer: TrimTimer::default(),
             buffer: packet::buffer(),
             had_client: false,
-            complaints: Throttle::default(),
+            log_throttle: Throttle::default(),
             real_time_limits: BTreeMap::new(),
             warned_of_priority: false,
             accepting: Accepting::Now,
-            unwelcomed: None,
-            settles: None,
+            unserved_socket: None,
+            rejoin_deadline: None,
             last_connection: 0,
-            last_settled: ProcessId::BROKER,
-            last_crowded: ConnectionId(0),
+            last_recounted: ProcessId::BROKER,
+            last_blocked: ConnectionId(0),
         }
     }
 
@@ -287,51 +292,52 @@ impl Broker {
             for (source, hung_up) in events.map_err(RunError::of("epoll_wait", path))? {
                 match source {
                     Source::Stop => {
-                        if self.connections.is_empty() && self.state.is_settled() {
-                            listener.leave_nothing();
+                        if self.connections.is_empty() && self.state.is_rejoin_over() {
+                            listener.remove_devices_at_end();
                         }
                         return Ok(());
                     }
                     Source::Listener => self.accept(&listener, path, AT_ONCE)?,
-                    Source::Requests(id) => self.add_turn(id),
-                    Source::Death(id) => self.leaves(id),
-                    Source::Events(id) if hung_up => self.leaves(id),
+                    Source::Requests(id) => self.enqueue(id),
+                    Source::Death(id) => self.process_exited(id),
+                    Source::Events(id) if hung_up => self.process_exited(id),
                     Source::Events(id) => self.flush(id),
                 }
             }
-            if !self.crowded.is_empty() {
-                self.flush_crowded();
+            if !self.blocked.is_empty() {
+                self.flush_blocked();
             }
-            self.answer_later();
-            for id in self.pace.rested(Instant::now()) {
-                self.add_turn(id);
+            self.send_unsent_replies();
+            for id in self.cpu_share.take_resumed(Instant::now()) {
+                self.enqueue(id);
             }
             let mut cost = 0;
             while cost < AT_ONCE as u64 {
-                let Some(id) = self.turns.next() else {
-                    self.used.give_back(Instant::now());
+                let Some(id) = self.queue.next() else {
+                    self.trim_timer.trim_if_idle(Instant::now());
                     break;
                 };
-                cost += self.take_turn(id);
+                cost += self.serve_next_request(id);
             }
-            // It is tried again after the next pause.
+            // If this fails, the broker tries again after the next pause.
             if paused && self.poll.add(listener.socket(), Source::Listener).is_ok() {
                 self.accepting = Accepting::Now;
-                // It is accepted, and the listener knows no more of it.
-                if self.unwelcomed.is_some() {
+                // The listener no longer reports a socket that was already accepted.
+                if self.unserved_socket.is_some() {
                     self.accept(&listener, path, 1)?;
                 }
             }
-            if self.settles.is_some_and(|time| time <= Instant::now()) {
-                self.settle();
+            if self.rejoin_deadline.is_some_and(|time| time <= Instant::now()) {
+                self.end_rejoin();
             }
             if until_idle && self.is_idle() {
-                // Whoever connects from here on finds nobody and starts a broker of its own, which
-                // waits for our lock. Whoever connected before is in the backlog, and is served.
+                // A client that connects from here on finds no broker and starts one, which waits
+                // for this broker's lock. A client that connected before is in the backlog and is
+                // served.
                 listener.hide();
                 self.accept(&listener, path, usize::MAX)?;
                 if self.is_idle() {
-                    listener.leave_nothing();
+                    listener.remove_devices_at_end();
                     return Ok(());
                 }
                 listener.show()?;
@@ -339,37 +345,41 @@ impl Broker {
         }
     }
 
-    /// How long to wait for what comes next. `None`: until it comes.
+    /// The longest time to wait for the next event. `None`: without limit.
     fn pause(&self) -> Option<Duration> {
-        if !self.turns.is_empty() {
+        if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
         let accept = (self.accepting == Accepting::Later).then_some(ACCEPT_PAUSE);
-        let waits = !self.crowded.is_empty() || !self.unanswered.is_empty();
-        let crowded = waits.then_some(CROWDED_PAUSE);
-        let settles = self.settles.map(|time| time.saturating_duration_since(Instant::now()));
+        let waits = !self.blocked.is_empty() || !self.unanswered.is_empty();
+        let blocked = waits.then_some(BLOCKED_PAUSE);
+        let rejoin_left =
+            self.rejoin_deadline.map(|time| time.saturating_duration_since(Instant::now()));
         let now = Instant::now();
-        let (rested, quiet) = (self.pace.next(now), self.used.due(now));
-        [accept, crowded, settles, rested, quiet].into_iter().flatten().min()
+        let (rested, quiet) = (self.cpu_share.next_resume(now), self.trim_timer.due(now));
+        [accept, blocked, rejoin_left, rested, quiet].into_iter().flatten().min()
     }
 
-    /// Whether engines of the broker before may still come back: they have little time.
+    /// Whether engines of the previous broker may still rejoin. Their time is short, so users are
+    /// not paused meanwhile.
     pub fn awaits_engines(&self) -> bool {
-        self.settles.is_some()
+        self.rejoin_deadline.is_some()
     }
 
+    /// Whether the broker has had clients and nothing is left to do.
     fn is_idle(&self) -> bool {
-        self.had_client && self.connections.is_empty() && self.state.is_settled()
+        self.had_client && self.connections.is_empty() && self.state.is_rejoin_over()
     }
 
-    fn settle(&mut self) {
-        self.settles = None;
+    /// Ends the time for rejoining and carries out what follows.
+    fn end_rejoin(&mut self) {
+        self.rejoin_deadline = None;
         let mut effects = Vec::new();
-        self.state.settle(&mut effects);
+        self.state.end_rejoin(&mut effects);
         self.carry_out(own_uid(), effects, None);
     }
 
-    /// Keeps the restart_state up to date.
+    /// Writes the contexts' rules into the restart state if they have changed.
     pub fn write_rules(&mut self) {
         let Some(rules) = self.state.changed_rules() else { return };
         let (engines, connections) = (&self.engines, &self.connections);
@@ -379,19 +389,20 @@ impl Broker {
         });
     }
 
-    /// Accepts those who wait, so many at the most.
+    /// Accepts at most `at_most` of the connections that wait.
     fn accept(&mut self, listener: &Listener, path: &Path, at_most: usize) -> Result<(), RunError> {
         for _ in 0..at_most {
-            let waiting = self.unwelcomed.take();
+            let waiting = self.unserved_socket.take();
             let welcomed = waiting.map_or_else(|| listener.accept(), Ok);
-            match welcomed.and_then(|socket| self.welcome(socket)) {
+            match welcomed.and_then(|socket| self.add_connection(socket)) {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR | Errno::CONNABORTED) => (),
                 Err(errno) => {
-                    // Out of descriptors or memory. The listener would be ready all the time.
-                    if let Some(unsaid) = self.complaints.admit(Instant::now()) {
-                        tracing::warn!(%errno, unsaid, "cannot accept a connection now");
+                    // Descriptors or memory are lacking. Level-triggered polling would report the
+                    // listener all the time.
+                    if let Some(n_unlogged) = self.log_throttle.admit(Instant::now()) {
+                        tracing::warn!(%errno, n_unlogged, "cannot accept a connection now");
                     }
                     if self.accepting == Accepting::Now {
                         self.poll
@@ -406,13 +417,14 @@ impl Broker {
         Ok(())
     }
 
-    /// An error is the system's shortage, and the connection is kept until it is tried again.
-    fn welcome(&mut self, socket: OwnedFd) -> Result<(), Errno> {
+    /// Adds an accepted connection. An error is a shortage of the system: the socket is then kept
+    /// for another attempt.
+    fn add_connection(&mut self, socket: OwnedFd) -> Result<(), Errno> {
         let rights = |who: &Credentials| self.policy.rights(who, own_uid());
         let connection = match Connection::new(socket, rights) {
             Ok(connection) => connection,
             Err((socket, errno)) if is_shortage(errno) => {
-                self.unwelcomed = Some(socket);
+                self.unserved_socket = Some(socket);
                 return Err(errno);
             }
             Err((_, errno)) => {
@@ -424,14 +436,14 @@ impl Broker {
         let room = |broker: &Broker| {
             broker.ledger.descriptors.check(user, standing, Connection::DESCRIPTORS)
         };
-        // Whoever has been here longest without a word makes room for the user's next one.
+        // The user's oldest connection without a greeting makes room for the new one.
         if room(self).is_err()
-            && let Some(oldest) = self.guests.get(&user).and_then(BTreeSet::first)
+            && let Some(oldest) = self.non_engines.get(&user).and_then(BTreeSet::first)
         {
-            self.close(*oldest, Why::Crowd);
+            self.close(*oldest, CloseReason::TooManyConnections);
         }
         if room(self).is_err() {
-            self.complain(&connection.credentials, &Why::Crowd);
+            self.log_close(&connection.credentials, &CloseReason::TooManyConnections);
             return Ok(());
         }
         self.last_connection += 1;
@@ -444,15 +456,16 @@ impl Broker {
         });
         match added {
             Ok(()) => {
-                self.guests.entry(user).or_default().insert(id);
+                self.non_engines.entry(user).or_default().insert(id);
                 self.ledger.descriptors.take(user, Connection::DESCRIPTORS);
                 self.connections.insert(id, connection);
                 Ok(())
             }
             Err(errno) if is_shortage(errno) => {
-                // In the epoll its number means nothing, and it is not to be in there twice.
+                // A readiness report for this number means nothing, and the socket must not be in
+                // the epoll twice.
                 let _ = self.poll.remove(&connection.socket);
-                self.unwelcomed = Some(connection.socket);
+                self.unserved_socket = Some(connection.socket);
                 Err(errno)
             }
             Err(errno) => {
@@ -462,27 +475,27 @@ impl Broker {
         }
     }
 
-    /// Sends what waits for others to read, as far as they have.
-    fn flush_crowded(&mut self) {
-        self.settle_some();
-        let after = (Bound::Excluded(self.last_crowded), Bound::Unbounded);
-        let next: Vec<_> = self.crowded.range(after).take(SETTLED_AT_ONCE).copied().collect();
-        self.last_crowded = next.last().copied().unwrap_or(ConnectionId(0));
+    /// Sends the events that waited for other engines to read, as far as there is room now.
+    fn flush_blocked(&mut self) {
+        self.recount_some_unread();
+        let after = (Bound::Excluded(self.last_blocked), Bound::Unbounded);
+        let next: Vec<_> = self.blocked.range(after).take(OUTBOXES_AT_ONCE).copied().collect();
+        self.last_blocked = next.last().copied().unwrap_or(ConnectionId(0));
         for id in next {
             self.flush(id);
         }
     }
 
-    /// Finds out what some engines have read, the next ones each time.
-    fn settle_some(&mut self) {
-        let after = (Bound::Excluded(self.last_settled), Bound::Unbounded);
-        let next: Vec<_> = self.engines.range(after).take(SETTLED_AT_ONCE).collect();
-        self.last_settled = next.last().map_or(ProcessId::BROKER, |(process, _)| **process);
+    /// Counts what the next few engines have read, in turn.
+    fn recount_some_unread(&mut self) {
+        let after = (Bound::Excluded(self.last_recounted), Bound::Unbounded);
+        let next: Vec<_> = self.engines.range(after).take(OUTBOXES_AT_ONCE).collect();
+        self.last_recounted = next.last().map_or(ProcessId::BROKER, |(process, _)| **process);
         for (_, id) in next {
             let Some(connection) = self.connections.get_mut(id) else { continue };
             let reader = connection.reader();
             if let Some(engine) = connection.engine() {
-                engine.outbox.settle(reader, &mut self.ledger);
+                engine.outbox.recount_unread(reader, &mut self.ledger);
             }
         }
     }

@@ -1,8 +1,9 @@
-//! What the system lacks for a while: descriptors, memory, watches. Whoever asked may ask again.
+//! Errors of system calls that mean a temporary shortage of descriptors, memory or epoll watches.
 
 use rustix::io::Errno;
 
-/// Whether a system call that failed may succeed later, without anybody's doing anything else.
+/// Whether a system call that failed with `errno` may succeed later without any change by its
+/// caller.
 pub(crate) fn is_shortage(errno: Errno) -> bool {
     matches!(
         errno,

@@ -1,13 +1,14 @@
-//! Everything that the broker knows, and every rule by which it changes.
+//! The broker's data and every rule by which it changes.
 //!
-//! Pure: a request in, a reply and [`Effect`]s out, no clock, no chance, no I/O. A seeded
-//! simulator can drive it, kill any process between two requests, and replay the run.
+//! The state is pure: it takes a request and returns a reply and [`Effect`]s. It uses no clock, no
+//! randomness and no I/O. So a seeded simulator can drive it, kill any process between two
+//! requests, and replay the run.
 //!
 //! **Invariants**
-//! - A node's holders are exactly the processes with a handle to it, each as strongly as its
-//!   handle's grants say; while engines of another broker's come back, see [`rejoin`].
-//! - Nothing remains of a process that is gone but the nodes that others still have handles to.
-//! - What a process does wrong changes nothing for any other.
+//! - A node's holders are exactly the processes with a handle to the node, each as strongly as its
+//!   handle's grants say. The exception is a restart: see [`rejoin`].
+//! - A process that is gone leaves nothing but the nodes to which others still have handles.
+//! - A violation by one process changes nothing for any other process.
 
 mod account;
 mod channel;
@@ -25,7 +26,7 @@ mod translate;
 pub use context::{CONTEXTS, Rule};
 pub use effect::{Effect, Violation};
 pub use node::NodeKey;
-pub use real_time::Thread;
+pub use real_time::{LaneId, Thread};
 
 use crate::limits::{Limits, Resource, Rights, Usage};
 use account::Accounts;
@@ -40,7 +41,7 @@ use rejoin::Rebuild;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Somebody who opens a context, as the system and the configuration know it.
+/// A process that opens a context, as the kernel and the configuration describe it.
 #[derive(Clone, Debug, Default)]
 pub struct Newcomer {
     /// Thread group id in the broker's pid namespace.
@@ -49,37 +50,38 @@ pub struct Newcomer {
     pub uid: u32,
     /// Security label, never empty.
     pub security_context: String,
-    /// The configuration's word on it.
+    /// Rights that the configuration gives to the process.
     pub rights: Rights,
 }
 
-/// The broker's truth. Maps are ordered so that equal runs give equal effects.
+/// The broker's data. Maps are ordered so that equal runs give equal effects.
 #[derive(Clone, Debug)]
 pub struct State {
     limits: Limits,
-    /// Whose broker it is.
+    /// The broker's own user.
     uid: u32,
     contexts: BTreeMap<String, Context>,
     processes: BTreeMap<ProcessId, Process>,
-    /// The processes of each pid: a program may open several devices.
+    /// The processes of each pid. A program may open several devices.
     with_pid: BTreeMap<u32, BTreeSet<ProcessId>>,
     nodes: BTreeMap<NodeKey, Node>,
     accounts: Accounts,
-    real_time: BTreeMap<real_time::Place, real_time::Lane>,
-    spares: BTreeMap<ProcessId, real_time::Spare>,
+    real_time: BTreeMap<real_time::LaneId, real_time::Lane>,
+    standby_loopers: BTreeMap<ProcessId, real_time::StandbyLooper>,
     era: u32,
     last_process: u64,
     last_channel: u64,
     last_ticket: u64,
     last_dead_node: u64,
-    /// Present while engines of another broker's may come back.
+    /// Present while engines of a previous broker may rejoin.
     rebuild: Option<Rebuild>,
-    /// Contexts or their managers have changed since [`State::changed_rules`] was asked.
+    /// Whether contexts or managers have changed since the last [`State::changed_rules`].
     rules_changed: bool,
 }
 
 impl State {
-    /// No processes, and the contexts that every broker has. `uid` is the broker's own.
+    /// A state without processes, with the contexts that every broker has. `uid` is the broker's
+    /// own user.
     pub fn new(limits: Limits, uid: u32) -> State {
         let contexts = CONTEXTS.iter().map(|name| ((*name).to_owned(), Context::default()));
         State {
@@ -91,7 +93,7 @@ impl State {
             nodes: BTreeMap::new(),
             accounts: Accounts::new(&limits),
             real_time: BTreeMap::new(),
-            spares: BTreeMap::new(),
+            standby_loopers: BTreeMap::new(),
             era: 0,
             last_process: first_of(0),
             last_channel: first_of(0),
@@ -102,8 +104,9 @@ impl State {
         }
     }
 
-    /// A process opens a context, and has descriptors for so many channels as server. `ENOENT` if
-    /// there is none of that name, `EDQUOT` if its user has too many processes.
+    /// Admits a process to a context. `channels` is the number of channels as server that the
+    /// process has descriptors for. `ENOENT` if there is no such context, `EDQUOT` if its user has
+    /// too many processes.
     pub fn admit(
         &mut self,
         newcomer: Newcomer,
@@ -152,16 +155,16 @@ impl State {
         }
     }
 
-    /// Who a process is, while it is alive.
+    /// The identity of a process while it is alive.
     pub fn identity(&self, process: ProcessId) -> Option<&Identity> {
         self.processes.get(&process).map(|process| &process.identity)
     }
 
-    /// Carries out one request of an admitted process. `None` where control has no answer to it,
-    /// and for one that is disconnected for it.
+    /// Carries out one request of an admitted process. Returns `None` for requests without a reply
+    /// and for processes that are disconnected because of the request.
     ///
-    /// `outstanding` of a [`Reply::Freeze`] and `engine` of a [`Reply::Report`] are the runner's
-    /// to fill in, after it has carried out the effects.
+    /// The runner fills in `outstanding` of a [`Reply::Freeze`] and `engine` of a [`Reply::Report`]
+    /// after it has carried out the effects.
     pub fn request(
         &mut self,
         from: ProcessId,
@@ -211,7 +214,7 @@ impl State {
                 self.end_lane(from, (channel, lane), out);
                 return None;
             }
-            // Who may is for the system to say: see `grant_lane` and `promote_looper`.
+            // The runner asks the kernel and calls `grant_lane` or `promote_looper`.
             Request::RealTime { .. }
             | Request::RealTimeLooper { .. }
             | Request::StandbyLooper { .. } => Err(Errno::PERM),
@@ -242,9 +245,9 @@ impl State {
         Some(answer.unwrap_or_else(refused))
     }
 
-    /// Those whom a ticket, a grant or a channel would tell something if it is granted, and who
-    /// would therefore suffer from a flood of them.
-    pub fn told_by(&self, from: ProcessId, request: &Request) -> BTreeSet<ProcessId> {
+    /// The processes that get an event if the request is granted, and that a flood of such requests
+    /// would harm.
+    pub fn notified_by(&self, from: ProcessId, request: &Request) -> BTreeSet<ProcessId> {
         let Some(process) = self.processes.get(&from) else { return BTreeSet::new() };
         let owner = |handle| process.handles.get(handle).map(|handle| handle.key.owner);
         match request {
@@ -266,19 +269,19 @@ impl State {
         }
     }
 
-    /// A process ended or was disconnected: its grants return, its nodes die, and everybody who
-    /// had to do with it is told once.
-    pub fn gone(&mut self, process: ProcessId, out: &mut Vec<Effect>) {
+    /// Removes a process that ended or was disconnected: its grants return and its nodes die. Every
+    /// process that had to do with it gets one [`Event::Dead`].
+    pub fn remove_process(&mut self, process: ProcessId, out: &mut Vec<Effect>) {
         self.forget_claims(process);
         self.end_lanes_of(process, out);
-        let Some(leaving) = self.processes.get(&process) else { return };
-        let (user, pid) = (leaving.identity.uid, leaving.identity.pid);
-        let mut told = leaving.channels.peers();
+        let Some(removed) = self.processes.get(&process) else { return };
+        let (user, pid) = (removed.identity.uid, removed.identity.pid);
+        let mut told = removed.channels.peers();
         told.extend(self.holders_of(process));
         told.retain(|to| self.processes.contains_key(to));
-        let held: Vec<NodeKey> = leaving.handles.iter().map(|(_, handle)| handle.key).collect();
-        for peer in leaving.channels.peers() {
-            for end in self.channels_of(peer).forget(process) {
+        let held: Vec<NodeKey> = removed.handles.iter().map(|(_, handle)| handle.key).collect();
+        for peer in removed.channels.peers() {
+            for end in self.channels_of(peer).remove_all_with(process) {
                 match end {
                     End::Client => self.refund(peer, Resource::Channels, 1),
                     End::Server => {
@@ -288,11 +291,12 @@ impl State {
                 }
             }
         }
-        self.has_gone_again(process, &told);
-        let leaving = self.processes.remove(&process).expect("was there");
-        self.close_account(&leaving);
+        self.note_second_death(process, &told);
+        let removed = self.processes.remove(&process).expect("was there");
+        self.close_account(&removed);
         self.forget_pid(pid, process);
-        // First its death: those who serve it take in what it sent while it might still call.
+        // The death comes before the lost references: servers first take in what the process sent
+        // while it was alive.
         for to in told {
             out.push(Effect::Event { to, event: Event::Dead { process } });
         }
@@ -308,12 +312,12 @@ impl State {
                 self.nodes.remove(&key);
             }
         }
-        let context = self.contexts.get_mut(&leaving.context).expect("contexts never go");
+        let context = self.contexts.get_mut(&removed.context).expect("contexts never go");
         let managed = context.manager.take_if(|manager| manager.owner == process);
         self.rules_changed |= managed.is_some();
     }
 
-    /// Whether nothing is left of any process.
+    /// Whether no process has left anything, for checks at the end of a test.
     pub fn is_empty(&self) -> bool {
         let nobody_joins = self.rebuild.as_ref().is_none_or(Rebuild::is_empty);
         self.processes.is_empty()
@@ -321,11 +325,11 @@ impl State {
             && self.accounts.is_empty()
             && nobody_joins
             && self.real_time.is_empty()
-            && self.spares.is_empty()
+            && self.standby_loopers.is_empty()
     }
 
-    /// Grants that a process has on a handle: strong ones, and all. For checking an engine's
-    /// books against ours.
+    /// Strong grants and all grants that a process has on a handle. Tests compare them with an
+    /// engine's count.
     pub fn grants(&self, process: ProcessId, handle: u32) -> Option<(u32, u32)> {
         let handle = self.processes.get(&process)?.handles.get(handle)?;
         Some((handle.strong_grants as u32, handle.grants as u32))
@@ -338,17 +342,17 @@ impl State {
         out: &mut Vec<Effect>,
     ) -> Result<(), Errno> {
         if !self.processes.contains_key(&target) {
-            return Err(self.absent(target));
+            return Err(self.absence_errno(target));
         }
         let manages = self.manager_of(from).is_some_and(|manager| manager.owner == target);
-        if from == target || !(manages || self.holds_of(from, target)) {
+        if from == target || !(manages || self.holds_node_of(from, target)) {
             return Err(Errno::PERM);
         }
         if self.channels_of(from).count_to(target) >= self.limits.channels_per_server {
             return Err(Errno::MFILE);
         }
-        self.room(from, Resource::Channels, 1)?;
-        self.room_at_server(from, target)?;
+        self.check_room(from, Resource::Channels, 1)?;
+        self.check_room_at_server(from, target)?;
         self.last_channel += 1;
         let channel = ChannelId(self.last_channel);
         self.add_channel(channel, from, target);
@@ -364,8 +368,8 @@ impl State {
         self.processes.get_mut(&server).expect("it is alive").served.take(user, 1);
     }
 
-    /// A channel is no more: the runner could not make it, or one of its ends, which are alive,
-    /// gave it up. Nothing happens if the process has no such channel.
+    /// Removes a channel that the runner could not make or that one of its ends gave up. Does
+    /// nothing if the process has no such channel.
     pub fn end_channel(&mut self, at: ProcessId, id: ChannelId, out: &mut Vec<Effect>) {
         let Some(process) = self.processes.get(&at) else { return };
         let Some(Channel { peer, end }) = process.channels.get(id) else {
@@ -400,9 +404,9 @@ impl State {
         Ok(Reply::Counts { strong, weak: holders - strong })
     }
 
-    /// Whether a process has a handle to a node of another.
-    fn holds_of(&self, holder: ProcessId, owner: ProcessId) -> bool {
-        self.processes[&holder].handles.holds_of(owner)
+    /// Whether a process has a handle to a node of `owner`.
+    fn holds_node_of(&self, holder: ProcessId, owner: ProcessId) -> bool {
+        self.processes[&holder].handles.holds_node_of(owner)
     }
 
     fn channels_of(&mut self, process: ProcessId) -> &mut channel::Channels {

@@ -1,18 +1,17 @@
-//! A broker whose system calls fail at random, and honest engines of several users: each request is
-//! answered or refused, no connection is lost, no event is lost or reordered, and all is well when
-//! nothing fails any more. With an argument, as many steps; with a second one, from that seed on.
+//! A broker whose system calls fail at random, with honest engines of several users. Every request
+//! is answered or refused. No connection is lost, and no event is lost or reordered. Once calls no
+//! longer fail, everything works. Arguments are the number of steps and the seed.
 //!
-//! The broker is this program once more. Its calls come to this process by seccomp's user
-//! notification, which says of each whether it fails; and this process lowers its descriptor limit.
+//! The broker is another process of this program. Seccomp notifies this process of the broker's
+//! calls, and this process decides which fail. It also lowers the broker's limit of descriptors.
 
 #![expect(unsafe_code, reason = "seccomp, prlimit, and connecting as another user")]
 
-mod fake;
 mod model;
+mod test_engine;
 
 use baton_abi::control::*;
-use fake::*;
-use model::{Books, Dice};
+use model::{EngineRecord, Rng};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -22,18 +21,19 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use test_engine::*;
 
-/// Without an argument.
+/// Number of steps without an argument.
 const N_STEPS: u64 = 300;
 const MOST_ENGINES: usize = 8;
-/// As what the program is started to be the broker, with a socket for its standard input.
+/// Argument that makes this program the broker, with a socket as standard input.
 const BROKER: &str = "--broker";
-/// Of `asm-generic/socket.h` since Linux 6.5.
+/// From `asm-generic/socket.h`, since Linux 6.5.
 const SO_PEERPIDFD: u64 = 77;
 const NOTIF_RECV: libc::c_ulong = 0xc050_2100;
 const NOTIF_SEND: libc::c_ulong = 0xc018_2101;
 
-/// What may fail, and how: only what the kernel does.
+/// The calls that may fail, each with errors that the kernel can return.
 const FAILURES: [(libc::c_long, &[i32]); 10] = [
     (
         libc::SYS_sendmsg,
@@ -53,6 +53,7 @@ const FAILURES: [(libc::c_long, &[i32]); 10] = [
     (libc::SYS_openat, &[libc::EMFILE, libc::ENFILE, libc::ENOMEM]),
 ];
 
+/// The errors with which a call may fail. Empty if it must succeed.
 fn may_fail(call: &libc::seccomp_data) -> &'static [i32] {
     let number = libc::c_long::from(call.nr);
     let is_meant = match number {
@@ -66,7 +67,7 @@ fn may_fail(call: &libc::seccomp_data) -> &'static [i32] {
     known.map_or(&[], |(_, errnos)| errnos)
 }
 
-/// Every call of those, but for what goes through standard input.
+/// A seccomp filter that reports the calls of `FAILURES`, except for those on standard input.
 fn filter() -> Vec<libc::sock_filter> {
     let op = |code: u32, k: u32, jt: usize, jf: usize| libc::sock_filter {
         code: code as u16,
@@ -84,7 +85,7 @@ fn filter() -> Vec<libc::sock_filter> {
         program.push(equal(*number, n_calls - at + 2, 0));
     }
     program.push(answer(libc::SECCOMP_RET_ALLOW));
-    // Only what is shared: an allocator that gets nothing ends a program.
+    // Only shared mappings may fail: a program ends when its allocator gets no memory.
     program.push(load(argument(3)));
     let shared = libc::MAP_SHARED as u32;
     program.push(op(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, shared, 3, 2));
@@ -95,9 +96,9 @@ fn filter() -> Vec<libc::sock_filter> {
     program
 }
 
-/// The broker: it installs the filter, sends its descriptor, and serves until its standard input
-/// is closed.
-fn be_broker(path: &str) {
+/// Runs the broker: installs the filter, sends its notification descriptor, and serves until
+/// standard input is closed.
+fn run_broker(path: &str) {
     let program = filter();
     let program =
         libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
@@ -108,7 +109,7 @@ fn be_broker(path: &str) {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
     };
     assert!(notifications >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: standard input is open, and the other descriptor is new and nobody else's.
+    // SAFETY: standard input is open, and the other descriptor is new and used by no other code.
     let (control, notifications) = unsafe {
         use rustix::fd::{BorrowedFd, FromRawFd};
         (BorrowedFd::borrow_raw(0), OwnedFd::from_raw_fd(notifications as RawFd))
@@ -148,9 +149,9 @@ impl Broker {
         let notifications = descriptors.into_iter().next().expect("with its descriptor");
         let (rate, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (of_injector, counted) = (Arc::clone(&rate), Arc::clone(&failed));
-        let dice = Dice(seed);
+        let rng = Rng(seed);
         let injector = std::thread::spawn(move || {
-            inject(&notifications, dice, &of_injector, &counted);
+            inject(&notifications, rng, &of_injector, &counted);
         });
         assert_eq!(receive(&control).expect("it is ready").0, b"ready");
         let (control, injector) = (Some(control), Some(injector));
@@ -166,7 +167,7 @@ impl Broker {
         std::fs::read_dir(path).unwrap().count()
     }
 
-    /// How many descriptors it may have.
+    /// Sets the limit of the broker's descriptors.
     fn limit_descriptors(&self, most: u64) {
         let pid = self.child.id().cast_signed();
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -191,7 +192,7 @@ impl Drop for Broker {
 }
 
 /// Answers the notifications until the broker has ended.
-fn inject(notifications: &OwnedFd, mut dice: Dice, rate: &AtomicU64, failed: &AtomicU64) {
+fn inject(notifications: &OwnedFd, mut rng: Rng, rate: &AtomicU64, failed: &AtomicU64) {
     let fd = notifications.as_raw_fd();
     loop {
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -207,7 +208,7 @@ fn inject(notifications: &OwnedFd, mut dice: Dice, rate: &AtomicU64, failed: &At
             }
             let rate = rate.load(Ordering::SeqCst);
             let errno = match may_fail(&call.data) {
-                errnos if rate > 0 && dice.once_in(rate) => dice.pick(errnos),
+                errnos if rate > 0 && rng.once_in(rate) => rng.pick(errnos),
                 _ => None,
             };
             failed.fetch_add(u64::from(errno.is_some()), Ordering::Relaxed);
@@ -223,7 +224,7 @@ fn inject(notifications: &OwnedFd, mut dice: Dice, rate: &AtomicU64, failed: &At
     }
 }
 
-/// What the one request that suffers from a failure may be refused with.
+/// Errors with which the request that meets a failure may be refused.
 const REFUSALS: [Errno; 7] = [
     Errno::MFILE,
     Errno::NFILE,
@@ -249,14 +250,14 @@ fn as_user<T>(uid: u32, what: impl FnOnce() -> T) -> T {
 }
 
 struct Engine {
-    fake: Fake,
-    books: Books,
+    fake: TestEngine,
+    record: EngineRecord,
 }
 
 struct Run<'a> {
     broker: &'a Broker,
     path: &'a Path,
-    dice: Dice,
+    rng: Rng,
     engines: BTreeMap<ProcessId, Engine>,
     users: Vec<u32>,
     refused: u64,
@@ -265,49 +266,50 @@ struct Run<'a> {
 impl Run<'_> {
     fn step(&mut self) {
         let all: Vec<ProcessId> = self.engines.keys().copied().collect();
-        let Some(who) = self.dice.pick(&all) else { return self.open() };
-        let books = self.engines[&who].books.clone();
-        let handles: Vec<u32> = books.handles.keys().copied().collect();
-        let owners: Vec<ProcessId> = books.handles.values().map(|held| held.owner).collect();
-        let channels: Vec<ChannelId> = books.channels.keys().copied().collect();
-        let peers: Vec<ProcessId> = books.channels.values().map(|(_, peer)| *peer).collect();
-        match self.dice.roll(16) {
+        let Some(who) = self.rng.pick(&all) else { return self.open() };
+        let record = self.engines[&who].record.clone();
+        let handles: Vec<u32> = record.handles.keys().copied().collect();
+        let owners: Vec<ProcessId> = record.handles.values().map(|held| held.owner).collect();
+        let channels: Vec<ChannelId> = record.channels.keys().copied().collect();
+        let peers: Vec<ProcessId> = record.channels.values().map(|(_, peer)| *peer).collect();
+        match self.rng.below(16) {
             0 | 1 if self.engines.len() < MOST_ENGINES => self.open(),
-            2 if self.dice.once_in(3) => self.close(who),
+            2 if self.rng.once_in(3) => self.close(who),
             3 => {
                 let node = NodeId(1);
                 self.ask(who, Request::BecomeContextManager { node, flags: 0 });
             }
             4 | 5 => self.ask(who, Request::ContextManager),
             6 | 7 => {
-                let Some(target) = self.dice.pick(&owners) else { return };
+                let Some(target) = self.rng.pick(&owners) else { return };
                 self.ask(who, Request::OpenChannel { target });
             }
             8..12 => {
-                let Some(target) = self.dice.pick(&peers) else { return };
+                let Some(target) = self.rng.pick(&peers) else { return };
                 let strength = Strength::Weak;
-                let object = match self.dice.pick(&handles) {
-                    Some(handle) if self.dice.once_in(2) => Object::Handle { handle, strength },
-                    _ => Object::Node { node: NodeId(self.dice.roll(6)), strength, flags: 0 },
+                let object = match self.rng.pick(&handles) {
+                    Some(handle) if self.rng.once_in(2) => Object::Handle { handle, strength },
+                    _ => Object::Node { node: NodeId(self.rng.below(6)), strength, flags: 0 },
                 };
                 self.ask(who, Request::Translate { target, objects: vec![object; 2] });
             }
             12 => {
-                let Some(handle) = self.dice.pick(&handles) else { return };
-                let held = books.handles[&handle];
+                let Some(handle) = self.rng.pick(&handles) else { return };
+                let held = record.handles[&handle];
                 let (strong, grants) = (held.strong, held.grants);
                 let engine = self.engines.get_mut(&who).expect("it is alive");
                 engine.fake.tell(Request::Release { handle, strong, grants });
-                engine.books.return_grants(handle, strong, grants);
-                // It has no answer: others would ask for their barriers before it is served.
+                engine.record.return_grants(handle, strong, grants);
+                // The request has no reply: other engines would ask for their barriers before it is
+                // served.
                 engine.hear_all();
             }
             13 => {
-                let Some(channel) = self.dice.pick(&channels) else { return };
+                let Some(channel) = self.rng.pick(&channels) else { return };
                 let engine = self.engines.get_mut(&who).expect("it is alive");
                 engine.fake.tell(Request::CloseChannel { channel });
                 engine.hear_all();
-                self.engines.values_mut().for_each(|it| _ = it.books.channels.remove(&channel));
+                self.engines.values_mut().for_each(|it| _ = it.record.channels.remove(&channel));
             }
             14 => {
                 let engine = &self.engines[&who];
@@ -316,20 +318,20 @@ impl Run<'_> {
             }
             _ => {
                 let pid = std::process::id();
-                let frozen = self.dice.once_in(2);
+                let frozen = self.rng.once_in(2);
                 self.ask(who, Request::Freeze { pid, frozen });
             }
         }
     }
 
     fn open(&mut self) {
-        let uid = self.dice.pick(&self.users).expect("there is one");
-        // Who comes waits until all works that it takes: a matter of patience.
+        let uid = self.rng.pick(&self.users).expect("there is one");
+        // Opening waits until all of its calls succeed, so it only takes longer.
         self.broker.limit_descriptors(1 << 20);
-        self.broker.fail_once_in(8 + self.dice.roll(24));
-        match as_user(uid, || Fake::open(self.path, "binder")) {
+        self.broker.fail_once_in(8 + self.rng.below(24));
+        match as_user(uid, || TestEngine::open(self.path, "binder")) {
             Ok(fake) => {
-                let new = Engine { fake, books: Books::default() };
+                let new = Engine { fake, record: EngineRecord::default() };
                 self.engines.insert(new.fake.id(), new);
             }
             Err(errno) => self.is_refused(errno, "Hello"),
@@ -363,38 +365,40 @@ impl Run<'_> {
         }
     }
 
-    /// A process ends. Whoever had to do with it hears so.
+    /// Ends a process, and waits for the events of related engines.
     fn close(&mut self, who: ProcessId) {
         drop(self.engines.remove(&who));
         for engine in self.engines.values_mut() {
-            // Whoever had its handles or channels hears of the death, others of what it let go.
-            let told = engine.books.is_concerned_by(who);
-            while told && !engine.books.deaths.contains(&who) || engine.books.is_held_by(who) {
+            // Engines with handles or channels to the process get the death, its other owners the
+            // end of its holdings.
+            let told = engine.record.must_learn_death_of(who);
+            while told && !engine.record.deaths.contains(&who) || engine.record.is_held_by(who) {
                 engine.hear();
             }
         }
     }
 
-    /// Everybody's events are there, in order, and tell one story.
+    /// Checks that all events have come in order and agree.
     fn check(&mut self) {
         self.engines.values_mut().for_each(Engine::hear_all);
         for (id, engine) in &self.engines {
-            for held in engine.books.handles.values() {
+            for held in engine.record.handles.values() {
                 let Some(owner) = self.engines.get(&held.owner) else {
-                    assert!(engine.books.deaths.contains(&held.owner), "{id:?} {held:?}");
+                    assert!(engine.record.deaths.contains(&held.owner), "{id:?} {held:?}");
                     continue;
                 };
-                let told = owner.books.nodes.get(&held.node);
+                let told = owner.record.nodes.get(&held.node);
                 let told = told.and_then(|told| told.holders.get(id));
                 assert_eq!(told, Some(&held.strength()), "{id:?} {held:?}");
             }
-            for (channel, (end, peer)) in &engine.books.channels {
-                let theirs = self.engines.get(peer).and_then(|it| it.books.channels.get(channel));
+            for (channel, (end, peer)) in &engine.record.channels {
+                let theirs = self.engines.get(peer).and_then(|it| it.record.channels.get(channel));
                 let other = if *end == End::Client { End::Server } else { End::Client };
                 assert_eq!(theirs, Some(&(other, *id)), "{channel:?} of {id:?}");
             }
-            let holders = engine.books.nodes.values().map(|told| told.holders.len()).sum::<usize>();
-            let held = self.engines.values().flat_map(|it| it.books.handles.values());
+            let holders =
+                engine.record.nodes.values().map(|told| told.holders.len()).sum::<usize>();
+            let held = self.engines.values().flat_map(|it| it.record.handles.values());
             assert_eq!(held.filter(|held| held.owner == *id).count(), holders, "{id:?}");
         }
     }
@@ -412,16 +416,16 @@ impl Engine {
         let id = self.fake.id();
         match &event {
             Event::Ticket { objects, .. } => {
-                objects.iter().for_each(|granted| self.books.book_grant(id, granted));
+                objects.iter().for_each(|granted| self.record.add_grant(id, granted));
             }
-            Event::References { .. } => assert!(self.books.book_references(&event), "{event:?}"),
+            Event::References { .. } => assert!(self.record.add_references(&event), "{event:?}"),
             Event::Channel { channel, end, peer } => {
                 let expect = if *end == End::Client { 3 } else { 2 };
                 assert_eq!(descriptors.len(), expect, "descriptors of {event:?}");
-                let before = self.books.channels.insert(*channel, (*end, peer.process));
+                let before = self.record.channels.insert(*channel, (*end, peer.process));
                 assert_eq!(before, None, "told twice");
             }
-            Event::Dead { process } => self.books.book_death(*process),
+            Event::Dead { process } => self.record.add_death(*process),
             Event::Frozen { .. } | Event::Barrier { .. } => {}
             other => panic!("{other:?}"),
         }
@@ -439,13 +443,13 @@ fn play(n_steps: u64, seed: u64) {
     if !is_root {
         println!("skipped: several users (not root)");
     }
-    let (dice, engines) = (Dice(!seed), BTreeMap::new());
-    let mut run = Run { broker: &broker, path: &path, dice, engines, users, refused: 0 };
+    let (rng, engines) = (Rng(!seed), BTreeMap::new());
+    let mut run = Run { broker: &broker, path: &path, rng, engines, users, refused: 0 };
     for number in 0..n_steps {
-        run.broker.fail_once_in(2 + run.dice.roll(8));
+        run.broker.fail_once_in(2 + run.rng.below(8));
         if number.is_multiple_of(8) {
-            let few = run.dice.once_in(3);
-            let most = if few { broker.descriptors() as u64 + run.dice.roll(8) } else { 1 << 20 };
+            let few = run.rng.once_in(3);
+            let most = if few { broker.descriptors() as u64 + run.rng.below(8) } else { 1 << 20 };
             broker.limit_descriptors(most);
         }
         run.step();
@@ -460,7 +464,7 @@ fn play(n_steps: u64, seed: u64) {
     all.into_iter().for_each(|who| run.close(who));
     let (manager, client) = manager_and_client(&path);
     drop((manager, client));
-    // Everything is closed when the broker has heard of it, which takes it some turns.
+    // The broker closes everything once it has learned of the deaths, which takes some rounds.
     let observer = observe(&path);
     let with_observer = at_first + 2;
     let mut rounds = 0;
@@ -469,13 +473,13 @@ fn play(n_steps: u64, seed: u64) {
         rounds += 1;
         assert!(rounds < 100_000, "{} descriptors, not {with_observer}", broker.descriptors());
     }
-    // Where there is no room for what comes with a greeting, the greeting is refused.
+    // Without room for the descriptors of a greeting, the broker refuses the greeting.
     let late = connect(&path).unwrap();
     while broker.descriptors() != with_observer + 2 {
         assert!(ask(&observer, &REPORT).is_some());
     }
     broker.limit_descriptors(with_observer as u64);
-    let (page, tally) = (front_page(), tally_page());
+    let (page, tally) = (status_page(), tally_page());
     let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 16 };
     let pages = [&page, &tally].map(rustix::fd::AsFd::as_fd);
     let reply = greet(&late, &hello, &pages).map(|(reply, _)| reply);
@@ -489,7 +493,7 @@ fn play(n_steps: u64, seed: u64) {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     if arguments.get(1).is_some_and(|argument| argument == BROKER) {
-        return be_broker(&arguments[2]);
+        return run_broker(&arguments[2]);
     }
     let mut numbers = arguments.iter().filter_map(|argument| argument.parse().ok());
     let n_steps = numbers.next().unwrap_or(N_STEPS);

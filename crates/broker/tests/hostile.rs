@@ -1,14 +1,14 @@
-//! What an engine does wrong costs it its connection, and nobody else anything.
+//! Violations cost an engine its connection and harm no other engine.
 
-mod fake;
+mod test_engine;
 
 use baton_abi::control::*;
-use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES};
+use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES};
 use baton_broker::limits::Limits;
-use fake::*;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
+use test_engine::*;
 
 fn hello() -> Request {
     Request::Hello { version: VERSION, context: "binder".into(), channels: 4096 }
@@ -22,9 +22,9 @@ fn memfd(bytes: usize, seals: SealFlags) -> OwnedFd {
     file
 }
 
-/// Refused, and then closed.
-fn assert_refused(daemon: &Running, request: Request, files: &[BorrowedFd<'_>], errno: Errno) {
-    let socket = connect(daemon.socket()).unwrap();
+/// Sends a greeting that has to be refused, after which the broker closes the connection.
+fn assert_refused(broker: &Running, request: Request, files: &[BorrowedFd<'_>], errno: Errno) {
+    let socket = connect(broker.socket()).unwrap();
     let (reply, descriptors) = greet(&socket, &request, files).expect("an answer");
     assert_eq!(reply, Reply::Refused { errno: errno.raw_os_error() });
     assert!(descriptors.is_empty());
@@ -32,34 +32,34 @@ fn assert_refused(daemon: &Running, request: Request, files: &[BorrowedFd<'_>], 
 }
 
 #[test]
-fn a_front_page_that_could_hurt_the_broker_is_refused() {
+fn a_status_page_that_could_hurt_the_broker_is_refused() {
     let directory = Directory::new();
-    let daemon = Running::start(Config::at(directory.socket())).unwrap();
+    let broker = Running::start(Config::at(directory.socket())).unwrap();
     let both = SealFlags::SHRINK | SealFlags::GROW;
     let cases = [
-        (memfd(FRONT_BYTES, SealFlags::empty()), Errno::INVAL),
-        (memfd(FRONT_BYTES, SealFlags::SHRINK), Errno::INVAL),
-        (memfd(FRONT_BYTES, SealFlags::GROW), Errno::INVAL),
+        (memfd(STATUS_BYTES, SealFlags::empty()), Errno::INVAL),
+        (memfd(STATUS_BYTES, SealFlags::SHRINK), Errno::INVAL),
+        (memfd(STATUS_BYTES, SealFlags::GROW), Errno::INVAL),
         (memfd(TALLY_BYTES - 1, both), Errno::INVAL),
         (memfd(0, both), Errno::INVAL),
-        (memfd(FRONT_BYTES, both | SealFlags::WRITE), Errno::PERM),
-        (memfd(FRONT_BYTES, both | SealFlags::FUTURE_WRITE), Errno::PERM),
+        (memfd(STATUS_BYTES, both | SealFlags::WRITE), Errno::PERM),
+        (memfd(STATUS_BYTES, both | SealFlags::FUTURE_WRITE), Errno::PERM),
         (std::fs::File::open("/dev/zero").unwrap().into(), Errno::INVAL),
         (rustix::pipe::pipe().unwrap().0, Errno::INVAL),
     ];
-    let (front, tally) = (front_page(), tally_page());
+    let (front, tally) = (status_page(), tally_page());
     for (number, (file, errno)) in cases.into_iter().enumerate() {
         eprintln!("case {number}");
-        assert_refused(&daemon, hello(), &[file.as_fd(), tally.as_fd()], errno);
-        assert_refused(&daemon, hello(), &[front.as_fd(), file.as_fd()], errno);
+        assert_refused(&broker, hello(), &[file.as_fd(), tally.as_fd()], errno);
+        assert_refused(&broker, hello(), &[front.as_fd(), file.as_fd()], errno);
     }
-    // The one page has to be sealed by the broker, the other not.
-    let no_seals = memfd(FRONT_BYTES, both | SealFlags::SEAL);
-    assert_refused(&daemon, hello(), &[no_seals.as_fd(), tally.as_fd()], Errno::PERM);
-    assert_refused(&daemon, hello(), &[], Errno::INVAL);
-    // More than a page is as good.
-    let socket = connect(daemon.socket()).unwrap();
-    let larger = memfd(2 * FRONT_BYTES, both);
+    // The broker must be able to seal the status page; the tally page stays writable.
+    let no_seals = memfd(STATUS_BYTES, both | SealFlags::SEAL);
+    assert_refused(&broker, hello(), &[no_seals.as_fd(), tally.as_fd()], Errno::PERM);
+    assert_refused(&broker, hello(), &[], Errno::INVAL);
+    // A larger file is also accepted.
+    let socket = connect(broker.socket()).unwrap();
+    let larger = memfd(2 * STATUS_BYTES, both);
     assert!(matches!(
         greet(&socket, &hello(), &[larger.as_fd(), tally.as_fd()]),
         Some((Reply::Welcome { .. }, _))
@@ -67,26 +67,26 @@ fn a_front_page_that_could_hurt_the_broker_is_refused() {
 }
 
 #[test]
-fn a_greeting_that_does_not_fit_is_refused() {
+fn an_invalid_greeting_is_refused() {
     let directory = Directory::new();
-    let daemon = Running::start(Config::at(directory.socket())).unwrap();
-    let (page, tally) = (front_page(), tally_page());
+    let broker = Running::start(Config::at(directory.socket())).unwrap();
+    let (page, tally) = (status_page(), tally_page());
     let pages = [page.as_fd(), tally.as_fd()];
     let unknown = Request::Hello { version: VERSION, context: "nothing".into(), channels: 4096 };
-    assert_refused(&daemon, unknown, &pages, Errno::NOENT);
+    assert_refused(&broker, unknown, &pages, Errno::NOENT);
     let newer = Request::Hello { version: VERSION + 1, context: "binder".into(), channels: 4096 };
-    assert_refused(&daemon, newer, &pages, Errno::PROTONOSUPPORT);
+    assert_refused(&broker, newer, &pages, Errno::PROTONOSUPPORT);
     let older = Request::Observe { version: VERSION - 1 };
-    assert_refused(&daemon, older, &[], Errno::PROTONOSUPPORT);
-    assert_refused(&daemon, Request::Observe { version: VERSION }, &pages, Errno::INVAL);
+    assert_refused(&broker, older, &[], Errno::PROTONOSUPPORT);
+    assert_refused(&broker, Request::Observe { version: VERSION }, &pages, Errno::INVAL);
 }
 
 #[test]
-fn a_malformed_packet_ends_its_sender_alone() {
+fn a_malformed_packet_disconnects_only_its_sender() {
     let directory = Directory::new();
-    let daemon = Running::start(Config::at(directory.socket())).unwrap();
-    let (manager, _client) = manager_and_client(daemon.socket());
-    let page = front_page();
+    let broker = Running::start(Config::at(directory.socket())).unwrap();
+    let (manager, _client) = manager_and_client(broker.socket());
+    let page = status_page();
     let mut trailing = encode(&Request::ContextManager);
     trailing.push(0);
     let barrier = encode(&Request::Barrier { number: 1 });
@@ -105,18 +105,18 @@ fn a_malformed_packet_ends_its_sender_alone() {
     ];
     for (number, (bytes, descriptors)) in cases.into_iter().enumerate() {
         eprintln!("case {number}");
-        let hostile = Fake::open(daemon.socket(), "binder").unwrap();
+        let hostile = TestEngine::open(broker.socket(), "binder").unwrap();
         assert_eq!(hostile.ask(Request::OpenChannel { target: manager.id() }), Some(Reply::Done));
         manager.events();
         send(&hostile.requests, bytes, descriptors).unwrap();
         assert!(hostile.is_disconnected());
         assert_eq!(manager.event(), Event::Dead { process: hostile.id() });
     }
-    // Before the greeting as after it.
-    let socket = connect(daemon.socket()).unwrap();
+    // Malformed packets end a connection before its greeting and after it.
+    let socket = connect(broker.socket()).unwrap();
     assert_eq!(greet(&socket, &hello(), &[page.as_fd(); 3]).map(|(reply, _)| reply), None);
     for bytes in [&b"\xff\xff\xff\xff"[..], &barrier] {
-        let socket = connect(daemon.socket()).unwrap();
+        let socket = connect(broker.socket()).unwrap();
         send(&socket, bytes, &[]).unwrap();
         assert!(receive(&socket).is_none());
     }
@@ -124,10 +124,10 @@ fn a_malformed_packet_ends_its_sender_alone() {
 }
 
 #[test]
-fn a_violation_ends_the_violator() {
+fn a_violation_disconnects_the_violator() {
     let directory = Directory::new();
-    let daemon = Running::start(Config::at(directory.socket())).unwrap();
-    let (manager, client) = manager_and_client(daemon.socket());
+    let broker = Running::start(Config::at(directory.socket())).unwrap();
+    let (manager, client) = manager_and_client(broker.socket());
     client.tell(Request::Release { handle: 0, strong: 2, grants: 2 });
     assert!(client.is_disconnected());
     assert_eq!(manager.event(), Event::Dead { process: client.id() });
@@ -142,15 +142,15 @@ fn with_queue(directory: &Directory, queued_bytes: u64) -> Running {
 }
 
 #[test]
-fn events_that_wait_keep_their_order() {
+fn waiting_events_keep_their_order() {
     const COUNT: u64 = 20_000;
     let directory = Directory::new();
-    let daemon = Running::start(Config::at(directory.socket())).unwrap();
-    let engine = Fake::open(daemon.socket(), "binder").unwrap();
+    let broker = Running::start(Config::at(directory.socket())).unwrap();
+    let engine = TestEngine::open(broker.socket(), "binder").unwrap();
     for number in 0..COUNT {
         engine.tell(Request::Barrier { number });
     }
-    // Answered after all of them: they are in the socket, and most in the broker.
+    // The reply comes after all events: some are in the socket, most in the broker.
     assert_eq!(engine.ask(Request::ContextManager), Some(Reply::Refused { errno: 3 }));
     for number in 0..COUNT {
         assert_eq!(engine.event(), Event::Barrier { number });
@@ -159,12 +159,12 @@ fn events_that_wait_keep_their_order() {
 }
 
 #[test]
-fn who_does_not_read_its_events_is_disconnected() {
+fn an_engine_that_never_reads_its_barriers_is_disconnected() {
     let directory = Directory::new();
-    let daemon = with_queue(&directory, 100_000);
-    let (manager, client) = manager_and_client(daemon.socket());
+    let broker = with_queue(&directory, 100_000);
+    let (manager, client) = manager_and_client(broker.socket());
     let mut number = 0;
-    // The socket takes some hundreds, the broker a hundred more.
+    // The socket takes some hundred barriers, the broker a hundred more.
     while send(&client.requests, &encode(&Request::Barrier { number }), &[]).is_ok() {
         number += 1;
         assert!(number < 100_000, "it was let do");
@@ -173,11 +173,11 @@ fn who_does_not_read_its_events_is_disconnected() {
 }
 
 #[test]
-fn nobody_has_another_disconnected_by_a_flood() {
+fn a_flood_does_not_disconnect_its_receiver() {
     let directory = Directory::new();
-    let daemon = with_queue(&directory, 100_000);
-    let (manager, client) = manager_and_client(daemon.socket());
-    let bystander = Fake::open(daemon.socket(), "binder").unwrap();
+    let broker = with_queue(&directory, 100_000);
+    let (manager, client) = manager_and_client(broker.socket());
+    let bystander = TestEngine::open(broker.socket(), "binder").unwrap();
     let empty = Request::Translate { target: manager.id(), objects: Vec::new() };
     let mut sent = Vec::new();
     let refused = loop {
@@ -192,7 +192,7 @@ fn nobody_has_another_disconnected_by_a_flood() {
     assert_eq!(bystander.ask(Request::ContextManager), later);
     let open = Request::OpenChannel { target: manager.id() };
     assert_eq!(bystander.ask(open.clone()), later);
-    // The flooded one reads on as if nothing had been.
+    // The receiver of the flood reads on undisturbed.
     for expect in sent {
         assert!(matches!(manager.event(), Event::Ticket { ticket, .. } if ticket == expect));
     }
@@ -202,10 +202,10 @@ fn nobody_has_another_disconnected_by_a_flood() {
 }
 
 #[test]
-fn a_flood_of_cancelled_tickets_ends_its_sender() {
+fn a_flood_of_cancelled_tickets_disconnects_its_sender() {
     let directory = Directory::new();
-    let daemon = with_queue(&directory, 1 << 20);
-    let (manager, client) = manager_and_client(daemon.socket());
+    let broker = with_queue(&directory, 1 << 20);
+    let (manager, client) = manager_and_client(broker.socket());
     let cancel = Request::CancelTicket { target: manager.id(), ticket: TicketId(1) };
     while send(&client.requests, &encode(&cancel), &[]).is_ok() {}
     let after = std::iter::from_fn(|| Some(manager.event()))
@@ -214,19 +214,19 @@ fn a_flood_of_cancelled_tickets_ends_its_sender() {
 }
 
 #[test]
-fn the_limit_of_a_user_is_an_answer() {
+fn exceeding_a_users_limit_is_refused_not_punished() {
     let directory = Directory::new();
     let mut limits = Limits::default();
-    // Root's, or the broker's own user's: the tests' own.
+    // The tests' own user is root or the broker's own.
     limits.all.processes = 2;
     limits.channels_per_server = 1;
-    let daemon = Running::start(Config { limits, ..Config::at(directory.socket()) }).unwrap();
-    let (manager, client) = manager_and_client(daemon.socket());
-    let (page, tally) = (front_page(), tally_page());
-    assert_refused(&daemon, hello(), &[page.as_fd(), tally.as_fd()], Errno::DQUOT);
+    let broker = Running::start(Config { limits, ..Config::at(directory.socket()) }).unwrap();
+    let (manager, client) = manager_and_client(broker.socket());
+    let (page, tally) = (status_page(), tally_page());
+    assert_refused(&broker, hello(), &[page.as_fd(), tally.as_fd()], Errno::DQUOT);
     let full = Some(Reply::Refused { errno: Errno::MFILE.raw_os_error() });
     assert_eq!(client.ask(Request::OpenChannel { target: manager.id() }), full);
     drop(client);
     assert!(matches!(manager.event(), Event::Dead { .. }));
-    assert!(Fake::open(daemon.socket(), "binder").is_ok());
+    assert!(TestEngine::open(broker.socket(), "binder").is_ok());
 }

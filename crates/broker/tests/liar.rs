@@ -1,14 +1,16 @@
-//! One liar among engines that come back to the next broker: the others have what they had, and it
-//! has nothing that they did not give it, whatever it says and whoever comes first.
+//! One engine lies among those that rejoin the next broker. The others keep what they had, and the
+//! liar gets nothing that they did not give it, in any order of rejoining.
 
-mod core;
+mod model;
+mod test_state;
 
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
 use baton_broker::limits::{Limits, Rights};
 use baton_broker::state::{Effect, Rule, State};
-use core::*;
+use model::Rng;
 use std::collections::{BTreeMap, BTreeSet};
+use test_state::*;
 
 const SEEDS: u64 = 2000;
 const PROCESSES: u64 = 5;
@@ -16,30 +18,17 @@ const PROCESSES: u64 = 5;
 type Truth = BTreeMap<ProcessId, ProcessReport>;
 type HandleReport = (u32, u64, u64, bool);
 
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-
-    fn process(&mut self) -> ProcessId {
-        ProcessId(1 + self.below(PROCESSES))
-    }
+fn some_process(rng: &mut Rng) -> ProcessId {
+    ProcessId(1 + rng.below(PROCESSES))
 }
 
 #[test]
-fn one_liar_changes_nothing_for_others() {
+fn one_lying_engine_changes_nothing_for_others() {
     for seed in 0..SEEDS {
-        let mut dice = Dice(seed);
-        let before = truth(&some_broker(&mut dice).state);
-        let liar = dice.process();
-        let next = take_over(&before, liar, &mut dice);
+        let mut rng = Rng(seed);
+        let before = truth(&some_broker(&mut rng).state);
+        let liar = some_process(&mut rng);
+        let next = take_over(&before, liar, &mut rng);
         let after = truth(&next.state);
         for id in before.keys() {
             check_gains(seed, *id, liar, &before, &after);
@@ -50,26 +39,26 @@ fn one_liar_changes_nothing_for_others() {
     }
 }
 
-/// What the broker takes for true.
+/// The processes as the broker reports them.
 fn truth(state: &State) -> Truth {
     let processes = report_of(state, 0).contexts.into_iter().flat_map(|context| context.processes);
     processes.map(|process| (ProcessId(process.process), process)).collect()
 }
 
-/// A broker in the middle of things: a manager, and others with channels and references.
-fn some_broker(dice: &mut Dice) -> Core {
-    let mut core = Core::new();
+/// A broker after some random requests: a manager, and others with channels and references.
+fn some_broker(rng: &mut Rng) -> TestState {
+    let mut core = TestState::new();
     let all: Vec<ProcessId> = (0..PROCESSES).map(|pid| core.admit(pid as u32, OWNER)).collect();
     core.ask(all[0], become_manager(1));
-    all[1..].iter().for_each(|client| core.meet(*client, all[0]));
+    all[1..].iter().for_each(|client| core.connect_to_manager(*client, all[0]));
     for _ in 0..60 {
-        let (from, to) = (dice.process(), dice.process());
-        let strength = if dice.below(3) > 0 { Strong } else { Weak };
-        let request = match dice.below(5) {
+        let (from, to) = (some_process(rng), some_process(rng));
+        let strength = if rng.below(3) > 0 { Strong } else { Weak };
+        let request = match rng.below(5) {
             0 => Request::OpenChannel { target: to },
-            1 => release(dice.below(4) as u32, dice.below(2) as u32, 1),
-            2 => translate(to, &[handle(dice.below(4) as u32, strength)]),
-            _ => translate(to, &[node(1 + dice.below(3), strength)]),
+            1 => release(rng.below(4) as u32, rng.below(2) as u32, 1),
+            2 => translate(to, &[handle(rng.below(4) as u32, strength)]),
+            _ => translate(to, &[node(1 + rng.below(3), strength)]),
         };
         let (mut after, mut effects) = (core.state.clone(), Vec::new());
         after.request(from, request, &mut effects);
@@ -80,34 +69,34 @@ fn some_broker(dice: &mut Dice) -> Core {
     core
 }
 
-/// The next broker, with everybody back in some order.
-fn take_over(before: &Truth, liar: ProcessId, dice: &mut Dice) -> Core {
+/// The next broker, after all processes have rejoined in random order.
+fn take_over(before: &Truth, liar: ProcessId, rng: &mut Rng) -> TestState {
     let rule = Rule { manager: Some((ProcessId(1), NodeId(1))), manager_uid: Some(OWNER) };
     let rules = BTreeMap::from([("binder".to_owned(), rule)]);
     let state = State::succeed(Limits::default(), OWNER, 1, rules);
-    let mut core = Core { state, effects: Vec::new() };
+    let mut core = TestState { state, effects: Vec::new() };
     let mut absent: Vec<ProcessId> = before.keys().copied().collect();
     while !absent.is_empty() {
-        let process = absent.swap_remove(dice.below(absent.len() as u64) as usize);
+        let process = absent.swap_remove(rng.below(absent.len() as u64) as usize);
         let mut claims = honest(before, process);
         if process == liar {
-            claims.extend((0..10).map(|_| some_lie(dice, liar)));
-            plausible(&mut claims);
+            claims.extend((0..10).map(|_| some_lie(rng, liar)));
+            remove_contradictions(&mut claims);
         }
         let (pid, security_context) = (process.0 as u32, "label".to_owned());
         let identity = Identity { process, pid, uid: OWNER, security_context };
         core.state.readmit(identity, Rights::default(), "binder", u32::MAX, false).unwrap();
         core.ask(process, Request::Claim { claims });
-        // Only one of them is the manager.
+        // All claim to manage the context; one of them does.
         core.ask(process, Request::Rejoin { manages: vec![(NodeId(1), 0)] });
     }
-    core.state.settle(&mut core.effects);
+    core.state.end_rejoin(&mut core.effects);
     let disconnected = |effect: &Effect| matches!(effect, Effect::Disconnect { .. });
-    assert!(!core.effects().iter().any(disconnected), "a lie that was not plausible");
+    assert!(!core.effects().iter().any(disconnected), "a lie that was not remove_contradictions");
     core
 }
 
-/// What an honest engine claims.
+/// The claims of an honest engine.
 fn honest(all: &Truth, id: ProcessId) -> Vec<Claim> {
     let mine = &all[&id];
     let handles = mine.handles.iter().map(|&(handle, owner, node, strong)| {
@@ -128,24 +117,25 @@ fn honest(all: &Truth, id: ProcessId) -> Vec<Claim> {
     handles.chain(channels).chain(nodes).collect()
 }
 
-fn some_lie(dice: &mut Dice, liar: ProcessId) -> Claim {
-    // Anybody, and one who never was.
-    let other = ProcessId(1 + (liar.0 + dice.below(PROCESSES)) % (PROCESSES + 1));
-    let node = NodeId(1 + dice.below(4));
-    match dice.below(3) {
+/// A random claim, which may be false.
+fn some_lie(rng: &mut Rng, liar: ProcessId) -> Claim {
+    // Any process, or one that never existed.
+    let other = ProcessId(1 + (liar.0 + rng.below(PROCESSES)) % (PROCESSES + 1));
+    let node = NodeId(1 + rng.below(4));
+    match rng.below(3) {
         0 => {
-            Claim::Handle { handle: dice.below(9) as u32, owner: other, node, strong: 1, grants: 1 }
+            Claim::Handle { handle: rng.below(9) as u32, owner: other, node, strong: 1, grants: 1 }
         }
-        1 => Claim::Node { node, flags: 0, strong: dice.below(2) > 0, holder: other },
+        1 => Claim::Node { node, flags: 0, strong: rng.below(2) > 0, holder: other },
         _ => {
-            let end = if dice.below(2) > 0 { End::Client } else { End::Server };
-            Claim::Channel { channel: ChannelId(1 + dice.below(12)), end, peer: other }
+            let end = if rng.below(2) > 0 { End::Client } else { End::Server };
+            Claim::Channel { channel: ChannelId(1 + rng.below(12)), end, peer: other }
         }
     }
 }
 
-/// Without what contradicts itself, which would cost the liar its connection.
-fn plausible(claims: &mut Vec<Claim>) {
+/// Removes claims that contradict each other, which would cost the liar its connection.
+fn remove_contradictions(claims: &mut Vec<Claim>) {
     let (mut numbers, mut others) = (BTreeSet::new(), BTreeSet::new());
     claims.retain(|claim| match *claim {
         Claim::Handle { handle, owner, node, .. } => {
@@ -160,8 +150,8 @@ fn plausible(claims: &mut Vec<Claim>) {
     });
 }
 
-/// Nobody has a handle to a living process's node, or a channel, that it did not have. The liar may
-/// give away its own nodes, and make strong what it holds of a node that is held strongly.
+/// Checks that no process has a handle to a live process's node, or a channel, that it did not
+/// have. The liar may give away its own nodes, and hold strongly what is held strongly.
 fn check_gains(seed: u64, id: ProcessId, liar: ProcessId, before: &Truth, after: &Truth) {
     let allowed = |&(handle, owner, node, _): &HandleReport| {
         let weakly = before[&id].handles.contains(&(handle, owner, node, false));
@@ -178,7 +168,7 @@ fn check_gains(seed: u64, id: ProcessId, liar: ProcessId, before: &Truth, after:
     }
 }
 
-/// What had nothing to do with the liar is as it was.
+/// Checks that a process keeps everything that has nothing to do with the liar.
 fn check_losses(seed: u64, liar: ProcessId, before: &ProcessReport, after: &ProcessReport) {
     let handles = |report: &ProcessReport| -> Vec<HandleReport> {
         report.handles.iter().filter(|handle| handle.1 != liar.0).copied().collect()

@@ -1,22 +1,23 @@
-//! The socket: one broker behind it, found as long as it serves, gone when it ends.
+//! The listening socket: one broker serves it, clients find it while the broker serves, and it
+//! disappears with the broker.
 
-mod fake;
+mod test_engine;
 
 use baton_abi::control::*;
 use baton_broker::RunError;
-use fake::*;
 use rustix::io::Errno;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
+use test_engine::*;
 
 fn until_idle(path: &Path) -> Result<Running, RunError> {
     Running::start(Config { until_idle: true, ..Config::at(path) })
 }
 
-fn errno(error: RunError) -> Errno {
+fn errno_of(error: RunError) -> Errno {
     match error {
         RunError::System { errno, .. } => errno,
         other => panic!("{other}"),
@@ -24,7 +25,7 @@ fn errno(error: RunError) -> Errno {
 }
 
 #[test]
-fn of_many_brokers_one_gets_the_path() {
+fn one_of_many_brokers_gets_the_path() {
     let directory = Directory::new();
     let path = &directory.socket();
     for _ in 0..5 {
@@ -42,12 +43,12 @@ fn of_many_brokers_one_gets_the_path() {
         for error in lost.into_iter().filter_map(Result::err) {
             assert!(matches!(error, RunError::AlreadyRunning(_)), "{error}");
         }
-        assert!(Fake::open(path, "binder").is_ok());
+        assert!(TestEngine::open(path, "binder").is_ok());
     }
 }
 
 #[test]
-fn permissions_fit_whom_it_serves() {
+fn permissions_match_the_users_that_may_connect() {
     let directory = Directory::new();
     let _daemon = Running::start(Config::at(directory.socket())).unwrap();
     let root = rustix::process::geteuid().is_root();
@@ -57,7 +58,7 @@ fn permissions_fit_whom_it_serves() {
 }
 
 #[test]
-fn a_socket_that_nobody_serves_is_replaced() {
+fn a_stale_socket_is_replaced() {
     let directory = Directory::new();
     std::fs::create_dir(directory.socket().parent().unwrap()).unwrap();
     drop(listen(&directory.socket()));
@@ -66,7 +67,7 @@ fn a_socket_that_nobody_serves_is_replaced() {
 }
 
 #[test]
-fn a_socket_that_somebody_serves_is_left_alone() {
+fn a_socket_that_is_served_is_not_replaced() {
     let directory = Directory::new();
     std::fs::create_dir(directory.socket().parent().unwrap()).unwrap();
     let served = listen(&directory.socket());
@@ -76,12 +77,12 @@ fn a_socket_that_somebody_serves_is_left_alone() {
 }
 
 #[test]
-fn what_is_no_socket_is_left_alone() {
+fn a_file_that_is_no_socket_is_not_replaced() {
     let directory = Directory::new();
     std::fs::create_dir(directory.socket().parent().unwrap()).unwrap();
     std::fs::write(directory.socket(), "precious").unwrap();
     let error = Running::start(Config::at(directory.socket())).map(drop).unwrap_err();
-    assert_eq!(errno(error), Errno::EXIST);
+    assert_eq!(errno_of(error), Errno::EXIST);
     assert_eq!(std::fs::read(directory.socket()).unwrap(), b"precious");
 }
 
@@ -94,7 +95,7 @@ fn a_directory_that_others_can_change_is_refused() {
         std::fs::set_permissions(&parent, PermissionsExt::from_mode(mode)).unwrap();
         match Running::start(Config::at(directory.socket())) {
             Ok(_) => assert!(fits, "{mode:o}"),
-            Err(error) => assert_eq!((fits, errno(error)), (false, Errno::PERM), "{mode:o}"),
+            Err(error) => assert_eq!((fits, errno_of(error)), (false, Errno::PERM), "{mode:o}"),
         }
     }
 }
@@ -103,7 +104,10 @@ fn a_directory_that_others_can_change_is_refused() {
 fn a_path_too_long_for_a_socket_is_an_error() {
     let directory = Directory::new();
     let path = directory.socket().with_file_name("x".repeat(120));
-    assert_eq!(errno(Running::start(Config::at(path)).map(drop).unwrap_err()), Errno::NAMETOOLONG);
+    assert_eq!(
+        errno_of(Running::start(Config::at(path)).map(drop).unwrap_err()),
+        Errno::NAMETOOLONG
+    );
 }
 
 #[test]
@@ -114,7 +118,7 @@ fn contexts_can_be_added_at_the_start() {
     let bad = Running::start(with("a/b")).map(drop).unwrap_err();
     assert!(matches!(bad, RunError::BadContext(_)), "{bad}");
     let daemon = Running::start(with("mine")).unwrap();
-    assert!(Fake::open(daemon.socket(), "mine").is_ok());
+    assert!(TestEngine::open(daemon.socket(), "mine").is_ok());
 }
 
 #[test]
@@ -124,12 +128,12 @@ fn an_inherited_socket_is_served_and_not_removed() {
     std::fs::create_dir(path.parent().unwrap()).unwrap();
     let inherited = Config { listener: Some(listen(&path)), ..Config::at(&path) };
     let daemon = Running::start(inherited).unwrap();
-    assert!(Fake::open(&path, "binder").is_ok());
+    assert!(TestEngine::open(&path, "binder").is_ok());
     daemon.stop().unwrap();
     assert!(path.exists());
     let wrong = rustix::pipe::pipe().unwrap().0;
     let error = Running::start(Config { listener: Some(wrong), ..Config::at(path) });
-    assert_eq!(errno(error.map(drop).unwrap_err()), Errno::INVAL);
+    assert_eq!(errno_of(error.map(drop).unwrap_err()), Errno::INVAL);
 }
 
 #[test]
@@ -139,9 +143,9 @@ fn an_idle_broker_ends_after_its_last_client() {
     let devices = baton_abi::place::devices_beside(&directory.socket());
     std::fs::create_dir_all(devices.join("binderfs/features")).unwrap();
     std::fs::write(devices.join("binder"), "").unwrap();
-    // A connection that says nothing is no client.
+    // A connection without a greeting does not count as a client.
     drop(connect(daemon.socket()).unwrap());
-    let first = Fake::open(daemon.socket(), "binder").unwrap();
+    let first = TestEngine::open(daemon.socket(), "binder").unwrap();
     let observer = observe(daemon.socket());
     drop(first);
     assert!(matches!(ask(&observer, &Request::Contexts), Some(Reply::Contexts { .. })));
@@ -153,15 +157,15 @@ fn an_idle_broker_ends_after_its_last_client() {
     assert_eq!(left, [""; 0]);
 }
 
-/// The placeholders are those of programs that run on, and of the next broker.
+/// Running programs and the next broker use the placeholder devices.
 #[test]
-fn a_broker_that_is_stopped_leaves_its_clients_their_devices() {
+fn a_stopped_broker_leaves_the_devices_of_its_clients() {
     for has_client in [true, false] {
         let directory = Directory::new();
         let devices = baton_abi::place::devices_beside(&directory.socket());
         let daemon = Running::start(Config::at(directory.socket())).unwrap();
         std::fs::create_dir_all(&devices).unwrap();
-        let client = has_client.then(|| Fake::open(daemon.socket(), "binder").unwrap());
+        let client = has_client.then(|| TestEngine::open(daemon.socket(), "binder").unwrap());
         daemon.stop().unwrap();
         assert_eq!(devices.exists(), has_client);
         drop(client);
@@ -170,9 +174,9 @@ fn a_broker_that_is_stopped_leaves_its_clients_their_devices() {
     }
 }
 
-/// Brokers that come and go: each removes the file that the others wait to lock.
+/// Brokers start and end in turn, and each removes the file that the others wait to lock.
 #[test]
-fn brokers_in_a_row_serve_one_at_a_time() {
+fn brokers_serve_a_path_one_at_a_time() {
     let directory = Directory::new();
     let (path, serving) = (&directory.socket(), &AtomicU32::new(0));
     let served: u32 = std::thread::scope(|scope| {
@@ -195,42 +199,45 @@ fn brokers_in_a_row_serve_one_at_a_time() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert!(served > 0);
-    assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+    let files = std::fs::read_dir(path.parent().unwrap()).unwrap();
+    let left: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "left: {left:?}");
 }
 
 #[test]
-fn a_client_that_races_with_the_exit_is_served_or_finds_nobody() {
+fn a_client_that_races_with_the_exit_is_served_or_refused() {
     let directory = Directory::new();
     let path = directory.socket();
     let (mut served, mut missed) = (0, 0);
     for round in 0..200 {
         let mut daemon = until_idle(&path).unwrap();
-        let first = Fake::open(&path, "binder").unwrap();
+        let first = TestEngine::open(&path, "binder").unwrap();
         let start = Barrier::new(2);
         let second = std::thread::scope(|scope| {
             let racer = scope.spawn(|| {
                 start.wait();
-                // Later in each round: before the exit, in the midst of it, and after.
+                // The client connects later in each round: before the broker's end, during it, and
+                // after it.
                 (0..round * 60).for_each(|_| std::hint::spin_loop());
-                Fake::open(&path, "binder")
+                TestEngine::open(&path, "binder")
             });
             start.wait();
             drop(first);
             racer.join().unwrap()
         });
         match second {
-            // Served, by a broker that others find too.
+            // A broker that others also find served the client.
             Ok(second) => {
-                assert!(Fake::open(&path, "binder").is_ok());
+                assert!(TestEngine::open(&path, "binder").is_ok());
                 drop(second);
                 served += 1;
             }
-            // Told so at once: a broker of its own can be started.
-            Err(errno) => {
+            // The client learns at once that no broker serves, and can start one.
+            Err(errno_of) => {
                 let expect = [Errno::NOENT, Errno::CONNREFUSED, Errno::CONNRESET];
-                assert!(expect.contains(&errno), "{errno}");
+                assert!(expect.contains(&errno_of), "{errno_of}");
                 let own = until_idle(&path).unwrap();
-                assert!(Fake::open(own.socket(), "binder").is_ok());
+                assert!(TestEngine::open(own.socket(), "binder").is_ok());
                 missed += 1;
             }
         }
@@ -239,7 +246,7 @@ fn a_client_that_races_with_the_exit_is_served_or_finds_nobody() {
     eprintln!("served {served}, missed {missed}");
 }
 
-/// The broker of `a_broker_out_of_descriptors_accepts_later`; alone, it does nothing.
+/// The broker process of the next test. Does nothing when it runs alone.
 #[test]
 fn broker_with_few_descriptors() {
     let Some(path) = std::env::var_os("BATON_TEST_BROKER") else { return };
@@ -263,7 +270,7 @@ fn a_broker_out_of_descriptors_accepts_later() {
     assert!(lines.any(|line| line.unwrap() == "ready"));
     let crowd: Vec<_> = (0..60).map(|_| connect(&directory.socket()).unwrap()).collect();
     std::thread::scope(|scope| {
-        let late = scope.spawn(|| Fake::open(&directory.socket(), "binder"));
+        let late = scope.spawn(|| TestEngine::open(&directory.socket(), "binder"));
         drop(crowd);
         assert!(late.join().unwrap().is_ok());
     });

@@ -1,21 +1,21 @@
-//! The rules of processes: contexts, channels, freezing, deaths, limits, reports.
+//! The rules of processes: contexts, channels, freezing, deaths, limits and reports.
 
-mod core;
+mod test_state;
 
 use baton_abi::control::*;
 use baton_broker::limits::{Limits, Usage};
 use baton_broker::state::Effect;
-use core::*;
 use rustix::io::Errno;
+use test_state::*;
 
 fn open(target: ProcessId) -> Request {
     Request::OpenChannel { target }
 }
 
 #[test]
-fn contexts_are_known_by_name() {
-    let mut core = Core::new();
-    let admit = |core: &mut Core, name| core.admit_to(1, 1, name).map(drop);
+fn processes_join_contexts_by_name() {
+    let mut core = TestState::new();
+    let admit = |core: &mut TestState, name| core.admit_to(1, 1, name).map(drop);
     for name in ["binder", "hwbinder", "vndbinder"] {
         assert_eq!(admit(&mut core, name), Ok(()));
     }
@@ -52,12 +52,12 @@ fn contexts_are_known_by_name() {
 }
 
 #[test]
-fn a_channel_needs_a_reason() {
-    let mut core = Core::new();
+fn a_channel_needs_a_reference_or_the_manager() {
+    let mut core = TestState::new();
     let [manager, client, other] = [10, 11, 12].map(|pid| core.admit(pid, OWNER));
     assert_eq!(core.ask(client, open(manager)), refused(Errno::PERM));
     core.ask(manager, become_manager(1));
-    // The manager may be called by everybody in its context, and by nobody else.
+    // Every process in the manager's context may call it, and no other.
     let channel = ChannelId(1);
     assert_eq!(core.ask(client, open(manager)), Some(Reply::Done));
     assert_eq!(core.effects(), [Effect::OpenChannel { channel, client, server: manager }]);
@@ -66,8 +66,8 @@ fn a_channel_needs_a_reason() {
     assert_eq!(core.ask(manager, open(manager)), refused(Errno::PERM));
     assert_eq!(core.ask(manager, open(client)), refused(Errno::PERM));
     assert_eq!(core.ask(client, open(ProcessId(99))), refused(Errno::SRCH));
-    // A weak handle is a reason too, as long as it is held.
-    assert_eq!(core.pass_handle(client, manager, node(7, Weak)), 1);
+    // A weak handle also suffices, as long as it is held.
+    assert_eq!(core.send_handle(client, manager, node(7, Weak)), 1);
     assert_eq!(core.ask(manager, open(client)), Some(Reply::Done));
     core.ask(manager, release(1, 0, 1));
     assert_eq!(core.ask(manager, open(client)), refused(Errno::PERM));
@@ -75,8 +75,8 @@ fn a_channel_needs_a_reason() {
 }
 
 #[test]
-fn a_channel_that_could_not_be_made_is_none() {
-    let mut core = Core::new();
+fn a_channel_that_could_not_be_made_is_forgotten() {
+    let mut core = TestState::new();
     let (manager, client) = (core.admit(10, OWNER), core.admit(11, OWNER));
     core.ask(manager, become_manager(1));
     let before = format!("{:?}", core.report());
@@ -87,12 +87,13 @@ fn a_channel_that_could_not_be_made_is_none() {
 }
 
 #[test]
-fn a_death_is_told_once_and_before_its_references_go() {
-    let (mut core, manager, [one, two]) = Core::with_manager();
-    // `one` gives a node to the manager, which hands it on to `two`; `two` has no channel to it.
-    core.pass_handle(one, manager, node(7, Strong));
-    core.pass_handle(manager, two, handle(1, Strong));
-    core.pass_handle(manager, one, node(8, Strong));
+fn a_death_is_announced_once_before_the_lost_references() {
+    let (mut core, manager, [one, two]) = TestState::with_manager();
+    // `one` gives a node to the manager, which passes it on to `two`. `two` has no channel to
+    // `one`.
+    core.send_handle(one, manager, node(7, Strong));
+    core.send_handle(manager, two, handle(1, Strong));
+    core.send_handle(manager, one, node(8, Strong));
     core.gone(one);
     let dead = Event::Dead { process: one };
     assert_eq!(
@@ -106,16 +107,16 @@ fn a_death_is_told_once_and_before_its_references_go() {
     );
     assert_eq!(core.ask(manager, open(one)), refused(Errno::SRCH));
     assert_eq!(core.ask(manager, translate(one, &[])), refused(Errno::SRCH));
-    // Requests of a process that is gone do nothing.
+    // Requests of a removed process do nothing.
     assert_eq!(core.ask(one, open(manager)), None);
     core.gone(one);
     assert_eq!(core.effects(), []);
 }
 
 #[test]
-fn a_dead_handle_stays_until_it_is_released_and_can_travel() {
-    let (mut core, manager, [one, two]) = Core::with_manager();
-    core.pass_handle(one, manager, node(7, Strong));
+fn a_handle_to_a_dead_node_stays_until_released_and_can_be_sent() {
+    let (mut core, manager, [one, two]) = TestState::with_manager();
+    core.send_handle(one, manager, node(7, Strong));
     core.gone(one);
     core.effects();
     assert!(matches!(
@@ -141,13 +142,13 @@ fn a_dead_handle_stays_until_it_is_released_and_can_travel() {
 }
 
 #[test]
-fn nothing_is_left_when_all_are_gone() {
-    let (mut core, manager, [one, two]) = Core::with_manager();
-    let empty = format!("{:?}", Core::new().report());
-    core.pass_handle(one, manager, node(7, Strong));
-    core.pass_handle(manager, two, handle(1, Strong));
+fn nothing_is_left_when_all_processes_have_died() {
+    let (mut core, manager, [one, two]) = TestState::with_manager();
+    let empty = format!("{:?}", TestState::new().report());
+    core.send_handle(one, manager, node(7, Strong));
+    core.send_handle(manager, two, handle(1, Strong));
     core.ask(two, open(one));
-    core.pass_handle(one, two, handle(0, Strong));
+    core.send_handle(one, two, handle(0, Strong));
     for process in [one, manager, two] {
         assert!(!core.state.is_empty());
         core.gone(process);
@@ -157,8 +158,8 @@ fn nothing_is_left_when_all_are_gone() {
 }
 
 #[test]
-fn freezing_is_told_to_holders_when_it_changes() {
-    let (mut core, manager, [client]) = Core::with_manager();
+fn holders_are_told_when_freezing_changes() {
+    let (mut core, manager, [client]) = TestState::with_manager();
     let freeze = |pid, frozen| Request::Freeze { pid, frozen };
     let status = |two_way_received, one_way_received| {
         Some(Reply::Freeze { outstanding: 0, two_way_received, one_way_received })
@@ -182,7 +183,7 @@ fn freezing_is_told_to_holders_when_it_changes() {
     assert_eq!(core.ask(client, info.clone()), status(true, false));
     core.ask(client, touched(false));
     assert_eq!(core.ask(client, info.clone()), status(true, true));
-    // Once more: nobody is told, what came is forgotten.
+    // A second freeze sends no event and resets the record of attempts.
     assert_eq!(core.ask(client, freeze(10, true)), status(false, false));
     assert_eq!(core.effects(), []);
     core.ask(client, touched(true));
@@ -200,8 +201,8 @@ fn freezing_is_told_to_holders_when_it_changes() {
 }
 
 #[test]
-fn freezing_is_for_ones_own_processes() {
-    let mut core = Core::new();
+fn a_user_may_freeze_only_its_own_processes() {
+    let mut core = TestState::new();
     let [root, one, again] = [(1, 0), (5, 500), (5, 500)].map(|(pid, uid)| core.admit(pid, uid));
     let other = core.admit(6, 600);
     let elsewhere = core.admit_to(7, 500, "hwbinder").unwrap();
@@ -212,13 +213,13 @@ fn freezing_is_for_ones_own_processes() {
     assert_eq!(core.ask(one, freeze(7)), refused(Errno::INVAL));
     assert_eq!(core.ask(elsewhere, freeze(5)), refused(Errno::INVAL));
     assert_eq!(core.effects(), []);
-    // Every device that the process has open.
+    // A freeze applies to every device that the process has open.
     assert!(matches!(core.ask(root, freeze(5)), Some(Reply::Freeze { .. })));
     let set = |process| Effect::SetFrozen { process, frozen: true };
     let told =
         |process| Effect::Event { to: process, event: Event::Frozen { process, frozen: true } };
     assert_eq!(core.effects(), [set(one), told(one), set(again), told(again)]);
-    // Strangers learn nothing and leave no trace.
+    // Processes without a relation learn nothing and leave no record.
     assert_eq!(core.ask(other, Request::IsFrozen { target: one }), refused(Errno::PERM));
     assert_eq!(core.ask(other, Request::IsFrozen { target: ProcessId(99) }), refused(Errno::SRCH));
     core.ask(other, Request::FrozenTouched { target: one, two_way: true });
@@ -226,8 +227,8 @@ fn freezing_is_for_ones_own_processes() {
     assert_eq!(core.ask(one, Request::FrozenInfo { pid: 5 }), Some(clean));
 }
 
-/// Limits that bind: two of everything for a process, three for its user.
-fn tight() -> Limits {
+/// Small limits: two of every resource for a process, three for its user.
+fn small_limits() -> Limits {
     Limits {
         process: Usage { processes: 1, handles: 2, nodes: 2, channels: 2 },
         user: Usage { processes: 3, handles: 3, nodes: 3, channels: 3 },
@@ -240,9 +241,9 @@ fn tight() -> Limits {
 }
 
 #[test]
-fn a_user_has_so_many_processes() {
-    let mut core = Core::with(tight());
-    let admit = |core: &mut Core, uid| core.admit_to(1, uid, "binder");
+fn the_processes_of_a_user_are_limited() {
+    let mut core = TestState::with(small_limits());
+    let admit = |core: &mut TestState, uid| core.admit_to(1, uid, "binder");
     let first = admit(&mut core, 1).unwrap();
     for _ in 0..2 {
         admit(&mut core, 1).unwrap();
@@ -255,41 +256,43 @@ fn a_user_has_so_many_processes() {
 
 #[test]
 fn handles_and_nodes_have_limits_for_process_and_user() {
-    // Of four handles strangers may give a process two.
-    let process = Usage { handles: 4, ..tight().process };
-    let mut core = Core::with(Limits { process, ..tight() });
+    // Other users may fill two of a process's four handles.
+    let process = Usage { handles: 4, ..small_limits().process };
+    let mut core = TestState::with(Limits { process, ..small_limits() });
     let [manager, one, two] = [(1, 1), (2, 2), (3, 2)].map(|(pid, uid)| core.admit(pid, uid));
     core.ask(manager, become_manager(1));
     for client in [one, two] {
-        core.meet(client, manager);
+        core.connect_to_manager(client, manager);
     }
     core.effects();
     let before = format!("{:?}", core.report());
     let nodes =
         |nodes: &[u64]| -> Vec<Object> { nodes.iter().map(|id| node(*id, Strong)).collect() };
-    let ask =
-        |core: &mut Core, from, to, these: &[u64]| core.ask(from, translate(to, &nodes(these)));
-    // The receiver may have two handles, the sender two nodes (the manager's own is one).
+    let ask = |core: &mut TestState, from, to, these: &[u64]| {
+        core.ask(from, translate(to, &nodes(these)))
+    };
+    // The receiver may have two handles and the sender two nodes, one of which is the manager's
+    // own.
     assert_eq!(ask(&mut core, one, manager, &[1, 2, 3]), refused(Errno::MFILE));
     assert_eq!(ask(&mut core, manager, one, &[2, 3]), refused(Errno::MFILE));
     assert_eq!(ask(&mut core, one, manager, &[1, 1, 1, 1, 1]), refused(Errno::NOSPC));
     assert_eq!(format!("{:?}", core.report()), before);
     assert_eq!(core.effects(), []);
-    core.pass(one, manager, &nodes(&[1, 2, 2, 1]));
-    // `one` and `two` are of one user, which may have three handles.
-    core.pass(manager, one, &nodes(&[2]));
+    core.send_objects(one, manager, &nodes(&[1, 2, 2, 1]));
+    // `one` and `two` belong to one user, which may have three handles.
+    core.send_objects(manager, one, &nodes(&[2]));
     assert_eq!(ask(&mut core, manager, two, &[2]), refused(Errno::DQUOT));
-    // What was given back can be used again.
+    // Returned handles make room for others.
     core.ask(one, release(1, 1, 1));
-    core.pass(manager, two, &nodes(&[2]));
+    core.send_objects(manager, two, &nodes(&[2]));
     core.ask(manager, release(1, 2, 2));
     assert_eq!(ask(&mut core, one, manager, &[3, 4]), refused(Errno::MFILE));
-    core.pass(one, manager, &nodes(&[3]));
+    core.send_objects(one, manager, &nodes(&[3]));
     core.ask(manager, release(1, 1, 1));
     core.ask(manager, release(2, 2, 2));
-    // Nodes: two of a process, three of a user.
-    core.pass(one, manager, &nodes(&[5]));
-    core.pass(two, manager, &nodes(&[5]));
+    // Nodes: two for a process, three for a user.
+    core.send_objects(one, manager, &nodes(&[5]));
+    core.send_objects(two, manager, &nodes(&[5]));
     core.ask(manager, release(1, 1, 1));
     core.ask(manager, release(2, 1, 1));
     for process in [manager, one, two] {
@@ -299,19 +302,20 @@ fn handles_and_nodes_have_limits_for_process_and_user() {
 }
 
 #[test]
-fn nodes_are_counted_for_their_owner() {
+fn nodes_count_against_their_owner() {
     let limits = Limits {
         process: Usage { nodes: 2, ..Limits::default().process },
         user: Usage { nodes: 3, ..Limits::default().user },
         ..Limits::default()
     };
-    let mut core = Core::with(limits);
+    let mut core = TestState::with(limits);
     let [manager, one, two] = [(1, 1), (2, 2), (3, 2)].map(|(pid, uid)| core.admit(pid, uid));
     core.ask(manager, become_manager(1));
     for client in [one, two] {
-        core.meet(client, manager);
+        core.connect_to_manager(client, manager);
     }
-    let ask = |core: &mut Core, from, id| core.ask(from, translate(manager, &[node(id, Weak)]));
+    let ask =
+        |core: &mut TestState, from, id| core.ask(from, translate(manager, &[node(id, Weak)]));
     for id in [1, 2, 2, 1] {
         assert!(matches!(ask(&mut core, one, id), Some(Reply::Ticket { .. })));
     }
@@ -323,7 +327,7 @@ fn nodes_are_counted_for_their_owner() {
     let late = core.admit(4, 2);
     core.gone(manager);
     assert_eq!(core.ask(late, become_manager(1)), refused(Errno::PERM));
-    // Dead nodes burden nobody but those who hold them.
+    // Dead nodes count only against their holders.
     core.gone(one);
     core.gone(two);
     core.gone(late);
@@ -331,8 +335,8 @@ fn nodes_are_counted_for_their_owner() {
 }
 
 #[test]
-fn channels_are_counted_for_their_client() {
-    let mut core = Core::with(Limits { channels_per_server: 2, ..tight() });
+fn channels_count_against_their_client() {
+    let mut core = TestState::with(Limits { channels_per_server: 2, ..small_limits() });
     let [manager, one, two] = [(1, 1), (2, 2), (3, 2)].map(|(pid, uid)| core.admit(pid, uid));
     core.ask(manager, become_manager(1));
     assert_eq!(core.ask(one, open(manager)), Some(Reply::Done));
@@ -353,16 +357,16 @@ fn channels_are_counted_for_their_client() {
 }
 
 #[test]
-fn contexts_have_a_limit() {
-    let mut core = Core::with(tight());
+fn the_number_of_contexts_is_limited() {
+    let mut core = TestState::with(small_limits());
     assert_eq!(core.state.add_context(0, "four"), Ok(()));
     assert_eq!(core.state.add_context(0, "five"), Err(Errno::NOSPC));
 }
 
 #[test]
 fn a_report_shows_everything() {
-    let (mut core, manager, [client]) = Core::with_manager();
-    core.pass_handle(client, manager, node(7, Weak));
+    let (mut core, manager, [client]) = TestState::with_manager();
+    core.send_handle(client, manager, node(7, Weak));
     core.ask(client, Request::Freeze { pid: 10, frozen: true });
     let process = |process: ProcessId, pid| ProcessReport {
         process: process.0,
@@ -393,7 +397,7 @@ fn a_report_shows_everything() {
     let contexts = vec![binder, empty("hwbinder"), empty("vndbinder")];
     let report = Report { contexts };
     assert_eq!(core.report(), report);
-    // Another user sees the contexts, and nobody's processes but its own.
+    // Another user sees the contexts, and only its own processes.
     let own = core.admit(12, 2000);
     let seen = report_of(&core.state, 2000);
     let processes: Vec<u64> =
@@ -408,12 +412,12 @@ fn a_report_shows_everything() {
 }
 
 #[test]
-fn a_report_of_much_comes_in_pages_and_is_whole() {
+fn a_long_report_comes_in_pages_and_is_complete() {
     const NODES: u64 = 5_000;
-    let (mut core, manager, [one, two]) = Core::with_manager();
+    let (mut core, manager, [one, two]) = TestState::with_manager();
     for first in (1..=NODES).step_by(1_000) {
         let nodes: Vec<Object> = (first..first + 1_000).map(|id| node(10 + id, Strong)).collect();
-        core.pass(one, manager, &nodes);
+        core.send_objects(one, manager, &nodes);
     }
     core.ask(two, open(manager));
     for pid in 100..100 + 3 * PAGE_ENTRIES as u32 {
@@ -427,7 +431,7 @@ fn a_report_of_much_comes_in_pages_and_is_whole() {
     assert_eq!(of(one).nodes.len() as u64, NODES);
     assert_eq!((of(manager).channels.len(), of(two).channels.len()), (3, 2));
     assert_eq!(binder.processes.len(), 3 + 3 * PAGE_ENTRIES);
-    // Each page is bounded, also where there is nothing to be shown.
+    // Each page is bounded, even where no process may be shown.
     let mut from = Some(Cursor::default());
     let mut pages = 0;
     while let Some(begin) = from {
@@ -439,12 +443,12 @@ fn a_report_of_much_comes_in_pages_and_is_whole() {
 }
 
 #[test]
-fn accounts_say_what_users_have_and_could_have() {
-    let mut core = Core::with(tight());
+fn accounts_show_what_users_have_and_may_still_take() {
+    let mut core = TestState::with(small_limits());
     let [manager, one] = [(1, OWNER), (2, 2)].map(|(pid, uid)| core.admit(pid, uid));
     core.ask(manager, become_manager(1));
-    core.meet(one, manager);
-    let accounts = |core: &mut Core, uid| match core.state.observe(uid, &ACCOUNTS) {
+    core.connect_to_manager(one, manager);
+    let accounts = |core: &mut TestState, uid| match core.state.observe(uid, &ACCOUNTS) {
         Some(Reply::Accounts { accounts, next: None }) => accounts,
         other => panic!("{other:?}"),
     };
@@ -458,7 +462,7 @@ fn accounts_say_what_users_have_and_could_have() {
         [(2, false), (OWNER, true)]
     );
     assert_eq!(shares(&all[0]), [(1, 2), (1, 2), (0, 3), (1, 2)]);
-    let (processes, few) = (u64::from(tight().all.processes), (0, 2));
+    let (processes, few) = (u64::from(small_limits().all.processes), (0, 2));
     assert_eq!(shares(&all[1])[0], (1, processes - few.1));
     assert_eq!(accounts(&mut core, 2), all[..1]);
 }

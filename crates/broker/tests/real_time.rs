@@ -1,22 +1,23 @@
-//! Who may have a looper at his priority, who may be one, and what a liar gets.
+//! The rules of real-time lanes: which callers get a looper at their priority, which threads may be
+//! one, and what false requests achieve.
 
-mod core;
-mod fake;
+mod test_engine;
+mod test_state;
 
 use baton_abi::control::*;
 use baton_abi::lane::LANES;
 use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::Limits;
 use baton_broker::state::{Effect, Thread};
-use core::{Core, OWNER};
-use fake::*;
 use rustix::io::Errno;
 use std::sync::mpsc;
 use std::thread;
+use test_engine::*;
+use test_state::{OWNER, TestState};
 
 const PRIORITY: SchedPriority = SchedPriority::fifo(20);
 
-/// Policy and priority of a thread, with whether its children have them.
+/// Policy and priority of a thread, with its reset-on-fork flag.
 fn scheduled(tid: u32) -> (i32, i32) {
     let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: asks about a thread, and fills a structure of ours.
@@ -27,20 +28,20 @@ fn scheduled(tid: u32) -> (i32, i32) {
     (policy, parameters.sched_priority)
 }
 
-/// A thread that waits, and goes when this does.
-struct Waiting {
+/// A thread that waits until this value is dropped.
+struct WaitingThread {
     tid: u32,
     _end: mpsc::Sender<()>,
 }
 
-impl Waiting {
-    /// `None` where we may have no real-time priority.
-    fn at(policy: i32, priority: i32) -> Option<Waiting> {
+impl WaitingThread {
+    /// A waiting thread with a real-time priority. `None` where this process may not have one.
+    fn at(policy: i32, priority: i32) -> Option<WaitingThread> {
         let (told, tid) = mpsc::channel();
         let (end, ends) = mpsc::channel();
         thread::spawn(move || {
             let parameters = libc::sched_param { sched_priority: priority };
-            // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+            // SAFETY: changes the scheduling of the calling thread, from a structure of ours.
             let set = unsafe { libc::sched_setscheduler(0, policy, &parameters) };
             let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
             told.send((set == 0).then_some(tid)).unwrap();
@@ -53,15 +54,15 @@ impl Waiting {
                 std::thread::current().name().unwrap_or_default()
             );
         }
-        Some(Waiting { tid: tid?, _end: end })
+        Some(WaitingThread { tid: tid?, _end: end })
     }
 
-    fn ordinary() -> Waiting {
-        Waiting::at(libc::SCHED_OTHER, 0).expect("anybody may")
+    fn ordinary() -> WaitingThread {
+        WaitingThread::at(libc::SCHED_OTHER, 0).expect("anybody may")
     }
 }
 
-fn channel_of(client: &Fake) -> ChannelId {
+fn channel_of(client: &TestEngine) -> ChannelId {
     let Some(Reply::Report { page: report, .. }) = client.ask(REPORT) else { panic!("no report") };
     let mut processes = report.contexts.iter().flat_map(|context| &context.processes);
     let ours = processes.find(|process| process.process == client.id().0).unwrap();
@@ -73,13 +74,13 @@ fn refused(errno: Errno) -> Option<Reply> {
 }
 
 #[test]
-fn a_liar_is_refused_and_nobody_hears_of_it() {
+fn false_requests_are_refused_and_cause_no_event() {
     let directory = Directory::new();
     let daemon = Running::start(Config::at(directory.socket())).unwrap();
     let (manager, client) = manager_and_client(daemon.socket());
     let channel = channel_of(&client);
-    let ordinary = Waiting::ordinary();
-    let Some(caller) = Waiting::at(libc::SCHED_FIFO, 20) else { return };
+    let ordinary = WaitingThread::ordinary();
+    let Some(caller) = WaitingThread::at(libc::SCHED_FIFO, 20) else { return };
     let lanes = LANES as u32;
     for (channel, lane, tid, errno) in [
         (channel, 0, ordinary.tid, Errno::INVAL),
@@ -91,10 +92,10 @@ fn a_liar_is_refused_and_nobody_hears_of_it() {
         let lie = Request::RealTime { channel, lane, tid };
         assert_eq!(client.ask(lie.clone()), refused(errno), "{lie:?}");
     }
-    // The server is no client of its own.
+    // The server is not the client of its own channel.
     let lie = Request::RealTime { channel, lane: 0, tid: caller.tid };
     assert_eq!(manager.ask(lie), refused(Errno::NOENT));
-    // No lane has been granted.
+    // No lane has been granted yet.
     let lie = Request::RealTimeLooper { channel, lane: 0, tid: ordinary.tid };
     assert_eq!(manager.ask(lie), refused(Errno::SRCH));
     assert_eq!(manager.events(), []);
@@ -102,13 +103,13 @@ fn a_liar_is_refused_and_nobody_hears_of_it() {
 }
 
 #[test]
-fn a_looper_has_its_callers_priority_as_long_as_the_lane_is_a_real_time_one() {
+fn a_looper_keeps_its_callers_rank_while_the_lane_is_a_real_time_lane() {
     let directory = Directory::new();
     let daemon = Running::start(Config::at(directory.socket())).unwrap();
     let (manager, client) = manager_and_client(daemon.socket());
     let channel = channel_of(&client);
-    let Some(caller) = Waiting::at(libc::SCHED_FIFO, 20) else { return };
-    let looper = Waiting::ordinary();
+    let Some(caller) = WaitingThread::at(libc::SCHED_FIFO, 20) else { return };
+    let looper = WaitingThread::ordinary();
     let promote = |tid| manager.ask(Request::RealTimeLooper { channel, lane: 3, tid });
     let ask = || client.ask(Request::RealTime { channel, lane: 3, tid: caller.tid });
     assert_eq!(ask(), Some(Reply::Done));
@@ -124,8 +125,8 @@ fn a_looper_has_its_callers_priority_as_long_as_the_lane_is_a_real_time_one() {
     assert_eq!(promote(looper.tid), Some(Reply::Done));
     let promoted = (libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 20);
     assert_eq!(scheduled(looper.tid), promoted);
-    // Another thread takes over.
-    let next = Waiting::ordinary();
+    // Another thread becomes the looper.
+    let next = WaitingThread::ordinary();
     assert_eq!(promote(next.tid), Some(Reply::Done));
     assert_eq!(scheduled(looper.tid).1, 0, "it is no looper any more");
     assert_eq!(scheduled(next.tid), promoted);
@@ -133,7 +134,7 @@ fn a_looper_has_its_callers_priority_as_long_as_the_lane_is_a_real_time_one() {
     assert_eq!(client.events(), []);
     assert_eq!(manager.events(), [Event::OrdinaryLane { channel, lane: 3 }]);
     assert_eq!(scheduled(next.tid).1, 0);
-    // The same by the client's end.
+    // The client's end of the channel ends the priority too.
     assert_eq!(ask(), Some(Reply::Done));
     assert_eq!(promote(next.tid), Some(Reply::Done));
     assert_eq!(scheduled(next.tid), promoted);
@@ -144,13 +145,13 @@ fn a_looper_has_its_callers_priority_as_long_as_the_lane_is_a_real_time_one() {
 }
 
 #[test]
-fn a_spare_looper_has_the_priority_before_its_engine_hears_of_the_lane() {
+fn a_standby_looper_has_the_rank_before_the_event_about_its_lane() {
     let directory = Directory::new();
     let daemon = Running::start(Config::at(directory.socket())).unwrap();
     let (manager, client) = manager_and_client(daemon.socket());
     let channel = channel_of(&client);
-    let Some(caller) = Waiting::at(libc::SCHED_FIFO, 20) else { return };
-    let (spare, other) = (Waiting::ordinary(), Waiting::ordinary());
+    let Some(caller) = WaitingThread::at(libc::SCHED_FIFO, 20) else { return };
+    let (spare, other) = (WaitingThread::ordinary(), WaitingThread::ordinary());
     assert_eq!(manager.ask(Request::StandbyLooper { tid: 1 }), refused(Errno::SRCH));
     for spare in [&other, &spare] {
         assert_eq!(manager.ask(Request::StandbyLooper { tid: spare.tid }), Some(Reply::Done));
@@ -163,11 +164,11 @@ fn a_spare_looper_has_the_priority_before_its_engine_hears_of_the_lane() {
     assert_eq!(scheduled(spare.tid), promoted);
     assert_eq!(manager.events(), told(0, spare.tid));
     assert_eq!(scheduled(other.tid).1, 0, "one waits at a time");
-    // It waits no longer.
+    // The thread is no longer the standby looper.
     assert_eq!(ask(1), Some(Reply::Done));
     assert_eq!(manager.events(), told(1, 0));
-    // Its engine has another lane for it, where it keeps its priority when somebody else takes the
-    // first one.
+    // Its engine gives the thread another lane. The thread keeps its priority when another thread
+    // takes the first lane.
     let register = |lane, tid| manager.ask(Request::RealTimeLooper { channel, lane, tid });
     assert_eq!(register(1, spare.tid), Some(Reply::Done));
     assert_eq!(register(0, other.tid), Some(Reply::Done));
@@ -181,13 +182,13 @@ fn a_spare_looper_has_the_priority_before_its_engine_hears_of_the_lane() {
 }
 
 #[test]
-fn a_server_that_leaves_keeps_no_priority() {
+fn loopers_of_a_dead_server_lose_their_rank() {
     let directory = Directory::new();
     let daemon = Running::start(Config::at(directory.socket())).unwrap();
     let (manager, client) = manager_and_client(daemon.socket());
     let channel = channel_of(&client);
-    let Some(caller) = Waiting::at(libc::SCHED_RR, 7) else { return };
-    let looper = Waiting::ordinary();
+    let Some(caller) = WaitingThread::at(libc::SCHED_RR, 7) else { return };
+    let looper = WaitingThread::ordinary();
     let ask = Request::RealTime { channel, lane: 0, tid: caller.tid };
     assert_eq!(client.ask(ask), Some(Reply::Done));
     let register = Request::RealTimeLooper { channel, lane: 0, tid: looper.tid };
@@ -209,7 +210,7 @@ fn the_configuration_limits_a_users_priority() {
         let daemon = Running::start(config).unwrap();
         let (manager, client) = manager_and_client(daemon.socket());
         let channel = channel_of(&client);
-        let Some(caller) = Waiting::at(libc::SCHED_FIFO, 20) else { return };
+        let Some(caller) = WaitingThread::at(libc::SCHED_FIFO, 20) else { return };
         let reply = client.ask(Request::RealTime { channel, lane: 0, tid: caller.tid });
         let expected = if granted.is_some() { Some(Reply::Done) } else { refused(Errno::PERM) };
         assert_eq!(reply, expected, "limit {limit}");
@@ -223,7 +224,7 @@ fn the_configuration_limits_a_users_priority() {
 }
 
 #[test]
-fn one_who_asks_all_the_time_is_told_to_wait() {
+fn an_engine_that_asks_too_often_has_to_wait() {
     let directory = Directory::new();
     let daemon = Running::start(Config::at(directory.socket())).unwrap();
     let (_manager, client) = manager_and_client(daemon.socket());
@@ -234,16 +235,16 @@ fn one_who_asks_all_the_time_is_told_to_wait() {
 }
 
 #[test]
-fn lanes_have_limits() {
+fn lanes_are_limited_by_server_and_user() {
     let limits =
         Limits { real_time_lanes_per_server: 3, real_time_lanes_per_user: 2, ..Limits::default() };
-    let mut core = Core::with(limits);
+    let mut core = TestState::with(limits);
     let manager = core.admit(10, OWNER);
     let flags = 0;
     core.ask(manager, Request::BecomeContextManager { node: NodeId(1), flags });
     let [one, two] = [1, 2].map(|uid| {
         let client = core.admit(11, uid);
-        core.meet(client, manager);
+        core.connect_to_manager(client, manager);
         client
     });
     core.effects();
@@ -261,7 +262,7 @@ fn lanes_have_limits() {
     assert_eq!(grant(one, 2, 3), Err(Errno::NOENT), "not its channel");
     assert_eq!(grant(two, 2, 0), Ok(()));
     assert_eq!(grant(two, 2, 1), Err(Errno::MFILE));
-    // What nobody has any more is another's.
+    // A lane that was given up makes room for another.
     core.ask(one, Request::Ordinary { channel: ChannelId(1), lane: 0 });
     let mut effects = Vec::new();
     assert_eq!(core.state.grant_lane(two, (ChannelId(2), 1), PRIORITY, &mut effects), Ok(()));
@@ -276,8 +277,8 @@ fn lanes_have_limits() {
 }
 
 #[test]
-fn a_looper_has_its_callers_new_priority_without_being_asked() {
-    let (mut core, manager, [client]) = Core::with_manager();
+fn a_looper_follows_its_callers_new_rank() {
+    let (mut core, manager, [client]) = TestState::with_manager();
     let place = (ChannelId(1), 0);
     let thread = Thread { pid: 10, tid: 12, started: 5 };
     let mut effects = Vec::new();
@@ -288,7 +289,7 @@ fn a_looper_has_its_callers_new_priority_without_being_asked() {
     let lower = SchedPriority::fifo(3);
     core.state.grant_lane(client, place, lower, &mut effects).unwrap();
     assert_eq!(effects[0], Effect::SetPriority { thread, priority: Some(lower) });
-    // One that could not be promoted again is demoted all the same.
+    // A looper that could not be promoted again is still demoted at the end.
     core.state.set_looper(place, thread, false, &mut effects);
     effects.clear();
     core.ask(client, Request::Ordinary { channel: place.0, lane: 0 });

@@ -1,17 +1,17 @@
-//! The rules of references: handles, grants, tickets, and what owners are told.
+//! The rules of references: handles, grants, tickets, and events for owners.
 
-mod core;
 mod model;
+mod test_state;
 
 use baton_abi::control::*;
 use baton_broker::state::Violation;
-use core::*;
-use model::Dice;
+use model::Rng;
 use rustix::io::Errno;
+use test_state::*;
 
 #[test]
 fn the_context_manager_is_handle_0() {
-    let mut core = Core::new();
+    let mut core = TestState::new();
     let (manager, client) = (core.admit(10, OWNER), core.admit(11, OWNER));
     assert_eq!(core.ask(client, Request::ContextManager), refused(Errno::SRCH));
     assert_eq!(core.ask(manager, become_manager(1)), Some(Reply::Done));
@@ -27,15 +27,15 @@ fn the_context_manager_is_handle_0() {
             (client, Event::Ticket { from: ProcessId::BROKER, ticket, objects }),
         ]
     );
-    // A second grant on the same handle changes nothing for the manager.
+    // Another grant on a handle sends the manager no event.
     assert!(matches!(core.ask(client, Request::ContextManager), Some(Reply::Ticket { .. })));
     assert!(matches!(&core.events()[..], [(to, Event::Ticket { .. })] if *to == client));
     assert_eq!(core.state.grants(client, 0), Some((2, 2)));
 }
 
 #[test]
-fn one_manager_a_context_and_always_of_one_user() {
-    let mut core = Core::new();
+fn a_context_has_one_manager_always_of_one_user() {
+    let mut core = TestState::new();
     let first = core.admit(10, OWNER);
     let (same, other) = (core.admit(11, OWNER), core.admit(12, 2000));
     assert_eq!(core.ask(first, become_manager(1)), Some(Reply::Done));
@@ -45,16 +45,16 @@ fn one_manager_a_context_and_always_of_one_user() {
     core.gone(first);
     assert_eq!(core.ask(other, become_manager(2)), refused(Errno::PERM));
     assert_eq!(core.ask(same, become_manager(2)), Some(Reply::Done));
-    // Another context is another matter.
+    // Another context may have another manager.
     let elsewhere = core.admit_to(13, 2000, "hwbinder").unwrap();
     assert_eq!(core.ask(elsewhere, Request::ContextManager), refused(Errno::SRCH));
     assert_eq!(core.ask(elsewhere, become_manager(1)), Some(Reply::Done));
 }
 
 #[test]
-fn an_owner_hears_of_holders_and_of_nothing_else() {
-    let (mut core, manager, [one, two]) = Core::with_manager();
-    let told = |core: &mut Core, to| {
+fn an_owner_gets_events_only_when_its_holders_change() {
+    let (mut core, manager, [one, two]) = TestState::with_manager();
+    let told = |core: &mut TestState, to| {
         let events = core.events().into_iter();
         let told = events.filter(|(_, event)| matches!(event, Event::References { .. }));
         told.inspect(|(told, _)| assert_eq!(*told, to)).map(|(_, event)| event).collect::<Vec<_>>()
@@ -67,7 +67,7 @@ fn an_owner_hears_of_holders_and_of_nothing_else() {
     assert_eq!(told(&mut core, one), [references(7, true, true, (manager, Some(Strong)))]);
     core.ask(manager, translate(two, &[handle(1, Strong)]));
     assert_eq!(told(&mut core, one), [references(7, true, true, (two, Some(Strong)))]);
-    // One of two strong holders keeps it weakly, then not at all.
+    // One of two strong holders keeps a weak grant, then none.
     core.ask(manager, release(1, 1, 1));
     assert_eq!(told(&mut core, one), [references(7, true, true, (manager, Some(Weak)))]);
     core.ask(manager, release(1, 0, 2));
@@ -80,41 +80,41 @@ fn an_owner_hears_of_holders_and_of_nothing_else() {
 
 #[test]
 fn handles_are_the_lowest_free_numbers() {
-    let (mut core, manager, [client]) = Core::with_manager();
+    let (mut core, manager, [client]) = TestState::with_manager();
     for number in 1..=4 {
-        assert_eq!(core.pass_handle(client, manager, node(number, Strong)), number as u32);
+        assert_eq!(core.send_handle(client, manager, node(number, Strong)), number as u32);
     }
     core.ask(manager, release(3, 1, 1));
     core.ask(manager, release(2, 1, 1));
-    assert_eq!(core.pass_handle(client, manager, node(4, Strong)), 4);
-    assert_eq!(core.pass_handle(client, manager, node(30, Strong)), 2);
-    assert_eq!(core.pass_handle(client, manager, node(40, Strong)), 3);
-    assert_eq!(core.pass_handle(client, manager, node(50, Strong)), 5);
-    // A free 0 is for a context manager's node alone.
+    assert_eq!(core.send_handle(client, manager, node(4, Strong)), 4);
+    assert_eq!(core.send_handle(client, manager, node(30, Strong)), 2);
+    assert_eq!(core.send_handle(client, manager, node(40, Strong)), 3);
+    assert_eq!(core.send_handle(client, manager, node(50, Strong)), 5);
+    // Only a context manager's node may get a free handle 0.
     core.ask(client, release(0, 1, 1));
-    assert_eq!(core.pass_handle(manager, client, node(9, Strong)), 1);
-    assert_eq!(core.pass_handle(manager, client, node(1, Weak)), 0);
+    assert_eq!(core.send_handle(manager, client, node(9, Strong)), 1);
+    assert_eq!(core.send_handle(manager, client, node(1, Weak)), 0);
 }
 
 #[test]
 fn a_new_manager_does_not_take_handle_0_from_a_dead_one() {
-    let (mut core, manager, [client]) = Core::with_manager();
+    let (mut core, manager, [client]) = TestState::with_manager();
     core.gone(manager);
     let next = core.admit(20, OWNER);
     core.ask(next, become_manager(1));
-    core.meet(client, next);
+    core.connect_to_manager(client, next);
     assert_eq!(core.state.grants(client, 1), Some((1, 1)));
     core.ask(client, release(0, 1, 1));
     core.ask(client, release(1, 1, 1));
     core.effects();
-    core.meet(client, next);
+    core.connect_to_manager(client, next);
     assert_eq!(core.state.grants(client, 0), Some((1, 1)));
 }
 
 #[test]
 fn a_ticket_lists_its_objects_in_order() {
-    let (mut core, manager, [one, two]) = Core::with_manager();
-    core.pass_handle(one, manager, node(7, Strong));
+    let (mut core, manager, [one, two]) = TestState::with_manager();
+    core.send_handle(one, manager, node(7, Strong));
     let objects =
         [node(3, Weak), handle(1, Strong), node(3, Strong), node(4, Strong), handle(1, Weak)];
     let expect = [
@@ -124,36 +124,36 @@ fn a_ticket_lists_its_objects_in_order() {
         granted(3, manager, 4, Strong),
         granted(2, one, 7, Weak),
     ];
-    assert_eq!(core.pass(manager, two, &objects), expect);
+    assert_eq!(core.send_objects(manager, two, &objects), expect);
     assert_eq!(core.state.grants(two, 1), Some((1, 2)));
     assert_eq!(core.state.grants(two, 2), Some((1, 2)));
-    // Home again, at no grant.
+    // The node returns to its owner without a grant.
     let home = [
         Granted::Own { node: NodeId(3), strength: Strong },
         Granted::Own { node: NodeId(1), strength: Weak },
     ];
-    assert_eq!(core.pass(two, manager, &[handle(1, Strong), handle(0, Weak)]), home);
-    assert_eq!(core.pass(two, manager, &[]), []);
+    assert_eq!(core.send_objects(two, manager, &[handle(1, Strong), handle(0, Weak)]), home);
+    assert_eq!(core.send_objects(two, manager, &[]), []);
 }
 
 #[test]
-fn flags_are_those_of_the_first_appearance() {
-    let (mut core, manager, [client]) = Core::with_manager();
+fn a_node_keeps_the_flags_of_its_first_appearance() {
+    let (mut core, manager, [client]) = TestState::with_manager();
     let with_flags = |flags| Object::Node { node: NodeId(7), strength: Strong, flags };
     let flags = |granted: &[Granted]| match granted {
         [Granted::Handle { flags, .. }] => *flags,
         other => panic!("{other:?}"),
     };
-    assert_eq!(flags(&core.pass(client, manager, &[with_flags(5)])), 5);
-    assert_eq!(flags(&core.pass(client, manager, &[with_flags(6)])), 5);
+    assert_eq!(flags(&core.send_objects(client, manager, &[with_flags(5)])), 5);
+    assert_eq!(flags(&core.send_objects(client, manager, &[with_flags(6)])), 5);
     core.ask(manager, release(1, 2, 2));
-    assert_eq!(flags(&core.pass(client, manager, &[with_flags(6)])), 6);
+    assert_eq!(flags(&core.send_objects(client, manager, &[with_flags(6)])), 6);
 }
 
 #[test]
 fn a_ticket_is_all_or_nothing() {
-    let (mut core, manager, [one, two]) = Core::with_manager();
-    core.pass_handle(one, manager, node(7, Weak));
+    let (mut core, manager, [one, two]) = TestState::with_manager();
+    core.send_handle(one, manager, node(7, Weak));
     let before = format!("{:?}", core.state);
     let cases: [(ProcessId, ProcessId, Object, Errno); 6] = [
         (manager, two, handle(9, Weak), Errno::INVAL), // no such handle
@@ -168,13 +168,13 @@ fn a_ticket_is_all_or_nothing() {
         assert_eq!(core.effects(), []);
         assert_eq!(format!("{:?}", core.state), before);
     }
-    // Either direction of a channel will do.
-    assert_eq!(core.pass_handle(manager, one, node(5, Strong)), 1);
+    // A channel in either direction suffices.
+    assert_eq!(core.send_handle(manager, one, node(5, Strong)), 1);
 }
 
 #[test]
-fn returning_too_much_costs_the_connection_and_nothing_else() {
-    // Grants given (strong, all), grants returned, legal.
+fn returning_too_many_grants_disconnects_only_the_sender() {
+    // Columns: grants given (strong, all), grants returned, whether that is legal.
     let cases = [
         ((1, 1), (1, 1), true),
         ((1, 1), (1, 0), true),
@@ -190,10 +190,10 @@ fn returning_too_much_costs_the_connection_and_nothing_else() {
         ((1, 1), (u32::MAX, u32::MAX), false),
     ];
     for ((strong, all), (returned_strong, returned), legal) in cases {
-        let (mut core, manager, [client]) = Core::with_manager();
+        let (mut core, manager, [client]) = TestState::with_manager();
         for number in 0..all {
             let strength = if number < strong { Strong } else { Weak };
-            core.pass(client, manager, &[node(7, strength)]);
+            core.send_objects(client, manager, &[node(7, strength)]);
         }
         let before = format!("{:?}", core.state);
         assert_eq!(core.ask(manager, release(1, returned_strong, returned)), None);
@@ -207,14 +207,14 @@ fn returning_too_much_costs_the_connection_and_nothing_else() {
             assert_eq!(format!("{:?}", core.state), before);
         }
     }
-    let (mut core, _, [client]) = Core::with_manager();
+    let (mut core, _, [client]) = TestState::with_manager();
     core.ask(client, release(4, 0, 0));
     assert_eq!(core.effects(), [violation(client, Violation::OverReturn { handle: 4 })]);
 }
 
 #[test]
 fn a_cancelled_ticket_is_forwarded() {
-    let (mut core, manager, [one, two]) = Core::with_manager();
+    let (mut core, manager, [one, two]) = TestState::with_manager();
     let ticket = TicketId(3);
     let cancel = |target| Request::CancelTicket { target, ticket };
     assert_eq!(core.ask(one, cancel(manager)), None);
@@ -228,11 +228,11 @@ fn a_cancelled_ticket_is_forwarded() {
 }
 
 #[test]
-fn only_the_manager_sees_counts() {
-    let (mut core, manager, [one, two]) = Core::with_manager();
+fn only_the_manager_may_ask_for_counts() {
+    let (mut core, manager, [one, two]) = TestState::with_manager();
     let info = |handle| Request::NodeInfo { handle };
-    core.pass_handle(one, manager, node(7, Strong));
-    core.pass_handle(manager, two, handle(1, Weak));
+    core.send_handle(one, manager, node(7, Strong));
+    core.send_handle(manager, two, handle(1, Weak));
     let counts = Some(Reply::Counts { strong: 1, weak: 1 });
     assert_eq!(core.ask(manager, info(1)), counts);
     assert_eq!(core.ask(two, info(1)), refused(Errno::PERM));
@@ -240,15 +240,15 @@ fn only_the_manager_sees_counts() {
 }
 
 #[test]
-fn a_barrier_comes_back() {
-    let (mut core, _, [client]) = Core::with_manager();
+fn a_barrier_is_returned_as_an_event() {
+    let (mut core, _, [client]) = TestState::with_manager();
     assert_eq!(core.ask(client, Request::Barrier { number: 8 }), None);
     assert_eq!(core.events(), [(client, Event::Barrier { number: 8 })]);
 }
 
 #[test]
 fn a_second_greeting_is_a_violation() {
-    let (mut core, _, [client]) = Core::with_manager();
+    let (mut core, _, [client]) = TestState::with_manager();
     let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 4096 };
     for greeting in [hello, Request::Observe { version: VERSION }] {
         assert_eq!(core.ask(client, greeting), None);
@@ -259,19 +259,19 @@ fn a_second_greeting_is_a_violation() {
 #[test]
 fn equal_runs_have_equal_effects() {
     let trace = |seed| {
-        let mut core = Core::new();
-        let mut dice = Dice(seed);
+        let mut core = TestState::new();
+        let mut rng = Rng(seed);
         let processes = [1, 2, 3].map(|pid| core.admit(pid, 1));
         for _ in 0..200 {
-            let from = processes[dice.roll(3) as usize];
-            let to = processes[dice.roll(3) as usize];
-            let number = dice.roll(3) as u32;
-            let request = match dice.roll(5) {
+            let from = processes[rng.below(3) as usize];
+            let to = processes[rng.below(3) as usize];
+            let number = rng.below(3) as u32;
+            let request = match rng.below(5) {
                 0 => Request::BecomeContextManager { node: NodeId(1), flags: 0 },
                 1 => Request::ContextManager,
                 2 => Request::OpenChannel { target: to },
-                3 => translate(to, &[node(3, dice.strength()), handle(number, dice.strength())]),
-                _ => translate(to, &[node(dice.roll(5), dice.strength())]),
+                3 => translate(to, &[node(3, rng.strength()), handle(number, rng.strength())]),
+                _ => translate(to, &[node(rng.below(5), rng.strength())]),
             };
             core.ask(from, request);
         }

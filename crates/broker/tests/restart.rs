@@ -1,33 +1,32 @@
-//! A broker that comes after another one at the same socket, and engines that tell it everything
-//! but the truth.
+//! A broker that succeeds another one at its socket, with honest and lying engines that rejoin.
 
-mod fake;
+mod test_engine;
 
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
-use baton_abi::lane::front;
-use fake::*;
+use baton_abi::lane::status;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use test_engine::*;
 
-/// Where nobody is to be declared dead while the test runs.
+/// Starts a broker whose time for rejoining outlasts the test.
 fn start(directory: &Directory) -> Running {
     let grace = Duration::from_secs(3600);
     Running::start(Config { grace, ..Config::at(directory.socket()) }).unwrap()
 }
 
-fn held(holder: &Fake) -> Claim {
+fn held(holder: &TestEngine) -> Claim {
     Claim::Node { node: NodeId(1), flags: 0, strong: true, holder: holder.id() }
 }
 
-fn holds(handle: u32, owner: &Fake) -> Claim {
+fn holds(handle: u32, owner: &TestEngine) -> Claim {
     let (owner, node) = (owner.id(), NodeId(1));
     Claim::Handle { handle, owner, node, strong: 1, grants: 1 }
 }
 
-fn open(target: &Fake) -> Request {
+fn open(target: &TestEngine) -> Request {
     Request::OpenChannel { target: target.id() }
 }
 
@@ -35,12 +34,12 @@ fn refused(errno: Errno) -> Option<Reply> {
     Some(Reply::Refused { errno: errno.raw_os_error() })
 }
 
-/// The manager and a client of one broker at the next one.
-fn handed_over() -> (Directory, Running, Fake, Fake, Fake) {
+/// A manager and a client of one broker, both connected to the next one.
+fn restarted() -> (Directory, Running, TestEngine, TestEngine, TestEngine) {
     let directory = Directory::new();
     let first = start(&directory);
     let (manager, client) = manager_and_client(first.socket());
-    let stranger = Fake::open(first.socket(), "binder").unwrap();
+    let stranger = TestEngine::open(first.socket(), "binder").unwrap();
     first.stop().unwrap();
     let second = start(&directory);
     let [manager, client, stranger] =
@@ -49,10 +48,11 @@ fn handed_over() -> (Directory, Running, Fake, Fake, Fake) {
 }
 
 #[test]
-fn everybody_is_who_it_was_and_has_what_it_had() {
-    let (_directory, broker, manager, client, stranger) = handed_over();
+fn rejoined_engines_keep_identity_and_references() {
+    let (_directory, broker, manager, client, stranger) = restarted();
     assert_eq!([&manager, &client, &stranger].map(|engine| engine.era), [1; 3]);
-    let channel = |end, peer: &Fake| Claim::Channel { channel: ChannelId(1), end, peer: peer.id() };
+    let channel =
+        |end, peer: &TestEngine| Claim::Channel { channel: ChannelId(1), end, peer: peer.id() };
     manager.rejoin(&[held(&client), channel(End::Server, &client)], &[(NodeId(1), 0)]);
     manager.events();
     client.rejoin(&[holds(0, &manager), channel(End::Client, &manager)], &[]);
@@ -61,12 +61,12 @@ fn everybody_is_who_it_was_and_has_what_it_had() {
     let objects = vec![Object::Node { node: NodeId(4), strength: Strength::Strong, flags: 0 }];
     let send = Request::Translate { target: manager.id(), objects };
     assert!(matches!(client.ask(send), Some(Reply::Ticket { .. })));
-    // A new one finds the manager by its context, and has a number that nobody had.
-    let new = Fake::open(broker.socket(), "binder").unwrap();
+    // A new engine finds the manager by its context, and gets an id that no engine had before.
+    let new = TestEngine::open(broker.socket(), "binder").unwrap();
     assert_eq!(new.id().era(), 1);
     assert!(matches!(new.ask(Request::ContextManager), Some(Reply::Ticket { .. })));
     assert_eq!(new.ask(open(&manager)), Some(Reply::Done));
-    // Each is its own process to the system still: the broker hears of its end.
+    // Each engine is still a process of its own to the system: the broker learns of its end.
     let gone = manager.id();
     drop(manager);
     let all: Vec<Event> = std::iter::from_fn(|| Some(client.event()))
@@ -76,25 +76,25 @@ fn everybody_is_who_it_was_and_has_what_it_had() {
 }
 
 #[test]
-fn a_liar_gets_nothing() {
-    let (_directory, broker, manager, client, stranger) = handed_over();
+fn a_lying_engine_gains_nothing() {
+    let (_directory, broker, manager, client, stranger) = restarted();
     let channel = Claim::Channel { channel: ChannelId(1), end: End::Client, peer: manager.id() };
-    // Before its victims or after them, it says that it is the client, and the manager.
+    // The liar claims to be the client and the manager, before or after they rejoin.
     stranger.rejoin(&[holds(0, &manager), channel], &[(NodeId(1), 0)]);
     assert_eq!(stranger.ask(open(&manager)), refused(Errno::AGAIN));
     let ours = Claim::Channel { channel: ChannelId(1), end: End::Server, peer: client.id() };
     manager.rejoin(&[held(&client), ours], &[(NodeId(1), 0)]);
     client.rejoin(&[holds(0, &manager), channel], &[]);
-    // Requests of one engine have been carried out when it is answered.
+    // All of an engine's requests have been carried out once a later one is answered.
     manager.events();
     client.events();
     assert_eq!(stranger.events(), [Event::Denied { handle: 0 }]);
-    // The manager of a context may be called by everybody. Nothing else is left of the lie.
+    // Every process may call the manager of its context. Nothing else is left of the lie.
     let send = Request::Translate { target: manager.id(), objects: Vec::new() };
     assert_eq!(stranger.ask(send.clone()), refused(Errno::AGAIN));
     assert_eq!(stranger.ask(open(&client)), refused(Errno::PERM));
     assert!(matches!(client.ask(send), Some(Reply::Ticket { .. })));
-    let holders = |of: &Fake| {
+    let holders = |of: &TestEngine| {
         let Some(Reply::Report { page: report, .. }) = ask(observe(broker.socket()), &REPORT)
         else {
             panic!("no report")
@@ -107,19 +107,19 @@ fn a_liar_gets_nothing() {
 }
 
 #[test]
-fn a_card_is_good_for_one_process_at_one_socket_in_time() {
+fn a_credential_is_valid_for_one_process_at_one_socket_for_a_time() {
     let (directory, elsewhere) = (Directory::new(), Directory::new());
     let first = start(&directory);
-    let engine = Fake::open(first.socket(), "binder").unwrap();
+    let engine = TestEngine::open(first.socket(), "binder").unwrap();
     let credential = engine.credential.clone();
-    let other = Fake::open(first.socket(), "binder").unwrap();
-    // The broker that gave it out is still there.
+    let other = TestEngine::open(first.socket(), "binder").unwrap();
+    // The broker that signed the credential is still alive.
     let early = other.resume(first.socket()).map(drop);
     assert_eq!(early, Err(Errno::KEYREJECTED));
     first.stop().unwrap();
 
     let second = start(&directory);
-    let guest = || Fake::open(second.socket(), "binder").unwrap();
+    let guest = || TestEngine::open(second.socket(), "binder").unwrap();
     let mut forged = credential.clone();
     forged[0] ^= 1; // The process's number.
     for bad in [forged, Vec::new(), credential[1..].to_vec(), vec![0; 4096]] {
@@ -131,25 +131,25 @@ fn a_card_is_good_for_one_process_at_one_socket_in_time() {
     assert_eq!(there, Err(Errno::KEYREJECTED));
     let engine = engine.resume(second.socket()).unwrap();
     assert_eq!(engine.id(), ProcessId(1));
-    // Twice is once too often.
+    // A credential cannot be used twice.
     assert_eq!(guest().resume_as(second.socket(), credential.clone()).map(drop), Err(Errno::BUSY));
     second.stop().unwrap();
 
     let config = Config { grace: Duration::ZERO, ..Config::at(directory.socket()) };
     let late = Running::start(config).unwrap();
-    // Whoever is served now is served after the time was over.
-    drop(Fake::open(late.socket(), "binder").unwrap());
+    // A new greeting is answered only after the time for rejoining is over.
+    drop(TestEngine::open(late.socket(), "binder").unwrap());
     assert_eq!(engine.resume(late.socket()).map(drop), Err(Errno::TIME));
 }
 
 #[test]
-fn a_front_page_that_others_could_write_is_refused() {
+fn a_status_page_that_others_could_write_is_refused() {
     let directory = Directory::new();
     let first = start(&directory);
-    let engine = Fake::open(first.socket(), "binder").unwrap();
+    let engine = TestEngine::open(first.socket(), "binder").unwrap();
     first.stop().unwrap();
     let second = start(&directory);
-    let page = front_page();
+    let page = status_page();
     let resume =
         Request::Resume { version: VERSION, credential: engine.credential.clone(), channels: 4096 };
     let greeted = |descriptors: &[_]| {
@@ -163,10 +163,11 @@ fn a_front_page_that_others_could_write_is_refused() {
     assert!(matches!(greeted(&[own, tally]), Some(Reply::Welcome { .. })));
 }
 
-/// The next broker cannot write the page: it says that calls may be under way until the engine has.
+/// The next broker cannot write the page. It reports that calls may be open until the engine has
+/// written it.
 #[test]
-fn a_freeze_is_not_done_before_the_engine_has_seen_it() {
-    let (_directory, _broker, manager, client, _stranger) = handed_over();
+fn a_freeze_is_complete_only_once_the_engine_has_seen_it() {
+    let (_directory, _broker, manager, client, _stranger) = restarted();
     manager.rejoin(&[], &[]);
     manager.events();
     client.rejoin(&[], &[]);
@@ -176,35 +177,35 @@ fn a_freeze_is_not_done_before_the_engine_has_seen_it() {
         Some(Reply::Freeze { outstanding, .. }) => outstanding,
         other => panic!("{other:?}"),
     };
-    // All three have this pid; the third has not made its claims.
+    // All three engines have this pid; the third has not made its claims.
     assert_eq!(outstanding(client.ask(freeze.clone())), 2);
     let told = Event::Frozen { process: manager.id(), frozen: true };
     assert_eq!(manager.event(), told);
-    manager.front.word(front::FROZEN).store(1, Ordering::SeqCst);
+    manager.status_page.word(status::FROZEN).store(1, Ordering::SeqCst);
     assert_eq!(outstanding(client.ask(freeze.clone())), 1);
-    client.front.word(front::FROZEN).store(1, Ordering::SeqCst);
+    client.status_page.word(status::FROZEN).store(1, Ordering::SeqCst);
     assert_eq!(outstanding(client.ask(freeze)), 0);
 }
 
 #[test]
-fn a_broker_that_leaves_nobody_behind_leaves_nothing() {
+fn a_broker_without_engines_leaves_no_files() {
     let directory = Directory::new();
     let restart_state = directory.socket().with_file_name("broker.sock.restart_state");
     let first = start(&directory);
-    let engine = Fake::open(first.socket(), "binder").unwrap();
+    let engine = TestEngine::open(first.socket(), "binder").unwrap();
     let observer = observe(first.socket());
     assert_eq!(ask(&observer, &Request::AddContext { name: "mine".into() }), Some(Reply::Done));
     first.stop().unwrap();
     assert!(restart_state.exists());
     let second = start(&directory);
-    assert!(Fake::open(second.socket(), "mine").is_ok(), "contexts stay");
+    assert!(TestEngine::open(second.socket(), "mine").is_ok(), "contexts stay");
     drop(engine);
     second.stop().unwrap();
     let until_idle =
         Config { until_idle: true, grace: Duration::ZERO, ..Config::at(directory.socket()) };
     let mut third = Running::start(until_idle).unwrap();
-    drop(Fake::open(third.socket(), "mine").unwrap());
+    drop(TestEngine::open(third.socket(), "mine").unwrap());
     third.join().unwrap();
     assert!(!restart_state.exists());
-    assert_eq!(Fake::open(start(&directory).socket(), "mine").map(drop), Err(Errno::NOENT));
+    assert_eq!(TestEngine::open(start(&directory).socket(), "mine").map(drop), Err(Errno::NOENT));
 }

@@ -1,26 +1,26 @@
-//! The runner with real sockets, and engines that are nothing but the control protocol.
+//! The runner with real sockets, and engines that speak the control protocol and nothing else.
 
-mod fake;
+mod test_engine;
 
 use baton_abi::control::*;
-use baton_abi::lane::{CHANNEL_BYTES, FRONT_BYTES, front};
+use baton_abi::lane::{CHANNEL_BYTES, STATUS_BYTES, status};
 use baton_shm::mapping::{Access, Mapping};
-use fake::*;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::process::Command;
 use std::sync::atomic::Ordering;
+use test_engine::*;
 
-fn daemon(directory: &Directory) -> Running {
+fn broker(directory: &Directory) -> Running {
     Running::start(Config::at(directory.socket())).unwrap()
 }
 
-fn give(node: u64, target: &Fake) -> Request {
+fn give(node: u64, target: &TestEngine) -> Request {
     let object = Object::Node { node: NodeId(node), strength: Strength::Strong, flags: 0 };
     Request::Translate { target: target.id(), objects: vec![object] }
 }
 
-fn references(node: u64, held: bool, holder: &Fake) -> Event {
+fn references(node: u64, held: bool, holder: &TestEngine) -> Event {
     let holder = (holder.id(), held.then_some(Strength::Strong));
     Event::References { node: NodeId(node), strong: held, held, holder }
 }
@@ -28,8 +28,8 @@ fn references(node: u64, held: bool, holder: &Fake) -> Event {
 #[test]
 fn a_hello_gets_an_identity_and_an_event_stream() {
     let directory = Directory::new();
-    let daemon = daemon(&directory);
-    let engine = Fake::open(daemon.socket(), "binder").unwrap();
+    let broker = broker(&directory);
+    let engine = TestEngine::open(broker.socket(), "binder").unwrap();
     assert_eq!(engine.identity.pid, std::process::id());
     assert_eq!(engine.identity.uid, rustix::process::geteuid().as_raw());
     assert!(!engine.identity.security_context.is_empty());
@@ -37,17 +37,17 @@ fn a_hello_gets_an_identity_and_an_event_stream() {
     assert_eq!(engine.events(), []);
     let flags = rustix::io::fcntl_getfd(&engine.events).unwrap();
     assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-    daemon.stop().unwrap();
+    broker.stop().unwrap();
     assert!(!directory.socket().exists());
     assert!(engine.is_disconnected());
     assert!(receive(&engine.events).is_none());
 }
 
 #[test]
-fn a_channel_is_shared_memory_a_socket_and_the_servers_front_page() {
+fn a_channel_is_shared_memory_a_socket_and_the_servers_status_page() {
     let directory = Directory::new();
-    let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(daemon.socket());
+    let broker = broker(&directory);
+    let (manager, client) = manager_and_client(broker.socket());
     assert_eq!(client.ask(Request::OpenChannel { target: manager.id() }), Some(Reply::Done));
 
     let (to_server, at_server) = manager.event_with_descriptors();
@@ -71,18 +71,18 @@ fn a_channel_is_shared_memory_a_socket_and_the_servers_front_page() {
     let theirs = Mapping::<CHANNEL_BYTES>::new(client_memory, Access::ReadWrite).unwrap();
     ours.word(CHANNEL_BYTES - 4).store(7, Ordering::SeqCst);
     assert_eq!(theirs.word(CHANNEL_BYTES - 4).load(Ordering::SeqCst), 7);
-    // Neither end can take it from under the other.
+    // Neither end can shrink or grow the memory.
     assert_eq!(rustix::fs::ftruncate(memory, 0), Err(Errno::PERM));
     let seal = rustix::fs::SealFlags::FUTURE_WRITE;
     assert_eq!(rustix::fs::fcntl_add_seals(memory, seal), Err(Errno::PERM));
     send(client_socket, b"hello", &[]).unwrap();
     assert_eq!(receive(socket).unwrap().0, b"hello");
 
-    // The front page is the server's: the client only looks.
-    manager.front.word(front::SLEEPERS).store(9, Ordering::SeqCst);
-    let seen = Mapping::<FRONT_BYTES>::new(page, Access::Read).unwrap();
-    assert_eq!(seen.word(front::SLEEPERS).load(Ordering::SeqCst), 9);
-    assert_eq!(Mapping::<FRONT_BYTES>::new(page, Access::ReadWrite).unwrap_err(), Errno::PERM);
+    // The status page belongs to the server; the client can only read it.
+    manager.status_page.word(status::SLEEPERS).store(9, Ordering::SeqCst);
+    let seen = Mapping::<STATUS_BYTES>::new(page, Access::Read).unwrap();
+    assert_eq!(seen.word(status::SLEEPERS).load(Ordering::SeqCst), 9);
+    assert_eq!(Mapping::<STATUS_BYTES>::new(page, Access::ReadWrite).unwrap_err(), Errno::PERM);
     assert!(rustix::io::pwrite(page, &[1], 0).is_err());
     for descriptor in at_server.iter().chain(&at_client) {
         let flags = rustix::io::fcntl_getfd(descriptor).unwrap();
@@ -93,8 +93,8 @@ fn a_channel_is_shared_memory_a_socket_and_the_servers_front_page() {
 #[test]
 fn events_are_in_their_streams_before_the_reply() {
     let directory = Directory::new();
-    let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(daemon.socket());
+    let broker = broker(&directory);
+    let (manager, client) = manager_and_client(broker.socket());
     for node in 1..100 {
         let reply = client.ask(give(node, &manager));
         let Some(Reply::Ticket { ticket }) = reply else { panic!("{reply:?}") };
@@ -105,10 +105,10 @@ fn events_are_in_their_streams_before_the_reply() {
 }
 
 #[test]
-fn the_death_of_one_is_told_to_the_other() {
+fn a_death_is_announced_to_the_other_end_of_a_channel() {
     let directory = Directory::new();
-    let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(daemon.socket());
+    let broker = broker(&directory);
+    let (manager, client) = manager_and_client(broker.socket());
     client.ask(give(7, &manager));
     manager.events();
     let dead = client.id();
@@ -121,10 +121,10 @@ fn the_death_of_one_is_told_to_the_other() {
 }
 
 #[test]
-fn either_socket_ends_an_engine() {
+fn closing_either_socket_ends_an_engine() {
     let directory = Directory::new();
-    let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(daemon.socket());
+    let broker = broker(&directory);
+    let (manager, client) = manager_and_client(broker.socket());
     let BareEngine { requests, events, identity, .. } = client.0;
     drop(events);
     assert_eq!(manager.event(), Event::Dead { process: identity.process });
@@ -132,11 +132,11 @@ fn either_socket_ends_an_engine() {
 }
 
 #[test]
-fn what_an_engine_sent_before_its_death_counts() {
+fn requests_sent_before_a_death_count() {
     let directory = Directory::new();
-    let daemon = daemon(&directory);
+    let broker = broker(&directory);
     for _ in 0..50 {
-        let (manager, client) = manager_and_client(daemon.socket());
+        let (manager, client) = manager_and_client(broker.socket());
         for node in 1..20 {
             client.tell(give(node, &manager));
         }
@@ -147,16 +147,16 @@ fn what_an_engine_sent_before_its_death_counts() {
             .filter(|event| matches!(event, Event::Ticket { .. }));
         assert_eq!(tickets.count(), 19);
         drop(manager);
-        // The next round's manager needs the context.
-        wait_for_no_manager(&daemon);
+        // The manager of the next round needs the context.
+        wait_for_no_manager(&broker);
     }
 }
 
 #[test]
-fn what_an_engine_sent_before_it_gave_up_its_events_counts() {
+fn requests_sent_before_closing_the_event_socket_count() {
     let directory = Directory::new();
-    let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(daemon.socket());
+    let broker = broker(&directory);
+    let (manager, client) = manager_and_client(broker.socket());
     let BareEngine { requests, events, identity, .. } = client.0;
     for ticket in (1..=500).map(TicketId) {
         let cancel = Request::CancelTicket { target: manager.id(), ticket };
@@ -169,8 +169,8 @@ fn what_an_engine_sent_before_it_gave_up_its_events_counts() {
     assert_eq!(manager.event(), Event::Dead { process: identity.process });
 }
 
-fn wait_for_no_manager(daemon: &Running) {
-    let observer = observe(daemon.socket());
+fn wait_for_no_manager(broker: &Running) {
+    let observer = observe(broker.socket());
     loop {
         let Some(Reply::Report { page: report, .. }) = ask(&observer, &REPORT) else { panic!() };
         if report.contexts.iter().all(|context| context.processes.is_empty()) {
@@ -181,14 +181,15 @@ fn wait_for_no_manager(daemon: &Running) {
 }
 
 #[test]
-fn freezing_shows_on_the_front_page_and_counts_what_is_open() {
+fn freezing_sets_the_status_page_and_counts_open_transactions() {
     let directory = Directory::new();
-    let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(daemon.socket());
-    let other = Fake::open(daemon.socket(), "binder").unwrap();
-    let elsewhere = Fake::open(daemon.socket(), "hwbinder").unwrap();
-    let open =
-        |fake: &Fake, count| fake.front.word(front::OUTSTANDING).store(count, Ordering::SeqCst);
+    let broker = broker(&directory);
+    let (manager, client) = manager_and_client(broker.socket());
+    let other = TestEngine::open(broker.socket(), "binder").unwrap();
+    let elsewhere = TestEngine::open(broker.socket(), "hwbinder").unwrap();
+    let open = |fake: &TestEngine, count| {
+        fake.status_page.word(status::OUTSTANDING).store(count, Ordering::SeqCst)
+    };
     open(&manager, 2);
     open(&other, 3);
     open(&elsewhere, 100);
@@ -197,13 +198,13 @@ fn freezing_shows_on_the_front_page_and_counts_what_is_open() {
     let expect = |outstanding| {
         Some(Reply::Freeze { outstanding, two_way_received: false, one_way_received: false })
     };
-    let frozen = |fake: &Fake| fake.front.word(front::FROZEN).load(Ordering::SeqCst);
+    let frozen = |fake: &TestEngine| fake.status_page.word(status::FROZEN).load(Ordering::SeqCst);
     assert_eq!(client.ask(freeze(true)), expect(5));
     assert_eq!([&manager, &other, &elsewhere].map(frozen), [1, 1, 0]);
     let told = |process| Event::Frozen { process, frozen: true };
     assert_eq!(manager.event(), told(manager.id()));
     assert_eq!(client.events(), [manager.id(), client.id()].map(told));
-    // An engine that lies is believed, but not into an overflow.
+    // A false count is reported as it is, but cannot overflow the sum.
     for liar in [&manager, &client, &other] {
         open(liar, u32::MAX);
     }
@@ -216,13 +217,13 @@ fn freezing_shows_on_the_front_page_and_counts_what_is_open() {
 }
 
 #[test]
-fn an_observer_only_looks() {
+fn an_observer_may_only_ask_for_reports() {
     let directory = Directory::new();
-    let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(daemon.socket());
-    manager.front.word(front::LOOPERS).store(4, Ordering::SeqCst);
-    manager.front.double_word(front::TRANSACTIONS).store(1 << 40, Ordering::SeqCst);
-    let observer = observe(daemon.socket());
+    let broker = broker(&directory);
+    let (manager, client) = manager_and_client(broker.socket());
+    manager.status_page.word(status::LOOPERS).store(4, Ordering::SeqCst);
+    manager.status_page.double_word(status::TRANSACTIONS).store(1 << 40, Ordering::SeqCst);
+    let observer = observe(broker.socket());
     let Some(Reply::Report { page: report, .. }) = ask(&observer, &REPORT) else { panic!() };
     let binder = &report.contexts[0];
     assert_eq!((binder.name.as_str(), binder.manager), ("binder", Some(manager.id().0)));
@@ -231,7 +232,7 @@ fn an_observer_only_looks() {
     assert_eq!(client.ask(REPORT), Some(Reply::Report { page: report, next: None }));
     let add = Request::AddContext { name: "mine".into() };
     assert_eq!(ask(&observer, &add), Some(Reply::Done));
-    assert!(Fake::open(daemon.socket(), "mine").is_ok());
+    assert!(TestEngine::open(broker.socket(), "mine").is_ok());
     assert_eq!(ask(&observer, &Request::ContextManager), None);
     assert!(
         matches!(client.ask(Request::Contexts), Some(Reply::Contexts { names }) if names.len() == 4)
@@ -239,11 +240,11 @@ fn an_observer_only_looks() {
 }
 
 #[test]
-fn a_report_too_long_for_a_packet_comes_in_several() {
+fn a_long_report_comes_in_several_packets() {
     const ROUNDS: u64 = 16;
     let directory = Directory::new();
-    let daemon = daemon(&directory);
-    let (manager, client) = manager_and_client(daemon.socket());
+    let broker = broker(&directory);
+    let (manager, client) = manager_and_client(broker.socket());
     let object = |node| Object::Node { node: NodeId(node), strength: Strength::Weak, flags: 0 };
     for round in 0..ROUNDS {
         let objects = (0..2000).map(|node| object((round + 1) << 40 | node)).collect();
@@ -252,7 +253,7 @@ fn a_report_too_long_for_a_packet_comes_in_several() {
         manager.events();
         client.events();
     }
-    let observer = observe(daemon.socket());
+    let observer = observe(broker.socket());
     let (mut report, mut from, mut pages) = (Report::default(), Some(Cursor::default()), 0);
     while let Some(begin) = from {
         let asked = ask(&observer, &Request::Report { from: begin });
@@ -267,12 +268,12 @@ fn a_report_too_long_for_a_packet_comes_in_several() {
     assert!(pages > 2 * ROUNDS * 2000 / PAGE_ENTRIES as u64, "{pages}");
 }
 
-/// The child of `a_killed_process_is_dead_though_its_sockets_live`; alone, it does nothing.
+/// The child process of the next test. Does nothing when it runs alone.
 #[test]
-fn child_that_hands_over_its_sockets() {
+fn child_that_sends_its_sockets_away() {
     let Some(path) = std::env::var_os("BATON_TEST_BROKER") else { return };
     let path = std::path::PathBuf::from(path);
-    let engine = Fake::open(&path, "binder").unwrap();
+    let engine = TestEngine::open(&path, "binder").unwrap();
     assert_eq!(engine.ask(Request::OpenChannel { target: ProcessId(1) }), Some(Reply::Done));
     let handover = connect(&path.with_extension("handover")).unwrap();
     let sockets = [engine.requests.as_fd(), engine.events.as_fd()];
@@ -281,14 +282,14 @@ fn child_that_hands_over_its_sockets() {
 }
 
 #[test]
-fn a_killed_process_is_dead_though_its_sockets_live() {
+fn a_killed_process_is_dead_while_its_sockets_are_open_elsewhere() {
     let directory = Directory::new();
-    let daemon = daemon(&directory);
-    let (manager, _client) = manager_and_client(daemon.socket());
-    let handover = listen(&daemon.socket().with_extension("handover"));
+    let broker = broker(&directory);
+    let (manager, _client) = manager_and_client(broker.socket());
+    let handover = listen(&broker.socket().with_extension("handover"));
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_that_hands_over_its_sockets"])
-        .env("BATON_TEST_BROKER", daemon.socket())
+        .args(["--exact", "child_that_sends_its_sockets_away"])
+        .env("BATON_TEST_BROKER", broker.socket())
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();

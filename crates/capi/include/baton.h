@@ -43,23 +43,23 @@
 // A strong reference to an object of another process.
 typedef struct baton_handle baton_handle;
 
-// A name for an object that this process serves.
+// An object that this process serves.
 typedef struct baton_object baton_object;
 
 // Bytes to send, and objects among them.
 typedef struct baton_parcel baton_parcel;
 
-// An opened context: one party that calls and is called.
+// An opened context, through which this process calls others and is called.
 typedef struct baton_process baton_process;
 
-// A reply or a request, in its buffer.
+// A received reply or request in its buffer.
 typedef struct baton_received baton_received;
 
 // Serves one transaction: fills `reply` and returns 0, or returns a negative errno, which the
-// caller gets in place of the reply. Of a one-way transaction both are dropped.
+// caller gets in place of the reply. For a one-way transaction both are discarded.
 //
-// It runs on whichever thread serves, on several at a time. `request` and `reply` are valid until
-// it returns, and are not to be freed. It must return: no longjmp, no exception.
+// Runs on any serving thread, possibly on several at a time. `request` and `reply` are valid until
+// the function returns, and must not be freed. The function must return: no longjmp, no exception.
 typedef int (*baton_handler)(const baton_received *request, baton_parcel *reply, void *user);
 
 // What an object asks for. All zero is what `baton_add_object` takes.
@@ -74,7 +74,7 @@ typedef struct {
   int refuses_descriptors;
 } baton_object_options;
 
-// Told once of a death, on a thread that serves. It must return: no longjmp, no exception.
+// Runs once after a death, on a serving thread. Must return: no longjmp, no exception.
 typedef void (*baton_recipient)(void *user);
 
 #ifdef __cplusplus
@@ -88,19 +88,20 @@ extern "C" {
 // `context` is a C string, `socket` is null or one, `out` is valid.
 int baton_open(const char *context, const char *socket, baton_process **out);
 
-// Ends the process's part: calls under way and new ones are `-EBADF`, threads that serve return, others see it die. Everything stays valid until it is freed. May be called from a
-// handler. A child of fork does not have what its parent has opened: `-EBADF` from whatever it
-// does with that, but for freeing it.
+// Ends the process's part: calls under way and new ones are `-EBADF`, threads that serve return,
+// others see it die. Everything stays valid until it is freed. May be called from a handler. A
+// child of fork does not have what its parent has opened: `-EBADF` from whatever it does with
+// that, but for freeing it.
 //
 // Requires:
 // `process` is null or from `baton_open`.
 int baton_shut_down(const baton_process *process);
 
-// Shuts down and frees. Objects, handles and what was received are freed on their own, before or
-// after.
+// Shuts the process down and frees it. Objects, handles and received data are freed separately,
+// before or after.
 //
 // Requires:
-// `process` is null or from `baton_open`, and used by nobody from now on.
+// `process` is null or from `baton_open`, and not used afterwards.
 void baton_close(baton_process *process);
 
 // Adds an object that `handler` serves. It lives until the process is shut down, whether or not
@@ -124,13 +125,13 @@ int baton_add_object_with(const baton_process *process,
                           void *user,
                           baton_object **out);
 
-// Frees the name of an object. The object stays.
+// Frees the value of an object. The object itself stays.
 //
 // Requires:
-// `object` is null or from this library, and used by nobody from now on.
+// `object` is null or from this library, and not used afterwards.
 void baton_object_free(baton_object *object);
 
-// Makes an object the one that others reach by `baton_context_manager`.
+// Makes an object the context manager, which others reach by `baton_context_manager`.
 //
 // Requires:
 // `object` is null or from this library.
@@ -167,11 +168,12 @@ int baton_handle_clone(const baton_handle *handle, baton_handle **out);
 // Releases the reference and frees the handle.
 //
 // Requires:
-// `handle` is null or from this library, and used by nobody from now on.
+// `handle` is null or from this library, and not used afterwards.
 void baton_handle_free(baton_handle *handle);
 
-// A two-way transaction: returns when it has been answered, with the reply in `*out`. Meanwhile
-// this thread serves what the call causes back into this process. Signals do not end it.
+// Makes a two-way transaction and waits for the reply, which goes to `*out`. Meanwhile this thread
+// serves the nested calls that the call causes in this process. Signals do not end the wait.
+// `-EPIPE` if the target dies.
 //
 // Requires:
 // `handle` and `parcel` are null or from this library, `out` is valid.
@@ -198,27 +200,28 @@ int baton_call_within(const baton_handle *handle,
 // `handle` and `parcel` are null or from this library.
 int baton_one_way(const baton_handle *handle, uint32_t code, const baton_parcel *parcel);
 
-// Serves on this thread, beside all others that serve, until the process is shut down: `-EBADF`.
+// Serves transactions on this thread, beside other serving threads, until the process is shut
+// down. Then returns `-EBADF`.
 //
 // Requires:
 // `process` is null or from `baton_open`, and valid when this begins.
 int baton_serve(const baton_process *process);
 
-// Calls `recipient` once when the handle's owner is dead; soon, if it is already. Forgotten if
-// this process frees its last handle to the object before.
+// Calls `recipient` once after the death of the handle's owner, or soon if it is already dead. The
+// request ends if this process frees its last handle to the object before.
 //
 // Requires:
 // `handle` is null or from this library, `recipient` is what its type says, and `user` stays
 // valid until it has been called or the process is freed.
 int baton_link_to_death(const baton_handle *handle, baton_recipient recipient, void *user);
 
-// An empty parcel; null only in place of a bug.
+// Creates an empty parcel. Returns null only if there is a bug.
 baton_parcel *baton_parcel_new(void);
 
-// Frees a parcel with the descriptors and references that it keeps.
+// Frees a parcel with its descriptors and references.
 //
 // Requires:
-// `parcel` is null or from `baton_parcel_new`, and used by nobody from now on.
+// `parcel` is null or from `baton_parcel_new`, and not used afterwards.
 void baton_parcel_free(baton_parcel *parcel);
 
 // Appends bytes.
@@ -247,61 +250,62 @@ int baton_parcel_write_handle(baton_parcel *parcel, const baton_handle *handle);
 // `parcel` is null or from this library.
 int baton_parcel_write_fd(baton_parcel *parcel, int fd);
 
-// The first byte, 8-byte aligned; valid until `received` is freed or the handler returns.
+// Address of the data, 8-byte aligned. Valid until `received` is freed or the handler returns.
 //
 // Requires:
 // `received` is null or from this library.
 const uint8_t *baton_received_data(const baton_received *received);
 
-// Bytes of data; 0 of null.
+// Size of the data in bytes; 0 for null.
 //
 // Requires:
 // `received` is null or from this library.
 size_t baton_received_size(const baton_received *received);
 
-// A request's code; 0 of a reply or of null.
+// Code of a request; 0 for a reply or null.
 //
 // Requires:
 // `request` is null or from this library.
 uint32_t baton_received_code(const baton_received *request);
 
-// `enum transaction_flags` of linux/android/binder.h; 0 of null.
+// Flags: `enum transaction_flags` of linux/android/binder.h; 0 for null.
 //
 // Requires:
 // `received` is null or from this library.
 uint32_t baton_received_flags(const baton_received *received);
 
-// Who sent a request: its process id (0 of a one-way transaction) and effective user id, as the
-// system told the broker when that process opened the context. `-EINVAL` of a reply.
+// Process id (0 for a one-way transaction) and effective user id of a request's sender, as the
+// kernel reported them when that process opened the context. `-EINVAL` for a reply.
 //
 // Requires:
 // `request` is null or from this library; `pid` and `uid` are null or valid.
 int baton_received_sender(const baton_received *request, uint32_t *pid, uint32_t *uid);
 
-// The object with this index (0, 1, ... in the sender's order, descriptors counted) as a handle
-// to another process's object.
+// The object with this index as a handle to another process's object. Indices count from 0 in the
+// sender's order, including descriptors.
 //
 // Requires:
 // `received` is null or from this library, `out` is valid.
 int baton_received_handle(const baton_received *received, size_t index, baton_handle **out);
 
-// The object with this index as one of this process's own, come home.
+// The object with this index as one of this process's own, which has returned.
 //
 // Requires:
 // `received` is null or from this library, `out` is valid.
 int baton_received_object(const baton_received *received, size_t index, baton_object **out);
 
-// A duplicate of the descriptor with this index, close-on-exec and the caller's to close.
-// `-ENOENT` also if the process has no number left for it.
+// A duplicate of the descriptor with this index, close-on-exec, which the caller has to close.
+// `-ENOENT` if there is none, or if this process has no free descriptor.
 //
 // Requires:
 // `received` is null or from this library.
 int baton_received_fd(const baton_received *received, size_t index);
 
-// Frees a reply with its buffer. Not for a request: that is its handler's only until it returns.
+// Frees a reply with its buffer. Must not be called for a request, which is valid only until its
+// handler returns.
 //
 // Requires:
-// `received` is null or from `baton_call`, and used by nobody from now on.
+// `received` is null or from `baton_call`, and not used afterwards.
 void baton_received_free(baton_received *received);
 
 #ifdef __cplusplus

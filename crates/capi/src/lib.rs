@@ -1,12 +1,12 @@
-//! The typed API for C: `include/baton.h` is generated from here.
+//! The typed API for C. `include/baton.h` is generated from this crate.
 //!
-//! - [`process`]: opening, objects, calls, serving. [`parcel`]: what is sent. [`received`]: what
-//!   has come.
-//! - This file: the border itself, which every function crosses by [`guard`].
+//! - [`process`]: contexts, objects, calls, serving, deaths. [`parcel`]: data to send.
+//!   [`received`]: received data.
+//! - This file: the boundary between C and Rust, which every function crosses by [`guard`].
 //!
 //! **Invariant**: no panic leaves a function (it becomes `-ENOTRECOVERABLE`), and no null pointer
-//! is followed (`-EINVAL`). What else a pointer must be is the C caller's part, in each function's
-//! `# Safety`.
+//! is followed (`-EINVAL`). Each function's `# Safety` says what else the C caller has to
+//! guarantee.
 #![allow(non_camel_case_types, reason = "the names are C's")]
 
 pub mod parcel;
@@ -17,17 +17,17 @@ use rustix::io::Errno;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs a function's body: its value, or a negative errno.
+/// Runs a function's body. Returns its value or a negative errno.
 fn guard(body: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
     guard_or(-Errno::NOTRECOVERABLE.raw_os_error(), || {
         body().unwrap_or_else(|errno| -errno.raw_os_error())
     })
 }
 
-/// Runs the body of a function that answers no errno: `failed` in place of a panic.
+/// Runs the body of a function that returns no errno. Returns `failed` after a panic.
 fn guard_or<T>(failed: T, body: impl FnOnce() -> T) -> T {
-    // AssertUnwindSafe: the driver's locks are taken again after a panic, and what the C caller
-    // holds is only read.
+    // AssertUnwindSafe: the driver's locks stay usable after a panic, and the C caller's data is
+    // only read.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         // A payload's own drop may panic.
         std::mem::forget(payload);
@@ -35,34 +35,34 @@ fn guard_or<T>(failed: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
-/// What a pointer points to; `EINVAL` if it is null.
+/// The value that a pointer points to; `EINVAL` if the pointer is null.
 ///
 /// # Safety
-/// It is null or valid, and not written to, for as long as the result is used.
+/// The pointer is null or valid, and not written to as long as the result is used.
 unsafe fn given<'a, T>(pointer: *const T) -> Result<&'a T, Errno> {
     // SAFETY: by this function's contract.
     unsafe { pointer.as_ref() }.ok_or(Errno::INVAL)
 }
 
-/// The same to be changed.
+/// Like [`given`], for a value that is changed.
 ///
 /// # Safety
-/// It is null or valid, and used by nobody else, for as long as the result is used.
+/// The pointer is null or valid, and no other code uses it as long as the result is used.
 unsafe fn given_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T, Errno> {
     // SAFETY: by this function's contract.
     unsafe { pointer.as_mut() }.ok_or(Errno::INVAL)
 }
 
-/// Hands a value to the caller through its `out` parameter, which is known not to be null.
+/// Passes a value to the caller through its `out` parameter, which is not null.
 fn give<T>(out: &mut *mut T, value: T) -> c_int {
     *out = Box::into_raw(Box::new(value));
     0
 }
 
-/// Takes back and drops what [`give`] has handed over.
+/// Takes back and drops a value that [`give`] passed on.
 ///
 /// # Safety
-/// It is null or comes from [`give`], once.
+/// The pointer is null or comes from [`give`], and is used only once.
 unsafe fn take_back<T>(pointer: *mut T) {
     if !pointer.is_null() {
         guard_or((), || {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_unwinds_past_the_border() {
+    fn no_panic_crosses_the_boundary() {
         struct Bomb;
         impl Drop for Bomb {
             fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Data to send.
 
 use crate::process::{baton_handle, baton_object};
 use crate::{given, given_mut, guard, guard_or, take_back};
@@ -13,18 +13,19 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct baton_parcel {
     parcel: Parcel,
-    /// Whose objects and handles are in it.
+    /// The process whose objects and handles the parcel contains.
     process: Option<Arc<Process>>,
 }
 
 impl baton_parcel {
-    /// `EINVAL` if another process's objects or handles are in it.
+    /// The parcel, for sending by `process`. `EINVAL` if it contains another process's objects or
+    /// handles.
     pub(crate) fn for_process(&self, process: &Arc<Process>) -> Result<&Parcel, Errno> {
         let theirs = self.process.as_ref().is_none_or(|of| Arc::ptr_eq(of, process));
         if theirs { Ok(&self.parcel) } else { Err(Errno::INVAL) }
     }
 
-    /// What a handler has filled; errors as [`baton_parcel::for_process`].
+    /// The parcel that a handler has filled. Errors are those of [`baton_parcel::for_process`].
     pub(crate) fn into_parcel(self, process: &Arc<Process>) -> Result<Parcel, Errno> {
         self.for_process(process)?;
         Ok(self.parcel)
@@ -37,16 +38,16 @@ impl baton_parcel {
     }
 }
 
-/// An empty parcel; null only in place of a bug.
+/// Creates an empty parcel. Returns null only if there is a bug.
 #[unsafe(no_mangle)]
 pub extern "C" fn baton_parcel_new() -> *mut baton_parcel {
     guard_or(null_mut(), || Box::into_raw(Box::default()))
 }
 
-/// Frees a parcel with the descriptors and references that it keeps.
+/// Frees a parcel with its descriptors and references.
 ///
 /// # Safety
-/// `parcel` is null or from `baton_parcel_new`, and used by nobody from now on.
+/// `parcel` is null or from `baton_parcel_new`, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_parcel_free(parcel: *mut baton_parcel) {
     // SAFETY: by this function's contract.

@@ -1,4 +1,4 @@
-//! Opening a context, objects, calls, serving, deaths.
+//! Contexts, objects, calls, serving, deaths.
 
 use crate::parcel::baton_parcel;
 use crate::received::baton_received;
@@ -14,12 +14,12 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// An opened context: one party that calls and is called.
+/// An opened context, through which this process calls others and is called.
 pub struct baton_process {
     pub(crate) process: Arc<Process>,
 }
 
-/// A name for an object that this process serves.
+/// An object that this process serves.
 pub struct baton_object {
     pub(crate) object: Object,
     pub(crate) process: Arc<Process>,
@@ -32,10 +32,10 @@ pub struct baton_handle {
 }
 
 /// Serves one transaction: fills `reply` and returns 0, or returns a negative errno, which the
-/// caller gets in place of the reply. Of a one-way transaction both are dropped.
+/// caller gets in place of the reply. For a one-way transaction both are discarded.
 ///
-/// It runs on whichever thread serves, on several at a time. `request` and `reply` are valid until
-/// it returns, and are not to be freed. It must return: no longjmp, no exception.
+/// Runs on any serving thread, possibly on several at a time. `request` and `reply` are valid until
+/// the function returns, and must not be freed. The function must return: no longjmp, no exception.
 pub type baton_handler = Option<
     unsafe extern "C" fn(
         request: *const baton_received,
@@ -44,15 +44,15 @@ pub type baton_handler = Option<
     ) -> c_int,
 >;
 
-/// Told once of a death, on a thread that serves. It must return: no longjmp, no exception.
+/// Runs once after a death, on a serving thread. Must return: no longjmp, no exception.
 pub type baton_recipient = Option<unsafe extern "C" fn(user: *mut c_void)>;
 
-/// `EBADF` in a child of fork.
-fn here(process: &Process) -> Result<(), Errno> {
+/// Checks that this process opened the context. `EBADF` in a child of fork.
+fn check_not_inherited(process: &Process) -> Result<(), Errno> {
     if process.is_inherited() { Err(Errno::BADF) } else { Ok(()) }
 }
 
-/// The C program's own pointer.
+/// The C program's own pointer, passed to its functions.
 struct User(*mut c_void);
 
 impl User {
@@ -61,7 +61,7 @@ impl User {
     }
 }
 
-// SAFETY: it is only passed back to functions that the header says run on any thread.
+// SAFETY: the pointer is only passed to functions that the header allows to run on any thread.
 unsafe impl Send for User {}
 // SAFETY: as above, on several threads at a time.
 unsafe impl Sync for User {}
@@ -113,17 +113,17 @@ pub unsafe extern "C" fn baton_shut_down(process: *const baton_process) -> c_int
     guard(|| {
         // SAFETY: by this function's contract.
         let process = unsafe { &given(process)?.process };
-        here(process)?;
+        check_not_inherited(process)?;
         process.close();
         Ok(0)
     })
 }
 
-/// Shuts down and frees. Objects, handles and what was received are freed on their own, before or
-/// after.
+/// Shuts the process down and frees it. Objects, handles and received data are freed separately,
+/// before or after.
 ///
 /// # Safety
-/// `process` is null or from `baton_open`, and used by nobody from now on.
+/// `process` is null or from `baton_open`, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_close(process: *mut baton_process) {
     // SAFETY: by this function's contract.
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn baton_add_object_with(
         let options = unsafe { given(options)? };
         let (priority, refuses) = (options.min_priority()?, options.refuses_descriptors != 0);
         let handler = handler.ok_or(Errno::INVAL)?;
-        here(process)?;
+        check_not_inherited(process)?;
         let user = User(user);
         // Weak: the process owns its objects.
         let owner: Weak<Process> = Arc::downgrade(process);
@@ -219,17 +219,17 @@ pub unsafe extern "C" fn baton_add_object_with(
     })
 }
 
-/// Frees the name of an object. The object stays.
+/// Frees the value of an object. The object itself stays.
 ///
 /// # Safety
-/// `object` is null or from this library, and used by nobody from now on.
+/// `object` is null or from this library, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_object_free(object: *mut baton_object) {
     // SAFETY: by this function's contract.
     unsafe { take_back(object) }
 }
 
-/// Makes an object the one that others reach by `baton_context_manager`.
+/// Makes an object the context manager, which others reach by `baton_context_manager`.
 ///
 /// # Safety
 /// `object` is null or from this library.
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn baton_handle_clone(
     guard(|| {
         // SAFETY: by this function's contract.
         let (from, out) = unsafe { (given(handle)?, given_mut(out)?) };
-        here(&from.process)?;
+        check_not_inherited(&from.process)?;
         let (handle, process) = (from.handle.clone(), Arc::clone(&from.process));
         Ok(give(out, baton_handle { handle, process }))
     })
@@ -338,15 +338,16 @@ pub unsafe extern "C" fn baton_handle_clone(
 /// Releases the reference and frees the handle.
 ///
 /// # Safety
-/// `handle` is null or from this library, and used by nobody from now on.
+/// `handle` is null or from this library, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_handle_free(handle: *mut baton_handle) {
     // SAFETY: by this function's contract.
     unsafe { take_back(handle) }
 }
 
-/// A two-way transaction: returns when it has been answered, with the reply in `*out`. Meanwhile
-/// this thread serves what the call causes back into this process. Signals do not end it.
+/// Makes a two-way transaction and waits for the reply, which goes to `*out`. Meanwhile this thread
+/// serves the nested calls that the call causes in this process. Signals do not end the wait.
+/// `-EPIPE` if the target dies.
 ///
 /// # Safety
 /// `handle` and `parcel` are null or from this library, `out` is valid.
@@ -415,22 +416,23 @@ pub unsafe extern "C" fn baton_one_way(
     })
 }
 
-/// Serves on this thread, beside all others that serve, until the process is shut down: `-EBADF`.
+/// Serves transactions on this thread, beside other serving threads, until the process is shut
+/// down. Then returns `-EBADF`.
 ///
 /// # Safety
 /// `process` is null or from `baton_open`, and valid when this begins.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_serve(process: *const baton_process) -> c_int {
     guard(|| {
-        // SAFETY: by this function's contract. A count of our own: `baton_close` may free the
-        // pointer while this thread waits.
+        // SAFETY: by this function's contract. The count keeps the process, as `baton_close` may
+        // free the pointer while this thread waits.
         let process = Arc::clone(&unsafe { given(process)? }.process);
         Err(process.serve())
     })
 }
 
-/// Calls `recipient` once when the handle's owner is dead; soon, if it is already. Forgotten if
-/// this process frees its last handle to the object before.
+/// Calls `recipient` once after the death of the handle's owner, or soon if it is already dead. The
+/// request ends if this process frees its last handle to the object before.
 ///
 /// # Safety
 /// `handle` is null or from this library, `recipient` is what its type says, and `user` stays
@@ -445,7 +447,7 @@ pub unsafe extern "C" fn baton_link_to_death(
         // SAFETY: by this function's contract.
         let to = unsafe { given(handle)? };
         let recipient = recipient.ok_or(Errno::INVAL)?;
-        here(&to.process)?;
+        check_not_inherited(&to.process)?;
         let user = User(user);
         to.handle.link_to_death(move || {
             guard_or((), || {

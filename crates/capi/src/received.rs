@@ -1,4 +1,4 @@
-//! What has come: a reply, which is the caller's, or a request, which is the handler's to look at.
+//! Received data: a reply, which belongs to the caller, or a request, which a handler may read.
 
 use crate::process::{baton_handle, baton_object};
 use crate::{give, given, given_mut, guard, guard_or, take_back};
@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use std::ptr::null;
 use std::sync::Arc;
 
-/// A reply or a request, in its buffer.
+/// A received reply or request in its buffer.
 pub struct baton_received {
     // Dropped before the process that it borrows from.
     view: View,
@@ -17,9 +17,9 @@ pub struct baton_received {
 }
 
 enum View {
-    /// The lifetime is that of `process` beside it.
+    /// The real lifetime is that of `process` beside it.
     Reply(Received<'static>),
-    /// Valid until the handler returns, as is the whole value.
+    /// Valid until the handler returns, like the whole value.
     Request(*const Request<'static>),
 }
 
@@ -27,13 +27,13 @@ impl baton_received {
     /// # Safety
     /// `received` borrows from `process`.
     pub(crate) unsafe fn of_reply(received: Received<'_>, process: &Arc<Process>) -> Self {
-        // SAFETY: what it borrows lies in the Arc's allocation, which does not move and is kept
-        // until after the view's drop, by the order of the fields.
+        // SAFETY: the borrowed data lies in the Arc's allocation, which does not move. The Arc is
+        // dropped after the view, by the order of the fields.
         let received = unsafe { std::mem::transmute::<Received<'_>, Received<'static>>(received) };
         baton_received { view: View::Reply(received), process: Arc::clone(process) }
     }
 
-    /// To be dropped before the request.
+    /// The view of a request, which must be dropped before the request.
     pub(crate) fn of_request(request: &Request<'_>, process: &Arc<Process>) -> Self {
         let request = std::ptr::from_ref(request).cast();
         baton_received { view: View::Request(request), process: Arc::clone(process) }
@@ -56,7 +56,7 @@ impl baton_received {
     }
 }
 
-/// The first byte, 8-byte aligned; valid until `received` is freed or the handler returns.
+/// Address of the data, 8-byte aligned. Valid until `received` is freed or the handler returns.
 ///
 /// # Safety
 /// `received` is null or from this library.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn baton_received_data(received: *const baton_received) ->
     })
 }
 
-/// Bytes of data; 0 of null.
+/// Size of the data in bytes; 0 for null.
 ///
 /// # Safety
 /// `received` is null or from this library.
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn baton_received_size(received: *const baton_received) ->
     })
 }
 
-/// A request's code; 0 of a reply or of null.
+/// Code of a request; 0 for a reply or null.
 ///
 /// # Safety
 /// `request` is null or from this library.
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn baton_received_code(request: *const baton_received) -> 
     })
 }
 
-/// `enum transaction_flags` of linux/android/binder.h; 0 of null.
+/// Flags: `enum transaction_flags` of linux/android/binder.h; 0 for null.
 ///
 /// # Safety
 /// `received` is null or from this library.
@@ -108,8 +108,8 @@ pub unsafe extern "C" fn baton_received_flags(received: *const baton_received) -
     })
 }
 
-/// Who sent a request: its process id (0 of a one-way transaction) and effective user id, as the
-/// system told the broker when that process opened the context. `-EINVAL` of a reply.
+/// Process id (0 for a one-way transaction) and effective user id of a request's sender, as the
+/// kernel reported them when that process opened the context. `-EINVAL` for a reply.
 ///
 /// # Safety
 /// `request` is null or from this library; `pid` and `uid` are null or valid.
@@ -127,8 +127,8 @@ pub unsafe extern "C" fn baton_received_sender(
     })
 }
 
-/// The object with this index (0, 1, ... in the sender's order, descriptors counted) as a handle
-/// to another process's object.
+/// The object with this index as a handle to another process's object. Indices count from 0 in the
+/// sender's order, including descriptors.
 ///
 /// # Safety
 /// `received` is null or from this library, `out` is valid.
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn baton_received_handle(
     })
 }
 
-/// The object with this index as one of this process's own, come home.
+/// The object with this index as one of this process's own, which has returned.
 ///
 /// # Safety
 /// `received` is null or from this library, `out` is valid.
@@ -164,8 +164,8 @@ pub unsafe extern "C" fn baton_received_object(
     })
 }
 
-/// A duplicate of the descriptor with this index, close-on-exec and the caller's to close.
-/// `-ENOENT` also if the process has no number left for it.
+/// A duplicate of the descriptor with this index, close-on-exec, which the caller has to close.
+/// `-ENOENT` if there is none, or if this process has no free descriptor.
 ///
 /// # Safety
 /// `received` is null or from this library.
@@ -179,10 +179,11 @@ pub unsafe extern "C" fn baton_received_fd(received: *const baton_received, inde
     })
 }
 
-/// Frees a reply with its buffer. Not for a request: that is its handler's only until it returns.
+/// Frees a reply with its buffer. Must not be called for a request, which is valid only until its
+/// handler returns.
 ///
 /// # Safety
-/// `received` is null or from `baton_call`, and used by nobody from now on.
+/// `received` is null or from `baton_call`, and not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_received_free(received: *mut baton_received) {
     // SAFETY: by this function's contract.

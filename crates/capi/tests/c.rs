@@ -27,7 +27,7 @@ fn libraries() -> [PathBuf; 2] {
     })
 }
 
-/// What the pkg-config file says that a static link needs.
+/// The libraries that a static link needs, from the pkg-config file.
 fn private_libraries() -> Vec<String> {
     let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/baton.pc.in");
     let template = std::fs::read_to_string(template).unwrap();
@@ -75,7 +75,7 @@ fn c_programs_converse() {
     let directory = tempfile::tempdir().unwrap();
     let [shared, archive] = libraries();
     let program = directory.path().join("ping-shared");
-    // As an installer lays it out: the name that programs are linked to is the version's.
+    // The layout of an installer: programs are linked to the name with the version.
     std::os::unix::fs::symlink(&shared, directory.path().join("libbaton.so.0")).unwrap();
     let rpath = format!("-Wl,-rpath,{}", directory.path().display());
     compile(&program, &shared, &[rpath]);

@@ -1,12 +1,12 @@
-//! A broker in the background, for `baton run` and for `baton broker --background`.
+//! Starts a broker in the background, for `baton run` and for `baton broker --background`.
 //!
 //! ```text
 //!   baton run --> baton broker --background --> baton broker --serving
-//!                   waits for one line on        setsid, writes "ready", then lets go of its
-//!                   the other's output, ends     standard streams
+//!                   waits for a line of the      setsid, writes "ready", then closes its
+//!                   other's output, ends         standard streams
 //! ```
 //!
-//! The one in the middle ends at once, so that the broker is no child of the program that
+//! The process in the middle ends at once, so that the broker is not a child of the program that
 //! `baton run` becomes: a program may wait for all of its children.
 
 use crate::failure::{Failure, Kind};
@@ -17,10 +17,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long another broker may take to come or go at the same socket.
+/// Time for another broker to start or end at the same socket.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A connection to the broker, which is started if there is none.
+/// Connects to the broker, and starts one if there is none.
 pub fn connect_or_start(socket: &Path, tried: &str) -> Result<Observer, Failure> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -31,7 +31,7 @@ pub fn connect_or_start(socket: &Path, tried: &str) -> Result<Observer, Failure>
         let started = start_until_idle(socket);
         match observer::connect(socket, tried) {
             Err(failure) if failure.is(Kind::NoBroker) => {
-                // Another `baton run` may be a step ahead of us, or an old broker on its way out.
+                // Another `baton run` may be starting a broker, or an old broker may be ending.
                 if Instant::now() > deadline {
                     return Err(started.err().unwrap_or(failure));
                 }
@@ -57,7 +57,7 @@ fn start_until_idle(socket: &Path) -> Result<(), Failure> {
     Err(Failure::new(tried, said.trim().trim_start_matches("baton: ")).kind(Kind::NoBroker))
 }
 
-/// Starts `baton` with these arguments as the broker, and returns when it listens.
+/// Starts `baton` with these arguments as the broker. Returns once it listens.
 pub fn start(arguments: &[OsString]) -> Result<(), Failure> {
     let tried = "start a broker in the background";
     let mut child = itself(tried)?
@@ -74,14 +74,14 @@ pub fn start(arguments: &[OsString]) -> Result<(), Failure> {
     if line.trim_end() == READY {
         return Ok(());
     }
-    // It has told why on the standard error that it shares with us.
+    // The broker has reported the reason on the standard error that both share.
     let status = child.wait().map_err(|error| Failure::new(tried, error))?;
     Err(Failure::new(tried, format!("it ended early: {status}")))
 }
 
 const READY: &str = "ready";
 
-/// In the broker: it listens. Says so, and lets go of the terminal.
+/// Reports that the broker listens, and closes the terminal. Called by the broker.
 pub fn ready() {
     println!("{READY}");
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
@@ -94,7 +94,7 @@ pub fn ready() {
 fn itself(tried: &str) -> Result<Command, Failure> {
     let path = std::env::current_exe().map_err(|error| Failure::new(tried, error))?;
     let mut command = Command::new(path);
-    // A broker under the interposer would be asking itself.
+    // A broker under the interposer would send requests to itself.
     command.env_remove("LD_PRELOAD");
     Ok(command)
 }

@@ -15,7 +15,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// How the broker is to run.
+/// Options of the broker.
 #[derive(Args)]
 #[command(after_help = "\
 Listens at --socket, or at the socket that systemd passes (see dist/baton-broker.socket), until \
@@ -36,8 +36,8 @@ pub struct BrokerArgs {
     /// have; 0 for none; may be given again
     #[arg(long = "real-time-limit", value_name = "UID:PRIORITY", value_parser = real_time_limit)]
     real_time_limits: Vec<(u32, u32)>,
-    /// Who may have how much and manage what: a file, or a directory of *.toml. Else, of root's
-    /// broker, /etc/baton
+    /// Limits of users and managers of contexts: a file, or a directory of *.toml. Default for
+    /// root's broker: /etc/baton
     #[arg(long, value_name = "PATH")]
     config: Option<PathBuf>,
     /// This is the process that --background started
@@ -51,7 +51,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
         return background::start(&arguments(&args, socket));
     }
     if args.serving {
-        // Not a group's leader, having just been started by one that is: it cannot fail.
+        // This cannot fail: a process that was just started leads no process group.
         let _ = rustix::process::setsid();
     }
     let tried = "run the broker";
@@ -69,7 +69,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
         policy,
     };
     let ready = || {
-        // Without a NOTIFY_SOCKET nobody is told, which is as well.
+        // Without a NOTIFY_SOCKET this has no effect.
         let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
         if args.serving {
             background::ready();
@@ -78,7 +78,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
     baton_broker::run(config, ready).map_err(|error| explain(tried, &error))
 }
 
-/// What the broker has to say goes to standard error, and to the log, where there is one.
+/// Sends the broker's log messages to standard error, and to Baton's log if there is one.
 fn begin_log() {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time();
     let lines = lines.with_target(false).with_ansi(false);
@@ -95,7 +95,7 @@ fn arguments(args: &BrokerArgs, socket: &Path) -> Vec<OsString> {
         all.extend(["--context".into(), context.into()]);
     }
     if let Some(config) = &args.config {
-        // The other process is in the same directory.
+        // The other process has the same working directory.
         all.extend(["--config".into(), config.into()]);
     }
     for (uid, priority) in &args.real_time_limits {
@@ -126,14 +126,14 @@ fn explain(tried: &str, error: &RunError) -> Failure {
     }
 }
 
-/// The listening socket that systemd opened for us.
+/// The listening socket that systemd passed to this process.
 fn passed_listener() -> Option<OwnedFd> {
     let fd = sd_notify::listen_fds().ok()?.next()?;
-    // SAFETY: by LISTEN_PID and LISTEN_FDS the descriptor was passed to this very process, which
-    // has not looked at it before.
+    // SAFETY: LISTEN_PID and LISTEN_FDS say that the descriptor was passed to this process, which
+    // has not used it yet.
     #[allow(unsafe_code)]
     let listener = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(fd) };
-    // systemd passes it blocking, and the broker waits for nobody.
+    // systemd passes the socket in blocking mode, and the broker never blocks.
     rustix::io::ioctl_fionbio(&listener, true).ok()?;
     Some(listener)
 }

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use rustix::io::Errno;
 use std::path::Path;
 
-/// What is to be done with contexts.
+/// A command about contexts.
 #[derive(Subcommand)]
 pub enum ContextCommand {
     /// Add a context: programs open it as /dev/binderfs/NAME
@@ -26,7 +26,7 @@ pub fn list(socket: &Path) -> Result<(), Failure> {
     show(&names.iter().map(|name| format!("{name}\n")).collect::<String>())
 }
 
-/// Carries out a change.
+/// Carries out a command.
 pub fn change(command: &ContextCommand, socket: &Path) -> Result<(), Failure> {
     let ContextCommand::Add { name } = command;
     let tried = format!("add the context {name:?}");
@@ -36,7 +36,7 @@ pub fn change(command: &ContextCommand, socket: &Path) -> Result<(), Failure> {
         Errno::INVAL => Failure::new(&tried, "a name has 1 to 255 bytes and no slash"),
         errno => Failure::refused(&tried, errno),
     })?;
-    // Programs that run already find it in /dev as well.
+    // Running programs find the context in /dev too.
     devices::add(socket, name);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a program finds in `/dev`: a directory with a placeholder for every path of Baton's.
+//! The directory that stands for `/dev`, with a placeholder for every path of Baton's.
 //!
 //! ```text
 //!   <root>/binder  hwbinder  vndbinder
@@ -6,10 +6,10 @@
 //!   <root>/binderfs/features/oneway_spam_detection ...
 //! ```
 //!
-//! It says nothing that is secret and grants nothing: the broker decides who opens what. It lies
-//! beside the broker's socket, so that everybody who uses the broker shares it, and ends with the
-//! broker, if that has no client then; where that directory is not ours to write, it lies among our
-//! own files, under the socket's path.
+//! The directory contains no secret and grants no right: the broker decides who opens a context. It
+//! lies beside the broker's socket, so that all users of the broker share it, and is removed with a
+//! broker that has no clients. If that place is not writable for this user, the directory lies
+//! among the user's own files, named after the socket's path.
 
 use crate::failure::Failure;
 use baton_abi::place::devices_beside;
@@ -18,12 +18,12 @@ use std::io::{Error, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Devices outside of binderfs.
+/// Device names outside of binderfs.
 const LEGACY: [&str; 3] = ["binder", "hwbinder", "vndbinder"];
-/// What binderfs says that the driver can do.
+/// Features that binderfs lists for the driver.
 const FEATURES: [&str; 3] = ["oneway_spam_detection", "extended_error", "freeze_notification"];
 
-/// Lays the directory out for these contexts; where it is.
+/// Makes the directory for these contexts. Returns its path.
 pub fn lay_out(socket: &Path, contexts: &[String]) -> Result<PathBuf, Failure> {
     let shared = devices_beside(socket);
     if fill(&shared, contexts).is_ok() {
@@ -36,18 +36,18 @@ pub fn lay_out(socket: &Path, contexts: &[String]) -> Result<PathBuf, Failure> {
     Ok(own.1)
 }
 
-/// Adds a context's placeholder wherever there is a directory already.
+/// Adds a context's placeholder to every existing directory.
 pub fn add(socket: &Path, context: &str) {
     for root in [devices_beside(socket), own_root(socket).1] {
         let binderfs = root.join("binderfs");
         if binderfs.is_dir() {
-            // A program that opens it needs no placeholder; only one that looks first does.
-            let _ = place(&binderfs.join(context), b"");
+            // Opening a device needs no placeholder; only examining its path does.
+            let _ = make_placeholder(&binderfs.join(context), b"");
         }
     }
 }
 
-/// A directory of this user's own, and the placeholders in it.
+/// A directory of this user, and the directory of placeholders in it.
 fn own_root(socket: &Path) -> (PathBuf, PathBuf) {
     let own = match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
         Some(dir) => PathBuf::from(dir).join("baton"),
@@ -57,7 +57,7 @@ fn own_root(socket: &Path) -> (PathBuf, PathBuf) {
     (own, placeholders)
 }
 
-/// In `/tmp` anybody may have made a directory of the name that we are about to use.
+/// Makes the directory private. In `/tmp` another user may have made a directory of this name.
 fn make_private((own, _): &(PathBuf, PathBuf)) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(own)?;
     let found = std::fs::symlink_metadata(own)?;
@@ -72,20 +72,20 @@ fn fill(root: &Path, contexts: &[String]) -> Result<(), Error> {
     let features = binderfs.join("features");
     DirBuilder::new().recursive(true).mode(0o755).create(&features)?;
     for device in LEGACY {
-        place(&root.join(device), b"")?;
+        make_placeholder(&root.join(device), b"")?;
     }
     for name in contexts.iter().map(String::as_str).chain(["binder-control"]) {
-        place(&binderfs.join(name), b"")?;
+        make_placeholder(&binderfs.join(name), b"")?;
     }
     for feature in FEATURES {
-        place(&features.join(feature), b"1\n")?;
+        make_placeholder(&features.join(feature), b"1\n")?;
     }
     Ok(())
 }
 
-/// Makes one file, unless it is there. Written under another name first: a program that looks
-/// meanwhile sees all of it or nothing.
-fn place(path: &Path, contents: &[u8]) -> Result<(), Error> {
+/// Makes a file, unless it exists. The file gets its name last, so a program sees all of it or
+/// nothing.
+fn make_placeholder(path: &Path, contents: &[u8]) -> Result<(), Error> {
     if path.exists() {
         return Ok(());
     }
@@ -93,7 +93,7 @@ fn place(path: &Path, contents: &[u8]) -> Result<(), Error> {
     draft.push(format!(".{}", std::process::id()));
     let mut file = File::create(&draft)?;
     file.write_all(contents)?;
-    // Devices are open to everybody; the umask is not asked.
+    // Every user may open devices, whatever the umask.
     let mode = if contents.is_empty() { 0o666 } else { 0o444 };
     file.set_permissions(Permissions::from_mode(mode))?;
     std::fs::rename(&draft, path)

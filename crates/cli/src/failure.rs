@@ -1,4 +1,4 @@
-//! How a command fails: what was tried, what went wrong, what to do, and an exit code.
+//! Failures of commands: what was tried, what went wrong, what to do, and the exit code.
 
 use baton_driver::device::OpenError;
 use rustix::io::Errno;
@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The exit codes, as every help text shows them.
+/// The list of exit codes in every help text.
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0    success
@@ -20,7 +20,7 @@ Exit codes:
   Otherwise `baton run`, `baton rt run`, `baton bench` and `baton latency` end as their programs
   do.";
 
-/// What kind of failure, as the exit code tells it.
+/// The kind of a failure, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -33,35 +33,35 @@ pub enum Kind {
     NotFound = 127,
 }
 
-/// A failure to be shown to a person.
+/// A failure that is reported to the user.
 #[derive(Debug)]
 pub struct Failure {
     kind: Kind,
     tried: String,
     wrong: String,
-    /// The output has said it all.
+    /// Whether the output already contains the result.
     silent: bool,
     advice: Option<String>,
 }
 
 impl Failure {
-    /// `tried` completes "cannot ...".
+    /// A failure. `tried` completes "cannot ...".
     pub fn new(tried: impl Display, wrong: impl Display) -> Failure {
         let (tried, wrong) = (tried.to_string(), wrong.to_string());
         Failure { kind: Kind::Failed, tried, wrong, silent: false, advice: None }
     }
 
-    /// What was asked for is not so, as the output has said.
+    /// A negative answer that the output already contains.
     pub fn silent() -> Failure {
         Failure { silent: true, ..Failure::new("", "") }
     }
 
-    /// Another exit code.
+    /// Changes the kind, and so the exit code.
     pub fn kind(self, kind: Kind) -> Failure {
         Failure { kind, ..self }
     }
 
-    /// What to do about it.
+    /// Adds advice.
     pub fn advice(self, advice: impl Display) -> Failure {
         Failure { advice: Some(advice.to_string()), ..self }
     }
@@ -81,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// The broker was reached and said no.
+    /// A refusal by the broker.
     pub fn refused(tried: impl Display, errno: Errno) -> Failure {
         let (wrong, advice) = match errno {
             Errno::PROTO | Errno::PROTONOSUPPORT => (
@@ -101,7 +101,7 @@ impl Failure {
         Failure { advice: advice.map(str::to_owned), ..Failure::new(tried, wrong) }
     }
 
-    /// A device, or a look at the broker, could not be opened.
+    /// A device or a connection to the broker could not be opened.
     pub fn open(tried: impl Display, socket: &Path, error: &OpenError) -> Failure {
         match error {
             OpenError::NoBroker { errno, .. } => Failure::connect(tried, socket, *errno),
@@ -125,12 +125,12 @@ impl Failure {
             ))
     }
 
-    /// Whether it is of this kind.
+    /// Whether the failure is of this kind.
     pub fn is(&self, kind: Kind) -> bool {
         self.kind == kind
     }
 
-    /// Prints it; the exit code.
+    /// Prints the failure and returns the exit code.
     pub fn report(&self) -> ExitCode {
         if !self.silent {
             eprintln!("baton: cannot {}: {}", self.tried, self.wrong);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use tracing_subscriber::filter::LevelFilter;
 
-/// What is to be hosted.
+/// Options of `baton host`.
 #[derive(Args)]
 #[command(after_help = "\
 A SERVICE is one that comes with it, or the path of a shared object (with a slash in it) that \
@@ -43,12 +43,12 @@ pub struct HostArgs {
         value_parser = clap::value_parser!(u32).range(16..=65536)
     )]
     stack: u32,
-    /// What is hosted
+    /// Services to host
     #[arg(required = true, value_name = "[NAME=]SERVICE")]
     services: Vec<String>,
 }
 
-/// Hosts until it is told to end.
+/// Hosts services until a signal ends it.
 pub fn host(args: &HostArgs, socket: &Path) -> Result<(), Failure> {
     let tried = "host the services";
     let lines = tracing_subscriber::fmt().with_writer(std::io::stderr).without_time();
@@ -60,7 +60,7 @@ pub fn host(args: &HostArgs, socket: &Path) -> Result<(), Failure> {
         host.add_boxed(&name, service).map_err(|error| explain(tried, socket, &error))?;
         names.push(name);
     }
-    // Before threads are started, which are to have them blocked or handled alike.
+    // Done before threads are started, which inherit the signal mask.
     let signals = stop::signals().map_err(|error| Failure::new(tried, error))?;
     let mut running =
         host.start(&args.context, socket).map_err(|error| explain(tried, socket, &error))?;
@@ -73,7 +73,7 @@ pub fn host(args: &HostArgs, socket: &Path) -> Result<(), Failure> {
     Err(Failure::new(tried, "all of them have died").advice("what they said is above"))
 }
 
-/// Until it is told to end: true; or until there is none left.
+/// Waits until a signal comes (true) or no service is left (false).
 fn wait(running: &mut Running, signals: OwnedFd) -> bool {
     let told = Arc::new(AtomicBool::new(false));
     let (tell, closer): (_, Closer) = (Arc::clone(&told), running.closer());
@@ -86,7 +86,7 @@ fn wait(running: &mut Running, signals: OwnedFd) -> bool {
     told.load(Ordering::Acquire)
 }
 
-/// A service, and the name that it is to have.
+/// A service and its name.
 fn find(word: &str) -> Result<(String, Box<dyn Service>), Failure> {
     let (name, what) = match word.split_once('=') {
         Some((name, what)) => (Some(name), what),

@@ -8,13 +8,13 @@ use clap::Args;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
-/// What is to be logged.
+/// Options of `baton log`.
 #[derive(Args, Debug)]
 pub struct LogArgs {
     /// V, D, I, W, E or F
     #[arg(short, long, default_value = "I", value_parser = priority)]
     priority: Priority,
-    /// Who says it
+    /// The entries' tag
     #[arg(short, long, default_value = "log")]
     tag: String,
     /// main, system, radio or crash
@@ -27,7 +27,7 @@ pub struct LogArgs {
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = "/dev/log",
           conflicts_with_all = ["priority", "tag", "buffer", "words"])]
     syslog: Option<PathBuf>,
-    /// What is said; without it, each line of standard input
+    /// The text; without it, each line of standard input
     #[arg(value_name = "TEXT")]
     words: Vec<String>,
 }
@@ -43,7 +43,7 @@ fn buffer(name: &str) -> Result<Buffer, String> {
     found.ok_or_else(|| "one of main, system, radio and crash".to_owned())
 }
 
-/// Logs the words, or standard input.
+/// Logs the given text, or standard input.
 pub fn log(args: &LogArgs) -> Result<(), Failure> {
     let directory = args.log_directory.clone().unwrap_or_else(baton_log::directory);
     let logger = Options::new().directory(&directory).open();

@@ -1,11 +1,11 @@
 //! `baton logcat`: Android's logcat, over the log in shared memory.
 //!
-//! - [`args`]: the command line. [`mod@session`]: what is done with each entry; [`output`]: where
-//!   it goes.
-//! - `last`: what `-L` shows.
+//! - [`args`]: the command line. [`mod@session`]: the handling of each entry. [`output`]: the
+//!   destination of entries.
+//! - `last`: the entries that `-L` shows.
 //! - [`sizes`], [`statistics`]: `-g`, `-G` and `-S`.
 //!
-//! What its text looks like is the crate `baton-logcat`'s.
+//! The crate `baton-logcat` formats the text.
 
 mod args;
 mod json;
@@ -34,13 +34,13 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// `--wrap` waits no longer.
+/// Longest wait of `--wrap`.
 const LONGEST_WRAP: Duration = Duration::from_secs(2 * 60 * 60);
 const TRIED: &str = "show the log";
-/// Where systems have their own.
+/// Places of a system's own tags.
 const TAGS_FILES: [&str; 2] = ["/etc/event-log-tags", "/system/etc/event-log-tags"];
 
-/// Shows the log, or does with it what the arguments say.
+/// Shows the log, or does what the arguments request.
 pub fn logcat(args: &LogcatArgs) -> Result<(), Failure> {
     let buffers = args.buffers()?;
     if args.clear {
@@ -58,7 +58,7 @@ pub fn logcat(args: &LogcatArgs) -> Result<(), Failure> {
         None => {}
     }
     if let (Some(path), Some(id)) = (&args.file, &args.id) {
-        begin_under(path, id)?;
+        clear_if_other_id(path, id)?;
     }
     let zone = TimeZone::system();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -78,7 +78,7 @@ pub fn logcat(args: &LogcatArgs) -> Result<(), Failure> {
         }
     };
     match shown {
-        // Whoever reads has seen enough.
+        // The reader of the output has closed it.
         Err(Ended::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(Ended::Output(error)) => Err(unwritten(args, error)),
         Err(Ended::Log(errno)) => Err(Failure::new("follow the log", errno)),
@@ -92,7 +92,7 @@ fn session(args: &LogcatArgs, zone: &TimeZone) -> Result<Session, Failure> {
     let selection = args.selection(&variable)?;
     let output = match (&args.file, &args.trace) {
         (_, Some(path)) => {
-            // Another trace is no beginning of this one.
+            // A trace replaces an earlier one.
             File::create(path)
                 .and_then(|_| Output::file(path, None))
                 .map_err(|error| unwritten(args, error))?
@@ -119,13 +119,14 @@ fn session(args: &LogcatArgs, zone: &TimeZone) -> Result<Session, Failure> {
     Ok(session)
 }
 
-/// The log, if there is one and it may be read.
+/// Opens the log, if it exists and may be read.
 fn open(directory: &Path, buffers: &[Buffer]) -> Result<Reader, Failure> {
     Reader::open_from(directory, buffers, baton_log::Start::Oldest)
         .map_err(|errno| unreadable(TRIED, directory, errno))
 }
 
-/// The same. Who waits for entries may come before whoever logs the first one.
+/// Like [`open`], but makes a log if there is none: a reader may wait before the first entry is
+/// written.
 fn open_or_make(args: &LogcatArgs, buffers: &[Buffer]) -> Result<Reader, Failure> {
     let directory = args.directory();
     if (!args.ends() || args.wrap) && !directory.exists() {
@@ -135,10 +136,10 @@ fn open_or_make(args: &LogcatArgs, buffers: &[Buffer]) -> Result<Reader, Failure
     open(&directory, buffers)
 }
 
-/// Sleeps while all that comes has room.
+/// Sleeps until new entries would overwrite those that came since the start.
 fn wait_for_wrap(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
     let directory = args.directory();
-    // There is a log from now on.
+    // The log exists from here on.
     drop(open_or_make(args, buffers)?);
     Reader::open_from(&directory, buffers, baton_log::Start::Newest)
         .and_then(|mut reader| reader.wait_for_wrap(LONGEST_WRAP))
@@ -174,7 +175,7 @@ fn unwritten(args: &LogcatArgs, error: io::Error) -> Failure {
     }
 }
 
-/// Why a run ended early.
+/// The reason for which a run ended early.
 enum Ended {
     Output(io::Error),
     Log(Errno),
@@ -186,11 +187,11 @@ impl std::convert::From<io::Error> for Ended {
     }
 }
 
-/// Which entries there are to show of those at the beginning.
+/// The entries at the beginning that are shown.
 struct Beginning<'a> {
     args: &'a LogcatArgs,
     from: From,
-    /// The last ones, if so many of the last ones are wanted.
+    /// The last entries, if only a number of them is wanted.
     last: VecDeque<Entry>,
 }
 
@@ -224,25 +225,25 @@ impl<'a> Beginning<'a> {
     }
 }
 
-/// Shows what there is and, if that is wanted, what comes.
+/// Shows the existing entries and, if requested, new ones.
 fn follow(
     args: &LogcatArgs,
     mut reader: Reader,
     from: From,
     session: &mut Session,
 ) -> Result<(), Ended> {
-    let mut taken = present(args, &mut reader, from, session)?;
+    let mut taken = show_existing(args, &mut reader, from, session)?;
     while taken == Wanted::More && !args.ends() {
         session.output.flush()?;
         reader.wait(None).map_err(Ended::Log)?;
-        taken = news(args, &mut reader, session)?;
+        taken = show_new(args, &mut reader, session)?;
     }
     session.end()?;
     Ok(())
 }
 
-/// What is there at the beginning. That some of it has been overwritten is a log's ordinary course.
-fn present(
+/// Shows the entries at the beginning. Overwritten entries are normal and not reported.
+fn show_existing(
     args: &LogcatArgs,
     reader: &mut Reader,
     from: From,
@@ -251,7 +252,7 @@ fn present(
     let mut beginning = Beginning::new(args, from);
     while let Some(item) = reader.next_item() {
         let Item::Record(record) = item else { continue };
-        session.meet(record.origin.process, &record.origin.program);
+        session.add_program(record.origin.process, &record.origin.program);
         if beginning.take(Entry::from(&record), session)? == Wanted::Nothing {
             return Ok(Wanted::Nothing);
         }
@@ -259,12 +260,12 @@ fn present(
     beginning.end(session)
 }
 
-/// What has come since. What this reader was too slow for is told.
-fn news(args: &LogcatArgs, reader: &mut Reader, session: &mut Session) -> io::Result<Wanted> {
+/// Shows new entries. Reports entries that this reader was too slow for.
+fn show_new(args: &LogcatArgs, reader: &mut Reader, session: &mut Session) -> io::Result<Wanted> {
     while let Some(item) = reader.next_item() {
         let entry = match item {
             Item::Record(record) => {
-                session.meet(record.origin.process, &record.origin.program);
+                session.add_program(record.origin.process, &record.origin.program);
                 Entry::from(&record)
             }
             Item::Lost(lost) => {
@@ -293,12 +294,12 @@ fn told(lost: &Lost<'_>) -> String {
         Loss::Unlogged { n_records } => format!("{n_records} entries found no room"),
         Loss::Damaged { .. } => "a damaged ring: some entries cannot be read".to_owned(),
     };
-    let program = plain(&origin.program);
+    let program = without_control_characters(&origin.program);
     format!("{what}: {buffer}, process {} ({program}), user {}", origin.process, origin.user)
 }
 
-/// Another process's words without what would move a terminal's cursor.
-fn plain(words: &str) -> String {
+/// Another process's text, without characters that would move a terminal's cursor.
+fn without_control_characters(words: &str) -> String {
     words.replace(|letter: char| letter.is_control(), "?")
 }
 
@@ -313,7 +314,7 @@ fn tags(path: Option<&Path>) -> Result<Tags, Failure> {
     Tags::parse(&text).map_err(|error| failed(&error))
 }
 
-/// What users are called, as far as the machine's own file tells.
+/// Names of users, from the machine's own file.
 fn users() -> HashMap<u32, String> {
     let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let parse = |line: &str| {
@@ -324,7 +325,8 @@ fn users() -> HashMap<u32, String> {
     text.lines().rev().filter_map(parse).collect()
 }
 
-/// From when on entries are not in the file, or in the newest one beside it that tells.
+/// Time of the newest entry in the file, or in the newest older file that has one: later entries
+/// are still to be written.
 fn resume(path: &Path, now: Duration, zone: &TimeZone) -> Option<Duration> {
     output::files(path).ok()?.iter().take(2).find_map(|path| {
         let text = std::fs::read(path).ok()?;
@@ -345,8 +347,8 @@ fn remove(path: &Path) -> Result<(), Failure> {
     output::files(path).map_err(failed)?.iter().try_for_each(std::fs::remove_file).map_err(failed)
 }
 
-/// Empties the files if they were begun under another id.
-fn begin_under(path: &Path, id: &str) -> Result<(), Failure> {
+/// Empties the files if they belong to another id.
+fn clear_if_other_id(path: &Path, id: &str) -> Result<(), Failure> {
     let mut name = path.as_os_str().to_owned();
     name.push(".id");
     let failed =
@@ -358,7 +360,7 @@ fn begin_under(path: &Path, id: &str) -> Result<(), Failure> {
     std::fs::write(&name, id).map_err(failed)
 }
 
-/// There is but the empty one: what a thread writes overwrites nothing of another's.
+/// Only the empty prune list exists: a thread's entries never overwrite another thread's.
 fn set_prune(list: &str) -> Result<(), Failure> {
     match list.trim() {
         "" => Ok(()),

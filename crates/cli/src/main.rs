@@ -1,12 +1,12 @@
 //! The `baton` command.
 //!
-//! - [`run`]: a program on Baton; [`program`]: whether it can be; [`devices`]: what it finds in
-//!   `/dev`; [`background`]: a broker for it.
-//! - [`broker`]: the broker itself.
-//! - [`ps`], [`contexts`]: what the broker knows, asked through [`observer`].
-//! - [`rt`]: programs in real time.
+//! - [`run`]: runs a program on Baton. [`program`]: checks whether it can. [`devices`]: the
+//!   program's `/dev`. [`background`]: starts a broker for it.
+//! - [`broker`]: runs the broker.
+//! - [`ps`], [`contexts`]: show the broker's state, through [`observer`].
+//! - [`rt`]: runs programs in real time.
 //! - [`services`]: Android's `service` tool.
-//! - [`host`]: services of its own, in one process.
+//! - [`host`]: runs many services in one process.
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
 //! - [`bench`]: the benchmarks, a program of their own.
 //! - [`failure`]: exit codes and messages. [`stop`]: the end of what goes on until then.
@@ -46,7 +46,7 @@ struct Cli {
     command: Command,
 }
 
-/// Which broker is meant.
+/// The broker to use.
 #[derive(Args, Clone, Debug)]
 struct PlaceArgs {
     /// The broker's socket [default: $BATON_SOCKET, else the system-wide or the user's one]
@@ -124,7 +124,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes to standard output. A reader that has gone away ends the command quietly.
+/// Writes to standard output. If the reader has closed it, the command ends quietly.
 fn show(text: &str) -> Result<(), Failure> {
     use std::io::Write;
     let mut out = std::io::stdout().lock();

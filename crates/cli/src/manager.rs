@@ -14,7 +14,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// The manager of a context, and what it speaks.
+    /// Finds the manager of a context and its protocol.
     pub fn find(context: &str, socket: &Path, tried: &str) -> Result<Manager, Failure> {
         let process =
             Process::open(context, socket).map_err(|error| Failure::open(tried, socket, &error))?;
@@ -23,22 +23,22 @@ impl Manager {
         Ok(Manager { manager, context: context.to_owned() })
     }
 
-    /// The beginning of a request, in the form of the manager's release.
+    /// The header of a request in the manager's protocol.
     pub fn request(&self, descriptor: &str) -> Parcel {
         self.manager.protocol().request(descriptor)
     }
 
-    /// The services' names.
+    /// The names of all services.
     pub fn names(&self, tried: &str) -> Result<Vec<String>, Failure> {
         self.manager.list().map_err(|error| failure(tried, &self.context, error))
     }
 
-    /// What the manager knows of a name.
+    /// Looks a name up.
     pub fn check(&self, tried: &str, name: &str) -> Result<Found, Failure> {
         self.manager.check(name).map_err(|error| failure(tried, &self.context, error))
     }
 
-    /// A service that must be there.
+    /// Looks up a service that has to exist.
     pub fn service(&self, tried: &str, name: &str) -> Result<Handle, Failure> {
         match self.check(tried, name)? {
             Found::Service(handle) => Ok(handle),
@@ -50,7 +50,7 @@ impl Manager {
         }
     }
 
-    /// The descriptor of the interface that an object has.
+    /// The interface descriptor of an object.
     pub fn interface(&self, handle: &Handle) -> Option<String> {
         let answer = handle.call(INTERFACE, &Parcel::new()).ok()?;
         Reader::new(answer.data()).string()

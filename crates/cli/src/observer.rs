@@ -1,10 +1,10 @@
-//! A look at the broker.
+//! Connections that ask the broker for reports.
 
 use crate::failure::Failure;
 pub use baton_driver::observer::Observer;
 use std::path::Path;
 
-/// Connects. `tried` is for the message if that fails.
+/// Connects to the broker. `tried` is for the message of a failure.
 pub fn connect(socket: &Path, tried: &str) -> Result<Observer, Failure> {
     Observer::connect(socket).map_err(|error| Failure::open(tried, socket, &error))
 }

@@ -1,28 +1,28 @@
-//! The configuration of a broker: files of TOML in a directory, in the order of their names.
+//! Reads the configuration of a broker: TOML files in a directory, in the order of their names.
 
 use crate::failure::Failure;
 use baton_broker::Policy;
 use std::path::{Path, PathBuf};
 
-/// Where root's broker looks if it is not told.
+/// Default directory of root's broker.
 const DIRECTORY: &str = "/etc/baton";
 
-/// What went wrong, and where.
+/// An error in the configuration, with its file.
 pub struct Unusable {
     path: PathBuf,
     why: String,
 }
 
 impl Unusable {
-    /// The failure of what was tried.
+    /// The failure of a command because of this error.
     pub fn during(self, tried: &str) -> Failure {
         Failure::new(tried, format_args!("{}: {}", self.path.display(), self.why))
             .advice("see docs/limits.md for what may stand there")
     }
 }
 
-/// Reads a file, every `*.toml` of a directory, or, of root's broker that is told nothing, what
-/// there is in `/etc/baton`.
+/// Reads a file or every `*.toml` of a directory. Without a name, root's broker reads `/etc/baton`
+/// if it exists.
 pub fn read(named: Option<&Path>) -> Result<Policy, Unusable> {
     let path = match named {
         Some(path) => path,

@@ -1,7 +1,7 @@
-//! Whether a program can be interposed.
+//! Checks whether a program can be interposed.
 //!
-//! The interposer comes with the dynamic loader. A program that has none, or whose loader ignores
-//! `LD_PRELOAD`, would run on without Baton and fail in ways that say nothing: so it is refused.
+//! The dynamic loader loads the interposer. A program without a loader, or whose loader ignores
+//! `LD_PRELOAD`, would run without Baton and fail in confusing ways. So it is refused.
 
 use crate::failure::{Failure, Kind};
 use object::elf::{DT_NEEDED, ELF_NOTE_GO, FileHeader32, FileHeader64, PT_INTERP};
@@ -13,27 +13,27 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Longest chain of `#!` interpreters, as the kernel has it.
+/// Most `#!` interpreters in a chain, as in the kernel.
 const MAX_INTERPRETERS: u32 = 5;
 
-/// What the file of a program says.
+/// The kind of a program's file.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
     /// An ELF file of this machine with this loader.
     Dynamic(PathBuf),
-    /// One of Go's, with a loader and without a library.
-    GoAlone,
+    /// A Go program with a loader and without a library.
+    GoWithoutCLibrary,
     /// A script with this interpreter.
     Script(PathBuf),
-    /// Loaded by the kernel alone.
+    /// An ELF file without a loader.
     Static,
-    /// For another machine or word size.
+    /// An ELF file for another machine or word size.
     Foreign,
-    /// Something that `exec` is to judge.
+    /// Another file, which `exec` will judge.
     Unknown,
 }
 
-/// Finds a program as a shell would, and makes sure that it can be interposed.
+/// Finds a program as a shell does, and checks that it can be interposed.
 pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     let path = search(name)?;
     check(&path, &path, MAX_INTERPRETERS)?;
@@ -74,7 +74,7 @@ fn executable(path: &Path) -> Result<PathBuf, Failure> {
     Ok(path.to_owned())
 }
 
-/// `program` is what was asked for, `path` it or an interpreter of it.
+/// Checks a file. `program` is the requested one, `path` that one or an interpreter of it.
 fn check(program: &Path, path: &Path, interpreters: u32) -> Result<(), Failure> {
     let refuse = |why: &str, advice: &str| {
         let subject = if program == path {
@@ -92,7 +92,7 @@ fn check(program: &Path, path: &Path, interpreters: u32) -> Result<(), Failure> 
         );
     }
     let Ok(bytes) = std::fs::read(path) else {
-        // Executable without being readable: nothing more can be said.
+        // The file is executable but not readable, so it cannot be checked.
         return Ok(());
     };
     match form(&bytes) {
@@ -112,7 +112,7 @@ fn check(program: &Path, path: &Path, interpreters: u32) -> Result<(), Failure> 
              the interposer",
             "link it dynamically (for Rust: a -gnu target without +crt-static)",
         ),
-        Form::GoAlone => refuse(
+        Form::GoWithoutCLibrary => refuse(
             "it is a Go program without the C library: Go's runtime then replaces the thread \
              pointer and the \
              signal handlers that the interposer needs",
@@ -125,7 +125,7 @@ fn check(program: &Path, path: &Path, interpreters: u32) -> Result<(), Failure> 
     }
 }
 
-/// Whether exec gives the program more than this process has, and so a loader that is careful.
+/// Whether exec gives the program additional privileges, so that its loader ignores `LD_PRELOAD`.
 fn gains_privilege(path: &Path) -> bool {
     let Ok(file) = std::fs::metadata(path) else { return false };
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -165,15 +165,17 @@ fn elf<E: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Form {
     let Ok(segments) = header.program_headers(endian, bytes) else { return Form::Unknown };
     let loader = segments.iter().find(|segment| segment.p_type(endian) == PT_INTERP);
     match loader.map(|segment| segment.interpreter(endian, bytes)) {
-        Some(Ok(Some(_))) if is_go_alone::<E>(segments, endian, bytes) => Form::GoAlone,
+        Some(Ok(Some(_))) if is_go_without_c_library::<E>(segments, endian, bytes) => {
+            Form::GoWithoutCLibrary
+        }
         Some(Ok(Some(loader))) => Form::Dynamic(PathBuf::from(OsStr::from_bytes(loader))),
         Some(_) => Form::Unknown,
         None => Form::Static,
     }
 }
 
-/// Whether Go's linker has left its note, and no library is asked for.
-fn is_go_alone<E: FileHeader<Endian = Endianness>>(
+/// Whether the file has the note of Go's linker and needs no library.
+fn is_go_without_c_library<E: FileHeader<Endian = Endianness>>(
     segments: &[E::ProgramHeader],
     endian: Endianness,
     bytes: &[u8],

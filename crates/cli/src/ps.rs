@@ -1,4 +1,4 @@
-//! `baton ps`: what the broker knows of everybody, and what their engines say of themselves.
+//! `baton ps`: the broker's state, and the figures that engines publish about themselves.
 
 use crate::failure::Failure;
 use crate::observer;
@@ -8,7 +8,7 @@ use clap::Args;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What is to be shown.
+/// Options of `baton ps`.
 #[derive(Args)]
 #[command(after_help = "\
 Columns: NODES are objects of the process that others hold, HANDLES its references to others' \
@@ -18,13 +18,13 @@ transactions in it, CALLS those received so far and those not yet answered. STAT
 context manager), frozen. Shown are the processes of your own user, and all to root and the \
 broker's user. The columns from LANES on are what the process says of itself.")]
 pub struct PsArgs {
-    /// Everything, as one JSON document
+    /// Print everything as one JSON document
     #[arg(long)]
     json: bool,
     /// Every node and handle, too
     #[arg(short, long)]
     verbose: bool,
-    /// What each user has of what the broker shares out, and could take now; docs/limits.md
+    /// Show each user's part of the shared amounts, and what it may still take; docs/limits.md
     #[arg(long, conflicts_with = "verbose")]
     accounts: bool,
 }
@@ -68,7 +68,7 @@ fn json(text: serde_json::Result<String>, tried: &str) -> Result<(), Failure> {
     show(&(text.map_err(|error| Failure::new(tried, error))? + "\n"))
 }
 
-/// A row for each user and amount.
+/// The table of shares: a row for each user and amount.
 fn shares(accounts: &[Account]) -> String {
     let header = ["UID", "AMOUNT", "TAKEN", "LEFT", "OF", "RESERVE"].map(str::to_owned);
     let row = |account: &Account, share: &Share| {
@@ -85,7 +85,7 @@ fn shares(accounts: &[Account]) -> String {
     table(&std::iter::once(header).chain(rows).collect::<Vec<_>>(), &[1, 5])
 }
 
-/// What a real-time caller is promised, or is not.
+/// Describes the looper of a real-time caller's lane.
 fn real_time(pid: u32, lane: &LaneReport) -> String {
     let looper = match &lane.looper {
         Some(looper) if looper.promoted => format!("served by thread {} at that", looper.tid),
@@ -105,7 +105,7 @@ const HEADER: [&str; 13] = [
     "CONTEXT", "PID", "UID", "PROGRAM", "STATE", "NODES", "HANDLES", "CHANNELS", "LANES",
     "THREADS", "LOOPERS", "BUFFER", "CALLS",
 ];
-/// Columns whose entries are words; the others are numbers and end in line.
+/// Columns of words; the others contain numbers, which end in line.
 const WORDS: [usize; 3] = [0, 3, 4];
 
 fn row(context: &ContextReport, process: &ProcessReport) -> [String; 13] {
@@ -144,7 +144,7 @@ fn size(bytes: u32) -> String {
     }
 }
 
-/// The name of a program that runs; the broker does not keep it.
+/// The name of a running program, which the broker does not know.
 fn program(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     match name.trim_end() {

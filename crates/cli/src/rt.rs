@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// What is to be done.
+/// A command about real time.
 #[derive(Subcommand)]
 pub enum RtCommand {
     /// Run a program in real time
@@ -32,13 +32,13 @@ pub enum RtCommand {
     Guard(GuardArgs),
 }
 
-/// Where the machine is.
+/// Paths of the machine's files.
 #[derive(Args)]
 pub struct PathsArgs {
-    /// Where sysfs is mounted
+    /// Mount point of sysfs
     #[arg(long, value_name = "DIR", default_value_os_t = Paths::default().sysfs)]
     sysfs: PathBuf,
-    /// Where the record of the frequency lock is: one for all who share the processors
+    /// Directory of the frequency lock's record: one for all who share the processors
     #[arg(long, value_name = "DIR", default_value_os_t = Paths::default().state)]
     state: PathBuf,
 }
@@ -49,7 +49,7 @@ impl PathsArgs {
     }
 }
 
-/// What the program gets.
+/// Settings for the program.
 #[derive(Args)]
 #[command(after_help = "\
 All of it is undone when the program ends, however it ends; its own threads and children inherit \
@@ -77,7 +77,7 @@ pub struct RunArgs {
     /// Do not kill the program when memory runs out
     #[arg(long)]
     oom_protect: bool,
-    /// How late timers may come, in nanoseconds; of real-time threads the kernel allows none anyway
+    /// Timer slack in nanoseconds; real-time threads have none anyway
     #[arg(long, value_name = "NS")]
     timer_slack: Option<NonZeroU64>,
     /// Run on these processors only: 0,2-3
@@ -100,17 +100,17 @@ fn cpus(text: &str) -> Result<Cpus, &'static str> {
     parse_cpus(text).map(Cpus).ok_or("no list of processors as 0,2-3 is")
 }
 
-/// What is to be shown.
+/// Options of `baton rt status`.
 #[derive(Args)]
 pub struct StatusArgs {
-    /// As one JSON document
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     paths: PathsArgs,
 }
 
-/// What the guardian is told.
+/// Options of the guardian.
 #[derive(Args)]
 pub struct GuardArgs {
     /// This is the guardian, not the one that starts it
@@ -119,7 +119,7 @@ pub struct GuardArgs {
     watch: String,
 }
 
-/// Does it.
+/// Carries out a command.
 pub fn rt(command: RtCommand) -> Result<(), Failure> {
     match command {
         RtCommand::Run(args) => run(&args),
@@ -141,7 +141,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         options = options.latency_us(latency_us);
     }
     if args.lock_memory {
-        // The stack is the program's, and grows under the lock.
+        // The stack is the program's own, and grows while memory is locked.
         options = options.lock_memory(0);
     }
     if args.oom_protect {
@@ -193,7 +193,7 @@ fn guard(args: &GuardArgs) -> Result<(), Failure> {
     if !args.apart {
         return guardian::detach(&args.watch).map_err(|error| Failure::new(tried, error));
     }
-    // Whoever ends a group of processes ends its owner, too, and there is work to do then.
+    // A signal to a group of processes ends the owner too, and then the guardian has work to do.
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
             .map_err(|error| Failure::new(tried, error))?;

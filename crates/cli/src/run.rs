@@ -1,4 +1,4 @@
-//! `baton run`: becomes the program, with the interposer loaded.
+//! `baton run`: executes a program with the interposer loaded.
 
 use crate::failure::{Failure, Kind};
 use crate::{background, devices, program};
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const LIBRARY: &str = "libbaton_preload.so";
-/// Where the connection that keeps the broker stays open in the program: the last number under
-/// the usual limit, out of the way of those that programs count on.
+/// Descriptor of the connection that keeps the broker running: the last number below the usual
+/// limit, where programs do not expect their own.
 const KEPT_FD: i32 = 1023;
 
-/// What is to be run, and how.
+/// Options of `baton run`.
 #[derive(Args)]
 #[command(after_help = "\
 The program finds /dev/binder, /dev/hwbinder, /dev/vndbinder and /dev/binderfs, and so do the \
@@ -89,18 +89,19 @@ pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
     Err(Failure::new(tried, error).kind(kind))
 }
 
-/// The broker that runs until it is idle stays while the program or a child of it does, whether
-/// a device is open just then or not.
+/// Keeps the broker running as long as the program or a child of it runs, whether or not a device
+/// is open.
 fn keep_open(broker: impl rustix::fd::AsFd) -> Result<(), Errno> {
     let kept = rustix::io::fcntl_dupfd_cloexec(&broker, KEPT_FD)
-        // The limit is lower or the number taken: then any.
+        // The limit is lower or the number is taken: any number will do.
         .or_else(|_| rustix::io::fcntl_dupfd_cloexec(&broker, 0))?;
     rustix::io::fcntl_setfd(&kept, rustix::io::FdFlags::empty())?;
     let _ = kept.into_raw_fd();
     Ok(())
 }
 
-/// The interposer, before what is to be loaded already, and only once.
+/// The value of LD_PRELOAD: the interposer before the libraries that are already there, and only
+/// once.
 fn preload(library: PathBuf) -> OsString {
     let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
     let mut all = library.clone().into_os_string();
@@ -132,7 +133,7 @@ fn find_library(tried: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-/// LD_PRELOAD has no way to write some paths.
+/// Checks a path: LD_PRELOAD cannot express some characters.
 fn loadable(tried: &str, path: Result<PathBuf, std::io::Error>) -> Result<PathBuf, Failure> {
     let path = path.map_err(|error| Failure::new(tried, format!("{LIBRARY}: {error}")))?;
     if path.as_os_str().as_bytes().iter().any(|byte| b": $".contains(byte)) {

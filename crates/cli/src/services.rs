@@ -1,7 +1,6 @@
 //! `baton list`, `check`, `ping` and `call`: Android's `service` tool.
 //!
-//! They speak to the service manager at handle 0 in the protocol that it knows
-//! ([`manager`](crate::manager)).
+//! The commands use the protocol of the service manager at handle 0 ([`manager`](crate::manager)).
 
 use crate::failure::{Failure, Kind};
 use crate::manager::Manager;
@@ -18,7 +17,7 @@ const fn special(letters: [u8; 4]) -> u32 {
     u32::from_be_bytes(letters)
 }
 
-/// What every object answers.
+/// The code that every object answers.
 const PING: u32 = special(*b"_PNG");
 pub const INTERFACE: u32 = special(*b"_NTF");
 /// Statuses of Android's `Errors.h`: negative errnos, and numbers of its own.
@@ -26,7 +25,7 @@ const UNKNOWN_TRANSACTION: i32 = -74;
 const BAD_TYPE: i32 = i32::MIN + 1;
 const PERMISSION_DENIED: i32 = -1;
 
-/// Where the service manager is.
+/// The context of the service manager.
 #[derive(Args)]
 pub struct ContextArgs {
     /// The context to ask
@@ -61,12 +60,12 @@ pub struct CallArgs {
     /// The method's number, or four letters such as _PNG
     #[arg(value_parser = parse_code)]
     code: u32,
-    /// What is passed
+    /// Arguments of the call
     #[arg(allow_hyphen_values = true, trailing_var_arg = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }
 
-/// The service's side would not have the call at all.
+/// The service refused the call.
 fn refusal(tried: &str, status: i32) -> Failure {
     let wrong = match status {
         UNKNOWN_TRANSACTION => "it does not know this method".to_owned(),
@@ -87,7 +86,7 @@ pub fn list(args: &ContextArgs, socket: &Path) -> Result<(), Failure> {
         let interface = match manager.check(tried, name)? {
             Found::Service(handle) => manager.interface(&handle).unwrap_or_default(),
             Found::Elsewhere => "through an accessor".to_owned(),
-            // Gone since it was listed.
+            // The service has disappeared since it was listed.
             Found::Nothing => continue,
         };
         text.push_str(&format!("{number}\t{name}: [{interface}]\n"));
@@ -95,7 +94,7 @@ pub fn list(args: &ContextArgs, socket: &Path) -> Result<(), Failure> {
     show(&text)
 }
 
-/// Says whether the service is there.
+/// Reports whether the service exists.
 pub fn check(args: &NameArgs, socket: &Path) -> Result<(), Failure> {
     let name = &args.name;
     let tried = format!("check the service {name:?}");

@@ -1,10 +1,10 @@
-//! How those commands end that go on until they are told to.
+//! Signals that end long-running commands.
 
 use rustix::fd::OwnedFd;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::os::unix::net::UnixStream;
 
-/// Readable once SIGTERM or SIGINT has come.
+/// A descriptor that becomes readable when SIGTERM or SIGINT has come.
 pub fn signals() -> Result<OwnedFd, std::io::Error> {
     let (stop, signalled) = UnixStream::pair()?;
     for signal in [SIGTERM, SIGINT] {

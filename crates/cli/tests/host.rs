@@ -1,4 +1,4 @@
-//! `baton host`, and what its users see of it.
+//! `baton host`, and its services as clients see them.
 #[path = "../../host/tests/support/mod.rs"]
 mod support;
 
@@ -17,7 +17,7 @@ fn baton(broker: &Broker, arguments: &[&str]) -> Output {
     Command::new(BATON).args(arguments).arg("--socket").arg(&broker.socket).output().unwrap()
 }
 
-/// Standard output of what must succeed.
+/// Standard output of a command that has to succeed.
 fn shown(broker: &Broker, words: &str) -> String {
     let arguments: Vec<&str> = words.split(' ').collect();
     let output =
@@ -26,7 +26,7 @@ fn shown(broker: &Broker, words: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A host that says that it serves.
+/// A host that has reported that it serves.
 struct Hosting(Child);
 
 impl Hosting {
@@ -55,7 +55,7 @@ impl Drop for Hosting {
 }
 
 #[test]
-fn services_that_come_with_it_are_called() {
+fn builtin_services_can_be_called() {
     let broker = Broker::start();
     let manager = support::serve_manager(&broker);
     let services = ["echo", "settings=properties", "clock"];
@@ -78,7 +78,7 @@ fn services_that_come_with_it_are_called() {
 }
 
 #[test]
-fn what_cannot_be_hosted_is_explained() {
+fn an_unknown_service_is_refused_with_a_reason() {
     let broker = Broker::start();
     for (arguments, code, says) in [
         (&["host", "echo"][..], 4, "has no context manager"),
@@ -100,7 +100,7 @@ fn what_cannot_be_hosted_is_explained() {
 }
 
 #[test]
-fn a_client_that_is_killed_in_its_call_leaves_nothing_behind() {
+fn a_client_killed_in_its_call_leaves_nothing_behind() {
     let broker = Broker::start();
     let manager = support::serve_manager(&broker);
     let (held, is_held) = mpsc::channel();
@@ -134,7 +134,7 @@ fn a_client_that_is_killed_in_its_call_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_host_that_is_killed_is_dead_to_its_clients() {
+fn clients_learn_that_a_killed_host_is_dead() {
     let broker = Broker::start();
     let manager = support::serve_manager(&broker);
     let client = broker.open();

@@ -1,4 +1,4 @@
-//! `baton logcat` and `baton log` as people use them: between processes, and with files that fill a
+//! `baton logcat` and `baton log` in everyday use: between processes, and with files that fill a
 //! disk.
 
 mod support;
@@ -12,7 +12,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use support::{BATON, Log};
 
-/// A logcat that goes on.
+/// A logcat that follows the log.
 struct Following {
     process: Child,
     lines: BufReader<ChildStdout>,
@@ -40,7 +40,7 @@ impl Drop for Following {
 }
 
 #[test]
-fn what_is_logged_is_shown() {
+fn logged_entries_are_shown() {
     let log = Log::new();
     log.print("log -p w -t Sensors three of them");
     log.print("log -b system quietly");
@@ -62,7 +62,7 @@ fn what_is_logged_is_shown() {
 }
 
 #[test]
-fn times_divide_the_log() {
+fn entries_can_be_selected_by_time() {
     let log = Log::new();
     log.write(&["one".to_owned(), "two".to_owned(), "three".to_owned()]);
     let lines = log.print("logcat -d -v threadtime,epoch,nsec");
@@ -73,9 +73,9 @@ fn times_divide_the_log() {
 }
 
 #[test]
-fn who_follows_sees_what_comes() {
+fn a_following_logcat_shows_new_entries() {
     let log = Log::new();
-    // There is no log yet.
+    // The log does not exist yet.
     let mut following = Following::new(log.command(&["logcat", "-v", "raw"]));
     log.print("log first");
     assert_eq!(following.line(), "--------- beginning of main\n");
@@ -98,7 +98,7 @@ fn who_follows_sees_what_comes() {
 }
 
 #[test]
-fn cleared_entries_are_gone_and_later_ones_are_not() {
+fn clearing_hides_only_earlier_entries() {
     let log = Log::new();
     log.print("log old");
     log.print("log -b system kept");
@@ -109,7 +109,7 @@ fn cleared_entries_are_gone_and_later_ones_are_not() {
 }
 
 #[test]
-fn files_go_on_where_they_end() {
+fn files_are_continued_without_repetition() {
     let log = Log::new();
     let file = log.path("file");
     let line = format!("logcat -d -v raw,threadtime,usec -f {}", file.display());
@@ -144,12 +144,12 @@ fn files_are_rotated() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_told_of_and_keeps_whole_entries() {
+fn a_full_disk_is_reported_and_keeps_whole_entries() {
     let log = Log::new();
     let file = log.path("file");
     let words: Vec<String> = (0..100).map(|index| format!("{index:0>100}")).collect();
     log.write(&words);
-    // A file's greatest size, in blocks of 512 bytes, stands for the disk.
+    // A limit on a file's size, in blocks of 512 bytes, stands for the disk.
     let script = format!(
         "trap '' XFSZ; ulimit -f 6; exec {BATON} logcat -d -v threadtime,nsec -f {}",
         file.display()
@@ -168,7 +168,7 @@ fn a_disk_that_is_full_is_told_of_and_keeps_whole_entries() {
     );
     let kept = std::fs::read_to_string(&file).unwrap();
     assert!(kept.ends_with('\n') && kept.len() > 2500 && kept.len() <= 3072, "{}", kept.len());
-    // With room again, the rest follows.
+    // Once there is room, the rest is written.
     log.print(&format!("logcat -d -v threadtime,nsec -f {}", file.display()));
     let all = std::fs::read_to_string(&file).unwrap();
     let messages: Vec<&str> = all
@@ -180,7 +180,7 @@ fn a_disk_that_is_full_is_told_of_and_keeps_whole_entries() {
 }
 
 #[test]
-fn binary_entries_and_what_was_kept_of_them() {
+fn binary_entries_can_be_shown_again() {
     let log = Log::new();
     let options = Options::new().directory(log.path("log"));
     let logger = options.open();
@@ -207,7 +207,7 @@ fn binary_entries_and_what_was_kept_of_them() {
 }
 
 #[test]
-fn sizes_and_statistics() {
+fn sizes_and_statistics_are_shown() {
     let log = Log::new();
     log.print("logcat -G 128K -b main");
     log.write(&["words".to_owned(), "more".to_owned()]);
@@ -225,7 +225,7 @@ fn sizes_and_statistics() {
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn impossible_requests_are_explained() {
     let log = Log::new();
     for (line, code, words) in [
         ("logcat -d", 1, "nobody has logged there"),
@@ -245,7 +245,7 @@ fn what_cannot_be_is_told() {
     }
 }
 
-/// A bridge that has said that it takes datagrams.
+/// A bridge that has reported that it accepts datagrams.
 fn bridge(log: &Log) -> Child {
     let notified = log.path("notify");
     let _ = std::fs::remove_file(&notified);
@@ -260,9 +260,9 @@ fn bridge(log: &Log) -> Child {
 }
 
 #[test]
-fn what_programs_say_to_syslog_is_logged() {
+fn messages_to_syslog_are_logged() {
     let log = Log::new();
-    // Somebody has left this behind.
+    // A stale socket from before.
     drop(UnixDatagram::bind(log.path("syslog")).unwrap());
     let mut process = bridge(&log);
     let mut following = Following::new(log.command(&["logcat", "-v", "tag"]));
@@ -294,8 +294,8 @@ fn what_programs_say_to_syslog_is_logged() {
     assert!(!log.path("syslog").exists());
 }
 
-/// A broker that somebody says nonsense to, and what it says about that on standard error.
-fn offended_broker(log: &Log, directory: &std::path::Path) -> String {
+/// A broker that gets an invalid message. Returns its standard error.
+fn broker_with_invalid_client(log: &Log, directory: &std::path::Path) -> String {
     let socket = log.path("broker");
     let notified = log.path("notify");
     let _ = std::fs::remove_file(&notified);
@@ -319,16 +319,16 @@ fn offended_broker(log: &Log, directory: &std::path::Path) -> String {
 }
 
 #[test]
-fn the_broker_says_in_the_log_what_it_says_on_standard_error() {
+fn the_broker_writes_its_messages_to_the_log_too() {
     let log = Log::new();
-    let said = offended_broker(&log, &log.path("log"));
+    let said = broker_with_invalid_client(&log, &log.path("log"));
     let (_, words) = said.trim_end().split_once("WARN ").unwrap();
     let logged = log.print("logcat -d -b system -v tag");
     assert_eq!(logged, format!("--------- beginning of system\nW/baton-broker: {words}\n"));
     assert!(words.starts_with("closed a connection that "), "{words}");
-    // Without a log it goes on as ever.
+    // Without a log the broker works as before.
     assert!(
-        offended_broker(&log, "/proc/nowhere".as_ref())
+        broker_with_invalid_client(&log, "/proc/nowhere".as_ref())
             .contains(words.split(" pid=").next().unwrap())
     );
 }

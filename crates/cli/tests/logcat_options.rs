@@ -1,4 +1,4 @@
-//! Options of `baton logcat` that few people type.
+//! Rare options of `baton logcat`.
 
 mod support;
 
@@ -8,12 +8,12 @@ use std::process::Stdio;
 use support::Log;
 
 #[test]
-fn files_of_another_id_begin_anew() {
+fn files_of_another_id_are_emptied() {
     let log = Log::new();
     let file = log.path("file");
     let line = |id: &str| format!("logcat -d -v raw -f {} --id {id}", file.display());
     log.write(&["one".to_owned()]);
-    // What was there before anybody gave an id stays.
+    // Entries from before any id was given stay.
     std::fs::write(&file, "kept\n").unwrap();
     std::fs::write(log.path("file.1"), "older\n").unwrap();
     let read = || std::fs::read_to_string(&file).unwrap();
@@ -28,7 +28,7 @@ fn files_of_another_id_begin_anew() {
 }
 
 #[test]
-fn entries_in_protocol_buffers() {
+fn entries_can_be_written_as_protocol_buffers() {
     let log = Log::new();
     log.print("log -p w -t Sensors three of them");
     let output = log.run("logcat -d --proto");
@@ -39,7 +39,7 @@ fn entries_in_protocol_buffers() {
 }
 
 #[test]
-fn there_is_no_prune_list() {
+fn the_prune_list_is_always_empty() {
     let log = Log::new();
     log.print("log words");
     assert_eq!(log.print("logcat -p"), "\n");
@@ -47,10 +47,9 @@ fn there_is_no_prune_list() {
     assert!(log.command(&["logcat", "-P", ""]).status().unwrap().success());
 }
 
-/// A directory on a disk outlives the machine's start. This one's files are made to say that they
-/// are of another.
+/// A directory on a disk survives a reboot. The test marks this one's files as another boot's.
 #[test]
-fn what_was_logged_before_the_last_start() {
+fn entries_of_the_previous_boot_are_shown() {
     let log = Log::new();
     log.write(&["one".to_owned(), "two".to_owned(), "three".to_owned()]);
     let is_ring = |name: &str| name.contains('-');
@@ -70,7 +69,7 @@ fn what_was_logged_before_the_last_start() {
 }
 
 #[test]
-fn who_reads_before_the_log_wraps() {
+fn wrap_shows_entries_before_they_are_overwritten() {
     let log = Log::new();
     let mut command = log.command(&["logcat", "--wrap", "-v", "raw", "-t", "1"]);
     let mut sleeper = command.stdout(Stdio::piped()).spawn().unwrap();

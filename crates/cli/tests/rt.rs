@@ -1,5 +1,5 @@
-//! `baton rt` with real processes, which are killed; the frequency in a directory that stands for
-//! sysfs, all else on this machine's own files.
+//! `baton rt` with real processes, which are killed. A directory stands for sysfs; all other files
+//! are this machine's own.
 
 use baton_rt::{Error, Frequency, Options, Paths};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 const BATON: &str = env!("CARGO_BIN_EXE_baton");
-/// Says that it runs, and does so until its input ends.
+/// A program that reports that it runs, and runs until its input ends.
 const PROGRAM: [&str; 3] = ["sh", "-c", "echo runs; read line"];
 
-/// A machine with two policies, and a record of its own.
+/// A machine with two frequency policies, and its own record of the lock.
 struct Machine {
     directory: tempfile::TempDir,
 }
@@ -40,7 +40,7 @@ impl Machine {
                 std::fs::write(policy.join(file), format!("{text}\n")).unwrap();
             }
         }
-        // Its processors are offline, and it cannot be set.
+        // The processors of this policy are offline, so it cannot be set.
         let offline = directory.path().join("sys/devices/system/cpu/cpufreq/policy8");
         std::fs::create_dir(&offline).unwrap();
         std::fs::write(offline.join("affected_cpus"), "\n").unwrap();
@@ -62,7 +62,7 @@ impl Machine {
         self.baton("run").args(words).output().unwrap()
     }
 
-    /// Governor and bounds of both policies.
+    /// Governor and limits of both policies.
     fn settings(&self) -> [String; 2] {
         ["policy0", "policy4"].map(|name| {
             let policy = self.path("sys/devices/system/cpu/cpufreq").join(name);
@@ -112,7 +112,7 @@ impl Running {
 
 fn end_of(pid: i32, signal: Option<Signal>) {
     let pid = Pid::from_raw(pid).unwrap();
-    // It may have ended already.
+    // The process may already have ended.
     let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     if let Some(signal) = signal {
         kill_process(pid, signal).unwrap();
@@ -125,7 +125,7 @@ fn error(output: &Output) -> String {
 }
 
 #[test]
-fn the_frequency_is_held_while_the_program_runs_and_not_after_it_is_killed() {
+fn the_frequency_is_restored_after_the_program_is_killed() {
     let machine = Machine::new();
     let program = machine.start(&["--frequency", "max"]);
     assert_eq!(machine.settings(), AT_MAX);
@@ -137,7 +137,7 @@ fn the_frequency_is_held_while_the_program_runs_and_not_after_it_is_killed() {
 }
 
 #[test]
-fn a_guardian_that_is_told_to_end_does_its_work_first() {
+fn a_guardian_ended_by_a_signal_restores_first() {
     let machine = Machine::new();
     let program = machine.start(&["--frequency", "max"]);
     let [guardian] = machine.guardians()[..] else { panic!() };
@@ -148,7 +148,7 @@ fn a_guardian_that_is_told_to_end_does_its_work_first() {
 }
 
 #[test]
-fn holders_share_a_frequency_and_another_one_is_refused() {
+fn holders_share_a_frequency_and_others_are_refused() {
     let machine = Machine::new();
     let first = machine.start(&["--frequency", "1100000"]);
     let second = machine.start(&["--frequency", "1100000"]);
@@ -171,7 +171,7 @@ fn holders_share_a_frequency_and_another_one_is_refused() {
 }
 
 #[test]
-fn what_a_killed_guardian_leaves_is_repaired() {
+fn the_lock_of_a_killed_guardian_is_repaired() {
     type Repair = fn(&Machine);
     let by_command: Repair = |machine| {
         let output = machine.baton("repair").output().unwrap();
@@ -196,13 +196,13 @@ fn what_a_killed_guardian_leaves_is_repaired() {
 }
 
 #[test]
-fn wherever_it_is_killed_nothing_is_lost() {
+fn killing_at_any_time_loses_no_setting() {
     let machine = Machine::new();
     for round in 0..40_u32 {
         let mut command = machine.baton("run");
         command.args(["--frequency", "max", "--lock-memory", "--"]).args(PROGRAM);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // Processes are born and end meanwhile: each round leaves it a little more time.
+        // Processes start and end meanwhile: each round gives it slightly more time.
         for _ in 0..round / 2 {
             Command::new("true").status().unwrap();
         }
@@ -215,7 +215,7 @@ fn wherever_it_is_killed_nothing_is_lost() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn impossible_frequencies_change_nothing() {
     let machine = Machine::new();
     for (frequency, word) in [
         ("900000", "policy0 cannot run at 900000 kHz, only at 400000, 1100000, 1800000"),
@@ -237,11 +237,11 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn one_policy_that_cannot_be_set_frees_those_that_were() {
+fn a_policy_that_cannot_be_set_restores_the_others() {
     let machine = Machine::new();
     let path = machine.path("sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq");
     std::fs::remove_file(&path).unwrap();
-    // A number that nobody may change, root neither.
+    // A value that no user may change, not even root.
     std::os::unix::fs::symlink("/proc/sys/kernel/ngroups_max", &path).unwrap();
     let output = machine.run(&["--frequency", "max", "--", "true"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -251,7 +251,7 @@ fn one_policy_that_cannot_be_set_frees_those_that_were() {
 }
 
 #[test]
-fn a_damaged_record_is_told_of_and_kept() {
+fn a_damaged_record_is_reported_and_kept() {
     let machine = Machine::new();
     std::fs::create_dir(machine.path("state")).unwrap();
     let record = machine.path("state/frequency.json");
@@ -263,7 +263,7 @@ fn a_damaged_record_is_told_of_and_kept() {
     assert_eq!(machine.settings(), FREE);
 }
 
-/// What the program says of itself with these words.
+/// Output of a program under these settings.
 fn says(words: &[&str], program: &[&str]) -> Option<String> {
     let output = Command::new(BATON)
         .args(["rt", "run"])
@@ -281,7 +281,7 @@ fn says(words: &[&str], program: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn the_program_has_what_was_asked_for() {
+fn the_program_gets_the_requested_settings() {
     let memory = says(&["--lock-memory"], &["grep", "VmLck", "/proc/self/status"]);
     if let Some(text) = memory {
         let kib: u64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
@@ -311,7 +311,7 @@ fn a_program_whose_memory_cannot_be_locked_does_not_run() {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]);
     let limited = format!("ulimit -l 16; exec {BATON} rt run --lock-memory -- echo runs");
-    // The directory of the build may be for its owner alone.
+    // The build directory may be accessible to its owner only.
     let Ok(output) = command.args(["sh", "-c", &limited]).output() else { return };
     assert!(output.stdout.is_empty() && !output.status.success(), "{output:?}");
 }
@@ -328,7 +328,7 @@ fn the_bound_on_wake_up_times_ends_with_the_program() {
         println!("not tested: /dev/cpu_dma_latency is not for this user");
         return;
     };
-    // The machine has one bound: no other run of this test looks at it meanwhile.
+    // The machine has one bound, so no other part of this test reads it meanwhile.
     device.lock().unwrap();
     let machine = Machine::new();
     let before = bound_us();
@@ -352,7 +352,7 @@ fn a_guardian_is_no_child_of_its_program() {
 }
 
 #[test]
-fn a_guard_gives_everything_back() {
+fn a_dropped_guard_restores_every_setting() {
     let machine = Machine::new();
     let paths =
         Paths { sysfs: machine.path("sys"), state: machine.path("state"), ..Paths::default() };

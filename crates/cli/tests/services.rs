@@ -1,7 +1,7 @@
 //! `baton list`, `check` and `ping` beside service managers of several releases of Android.
 //!
-//! The managers are stand-ins, each of which accepts the requests of its release to the byte and
-//! answers any other one with a status, as the real one does: source as in `src/manager.rs`.
+//! The managers are simulated. Each accepts exactly the requests of its release and answers any
+//! other with a status, as the real one does: sources as in `src/manager.rs`.
 #[path = "../../driver/tests/support/program.rs"]
 mod program;
 #[path = "../../host/tests/support/mod.rs"]
@@ -32,7 +32,7 @@ enum Release {
     Sixteen,
 }
 
-/// What a request has behind its header. `None` if it has another release's.
+/// The body of a request behind its header. `None` if the header is another release's.
 fn body(release: Release, data: &[u8]) -> Option<Reader<'_>> {
     let mut reader = Reader::new(data);
     reader.i32()?;
@@ -46,7 +46,7 @@ fn body(release: Release, data: &[u8]) -> Option<Reader<'_>> {
     (reader.string()? == "android.os.IServiceManager").then_some(reader)
 }
 
-/// A reply in the making.
+/// A reply under construction.
 #[derive(Default)]
 struct Reply {
     data: Vec<u8>,
@@ -64,7 +64,7 @@ impl Reply {
         self.data.resize(self.data.len().next_multiple_of(4), 0);
     }
 
-    /// The service, or no object, which is none of the reply's objects.
+    /// Writes the service, or no object, which does not count as an object of the reply.
     fn object(&mut self, binder: u64) {
         let object = FlatObject { kind: BINDER_TYPE_BINDER, binder, ..FlatObject::zeroed() };
         if binder != 0 {
@@ -121,7 +121,7 @@ fn serve(code: u32) -> Option<Reply> {
     Some(reply)
 }
 
-/// A manager, and the service that it knows. `None` for a release: it knows nothing.
+/// Starts a manager and the service that it knows. Without a release the manager knows nothing.
 fn start(broker: &Broker, release: Option<Release>) {
     let program = Program::open(&broker.socket);
     program.become_manager();
@@ -154,7 +154,7 @@ fn text(output: &Output) -> (Option<i32>, String) {
 }
 
 #[test]
-fn each_releases_manager_is_understood() {
+fn managers_of_every_release_are_understood() {
     for release in [Release::Nine, Release::Ten, Release::ElevenToFourteen, Release::Sixteen] {
         let broker = Broker::start();
         start(&broker, Some(release));
@@ -172,9 +172,9 @@ fn each_releases_manager_is_understood() {
     }
 }
 
-/// A context whose manager is none of services.
+/// The context's manager is no service manager.
 #[test]
-fn a_manager_that_answers_with_nothing_but_statuses_is_told_of() {
+fn a_manager_that_only_answers_statuses_is_reported() {
     let broker = Broker::start();
     start(&broker, None);
     let output = baton(&broker, &["list"]);

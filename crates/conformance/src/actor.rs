@@ -1,12 +1,12 @@
-//! The driven side: a process whose threads make the system calls that they are ordered to make.
+//! An actor: a process whose threads make the system calls that the director orders.
 //!
-//! All of them go through the C library, where a driver in user space may stand in for the kernel.
+//! All calls go through the C library, where a driver in user space may replace the kernel's.
 
 use crate::arena::{Arena, Slot};
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
-/// What a thread can be ordered to do. Arguments are the system call's.
+/// An order to a thread. Its arguments are the system call's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u32)]
 pub enum Order {
@@ -45,12 +45,12 @@ const ORDERS: [Order; 10] = [
     Order::Exec,
 ];
 
-/// The argument by which this program, executed, does nothing until it is killed.
+/// Argument that makes this program do nothing until it is killed.
 pub const IDLE: &CStr = c"idle";
 
-/// Starts a process with so many threads: its id.
+/// Starts a process with `threads` threads. Returns its id.
 pub fn start(arena: Arena, process: usize, threads: usize) -> i32 {
-    // SAFETY: this process has one thread, so the child may do anything that it could.
+    // SAFETY: this process has one thread, so its child may do anything.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => run(arena, process, threads),
@@ -59,7 +59,8 @@ pub fn start(arena: Arena, process: usize, threads: usize) -> i32 {
 }
 
 fn run(arena: Arena, process: usize, threads: usize) -> ! {
-    // SAFETY: plain system calls; the handler does nothing, so it may interrupt anything.
+    // SAFETY: system calls on values of ours. The handler does nothing, so it may interrupt any
+    // code.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -81,8 +82,8 @@ fn drive(arena: Arena, slot: &'static Slot) -> ! {
         slot.await_order();
         let order = ORDERS[slot.order.load(Ordering::Relaxed) as usize];
         let arguments = slot.arguments.each_ref().map(|place| place.load(Ordering::Relaxed));
-        // SAFETY: addresses among the arguments are the director's, and the drivers under test
-        // check those in an ioctl.
+        // SAFETY: addresses among the arguments are the director's, and the driver under test
+        // checks them in an ioctl.
         let mut result = unsafe { carry_out(order, arguments) };
         if result < 0 {
             result = -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
@@ -132,7 +133,7 @@ unsafe fn carry_out(order: Order, [first, second, third, _]: [u64; 4]) -> i64 {
     }
 }
 
-/// What the executed program does.
+/// The main function of the executed program.
 pub fn idle() -> ! {
     loop {
         // SAFETY: a system call without arguments.

@@ -1,36 +1,37 @@
-//! Memory that the director shares with all actors, at one address in each.
+//! Memory that the director shares with all actors, at the same address in each.
 //!
 //! ```text
-//!   page 0    how many orders have been answered
-//!   slots     one for each thread: an order, then room for what its system calls point to
+//!   page 0    number of orders that have been answered
+//!   slots     one for each thread: an order, and room for the memory of its system calls
 //! ```
 //!
-//! The director writes a slot while its thread is idle, the thread while it is busy: the store of
-//! `turn` by one side (release) is what the load by the other (acquire) pairs with. The system
-//! call's own buffers are read and written by the driver under test meanwhile, so nothing here is
-//! a Rust reference but the atomics.
+//! The director writes a slot while its thread is idle, the thread while it is busy. The store of
+//! `turn` by one side (release) pairs with the load by the other (acquire). The driver under test
+//! reads and writes the buffers of a system call meanwhile, so only atomics here are Rust
+//! references.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Processes at one time.
+/// Most processes at one time.
 pub const PROCESSES: usize = 8;
-/// Threads of one.
+/// Most threads of a process.
 pub const THREADS: usize = 8;
-/// Room in a slot for what commands point to.
+/// Bytes of a slot for memory that commands point to.
 pub const ROOM: usize = 1 << 20;
-/// Where it lies, in every run: what a parcel says of its own buffers may be seen by its receiver.
+/// Address of the arena in every run. It is fixed because a receiver may see addresses of a
+/// sender's buffers.
 const PLACE: usize = 0x1000_0000_0000;
 const HEADER: usize = 4096;
 const SLOT: usize = HEADER + ROOM;
 
-/// An order to a thread, and its answer.
+/// An order to a thread, and its result.
 #[repr(C)]
 pub struct Slot {
     turn: AtomicU32,
-    /// The thread's id, once it runs.
+    /// Id of the thread, once it runs.
     pub tid: AtomicU32,
-    /// Which [`crate::actor::Order`].
+    /// The [`crate::actor::Order`].
     pub order: AtomicU32,
     /// The order's arguments.
     pub arguments: [AtomicU64; 4],
@@ -42,14 +43,14 @@ const IDLE: u32 = 0;
 const ORDERED: u32 = 1;
 const ANSWERED: u32 = 2;
 
-/// The whole memory.
+/// The shared memory.
 #[derive(Clone, Copy)]
 pub struct Arena {
     base: usize,
 }
 
 impl Arena {
-    /// Maps it; children of `fork` have it at the same address.
+    /// Maps the memory. Children of `fork` have it at the same address.
     pub fn new() -> Arena {
         let bytes = HEADER + PROCESSES * THREADS * SLOT;
         let flags = libc::MAP_SHARED
@@ -57,16 +58,17 @@ impl Arena {
             | libc::MAP_NORESERVE
             | libc::MAP_FIXED_NOREPLACE;
         let place = PLACE as *mut libc::c_void;
-        // SAFETY: a new map, in the place of none.
+        // SAFETY: a new mapping at a free address.
         let base =
             unsafe { libc::mmap(place, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED, "no memory for the arena");
         Arena { base: base as usize }
     }
 
-    /// How many orders have been answered, modulo 2^32.
+    /// Number of answered orders, modulo 2^32.
     pub fn answered(&self) -> &'static AtomicU32 {
-        // SAFETY: within the map, which is never unmapped, and used as this atomic only.
+        // SAFETY: within the mapping, which is never unmapped. The word is only used as this
+        // atomic.
         unsafe { &*(self.base as *const AtomicU32) }
     }
 
@@ -79,22 +81,23 @@ impl Arena {
 }
 
 impl Slot {
-    /// Where the room for what commands point to begins.
+    /// Address of the room for commands' memory.
     pub fn room(&self) -> u64 {
         std::ptr::from_ref(self) as u64 + HEADER as u64
     }
 
-    /// Writes into the room. The thread is idle.
+    /// Writes into the room, while the thread is idle.
     pub fn put(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= ROOM, "what a step needs does not fit its room");
-        // SAFETY: within the slot, by the assertion; nobody else uses it while the thread is idle.
+        // SAFETY: within the slot, by the assertion. No other code uses it while the thread is
+        // idle.
         unsafe {
             let to = (self.room() as usize + offset) as *mut u8;
             to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
     }
 
-    /// Reads from the room. The thread is idle.
+    /// Reads from the room, while the thread is idle.
     pub fn take(&self, offset: usize, bytes: usize) -> Vec<u8> {
         assert!(offset + bytes <= ROOM);
         let mut copy = vec![0; bytes];
@@ -106,13 +109,13 @@ impl Slot {
         copy
     }
 
-    /// The director: forget what was before.
+    /// Resets the slot. Called by the director.
     pub fn reset(&self) {
         self.tid.store(0, Ordering::Relaxed);
         self.turn.store(IDLE, Ordering::Release);
     }
 
-    /// The director: carry out this order.
+    /// Orders the thread to act. Called by the director.
     pub fn give(&self, order: u32, arguments: [u64; 4]) {
         self.order.store(order, Ordering::Relaxed);
         for (place, argument) in self.arguments.iter().zip(arguments) {
@@ -122,7 +125,7 @@ impl Slot {
         wake(&self.turn);
     }
 
-    /// The director: the answer, if there is one.
+    /// The result of the order, if there is one. Called by the director.
     pub fn answer(&self) -> Option<i64> {
         if self.turn.load(Ordering::Acquire) != ANSWERED {
             return None;
@@ -131,7 +134,7 @@ impl Slot {
         Some(self.result.load(Ordering::Relaxed))
     }
 
-    /// The actor: wait for an order.
+    /// Waits for an order. Called by the actor.
     pub fn await_order(&self) {
         loop {
             let turn = self.turn.load(Ordering::Acquire);
@@ -142,7 +145,7 @@ impl Slot {
         }
     }
 
-    /// The actor: the order is carried out.
+    /// Stores the result of an order. Called by the actor.
     pub fn answer_with(&self, result: i64, answered: &AtomicU32) {
         self.result.store(result, Ordering::Relaxed);
         self.turn.store(ANSWERED, Ordering::Release);
@@ -151,7 +154,7 @@ impl Slot {
     }
 }
 
-/// Sleeps while the word has this value, and no longer than that.
+/// Sleeps while the word has this value, for at most `longest`.
 pub fn wait(word: &AtomicU32, value: u32, longest: Option<Duration>) {
     let time = longest.map(|longest| libc::timespec {
         tv_sec: longest.as_secs() as i64,

@@ -1,11 +1,11 @@
-//! What random transactions carry.
+//! The contents of random transactions.
 
 use crate::generate::Generator;
 use crate::profile::Cargo;
 use crate::step::*;
 use crate::world::World;
 
-/// A parcel of the process.
+/// A random parcel of a process.
 pub fn parcel(generator: &mut Generator, world: &World, process: u8) -> Parcel {
     let mut parcel = Parcel::default();
     match generator.profile.cargo {
@@ -36,7 +36,7 @@ pub fn parcel(generator: &mut Generator, world: &World, process: u8) -> Parcel {
     parcel
 }
 
-/// Bytes, a node or a handle.
+/// Random bytes, a node or a handle.
 fn reference(generator: &mut Generator, world: &World, process: u8) -> Item {
     match generator.random.below(3) {
         0 => Item::Bytes(generator.random.below(200) as u32),
@@ -69,7 +69,7 @@ fn thing(generator: &mut Generator, world: &World, process: u8, items: &mut Vec<
             let offset = if generator.wrong() { generator.random.below(9) } else { 0 };
             for (at, file) in (0..).step_by(4).zip(&mut files) {
                 if parent != n_objects || at < offset || at >= offset + n_files * 4 {
-                    // It will be seen as it is: no number that one side may not have.
+                    // The receiver sees the number as it is, so it must be invalid on both sides.
                     *file = FileName::Number(-1);
                 }
             }
@@ -110,7 +110,7 @@ fn file(generator: &mut Generator, world: &World, process: u8) -> FileName {
     FileName::Known(generator.random.below(n_files) as u32)
 }
 
-/// Something is wrong with the parcel as a whole.
+/// Makes the parcel invalid as a whole.
 fn spoil(generator: &mut Generator, parcel: &mut Parcel) {
     let small = |generator: &mut Generator| generator.random.below(40) as i64 - 20;
     match generator.random.below(11) {

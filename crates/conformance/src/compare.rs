@@ -1,9 +1,8 @@
-//! Transcripts side by side: step by step, in the order of the scenario.
+//! Compares two transcripts, step by step in the order of the scenario.
 //!
-//! What one reading brought is compared as it stands: the order of returns is the kernel's, and
-//! defined. The lines of a step, one for each thread that it let go on, are compared as a set: they
-//! are sorted by process and thread on both sides, as the threads end side by side and which of
-//! them was first is not to be seen.
+//! The returns of one read are compared in order, because the kernel's order is defined. The lines
+//! of a step, one for each thread that finished, are compared as a set: threads finish side by
+//! side, and their order is not observable. Both sides are sorted by process and thread.
 
 use crate::rules::{Rule, Scene, explain};
 use crate::step::Step;
@@ -11,17 +10,17 @@ use crate::transcript::{CLOSING, DRIVER, STUCK};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// One scenario as it went.
+/// The transcript of one scenario.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Played {
-    /// Steps, each with the lines that came of it; the step's own line first.
+    /// Steps, each with its own line first and then its results.
     pub steps: Vec<Vec<String>>,
 }
 
-/// What one side has printed.
+/// The output of one side.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// The driver, as it calls itself.
+    /// Name and version of the driver.
     pub driver: String,
     /// Scenarios by name.
     pub played: BTreeMap<String, Played>,
@@ -29,7 +28,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Takes the next line of a run in; whether a scenario has ended with it.
+    /// Adds the next line of a run. Returns whether the line ended a scenario.
     pub fn take(&mut self, line: &str) -> bool {
         if line.starts_with("> ") {
             self.current.steps.push(vec![line.to_owned()]);
@@ -45,23 +44,22 @@ impl Run {
     }
 }
 
-/// How two transcripts of a scenario compare.
+/// The result of comparing two transcripts.
 #[derive(Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// Steps compared: all, or up to and with the first that differs without a reason.
+    /// Number of compared steps: all, or those up to the first unexplained difference.
     pub steps: u64,
-    /// Of these, the same on both sides.
+    /// Number of steps that are equal on both sides.
     pub equal: u64,
-    /// The same but for what rules explain: how many steps each has had a part in.
+    /// Number of steps to whose explanation each rule contributed.
     pub by_rule: BTreeMap<&'static str, u64>,
-    /// Steps that rules explain.
+    /// Number of steps whose differences rules explain.
     pub explained: u64,
-    /// The step that differs, counted from 0. What comes after it is another scenario on either
-    /// side.
+    /// Index of the first unexplained difference. Later steps are another scenario on each side.
     pub different: Option<usize>,
 }
 
-/// Compares two transcripts. `kernel_driver` is what the kernel's side calls itself.
+/// Compares two transcripts. `kernel_driver` is the name of the kernel's driver.
 pub fn compare(kernel: &Played, baton: &Played, kernel_driver: &str) -> Verdict {
     let mut verdict = Verdict::default();
     for at in 0..kernel.steps.len().max(baton.steps.len()) {
@@ -83,7 +81,7 @@ pub fn compare(kernel: &Played, baton: &Played, kernel_driver: &str) -> Verdict 
     verdict
 }
 
-/// The rules by which the step is the same on both sides; none if it is not.
+/// The rules that explain a step's differences, if they do.
 fn compare_step(
     kernel: &Played,
     baton: &Played,
@@ -106,12 +104,12 @@ fn steps_until(played: &Played, at: usize) -> Vec<Step> {
     lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// The steps of a transcript, to be played again.
+/// The steps of a transcript, for playing it again.
 pub fn steps(played: &Played) -> Vec<Step> {
     played.steps.len().checked_sub(1).map_or_else(Vec::new, |last| steps_until(played, last))
 }
 
-/// Both transcripts, up to and with the step at which they differ.
+/// Prints both transcripts up to the step at which they differ.
 pub fn side_by_side(kernel: &Played, baton: &Played, kernel_name: &str, at: usize) -> String {
     let mut text = String::new();
     for step in kernel.steps.iter().take(at) {

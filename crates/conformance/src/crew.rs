@@ -1,4 +1,4 @@
-//! The director's side of the actors: who there is, who is busy, and waiting until all is still.
+//! The director's view of the actors: which exist, which are busy, and when all are still.
 
 use crate::actor::{self, Order};
 use crate::arena::{self, Arena, PROCESSES, Slot};
@@ -11,16 +11,16 @@ pub struct Crew {
     arena: Arena,
     members: [Option<Member>; PROCESSES],
     judged: Judged,
-    /// The kernel's driver puts the end of a descriptor off to a worker.
+    /// The kernel's driver leaves the closing of a descriptor to a worker.
     put_off: bool,
     workers: Vec<Probe>,
 }
 
-/// Whose answers these are.
+/// The driver that the actors use.
 pub enum Judged {
-    /// The kernel's own driver: nothing runs but the threads that are in it, and its workers.
+    /// The kernel's driver: only threads inside of it and its workers run.
     Kernel,
-    /// A driver in user space, with these processes beside the actors.
+    /// A driver in user space, with these processes besides the actors.
     UserSpace(Vec<Probe>),
 }
 
@@ -35,18 +35,18 @@ struct Seat {
     slot: &'static Slot,
     probe: Option<Probe>,
     is_busy: bool,
-    /// What it does has an end, whatever the others do.
+    /// The order ends whatever other threads do.
     must_end: bool,
 }
 
-/// How long a step may take before it counts as stuck.
+/// Time after which a step counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A driver in user space may look again at a call that nobody took, so long after it has last done
-/// anything.
+/// Time after its last action in which a driver in user space may check again for a call that no
+/// thread took.
 const TIMERS: Duration = Duration::from_millis(2);
 
 impl Crew {
-    /// Nobody yet.
+    /// A crew without actors.
     pub fn new(judged: Judged) -> Crew {
         Crew {
             arena: Arena::new(),
@@ -61,7 +61,7 @@ impl Crew {
         self.members[process].as_ref().expect("the process has started")
     }
 
-    /// A process begins.
+    /// Starts a process.
     pub fn start(&mut self, process: usize, threads: usize) {
         let slots: Vec<_> = (0..threads).map(|thread| self.arena.slot(process, thread)).collect();
         slots.iter().for_each(|slot| slot.reset());
@@ -83,7 +83,7 @@ impl Crew {
         self.arena.slot(process, thread)
     }
 
-    /// The process's id.
+    /// Id of a process.
     pub fn pid(&self, process: usize) -> u32 {
         self.member(process).pid
     }
@@ -114,11 +114,11 @@ impl Crew {
     pub fn kill(&mut self, process: usize) {
         // SAFETY: a system call without addresses, on a child that has not been waited for.
         unsafe { libc::kill(self.pid(process) as i32, libc::SIGKILL) };
-        self.bury(process);
+        self.wait_for_end(process);
     }
 
     /// Waits for the end of a process that is about to end.
-    pub fn bury(&mut self, process: usize) {
+    pub fn wait_for_end(&mut self, process: usize) {
         let pid = self.pid(process) as i32;
         // SAFETY: no address is given.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
@@ -126,7 +126,7 @@ impl Crew {
         self.put_off = true;
     }
 
-    /// Waits until a process has executed the program that does nothing.
+    /// Waits until a process has executed the idle program.
     pub fn executed(&mut self, process: usize) {
         let pid = self.pid(process);
         let pauses = format!("{} ", libc::SYS_pause);
@@ -143,7 +143,7 @@ impl Crew {
         self.put_off = true;
     }
 
-    /// Ends everybody.
+    /// Kills all processes.
     pub fn clear(&mut self) {
         for process in 0..PROCESSES {
             if let Some(member) = &self.members[process] {
@@ -153,12 +153,12 @@ impl Crew {
         }
         for process in 0..PROCESSES {
             if self.members[process].is_some() {
-                self.bury(process);
+                self.wait_for_end(process);
             }
         }
     }
 
-    /// Looks which threads a driver in user space has in the process now.
+    /// Finds the threads that a driver in user space has in a process.
     pub fn find_helpers(&mut self, process: usize) {
         if matches!(self.judged, Judged::Kernel) {
             return;
@@ -171,12 +171,12 @@ impl Crew {
         member.helpers = all.filter_map(|tid| Probe::thread(member.pid, tid)).collect();
     }
 
-    /// Waits until all is still: the answers that have come, with who gives them. Whoever does not
-    /// answer sleeps in the driver.
+    /// Waits until all actors are still. Returns the results that have come, with their threads. A
+    /// thread without a result sleeps in the driver.
     ///
     /// # Errors
-    /// Somebody is awake for too long; what has come so far is lost.
-    pub fn settle(&mut self) -> Result<Vec<(usize, usize, i64)>, Stuck> {
+    /// Some thread is awake for too long; results so far are lost.
+    pub fn await_stillness(&mut self) -> Result<Vec<(usize, usize, i64)>, Stuck> {
         let until = Instant::now() + PATIENCE;
         let mut answers = Vec::new();
         if self.put_off && matches!(self.judged, Judged::Kernel) {
@@ -194,7 +194,8 @@ impl Crew {
                 && let Some(looks) = self.all_asleep()
                 && !new()
             {
-                // Since when nobody has run: a thread that came late has set its timer late.
+                // Start of the time in which no thread has run, since a thread that came late has
+                // set its timer late.
                 let since = still.take_if(|(before, _)| *before == looks).map(|(_, since)| since);
                 let since = since.unwrap_or_else(Instant::now);
                 match self.timers(since) {
@@ -254,8 +255,7 @@ impl Crew {
         stillness::all_asleep(busy.chain(helpers).chain(beside))
     }
 
-    /// How long a timer may still be running that a driver in user space has set, if nobody has run
-    /// since then.
+    /// Time for which a timer of a driver in user space may still run, if no thread has run since.
     fn timers(&self, since: Instant) -> Option<Duration> {
         if matches!(self.judged, Judged::Kernel) || !self.anybody_busy() {
             return None;
@@ -270,6 +270,6 @@ impl Drop for Crew {
     }
 }
 
-/// All is not still, and has not been for long.
+/// The actors did not become still in time.
 #[derive(Debug)]
 pub struct Stuck;

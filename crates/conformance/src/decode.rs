@@ -1,4 +1,5 @@
-//! Returns to a canonical text: what two drivers must agree on and nothing else.
+//! Decodes returns into a canonical text, which contains everything on which two drivers have to
+//! agree.
 //!
 //! | on the wire | in the text |
 //! |---|---|
@@ -7,8 +8,8 @@
 //! | number of a received descriptor | its pipe, which end, and whether it closes on exec |
 //! | debug ids | left out |
 //!
-//! Handles, node addresses, cookies, sizes, flags, error numbers and the order of returns stand as
-//! they are.
+//! Handles, node addresses, cookies, sizes, flags, error numbers and the order of returns are
+//! unchanged.
 
 use crate::world::{Buffer, Call, World, target};
 use baton_abi::uapi::*;
@@ -16,13 +17,13 @@ use bytemuck::{AnyBitPattern, pod_read_unaligned};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Decodes what a thread has read.
+/// Decodes the returns that a thread has read.
 pub struct Decoder<'a> {
-    /// What is known so far, and grows.
+    /// The observations so far, which grow.
     pub world: &'a mut World,
-    /// Whose.
+    /// The process.
     pub process: usize,
-    /// Whose.
+    /// The thread.
     pub thread: usize,
 }
 
@@ -165,8 +166,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// One object's text; its length. Buffers' contents are gathered by index, as objects that come
-    /// later say where the driver has put descriptors and addresses in them.
+    /// The text and the length of an object. Contents of buffers are collected by index, because
+    /// later objects say where the driver has put descriptors and addresses in them.
     fn object(
         &mut self,
         index: u64,
@@ -213,7 +214,7 @@ impl Decoder<'_> {
                 if flags & BUFFER_FLAG_HAS_PARENT != 0
                     && let Some(place) = place(contents, parent, offset, 8)
                 {
-                    // By how far it leads from the transaction's beginning.
+                    // As a distance from the beginning of the transaction.
                     let address: u64 = part(place, 0);
                     place.copy_from_slice(&address.wrapping_sub(transaction).to_ne_bytes());
                 }
@@ -252,7 +253,7 @@ impl Decoder<'_> {
     }
 }
 
-/// What lies in the buffers of a transaction, by their objects' indices.
+/// Contents of a transaction's buffers, by the indices of their objects.
 type Contents = BTreeMap<u64, Vec<u8>>;
 
 /// Bytes of a buffer.
@@ -261,7 +262,7 @@ fn place(contents: &mut Contents, index: u64, offset: u64, bytes: usize) -> Opti
     contents.get_mut(&index)?.get_mut(at..at.checked_add(bytes)?)
 }
 
-/// Which pipe a descriptor is an end of.
+/// Describes the pipe and the end that a descriptor belongs to.
 fn describe_file(world: &World, pid: u32, fd: i32) -> String {
     let target = target(pid, fd);
     if target.is_empty() {
@@ -287,7 +288,7 @@ fn part<T: AnyBitPattern>(bytes: &[u8], at: usize) -> T {
     pod_read_unaligned(&whole)
 }
 
-/// FNV-1a.
+/// The FNV-1a hash.
 pub fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

@@ -1,4 +1,4 @@
-//! Steps to bytes: command buffers, parcels and arguments, in the room of the acting thread.
+//! Encodes steps as command buffers, parcels and arguments in the room of the acting thread.
 //!
 //! ```text
 //!   0         the ioctl's argument
@@ -13,15 +13,15 @@ use crate::world::{NOWHERE, Process, World};
 use baton_abi::uapi::*;
 use bytemuck::{Zeroable, bytes_of};
 
-/// Where commands lie.
+/// Offset of the commands.
 pub const WRITE: usize = 4096;
-/// Where returns do.
+/// Offset of the returns.
 pub const READ: usize = 0x10000;
-/// The most that can be read.
+/// Most bytes of a read.
 pub const READ_BYTES: usize = 0x4000;
 const DATA: usize = 0x20000;
 
-/// Lays out what one step points to.
+/// Lays out the memory of one step.
 pub struct Layout<'a> {
     slot: &'a Slot,
     process: &'a Process,
@@ -29,12 +29,12 @@ pub struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// Nothing laid out yet.
+    /// An empty layout.
     pub fn new(slot: &'a Slot, process: &'a Process) -> Layout<'a> {
         Layout { slot, process, next: DATA }
     }
 
-    /// Lays out an exchange; the address of its argument.
+    /// Lays out an exchange. Returns the address of its argument.
     pub fn exchange(mut self, exchange: &Exchange) -> u64 {
         let mut commands = Vec::new();
         for command in &exchange.write {

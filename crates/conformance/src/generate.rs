@@ -1,7 +1,6 @@
-//! Random scenarios: each step is chosen from a seed and from what has been seen so far.
+//! Generates random scenarios: each step depends on a seed and on the observations so far.
 //!
-//! Two drivers that have given the same answers are asked the same next question. The choice is
-//! mostly of what makes sense, and sometimes of what does not.
+//! Two drivers with equal answers get the same next step. Most steps make sense, and some do not.
 
 use crate::cargo;
 use crate::profile::{Cargo, Kind, Profile};
@@ -12,28 +11,28 @@ use baton_abi::uapi::*;
 
 /// Chooses the steps of one scenario.
 pub struct Generator {
-    /// Where all choices come from.
+    /// The source of all choices.
     pub random: Random,
-    /// What is chosen, and how often.
+    /// The kinds of steps and their frequencies.
     pub profile: &'static Profile,
-    /// Steps that come before any choice, the last one first.
+    /// Steps to take before any choice, the last one first.
     next: Vec<Step>,
     n_codes: u32,
     n_parcels: u32,
 }
 
-/// More processes than this do not begin.
+/// Most processes of a scenario.
 const MOST_PROCESSES: usize = 7;
 
 impl Generator {
-    /// The scenario of this seed.
+    /// The generator for a seed.
     pub fn new(profile: &'static Profile, seed: u64) -> Generator {
         let random = Random::new(seed ^ crate::decode::hash(profile.name.as_bytes()));
         let mut generator =
             Generator { random, profile, next: Vec::new(), n_codes: 0, n_parcels: 0 };
         let mut opening = Vec::new();
         for process in 0..profile.processes {
-            opening.extend(generator.enter(process));
+            opening.extend(generator.opening_steps(process));
             if process == 0 {
                 let act = Act::Control(Control::Manage);
                 opening.push(Step { process, thread: 0, act });
@@ -44,7 +43,7 @@ impl Generator {
         generator
     }
 
-    /// The next step; it may turn out not to be possible.
+    /// Returns the next step, which may be impossible.
     pub fn step(&mut self, world: &World) -> Step {
         if let Some(step) = self.next.pop() {
             return step;
@@ -55,17 +54,17 @@ impl Generator {
                 return step;
             }
         }
-        // All wait for each other.
+        // All threads wait for each other.
         self.interrupt(world).unwrap_or_else(|| self.start(world))
     }
 
-    /// Whether to do something that makes no sense.
+    /// Whether the next choice should make no sense.
     pub fn wrong(&mut self) -> bool {
         self.profile.wrong > 0 && self.random.once_in(self.profile.wrong)
     }
 
-    /// The steps by which a process comes in.
-    fn enter(&mut self, process: u8) -> Vec<Step> {
+    /// The steps with which a process begins.
+    fn opening_steps(&mut self, process: u8) -> Vec<Step> {
         let sizes = self.profile.map_bytes[usize::from(process > 0)];
         let bytes = self.random.one_of(sizes).expect("a size");
         let nonblocking = self.profile.nonblocking;
@@ -80,7 +79,7 @@ impl Generator {
         acts.into_iter().map(|act| Step { process, thread: 0, act }).collect()
     }
 
-    /// An idle thread, rather one that `wanted` holds for.
+    /// An idle thread, preferably one that satisfies `wanted`.
     fn thread(&mut self, world: &World, wanted: impl Fn(&Thread) -> bool) -> Option<(u8, u8)> {
         let mut idle = Vec::new();
         for (number, process) in world.processes.iter().enumerate() {
@@ -109,7 +108,7 @@ impl Generator {
     fn start(&mut self, world: &World) -> Step {
         let unborn = world.processes.iter().position(|process| process.life == Life::Unborn);
         let number = unborn.unwrap_or(world.processes.len()).min(MOST_PROCESSES);
-        let mut steps = self.enter(number as u8);
+        let mut steps = self.opening_steps(number as u8);
         steps.reverse();
         let first = steps.pop().expect("several");
         self.next = steps;
@@ -147,7 +146,7 @@ impl Generator {
                 });
                 match closed {
                     Some(process) if self.random.once_in(2) => {
-                        let mut steps = self.enter(process as u8);
+                        let mut steps = self.opening_steps(process as u8);
                         steps.reverse();
                         steps.pop();
                         let first = steps.pop();
@@ -162,7 +161,7 @@ impl Generator {
         }
     }
 
-    /// The commands, and sometimes a read with them.
+    /// A step with these commands, and sometimes a read.
     fn write(&mut self, process: u8, thread: u8, write: Vec<Command>) -> Step {
         let waits = !self.profile.nonblocking
             && write.iter().any(|command| matches!(command, Command::Transaction { .. }));
@@ -222,7 +221,7 @@ impl Generator {
         Some(self.write(process, thread, vec![command]))
     }
 
-    /// A handle, rather one that the process has.
+    /// A handle, preferably one that the process has.
     pub fn handle(&mut self, world: &World, process: u8) -> u32 {
         if self.wrong() {
             return self.random.below(6) as u32;
@@ -235,7 +234,7 @@ impl Generator {
         self.random.one_of(&known).unwrap_or(0)
     }
 
-    /// A handle to send: only one that the process has, but for mistakes.
+    /// A handle to send. The process has it, unless the choice is wrong on purpose.
     pub fn known_handle(&mut self, world: &World, process: u8) -> Option<u32> {
         if self.wrong() {
             return Some(self.random.below(6) as u32);
@@ -244,7 +243,7 @@ impl Generator {
         self.random.one_of(&known)
     }
 
-    /// A node of the process: one that it has sent, or another.
+    /// A node of the process: one that was sent before, or another.
     pub fn node(&mut self, world: &World, process: u8) -> (u64, u64) {
         let known = &world.processes[process as usize].nodes;
         if !self.random.once_in(3)
@@ -381,7 +380,7 @@ impl Generator {
         }
     }
 
-    /// The end of a process, or of its device: then all of its threads have to be idle.
+    /// A step that ends a process or closes its device. All of its threads have to be idle then.
     fn end(&mut self, world: &World, number: u8, thread: u8) -> Option<Step> {
         let process = &world.processes[number as usize];
         // Rule `dead-at-once`.
@@ -401,7 +400,7 @@ impl Generator {
         Some(Step { process: number, thread, act })
     }
 
-    /// Bytes that are no commands, commands that are cut short, and addresses at which nothing is.
+    /// Bytes that are no commands, commands that are cut, and bad addresses.
     fn malformed(&mut self, world: &World, number: u8) -> Act {
         let requests = [
             BINDER_WRITE_READ,
@@ -451,8 +450,8 @@ impl Generator {
     }
 }
 
-/// Whether the step's thread would wait for whatever comes to its process only as others do that
-/// wait for it there: which of them takes it is not defined. Rule `oldest-looper-first`.
+/// Whether the step's thread would wait for any work of its process beside others that do: which of
+/// them takes the work is not defined. Rule `oldest-looper-first`.
 fn waits_alike(step: &Step, world: &World) -> bool {
     let Some(process) = world.processes.get(step.process as usize) else { return true };
     let Act::Exchange(exchange) = &step.act else { return true };

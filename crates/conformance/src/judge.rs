@@ -1,4 +1,4 @@
-//! The comparison: the same scenarios on both sides, a table by family, and what differs.
+//! Compares both drivers on the same scenarios: a table by family, and the differences.
 
 use crate::compare::{Played, Run, compare as compare_played};
 use crate::profile::PROFILES;
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What to compare.
+/// Options of the comparison.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit status: 0: no difference without a reason; 1: there is one; 2: the \
                         command line is wrong; 3: a side could not be run.")]
@@ -31,7 +31,7 @@ pub struct CompareArgs {
     /// The kernels to compare with; both if none is named
     #[arg(long = "kernel", value_parser = ["generic", "rt"])]
     kernels: Vec<String>,
-    /// How many differences with each kernel to shrink and show
+    /// Number of differences with each kernel to shrink and show
     #[arg(long, default_value_t = 3)]
     show: usize,
     /// Seconds that the shrinking of one difference may take
@@ -46,7 +46,7 @@ fn family_names() -> Vec<&'static str> {
     PROFILES.iter().map(|profile| profile.name).collect()
 }
 
-/// Compares, and says how it went.
+/// Compares and prints the result.
 pub fn compare(arguments: &CompareArgs) -> ExitCode {
     match judge(arguments) {
         Ok(true) => ExitCode::SUCCESS,
@@ -62,11 +62,11 @@ pub fn compare(arguments: &CompareArgs) -> ExitCode {
 struct Judgment {
     kernel: Side,
     tally: Tally,
-    /// Of the differences those that are to be shown.
+    /// The differences to show.
     found: Vec<Found>,
 }
 
-/// Whether there is no difference without a reason.
+/// Compares with each kernel. Returns whether every difference has a reason.
 fn judge(arguments: &CompareArgs) -> io::Result<bool> {
     let mut judgments: Vec<_> = ["generic", "rt"]
         .into_iter()
@@ -82,7 +82,7 @@ fn judge(arguments: &CompareArgs) -> io::Result<bool> {
     for seeds in arguments.seeds.portions(arguments.steps_of_a_seed()) {
         let (baton, kernels) = arguments.play(&seeds, &judgments)?;
         for (judgment, run) in judgments.iter_mut().zip(kernels) {
-            judgment.take_in(&run, &baton, arguments.show)?;
+            judgment.compare_runs(&run, &baton, arguments.show)?;
         }
         arguments.tell(&seeds, &judgments);
     }
@@ -101,7 +101,7 @@ impl CompareArgs {
         self.families().count() as u64 * u64::from(self.steps)
     }
 
-    /// Plays these seeds everywhere at once.
+    /// Plays these seeds on all sides at once.
     fn play(&self, seeds: &Range<u64>, judgments: &[Judgment]) -> io::Result<(Run, Vec<Run>)> {
         let n_seeds = seeds.end - seeds.start;
         let mut play = Vec::new();
@@ -123,13 +123,13 @@ impl CompareArgs {
                 judgments.iter().map(|judgment| scope.spawn(|| run(judgment.kernel))).collect();
             let baton = run(Side::Baton);
             let kernels = kernels.into_iter().map(|kernel| kernel.join().expect("no panic"));
-            // All are waited for, whoever fails first.
+            // All sides are waited for, even if one fails.
             let kernels: Vec<_> = kernels.collect();
             Ok((baton?, kernels.into_iter().collect::<io::Result<_>>()?))
         })
     }
 
-    /// Says what a portion of a long run came to: it can be taken up again from there.
+    /// Reports on a portion of a long run, which can continue from there.
     fn tell(&self, seeds: &Range<u64>, judgments: &[Judgment]) {
         if seeds.start == self.seeds.first && seeds.end == self.seeds.end {
             return;
@@ -145,8 +145,8 @@ impl CompareArgs {
 }
 
 impl Judgment {
-    /// Compares what both sides have played.
-    fn take_in(&mut self, run: &Run, baton: &Run, show: usize) -> io::Result<()> {
+    /// Compares the output of both sides.
+    fn compare_runs(&mut self, run: &Run, baton: &Run, show: usize) -> io::Result<()> {
         self.tally.met(&run.driver);
         let absent =
             |name: &String| io::Error::other(format!("{name} was not played on both sides"));
@@ -170,7 +170,7 @@ impl Judgment {
     }
 }
 
-/// The tables, and then the differences as short as they get.
+/// Prints the tables, and then the differences as short as possible.
 fn print(arguments: &CompareArgs, judgments: &[Judgment]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if arguments.json {

@@ -1,4 +1,4 @@
-//! The same scenarios on Baton and on the kernel's own driver.
+//! Plays the same scenarios on Baton and on the kernel's own driver.
 #![cfg(target_os = "linux")]
 
 mod actor;

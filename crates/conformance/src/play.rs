@@ -1,4 +1,4 @@
-//! Carries steps out, one at a time, and writes down what came of each.
+//! Carries out steps, one at a time, and records the results.
 
 use crate::actor::Order;
 use crate::arena::Slot;
@@ -13,21 +13,21 @@ use bytemuck::pod_read_unaligned;
 /// A scenario that is being played.
 pub struct Stage<'a> {
     crew: &'a mut Crew,
-    /// What has been seen so far.
+    /// The observations so far.
     pub world: World,
 }
 
-/// What a step came to: one line for each thread that it let go on, in a fixed order.
+/// The result of a step: one line for each thread that finished, in a fixed order.
 pub type Record = Vec<String>;
 
 impl<'a> Stage<'a> {
-    /// Nobody on it.
+    /// A scenario without processes.
     pub fn new(crew: &'a mut Crew) -> Stage<'a> {
         crew.clear();
         Stage { crew, world: World::default() }
     }
 
-    /// Whether the step's thread can take it; other steps come to nothing.
+    /// Whether the step's thread can take the step. Impossible steps have no effect.
     pub fn is_possible(&self, step: &Step) -> bool {
         let Some(process) = self.world.processes.get(step.process as usize) else {
             return matches!(step.act, Act::Start { .. });
@@ -43,10 +43,10 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Carries out a step and waits until all is still.
+    /// Carries out a step and waits until all actors are still.
     ///
     /// # Errors
-    /// It does not become still.
+    /// The actors do not become still.
     pub fn play(&mut self, step: &Step) -> Result<Record, Stuck> {
         if !self.is_possible(step) {
             return Ok(vec!["not possible".to_owned()]);
@@ -81,7 +81,7 @@ impl<'a> Stage<'a> {
         let seat = self.world.processes[number].threads[thread].seat;
         if *act == Act::Exit {
             self.crew.give(number, seat, Order::Exit, [0; 4]);
-            self.crew.bury(number);
+            self.crew.wait_for_end(number);
         } else {
             self.crew.give(number, seat, Order::Exec, [0; 4]);
             self.crew.executed(number);
@@ -102,7 +102,7 @@ impl<'a> Stage<'a> {
     fn begin(&mut self, number: usize, thread: usize, act: &Act) {
         let slot = self.slot(number, thread);
         let process = &self.world.processes[number];
-        // A descriptor that is not open is one that nobody has.
+        // A closed device gets a descriptor that no process has.
         let device = process.device.unwrap_or(-1) as u64;
         let (order, arguments) = match act {
             Act::Open { nonblocking } => {
@@ -140,8 +140,14 @@ impl<'a> Stage<'a> {
         self.crew.give(number, seat, order, arguments);
     }
 
-    /// What the commands that were taken mean for what is known.
-    fn wrote(&mut self, number: usize, thread: usize, exchange: &Exchange, consumed: u64) {
+    /// Records the effect of the commands that the driver has taken.
+    fn record_commands(
+        &mut self,
+        number: usize,
+        thread: usize,
+        exchange: &Exchange,
+        consumed: u64,
+    ) {
         let n_managers = self.world.n_managers;
         let process = &mut self.world.processes[number];
         let has_waited = std::mem::take(&mut process.threads[thread].has_waited);
@@ -189,7 +195,7 @@ impl<'a> Stage<'a> {
 
     fn settled(&mut self) -> Result<Record, Stuck> {
         let mut answers = Vec::new();
-        for (number, seat, result) in self.crew.settle()? {
+        for (number, seat, result) in self.crew.await_stillness()? {
             let process = &mut self.world.processes[number];
             let Some(thread) = process.threads.iter().position(|thread| thread.seat == seat) else {
                 continue;
@@ -199,7 +205,7 @@ impl<'a> Stage<'a> {
         answers.sort_unstable();
         let mut record = Vec::new();
         for (number, thread, result) in answers {
-            let text = self.ended(number, thread, result);
+            let text = self.record_result(number, thread, result);
             record.push(format!("p{number}.t{thread} {text}"));
         }
         for (number, process) in self.world.processes.iter_mut().enumerate() {
@@ -213,8 +219,8 @@ impl<'a> Stage<'a> {
         Ok(record)
     }
 
-    /// What a thread's act has come to.
-    fn ended(&mut self, number: usize, thread: usize, result: i64) -> String {
+    /// Records and describes the result of a thread's act.
+    fn record_result(&mut self, number: usize, thread: usize, result: i64) -> String {
         let slot = self.slot(number, thread);
         let doing = &mut self.world.processes[number].threads[thread];
         let act = doing.busy.take().expect("only busy threads end something");
@@ -268,7 +274,7 @@ impl<'a> Stage<'a> {
                     process.manages = true;
                     self.world.n_managers += 1;
                 }
-                format!("{status}{}", told_by(control, &slot.take(0, 64)))
+                format!("{status}{}", describe_argument(control, &slot.take(0, 64)))
             }
             _ => status,
         }
@@ -282,9 +288,9 @@ impl<'a> Stage<'a> {
         exchange: &Exchange,
     ) -> String {
         let argument: WriteRead = pod_read_unaligned(&slot.take(0, size_of::<WriteRead>()));
-        self.wrote(number, thread, exchange, argument.write_consumed);
+        self.record_commands(number, thread, exchange, argument.write_consumed);
         self.world.processes[number].forget_closed_files();
-        let (wrote, read) = (argument.write_consumed, argument.read_consumed);
+        let (record_commands, read) = (argument.write_consumed, argument.read_consumed);
         let bytes = slot.take(READ, (read as usize).min(READ_BYTES));
         let mut decoder = Decoder { world: &mut self.world, process: number, thread };
         let returns = decoder.returns(&bytes);
@@ -292,12 +298,12 @@ impl<'a> Stage<'a> {
         if argument.read_size > 0 {
             doing.expects = !matches!(returns.as_str(), "" | "NOOP");
         }
-        format!("wrote {wrote}/{} read {read}: {returns}", argument.write_size)
+        format!("wrote {record_commands}/{} read {read}: {returns}", argument.write_size)
     }
 }
 
-/// What an ioctl has written to its argument, where that is defined.
-fn told_by(control: Control, argument: &[u8]) -> String {
+/// Describes the values that an ioctl has written to its argument, where they are defined.
+fn describe_argument(control: Control, argument: &[u8]) -> String {
     let word = |at: usize| u32::from_ne_bytes(argument[at * 4..at * 4 + 4].try_into().unwrap());
     match control {
         Control::Version => format!(" version {}", word(0)),

@@ -1,15 +1,15 @@
-//! What random scenarios of each family are made of.
+//! The profiles of random scenarios, by family.
 
 /// A kind of step that a generator can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads.
     Read,
-    /// A transaction with an answer.
+    /// A two-way transaction.
     Call,
-    /// One without.
+    /// A one-way transaction.
     OneWay,
-    /// Answers.
+    /// A reply.
     Reply,
     /// Frees a buffer.
     Free,
@@ -25,7 +25,7 @@ pub enum Kind {
     MaxThreads,
     /// `BINDER_SET_CONTEXT_MGR`.
     Manage,
-    /// Ioctls that tell something.
+    /// Ioctls that return information.
     Ask,
     /// `BINDER_FREEZE`.
     Freeze,
@@ -41,7 +41,7 @@ pub enum Kind {
     Start,
     /// A signal.
     Signal,
-    /// Bytes that are no commands, and cut ones.
+    /// Bytes that are no commands, and commands that are cut.
     Malformed,
     /// A pipe, or a file closed.
     File,
@@ -58,19 +58,19 @@ pub struct Profile {
     pub processes: u8,
     /// Threads of each.
     pub threads: u8,
-    /// The device is opened so that it does not wait.
+    /// Whether devices are opened with `O_NONBLOCK`.
     pub nonblocking: bool,
-    /// Bytes of the receive buffers: the first process's, and the others'.
+    /// Sizes of the receive buffers in bytes: the first process's, and the others'.
     pub map_bytes: [&'static [u32]; 2],
-    /// What is chosen, and how often.
+    /// The kinds of steps and their frequencies.
     pub weights: &'static [(Kind, u32)],
-    /// What parcels have in them.
+    /// The kind of contents of parcels.
     pub cargo: Cargo,
-    /// One in so many things is wrong; 0: none.
+    /// One in `wrong` choices is wrong on purpose; 0: none.
     pub wrong: u64,
 }
 
-/// What parcels have in them.
+/// The kind of contents of parcels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cargo {
     /// Few bytes.

@@ -1,4 +1,4 @@
-//! How far a long run is, on standard error.
+//! Shows the progress of a long run on standard error.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,18 +10,18 @@ const BETWEEN_LINES: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Progress {
     what: String,
-    /// How many each side is to play.
+    /// Number of scenarios that each side plays.
     all: u64,
     played: Mutex<(Instant, BTreeMap<String, u64>)>,
 }
 
 impl Progress {
-    /// Nothing has been played of these.
+    /// Progress before the first scenario.
     pub fn new(what: String, all: u64) -> Progress {
         Progress { what, all, played: Mutex::new((Instant::now(), BTreeMap::new())) }
     }
 
-    /// A side has played one more.
+    /// Counts one scenario that a side has played.
     pub fn played(&self, side: &str) {
         let mut played = self.played.lock().expect("nobody panics with it");
         let (told, counts) = &mut *played;

@@ -1,11 +1,11 @@
-//! Numbers from a seed: SplitMix64, so that a seed means the same everywhere and always.
+//! Random numbers from a seed, by SplitMix64: a seed gives the same numbers everywhere.
 
-/// A stream of numbers.
+/// A stream of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// From its beginning.
+    /// The stream of a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -24,17 +24,17 @@ impl Random {
         self.next() % bound
     }
 
-    /// True once in so many times.
+    /// True with a probability of 1 in `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// One of them, if there is any.
+    /// A random element, if there is any.
     pub fn one_of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
         if all.is_empty() { None } else { Some(all[self.below(all.len() as u64) as usize]) }
     }
 
-    /// One of them, each as likely as its weight says; the weights are not all zero.
+    /// A random element, with the given weights, not all of which are zero.
     pub fn weighted<T: Copy>(&mut self, all: &[(T, u32)]) -> T {
         let sum: u64 = all.iter().map(|(_, weight)| u64::from(*weight)).sum();
         let mut at = self.below(sum);

@@ -1,55 +1,56 @@
-//! Where Baton differs from the kernel's driver on purpose, by name. The reasons stand under the
-//! same names in docs/differences.md.
+//! Rules about intended differences from the kernel's driver. docs/differences.md has the reasons
+//! under the same names.
 //!
-//! A rule that *explains* is one that the comparison applies to a step in which the sides differ.
-//! One that is *avoided* stands at a place of the generator: what came would depend on more than
-//! the steps, so no scenario leads there.
+//! The comparison applies a rule that *explains* to a step in which the sides differ. A rule that
+//! is *avoided* belongs to a place of the generator: the result would depend on more than the
+//! steps, so no scenario leads there.
 
 use crate::step::{Act, Step};
 
 /// A rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// As in docs/differences.md.
+    /// Name, as in docs/differences.md.
     pub name: &'static str,
-    /// What it does.
+    /// Effect of the rule.
     pub does: Does,
 }
 
-/// What a rule does for the comparison.
+/// The effect of a rule on the comparison.
 #[derive(Debug)]
 pub enum Does {
-    /// Gives a line without what may differ, or `None` if it does not speak of this line.
+    /// Returns a line without the parts that may differ. `None` if the rule does not apply to the
+    /// line.
     Explains(fn(&Scene, Whose, &str) -> Option<String>),
-    /// Nothing: the generator sees to it.
+    /// None: the generator avoids such steps.
     Avoided,
 }
 
-/// Whose line it is.
+/// The side of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// The kernel's driver's.
+    /// The kernel's driver.
     Kernel,
-    /// Ours.
+    /// Baton.
     Baton,
 }
 
-/// A step in which the sides differ, and what led there.
+/// A step in which the sides differ, with the steps before it.
 #[derive(Debug)]
 pub struct Scene<'a> {
-    /// What the kernel's side calls itself: "linux", and its release.
+    /// Name of the kernel's driver: "linux", and its release.
     pub kernel_driver: &'a str,
-    /// All steps up to and with this one.
+    /// All steps up to this one, inclusive.
     pub steps: &'a [Step],
     /// The kernel's lines; the step's own line first.
     pub theirs: &'a [String],
-    /// Ours.
+    /// Baton's lines; the step's own line first.
     pub ours: &'a [String],
 }
 
 /// All rules that the comparison needs.
 pub const RULES: &[Rule] = &[
-    Rule { name: "taken-in-later", does: Does::Explains(places_of_late_takers) },
+    Rule { name: "taken-in-later", does: Does::Explains(without_offsets_of_waiting_processes) },
     Rule { name: "pending-frozen", does: Does::Explains(as_before_pending_frozen) },
     Rule { name: "dead-at-once", does: Does::Avoided },
     Rule { name: "former-manager", does: Does::Avoided },
@@ -62,7 +63,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "unread-at-exit", does: Does::Avoided },
 ];
 
-/// The fewest rules by which the step is the same on both sides: one, or else all that apply.
+/// The fewest rules that explain the step: one, or else all that apply.
 pub fn explain(scene: &Scene) -> Option<Vec<&'static Rule>> {
     if scene.theirs.first() != scene.ours.first() || scene.theirs.len() != scene.ours.len() {
         return None;
@@ -75,7 +76,7 @@ pub fn explain(scene: &Scene) -> Option<Vec<&'static Rule>> {
     if !makes_equal(scene, &all) {
         return None;
     }
-    // Those without which it would not be the same.
+    // The rules without which the step would still differ.
     let needed = |rule: &&&'static Rule| {
         let others: Vec<_> = all.iter().filter(|other| other.name != rule.name).copied().collect();
         !makes_equal(scene, &others)
@@ -95,19 +96,23 @@ fn makes_equal(scene: &Scene, rules: &[&Rule]) -> bool {
     })
 }
 
-/// Where in the receive buffer something lies, of processes whose threads wait in the driver:
-/// nobody takes in for them while they are busy.
-fn places_of_late_takers(scene: &Scene, _whose: Whose, line: &str) -> Option<String> {
+/// Removes offsets in the receive buffer for processes whose threads wait in the driver: while they
+/// are busy, no thread takes work in.
+fn without_offsets_of_waiting_processes(
+    scene: &Scene,
+    _whose: Whose,
+    line: &str,
+) -> Option<String> {
     let process = process_of(line)?;
     let of_it = scene.steps.iter().filter(|step| step.process == process);
     let waits = of_it.fold(false, |waits, step| match step.act {
         Act::Open { nonblocking } => !nonblocking,
         _ => waits,
     });
-    waits.then(|| without_places(line))
+    waits.then(|| without_offsets(line))
 }
 
-/// A one-way transaction to a frozen process: kernels before 6.2 have no word of its own for it.
+/// A one-way transaction to a frozen process: kernels before 6.2 have no return of its own for it.
 fn as_before_pending_frozen(scene: &Scene, whose: Whose, line: &str) -> Option<String> {
     let knows_it = release(scene.kernel_driver)? >= (6, 2);
     (whose == Whose::Baton && !knows_it)
@@ -125,8 +130,8 @@ pub fn release(driver: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// A line without places in the receive buffer (`+1f0`).
-fn without_places(line: &str) -> String {
+/// A line without offsets in the receive buffer (`+1f0`).
+fn without_offsets(line: &str) -> String {
     let is_place = |word: &str| {
         word.strip_prefix('+').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
     };

@@ -1,9 +1,9 @@
-//! Which seeds to play, and in what portions.
+//! The seeds to play, and their portions.
 
 use std::ops::Range;
 use std::str::FromStr;
 
-/// Seeds of each family.
+/// A range of seeds for each family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seeds {
     /// The first.
@@ -15,7 +15,7 @@ pub struct Seeds {
 impl FromStr for Seeds {
     type Err = String;
 
-    /// `20` is the first twenty, `100..200` is these hundred.
+    /// Parses a range: `20` is the first twenty seeds, `100..200` these hundred.
     fn from_str(text: &str) -> Result<Seeds, String> {
         let number = |text: &str| {
             let number = text.trim().parse();
@@ -32,12 +32,13 @@ impl FromStr for Seeds {
     }
 }
 
-/// Steps of all that a driver plays at one go. Transcripts of this many are kept in memory, and a
-/// guest that fails costs no more than this many.
+/// Most steps that a driver plays in one run. Transcripts of a run are kept in memory, and a guest
+/// that fails loses at most one run.
 const STEPS_AT_ONCE: u64 = 60_000;
 
 impl Seeds {
-    /// Equal portions, none of them too large; `steps` are those that one seed stands for.
+    /// Divides the seeds into equal portions of bounded size. `steps` is the number of steps for
+    /// one seed.
     pub fn portions(self, steps: u64) -> impl Iterator<Item = Range<u64>> {
         let n_seeds = self.end - self.first;
         let n_portions = (n_seeds.saturating_mul(steps)).div_ceil(STEPS_AT_ONCE).clamp(1, n_seeds);

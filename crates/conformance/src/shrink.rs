@@ -1,7 +1,7 @@
-//! Makes a scenario on which two drivers differ as short as it gets.
+//! Shortens a scenario on which two drivers differ.
 //!
-//! Steps are taken out in runs of ever fewer; all candidates of one length are played together, as
-//! starting a guest costs more than playing many scenarios in it.
+//! Steps are removed in runs of decreasing length. All candidates of one length are played
+//! together, because starting a guest costs more than playing many scenarios.
 
 use crate::arena::PROCESSES;
 use crate::compare::{Played, compare, side_by_side, steps};
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 pub struct Found {
     /// Family and seed.
     pub name: String,
-    /// As the kernel's driver played it.
+    /// The kernel's transcript.
     pub kernel: Played,
-    /// As ours did.
+    /// Baton's transcript.
     pub baton: Played,
 }
 
-/// What shrinking goes by.
+/// The parts that shrinking uses.
 struct Bench<'a> {
     parts: &'a Parts,
     kernel: Side,
@@ -29,7 +29,7 @@ struct Bench<'a> {
     until: Instant,
 }
 
-/// The shortest scenario that was found within the time, with both transcripts of it.
+/// Returns the shortest scenario that was found in time, with both transcripts.
 ///
 /// # Errors
 /// A side could not be run.
@@ -81,7 +81,7 @@ impl Bench<'_> {
                 self.play(sets.iter().map(|set| leave_out(steps, length, set)).collect())
             };
             let results = without(&alone)?;
-            // Those that can go one by one may not go together.
+            // Runs that can be removed one by one possibly cannot be removed together.
             let dispensable: Vec<_> =
                 (0..alone.len()).filter(|run| results[*run].is_some()).collect();
             let quarters = |n: usize| dispensable.len() * n / 4;
@@ -108,14 +108,14 @@ impl Bench<'_> {
         Instant::now() > self.until
     }
 
-    /// The scenario up to the step in which it differs, if it does.
+    /// The scenario up to the step in which it differs. `None` if it does not.
     fn judged(&self, mut steps: Vec<Step>, kernel: &Played, baton: &Played) -> Option<Differing> {
         let at = compare(kernel, baton, self.driver).different?;
         steps.truncate(at + 1);
         Some(Differing { steps, shown: side_by_side(kernel, baton, &self.kernel.name(), at) })
     }
 
-    /// Plays all of these on both sides.
+    /// Plays all candidates on both sides.
     fn play(&self, candidates: Vec<Vec<Step>>) -> io::Result<Vec<Option<Differing>>> {
         let named = candidates.iter().enumerate();
         let named = named.map(|(n, steps)| (format!("candidate {n}"), steps.clone())).collect();
@@ -134,7 +134,7 @@ impl Bench<'_> {
     }
 }
 
-/// The steps without those of these runs of `length`.
+/// The steps without the given runs of `length`.
 fn leave_out(steps: &[Step], length: usize, runs: &[usize]) -> Vec<Step> {
     let kept = steps
         .iter()
@@ -143,13 +143,13 @@ fn leave_out(steps: &[Step], length: usize, runs: &[usize]) -> Vec<Step> {
     kept.map(|(_, step)| step.clone()).collect()
 }
 
-/// Whether the last step is one by which a process comes in: a process that did it in part only is
-/// another scenario.
+/// Whether the last step belongs to the beginning of a process: a process that is only partly begun
+/// is another scenario.
 fn is_opening(steps: &[Step]) -> bool {
     match steps {
         [.., Step { act: Act::Map { .. }, .. }, Step { act: Act::Poll, .. }] => true,
         [.., Step { act: Act::Start { .. } | Act::Open { .. } | Act::Map { .. }, .. }] => true,
-        // One that is about to end.
+        // A process that is about to end.
         [.., Step { act: Act::Close, .. }] => true,
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! The two sides of a comparison: a guest with the kernel's driver, and this machine with ours.
+//! The two sides of a comparison: a guest with the kernel's driver, and this machine with Baton.
 
 use crate::compare::Run;
 use crate::step::Step;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where the parts are.
+/// Paths of the programs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Parts {
     /// This program, statically linked, for the guest
@@ -25,16 +25,16 @@ pub struct Parts {
     pub timeout: u64,
 }
 
-/// Which driver answers.
+/// The driver of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The kernel's own.
+    /// The kernel's own driver, of this kernel.
     Kernel(&'static str),
-    /// Ours.
+    /// Baton.
     Baton,
 }
 
-/// What is to be played.
+/// The scenarios to play.
 #[derive(Clone, Debug)]
 pub enum Play {
     /// Arguments of `play`.
@@ -44,7 +44,7 @@ pub enum Play {
 }
 
 impl Side {
-    /// For messages.
+    /// Name of the side in messages.
     pub fn name(self) -> String {
         match self {
             Side::Kernel("rt") => "linux-image-rt-amd64".to_owned(),
@@ -53,10 +53,10 @@ impl Side {
         }
     }
 
-    /// Sees to it that it is there.
+    /// Prepares the side.
     ///
     /// # Errors
-    /// It is not; why has been said on standard error.
+    /// The side cannot run; the reason is on standard error.
     pub fn prepare(self, parts: &Parts) -> io::Result<()> {
         let Side::Kernel(kernel) = self else { return Ok(()) };
         let mut command = Command::new(&parts.binder_vm);
@@ -68,10 +68,10 @@ impl Side {
         Ok(())
     }
 
-    /// Plays it there; `played` is called after each scenario.
+    /// Plays scenarios on this side. `played` is called after each.
     ///
     /// # Errors
-    /// The run did not end well; its own words are on standard error.
+    /// The run failed; its own messages are on standard error.
     pub fn run(self, parts: &Parts, play: &Play, played: &dyn Fn()) -> io::Result<Run> {
         let directory = tempfile::tempdir()?;
         let script = directory.path().join("script");
@@ -93,14 +93,14 @@ impl Side {
             Side::Baton => {
                 let broker = Broker::start(&parts.baton, directory.path())?;
                 arguments.extend(["--beside".to_owned(), broker.child.id().to_string()]);
-                (here(parts, &broker)?, Some(broker))
+                (on_this_machine(parts, &broker)?, Some(broker))
             }
         };
         command.args(arguments);
         self.follow(command, played)
     }
 
-    /// Runs the command and takes in what it prints.
+    /// Runs the command and reads its output.
     fn follow(self, mut command: Command, played: &dyn Fn()) -> io::Result<Run> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| failed(&self.name(), error))?;
@@ -125,10 +125,10 @@ fn failed(what: &dyn std::fmt::Display, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// This program in a guest.
+/// The command that runs this program in a guest.
 fn in_guest(parts: &Parts, kernel: &str, script: Option<&Path>) -> Command {
     let mut command = Command::new(&parts.binder_vm);
-    // Actors act one at a time: a second processor would only cost.
+    // Actors act one at a time, so a second processor would be a waste.
     command.args(["--kernel", kernel, "--cpus", "1", "--memory", "768", "--timeout"]);
     command.arg(parts.timeout.to_string());
     if let Some(script) = script {
@@ -138,8 +138,8 @@ fn in_guest(parts: &Parts, kernel: &str, script: Option<&Path>) -> Command {
     command
 }
 
-/// This program on this machine, with the broker.
-fn here(parts: &Parts, broker: &Broker) -> io::Result<Command> {
+/// The command that runs this program on this machine, with the broker.
+fn on_this_machine(parts: &Parts, broker: &Broker) -> io::Result<Command> {
     let mut command = Command::new("timeout");
     command.arg(parts.timeout.to_string()).arg(&parts.baton).args(["run", "--"]);
     command.arg(std::env::current_exe()?);
@@ -160,7 +160,7 @@ fn written(scenarios: &[(String, Vec<Step>)]) -> io::Result<String> {
     Ok(text)
 }
 
-/// A broker of the comparison's own, until it goes out of scope.
+/// A broker for the comparison, stopped when this value is dropped.
 struct Broker {
     child: Child,
     socket: PathBuf,

@@ -1,16 +1,16 @@
-//! What Baton has and a kernel lacks: no scenario asks for it, and the output says so by name.
+//! Features that Baton has and a kernel lacks. No scenario uses them, and the output names them.
 
 use crate::rules::release;
 use serde::Serialize;
 
-/// Something that came to the kernel's driver with a release.
+/// A feature that the kernel's driver got with a release.
 #[derive(Debug, Serialize)]
 pub struct Skip {
-    /// Its name.
+    /// Name of the feature.
     pub name: &'static str,
-    /// Since which release: version and patch level.
+    /// First release with the feature: version and patch level.
     pub since: (u32, u32),
-    /// What is done instead.
+    /// The replacement in scenarios.
     pub instead: &'static str,
 }
 
@@ -23,7 +23,7 @@ const ALL: &[Skip] = &[
     },
 ];
 
-/// What is skipped with the driver of this name.
+/// The features that the named driver lacks.
 pub fn skipped(driver: &str) -> Vec<&'static Skip> {
     let later = |skip: &&Skip| release(driver).is_some_and(|release| release < skip.since);
     ALL.iter().filter(later).collect()

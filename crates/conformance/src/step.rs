@@ -1,7 +1,7 @@
-//! What a scenario is made of: steps, each one act of one thread.
+//! Steps, of which scenarios consist: each is one act of one thread.
 //!
-//! A step names what it uses by what the scenario can see (the third buffer that this process
-//! received, its second file), so that a scenario from which steps have been taken out is one too.
+//! A step names objects by their order in the scenario (the third buffer that this process
+//! received, its second file). So a scenario is still one when steps are removed.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,16 +12,16 @@ pub struct Step {
     pub process: u8,
     /// Number of the thread in it.
     pub thread: u8,
-    /// What it does.
+    /// The act.
     pub act: Act,
 }
 
-/// What a thread does, or what is done to it.
+/// An act of a thread, or on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Act {
-    /// The process begins, with so many threads and nothing open.
+    /// The process starts, with threads and without an open device.
     Start {
-        /// How many.
+        /// Number of threads.
         threads: u8,
     },
     /// Opens the device.
@@ -36,7 +36,7 @@ pub enum Act {
         /// With `PROT_WRITE`.
         writable: bool,
     },
-    /// Unmaps it.
+    /// Unmaps the receive buffer.
     Unmap,
     /// Closes the device.
     Close,
@@ -67,7 +67,7 @@ pub enum Act {
 pub struct Exchange {
     /// Commands.
     pub write: Vec<Command>,
-    /// Bytes that `write_size` falls short of them.
+    /// Difference of `write_size` to the length of the commands.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: u32,
     /// `read_size`.
@@ -81,7 +81,7 @@ fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
-/// Which buffer of an exchange has a bad address.
+/// The buffer of an exchange that has a bad address.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum BadBuffer {
     /// `write_buffer`.
@@ -101,16 +101,16 @@ pub enum Command {
         code: u32,
         /// `TF_*`.
         flags: u32,
-        /// What it carries.
+        /// Contents of the transaction.
         parcel: Parcel,
     },
     /// `BC_REPLY` or `BC_REPLY_SG`.
     Reply {
-        /// Code: the driver carries it, whatever it means.
+        /// Code, which the driver passes on unchanged.
         code: u32,
         /// `TF_*`.
         flags: u32,
-        /// What it carries.
+        /// Contents of the transaction.
         parcel: Parcel,
     },
     /// `BC_FREE_BUFFER`.
@@ -119,11 +119,11 @@ pub enum Command {
     Count(Count, u32),
     /// `BC_INCREFS_DONE` or `BC_ACQUIRE_DONE`.
     Acknowledge {
-        /// The latter.
+        /// `BC_ACQUIRE_DONE`.
         strong: bool,
         /// Node.
         ptr: u64,
-        /// Its cookie.
+        /// Cookie of the node.
         cookie: u64,
     },
     /// `BC_REGISTER_LOOPER`.
@@ -158,30 +158,30 @@ pub enum Count {
 /// A buffer of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum BufferName {
-    /// The n-th that it received.
+    /// The n-th buffer that the process received.
     Received(u32),
-    /// An address so far from the map's beginning.
+    /// An address at this distance from the mapping's beginning.
     At(i64),
 }
 
 /// A file of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FileName {
-    /// The n-th that it made or received.
+    /// The n-th file that the process made or received.
     Known(u32),
-    /// A number.
+    /// A descriptor by its number.
     Number(i32),
 }
 
-/// What a transaction carries.
+/// The contents of a transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parcel {
-    /// In the order in which they lie in the data.
+    /// Parts, in the order of the data.
     pub items: Vec<Item>,
-    /// `Some` for the `_SG` form: what `buffers_size` is more than the buffers need.
+    /// `Some` for the `_SG` form: the excess of `buffers_size` over the buffers' size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scatter: Option<i64>,
-    /// What is wrong with it.
+    /// Defect of the parcel, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quirk: Option<Quirk>,
 }
@@ -189,7 +189,7 @@ pub struct Parcel {
 /// A part of a parcel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Item {
-    /// So many bytes of a pattern.
+    /// Bytes of a pattern.
     Bytes(u32),
     /// A node of the sender.
     Binder {
@@ -213,25 +213,25 @@ pub enum Item {
     File(FileName),
     /// A scattered buffer.
     Buffer {
-        /// What lies in it.
+        /// Content of the buffer.
         content: Content,
-        /// The index of its parent among the objects, and where in it the pointer stands.
+        /// Index of the parent among the objects, and offset of the pointer in the parent.
         parent: Option<(u64, u64)>,
     },
     /// Descriptors in a buffer.
     Array {
-        /// How many.
+        /// Number of descriptors.
         n_files: u64,
-        /// The index of the buffer among the objects.
+        /// Index of the buffer among the objects.
         parent: u64,
-        /// Where in it they begin.
+        /// Offset of the descriptors in the buffer.
         offset: u64,
     },
-    /// An object with this type and length, otherwise of pattern.
+    /// An object with this type and length, filled with a pattern.
     Object(u32, u32),
 }
 
-/// What lies in a scattered buffer.
+/// The content of a scattered buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Content {
     /// A pattern.
@@ -242,24 +242,24 @@ pub enum Content {
     Nowhere(u32),
 }
 
-/// What can be wrong with a parcel as a whole.
+/// A defect of a parcel as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Quirk {
     /// The data's address is bad.
     BadData,
     /// The offsets' address is bad.
     BadOffsets,
-    /// `data_size` differs from the data's by this.
+    /// Difference of `data_size` to the data's length.
     DataSize(i64),
-    /// `offsets_size` differs by this.
+    /// Difference of `offsets_size` to the offsets' length.
     OffsetsSize(i64),
     /// One more offset, with this value.
     Offset(u64),
-    /// The last offset is this much off.
+    /// The last offset is wrong by this amount.
     Shifted(i64),
-    /// The offsets are in reverse.
+    /// The offsets are in reverse order.
     Reversed,
-    /// The last offset is there twice.
+    /// The last offset appears twice.
     Twice,
 }
 
@@ -291,9 +291,9 @@ pub enum Control {
     Freeze {
         /// Number of the process.
         process: u8,
-        /// Or thaw.
+        /// Whether to freeze or to thaw.
         enable: bool,
-        /// How long to wait.
+        /// Time to wait.
         timeout_ms: u32,
     },
     /// `BINDER_GET_FROZEN_INFO`.
@@ -309,7 +309,7 @@ pub enum Control {
 }
 
 impl Parcel {
-    /// The sender's nodes in it.
+    /// The sender's nodes in the parcel.
     pub fn nodes(&self) -> impl Iterator<Item = (u64, u64)> {
         self.items.iter().filter_map(|item| match item {
             Item::Binder { ptr, cookie, .. } => Some((*ptr, *cookie)),
@@ -319,7 +319,7 @@ impl Parcel {
 }
 
 impl Command {
-    /// How many bytes it takes in a command buffer.
+    /// Size of the command in a command buffer.
     pub fn bytes(&self) -> u64 {
         let transaction = |parcel: &Parcel| if parcel.scatter.is_some() { 76 } else { 68 };
         match self {

@@ -1,29 +1,29 @@
-//! Whether all that a step set off has come to its end.
+//! Decides whether all consequences of a step are over.
 //!
-//! A task counts as asleep in both of two looks, without having run between them; every task's
-//! looks lie on either side of one instant, and at that instant nobody ran and nobody was about to.
-//! What remains is what a timer does: see [`crate::crew::Crew::settle`].
+//! Every task is probed twice. The tasks are still if each is asleep in both probes and has not run
+//! in between: both probes of every task surround one instant, and at that instant no task ran or
+//! was about to. Timers are handled by [`crate::crew::Crew::await_stillness`].
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// One task of the system, looked at through /proc.
+/// A task of the system, probed through /proc.
 #[derive(Debug)]
 pub struct Probe {
     state: File,
     runs: File,
-    /// Of a thread of a process: `syscall` is sure that it is off its processor.
+    /// The `syscall` file of a process's thread, which shows that the thread is off its processor.
     call: Option<File>,
 }
 
-/// What a look found.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Asleep, after having been on a processor so many times.
+    /// The task sleeps, and has run on a processor this many times.
     Asleep(u64),
-    /// Running or about to, or waiting for something that comes by itself.
+    /// The task runs or is about to, or waits for an event that comes by itself.
     Awake,
-    /// No more.
+    /// The task has ended.
     Gone,
 }
 
@@ -40,13 +40,13 @@ impl Probe {
         Some(Probe { state: open("stat")?, runs: open("schedstat")?, call: None })
     }
 
-    /// The first look: runs, then state.
+    /// The first probe: the number of runs, then the state.
     pub fn before(&self) -> Look {
         let runs = self.runs();
         self.look(runs)
     }
 
-    /// The second look: state, then runs.
+    /// The second probe: the state, then the number of runs.
     pub fn after(&self) -> Look {
         match self.look(Some(0)) {
             Look::Asleep(_) => self.runs().map_or(Look::Gone, Look::Asleep),
@@ -82,8 +82,8 @@ impl Probe {
     }
 }
 
-/// Whether a line of /proc/.../syscall is of a futex wait that ends by itself: what the thread does
-/// then is still to come, and a signal may find it between two sleeps.
+/// Whether a line of /proc/.../syscall shows a futex wait with a timeout. The thread will act by
+/// itself later, and a signal may find it between two sleeps.
 fn has_timer(call: &[u8]) -> bool {
     let call = String::from_utf8_lossy(call);
     let mut words = call.split_whitespace();
@@ -107,7 +107,8 @@ fn read<'a>(file: &File, text: &'a mut [u8]) -> Option<&'a [u8]> {
     Some(&text[..n]).filter(|text| !text.is_empty())
 }
 
-/// What was found of each, if all were asleep at one instant; those that are gone count as asleep.
+/// The results of all probes, if all tasks were asleep at one instant. Tasks that have ended count
+/// as asleep.
 pub fn all_asleep<'a>(probes: impl Iterator<Item = &'a Probe> + Clone) -> Option<Vec<Look>> {
     let mut before = Vec::new();
     for probe in probes.clone() {
@@ -126,7 +127,7 @@ pub fn threads_of(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
 }
 
-/// The kernel's workers: they finish what the driver puts off when a descriptor is closed.
+/// The kernel's workers, which finish the closing of descriptors.
 pub fn workers() -> Vec<Probe> {
     let is_worker = |tid: &u32| {
         fs::read(format!("/proc/{tid}/comm")).is_ok_and(|name| name.starts_with(b"kworker"))

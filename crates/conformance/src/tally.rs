@@ -1,4 +1,4 @@
-//! What a comparison came to, by family and by rule.
+//! The totals of a comparison, by family and by rule.
 
 use crate::compare::Verdict;
 use crate::rules::{Does, RULES};
@@ -14,11 +14,11 @@ pub struct Row {
     pub scenarios: u64,
     /// Steps compared.
     pub steps: u64,
-    /// Of these, the same on both sides.
+    /// Steps that are equal on both sides.
     pub equal: u64,
-    /// The same but for what rules explain.
+    /// Steps whose differences rules explain.
     pub explained: u64,
-    /// Different without a reason: at most one a scenario, which ends its comparison.
+    /// Unexplained differences: at most one per scenario, which ends its comparison.
     pub different: u64,
 }
 
@@ -37,24 +37,24 @@ impl Row {
 pub struct Tally {
     /// The kernel's package.
     pub kernel: String,
-    /// What its driver calls itself.
+    /// Name and version of its driver.
     pub driver: String,
     /// By family.
     pub families: BTreeMap<String, Row>,
     /// All families together.
     pub all: Row,
-    /// Steps in which a rule had a part; all rules that explain.
+    /// Number of steps to which each rule contributed, for all rules that explain.
     pub rules: BTreeMap<&'static str, u64>,
-    /// Rules that the generator keeps.
+    /// Rules that the generator avoids.
     pub avoided: Vec<&'static str>,
-    /// What this kernel lacks.
+    /// Features that this kernel lacks.
     pub skipped: Vec<&'static Skip>,
     /// Scenarios that differ.
     pub differences: Vec<String>,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// An empty tally.
     pub fn new(kernel: String) -> Tally {
         let names = |explains: bool| {
             let like = move |does: &Does| matches!(does, Does::Explains(_)) == explains;
@@ -72,13 +72,13 @@ impl Tally {
         }
     }
 
-    /// Which driver it was.
+    /// Records the name of the driver.
     pub fn met(&mut self, driver: &str) {
         driver.clone_into(&mut self.driver);
         self.skipped = skipped(driver);
     }
 
-    /// One scenario more.
+    /// Adds a scenario.
     pub fn add(&mut self, name: &str, verdict: &Verdict) {
         let family = name.split(' ').next().unwrap_or(name);
         let row = Row {

@@ -1,4 +1,4 @@
-//! What a run prints: the driver, and for each scenario its steps with what came of each.
+//! The output of a run: the driver, and the steps of each scenario with their results.
 //!
 //! ```text
 //! driver linux 6.1.0-56-amd64
@@ -18,7 +18,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What to play.
+/// Options of a run.
 #[derive(Debug, clap::Args)]
 pub struct PlayArgs {
     /// Families; all if none is named
@@ -27,7 +27,7 @@ pub struct PlayArgs {
     /// The first seed of each
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// How many seeds of each
+    /// Number of seeds of each
     #[arg(long, default_value_t = 1)]
     seeds: u64,
     /// Steps of a random scenario
@@ -41,14 +41,14 @@ pub struct PlayArgs {
     beside: Vec<u32>,
 }
 
-/// What a line with the driver's own name begins with.
+/// Prefix of the line with the driver's name.
 pub const DRIVER: &str = "driver ";
-/// The line after a scenario's last begins so.
+/// Prefix of the line that ends a scenario.
 pub const CLOSING: &str = "= ";
-/// In place of what came of a step, if that has no end.
+/// Result of a step that does not end.
 pub const STUCK: &str = "stuck";
 
-/// Plays what is asked for.
+/// Plays scenarios.
 pub fn play(arguments: &PlayArgs) -> ExitCode {
     let judged = if arguments.beside.is_empty() {
         Judged::Kernel
@@ -109,7 +109,7 @@ fn scripts(path: &PathBuf, crew: &mut Crew, out: &mut Writer) -> io::Result<()> 
     Ok(())
 }
 
-/// Scenarios from the text of a transcript or a script.
+/// Parses the scenarios of a transcript or a script.
 pub fn parse(text: &str) -> io::Result<Vec<(String, Vec<Step>)>> {
     let mut all: Vec<(String, Vec<Step>)> = Vec::new();
     for line in text.lines() {
@@ -146,7 +146,7 @@ impl Writer {
             }
         }
         writeln!(self.out, "{CLOSING}{name}")?;
-        // Who looks on sees how far it is.
+        // Flushed so that a reader sees the progress.
         self.out.flush()
     }
 }

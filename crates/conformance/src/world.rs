@@ -1,35 +1,35 @@
-//! What has been seen of each process so far: what names in a step mean, and what a generator may
-//! choose from.
+//! Observations of each process: the objects that names in a step refer to, and from which a
+//! generator chooses.
 
 use crate::step::{Act, BufferName, Command, FileName};
 use std::collections::BTreeSet;
 
-/// An address that nothing is at.
+/// An unmapped address.
 pub const NOWHERE: u64 = 0x10;
 
 /// All processes of a scenario.
 #[derive(Debug, Default)]
 pub struct World {
-    /// By number.
+    /// Processes by number.
     pub processes: Vec<Process>,
     /// Inodes of pipes, in the order in which they were made.
     pub pipes: Vec<String>,
-    /// How many context managers there have been.
+    /// Number of context managers so far.
     pub n_managers: u32,
-    /// A process has been frozen.
+    /// Whether a process has been frozen.
     pub has_frozen: bool,
 }
 
 /// One process.
 #[derive(Debug, Default)]
 pub struct Process {
-    /// What it is doing at all.
+    /// State of the process.
     pub life: Life,
     /// Its id.
     pub pid: u32,
     /// The device, while it is open.
     pub device: Option<i32>,
-    /// It was opened or made not to wait.
+    /// Whether the device is nonblocking.
     pub nonblocking: bool,
     /// Address and length of the receive buffer, while mapped.
     pub map: Option<(u64, u64)>,
@@ -43,49 +43,49 @@ pub struct Process {
     pub handles: BTreeSet<u32>,
     /// Nodes that it has sent.
     pub nodes: Vec<(u64, u64)>,
-    /// Counts that it was asked to take and has not acknowledged: strong, node, cookie.
+    /// Counts that the process was asked to take and has not acknowledged: strong, node, cookie.
     pub owed: Vec<(bool, u64, u64)>,
-    /// Deaths that it has asked for.
+    /// Deaths for which it has requested a notification.
     pub deaths: Vec<(u32, u64)>,
-    /// Deaths that it was told of and has not acknowledged.
+    /// Death notifications that it has not acknowledged.
     pub told: Vec<u64>,
-    /// It is or was the context manager.
+    /// Whether the process is or was the context manager.
     pub manages: bool,
-    /// Which manager its handle 0 stood for when it first held it: the n-th.
+    /// Number of the manager that its handle 0 first referred to.
     pub first_manager: Option<u32>,
 }
 
-/// Whether a process can act.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Life {
     /// Not yet started.
     #[default]
     Unborn,
-    /// Its threads take orders.
+    /// The process's threads take orders.
     Acting,
-    /// Dead, or executing something else.
+    /// The process is dead, or executes another program.
     Gone,
 }
 
 /// One thread.
 #[derive(Clone, Debug, Default)]
 pub struct Thread {
-    /// Which of the arena's threads it is.
+    /// Index of the thread in the arena.
     pub seat: usize,
-    /// What it is doing, while that has no end.
+    /// The act in progress, until it ends.
     pub busy: Option<Act>,
-    /// That waits, and what it frees is known to be free.
+    /// Whether the act waits, and the buffers that it frees are known to be free.
     pub has_waited: bool,
-    /// Calls that it has been given and has not answered, and those that it has made and has had no
-    /// answer to, the innermost last.
+    /// Calls that the thread received and has not answered, and calls that it made and has no reply
+    /// to, the innermost last.
     pub stack: Vec<Call>,
-    /// Two-way transactions of which it will hear that they were refused.
+    /// Two-way transactions whose refusal the thread will learn of.
     pub refused: u32,
-    /// What it has said of being a looper: [`REGISTERED`], [`ENTERED`], [`LEFT`].
+    /// The thread's looper commands: [`REGISTERED`], [`ENTERED`], [`LEFT`].
     pub looper: u8,
-    /// The last transaction that it sent was one-way: a refusal is more likely that one's.
+    /// Whether the last transaction was one-way, so that a refusal probably concerns it.
     pub sent_one_way: bool,
-    /// Something may lie there for it.
+    /// Whether work for the thread may be waiting.
     pub expects: bool,
 }
 
@@ -99,34 +99,34 @@ pub const LEFT: u8 = 4;
 /// One call, seen from one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// It was given to the thread.
+    /// The thread received the call.
     In,
     /// The thread has made it.
     Out,
 }
 
 impl Thread {
-    /// It waits for whatever comes to its process.
+    /// Whether the thread waits for any work of its process.
     pub fn waits_for_anything(&self) -> bool {
         self.busy.is_some() && self.stack.is_empty()
     }
 
-    /// It owes an answer.
+    /// Whether the thread owes a reply.
     pub fn serves(&self) -> bool {
         self.stack.contains(&Call::In)
     }
 
-    /// It waits for an answer.
+    /// Whether the thread waits for a reply.
     pub fn calls(&self) -> bool {
         self.stack.contains(&Call::Out)
     }
 
-    /// It serves a call and has made one meanwhile.
+    /// Whether the thread serves a call and has made one meanwhile.
     pub fn is_between(&self) -> bool {
         self.serves() && self.calls()
     }
 
-    /// It has sent a two-way transaction.
+    /// Records a two-way transaction of the thread.
     pub fn sends(&mut self) {
         match self.stack.last() {
             Some(Call::Out) => self.refused += 1,
@@ -134,7 +134,7 @@ impl Thread {
         }
     }
 
-    /// It has sent an answer.
+    /// Records a reply of the thread.
     pub fn answers(&mut self) {
         match self.stack.last() {
             Some(Call::In) => drop(self.stack.pop()),
@@ -142,7 +142,7 @@ impl Thread {
         }
     }
 
-    /// It has heard of a refusal.
+    /// Records a refusal that the thread learned of.
     pub fn is_refused(&mut self) {
         if self.refused > 0 {
             self.refused -= 1;
@@ -151,18 +151,18 @@ impl Thread {
         }
     }
 
-    /// It has had an answer.
+    /// Records a reply to the thread.
     pub fn is_answered(&mut self) {
         self.stack.pop_if(|call| *call == Call::Out);
     }
 }
 
-/// A file as it was when it came. Its number may since be another's.
+/// A file as it was when the process got it. Its number may belong to another file by now.
 #[derive(Clone, Debug)]
 pub struct OpenFile {
-    /// The number; -1 once another file came with it.
+    /// The descriptor; -1 once another file got its number.
     pub fd: i32,
-    /// What it is, as /proc says it.
+    /// The file's target in /proc.
     pub target: String,
 }
 
@@ -171,12 +171,12 @@ pub struct OpenFile {
 pub struct Buffer {
     /// Its address.
     pub address: u64,
-    /// It was freed.
+    /// Whether the buffer was freed.
     pub freed: bool,
 }
 
 impl Process {
-    /// The address that a name stands for.
+    /// The address that a name refers to.
     pub fn buffer(&self, name: BufferName) -> u64 {
         match name {
             BufferName::Received(n) => {
@@ -188,7 +188,7 @@ impl Process {
         }
     }
 
-    /// `BC_FREE_BUFFER` was taken.
+    /// Records a `BC_FREE_BUFFER` that the driver took.
     pub fn frees(&mut self, name: BufferName) {
         let address = self.buffer(name);
         let same = |buffer: &&mut Buffer| buffer.address == address && !buffer.freed;
@@ -197,8 +197,8 @@ impl Process {
         }
     }
 
-    /// The thread waits: its commands have been taken, and what they freed may be another buffer's
-    /// place before it ends.
+    /// Records that the thread waits: its commands were taken, and another buffer may reuse freed
+    /// room before the wait ends.
     pub fn waits(&mut self, thread: usize) {
         let doing = &mut self.threads[thread];
         let Some(Act::Exchange(exchange)) = &doing.busy else { return };
@@ -212,7 +212,7 @@ impl Process {
         }
     }
 
-    /// The descriptor that a name stands for; -1 if that file is no longer open.
+    /// The descriptor that a name refers to; -1 if that file is closed.
     pub fn file(&self, name: FileName) -> i32 {
         match name {
             FileName::Number(number) => number,
@@ -223,7 +223,7 @@ impl Process {
         }
     }
 
-    /// A step is over: files that it has closed are known no more, whatever gets their numbers.
+    /// Forgets the files that a step has closed, before their numbers are reused.
     pub fn forget_closed_files(&mut self) {
         for file in self.files.iter_mut().filter(|file| file.fd >= 0) {
             if target(self.pid, file.fd) != file.target {
@@ -232,7 +232,7 @@ impl Process {
         }
     }
 
-    /// A file has come.
+    /// Records a new file.
     pub fn add_file(&mut self, fd: i32) {
         for file in self.files.iter_mut().filter(|file| file.fd == fd) {
             file.fd = -1;
@@ -240,7 +240,7 @@ impl Process {
         self.files.push(OpenFile { fd, target: target(self.pid, fd) });
     }
 
-    /// An address as an offset from the map's beginning, if it lies in the map.
+    /// The offset of an address in the mapping, if it lies there.
     pub fn offset(&self, address: u64) -> Option<u64> {
         let (base, bytes) = self.map?;
         address.checked_sub(base).filter(|offset| *offset < bytes)
@@ -252,14 +252,14 @@ impl Process {
     }
 }
 
-/// What a descriptor of a process is; empty if it is not open.
+/// The target of a process's descriptor in /proc; empty if it is closed.
 pub fn target(pid: u32, fd: i32) -> String {
     let link = std::fs::read_link(format!("/proc/{pid}/fd/{fd}"));
     link.map_or_else(|_| String::new(), |link| link.to_string_lossy().into_owned())
 }
 
 impl World {
-    /// The process of this number, made if there is none.
+    /// The process with this number, created if necessary.
     pub fn process(&mut self, number: u8) -> &mut Process {
         let number = number as usize;
         if self.processes.len() <= number {
@@ -268,7 +268,7 @@ impl World {
         &mut self.processes[number]
     }
 
-    /// The process may hold handle 0 of a manager that was before the one that is.
+    /// Whether the process may hold handle 0 of a former manager.
     pub fn holds_former_manager(&self, number: u8) -> bool {
         let first = self.processes[number as usize].first_manager;
         first.is_some_and(|manager| manager != self.n_managers)
@@ -281,8 +281,8 @@ impl World {
 }
 
 impl World {
-    /// Which of the loopers that wait for the same thing in the same way takes it is not defined:
-    /// the one that did gets the name of the first of them. The new name.
+    /// Gives the thread that took the work the name of the first of the loopers that waited alike,
+    /// since which of them takes it is not defined. Returns the new name.
     pub fn rename(&mut self, number: usize, thread: usize) -> usize {
         let threads = &mut self.processes[number].threads;
         let same = |other: &Thread| {

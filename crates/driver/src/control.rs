@@ -23,7 +23,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Broker {
     place: PathBuf,
-    /// The engine's front page and tally page, for the next one.
+    /// The engine's status page and tally page, for the next one.
     pages: [OwnedFd; 2],
     /// Whose broker it is: the next one is to be the same user's.
     uid: Uid,
@@ -77,7 +77,7 @@ pub enum Greeting {
 }
 
 impl Broker {
-    /// Connects, and introduces the engine with its front page and its tally page.
+    /// Connects, and introduces the engine with its status page and its tally page.
     pub fn connect(
         socket: &Path,
         context: &str,

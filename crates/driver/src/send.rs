@@ -79,10 +79,10 @@ impl Outgoing<'_> {
 /// What the target says of its room. It may know better when the call comes in; most often it does
 /// not, and then the caller hears of it at once.
 fn refuse_if_full(channel: &Channel, outgoing: &Outgoing<'_>) -> Result<(), Refusal> {
-    if channel.front_word(front::BUFFER_BYTES) == 0 {
+    if channel.status_word(status::BUFFER_BYTES) == 0 {
         return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
     }
-    if outgoing.allocation() > channel.front_word(front::LARGEST_FREE) as usize {
+    if outgoing.allocation() > channel.status_word(status::LARGEST_FREE) as usize {
         return Err(Refusal::failed(Errno::NOSPC));
     }
     Ok(())
@@ -460,9 +460,9 @@ impl Engine {
         for attempt in 0..LOOKS {
             let mut ends = channel.ends();
             let account = channel.one_way_account(&mut ends);
-            let largest = channel.front_word(front::LARGEST_FREE) as usize;
-            let free = channel.front_word(front::ONE_WAY_FREE) as usize;
-            let size = channel.front_word(front::BUFFER_BYTES) as usize;
+            let largest = channel.status_word(status::LARGEST_FREE) as usize;
+            let free = channel.status_word(status::ONE_WAY_FREE) as usize;
+            let size = channel.status_word(status::BUFFER_BYTES) as usize;
             if size == 0 {
                 return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
             }

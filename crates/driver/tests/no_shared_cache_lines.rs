@@ -77,7 +77,7 @@ fn in_common<'a>(
 ) -> Vec<&'a File> {
     let written = writer.iter().filter(|(_, writes)| *writes == Writes::Yes);
     let written: Vec<&File> = written.map(|(file, _)| file).collect();
-    // A front page, a tally, a receive buffer; the channel and its bell.
+    // A status page, a tally, a receive buffer; the channel and its bell.
     assert!(written.len() >= 4, "{writer:?}");
     written.into_iter().filter(|file| other.iter().any(|(of_other, _)| of_other == *file)).collect()
 }

@@ -81,7 +81,7 @@ fn a_client_takes_nobody_elses_wakes() {
     let others = maps("baton-");
     let (thief, stolen) = open();
     let loot: Vec<usize> = maps("baton-").difference(&others).copied().collect();
-    assert!(loot.len() >= 3, "the thief's channel, its own front page and the server's");
+    assert!(loot.len() >= 3, "the thief's channel, its own status page and the server's");
 
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! An attack's process, as the attack sees it.
+//! A process of an attack, as the attack's code uses it.
 
 use crate::role::say;
 use crate::scale::Scale;
@@ -11,75 +11,77 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// The context that honest parties use, and attackers.
+/// The context that honest processes and attackers use.
 pub const CONTEXT: &str = "binder";
 
-/// What the run tells this process.
+/// State that the run's messages change.
 #[derive(Default)]
-struct Told {
+struct RunMessages {
     leave: AtomicBool,
-    /// What it has been served, for a run that compares.
+    /// Number of requests that were served, for a run that compares them.
     served: AtomicU64,
 }
 
-/// The process, and what it is to do.
+/// This process, and its task.
 pub struct Attacker {
-    /// Where the broker listens.
+    /// Path of the broker's socket.
     pub socket: PathBuf,
-    /// How large the attack is.
+    /// The size of the attack.
     pub scale: Scale,
-    /// Which of the attack's processes this is, from 0.
+    /// Number of this process within the attack, from 0.
     pub number: usize,
-    told: Arc<Told>,
+    run_messages: Arc<RunMessages>,
     go: Mutex<Receiver<String>>,
 }
 
 impl Attacker {
     pub fn new(socket: PathBuf, scale: Scale, number: usize) -> Attacker {
-        let told = Arc::<Told>::default();
-        let (heard, go) = channel();
-        let listening = Arc::clone(&told);
-        thread::spawn(move || listen(&listening, &heard));
-        Attacker { socket, scale, number, told, go: Mutex::new(go) }
+        let run_messages = Arc::<RunMessages>::default();
+        let (messages, go) = channel();
+        let listening = Arc::clone(&run_messages);
+        thread::spawn(move || listen(&listening, &messages));
+        Attacker { socket, scale, number, run_messages, go: Mutex::new(go) }
     }
 
-    /// Says that it is prepared, and waits until all are. A number that the run tells them.
+    /// Reports that this process is prepared, and waits until all are. Returns the number that the
+    /// run sends, if any.
     pub fn ready(&self) -> Option<usize> {
         say("ready");
         self.next_word().strip_prefix("go ")?.parse().ok()
     }
 
-    /// The next word that the run tells, past those that every attacker knows. Empty at the end.
+    /// The next message of the run that only this attack knows. Empty at the end.
     pub fn next_word(&self) -> String {
         self.go.lock().expect("no panic").recv().unwrap_or_default()
     }
 
-    /// Says that it holds, or does, all that it wanted.
+    /// Reports that this process has, or does, all that it tried to.
     pub fn holding(&self, what: &str) {
         say(&format!("holding {what}"));
     }
 
-    /// Whether it is to go on.
-    pub fn goes_on(&self) -> bool {
-        !self.told.leave.load(Ordering::Relaxed)
+    /// Whether the run wants this process to continue.
+    pub fn must_continue(&self) -> bool {
+        !self.run_messages.leave.load(Ordering::Relaxed)
     }
 
-    /// Waits until it is to leave.
-    pub fn stay(&self) {
-        while self.goes_on() && !self.next_word().is_empty() {}
+    /// Waits until the run tells this process to leave.
+    pub fn wait_until_dismissed(&self) {
+        while self.must_continue() && !self.next_word().is_empty() {}
     }
 
-    /// Counts what it has been served.
+    /// Counts served requests.
     pub fn count(&self, more: u64) {
-        self.told.served.fetch_add(more, Ordering::Relaxed);
+        self.run_messages.served.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// An engine of the context.
+    /// Opens an engine in the context.
     pub fn engine(&self) -> io::Result<BareEngine> {
         Ok(BareEngine::open(&self.socket, CONTEXT)?)
     }
 
-    /// As many engines as the broker admits, at most so many; and why there are no more.
+    /// Opens as many engines as the broker admits, at most `at_most`. Also returns the error of the
+    /// first refusal.
     pub fn engines(&self, at_most: usize) -> (Vec<BareEngine>, Option<Errno>) {
         let mut engines = Vec::new();
         while engines.len() < at_most {
@@ -92,14 +94,14 @@ impl Attacker {
     }
 }
 
-/// Until the run's end of the input is closed.
-fn listen(told: &Told, heard: &Sender<String>) {
+/// Reads the run's messages until it closes the input.
+fn listen(run_messages: &RunMessages, messages: &Sender<String>) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         match &line[..] {
-            "count" => say(&format!("count {}", told.served.load(Ordering::Relaxed))),
+            "count" => say(&format!("count {}", run_messages.served.load(Ordering::Relaxed))),
             "leave" => break,
-            _ => drop(heard.send(line)),
+            _ => drop(messages.send(line)),
         }
     }
-    told.leave.store(true, Ordering::Relaxed);
+    run_messages.leave.store(true, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! The broker's process.
+//! The process of the broker.
 
 use crate::role::say;
 use baton_broker::Config;
@@ -6,10 +6,10 @@ use rustix::thread::{CapabilitySet, CapabilitySets, remove_capability_from_bound
 use std::io;
 use std::path::Path;
 
-/// How long engines of a broker before have to come back. An attack of those is over before.
+/// Time that engines of the previous broker have to rejoin. Attacks in that time are over before.
 pub const GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Serves until it is killed. What it has to say goes to standard error.
+/// Serves until the process is killed. Log messages go to standard error.
 pub fn serve(socket: &Path, packaged: bool) -> io::Result<()> {
     tracing_subscriber::fmt().with_writer(io::stderr).without_time().with_ansi(false).init();
     if packaged {
@@ -19,12 +19,13 @@ pub fn serve(socket: &Path, packaged: bool) -> io::Result<()> {
     baton_broker::run(config, || say("ready")).map_err(io::Error::other)
 }
 
-/// As `dist/baton-broker.service` has it: CapabilityBoundingSet=CAP_SYS_NICE, NoNewPrivileges=yes.
+/// Limits the capabilities like `dist/baton-broker.service`: CapabilityBoundingSet=CAP_SYS_NICE,
+/// NoNewPrivileges=yes.
 fn give_up_capabilities() -> io::Result<()> {
     for capability in CapabilitySet::all().iter() {
         if capability != CapabilitySet::SYS_NICE {
-            // EINVAL: a capability that this kernel does not know, or a process without SETPCAP,
-            // which has less than the unit would leave it.
+            // EINVAL: this kernel does not know the capability, or the process lacks SETPCAP and so
+            // has fewer capabilities than the unit.
             let _ = remove_capability_from_bounding_set(capability);
         }
     }

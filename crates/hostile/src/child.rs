@@ -1,4 +1,4 @@
-//! Processes that a run starts: this program in another role, by lines to and fro.
+//! Processes that a run starts: this program in another role, controlled by lines of text.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,49 +9,52 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long the end of a child may take that has been told to leave.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// Time in which a child has to end after it was told to leave.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is to be started.
-pub struct Order {
+/// The description of a process to start.
+pub struct ChildOptions {
     /// The role and its options.
     pub words: Vec<String>,
-    /// Whose it is; `None` for this process's own user.
+    /// User of the process; `None` for this process's own.
     pub user: Option<u32>,
-    /// Where its standard error goes.
+    /// File for the process's standard error.
     pub log: PathBuf,
 }
 
-/// Why a child has not said what it was to say.
+/// The reason for which a child did not send an expected line.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NoAnswer {
-    /// It has said nothing in time.
+    /// The child sent no such line in time.
     #[error("hangs")]
     Hangs,
-    /// It has ended.
+    /// The child has ended.
     #[error("has ended: {0}")]
     Ended(String),
 }
 
-/// A process. Dropped, it is killed.
+/// A child process, killed when this value is dropped.
 pub struct Child {
     child: std::process::Child,
     input: Option<std::process::ChildStdin>,
     lines: Receiver<String>,
-    /// Lines that have been read and not asked for.
-    heard: VecDeque<String>,
+    /// Lines that were read and not asked for yet.
+    unread_lines: VecDeque<String>,
 }
 
 impl Child {
-    /// Starts one. The errors are the system's.
-    pub fn start(order: &Order) -> io::Result<Child> {
-        // By this name a user may execute it to whom its directory is closed.
+    /// Starts a child. Errors are the system's.
+    pub fn start(options: &ChildOptions) -> io::Result<Child> {
+        // This name lets users execute the program even if they cannot read its directory.
         let mut command = Command::new("/proc/self/exe");
-        command.arg("role").args(["--starter", &std::process::id().to_string()]).args(&order.words);
-        if let Some(user) = order.user {
+        command
+            .arg("role")
+            .args(["--starter", &std::process::id().to_string()])
+            .args(&options.words);
+        if let Some(user) = options.user {
             command.uid(user).gid(user);
         }
-        let log = File::options().create(true).append(true).open(&order.log)?;
+        let log = File::options().create(true).append(true).open(&options.log)?;
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let (send, lines) = channel();
@@ -59,28 +62,29 @@ impl Child {
             output.lines().map_while(Result::ok).all(|line| send.send(line).is_ok())
         });
         let input = child.stdin.take();
-        Ok(Child { child, input, lines, heard: VecDeque::new() })
+        Ok(Child { child, input, lines, unread_lines: VecDeque::new() })
     }
 
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Tells a line. One that has ended does not hear it.
-    pub fn tell(&mut self, line: &str) {
+    /// Sends a line. A child that has ended ignores it.
+    pub fn send_line(&mut self, line: &str) {
         if let Some(input) = &mut self.input {
             let _ = writeln!(input, "{line}");
         }
     }
 
-    /// The next line whose first word this is, in this time; what follows the word.
-    pub fn hear(&mut self, word: &str, patience: Duration) -> Result<String, NoAnswer> {
+    /// Waits, at most for `patience`, for the next line with this first word. Returns the rest of
+    /// the line.
+    pub fn await_line(&mut self, word: &str, patience: Duration) -> Result<String, NoAnswer> {
         let rest = |line: &String| -> Option<String> {
             let rest = line.strip_prefix(word)?;
             (rest.is_empty() || rest.starts_with(' ')).then(|| rest.trim_start().to_owned())
         };
-        if let Some(at) = self.heard.iter().position(|line| rest(line).is_some()) {
-            return Ok(self.heard.remove(at).as_ref().and_then(rest).expect("just found"));
+        if let Some(at) = self.unread_lines.iter().position(|line| rest(line).is_some()) {
+            return Ok(self.unread_lines.remove(at).as_ref().and_then(rest).expect("just found"));
         }
         let late = Instant::now() + patience;
         loop {
@@ -88,7 +92,7 @@ impl Child {
             match self.lines.recv_timeout(left) {
                 Ok(line) => match rest(&line) {
                     Some(rest) => return Ok(rest),
-                    None => self.heard.push_back(line),
+                    None => self.unread_lines.push_back(line),
                 },
                 Err(RecvTimeoutError::Timeout) => return Err(NoAnswer::Hangs),
                 Err(RecvTimeoutError::Disconnected) => return Err(NoAnswer::Ended(self.end())),
@@ -96,22 +100,22 @@ impl Child {
         }
     }
 
-    /// Whether it has said a line with this first word.
+    /// The rest of a line with this first word, if the child has sent one.
     pub fn has_said(&mut self, word: &str) -> Option<String> {
-        self.hear(word, Duration::ZERO).ok()
+        self.await_line(word, Duration::ZERO).ok()
     }
 
-    /// Whether it has not ended.
+    /// Whether the child has not ended.
     pub fn lives(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for the end of this process. What it has started may still have its output.
+    /// Waits until the child has ended. Processes that it started may still have its output.
     pub fn reap(&mut self) {
         let _ = self.child.wait();
     }
 
-    /// How it has ended.
+    /// Describes how the child ended.
     fn end(&mut self) -> String {
         match self.child.wait() {
             Ok(status) => match status.signal() {
@@ -122,16 +126,16 @@ impl Child {
         }
     }
 
-    /// Has it leave; a child that does not is killed. How it has ended.
+    /// Tells the child to leave, and kills it if it does not. Describes how it ended.
     pub fn leave(&mut self) -> String {
-        self.tell("leave");
+        self.send_line("leave");
         self.input = None;
-        let late = Instant::now() + FAREWELL;
-        // Its output ends with it.
+        let late = Instant::now() + LEAVE_TIMEOUT;
+        // The child's output is closed when it ends.
         loop {
             let left = late.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
-                Ok(line) => self.heard.push_back(line),
+                Ok(line) => self.unread_lines.push_back(line),
                 Err(RecvTimeoutError::Timeout) => {
                     let _ = self.child.kill();
                     return self.end();
@@ -141,13 +145,13 @@ impl Child {
         }
     }
 
-    /// SIGKILL, and its end.
+    /// Kills the child by SIGKILL and waits for its end.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// SIGSTOP or SIGCONT or whatever.
+    /// Sends the child a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.pid().cast_signed()) {
             let _ = rustix::process::kill_process(pid, signal);

@@ -12,24 +12,24 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Why a member's first call has not been answered; else how long it took from its open on.
+/// The time from a member's open to the reply of its first call, or why there was none.
 pub type Called = Result<Duration, Errno>;
 
-/// What a member says: a number of nanoseconds, or a negative errno.
+/// Size of a member's message: a time in nanoseconds, or a negative errno.
 const WORD_BYTES: usize = 8;
 
-/// Processes that have called, and stay.
+/// Processes that have called the server once and stay.
 pub struct Crowd {
     members: usize,
     words: OwnedFd,
-    /// Closed, it lets them go.
+    /// Closing this pipe lets the members end.
     stay: Option<OwnedFd>,
 }
 
 impl Crowd {
-    /// Starts so many, which begin all at once. The errors are the system's.
+    /// Starts members, which all begin at once. Errors are the system's.
     pub fn start(socket: &Path, members: usize) -> io::Result<Crowd> {
-        let (words, say) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (words, report) = pipe_with(PipeFlags::CLOEXEC)?;
         let (wait_to_go, go) = pipe_with(PipeFlags::CLOEXEC)?;
         let (wait_to_leave, stay) = pipe_with(PipeFlags::CLOEXEC)?;
         let mut started = 0;
@@ -38,7 +38,7 @@ impl Crowd {
                 Forked::Parent(_) => started += 1,
                 Forked::Child => {
                     drop((go, stay, words));
-                    member(socket, &wait_to_go, &say, &wait_to_leave);
+                    member(socket, &wait_to_go, &report, &wait_to_leave);
                 }
             }
         }
@@ -46,8 +46,9 @@ impl Crowd {
         Ok(Crowd { members, words, stay: Some(stay) })
     }
 
-    /// What each has to say, until all have or it is late: then there are fewer.
-    pub fn hear(&self, patience: Duration) -> Vec<Called> {
+    /// Collects the members' results until all have arrived or `patience` is over: then there are
+    /// fewer.
+    pub fn collect(&self, patience: Duration) -> Vec<Called> {
         let late = Instant::now() + patience;
         let mut heard = Vec::new();
         let mut bytes = Vec::new();
@@ -74,7 +75,7 @@ impl Crowd {
 impl Drop for Crowd {
     fn drop(&mut self) {
         self.stay = None;
-        // This process has no other children.
+        // All children of this process are members.
         while waitpid(None, WaitOptions::empty()).is_ok() {}
     }
 }
@@ -86,12 +87,12 @@ fn called(word: i64) -> Called {
     }
 }
 
-/// Waits until the other end is closed.
+/// Waits until the pipe's other end is closed.
 fn await_end(pipe: impl AsFd) {
     while let Ok(1..) | Err(Errno::INTR) = rustix::io::read(&pipe, &mut [0; 8]) {}
 }
 
-fn member(socket: &Path, go: &OwnedFd, say: &OwnedFd, leave: &OwnedFd) -> ! {
+fn member(socket: &Path, go: &OwnedFd, report: &OwnedFd, leave: &OwnedFd) -> ! {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     await_end(go);
     let begin_ns = now_ns();
@@ -107,8 +108,8 @@ fn member(socket: &Path, go: &OwnedFd, say: &OwnedFd, leave: &OwnedFd) -> ! {
         Ok(_) => (now_ns() - begin_ns) as i64,
         Err(errno) => -i64::from(errno.raw_os_error()),
     };
-    // Less than a pipe writes at once.
-    let _ = rustix::io::write(say, &word.to_ne_bytes());
+    // A pipe writes this few bytes at once.
+    let _ = rustix::io::write(report, &word.to_ne_bytes());
     await_end(leave);
     end(0)
 }

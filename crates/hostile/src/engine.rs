@@ -1,12 +1,12 @@
-//! An engine that is nothing but the control protocol: it says of itself what an engine would, and
-//! asks whatever it likes.
+//! An engine that speaks the control protocol and nothing else. It presents itself like an engine
+//! and sends any request.
 //!
-//! It has no thread and no state. It may therefore do what no engine of good will does: leave its
-//! events unread, name what it does not have, and speak out of turn.
+//! The engine has no thread and no state. So it can do what no honest engine does: leave its events
+//! unread, name objects that it does not have, and send requests at any time.
 
 use baton_abi::control::*;
 use baton_abi::lane::{
-    AREA_BYTES, FRONT_BYTES, Kind, LANES_AT, Message, TALLY_BYTES, area_at, header,
+    AREA_BYTES, Kind, LANES_AT, Message, STATUS_BYTES, TALLY_BYTES, area_at, header,
 };
 use baton_abi::uapi::TF_ACCEPT_FDS;
 use baton_shm::mailbox::Mailbox;
@@ -26,17 +26,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long an answer may take: a program that waits in vain ends.
+/// Timeout of a receive, so that a program that waits in vain ends.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Most descriptors that one packet of this engine's carries: what one SCM_RIGHTS message holds.
+/// Most descriptors of one packet: the limit of an SCM_RIGHTS message.
 pub const MAX_DESCRIPTORS: usize = 253;
-/// Channels for which this engine says that it has descriptors.
+/// Number of channels that this engine claims to have descriptors for.
 pub const CHANNELS: u32 = 4096;
 
-/// One packet and the descriptors that came with it.
+/// A packet and its descriptors.
 pub type Packet = (Vec<u8>, Vec<OwnedFd>);
 
-/// A connection that has said nothing. The errors are those of `connect`.
+/// Connects without a greeting. Errors are those of `connect`.
 pub fn connect(path: &Path) -> Result<OwnedFd, Errno> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -45,12 +45,12 @@ pub fn connect(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Sends one packet. Waits for room.
+/// Sends one packet, and waits for room if necessary.
 pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     send_with(socket, bytes, descriptors, SendFlags::NOSIGNAL)
 }
 
-/// Sends one packet, if there is room for it: else `EAGAIN`.
+/// Sends one packet. `EAGAIN` if there is no room.
 pub fn send_now(
     socket: impl AsFd,
     bytes: &[u8],
@@ -77,12 +77,12 @@ thread_local! {
     static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_PACKET_BYTES]);
 }
 
-/// The next packet. `ECONNRESET` at the end of the connection.
+/// Receives the next packet. `ECONNRESET` at the end of the connection.
 pub fn receive(socket: impl AsFd) -> Result<Packet, Errno> {
     receive_with(socket, RecvFlags::CMSG_CLOEXEC)
 }
 
-/// The next packet if it is there already: else `EAGAIN`.
+/// Receives the next packet. `EAGAIN` if none has arrived.
 pub fn receive_now(socket: impl AsFd) -> Result<Packet, Errno> {
     receive_with(socket, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
 }
@@ -106,7 +106,7 @@ fn receive_with(socket: impl AsFd, flags: RecvFlags) -> Result<Packet, Errno> {
     })
 }
 
-/// Sends a request with descriptors; the answer and what came with it.
+/// Sends a request with descriptors. Returns the reply and its descriptors.
 pub fn greet(
     socket: impl AsFd,
     request: &Request,
@@ -117,7 +117,7 @@ pub fn greet(
     Ok((decode(&bytes).ok_or(Errno::PROTO)?, descriptors))
 }
 
-/// A connection of an observer.
+/// Connects as an observer.
 pub fn observe(path: &Path) -> Result<OwnedFd, Errno> {
     let socket = connect(path)?;
     match greet(&socket, &Request::Observe { version: VERSION }, &[])? {
@@ -127,56 +127,56 @@ pub fn observe(path: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The file of a front page. The errors are the system's.
-pub fn front_page() -> Result<OwnedFd, Errno> {
-    mapping::create("front", FRONT_BYTES)
+/// Creates the file of a status page. Errors are the system's.
+pub fn status_page() -> Result<OwnedFd, Errno> {
+    mapping::create("status", STATUS_BYTES)
 }
 
-/// The file of a tally page. The errors are the system's.
+/// Creates the file of a tally page. Errors are the system's.
 pub fn tally_page() -> Result<OwnedFd, Errno> {
     mapping::create("tally", TALLY_BYTES)
 }
 
-/// The engine.
+/// An engine without threads and state.
 pub struct BareEngine {
-    /// Where it asks.
+    /// Socket for requests.
     pub requests: OwnedFd,
-    /// Where it is told.
+    /// Socket for events.
     pub events: OwnedFd,
-    /// Who it is, in the broker's words.
+    /// The broker's identity of this engine.
     pub identity: Identity,
-    /// Its front page.
-    pub front: Arc<Mapping<FRONT_BYTES>>,
-    /// The files of its front page and its tally page.
+    /// The engine's status page.
+    pub status_page: Arc<Mapping<STATUS_BYTES>>,
+    /// The files of the engine's status page and tally page.
     pub pages: [OwnedFd; 2],
     /// The broker's era.
     pub era: u32,
-    /// What it shows the next broker.
+    /// The credential for the next broker.
     pub credential: Vec<u8>,
 }
 
-/// A channel at its client's end.
+/// The client's end of a channel.
 pub struct BareChannel {
-    /// Its name.
+    /// Id of the channel.
     pub id: ChannelId,
-    /// The memory: [`baton_abi::lane::CHANNEL_BYTES`].
+    /// The shared memory, of [`baton_abi::lane::CHANNEL_BYTES`].
     pub memory: OwnedFd,
-    /// For doorbells and descriptors.
+    /// The socket for doorbells and descriptors.
     pub socket: OwnedFd,
-    /// The server's front page.
-    pub front: OwnedFd,
+    /// The server's status page.
+    pub status_page: OwnedFd,
 }
 
-/// A call as it lies in a lane. A ticket is of the objects whose places are the offsets.
+/// A call to write into a lane. A ticket belongs to the objects at the offsets.
 #[derive(Clone, Copy, Debug)]
 pub struct BareCall<'a> {
-    /// Of the channel's server.
+    /// Node of the channel's server.
     pub node: NodeId,
-    /// What is asked.
+    /// Code of the requested function.
     pub code: u32,
-    /// The bytes.
+    /// Data of the call.
     pub data: &'a [u8],
-    /// Places of objects in them.
+    /// Offsets of objects in the data.
     pub offsets: &'a [u64],
     /// [`TicketId`], 0 for none.
     pub ticket: u64,
@@ -204,17 +204,17 @@ impl BareChannel {
             ..Message::default()
         };
         let parts = message.parts().ok_or(Errno::INVAL)?;
-        // The word is the mailbox's: the header goes in behind it.
+        // The first word is the mailbox, so the header is written after it.
         area.view().write(4, &bytes_of(&message)[4..]);
         area.view().write(parts.data_at, call.data);
         area.view().write(parts.offsets_at, cast_slice(call.offsets));
         Mailbox::new(area.word(0)).post();
-        // SeqCst: before the server's look at its sleepers.
+        // SeqCst orders this before the check for the server's sleepers.
         head.double_word(header::READY).fetch_or(1, Ordering::SeqCst);
         self.ring()
     }
 
-    /// Whether lane 0 holds an answer. It is taken, and the lane is free again.
+    /// Whether lane 0 contains a reply. Takes the reply, so that the lane is free again.
     pub fn answered(&self) -> Result<bool, Errno> {
         let at = area_at(0, End::Client);
         let area = Mapping::<AREA_BYTES>::part(&self.memory, at, Access::ReadWrite)?;
@@ -226,7 +226,7 @@ impl BareChannel {
         Ok(is_there)
     }
 
-    /// Rings the doorbell that the server's control thread hears. A full queue is as good.
+    /// Rings the doorbell for the server's control thread. A full queue also wakes it.
     pub fn ring(&self) -> Result<(), Errno> {
         match self.send_descriptors(0, 0, &[]) {
             Ok(()) | Err(Errno::AGAIN) => Ok(()),
@@ -234,8 +234,8 @@ impl BareChannel {
         }
     }
 
-    /// Sends the descriptors of the message with this number, which is not 0, and says that there
-    /// are so many. `EAGAIN` if there is no room.
+    /// Sends descriptors as those of message `number`, which is not 0, and announces `count` of
+    /// them. `EAGAIN` if there is no room.
     pub fn send_descriptors(
         &self,
         number: u32,
@@ -247,34 +247,35 @@ impl BareChannel {
 }
 
 impl BareEngine {
-    /// Opens a context. A refusal is its errno; `ECONNRESET` if the broker closes the connection.
+    /// Opens a context. The error is the broker's refusal, or `ECONNRESET` if it closes the
+    /// connection.
     pub fn open(path: &Path, context: &str) -> Result<BareEngine, Errno> {
         BareEngine::open_on(connect(path)?, context)
     }
 
-    /// Opens a context on a connection that exists, which may be somebody else's.
+    /// Opens a context on an existing connection, which may belong to another process.
     pub fn open_on(requests: OwnedFd, context: &str) -> Result<BareEngine, Errno> {
         let channels = CHANNELS;
         let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
-        let file = front_page()?;
-        let front = Arc::new(Mapping::new(&file, Access::ReadWrite)?);
-        BareEngine::greet_with(requests, &hello, front, [file, tally_page()?])
+        let file = status_page()?;
+        let mapped = Arc::new(Mapping::new(&file, Access::ReadWrite)?);
+        BareEngine::greet_with(requests, &hello, mapped, [file, tally_page()?])
     }
 
-    /// This engine at the next broker, before its claims.
+    /// Reconnects this engine to the next broker, without its claims.
     pub fn resume(&self, path: &Path) -> Result<BareEngine, Errno> {
         self.resume_as(path, self.credential.clone())
     }
 
-    /// This engine at the next broker, with a credential that may be another's.
+    /// Reconnects this engine to the next broker, with a credential that may be another engine's.
     pub fn resume_as(&self, path: &Path, credential: Vec<u8>) -> Result<BareEngine, Errno> {
         let resume = Request::Resume { version: VERSION, credential, channels: CHANNELS };
         let copy = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 0);
         let pages = [copy(&self.pages[0])?, copy(&self.pages[1])?];
-        BareEngine::greet_with(connect(path)?, &resume, Arc::clone(&self.front), pages)
+        BareEngine::greet_with(connect(path)?, &resume, Arc::clone(&self.status_page), pages)
     }
 
-    /// Ends its connection, whoever else has it.
+    /// Shuts down the engine's connection, even if other processes share the sockets.
     pub fn hang_up(&self) {
         for socket in [&self.requests, &self.events] {
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
@@ -284,7 +285,7 @@ impl BareEngine {
     fn greet_with(
         requests: OwnedFd,
         greeting: &Request,
-        front: Arc<Mapping<FRONT_BYTES>>,
+        status_page: Arc<Mapping<STATUS_BYTES>>,
         pages: [OwnedFd; 2],
     ) -> Result<BareEngine, Errno> {
         let carried = pages.each_ref().map(AsFd::as_fd);
@@ -293,29 +294,30 @@ impl BareEngine {
             Reply::Welcome { identity, era, credential, .. } => {
                 let events = descriptors.pop().ok_or(Errno::PROTO)?;
                 sockopt::set_socket_timeout(&events, sockopt::Timeout::Recv, Some(PATIENCE))?;
-                Ok(BareEngine { requests, events, identity, front, pages, era, credential })
+                Ok(BareEngine { requests, events, identity, status_page, pages, era, credential })
             }
             Reply::Refused { errno } => Err(Errno::from_raw_os_error(errno)),
             _ => Err(Errno::PROTO),
         }
     }
 
-    /// Its name.
+    /// The broker's id of this engine.
     pub fn id(&self) -> ProcessId {
         self.identity.process
     }
 
-    /// A request without an answer.
+    /// Sends a request that has no reply.
     pub fn tell(&self, request: &Request) -> Result<(), Errno> {
         send(&self.requests, &encode(request), &[])
     }
 
-    /// A request and its answer. `ECONNRESET` if the broker closes the connection instead.
+    /// Sends a request and returns the reply. `ECONNRESET` if the broker closes the connection
+    /// instead.
     pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
         greet(&self.requests, request, &[]).map(|(reply, _)| reply)
     }
 
-    /// A request that is to be granted; a refusal is its errno.
+    /// Sends a request and returns the reply. The error is the broker's refusal.
     pub fn must(&self, request: &Request) -> Result<Reply, Errno> {
         match self.ask(request)? {
             Reply::Refused { errno } => Err(Errno::from_raw_os_error(errno)),
@@ -323,29 +325,29 @@ impl BareEngine {
         }
     }
 
-    /// The next event, and what came with it.
+    /// Waits for the next event and its descriptors.
     pub fn event(&self) -> Result<(Event, Vec<OwnedFd>), Errno> {
         let (bytes, descriptors) = receive(&self.events)?;
         Ok((decode(&bytes).ok_or(Errno::PROTO)?, descriptors))
     }
 
-    /// The next event if it is there already: else `EAGAIN`.
+    /// The next event and its descriptors. `EAGAIN` if none has arrived.
     pub fn event_now(&self) -> Result<(Event, Vec<OwnedFd>), Errno> {
         let (bytes, descriptors) = receive_now(&self.events)?;
         Ok((decode(&bytes).ok_or(Errno::PROTO)?, descriptors))
     }
 
-    /// Takes every event that is there.
+    /// Discards every event that has arrived.
     pub fn skip_events(&self) {
         while receive_now(&self.events).is_ok() {}
     }
 
-    /// A reference to the context's manager: who that is. Events before it are lost.
+    /// Gets a reference to the context's manager and returns its process. Discards earlier events.
     pub fn manager(&self) -> Result<ProcessId, Errno> {
         self.manager_node().map(|(owner, _)| owner)
     }
 
-    /// The context manager, and its node.
+    /// Gets a reference to the context's manager and returns its process and node.
     pub fn manager_node(&self) -> Result<(ProcessId, NodeId), Errno> {
         self.must(&Request::ContextManager)?;
         loop {
@@ -357,7 +359,7 @@ impl BareEngine {
         }
     }
 
-    /// Announces references to a process with which this one has a channel.
+    /// Announces references to a process with which this engine has a channel.
     pub fn translate(&self, target: ProcessId, objects: Vec<Object>) -> Result<TicketId, Errno> {
         match self.must(&Request::Translate { target, objects })? {
             Reply::Ticket { ticket } => Ok(ticket),
@@ -365,7 +367,7 @@ impl BareEngine {
         }
     }
 
-    /// A channel to a server. Events before it are lost.
+    /// Opens a channel to a server. Discards earlier events.
     pub fn channel_to(&self, target: ProcessId) -> Result<BareChannel, Errno> {
         self.must(&Request::OpenChannel { target })?;
         loop {
@@ -373,7 +375,12 @@ impl BareEngine {
             if let Event::Channel { channel: id, end: End::Client, .. } = event {
                 let mut descriptors = descriptors.into_iter();
                 let mut next = || descriptors.next().ok_or(Errno::PROTO);
-                return Ok(BareChannel { id, memory: next()?, socket: next()?, front: next()? });
+                return Ok(BareChannel {
+                    id,
+                    memory: next()?,
+                    socket: next()?,
+                    status_page: next()?,
+                });
             }
         }
     }

@@ -1,30 +1,29 @@
-//! fork, which the standard library does not have.
+//! `fork`, which the standard library does not provide.
 
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-/// Which of the two a process is.
+/// The role of a process after a fork.
 pub enum Forked {
-    /// The one that called.
+    /// The calling process; the child's pid.
     Parent(Pid),
-    /// The new one. It ends by [`end`], and shares no lock with threads that it does not have.
+    /// The new process, which ends by [`end`] and uses no lock of threads that it does not have.
     Child,
 }
 
-/// Makes a copy of this process, of which only the calling thread runs. `EAGAIN` if there may be no
-/// more processes.
+/// Copies this process with its calling thread. `EAGAIN` if there are too many processes.
 pub fn fork() -> Result<Forked, Errno> {
-    // SAFETY: the child runs on copied memory. It touches nothing that another thread may have been
-    // in the middle of: the callers' children make system calls, use the driver, which is made for
-    // that, and take no lock of the standard library's.
+    // SAFETY: the child runs on copied memory and uses nothing that another thread may have left
+    // half-changed: it makes system calls, uses the driver, which supports that, and takes no lock
+    // of the standard library.
     match unsafe { libc::fork() } {
         0 => Ok(Forked::Child),
         pid => Pid::from_raw(pid).filter(|_| pid > 0).map(Forked::Parent).ok_or(Errno::AGAIN),
     }
 }
 
-/// Ends this process at once, without what is to be done at its end: that is its parent's.
+/// Ends this process at once, without cleaning up for its parent.
 pub fn end(status: i32) -> ! {
-    // SAFETY: it does not return.
+    // SAFETY: the call does not return.
     unsafe { libc::_exit(status) }
 }

@@ -1,4 +1,4 @@
-//! Honest parties, by the typed API: a server, a client that stays, and one that comes and goes.
+//! Honest processes that use the typed API: a server, a client that stays, and one that calls once.
 
 use crate::attacker::CONTEXT;
 use crate::role::say;
@@ -10,35 +10,35 @@ use std::io::{self, BufRead};
 use std::path::Path;
 use std::sync::Mutex;
 
-/// The server answers with what it was sent.
+/// The server replies with the data of the request.
 const ECHO: u32 = 1;
-/// The server calls the object that it was sent with the bytes, and answers what that answers.
-const RETURN: u32 = 2;
-/// The server keeps the object that it was sent, by the number in the first byte.
+/// The server calls the object in the request with its bytes, and forwards the reply.
+const CALL_BACK: u32 = 2;
+/// The server keeps the object in the request under the number in the first byte.
 pub const KEEP: u32 = 3;
-/// The server answers with the object that it keeps by that number.
+/// The server replies with the object that it keeps under a number.
 pub const GET: u32 = 4;
-/// Threads of the server's that serve.
+/// Looper threads of the server.
 const N_LOOPERS: usize = 4;
-/// Bytes that a call carries.
+/// Bytes of a call's data.
 const PAYLOAD_BYTES: usize = 16;
 
-/// What the client's own object adds to each byte.
+/// Amount that the client's object adds to each byte.
 const STEP: u8 = 1;
 
 fn commands() -> impl Iterator<Item = String> {
     io::stdin().lock().lines().map_while(Result::ok).take_while(|line| line != "leave")
 }
 
-/// The manager of the context. It ends with its input.
+/// Serves as the context's manager until its input is closed.
 pub fn serve(socket: &Path) -> io::Result<()> {
     let process = Process::open(CONTEXT, socket).map_err(io::Error::other)?;
-    // As a service manager does for anybody.
+    // A service manager keeps objects of any client too.
     let kept = Mutex::new(BTreeMap::new());
     let object = process
         .object(move |request| match request.code() {
             ECHO => Ok(Parcel::from(request.data())),
-            RETURN => {
+            CALL_BACK => {
                 let object = request.received.handle(0).ok_or(Errno::INVAL)?;
                 let bytes = request.data().get(..PAYLOAD_BYTES).ok_or(Errno::INVAL)?;
                 let answer = object.call(ECHO, &Parcel::from(bytes));
@@ -85,7 +85,7 @@ pub fn serve(socket: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// An engine with a reference to the server's object.
+/// A client's engine with a reference to the server's object.
 struct Client {
     process: Process,
     server: Handle,
@@ -100,7 +100,7 @@ impl Client {
         Ok(Client { process, server })
     }
 
-    /// A call without objects.
+    /// Makes a call without objects.
     fn plain(&self, number: u64) -> Result<(), String> {
         let bytes = payload(number);
         let answer = self.server.call(ECHO, &Parcel::from(&bytes[..]));
@@ -108,7 +108,7 @@ impl Client {
         (answer.data() == bytes).then_some(()).ok_or("a plain call: wrong answer".to_owned())
     }
 
-    /// A call with a new object, which the server calls.
+    /// Makes a call with a new object, which the server calls.
     fn object(&self, number: u64) -> Result<(), String> {
         let bytes = payload(number);
         let mut parcel = Parcel::from(&bytes[..]);
@@ -121,7 +121,7 @@ impl Client {
                 })
                 .add(),
         );
-        let answer = self.server.call(RETURN, &parcel);
+        let answer = self.server.call(CALL_BACK, &parcel);
         let answer = answer.map_err(|error| format!("a call with an object: {error}"))?;
         let expected = bytes.map(|byte| byte.wrapping_add(STEP));
         let right = answer.data() == expected;
@@ -135,7 +135,7 @@ fn payload(number: u64) -> [u8; PAYLOAD_BYTES] {
     bytes
 }
 
-/// How often a client calls: so many times at least, and for so long.
+/// The number of a client's calls: at least `n`, and for at least a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {
     pub n: u64,
@@ -143,7 +143,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// So many times, however long that takes.
+    /// A fixed number of calls, however long they take.
     pub const fn of(n: u64) -> Amount {
         Amount { n, milliseconds: 0 }
     }
@@ -160,7 +160,7 @@ impl std::fmt::Display for Amount {
     }
 }
 
-/// Times of calls, in nanoseconds.
+/// Makes calls and returns their times in nanoseconds.
 fn times(amount: Amount, mut one: impl FnMut(u64) -> Result<(), String>) -> Result<String, String> {
     let begin = now_ns();
     let mut words = String::new();
@@ -175,7 +175,7 @@ fn times(amount: Amount, mut one: impl FnMut(u64) -> Result<(), String>) -> Resu
     Ok(words)
 }
 
-/// Calls in the kind and number that it is told, and answers with their times.
+/// Makes the kind and number of calls that the run requests, and sends their times.
 pub fn call_as_told(socket: &Path) -> io::Result<()> {
     let client = Client::open(socket).map_err(io::Error::other)?;
     client.server.link_to_death(|| say("server-died"));
@@ -204,7 +204,8 @@ pub fn call_as_told(socket: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens, looks up handle 0, calls with and without an object, and says how long that took.
+/// Opens the device, looks up handle 0, makes a call with and without an object, and sends the time
+/// that this took.
 pub fn come_and_go(socket: &Path) -> io::Result<()> {
     let before = now_ns();
     let called = Client::open(socket).and_then(|client| {

@@ -1,9 +1,9 @@
-//! What strangers may do to a broker and its honest parties, and what it must not cost these.
+//! Attacks by other users' processes on a broker and its honest clients and servers.
 //!
-//! The program `hostile` plays attacks, each with a broker, an honest server and an honest client
-//! of its own, and says whether these survive. This library is the part that tests of other crates
-//! use, too.
+//! The program `hostile` runs attacks, each against a broker, an honest server and an honest client
+//! of its own, and reports whether these survive. This library contains the part that tests of
+//! other crates use too.
 //!
-//! - [`engine`]: an engine that is nothing but the control protocol.
+//! - [`engine`]: an engine that speaks the control protocol and nothing else.
 
 pub mod engine;

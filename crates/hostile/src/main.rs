@@ -1,4 +1,4 @@
-//! Attacks on a broker and its honest parties, and whether these survive.
+//! Attacks on a broker and honest processes, and whether these survive.
 
 mod attack;
 mod attacker;
@@ -19,7 +19,7 @@ mod vitals;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Plays what strangers may do to a broker and its honest parties, and says who is harmed.
+/// Attacks a broker and honest processes as strangers could, and reports who is harmed.
 #[derive(Parser)]
 #[command(
     version,
@@ -43,7 +43,7 @@ enum Command {
     Run(run::RunArgs),
     /// Measures victims' calls during attacks, beside busy loops of the same user
     Measure(measure::MeasureArgs),
-    /// A process that a run has started
+    /// The part of a process that a run has started
     #[command(hide = true)]
     Role(role::RoleArgs),
 }

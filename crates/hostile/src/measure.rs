@@ -1,12 +1,12 @@
-//! `hostile measure`: what victims' calls take during an attack, beside what they take while as
-//! many processes of the same user do nothing but burn processor time.
+//! `hostile measure`: compares the times of victims' calls during an attack with those beside as
+//! many busy loops of the attacker's user.
 //!
-//! Rounds alternate, attackers and burners, in one run among the same honest parties. A bar is on
-//! the ratio of the medians of the rounds' 99th percentiles.
+//! Rounds with attackers and with busy loops alternate in one run with the same honest processes.
+//! The limit applies to the ratio of the medians of the rounds' 99th percentiles.
 
 use crate::attack::{Attack, Load, Play, Run};
 use crate::honest::Amount;
-use crate::run::chosen;
+use crate::run::attacks_by_name;
 use crate::scale::Scale;
 use crate::stage::{Group, Setting, Stage};
 use baton_bench::distribution::Distribution;
@@ -18,17 +18,17 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// At most so many times what busy loops make of it.
+/// Largest ratio of times beside an attack to those beside busy loops.
 const BAR: f64 = 2.0;
-/// A first call among thousands of clients takes at most so many times that among a hundred.
+/// Largest ratio of a first call among thousands of clients to one among a hundred.
 const CROWD_BAR: f64 = 5.0;
-/// The role of who burns time.
+/// Name of the role that runs a busy loop.
 pub const BURN: &str = "burn";
-/// Members of the small crowd, and of the large ones.
+/// Number of clients of the small crowd, and of the large ones.
 const FEW: usize = 100;
 const CROWDS: [(&str, usize); 2] = [("open_storm", 2_000), ("many_clients", 4_000)];
 
-/// What is measured, and how.
+/// Options of `hostile measure`.
 #[derive(Debug, Args)]
 pub struct MeasureArgs {
     /// Attacks; all that can be measured unless given
@@ -50,26 +50,26 @@ pub struct MeasureArgs {
     check: bool,
 }
 
-/// A victim's calls: of which kind, and how many a round.
+/// Kind and number of a victim's calls in a round.
 #[derive(Clone, Copy)]
 struct Case {
     kind: &'static str,
     amount: Amount,
 }
 
-/// Each lasts for many turns of the processors, however short a call is.
+/// The calls of each case take many time slices of the processors, however short a call is.
 fn cases(scale: Scale) -> [Case; 3] {
     let milliseconds = scale.of(500, 3_000);
     let case = |kind, n| Case { kind, amount: Amount { n, milliseconds } };
     [case("plain", 2_000), case("object", 300), case("open", 50)]
 }
 
-/// Times of one kind of calls beside one attack.
+/// Times of one kind of call beside one load.
 #[derive(Serialize)]
 struct Row {
     attack: &'static str,
     case: &'static str,
-    /// Who does what beside: attackers, burners, or how many other clients.
+    /// The load beside the calls: attackers, busy loops, or a number of other clients.
     beside: String,
     #[serde(flatten)]
     figures: Figures,
@@ -85,9 +85,10 @@ struct Report {
     ratios: Vec<Ratio>,
 }
 
-/// 0 if everything was measured and, with `--check`, holds; 1 if not, 2 for a name that is none's.
+/// Measures attacks. Returns 0 if all were measured and, with `--check`, are within the limits; 1
+/// if not; 2 for an unknown name.
 pub fn measure(args: &MeasureArgs) -> ExitCode {
-    let attacks = match chosen(&args.names) {
+    let attacks = match attacks_by_name(&args.names) {
         Ok(attacks) => attacks,
         Err(name) => {
             eprintln!("hostile measure: no attack is called {name}; see `hostile list`");
@@ -127,7 +128,7 @@ pub fn measure(args: &MeasureArgs) -> ExitCode {
     ExitCode::from(u8::from(!is_measured || args.check && !all_hold))
 }
 
-/// For each case, its times beside one of two.
+/// For each case, the times beside each of the two loads.
 type Times = [[Distribution; 2]; 3];
 
 fn beside_attackers(attack: &'static Attack, load: &Load, run: &Run, report: &mut Report) {
@@ -151,13 +152,13 @@ fn beside_attackers(attack: &'static Attack, load: &Load, run: &Run, report: &mu
     }
 }
 
-/// Attackers, burners, attackers, burners: among the same honest parties.
+/// Alternates rounds with attackers and with busy loops among the same honest processes.
 fn alternate(load: &Load, run: &Run, rounds: usize, times: &mut Times) -> io::Result<()> {
-    let mut stage = Stage::set(run, load.setting)?;
-    let burners = |group: &Group| Group { attack: BURN, ..*group };
-    let burners: Vec<Group> = load.groups.iter().map(burners).collect();
+    let mut stage = Stage::start_processes(run, load.setting)?;
+    let busy_loops = |group: &Group| Group { attack: BURN, ..*group };
+    let busy_loops: Vec<Group> = load.groups.iter().map(busy_loops).collect();
     for _ in 0..rounds {
-        for (side, groups) in [&load.groups, &burners].into_iter().enumerate() {
+        for (side, groups) in [&load.groups, &busy_loops].into_iter().enumerate() {
             if side == 0 {
                 load.prepare(&mut stage)?;
             }
@@ -171,13 +172,13 @@ fn alternate(load: &Load, run: &Run, rounds: usize, times: &mut Times) -> io::Re
                 times[at][side].add_round(&round);
             }
             stage.dismiss();
-            stage.await_rest();
+            stage.await_release();
         }
     }
     Ok(())
 }
 
-/// First calls among few clients and among many.
+/// Measures first calls among few clients and among many.
 fn beside_crowds(attack: &'static Attack, run: &Run, report: &mut Report) {
     let large = CROWDS.iter().find(|(name, _)| *name == attack.name).map_or(FEW, |(_, n)| *n);
     let mut times = [Distribution::default(), Distribution::default()];
@@ -188,7 +189,7 @@ fn beside_crowds(attack: &'static Attack, run: &Run, report: &mut Report) {
         let setting = Setting { broker_descriptors, server_descriptors, ..Setting::default() };
         for _ in 0..rounds {
             for (side, members) in [large, FEW].into_iter().enumerate() {
-                let mut stage = Stage::set(run, setting)?;
+                let mut stage = Stage::start_processes(run, setting)?;
                 stage.prepare(&[Group { attack: attack.name, user: None, processes: 1 }])?;
                 stage.go_with(members);
                 let heard = stage.await_attackers().concat();

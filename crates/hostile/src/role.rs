@@ -1,4 +1,4 @@
-//! What a process of this program's can be.
+//! The roles of this program's processes.
 
 use crate::attack;
 use crate::attacker::Attacker;
@@ -11,13 +11,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A process that a run has started.
+/// A role and its options
 #[derive(Debug, Args)]
 pub struct RoleArgs {
-    /// Who started it: it ends with that process
+    /// Pid of the starter: this process ends when the starter ends
     #[arg(long)]
     starter: u32,
-    /// Where the broker listens
+    /// Path of the broker's socket
     #[arg(long)]
     socket: PathBuf,
     /// RLIMIT_NOFILE
@@ -31,7 +31,7 @@ pub struct RoleArgs {
 enum Role {
     /// A broker
     Broker {
-        /// With the capabilities that the packaged unit leaves it
+        /// Limit the capabilities like the packaged unit
         #[arg(long)]
         packaged: bool,
     },
@@ -39,7 +39,7 @@ enum Role {
     Server,
     /// An honest client that stays
     Client,
-    /// An honest client that comes, calls and goes
+    /// An honest client that calls once and ends
     Newcomer,
     /// One process of an attack
     Attacker {
@@ -51,19 +51,19 @@ enum Role {
     },
 }
 
-/// Tells a line to who started this process.
+/// Sends a line to the process that started this one.
 pub fn say(line: &str) {
     let mut out = io::stdout().lock();
-    // Who does not hear it has ended, and ends this process, too.
+    // If the starter has ended, this process ends too.
     let _ = writeln!(out, "{line}");
     let _ = out.flush();
 }
 
-/// In an attacker's place: what it costs others that it runs at all.
-fn burn(attacker: &Attacker) -> io::Result<()> {
+/// Runs a busy loop in place of an attacker, to show the cost of its mere running.
+fn run_busy_loop(attacker: &Attacker) -> io::Result<()> {
     attacker.ready();
     attacker.holding("");
-    while attacker.goes_on() {
+    while attacker.must_continue() {
         std::hint::spin_loop();
     }
     Ok(())
@@ -87,7 +87,7 @@ pub fn play(args: RoleArgs) -> ExitCode {
         Role::Attacker { attack, scale, number } => {
             let attacker = Attacker::new(socket, scale, number);
             if attack == BURN {
-                return burn(&attacker);
+                return run_busy_loop(&attacker);
             }
             let row = attack::find(&attack).ok_or(io::ErrorKind::NotFound)?;
             (row.attack)(&attacker)

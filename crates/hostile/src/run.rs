@@ -8,7 +8,7 @@ use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Which attacks are played, and how.
+/// Options of `hostile run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// Attacks; all of them unless given
@@ -24,8 +24,8 @@ pub struct RunArgs {
     json: bool,
 }
 
-/// The attacks of these names; the first name that is none's.
-pub fn chosen(names: &[String]) -> Result<Vec<&'static Attack>, &str> {
+/// The attacks with these names. The error is the first unknown name.
+pub fn attacks_by_name(names: &[String]) -> Result<Vec<&'static Attack>, &str> {
     if names.is_empty() {
         return Ok(ALL.to_vec());
     }
@@ -40,9 +40,10 @@ pub fn list() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// 0 if every row is green or skipped, 1 if one is red, 2 for a name that is none's.
+/// Runs attacks. Returns 0 if every result is green or skipped, 1 if one is red, 2 for an unknown
+/// name.
 pub fn run(args: &RunArgs) -> ExitCode {
-    let attacks = match chosen(&args.names) {
+    let attacks = match attacks_by_name(&args.names) {
         Ok(attacks) => attacks,
         Err(name) => {
             eprintln!("hostile run: no attack is called {name}; see `hostile list`");

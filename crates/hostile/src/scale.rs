@@ -1,16 +1,16 @@
-//! How large an attack is.
+//! The size of an attack.
 
-/// How large an attack is.
+/// The size of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scale {
-    /// As large as it takes to see a defect: a few seconds.
+    /// Large enough to reveal a defect: a few seconds.
     Short,
-    /// As large as this machine's limits allow: a minute or so.
+    /// As large as this machine's limits allow: about a minute.
     Long,
 }
 
 impl Scale {
-    /// As the command line has it.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Scale::Short => "short",
@@ -18,7 +18,7 @@ impl Scale {
         }
     }
 
-    /// One of two numbers.
+    /// Chooses a value for this scale.
     pub fn of<T>(self, short: T, long: T) -> T {
         match self {
             Scale::Short => short,

@@ -1,8 +1,8 @@
-//! A broker, an honest server and an honest client, in a directory of their own, and questions to
-//! them while others do their worst.
+//! A broker, an honest server and an honest client in a directory of their own, and probes of them
+//! during an attack.
 
 use crate::attack::Run;
-use crate::child::{Child, NoAnswer, Order};
+use crate::child::{Child, ChildOptions, NoAnswer};
 use crate::honest::Amount;
 use crate::verdict::Findings;
 use crate::vitals::{Vitals, Watched};
@@ -14,20 +14,20 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Plain calls and calls with objects of the honest client in one probe.
+/// Numbers of the honest client's plain calls and calls with objects in one probe.
 const PLAIN_CALLS: Amount = Amount::of(200);
 const OBJECT_CALLS: Amount = Amount::of(10);
 
-/// How the honest parties are started.
+/// Options for starting the honest processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// The broker's RLIMIT_NOFILE.
     pub broker_descriptors: u64,
-    /// The server's.
+    /// The server's RLIMIT_NOFILE.
     pub server_descriptors: u64,
-    /// The broker has the capabilities that the packaged unit leaves it, and no others.
+    /// Whether the broker has only the capabilities of the packaged unit.
     pub packaged: bool,
-    /// How much the server's memory may grow.
+    /// Limit of the growth of the server's memory.
     pub server_growth_bytes: u64,
 }
 
@@ -42,31 +42,31 @@ impl Default for Setting {
     }
 }
 
-/// The attack's processes of one kind.
+/// Equal processes of an attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// The attack.
+    /// Name of the attack.
     pub attack: &'static str,
-    /// Whose they are; `None` for this process's own user.
+    /// User of the processes; `None` for this process's own.
     pub user: Option<u32>,
-    /// How many.
+    /// Number of processes.
     pub processes: usize,
 }
 
-/// Why a new client has not called.
+/// The reason for which a new client did not call.
 #[derive(Debug)]
 pub enum Refusal {
-    /// It says nothing.
+    /// The client sends nothing.
     Hangs,
-    /// It was told so.
+    /// The client reports an error.
     Says(String),
 }
 
-/// Which processes were seen at the beginning, and as what.
+/// Samples of the processes at the beginning.
 struct Start {
     broker: Vitals,
     server: Vitals,
-    /// The server's name at the broker.
+    /// The broker's id of the server.
     server_id: Option<u64>,
 }
 
@@ -81,26 +81,26 @@ pub struct Stage {
     run: Run,
     start: Start,
     attackers: Vec<Child>,
-    /// How many of them have been waited for.
+    /// Number of attackers that were waited for.
     awaited: usize,
-    /// Who hangs is not asked again.
+    /// A client that hangs is not asked again.
     client_hangs: bool,
     newcomers_hang: bool,
     watched: Option<[Watched; 2]>,
     broker_since: Instant,
 }
 
-/// Between two looks.
+/// Pause between two checks.
 fn pause() {
     std::thread::sleep(Duration::from_millis(20));
 }
 
 impl Stage {
-    /// Starts the three; the errors are the system's or tell that the three do not even find each
-    /// other.
-    pub fn set(run: &Run, setting: Setting) -> io::Result<Stage> {
+    /// Starts broker, server and client. Errors are the system's, or say that the three do not
+    /// reach each other.
+    pub fn start_processes(run: &Run, setting: Setting) -> io::Result<Stage> {
         let directory = tempfile::Builder::new().prefix("baton-hostile-").tempdir()?;
-        // Attackers reach the socket by it; nobody else may write there.
+        // Attackers of other users have to reach the socket, and must not write to the directory.
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))?;
         let patience = run.patience;
         let start = |role: &str, descriptors: u64, more: &[&str]| -> io::Result<Child> {
@@ -110,9 +110,9 @@ impl Stage {
             words.push(role.to_owned());
             words.extend(more.iter().map(|&word| word.to_owned()));
             let log = directory.path().join(format!("{role}.log"));
-            let mut child = Child::start(&Order { words, user: None, log })?;
+            let mut child = Child::start(&ChildOptions { words, user: None, log })?;
             let failed = |no_answer: NoAnswer| io::Error::other(format!("the {role} {no_answer}"));
-            child.hear("ready", patience).map_err(failed)?;
+            child.await_line("ready", patience).map_err(failed)?;
             Ok(child)
         };
         let packaged: &[&str] = if setting.packaged { &["--packaged"] } else { &[] };
@@ -137,7 +137,7 @@ impl Stage {
             broker_since: Instant::now(),
             directory,
         };
-        // Whatever is allocated once is there before the first look.
+        // Warms up, so that one-time allocations precede the first sample.
         for _ in 0..2 {
             stage.probe("before the attack");
         }
@@ -148,9 +148,9 @@ impl Stage {
         Ok(stage)
     }
 
-    /// What is from here on is compared with this moment.
+    /// Takes the samples with which later ones are compared.
     pub fn begin(&mut self) {
-        self.await_rest();
+        self.await_release();
         self.start = Start {
             broker: Vitals::of(self.broker.pid()),
             server: Vitals::of(self.server.pid()),
@@ -168,11 +168,11 @@ impl Stage {
         std::fs::read_to_string(path).unwrap_or_default()
     }
 
-    fn order(&self, words: &[&str], user: Option<u32>, log: &str) -> Order {
+    fn options(&self, words: &[&str], user: Option<u32>, log: &str) -> ChildOptions {
         let socket = self.socket().display().to_string();
         let mut all = vec!["--socket".to_owned(), socket];
         all.extend(words.iter().map(|&word| word.to_owned()));
-        Order { words: all, user, log: self.directory.path().join(format!("{log}.log")) }
+        ChildOptions { words: all, user, log: self.directory.path().join(format!("{log}.log")) }
     }
 
     /// Ends the broker by SIGKILL and starts the next one at its socket.
@@ -183,24 +183,24 @@ impl Stage {
         if self.setting.packaged {
             words.push("--packaged");
         }
-        self.broker = Child::start(&self.order(&words, None, "broker"))?;
+        self.broker = Child::start(&self.options(&words, None, "broker"))?;
         let failed = |no_answer: NoAnswer| io::Error::other(format!("the next broker {no_answer}"));
-        self.broker.hear("ready", self.patience).map_err(failed)?;
+        self.broker.await_line("ready", self.patience).map_err(failed)?;
         self.broker_since = Instant::now();
-        // Another process: what it has is compared with its own beginning.
+        // The new process is compared with its own beginning.
         self.begin();
         Ok(())
     }
 
-    /// Waits until a broker that has come after another one takes nobody of that one's any more.
-    pub fn rest_of_grace(&mut self) {
+    /// Waits until a restarted broker no longer lets engines rejoin.
+    pub fn wait_for_end_of_rejoining(&mut self) {
         while Instant::now() < self.broker_since + broker::GRACE && self.broker.lives() {
             self.ask_client("plain", Amount::of(10), "in the time for coming back");
             pause();
         }
     }
 
-    /// Starts attackers, and waits until they are prepared.
+    /// Starts attackers and waits until they are prepared.
     pub fn prepare(&mut self, groups: &[Group]) -> io::Result<()> {
         let first = self.attackers.len();
         for group in groups {
@@ -208,12 +208,12 @@ impl Stage {
                 let number = number.to_string();
                 let scale = self.run.scale.name();
                 let words = ["attacker", group.attack, "--scale", scale, "--number", &number];
-                let order = self.order(&words, group.user, "attackers");
-                self.attackers.push(Child::start(&order)?);
+                let options = self.options(&words, group.user, "attackers");
+                self.attackers.push(Child::start(&options)?);
             }
         }
         for child in &mut self.attackers[first..] {
-            if let Err(no_answer) = child.hear("ready", self.patience) {
+            if let Err(no_answer) = child.await_line("ready", self.patience) {
                 let why = child.has_said("failed").unwrap_or_default();
                 return Err(io::Error::other(format!("an attacker {no_answer}: {why}")));
             }
@@ -221,22 +221,23 @@ impl Stage {
         Ok(())
     }
 
-    /// The attackers may begin.
+    /// Lets the attackers begin.
     pub fn go(&mut self) {
-        self.attackers.iter_mut().for_each(|child| child.tell("go"));
+        self.attackers.iter_mut().for_each(|child| child.send_line("go"));
     }
 
-    /// The same, with a number that they are told.
+    /// Lets the attackers begin, and sends them a number.
     pub fn go_with(&mut self, number: usize) {
-        self.attackers.iter_mut().for_each(|child| child.tell(&format!("go {number}")));
+        self.attackers.iter_mut().for_each(|child| child.send_line(&format!("go {number}")));
     }
 
-    /// Asks the honest parties until the attackers hold all that they want, at least `at_least`.
+    /// Probes the honest processes until the attackers have all that they want, at least for
+    /// `at_least`.
     pub fn probe_during(&mut self, at_least: Duration) {
         self.probe_for(at_least, self.patience.max(at_least));
     }
 
-    /// Probes for at least and at most so long.
+    /// Probes the honest processes for at least and at most these times.
     pub fn probe_for(&mut self, at_least: Duration, at_most: Duration) {
         let begin = Instant::now();
         let late = begin + at_most;
@@ -250,7 +251,7 @@ impl Stage {
                 held.extend(what);
                 !is_over
             });
-            self.note_attackers(&held);
+            self.record_reports(&held);
             self.probe("during the attack");
             let now = Instant::now();
             if waiting.is_empty() && now >= begin + at_least {
@@ -262,23 +263,23 @@ impl Stage {
         }
     }
 
-    /// Waits until the attackers hold all that they want, and asks nobody meanwhile; what they say.
+    /// Waits without probes until the attackers have all that they want. Returns their reports.
     pub fn await_attackers(&mut self) -> Vec<String> {
         let patience = self.patience;
         let mut held = Vec::new();
         for child in &mut self.attackers[self.awaited..] {
-            let what = child.hear("holding", patience);
+            let what = child.await_line("holding", patience);
             let failed = |no_answer: NoAnswer| {
                 child.has_said("failed").unwrap_or_else(|| format!("it {no_answer}"))
             };
             held.push(what.unwrap_or_else(failed));
         }
         self.awaited = self.attackers.len();
-        self.note_attackers(&held);
+        self.record_reports(&held);
         held
     }
 
-    fn note_attackers(&mut self, held: &[String]) {
+    fn record_reports(&mut self, held: &[String]) {
         for what in held.iter().filter(|what| !what.is_empty()) {
             if self.findings.notes.len() < 4 {
                 self.findings.note(format!("an attacker: {what}"));
@@ -286,17 +287,17 @@ impl Stage {
         }
     }
 
-    /// How much the attackers have been served so far.
+    /// Number of the attackers' requests that were served so far.
     pub fn served(&mut self) -> u64 {
-        self.attackers.iter_mut().for_each(|child| child.tell("count"));
+        self.attackers.iter_mut().for_each(|child| child.send_line("count"));
         let patience = self.patience;
-        let of = |child: &mut Child| child.hear("count", patience).ok()?.parse::<u64>().ok();
+        let of = |child: &mut Child| child.await_line("count", patience).ok()?.parse::<u64>().ok();
         self.attackers.iter_mut().filter_map(of).sum()
     }
 
-    /// The attackers go.
+    /// Ends the attackers.
     pub fn dismiss(&mut self) {
-        self.attackers.iter_mut().for_each(|child| child.tell("leave"));
+        self.attackers.iter_mut().for_each(|child| child.send_line("leave"));
         self.awaited = 0;
         for mut child in self.attackers.drain(..) {
             let end = child.leave();
@@ -311,20 +312,20 @@ impl Stage {
         &mut self.attackers
     }
 
-    /// Asks everybody once: the client that was there, and a new one.
+    /// Probes once: by the honest client and by a new one.
     pub fn probe(&mut self, when: &str) {
         self.ask_client("plain", PLAIN_CALLS, when);
         self.ask_client("object", OBJECT_CALLS, when);
         self.ask_newcomer(when);
     }
 
-    /// Has the client call; the times in nanoseconds.
+    /// Lets the client make calls. Returns their times in nanoseconds.
     pub fn ask_client(&mut self, kind: &str, amount: Amount, when: &str) -> Vec<u64> {
         if self.client_hangs {
             return Vec::new();
         }
-        self.client.tell(&format!("{kind} {amount}"));
-        match self.client.hear("called", self.patience) {
+        self.client.send_line(&format!("{kind} {amount}"));
+        match self.client.await_line("called", self.patience) {
             Ok(times) => times.split(' ').filter_map(|time| time.parse().ok()).collect(),
             Err(no_answer) => {
                 self.client_hangs = true;
@@ -337,8 +338,8 @@ impl Stage {
         }
     }
 
-    /// Has a new client come, look up handle 0 and call; how long its first call took, from its
-    /// open on, in nanoseconds.
+    /// Lets a new client open the device, look up handle 0 and call. Returns the time from open to
+    /// the first reply, in nanoseconds.
     pub fn ask_newcomer(&mut self, when: &str) -> Option<u64> {
         if self.newcomers_hang {
             return None;
@@ -353,12 +354,12 @@ impl Stage {
         None
     }
 
-    /// Has a new client open and call; a refusal may be no harm.
+    /// Lets a new client open the device and call. A refusal is not recorded as a harm.
     pub fn try_newcomer(&mut self) -> Result<u64, Refusal> {
-        let order = self.order(&["newcomer"], None, "newcomer");
+        let options = self.options(&["newcomer"], None, "newcomer");
         let says = |why: &dyn std::fmt::Display| Refusal::Says(why.to_string());
-        let mut child = Child::start(&order).map_err(|error| says(&error))?;
-        match child.hear("called", self.patience) {
+        let mut child = Child::start(&options).map_err(|error| says(&error))?;
+        match child.await_line("called", self.patience) {
             Ok(time) => time.parse().map_err(|error| says(&error)),
             Err(no_answer) => match (child.has_said("refused"), no_answer) {
                 (Some(why), _) => Err(Refusal::Says(why)),
@@ -371,16 +372,16 @@ impl Stage {
         }
     }
 
-    /// The server's name at the broker, if that says it.
+    /// The broker's id of the server, if its report contains it.
     fn server_id(&self) -> Option<u64> {
         let report = Observer::connect(&self.socket()).ok()?.report().ok()?;
         let mut all = report.contexts.iter().flat_map(|context| &context.processes);
         all.find(|process| process.pid == self.server.pid()).map(|process| process.process)
     }
 
-    /// Until the broker and the server have let go of what somebody had who is gone, memory
-    /// included, or for as long as patience lasts.
-    pub fn await_rest(&mut self) {
+    /// Waits until the broker and the server have released the resources of processes that are
+    /// gone, or until patience ends.
+    pub fn await_release(&mut self) {
         let late = Instant::now() + self.patience;
         let look = |stage: &Stage| {
             [stage.broker.pid(), stage.server.pid()].map(|pid| Vitals::of(pid).descriptors)
@@ -401,16 +402,16 @@ impl Stage {
         }
     }
 
-    /// After the attack: everybody is asked again, and what is held is compared with the budgets
-    /// and with the beginning.
+    /// Ends the attack: probes again, and compares resources with the limits and with the
+    /// beginning.
     pub fn finish(mut self) -> Findings {
         self.dismiss();
         self.client_hangs &= !self.client.lives() || self.client.has_said("called").is_none();
         self.newcomers_hang = false;
-        self.await_rest();
+        self.await_release();
         self.probe("after the attack");
         let peaks = self.watched.take().map(|watched| watched.map(Watched::stop));
-        self.await_rest();
+        self.await_release();
         if let Some([broker, server]) = peaks {
             self.judge_peaks(broker, server);
         }
@@ -447,7 +448,7 @@ impl Stage {
         self.findings.expect(broker.descriptors <= most, harm);
     }
 
-    /// How much more memory the broker and the server have than at the beginning.
+    /// Growth of the broker's and the server's memory since the beginning.
     fn remainders(&self) -> [(&'static str, u64); 2] {
         let start = &self.start;
         let more =
@@ -495,7 +496,7 @@ impl Stage {
                 self.findings.harm(format!("the broker's log: {line}"));
             }
         }
-        // They may tell why.
+        // The logs may contain the reason.
         for line in log.lines().filter(|line| line.contains("WARN")).take(3) {
             self.findings.note(format!("the broker's log: {}", line.trim_start()));
         }

@@ -1,35 +1,35 @@
-//! What came of an attack.
+//! The result of an attack.
 
 use serde::Serialize;
 
-/// Whether everybody has survived.
+/// Whether the honest processes survived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// Nobody was harmed.
+    /// No honest process was harmed.
     Green,
-    /// Somebody was: see the findings.
+    /// An honest process was harmed: see the findings.
     Red,
-    /// The row cannot be played here.
+    /// The attack cannot run here.
     Skipped,
 }
 
-/// One row's.
+/// The result of one attack.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
     /// The attack's name.
     pub name: &'static str,
     /// The outcome.
     pub outcome: Outcome,
-    /// Each harm that was done, or why the row was skipped.
+    /// Every harm, or the reason for skipping the attack.
     pub findings: Vec<String>,
-    /// What was seen besides.
+    /// Other observations.
     pub notes: Vec<String>,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
-/// Harms and notes, as they are found.
+/// Harms and notes, collected during an attack.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     pub harms: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Findings {
 impl Findings {
     pub fn harm(&mut self, what: impl Into<String>) {
         let what = what.into();
-        // A hang is found by each probe after it.
+        // Every probe after a hang finds it again.
         if !self.harms.contains(&what) {
             self.harms.push(what);
         }
@@ -49,7 +49,7 @@ impl Findings {
         self.notes.push(what.into());
     }
 
-    /// A harm unless it is so.
+    /// Records a harm unless `is_so` is true.
     pub fn expect(&mut self, is_so: bool, otherwise: impl Into<String>) {
         if !is_so {
             self.harm(otherwise);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_red_for_a_harm_and_tells_it_once() {
+    fn a_harm_makes_the_result_red_and_is_listed_once() {
         let mut findings = Findings::default();
         findings.note("somebody came");
         findings.expect(true, "nothing");

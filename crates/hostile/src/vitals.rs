@@ -1,25 +1,25 @@
-//! What /proc says of a process: its memory and its descriptors.
+//! Memory and descriptors of a process, from /proc.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often a watched process is looked at.
+/// Interval between two samples of a watched process.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// One look.
+/// A sample of a process's resources.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Vitals {
-    /// VmRSS.
+    /// VmRSS, in bytes.
     pub resident_bytes: u64,
-    /// RssAnon: what is this process's alone, but for what it shares with its parent.
+    /// RssAnon, in bytes: memory of this process alone, except for pages shared with its parent.
     pub private_bytes: u64,
     /// Entries of /proc/PID/fd.
     pub descriptors: u64,
 }
 
 impl Vitals {
-    /// Of a process; all zero of one that has ended.
+    /// Samples a process. All values are zero if it has ended.
     pub fn of(pid: u32) -> Vitals {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let bytes = |name: &str| -> u64 {
@@ -44,7 +44,7 @@ impl Vitals {
     }
 }
 
-/// A process that is looked at all the time.
+/// A process that is sampled periodically.
 pub struct Watched {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<Vitals>>,
@@ -63,7 +63,7 @@ impl Watched {
         Watched { stop: Some(stop), thread: Some(thread) }
     }
 
-    /// The most of each that was seen.
+    /// Ends the sampling and returns the maximum of each value.
     pub fn stop(mut self) -> Vitals {
         self.stop = None;
         let thread = self.thread.take().expect("it is stopped once");
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_memory_and_descriptors() {
+    fn a_sample_of_this_process_is_not_zero() {
         let us = std::process::id();
         let before = Vitals::of(us);
         assert!(before.private_bytes > 0 && before.resident_bytes >= before.private_bytes);

@@ -1,9 +1,8 @@
-//! The program's alternate signal stack, and what becomes of it while a call is made on [a stack of
-//! ours](crate::stack).
+//! The program's alternate signal stack, and its state while a call runs on [a stack of
+//! Baton's](crate::stack).
 //!
-//! A thread whose program has set none has ours. The program sees nothing of that: its
-//! `sigaltstack` tells of a stack
-//! that it has set, and of none otherwise.
+//! A thread whose program has set no alternate stack uses Baton's. The program cannot notice that:
+//! its `sigaltstack` reports only stacks that the program has set.
 
 use crate::{real, stack, trap};
 use libc::{c_int, stack_t};
@@ -12,21 +11,22 @@ use std::ptr::null_mut;
 
 /// No alternate stack.
 pub const NONE: stack_t = stack_t { ss_sp: null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-/// The kernel takes the alternate stack away while a handler runs on it.
+/// Flag: the kernel disables the alternate stack while a handler runs on it.
 const SS_AUTODISARM: c_int = 1 << 31;
-/// Below a stack pointer: what may be in use there, without a frame.
+/// Bytes below the stack pointer that a leaf function may use.
 pub const RED_ZONE_BYTES: usize = 128;
-/// Of the kernel's signal sets.
+/// Size of the kernel's signal sets.
 const SET_BYTES: isize = 8;
 
-/// The system call: the C library's function is interposed. Whether it has been done.
+/// Sets the calling thread's alternate stack by a system call, because the C library's function is
+/// interposed. Returns whether that worked.
 pub fn set(stack: &stack_t) -> bool {
     let arguments = [&raw const *stack as isize, 0, 0, 0, 0, 0];
     // SAFETY: a complete structure.
     unsafe { trap::system_call(libc::SYS_sigaltstack, arguments) == 0 }
 }
 
-/// The calling thread's.
+/// The calling thread's alternate stack.
 pub fn current() -> stack_t {
     // SAFETY: zeroes are a complete structure, which the system fills.
     let mut stack: stack_t = unsafe { zeroed() };
@@ -36,24 +36,25 @@ pub fn current() -> stack_t {
     stack
 }
 
-/// What becomes of the alternate stack during a call on a stack of ours.
+/// The state of the alternate stack during a call on Baton's stack.
 #[derive(Clone, Copy)]
 pub enum Alternate {
-    /// There is none.
+    /// The thread has no alternate stack.
     None,
-    /// It stays as it is.
+    /// The alternate stack stays unchanged.
     Whole,
-    /// The kernel has disarmed it for the handler of a trapped call: it is armed again.
+    /// The kernel has disabled the stack for the handler of a trapped call; the call enables it
+    /// again.
     Disarmed(stack_t),
-    /// The caller is a handler that runs on it: other handlers have what is left below. All signals
-    /// are blocked until they can.
+    /// The caller is a handler that runs on the alternate stack. Other handlers get the rest below
+    /// it. All signals are blocked until that is set.
     Rest { whole: stack_t, rest: stack_t, mask: u64 },
 }
 
 impl Alternate {
-    /// A call from `stack_pointer` is about to be made elsewhere. To be followed by
-    /// [`Alternate::stay`], or [`Alternate::begin`] on the other stack.
-    pub fn leave(whole: &stack_t, stack_pointer: usize) -> Alternate {
+    /// Prepares a call from `stack_pointer` on another stack. [`Alternate::cancel`], or
+    /// [`Alternate::enter`] on the other stack, has to follow.
+    pub fn prepare(whole: &stack_t, stack_pointer: usize) -> Alternate {
         let (low, whole) = (whole.ss_sp as usize, *whole);
         if whole.ss_flags & libc::SS_DISABLE != 0 {
             return Alternate::None;
@@ -71,25 +72,26 @@ impl Alternate {
         }
     }
 
-    /// Whether the caller may be a handler that has interrupted a call on our stack.
+    /// Whether the caller may be a handler that interrupted a call on Baton's stack.
     pub fn may_nest(self) -> bool {
         matches!(self, Alternate::None | Alternate::Rest { .. })
     }
 
-    /// The call is not made elsewhere, or has been.
-    pub fn stay(self) {
+    /// Undoes [`Alternate::prepare`], because the call does not move to another stack or is over.
+    pub fn cancel(self) {
         if let Alternate::Rest { mask, .. } = self {
             block(mask);
         }
     }
 
-    /// The thread has left the program's stack.
-    pub fn begin(self) {
+    /// Enters the call, on the other stack.
+    pub fn enter(self) {
         match self {
             Alternate::None | Alternate::Whole => {}
             Alternate::Disarmed(whole) => _ = set(&whole),
             Alternate::Rest { rest, mask, .. } => {
-                // A rest that is too small for a signal is none: handlers run on our stack then.
+                // The kernel refuses a rest that is too small for a signal. Handlers then run on
+                // Baton's stack.
                 if !set(&rest) {
                     set(&NONE);
                 }
@@ -98,9 +100,9 @@ impl Alternate {
         }
     }
 
-    /// The thread is about to go back. A handler's signals are blocked again until
-    /// [`Alternate::stay`].
-    pub fn end(self) {
+    /// Ends the call, still on the other stack. The signals of a calling handler are blocked again
+    /// until [`Alternate::cancel`].
+    pub fn exit(self) {
         if let Alternate::Rest { whole, .. } = self {
             block(u64::MAX);
             set(&whole);
@@ -108,7 +110,7 @@ impl Alternate {
     }
 }
 
-/// Blocks these signals of the calling thread and no others. What was blocked before.
+/// Sets the calling thread's signal mask and returns the previous one.
 fn block(mask: u64) -> u64 {
     let mut before = 0u64;
     let how = libc::SIG_SETMASK as isize;
@@ -118,13 +120,13 @@ fn block(mask: u64) -> u64 {
     before
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int {
-    if !trap::is_handled() {
+    if !trap::is_installed() {
         // SAFETY: the caller's arguments.
         return unsafe { real::sigaltstack(new, old) };
     }
@@ -133,7 +135,7 @@ pub unsafe extern "C" fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> 
     unsafe {
         let ours = match new.as_ref() {
             Some(new) if new.ss_flags & libc::SS_DISABLE != 0 => {
-                stack::own().map(stack::Header::as_alternate)
+                stack::own().map(stack::StackHeader::as_alternate)
             }
             _ => None,
         };

@@ -1,30 +1,31 @@
-//! System calls by number: those that the C library's `syscall` is asked for, and those that the
-//! program's own code makes ([`trap`](crate::trap)).
+//! System calls by number, from the C library's `syscall` or from the program's own code
+//! ([`trap`](crate::trap)).
 
 use crate::{device, files, maps, poll, real, scheduling, table};
 use libc::{c_char, c_int, c_long, c_void, epoll_event, mode_t, pollfd, timespec};
 
-/// Does what the system call would, if it is one that can concern a device: a value, or -1 with
-/// an errno. `None` for every other call.
+/// Emulates the system call if it can concern a device. Returns a value, or -1 and sets errno.
+/// `None` for every other call.
 ///
 /// # Safety
-/// As the system call's.
+/// The contract of the system call.
 pub unsafe fn call(number: c_long, arguments: [c_long; 6]) -> Option<c_long> {
     let [first, second, third, fourth, ..] = arguments;
-    let (fd, mine) = (first as c_int, table::is_mine(first as c_int));
-    // SAFETY: by this function's contract: each is given what the system call of its name takes.
+    let (fd, is_ours) = (first as c_int, table::contains(first as c_int));
+    // SAFETY: by this function's contract. Each function gets the arguments of the system call of
+    // its name.
     let result = unsafe {
         match number {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_open => files::open(path(first), second as c_int, third as mode_t),
             libc::SYS_openat => files::openat(fd, path(second), third as c_int, fourth as mode_t),
-            libc::SYS_close if mine => files::close(fd),
+            libc::SYS_close if is_ours => files::close(fd),
             libc::SYS_dup => files::dup(fd),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => files::dup2(fd, second as c_int),
             libc::SYS_dup3 => files::dup3(fd, second as c_int, third as c_int),
-            libc::SYS_fcntl if mine => files::fcntl(fd, second as c_int, third as usize),
-            libc::SYS_ioctl if mine => device::ioctl(fd, second as u64, third as usize),
+            libc::SYS_fcntl if is_ours => files::fcntl(fd, second as c_int, third as usize),
+            libc::SYS_ioctl if is_ours => device::ioctl(fd, second as u64, third as usize),
             libc::SYS_mmap => return map(arguments),
             libc::SYS_munmap => maps::munmap(first as *mut c_void, second as usize),
             _ => return wait(number, arguments),
@@ -38,17 +39,17 @@ fn path(argument: c_long) -> *const c_char {
 }
 
 /// # Safety
-/// As the system call's.
+/// The contract of the system call.
 unsafe fn map([address, bytes, protection, flags, fd, offset]: [c_long; 6]) -> Option<c_long> {
     let (address, bytes) = (address as *mut c_void, bytes as usize);
     let (protection, flags, fd) = (protection as c_int, flags as c_int, fd as c_int);
     // SAFETY: by this function's contract.
-    table::is_mine(fd)
+    table::contains(fd)
         .then(|| unsafe { maps::mmap(address, bytes, protection, flags, fd, offset) as c_long })
 }
 
 /// # Safety
-/// As the system call's.
+/// The contract of the system call.
 unsafe fn wait(number: c_long, arguments: [c_long; 6]) -> Option<c_long> {
     let [first, second, third, fourth, ..] = arguments;
     let fds = first as *mut pollfd;
@@ -56,14 +57,14 @@ unsafe fn wait(number: c_long, arguments: [c_long; 6]) -> Option<c_long> {
     let result = unsafe {
         match number {
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_poll if poll::has_mine(fds, second as u64) => {
+            libc::SYS_poll if poll::has_device(fds, second as u64) => {
                 poll::poll(fds, second as u64, third as c_int)
             }
-            // The kernel's signal set is the beginning of the C library's.
-            libc::SYS_ppoll if poll::has_mine(fds, second as u64) => {
+            // The C library's signal set begins with the kernel's.
+            libc::SYS_ppoll if poll::has_device(fds, second as u64) => {
                 poll::ppoll(fds, second as u64, third as *const timespec, fourth as *const _)
             }
-            libc::SYS_epoll_ctl if table::is_mine(third as c_int) => poll::epoll_ctl(
+            libc::SYS_epoll_ctl if table::contains(third as c_int) => poll::epoll_ctl(
                 first as c_int,
                 second as c_int,
                 third as c_int,
@@ -75,7 +76,7 @@ unsafe fn wait(number: c_long, arguments: [c_long; 6]) -> Option<c_long> {
     Some(result.into())
 }
 
-/// As the C library's. (It is declared with its longest form: see [`real`].)
+/// Interposes the C library's function, declared with its longest form: see [`real`].
 ///
 /// # Safety
 /// As the system call's of this number.
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn syscall(
     // SAFETY: the caller's arguments.
     let result =
         unsafe { call(number, arguments).unwrap_or_else(|| real::system_call(number, arguments)) };
-    if scheduling::changes(number) {
+    if scheduling::changes_scheduling(number) {
         baton_driver::device::priorities_change();
     }
     result

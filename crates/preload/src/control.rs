@@ -1,4 +1,4 @@
-//! binderfs' `binder-control`: contexts are added at the broker.
+//! binderfs' `binder-control`, which adds contexts at the broker.
 
 use crate::paths::{self, settings};
 use baton_abi::uapi::{BINDER_CTL_ADD, BinderfsDevice};
@@ -8,7 +8,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 
-/// An ioctl on `binder-control`.
+/// Handles an ioctl on `binder-control`. `EINVAL` for any request but `BINDER_CTL_ADD`; other
+/// errors are the broker's.
 ///
 /// # Safety
 /// The argument of `BINDER_CTL_ADD` is the address of a `binderfs_device`.
@@ -24,14 +25,14 @@ pub unsafe fn ioctl(request: u32, argument: size_t) -> Result<c_int, Errno> {
     let copy = unsafe { device.read_unaligned() };
     let name = CStr::from_bytes_until_nul(&copy.name).map_err(|_| Errno::NAMETOOLONG)?;
     add(name.to_str().map_err(|_| Errno::INVAL)?)?;
-    // SAFETY: as above. Contexts have no device numbers; 0, 0 is what the caller gets to see.
+    // SAFETY: as above. Contexts have no device numbers, so the caller gets 0, 0.
     unsafe { device.write_unaligned(BinderfsDevice { major: 0, minor: 0, ..copy }) };
     Ok(0)
 }
 
 fn add(name: &str) -> Result<(), Errno> {
     Observer::connect(&settings().socket).map_err(|error| error.errno())?.add_context(name)?;
-    // The context is there, with or without a placeholder to show it.
+    // The context exists, with or without a placeholder file.
     let path = CString::new(format!("/dev/binderfs/{name}")).map_err(|_| Errno::INVAL)?;
     if let Some(placeholder) = paths::placeholder(&path) {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;

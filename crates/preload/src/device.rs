@@ -1,4 +1,4 @@
-//! `ioctl` on a descriptor of ours.
+//! `ioctl` on a device's descriptor.
 
 use crate::table::{self, Open};
 use crate::{control, real, stack};
@@ -6,16 +6,16 @@ use libc::{c_int, c_ulong, size_t};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
-/// Whether a request number is one of Binder's: its type byte is `b`.
+/// Whether a request number is one of Binder's, with the type byte `b`.
 #[inline]
 pub fn is_binder(request: c_ulong) -> bool {
     request >> 8 & 0xff == c_ulong::from(b'b')
 }
 
-/// A Binder request; `None` if the descriptor is not ours.
+/// Handles a Binder request. `None` if the descriptor is not in the table.
 ///
 /// # Safety
-/// The argument is what the request takes. (Devices check theirs and answer `EFAULT`.)
+/// The argument is what the request takes. Devices check theirs and answer `EFAULT`.
 pub unsafe fn binder_ioctl(
     fd: c_int,
     request: c_ulong,
@@ -23,7 +23,7 @@ pub unsafe fn binder_ioctl(
     nonblocking: Option<bool>,
 ) -> Option<Result<c_int, Errno>> {
     let guard = table::get(fd)?;
-    // The kernel, too, looks at the low half of the request only.
+    // The kernel also uses only the low half of the request.
     let request = request as u32;
     Some(match guard.as_deref()? {
         Open::Device { device, nonblocking: flag, .. } => {
@@ -35,8 +35,8 @@ pub unsafe fn binder_ioctl(
     })
 }
 
-/// A request that is not Binder's, on a descriptor of ours: the kernel's file layer answers some
-/// for every kind of file, the driver refuses the rest.
+/// Handles a request that is not Binder's on a device's descriptor. The kernel's file layer answers
+/// some requests for every kind of file; the driver refuses the rest.
 ///
 /// # Safety
 /// The argument is what the request takes.
@@ -49,7 +49,7 @@ unsafe fn file_ioctl(fd: c_int, request: c_ulong, argument: size_t) -> c_int {
                 open.set_nonblocking(unsafe { *(argument as *const c_int) } != 0);
             }
         }
-        // The driver refuses it, and has seen the thread.
+        // The driver refuses the request, but learns of the thread.
         _ => {
             // SAFETY: as `binder_ioctl`, which knows no such request.
             let refused = unsafe { binder_ioctl(fd, request, argument, None) };
@@ -61,13 +61,13 @@ unsafe fn file_ioctl(fd: c_int, request: c_ulong, argument: size_t) -> c_int {
     unsafe { real::ioctl(fd, request, argument) }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
 /// The argument is what the request takes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: size_t) -> c_int {
-    if !table::is_mine(fd) {
+    if !table::contains(fd) {
         // SAFETY: the caller's arguments.
         return unsafe { real::ioctl(fd, request, argument) };
     }
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: size_t) ->
         return unsafe { file_ioctl(fd, request, argument) };
     }
     // SAFETY: the caller's arguments.
-    match stack::with_room(|| unsafe { binder_ioctl(fd, request, argument, None) }) {
+    match stack::on_large_stack(|| unsafe { binder_ioctl(fd, request, argument, None) }) {
         Some(Ok(value)) => value,
         Some(Err(errno)) => real::fail(errno.raw_os_error()),
         None => real::fail(libc::EBADF),

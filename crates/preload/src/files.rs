@@ -1,13 +1,14 @@
-//! Descriptors come and go: `open`, `close`, `dup`, `fcntl` and their kin.
+//! Functions that open, duplicate and close descriptors: `open`, `close`, `dup`, `fcntl` and
+//! others.
 //!
-//! A program's device descriptor is a duplicate of the engine's memfd, so that the program's own
-//! system calls on it (`mmap`, `F_GETFD`, passing it to `exec`) do what they should with nobody's
-//! help. A descriptor that some call not seen here has closed (an inline system call) is noticed
-//! when its number comes back from `open` or `dup`.
+//! A program's device descriptor is a duplicate of the engine's memfd. So the program's own system
+//! calls on it (`mmap`, `F_GETFD`, inheritance by `exec`) work without help. If an inline system
+//! call closes a descriptor unseen, this module notices when `open` or `dup` returns the number
+//! again.
 
-use crate::paths::{self, Place, place, settings};
+use crate::paths::{self, BatonPath, classify, settings};
 use crate::table::{self, Open};
-use crate::{detour, log, real, stack, trap};
+use crate::{aliases, log, real, stack, trap};
 use baton_driver::device::{Device, OpenError};
 use libc::{FILE, c_char, c_int, c_uint, mode_t, size_t};
 use rustix::fd::IntoRawFd;
@@ -17,7 +18,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Opens what the path stands for, or leaves it to `real` with the path to use.
+/// Opens the device or file that `path` names, or calls `real` with the path to use.
 ///
 /// # Safety
 /// `path` is null or a C string.
@@ -28,67 +29,69 @@ unsafe fn open_by(
     real: &dyn Fn(*const c_char) -> c_int,
 ) -> c_int {
     // SAFETY: by this function's contract.
-    let Some((name, place)) = (unsafe { place_of(path) }) else {
+    let Some((name, place)) = (unsafe { classified(path) }) else {
         let fd = real(path);
         // SAFETY: as above.
-        return match unsafe { target_of(fd < 0, dir, path) } {
+        return match unsafe { resolved_alias(fd < 0, dir, path) } {
             // SAFETY: a C string.
             Some(target) => unsafe { open_by(dir, target.as_ptr(), flags, real) },
-            None => arrived(fd),
+            None => forget_stale(fd),
         };
     };
     let looks_only = flags & (libc::O_PATH | libc::O_DIRECTORY) != 0;
     let opened = match place {
-        Place::Device(context) if !looks_only => stack::with_room(|| open_device(context, flags)),
-        Place::Control if !looks_only => open_control(flags),
+        BatonPath::Device(context) if !looks_only => {
+            stack::on_large_stack(|| open_device(context, flags))
+        }
+        BatonPath::Control if !looks_only => open_control(flags),
         _ => {
             let placeholder = paths::placeholder(name);
-            return arrived(real(placeholder.as_deref().map_or(path, CStr::as_ptr)));
+            return forget_stale(real(placeholder.as_deref().map_or(path, CStr::as_ptr)));
         }
     };
     opened.unwrap_or_else(|errno| real::fail(errno.raw_os_error()))
 }
 
-/// A path with what it is to us, if it is anything.
+/// A path and its kind, if it is a device path.
 ///
 /// # Safety
 /// `path` is null or a C string that outlives the result.
-pub unsafe fn place_of<'a>(path: *const c_char) -> Option<(&'a CStr, Place<'a>)> {
+pub unsafe fn classified<'a>(path: *const c_char) -> Option<(&'a CStr, BatonPath<'a>)> {
     if path.is_null() {
         return None;
     }
     // SAFETY: by this function's contract.
     let path = unsafe { CStr::from_ptr(path) };
-    Some((path, place(path)?))
+    Some((path, classify(path)?))
 }
 
-/// After a call with a path that is not ours: the path of ours that it leads to after all.
+/// The device path that `path` leads to, after a call with another path that has failed.
 ///
 /// # Safety
 /// `path` is null or a C string.
-pub unsafe fn target_of(failed: bool, dir: c_int, path: *const c_char) -> Option<CString> {
+pub unsafe fn resolved_alias(failed: bool, dir: c_int, path: *const c_char) -> Option<CString> {
     // SAFETY: by this function's contract.
-    (failed && !path.is_null()).then(|| detour::target(dir, unsafe { CStr::from_ptr(path) }))?
+    (failed && !path.is_null()).then(|| aliases::resolve(dir, unsafe { CStr::from_ptr(path) }))?
 }
 
-/// A descriptor that the system has just made is not ours, whatever the table says.
-fn arrived(fd: c_int) -> c_int {
-    if table::is_mine(fd) && table::is_owner() {
+/// Removes a stale table entry for a descriptor that the kernel has just returned.
+fn forget_stale(fd: c_int) -> c_int {
+    if table::contains(fd) && table::is_owner() {
         forget(fd);
     }
     fd
 }
 
-/// Drops a table entry with `errno` unchanged: the last one closes its device.
+/// Drops a table entry and keeps `errno`. The last entry of a device closes it.
 fn forget(fd: c_int) {
     let errno = real::errno();
-    stack::with_room(|| drop(table::remove(fd)));
+    stack::on_large_stack(|| drop(table::remove(fd)));
     real::set_errno(errno);
 }
 
 fn open_device(context: &str, flags: c_int) -> Result<c_int, Errno> {
     let device = Device::open(context, &settings().socket).map_err(|error| {
-        tell(&error);
+        report_open_error(&error);
         error.errno()
     })?;
     let file = fcntl_dupfd_cloexec(device.file(), 0)?;
@@ -96,7 +99,7 @@ fn open_device(context: &str, flags: c_int) -> Result<c_int, Errno> {
     if nonblocking {
         rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::NONBLOCK)?;
     }
-    enter(
+    insert_open(
         file,
         flags,
         Open::Device { device, nonblocking: nonblocking.into(), inherited: false.into() },
@@ -105,26 +108,27 @@ fn open_device(context: &str, flags: c_int) -> Result<c_int, Errno> {
 
 fn open_control(flags: c_int) -> Result<c_int, Errno> {
     let file = rustix::fs::memfd_create("binder-control", rustix::fs::MemfdFlags::CLOEXEC)?;
-    enter(file, flags, Open::Control)
+    insert_open(file, flags, Open::Control)
 }
 
-/// Puts a fresh descriptor into the table, as inheritable as the program asked for.
-fn enter(file: rustix::fd::OwnedFd, flags: c_int, open: Open) -> Result<c_int, Errno> {
+/// Inserts a new descriptor into the table, inheritable if the program asked for that.
+fn insert_open(file: rustix::fd::OwnedFd, flags: c_int, open: Open) -> Result<c_int, Errno> {
     if flags & libc::O_CLOEXEC == 0 {
         fcntl_setfd(&file, rustix::io::FdFlags::empty())?;
     }
     let fd = file.into_raw_fd();
     if !table::insert(fd, Arc::new(open)) {
-        // SAFETY: the descriptor is this function's own and nobody else has seen it.
+        // SAFETY: the descriptor is this function's own, and no other code has seen it.
         unsafe { real::close(fd) };
         return Err(Errno::MFILE);
     }
-    trap::arm();
+    trap::install_ioctl_filter();
     Ok(fd)
 }
 
-/// One line, once a process: clients try again in a loop, and each failure also has its errno.
-fn tell(error: &OpenError) {
+/// Reports an error in one line, once per process. Clients try again in a loop, and each failure
+/// also has its errno.
+fn report_open_error(error: &OpenError) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let line = match error {
         OpenError::NoBroker { socket, .. } => format!(
@@ -137,19 +141,20 @@ fn tell(error: &OpenError) {
     if TOLD.swap(true, Ordering::Relaxed) {
         return;
     }
-    log::say(&line);
+    log::write_stderr(&line);
 }
 
-/// A duplicate of `from` has become `to`.
+/// Copies the table entry of `from` to its duplicate `to`.
 fn duplicated(from: c_int, to: c_int) -> c_int {
-    if to < 0 || from == to || !(table::is_mine(from) || table::is_mine(to)) || !table::is_owner() {
+    if to < 0 || from == to || !(table::contains(from) || table::contains(to)) || !table::is_owner()
+    {
         return to;
     }
     match table::get(from).and_then(|open| open.clone()) {
         Some(open) => {
             forget(to);
             if !table::insert(to, open) {
-                // SAFETY: the duplicate was made for our caller, who has not seen it yet.
+                // SAFETY: the duplicate belongs to our caller, who has not seen it yet.
                 unsafe { real::close(to) };
                 return real::fail(libc::EMFILE);
             }
@@ -159,7 +164,7 @@ fn duplicated(from: c_int, to: c_int) -> c_int {
     to
 }
 
-/// Where a relative path begins, of a function with a directory among its arguments or without.
+/// The directory argument of a function, or AT_FDCWD for a function without one.
 pub fn directory(argument: &[c_int]) -> c_int {
     argument.first().copied().unwrap_or(libc::AT_FDCWD)
 }
@@ -167,7 +172,7 @@ pub fn directory(argument: &[c_int]) -> c_int {
 macro_rules! opens {
     ($($name:ident($([$before:ident: $kind:ty])? path, flags $(,
         $mode:ident: $mode_kind:ty)?);)*) => {$(
-        /// As the C library's.
+        /// Interposes the C library's function of this name.
         ///
         /// # Safety
         /// `path` is null or a C string.
@@ -197,15 +202,16 @@ opens! {
 
 macro_rules! fopens {
     ($($name:ident)*) => {$(
-        /// As the C library's. Devices are not streams: only plain files of ours are redirected.
+        /// Interposes the C library's function. Devices are not streams: only plain files among the
+        /// device paths are redirected.
         ///
         /// # Safety
         /// Both arguments are C strings.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
             // SAFETY: by this function's contract.
-            let placeholder = match unsafe { place_of(path) } {
-                Some((name, Place::Plain)) => paths::placeholder(name),
+            let placeholder = match unsafe { classified(path) } {
+                Some((name, BatonPath::Plain)) => paths::placeholder(name),
                 Some(_) => {
                     real::set_errno(libc::EINVAL);
                     return null_mut();
@@ -220,27 +226,27 @@ macro_rules! fopens {
 
 fopens! { fopen fopen64 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's: nobody else may be using the descriptor as their own.
+/// That of the C library: no other code may use the descriptor as its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    // Out of the table first: once it is closed, another thread may be given the same number.
-    let open = if table::is_mine(fd) && table::is_owner() { table::remove(fd) } else { None };
+    // The entry goes first: once the descriptor is closed, another thread may get the same number.
+    let open = if table::contains(fd) && table::is_owner() { table::remove(fd) } else { None };
     // SAFETY: the caller's argument.
     let result = unsafe { real::close(fd) };
     if open.is_some() {
         let errno = real::errno();
-        stack::with_room(|| drop(open));
+        stack::on_large_stack(|| drop(open));
         real::set_errno(errno);
     }
     result
 }
 
-/// Devices among the descriptors are closed one by one before the rest: an engine has
-/// descriptors of its own, which it must let go of before their numbers are taken from it.
-fn leave_range(first: c_uint, last: c_uint) {
+/// Closes the devices in a range one by one before the rest. Their engines own further descriptors,
+/// which they must close before the range does.
+fn close_devices_in(first: c_uint, last: c_uint) {
     if table::is_owner() {
         for fd in table::in_range(first as usize, last as usize) {
             // SAFETY: the caller is about to close this descriptor itself.
@@ -249,41 +255,41 @@ fn leave_range(first: c_uint, last: c_uint) {
     }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
 /// As `close`, for every descriptor in the range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
-        leave_range(first, last);
+        close_devices_in(first, last);
     }
     // SAFETY: the caller's arguments.
     unsafe { real::close_range(first, last, flags) }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
 /// As `close`, for every descriptor from `first`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closefrom(first: c_int) {
-    leave_range(first.max(0) as c_uint, c_uint::MAX);
+    close_devices_in(first.max(0) as c_uint, c_uint::MAX);
     // SAFETY: the caller's argument.
     unsafe { real::closefrom(first) }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// None beyond the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     // SAFETY: the caller's argument.
     duplicated(fd, unsafe { real::dup(fd) })
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
 /// As `close` for `to`.
@@ -293,7 +299,7 @@ pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
     duplicated(from, unsafe { real::dup2(from, to) })
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
 /// As `close` for `to`.
@@ -318,7 +324,7 @@ fn after_fcntl(fd: c_int, command: c_int, argument: size_t, result: c_int) -> c_
 
 macro_rules! fcntls {
     ($($name:ident)*) => {$(
-        /// As the C library's.
+        /// Interposes the C library's function of this name.
         ///
         /// # Safety
         /// The argument is what the command takes.

@@ -1,9 +1,8 @@
 //! The seccomp filters: programs for the kernel's classic BPF.
 //!
-//! Each block looks at one system call and leaves with an answer; a block that is not about the
-//! call is jumped over. What no block is about leaves by the numbers alone, which newer kernels
-//! find out once and then know without running the filter. Both architectures are little-endian:
-//! an argument's low half comes first.
+//! Each block decides about one system call; other calls jump over the block. A call without a
+//! block leaves after the checks of its number. Newer kernels evaluate these checks once and then
+//! skip the filter. Both architectures are little-endian: the low half of an argument comes first.
 
 use crate::real;
 use libc::{
@@ -13,7 +12,8 @@ use libc::{
 use std::mem::offset_of;
 use std::ops::Range;
 
-/// The sixth argument of an `ioctl` that the filter lets pass. `ioctl` has three.
+/// The sixth argument that makes the filter let an `ioctl` pass. `ioctl` itself has three
+/// arguments.
 pub const MAGIC: u64 = 0xba70_10c7_5eed_b1bd;
 
 #[cfg(target_arch = "x86_64")]
@@ -44,12 +44,13 @@ fn answer(action: u32) -> sock_filter {
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const TRAP: u32 = libc::SECCOMP_RET_TRAP;
 
-/// A block for one system call.
-fn about(number: c_long, block: &[sock_filter]) -> Vec<sock_filter> {
+/// Makes a block for one system call.
+fn block_for(number: c_long, block: &[sock_filter]) -> Vec<sock_filter> {
     [&[jump(BPF_JEQ, number as u32, 0, block.len() as u8)], block].concat()
 }
 
-fn whole(blocks: impl Iterator<Item = Vec<sock_filter>>) -> Vec<sock_filter> {
+/// Makes a filter of blocks. Calls of other architectures pass.
+fn assemble(blocks: impl Iterator<Item = Vec<sock_filter>>) -> Vec<sock_filter> {
     let mut filter = vec![
         load(offset_of!(libc::seccomp_data, arch)),
         jump(BPF_JEQ, ARCHITECTURE, 1, 0),
@@ -61,8 +62,8 @@ fn whole(blocks: impl Iterator<Item = Vec<sock_filter>>) -> Vec<sock_filter> {
     filter
 }
 
-/// Traps every `ioctl` whose request type is `b`, unless it carries [`MAGIC`].
-pub fn of_ioctls() -> Vec<sock_filter> {
+/// A filter that traps every `ioctl` with request type `b`, unless it carries [`MAGIC`].
+pub fn ioctl_filter() -> Vec<sock_filter> {
     let sixth = offset_of!(libc::seccomp_data, args) + 8 * 5;
     let block = [
         load_argument(1),
@@ -75,11 +76,11 @@ pub fn of_ioctls() -> Vec<sock_filter> {
         answer(ALLOW),
         answer(TRAP),
     ];
-    whole([about(libc::SYS_ioctl, &block)].into_iter())
+    assemble([block_for(libc::SYS_ioctl, &block)].into_iter())
 }
 
-/// The system calls that [`of_code`] traps.
-pub const OF_CODE: &[c_long] = &[
+/// The system calls that [`code_filter`] traps.
+pub const CODE_CALLS: &[c_long] = &[
     libc::SYS_openat,
     libc::SYS_close,
     libc::SYS_dup,
@@ -97,9 +98,9 @@ pub const OF_CODE: &[c_long] = &[
     libc::SYS_poll,
 ];
 
-/// Traps what `code` does itself with descriptors and maps of files. `None` if a filter cannot
-/// tell this code's addresses.
-pub fn of_code(code: Range<usize>) -> Option<Vec<sock_filter>> {
+/// A filter that traps system calls about descriptors and file mappings that the instructions in
+/// `code` make. `None` if a filter cannot recognize this range of addresses.
+pub fn code_filter(code: Range<usize>) -> Option<Vec<sock_filter>> {
     let high = (code.start as u64 >> 32) as u32;
     if high != (code.end as u64 >> 32) as u32 {
         return None;
@@ -116,17 +117,17 @@ pub fn of_code(code: Range<usize>) -> Option<Vec<sock_filter>> {
     ];
     let file_map =
         [load_argument(3), mask(libc::MAP_ANONYMOUS as u32), jump(BPF_JEQ, 0, 1, 0), answer(ALLOW)];
-    Some(whole(OF_CODE.iter().map(|number| match *number {
-        libc::SYS_mmap => about(*number, &[&file_map[..], &from_code].concat()),
-        number => about(number, &from_code),
+    Some(assemble(CODE_CALLS.iter().map(|number| match *number {
+        libc::SYS_mmap => block_for(*number, &[&file_map[..], &from_code].concat()),
+        number => block_for(number, &from_code),
     })))
 }
 
-/// Installs a filter in every thread. With no privilege the process first gives up gaining any
-/// by `exec`, which is the kernel's condition.
+/// Installs a filter in every thread. Without privileges the process first gives up gaining any by
+/// `exec`, which the kernel requires.
 pub fn install(filter: &[sock_filter]) -> Result<(), c_int> {
     let program = sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // SPEC_ALLOW: the filter confines nobody, so nobody need be slowed down against speculation.
+    // SPEC_ALLOW: the filter restricts no code, so speculation need not be slowed down.
     let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
     let try_with = |flags: c_ulong| {
         let mode = c_long::from(libc::SECCOMP_SET_MODE_FILTER as c_int);
@@ -134,7 +135,7 @@ pub fn install(filter: &[sock_filter]) -> Result<(), c_int> {
         // SAFETY: the program and its instructions outlive the call.
         match unsafe { real::system_call(libc::SYS_seccomp, arguments) } {
             0 => Ok(()),
-            // With TSYNC: the id of a thread that has a filter of its own.
+            // With TSYNC: the id of a thread that has a different filter.
             1.. => Err(libc::EBUSY),
             _ => Err(real::errno()),
         }

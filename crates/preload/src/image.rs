@@ -1,11 +1,11 @@
-//! What an executable says of the program in it.
+//! Examines an executable: whether its program uses Binder, and how Baton can serve it.
 //!
-//! A program that opens a device by an inline system call has the device's name among its
-//! constants. That is reason enough to look at its inline calls, and they come from its code: the
-//! calls of a library, and of whatever the process executes later, come from elsewhere.
+//! A program that opens a device by an inline system call contains the device's name as a constant.
+//! Only then are inline calls trapped, and only those from the program's own code. Calls of
+//! libraries and of programs that the process executes later come from other addresses.
 //!
-//! Some programs cannot be served that way. What they would find is nothing, silently; so they are
-//! told of, if they name a device ([`Hopeless`]).
+//! Some programs cannot be served that way and would silently find no device. Baton reports them if
+//! they contain a device's name ([`Unsupported`]).
 
 use libc::{PF_R, PF_W, PF_X, PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_NOTE, PT_PHDR, c_void};
 use rustix::fd::OwnedFd;
@@ -16,45 +16,46 @@ use std::ops::Range;
 
 type FileHeader = libc::Elf64_Ehdr;
 type Header = libc::Elf64_Phdr;
-/// Of `FileHeader::e_ident`: 64 bits.
+/// Index and value of the 64-bit class in `FileHeader::e_ident`.
 const CLASS_AT: usize = 4;
 const CLASS: u8 = 2;
 
 const NAMES: [&[u8]; 3] = [b"/dev/binder", b"/dev/hwbinder", b"/dev/vndbinder"];
-/// An executable is searched this far: it costs a page fault for each page not yet in memory.
+/// Most bytes of an executable that are searched. The search costs a page fault for each page that
+/// is not in memory.
 const SEARCHED_BYTES: usize = 64 << 20;
 
-/// A system call's instruction.
+/// The instruction of a system call.
 #[cfg(target_arch = "x86_64")]
 const SYSTEM_CALL: &[u8] = &[0x0f, 0x05];
-/// A system call's instruction.
+/// The instruction of a system call.
 #[cfg(target_arch = "aarch64")]
 const SYSTEM_CALL: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
 
-/// Why a program that names a device does not find it.
+/// The reason for which a program that names a device does not find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hopeless {
-    /// It has no dynamic loader.
+pub enum Unsupported {
+    /// The program is statically linked, without a dynamic loader.
     Static,
-    /// It makes system calls itself, and is loaded at a fixed address, where a program that the
-    /// process executes later may be as well.
+    /// The program makes system calls itself and is loaded at a fixed address. A program that the
+    /// process executes later may be loaded there too.
     Fixed,
-    /// Go's runtime without the C library.
+    /// The program consists of Go's runtime without the C library.
     Go,
 }
 
-impl fmt::Display for Hopeless {
+impl fmt::Display for Unsupported {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Hopeless::Static => {
+            Unsupported::Static => {
                 "is statically linked: it finds no Binder device of Baton's (link it dynamically)"
             }
-            Hopeless::Fixed => {
+            Unsupported::Fixed => {
                 "is linked to a fixed address: system calls that it makes without the C library \
                  find no Binder \
                  device of Baton's (build it position-independent: -pie, for Go -buildmode=pie)"
             }
-            Hopeless::Go => {
+            Unsupported::Go => {
                 "is a Go program without the C library: it finds no Binder device of Baton's \
                  (build it with \
                  CGO_ENABLED=1 -buildmode=pie, and import \"C\")"
@@ -63,23 +64,23 @@ impl fmt::Display for Hopeless {
     }
 }
 
-/// The program that runs.
-pub enum Own {
-    /// Its code is to be watched.
+/// The way in which Baton serves the running program.
+pub enum Support {
+    /// System calls from this code are trapped.
     Watched(Range<usize>),
-    /// It names a device in vain.
-    Hopeless(Hopeless),
-    /// There is nothing to be done for it.
+    /// The program names a device but cannot be served.
+    Unsupported(Unsupported),
+    /// The program needs no trap.
     Plain,
 }
 
-/// What the executable of this process says.
-pub fn own() -> Own {
-    try_own().unwrap_or(Own::Plain)
+/// Examines the executable of this process.
+pub fn check_own() -> Support {
+    try_check_own().unwrap_or(Support::Plain)
 }
 
-/// `None` where the executable does not say enough.
-fn try_own() -> Option<Own> {
+/// `None` if the executable does not contain enough information.
+fn try_check_own() -> Option<Support> {
     let headers = headers()?;
     let own = headers.iter().find(|header| header.p_type == PT_PHDR)?;
     let base = (headers.as_ptr() as usize).checked_sub(own.p_vaddr as usize)?;
@@ -87,38 +88,38 @@ fn try_own() -> Option<Own> {
     if !names_a_device(base, loaded()) {
         return None;
     }
-    if is_go_alone(base, headers) {
-        return Some(Own::Hopeless(Hopeless::Go));
+    if is_go_without_c_library(base, headers) {
+        return Some(Support::Unsupported(Unsupported::Go));
     }
     let code = || loaded().filter(|header| header.p_flags & PF_X != 0);
     if base == 0 {
         // SAFETY: the segment is loaded and, as code is on both architectures, readable.
-        let calls = |header| unsafe { has(segment(base, header), SYSTEM_CALL) };
-        return code().any(calls).then_some(Own::Hopeless(Hopeless::Fixed));
+        let calls = |header| unsafe { contains_bytes(segment(base, header), SYSTEM_CALL) };
+        return code().any(calls).then_some(Support::Unsupported(Unsupported::Fixed));
     }
     let first = code().map(|header| base + header.p_vaddr as usize).min()?;
     let end = code().map(|header| base + (header.p_vaddr + header.p_memsz) as usize).max()?;
-    Some(Own::Watched(first..end))
+    Some(Support::Watched(first..end))
 }
 
-/// A segment, as the file has it.
+/// Address and length of a segment's bytes from the file.
 fn segment(base: usize, header: &Header) -> (*const c_void, usize) {
     ((base + header.p_vaddr as usize) as *const c_void, header.p_filesz as usize)
 }
 
-/// Whether these bytes are somewhere in a memory.
+/// Whether memory contains these bytes.
 ///
 /// # Safety
-/// It can be read.
-unsafe fn has((start, bytes): (*const c_void, usize), needle: &[u8]) -> bool {
+/// The memory is readable.
+unsafe fn contains_bytes((start, bytes): (*const c_void, usize), needle: &[u8]) -> bool {
     // SAFETY: by this function's contract.
     !unsafe { libc::memmem(start, bytes, needle.as_ptr().cast(), needle.len()) }.is_null()
 }
 
-/// Whether the program is Go's and loads no library: its runtime then replaces the thread pointer
-/// (x86-64) and the handlers of signals.
-fn is_go_alone(base: usize, headers: &[Header]) -> bool {
-    /// Of the ELF note that Go's linker writes, name first.
+/// Whether the program is Go's and loads no library. Its runtime then replaces the thread pointer
+/// (x86-64) and the signal handlers.
+fn is_go_without_c_library(base: usize, headers: &[Header]) -> bool {
+    /// Name in the ELF note that Go's linker writes.
     const GO: &[u8] = b"Go\0\0";
     const DT_NULL: usize = 0;
     const DT_NEEDED: usize = 1;
@@ -136,13 +137,13 @@ fn is_go_alone(base: usize, headers: &[Header]) -> bool {
             .any(|tag| tag == DT_NEEDED)
     });
     // SAFETY: a note is part of a loaded segment.
-    !needs_a_library && of(PT_NOTE).any(|header| unsafe { has(segment(base, header), GO) })
+    !needs_a_library
+        && of(PT_NOTE).any(|header| unsafe { contains_bytes(segment(base, header), GO) })
 }
 
-/// Whether a file is a program for which nothing can be done, that names a device. It runs where
-/// only what a handler of signals may do is allowed, in memory that may be another process's: the
-/// child's of a `vfork`.
-pub fn of_file(path: &CStr) -> Option<Hopeless> {
+/// Whether a file is an unsupported program that names a device. May run in the child of a `vfork`,
+/// so it does only what signal handlers may do.
+pub fn check_file(path: &CStr) -> Option<Unsupported> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
@@ -150,7 +151,7 @@ pub fn of_file(path: &CStr) -> Option<Hopeless> {
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
         return None;
     }
-    // An ELF header, and a table of headers where its writer has put it, which has been checked.
+    // The ELF header is checked; the table of program headers may be anywhere in the file.
     let header: FileHeader = read_at(&file, 0)?;
     let is_elf = header.e_ident.starts_with(b"\x7fELF") && header.e_ident[CLASS_AT] == CLASS;
     if !is_elf || usize::from(header.e_phentsize) != size_of::<Header>() {
@@ -163,10 +164,10 @@ pub fn of_file(path: &CStr) -> Option<Hopeless> {
             return None;
         }
     }
-    file_names_a_device(&file).then_some(Hopeless::Static)
+    file_names_a_device(&file).then_some(Unsupported::Static)
 }
 
-/// Reads a structure of plain integers.
+/// Reads a structure of integers at an offset.
 fn read_at<T>(file: &OwnedFd, at: u64) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();
     // SAFETY: the value's own bytes.
@@ -174,11 +175,11 @@ fn read_at<T>(file: &OwnedFd, at: u64) -> Option<T> {
         std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<MaybeUninit<u8>>(), size_of::<T>())
     };
     let (read, _) = rustix::io::pread(file, bytes, at).ok()?;
-    // SAFETY: all of it has been read, and any bytes are a value of integers.
+    // SAFETY: all bytes have been read, and any bytes are valid integers.
     (read.len() == size_of::<T>()).then(|| unsafe { value.assume_init() })
 }
 
-/// Whether a file has the name of a device in it, as far as it is searched.
+/// Whether the first [`SEARCHED_BYTES`] of a file contain a device's name.
 fn file_names_a_device(file: &OwnedFd) -> bool {
     const LONGEST: usize = 16;
     let mut buffer = [0u8; 8192];
@@ -187,10 +188,12 @@ fn file_names_a_device(file: &OwnedFd) -> bool {
         let Ok(read @ 1..) = rustix::io::pread(file, &mut buffer[kept..], at) else { return false };
         let filled = kept + read;
         // SAFETY: the buffer is memory.
-        if NAMES.iter().any(|name| unsafe { has((buffer.as_ptr().cast(), filled), name) }) {
+        let contains =
+            |name: &&[u8]| unsafe { contains_bytes((buffer.as_ptr().cast(), filled), name) };
+        if NAMES.iter().any(contains) {
             return true;
         }
-        // A name may begin at the end.
+        // A name may begin at the end of this part.
         let end = filled.saturating_sub(LONGEST);
         buffer.copy_within(end..filled, 0);
         (at, kept) = (at + read as u64, filled - end);
@@ -198,12 +201,12 @@ fn file_names_a_device(file: &OwnedFd) -> bool {
     false
 }
 
-/// The executable's program headers, as the kernel tells of them.
+/// The executable's program headers, from the kernel's auxiliary vector.
 fn headers() -> Option<&'static [Header]> {
-    // SAFETY: plain questions.
+    // SAFETY: queries without side effects.
     let (address, count) =
         unsafe { (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM)) };
-    // SAFETY: the kernel's own word for where they are loaded; an executable is never unloaded.
+    // SAFETY: the kernel says where they are loaded; an executable is never unloaded.
     (address != 0)
         .then(|| unsafe { std::slice::from_raw_parts(address as *const Header, count as usize) })
 }

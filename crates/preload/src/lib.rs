@@ -1,32 +1,33 @@
 //! The interposer: unmodified Binder programs on Baton's driver.
 //!
-//! Loaded by `LD_PRELOAD`, it stands before the C library for the calls by which a program uses
+//! `LD_PRELOAD` puts this library before the C library, whose functions a program uses for
 //! `/dev/binder`:
 //!
-//! - [`paths`]: which paths are ours; [`detour`]: which lead there; [`status`]: calls that look at
-//!   them; [`mounts`]: binderfs is mounted.
-//! - [`files`]: descriptors come and go; [`table`]: which are ours, and what they stand for.
-//! - [`device`], [`maps`], [`poll`]: what is done with them; [`control`]: `binder-control`.
-//! - [`scheduling`]: threads get other priorities.
-//! - [`programs`]: those that are executed next.
-//! - [`log`]: what the driver has to say.
-//! - [`trap`]: inline system calls; [`filter`], [`image`]: which of them; [`signals`]: so that
-//!   SIGSYS stays ours. [`stack`], [`alternate`], [`switch`]: where such a call is made;
-//!   [`thread_pointer`]:
-//!   whether it can be. [`calls`]: system calls by number.
+//! - [`paths`]: the paths of Binder devices. [`aliases`]: other names of these paths. [`status`]:
+//!   functions that examine them. [`mounts`]: functions that set them up.
+//! - [`files`]: functions that open and close descriptors. [`table`]: the descriptors of devices.
+//! - [`device`], [`maps`], [`poll`]: functions that use devices. [`control`]: `binder-control`.
+//! - [`scheduling`]: functions that change threads' priorities.
+//! - [`programs`]: functions that execute programs.
+//! - [`log`]: the driver's log.
+//! - [`trap`]: inline system calls. [`filter`], [`image`]: which of them are trapped. [`signals`]:
+//!   functions that could take SIGSYS from the trap. [`stack`], [`alternate`], [`switch`]: the
+//!   stack on which a trapped call runs. [`thread_pointer`]: whether a thread's call can run.
+//!   [`calls`]: system calls by number.
 //! - [`real`]: the C library's own functions.
 //!
-//! **Invariant**: for a path or descriptor that is not ours, every function here is the C
-//! library's: the same result and errno, after a test without locks or system calls.
+//! **Invariant**: for every path and descriptor that is not a Binder device's, a function behaves
+//! like the C library's, with the same result and errno. The check takes neither a lock nor a
+//! system call.
 //!
-//! The engine's own system calls do not come by here: it makes them through rustix, inline. What
-//! the standard library calls does, and is passed on.
+//! The engine makes its own system calls inline, through rustix, so they do not pass through these
+//! functions. Calls of the standard library do, and are forwarded.
 #![cfg(all(target_os = "linux", target_env = "gnu", target_endian = "little"))]
 
+mod aliases;
 mod alternate;
 mod calls;
 mod control;
-mod detour;
 mod device;
 mod files;
 mod filter;
@@ -47,24 +48,24 @@ mod table;
 mod thread_pointer;
 mod trap;
 
-/// Run by the dynamic loader before the program's `main`.
+/// The dynamic loader runs this function before the program's `main`.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = construct;
 
 extern "C" fn construct() {
-    log::begin();
+    log::init();
     if paths::settings().trap {
-        let own = image::own();
-        if let image::Own::Hopeless(why) = own {
-            programs::tell(programs::own(), why);
+        let own = image::check_own();
+        if let image::Support::Unsupported(why) = own {
+            programs::report(programs::own(), why);
         }
-        // Go's runtime alone takes all signals for itself.
-        if !matches!(own, image::Own::Hopeless(image::Hopeless::Go)) {
-            trap::handle();
+        // Go's runtime without the C library handles all signals itself.
+        if !matches!(own, image::Support::Unsupported(image::Unsupported::Go)) {
+            trap::install_handler();
         }
-        if let image::Own::Watched(code) = own {
-            trap::arm_code(code);
+        if let image::Support::Watched(code) = own {
+            trap::install_code_filter(code);
         }
     }
     // SAFETY: the handler is a function of this library, which is never unloaded.

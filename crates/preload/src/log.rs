@@ -1,15 +1,15 @@
-//! The driver's log, which is the kernel's for a program on the kernel's driver.
+//! The driver's log, which corresponds to the kernel's log for programs on the kernel's driver.
 //!
-//! `BATON_LOG=LEVEL[,FILE]`: `off`; `warn`, which is the default: what only a broken rule or the
-//! broker's end causes; `debug`: also what happens in the ordinary course, as transactions that
-//! fail. Lines go to standard error, or to the end of FILE; and to Baton's log,
-//! for `baton logcat -b system binder`.
+//! `BATON_LOG=LEVEL[,FILE]`. Level `off` logs nothing. Level `warn`, the default, logs broken rules
+//! and the broker's end. Level `debug` also logs ordinary events, such as transactions that fail.
+//! Lines go to standard error or the end of FILE, and to Baton's log for `baton logcat -b system
+//! binder`.
 //!
-//! A line is written wherever the driver has one to say: in the SIGSYS handler, which stands in the
-//! place of a system call, or on the control thread, and always under the engine's lock. So it is
-//! one write of the system's own, with no lock around it; it never waits for a reader and never
-//! ends the program by SIGPIPE; and how many there are is bounded. A file is opened for each line,
-//! since a program may close or reuse any descriptor but its own three.
+//! The driver logs in the SIGSYS handler, in place of a system call, or on the control thread, and
+//! always under the engine's lock. So a line is one write without a further lock. The write never
+//! waits for a reader and never ends the program by SIGPIPE, and the number of lines is limited.
+//! The file is opened for each line, since a program may close or reuse any descriptor but its
+//! standard three.
 
 use baton_log::{Buffer, Priority};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,12 +25,12 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Names the level and the file.
+/// Environment variable with the level and the file.
 const VARIABLE: &str = "BATON_LOG";
-/// Longer ones are cut: a pipe that has any room has room for as much.
+/// Longest line; longer ones are cut. A pipe with any room has room for this many bytes.
 const MAX_LINE_BYTES: usize = 1024;
 
-/// What the kernel's driver puts before its lines.
+/// Prefix of the kernel driver's lines.
 const PREFIX: &str = "binder: ";
 const TAG: &[u8] = b"binder";
 
@@ -41,7 +41,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// `None` for a value that means nothing.
+    /// `None` for an invalid value.
     fn parse(value: &OsStr) -> Option<Setting> {
         let mut parts = value.as_bytes().splitn(2, |&byte| byte == b',');
         let most = match parts.next()? {
@@ -55,33 +55,37 @@ impl Setting {
     }
 }
 
-/// Begins the log. To be called once, before there are threads.
-pub fn begin() {
+/// Initializes the log. Called once, before there are threads.
+pub fn init() {
     let value = std::env::var_os(VARIABLE).unwrap_or_default();
     let setting = Setting::parse(&value);
     if setting.is_none() {
         let value = value.to_string_lossy();
-        say(&format!(
+        write_stderr(&format!(
             "baton: {VARIABLE}={value}: not off, warn or debug, then a comma and a file\n"
         ));
     }
     let setting = setting.unwrap_or(Setting { most: LevelFilter::WARN, file: None });
     if setting.most != LevelFilter::OFF {
-        // It fails only if there is one already, and nobody but us is in this library.
-        let _ = tracing::subscriber::set_global_default(Log { setting, pace: Pace::default() });
+        // This fails only if another subscriber exists, and no other code in this library sets one.
+        let _ = tracing::subscriber::set_global_default(Log {
+            setting,
+            rate_limit: RateLimit::default(),
+        });
     }
 }
 
-/// One line to standard error, if that takes it now.
-pub fn say(line: &str) {
-    // SAFETY: only polled and written to; a program that has closed it gets an error here.
+/// Writes a line to standard error, if that can take it now.
+pub fn write_stderr(line: &str) {
+    // SAFETY: the descriptor is only polled and written to. A program that has closed it gets an
+    // error here.
     let stderr = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };
     write_now(stderr, line);
 }
 
 fn write_now(to: impl AsFd, line: &str) {
     let mut fds = [PollFd::new(&to, PollFlags::OUT)];
-    // What is full is not writable; a pipe without reader is an error as well.
+    // A full pipe is not writable; a pipe without a reader reports an error as well.
     let polled = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
     if polled == Ok(1) && fds[0].revents() == PollFlags::OUT {
         let _ = rustix::io::write(to, line.as_bytes());
@@ -99,18 +103,18 @@ fn priority(level: Level) -> Priority {
 
 struct Log {
     setting: Setting,
-    pace: Pace,
+    rate_limit: RateLimit,
 }
 
 impl Log {
-    /// A line goes to the log, where there is one, as well.
-    fn tell(&self, priority: Priority, line: String) {
+    /// Writes a line to standard error or the file, and to Baton's log if there is one.
+    fn write_all(&self, priority: Priority, line: String) {
         baton_log::write(Buffer::System, priority, TAG, line.as_bytes());
         self.write(&format!("{PREFIX}{line}\n"));
     }
 
     fn write(&self, line: &str) {
-        let Some(path) = &self.setting.file else { return say(line) };
+        let Some(path) = &self.setting.file else { return write_stderr(line) };
         let flags =
             OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
         if let Ok(file) = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)) {
@@ -130,18 +134,18 @@ impl Subscriber for Log {
 
     fn event(&self, event: &Event<'_>) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-        let Some(unsaid) = self.pace.admit(now.tv_sec as u32) else { return };
-        if unsaid > 0 {
-            self.tell(Priority::Warn, format!("{unsaid} lines more"));
+        let Some(n_dropped) = self.rate_limit.admit(now.tv_sec as u32) else { return };
+        if n_dropped > 0 {
+            self.write_all(Priority::Warn, format!("{n_dropped} lines more"));
         }
         let mut line = Line(String::new());
         event.record(&mut line);
         let Line(mut line) = line;
         line.truncate(line.floor_char_boundary(MAX_LINE_BYTES - PREFIX.len()));
-        self.tell(priority(*event.metadata().level()), line);
+        self.write_all(priority(*event.metadata().level()), line);
     }
 
-    // There are no spans.
+    // The driver uses no spans.
     fn new_span(&self, _: &Attributes<'_>) -> Id {
         Id::from_u64(1)
     }
@@ -151,7 +155,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// An event's message.
+/// The message of an event.
 struct Line(String);
 
 impl Visit for Line {
@@ -162,27 +166,29 @@ impl Visit for Line {
     }
 }
 
-/// Lines a second. Without a lock: a signal's handler may call the driver while its thread is in
-/// the midst of a line.
+/// Limits the lines per second. Uses no lock: a signal handler may call the driver while its thread
+/// writes a line.
 #[derive(Debug, Default)]
-struct Pace {
-    /// The second in the upper half, the lines that wanted to be said in it in the lower.
-    second: AtomicU64,
+struct RateLimit {
+    /// The second in the upper half, and the number of lines that arrived in it in the lower half.
+    last_second: AtomicU64,
 }
 
-impl Pace {
+impl RateLimit {
     const LINES: u64 = 20;
 
-    /// Whether one more may be said, and how many of an earlier second were not.
-    fn admit(&self, second: u32) -> Option<u64> {
-        let second = u64::from(second) << 32;
-        let next =
-            |before: u64| Some(if before >> 32 << 32 == second { before + 1 } else { second + 1 });
-        // Relaxed: a count, which nothing else rests on.
-        let before = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    /// Admits one more line, or returns `None`. The value counts the lines of an earlier second
+    /// that were dropped.
+    fn admit(&self, last_second: u32) -> Option<u64> {
+        let last_second = u64::from(last_second) << 32;
+        let next = |before: u64| {
+            Some(if before >> 32 << 32 == last_second { before + 1 } else { last_second + 1 })
+        };
+        // Relaxed: a count on which no other memory depends.
+        let before = self.last_second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         let before = before.unwrap_or_else(|same| same);
         let lines = before & u64::from(u32::MAX);
-        match before >> 32 << 32 == second {
+        match before >> 32 << 32 == last_second {
             true => (lines < Self::LINES).then_some(0),
             false => Some(lines.saturating_sub(Self::LINES)),
         }
@@ -194,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings() {
+    fn values_are_parsed() {
         let setting = |most, file: Option<&str>| Some(Setting { most, file: file.map(Into::into) });
         for (value, expected) in [
             ("", setting(LevelFilter::WARN, None)),
@@ -211,9 +217,12 @@ mod tests {
 
     #[test]
     fn a_flood_is_counted_and_ends_with_its_second() {
-        let pace = Pace::default();
-        let said = (0..Pace::LINES + 5).filter(|_| pace.admit(7).is_some()).count();
-        assert_eq!(said as u64, Pace::LINES);
-        assert_eq!((pace.admit(8), pace.admit(8), pace.admit(9)), (Some(5), Some(0), Some(0)));
+        let rate_limit = RateLimit::default();
+        let admitted = (0..RateLimit::LINES + 5).filter(|_| rate_limit.admit(7).is_some()).count();
+        assert_eq!(admitted as u64, RateLimit::LINES);
+        assert_eq!(
+            (rate_limit.admit(8), rate_limit.admit(8), rate_limit.admit(9)),
+            (Some(5), Some(0), Some(0))
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! `mmap` and `munmap` of a device.
 //!
-//! As in the kernel, a device is mapped once, to read, by the process that opened it; a child of
-//! fork does not get the map; and a device whose descriptors are closed lives on until its map is
+//! As in the kernel, the process that opened a device maps it once and read-only. A child of fork
+//! does not get the mapping. A device whose descriptors are closed lives on until its mapping is
 //! gone as well.
 
 use crate::real;
@@ -11,7 +11,7 @@ use libc::{c_int, c_void, off_t, size_t};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// A receive buffer in the program's memory, which keeps its device open.
+/// A mapped receive buffer, which keeps its device open.
 #[derive(Clone, Debug)]
 struct Map {
     address: usize,
@@ -20,31 +20,31 @@ struct Map {
 }
 
 impl Map {
-    /// Whether it has something of the range.
-    fn meets(&self, from: usize, to: usize) -> bool {
+    /// Whether the mapping overlaps the range.
+    fn overlaps(&self, from: usize, to: usize) -> bool {
         from < self.address + self.bytes && self.address < to
     }
 
-    /// Whether it has nothing outside of the range.
+    /// Whether the mapping lies within the range.
     fn is_within(&self, from: usize, to: usize) -> bool {
         from <= self.address && self.address + self.bytes <= to
     }
 }
 
-/// All there are, mostly one. Read by every `munmap`, without a lock.
+/// All mapped devices, mostly one. Every `munmap` reads this list, without a lock.
 static MAPS: ArcSwapOption<Vec<Map>> = ArcSwapOption::const_empty();
 
-fn change(change: impl Fn(&mut Vec<Map>)) {
+fn update_maps(update_maps: impl Fn(&mut Vec<Map>)) {
     MAPS.rcu(|maps| {
         let mut maps = maps.as_deref().cloned().unwrap_or_default();
-        change(&mut maps);
+        update_maps(&mut maps);
         Some(Arc::new(maps))
     });
 }
 
-/// Maps a receive buffer by `map`, which is given the kind of map and the offset. The whole length
-/// is mapped although the driver uses 4 MiB of it at most, as in the kernel: the program will
-/// unmap what it asked for. `None` if the descriptor is not a device's.
+/// Maps a receive buffer by `map`, which takes the flags and the offset. As in the kernel, the
+/// whole length is mapped although the driver uses at most 4 MiB: the program will unmap the length
+/// that it asked for. `None` if the descriptor is no device's.
 fn map_device(
     fd: c_int,
     bytes: size_t,
@@ -65,26 +65,27 @@ fn map_device(
             return Some(libc::MAP_FAILED);
         }
     };
-    // The memfd's seal keeps a shared map from being made writable later. A private one could
-    // be, and would then no longer show what the driver writes.
+    // The memfd's seal prevents a shared mapping from becoming writable later. A private one could
+    // become writable, and would then no longer show the driver's writes.
     let flags = flags & !libc::MAP_TYPE | libc::MAP_SHARED;
     let address = map(flags, 0);
     if address != libc::MAP_FAILED {
-        // SAFETY: the range has just been mapped. Failing to keep it from children harms nobody.
+        // SAFETY: the range has just been mapped. If the call fails, children keep a harmless
+        // read-only mapping.
         unsafe { libc::madvise(address, bytes, libc::MADV_DONTFORK) };
         device.mapped(address as usize, used_bytes);
         let map = Map { address: address as usize, bytes, open: Arc::clone(&open) };
-        change(|maps| maps.push(map.clone()));
+        update_maps(|maps| maps.push(map.clone()));
     }
     Some(address)
 }
 
 macro_rules! mmaps {
     ($($name:ident)*) => {$(
-        /// As the C library's.
+        /// Interposes the C library's function of this name.
         ///
         /// # Safety
-        /// As the C library's.
+        /// The contract of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             address: *mut c_void,
@@ -98,8 +99,8 @@ macro_rules! mmaps {
             let map = |flags, offset| unsafe {
                 real::$name(address, bytes, protection, flags, fd, offset)
             };
-            let file = flags & libc::MAP_ANONYMOUS == 0 && table::is_mine(fd);
-            file.then(|| map_device(fd, bytes, protection, flags, map))
+            let is_ours = flags & libc::MAP_ANONYMOUS == 0 && table::contains(fd);
+            is_ours.then(|| map_device(fd, bytes, protection, flags, map))
                 .flatten()
                 .unwrap_or_else(|| map(flags, offset))
         }
@@ -108,10 +109,10 @@ macro_rules! mmaps {
 
 mmaps! { mmap mmap64 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     // SAFETY: the caller's arguments.
@@ -123,28 +124,28 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     result
 }
 
-/// Tells the devices whose maps met the range, and lets go of those whose maps are gone.
+/// Tells devices that parts of their mappings are gone, and drops mappings that are gone entirely.
 fn unmapped(from: usize, to: usize) {
-    let met = |map: &&Map| map.meets(from, to);
+    let met = |map: &&Map| map.overlaps(from, to);
     if !MAPS.load().as_deref().is_some_and(|maps| maps.iter().any(|map| met(&map))) {
         return;
     }
     let errno = real::errno();
     for map in MAPS.load_full().iter().flat_map(|maps| maps.iter()).filter(met) {
-        // A child of fork has no such map: its parent has.
+        // A child of fork has no such mapping; its parent has.
         if let Some(device) = map.open.device().filter(|_| !map.open.is_inherited()) {
             device.unmapped();
         }
     }
-    // Dropping the last hold on a device closes it.
-    change(|maps| maps.retain(|map| !map.is_within(from, to)));
+    // Dropping the last reference to a device closes it.
+    update_maps(|maps| maps.retain(|map| !map.is_within(from, to)));
     real::set_errno(errno);
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
     // SAFETY: the caller's arguments.

@@ -1,14 +1,16 @@
-//! Setting up what is there already: mounting binderfs, linking to a device from `/dev`.
+//! Functions that set up devices which already exist: mounting binderfs, linking to a device from
+//! `/dev`.
 
-use crate::paths::{Place, place};
+use crate::paths::{BatonPath, classify};
 use crate::{files, real, status};
 use libc::{c_char, c_int, c_ulong, c_void};
 use std::ffi::CStr;
 
-/// As the C library's; of binderfs at its own place there is one for everybody.
+/// Interposes the C library's function. Mounting binderfs at its usual place succeeds without
+/// effect, because it is always there.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mount(
     source: *const c_char,
@@ -20,7 +22,7 @@ pub unsafe extern "C" fn mount(
     // SAFETY: null or C strings, by this function's contract.
     let string =
         |string: *const c_char| unsafe { (!string.is_null()).then(|| CStr::from_ptr(string)) };
-    let is_ours = string(target).and_then(place) == Some(Place::Plain);
+    let is_ours = string(target).and_then(classify) == Some(BatonPath::Plain);
     if is_ours && string(kind) == Some(c"binder") {
         return 0;
     }
@@ -28,20 +30,20 @@ pub unsafe extern "C" fn mount(
     unsafe { real::mount(source, target, kind, flags, data) }
 }
 
-/// As the C library's; where a device of ours is there can be no link.
+/// Interposes the C library's function. `EEXIST` at the path of a device.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn symlink(target: *const c_char, path: *const c_char) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { symlinkat(target, libc::AT_FDCWD, path) }
 }
 
-/// As the C library's; where a device of ours is there can be no link.
+/// Interposes the C library's function. `EEXIST` at the path of a device.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn symlinkat(
     target: *const c_char,
@@ -50,7 +52,7 @@ pub unsafe extern "C" fn symlinkat(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe {
-        let taken = files::place_of(path).is_some() && status::access(path, libc::F_OK) == 0;
+        let taken = files::classified(path).is_some() && status::access(path, libc::F_OK) == 0;
         if taken { real::fail(libc::EEXIST) } else { real::symlinkat(target, dir, path) }
     }
 }

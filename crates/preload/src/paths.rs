@@ -1,4 +1,4 @@
-//! Which paths are Baton's, and where they are redirected to.
+//! The paths of Binder devices, and the placeholder files behind them.
 //!
 //! ```text
 //!   /dev/binder  /dev/hwbinder  /dev/vndbinder    devices: the context is the last component
@@ -7,8 +7,9 @@
 //!   /dev/binderfs  /dev/binderfs/features/...     plain directories and files
 //! ```
 //!
-//! `baton run` lays out a directory, `$BATON_DEV`, in which every one of these exists under its
-//! name without `/dev`. Calls that look at a path rather than open it go there.
+//! `baton run` makes a directory, `$BATON_DEV`, that contains a placeholder for each of these paths
+//! under its name without `/dev`. Functions that examine a path instead of opening it use the
+//! placeholder.
 
 use baton_abi::place::socket_path;
 use std::ffi::{CStr, CString};
@@ -16,34 +17,34 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// What a path of ours is.
+/// The kind of a device path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
-    /// A device, with its context's name.
+pub enum BatonPath<'a> {
+    /// The device of the named context.
     Device(&'a str),
     /// `binder-control`.
     Control,
-    /// A directory or feature file: the placeholder is all there is.
+    /// A directory or feature file, which consists of the placeholder alone.
     Plain,
 }
 
-impl Place<'_> {
-    /// Whether binderfs shows a character device here.
+impl BatonPath<'_> {
+    /// Whether binderfs has a character device at this path.
     pub fn is_device(self) -> bool {
-        self != Place::Plain
+        self != BatonPath::Plain
     }
 }
 
-/// What `baton run` said in the environment, read once: a program may change its environment.
+/// Settings from the environment, read once because a program may change its environment.
 #[derive(Debug)]
 pub struct Settings {
-    /// Where the broker listens: `BATON_SOCKET`, or the default place.
+    /// `BATON_SOCKET`, or the default: the broker's socket.
     pub socket: PathBuf,
-    /// `BATON_DEV`: the placeholders.
+    /// `BATON_DEV`: the directory of placeholders.
     pub placeholders: Option<Vec<u8>>,
-    /// `BATON_CONTEXT`: the context behind the devices called `binder`.
+    /// `BATON_CONTEXT`: the context of the devices named `binder`.
     pub context: Option<String>,
-    /// Not `BATON_TRAP=0`: inline system calls may be trapped.
+    /// Whether inline system calls may be trapped: false for `BATON_TRAP=0`.
     pub trap: bool,
 }
 
@@ -58,38 +59,38 @@ pub fn settings() -> &'static Settings {
     })
 }
 
-/// What a path is to us; `None` sends it on unchanged.
+/// The kind of a path. `None` if it is no device path.
 #[inline]
-pub fn place(path: &CStr) -> Option<Place<'_>> {
+pub fn classify(path: &CStr) -> Option<BatonPath<'_>> {
     let rest = path.to_bytes().strip_prefix(b"/dev/")?;
     match rest {
         b"binder" | b"hwbinder" | b"vndbinder" => device(rest),
-        _ => place_in_binderfs(rest.strip_prefix(b"binderfs")?),
+        _ => classify_in_binderfs(rest.strip_prefix(b"binderfs")?),
     }
 }
 
-fn place_in_binderfs(rest: &[u8]) -> Option<Place<'_>> {
+fn classify_in_binderfs(rest: &[u8]) -> Option<BatonPath<'_>> {
     match rest {
-        b"" | b"/" | b"/." | b"/.." | b"/features" => Some(Place::Plain),
-        b"/binder-control" => Some(Place::Control),
-        _ if rest.starts_with(b"/features/") => Some(Place::Plain),
+        b"" | b"/" | b"/." | b"/.." | b"/features" => Some(BatonPath::Plain),
+        b"/binder-control" => Some(BatonPath::Control),
+        _ if rest.starts_with(b"/features/") => Some(BatonPath::Plain),
         _ => device(rest.strip_prefix(b"/")?),
     }
 }
 
-fn device(name: &[u8]) -> Option<Place<'_>> {
-    let sound = (1..=255).contains(&name.len()) && !name.contains(&b'/');
-    let name = std::str::from_utf8(name).ok().filter(|_| sound)?;
+fn device(name: &[u8]) -> Option<BatonPath<'_>> {
+    let is_valid = (1..=255).contains(&name.len()) && !name.contains(&b'/');
+    let name = std::str::from_utf8(name).ok().filter(|_| is_valid)?;
     let renamed = settings().context.as_deref().filter(|_| name == "binder");
-    Some(Place::Device(renamed.unwrap_or(name)))
+    Some(BatonPath::Device(renamed.unwrap_or(name)))
 }
 
-/// The placeholder of a path of ours; `None` if `baton run` laid none out.
+/// The placeholder of a device path. `None` without a directory of placeholders.
 pub fn placeholder(path: &CStr) -> Option<CString> {
-    under(settings().placeholders.as_deref()?, path)
+    path_below(settings().placeholders.as_deref()?, path)
 }
 
-fn under(root: &[u8], path: &CStr) -> Option<CString> {
+fn path_below(root: &[u8], path: &CStr) -> Option<CString> {
     let rest = path.to_bytes().strip_prefix(b"/dev")?;
     CString::new([root, rest].concat()).ok()
 }
@@ -99,33 +100,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places() {
+    fn paths_are_classified() {
         for (path, expected) in [
-            (c"/dev/binder", Some(Place::Device("binder"))),
-            (c"/dev/hwbinder", Some(Place::Device("hwbinder"))),
-            (c"/dev/vndbinder", Some(Place::Device("vndbinder"))),
-            (c"/dev/binderfs/binder", Some(Place::Device("binder"))),
-            (c"/dev/binderfs/anything-else", Some(Place::Device("anything-else"))),
-            (c"/dev/binderfs/binder-control", Some(Place::Control)),
-            (c"/dev/binderfs", Some(Place::Plain)),
-            (c"/dev/binderfs/", Some(Place::Plain)),
-            (c"/dev/binderfs/features/extended_error", Some(Place::Plain)),
+            (c"/dev/binder", Some(BatonPath::Device("binder"))),
+            (c"/dev/hwbinder", Some(BatonPath::Device("hwbinder"))),
+            (c"/dev/vndbinder", Some(BatonPath::Device("vndbinder"))),
+            (c"/dev/binderfs/binder", Some(BatonPath::Device("binder"))),
+            (c"/dev/binderfs/anything-else", Some(BatonPath::Device("anything-else"))),
+            (c"/dev/binderfs/binder-control", Some(BatonPath::Control)),
+            (c"/dev/binderfs", Some(BatonPath::Plain)),
+            (c"/dev/binderfs/", Some(BatonPath::Plain)),
+            (c"/dev/binderfs/features/extended_error", Some(BatonPath::Plain)),
             (c"/dev/binderfs/a/b", None),
-            (c"/dev/binderfs/..", Some(Place::Plain)),
+            (c"/dev/binderfs/..", Some(BatonPath::Plain)),
             (c"/dev/binderfsx", None),
             (c"/dev/binder2", None),
             (c"/dev/null", None),
             (c"binder", None),
             (c"", None),
         ] {
-            assert_eq!(place(path), expected, "{path:?}");
+            assert_eq!(classify(path), expected, "{path:?}");
         }
     }
 
     #[test]
     fn placeholders_keep_the_name() {
         assert_eq!(
-            under(b"/run/x", c"/dev/binderfs/binder").as_deref(),
+            path_below(b"/run/x", c"/dev/binderfs/binder").as_deref(),
             Some(c"/run/x/binderfs/binder")
         );
     }

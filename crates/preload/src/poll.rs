@@ -1,8 +1,8 @@
 //! Waiting for a device among other descriptors: `poll`, `select`, `epoll`.
 //!
-//! The program's descriptor is a memfd, which is always ready. In its place the system waits for
-//! the descriptor with which the engine says that there is work to read. Only readability is
-//! asked of it: a Binder device is never writable nor urgent.
+//! The program's descriptor is a memfd, which is always ready. In its place the system waits for a
+//! descriptor on which the engine reports work. Only readability is requested, because a Binder
+//! device is never writable or urgent.
 
 use crate::real;
 use crate::table::{self, Open};
@@ -16,20 +16,20 @@ type OpenGuard = Guard<Option<Arc<Open>>>;
 
 const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
 
-/// The descriptor to wait for in place of a device's, valid while the guard is kept.
-fn stand_in(fd: c_int) -> Option<(c_int, OpenGuard)> {
+/// The descriptor to wait for in place of a device's. It is valid as long as the guard lives.
+fn pollable(fd: c_int) -> Option<(c_int, OpenGuard)> {
     let guard = table::get(fd)?;
-    let stand_in = guard.as_deref()?.device()?.readable().ok()?.as_raw_fd();
-    Some((stand_in, guard))
+    let pollable = guard.as_deref()?.device()?.readable().ok()?.as_raw_fd();
+    Some((pollable, guard))
 }
 
-/// Whether a device is among the descriptors.
+/// Whether the entries contain a device.
 ///
 /// # Safety
 /// `fds` is null or points to `count` entries.
-pub unsafe fn has_mine(fds: *const pollfd, count: nfds_t) -> bool {
+pub unsafe fn has_device(fds: *const pollfd, count: nfds_t) -> bool {
     // SAFETY: by this function's contract.
-    let mine = |index| table::is_mine(unsafe { (*fds.add(index)).fd });
+    let mine = |index| table::contains(unsafe { (*fds.add(index)).fd });
     !fds.is_null() && (0..count as usize).any(mine)
 }
 
@@ -41,17 +41,17 @@ unsafe fn poll_by(
     real: impl FnOnce(*mut pollfd) -> c_int,
 ) -> c_int {
     // SAFETY: by this function's contract.
-    if !unsafe { has_mine(fds, count) } {
+    if !unsafe { has_device(fds, count) } {
         return real(fds);
     }
     let count = count as usize;
-    // SAFETY: as above, and nobody else may write to the array during the call. A copy, since
-    // the program may read the array's descriptors from another thread meanwhile.
+    // SAFETY: as above, and no other thread may write the array during the call. The copy is needed
+    // because the program may read the array from another thread meanwhile.
     let theirs = unsafe { std::slice::from_raw_parts_mut(fds, count) };
     let mut ours = theirs.to_vec();
     let mut guards = Vec::new();
     for entry in &mut ours {
-        if let Some((fd, guard)) = stand_in(entry.fd) {
+        if let Some((fd, guard)) = pollable(entry.fd) {
             entry.fd = fd;
             entry.events &= READABLE;
             guards.push(guard);
@@ -66,20 +66,20 @@ unsafe fn poll_by(
     result
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
     // SAFETY: the caller's arguments, or a copy of the same length.
     unsafe { poll_by(fds, count, |fds| real::poll(fds, count, timeout_ms)) }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __poll_chk(
     fds: *mut pollfd,
@@ -87,8 +87,8 @@ pub unsafe extern "C" fn __poll_chk(
     timeout_ms: c_int,
     room: size_t,
 ) -> c_int {
-    // SAFETY: the caller's arguments, or a copy of the same length. Too many entries for the
-    // room are the C library's to report, before anything is read.
+    // SAFETY: the caller's arguments, or a copy of the same length. The C library reports too many
+    // entries for `room` before it reads any.
     unsafe {
         if room / size_of::<pollfd>() < count as usize {
             return real::__poll_chk(fds, count, timeout_ms, room);
@@ -97,10 +97,10 @@ pub unsafe extern "C" fn __poll_chk(
     }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ppoll(
     fds: *mut pollfd,
@@ -112,10 +112,10 @@ pub unsafe extern "C" fn ppoll(
     unsafe { poll_by(fds, count, |fds| real::ppoll(fds, count, timeout, mask)) }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __ppoll_chk(
     fds: *mut pollfd,
@@ -152,8 +152,8 @@ unsafe fn select_by(count: c_int, sets: Sets, real: impl FnOnce(c_int, Sets) -> 
     if mine.is_empty() {
         return real(count, sets);
     }
-    // What is asked of a device: only readability can come true.
-    let mut stand_ins = Vec::new();
+    // Only readability can come true for a device.
+    let mut pollables = Vec::new();
     for fd in mine {
         // SAFETY: by this function's contract; the descriptor is below `count`.
         unsafe {
@@ -165,37 +165,38 @@ unsafe fn select_by(count: c_int, sets: Sets, real: impl FnOnce(c_int, Sets) -> 
             if sets.read.is_null() || !libc::FD_ISSET(fd, sets.read) {
                 continue;
             }
-            let Some((stand_in, guard)) = stand_in(fd) else { continue };
-            if stand_in >= libc::FD_SETSIZE as c_int {
+            let Some((pollable, guard)) = pollable(fd) else { continue };
+            if pollable >= libc::FD_SETSIZE as c_int {
                 return real::fail(libc::EBADF);
             }
-            stand_ins.push((fd, stand_in, guard));
+            pollables.push((fd, pollable, guard));
         }
     }
-    if stand_ins.is_empty() {
+    if pollables.is_empty() {
         return real(count, sets);
     }
     // SAFETY: a set of bits is valid when it is zero.
     let mut read: fd_set = unsafe { std::mem::zeroed() };
     let mut our_count = count;
     for fd in 0..count {
-        // SAFETY: both sets hold descriptors below FD_SETSIZE, and `count` is no more than that.
+        // SAFETY: both sets contain descriptors below FD_SETSIZE, and `count` is not more than
+        // that.
         unsafe {
-            if libc::FD_ISSET(fd, sets.read) && !stand_ins.iter().any(|(mine, ..)| *mine == fd) {
+            if libc::FD_ISSET(fd, sets.read) && !pollables.iter().any(|(mine, ..)| *mine == fd) {
                 libc::FD_SET(fd, &mut read);
             }
         }
     }
-    for (_, stand_in, _) in &stand_ins {
+    for (_, pollable, _) in &pollables {
         // SAFETY: checked above.
-        unsafe { libc::FD_SET(*stand_in, &mut read) };
-        our_count = our_count.max(stand_in + 1);
+        unsafe { libc::FD_SET(*pollable, &mut read) };
+        our_count = our_count.max(pollable + 1);
     }
     let result = real(our_count, Sets { read: &mut read, ..sets });
     if result >= 0 {
         for fd in 0..count {
             let asked =
-                stand_ins.iter().find(|(mine, ..)| *mine == fd).map_or(fd, |(_, fd, _)| *fd);
+                pollables.iter().find(|(mine, ..)| *mine == fd).map_or(fd, |(_, fd, _)| *fd);
             // SAFETY: as above.
             unsafe {
                 if libc::FD_ISSET(fd, sets.read) && !libc::FD_ISSET(asked, &read) {
@@ -207,10 +208,10 @@ unsafe fn select_by(count: c_int, sets: Sets, real: impl FnOnce(c_int, Sets) -> 
     result
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn select(
     count: c_int,
@@ -228,10 +229,10 @@ pub unsafe extern "C" fn select(
     }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pselect(
     count: c_int,
@@ -250,11 +251,11 @@ pub unsafe extern "C" fn pselect(
     }
 }
 
-/// As the C library's. Closing a device takes it out of the set, as closing a file does: its
-/// stand-in is closed with it.
+/// Interposes the C library's function. Closing a device removes it from the set, like closing a
+/// file: the descriptor in its place is closed with it.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_ctl(
     epoll: c_int,
@@ -262,18 +263,18 @@ pub unsafe extern "C" fn epoll_ctl(
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    let Some((stand_in, _guard)) = stand_in(fd) else {
+    let Some((pollable, _guard)) = pollable(fd) else {
         // SAFETY: the caller's arguments.
         return unsafe { real::epoll_ctl(epoll, operation, fd, event) };
     };
     if event.is_null() {
         // SAFETY: the caller's arguments but for the descriptor.
-        return unsafe { real::epoll_ctl(epoll, operation, stand_in, null_mut()) };
+        return unsafe { real::epoll_ctl(epoll, operation, pollable, null_mut()) };
     }
     // SAFETY: by this function's contract; the structure is packed on x86-64.
     let mut ours = unsafe { event.read_unaligned() };
     let not_asked = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND | libc::EPOLLPRI;
     ours.events &= !(not_asked as u32);
     // SAFETY: the caller's arguments but for the descriptor and a copy of the event.
-    unsafe { real::epoll_ctl(epoll, operation, stand_in, &mut ours) }
+    unsafe { real::epoll_ctl(epoll, operation, pollable, &mut ours) }
 }

@@ -1,26 +1,25 @@
-//! Programs that are executed: one for which nothing can be done is told of, in one line.
+//! Functions that execute programs. An unsupported program is reported in one line.
 //!
-//! The interposer comes with the dynamic loader, and does not come to a statically linked program.
-//! `baton run` refuses
-//! these; what a shell under it executes is seen here.
+//! The dynamic loader loads this library, so a statically linked program runs without it. `baton
+//! run` refuses such programs; this module sees those that a shell under it executes.
 
-use crate::image::{self, Hopeless};
-use crate::real::{self, Words};
+use crate::image::{self, Unsupported};
+use crate::real::{self, StringArray};
 use crate::{log, stack};
 use libc::{c_char, c_int, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use std::ffi::CStr;
 use std::fmt::Write;
 
-/// The path of this process's program, as it was executed.
+/// The path by which this process's program was executed.
 pub fn own() -> &'static CStr {
-    // SAFETY: a plain question.
+    // SAFETY: a query without side effects.
     let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
-    // SAFETY: the kernel's word for where it has put a string, which stays there.
+    // SAFETY: the kernel says where the string is, which stays there.
     if path.is_null() { c"this program" } else { unsafe { CStr::from_ptr(path) } }
 }
 
-/// One line on standard error. The child of a `vfork` may say it: nothing is allocated.
-pub fn tell(program: &CStr, why: Hopeless) {
+/// Writes one line to standard error. Allocates nothing, as it may run in the child of a `vfork`.
+pub fn report(program: &CStr, why: Unsupported) {
     let mut line = Line { bytes: [0; 1024], used: 0 };
     let _ = line.write_str("baton: ");
     let room = line.bytes.len() / 2;
@@ -28,10 +27,10 @@ pub fn tell(program: &CStr, why: Hopeless) {
         let _ = line.write_str(chunk.valid());
     }
     let _ = writeln!(line, " {why}");
-    log::say(line.as_str());
+    log::write_stderr(line.as_str());
 }
 
-/// A line in a place of its own. What does not fit is left out.
+/// A line in a fixed buffer. Text that does not fit is left out.
 struct Line {
     bytes: [u8; 1024],
     used: usize,
@@ -52,46 +51,46 @@ impl Write for Line {
     }
 }
 
-/// A program is about to be executed by its path.
+/// Checks a program that is about to be executed by its path.
 ///
 /// # Safety
 /// `path` is null or a C string.
-unsafe fn look_at(path: *const c_char) {
+unsafe fn check(path: *const c_char) {
     if !path.is_null() {
         // SAFETY: by this function's contract.
-        look(unsafe { CStr::from_ptr(path) });
+        check_program(unsafe { CStr::from_ptr(path) });
     }
 }
 
-fn look(path: &CStr) {
+fn check_program(path: &CStr) {
     let errno = real::errno();
-    if let Some(why) = stack::with_room(|| image::of_file(path)) {
-        tell(path, why);
+    if let Some(why) = stack::on_large_stack(|| image::check_file(path)) {
+        report(path, why);
     }
     real::set_errno(errno);
 }
 
-/// A program is about to be looked for in PATH, and executed.
+/// Checks a program that is about to be searched in PATH and executed.
 ///
 /// # Safety
 /// `file` is null or a C string.
-unsafe fn look_for(file: *const c_char) {
+unsafe fn check_in_path(file: *const c_char) {
     if file.is_null() {
         return;
     }
     // SAFETY: by this function's contract.
     let file = unsafe { CStr::from_ptr(file) };
-    // SAFETY: a C string, and one of the environment, which nobody may change meanwhile.
-    let places = unsafe { libc::getenv(c"PATH".as_ptr()) };
-    if file.to_bytes().contains(&b'/') || places.is_null() {
-        return look(file);
+    // SAFETY: a C string of the environment, which no thread may change meanwhile.
+    let path_list = unsafe { libc::getenv(c"PATH".as_ptr()) };
+    if file.to_bytes().contains(&b'/') || path_list.is_null() {
+        return check_program(file);
     }
     // SAFETY: as above.
-    let places = unsafe { CStr::from_ptr(places) };
-    for place in places.to_bytes().split(|&byte| byte == b':') {
+    let path_list = unsafe { CStr::from_ptr(path_list) };
+    for directory in path_list.to_bytes().split(|&byte| byte == b':') {
         let mut path = [0u8; libc::PATH_MAX as usize];
-        let parts = [place, b"/", file.to_bytes_with_nul()];
-        let parts = if place.is_empty() { &parts[2..] } else { &parts[..] };
+        let parts = [directory, b"/", file.to_bytes_with_nul()];
+        let parts = if directory.is_empty() { &parts[2..] } else { &parts[..] };
         let mut at = 0;
         for part in parts {
             let Some(room) = path.get_mut(at..at + part.len()) else { return };
@@ -100,25 +99,25 @@ unsafe fn look_for(file: *const c_char) {
         }
         let Ok(path) = CStr::from_bytes_until_nul(&path) else { return };
         if rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() {
-            return look(path);
+            return check_program(path);
         }
     }
 }
 
 macro_rules! executes {
-    ($($name:ident by $look:ident($([$before:ident: $kind:ty])? $path:ident $(,
+    ($($name:ident by $check_program:ident($([$before:ident: $kind:ty])? $path:ident $(,
         $rest:ident: $rest_kind:ty)*);)*) => {$(
-        /// As the C library's.
+        /// Interposes the C library's function of this name.
         ///
         /// # Safety
-        /// As the C library's.
+        /// The contract of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             $($before: $kind,)? $path: *const c_char $(, $rest: $rest_kind)*
         ) -> c_int {
             // SAFETY: the caller's arguments.
             unsafe {
-                $look($path);
+                $check_program($path);
                 real::$name($($before,)? $path $(, $rest)*)
             }
         }
@@ -126,16 +125,16 @@ macro_rules! executes {
 }
 
 executes! {
-    execve by look_at(path, words: Words, environment: Words);
-    execv by look_at(path, words: Words);
-    execvp by look_for(file, words: Words);
-    execvpe by look_for(file, words: Words, environment: Words);
-    posix_spawn by look_at(
+    execve by check(path, words: StringArray, environment: StringArray);
+    execv by check(path, words: StringArray);
+    execvp by check_in_path(file, words: StringArray);
+    execvpe by check_in_path(file, words: StringArray, environment: StringArray);
+    posix_spawn by check(
         [child: *mut pid_t] path, actions: *const posix_spawn_file_actions_t,
-        attributes: *const posix_spawnattr_t, words: Words, environment: Words
+        attributes: *const posix_spawnattr_t, words: StringArray, environment: StringArray
     );
-    posix_spawnp by look_for(
+    posix_spawnp by check_in_path(
         [child: *mut pid_t] file, actions: *const posix_spawn_file_actions_t,
-        attributes: *const posix_spawnattr_t, words: Words, environment: Words
+        attributes: *const posix_spawnattr_t, words: StringArray, environment: StringArray
     );
 }

@@ -1,9 +1,9 @@
-//! The C library's own functions: the next definition after ours, found once for each name.
+//! The C library's own functions: for each name the next definition after ours, looked up once.
 //!
-//! Each is looked up at its first use rather than in the constructor, since other libraries'
-//! constructors run before ours and may call us. The variadic ones (`open`, `fcntl`, `ioctl`) are
-//! declared with their longest fixed form: on x86-64 and aarch64 an integer argument travels in
-//! the same register either way.
+//! Each function is looked up at its first use instead of in the constructor: constructors of other
+//! libraries run earlier and may call these functions. Variadic ones (`open`, `fcntl`, `ioctl`) are
+//! declared with their longest fixed form. On x86-64 and aarch64 an integer argument travels in the
+//! same register either way.
 
 use libc::{
     DIR, FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void, cpu_set_t, epoll_event, fd_set,
@@ -17,12 +17,12 @@ use std::mem::transmute;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Strings, the last of which is null.
-pub type Words = *const *const c_char;
+/// An array of C strings that ends with a null pointer.
+pub type StringArray = *const *const c_char;
 /// `thrd_error` of C's `<threads.h>`.
 const THRD_ERROR: c_int = 2;
 
-/// Puts a value into the calling thread's `errno`.
+/// Sets the calling thread's `errno`.
 pub fn set_errno(errno: c_int) {
     // SAFETY: the C library's errno location is valid for the life of the thread.
     unsafe { *libc::__errno_location() = errno }
@@ -34,7 +34,7 @@ pub fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// `-1` with an `errno`, as a C function fails.
+/// Sets `errno` and returns -1, as a C function fails.
 pub fn fail(errno: c_int) -> c_int {
     set_errno(errno);
     -1
@@ -42,7 +42,8 @@ pub fn fail(errno: c_int) -> c_int {
 
 /// Address of the next definition of a name, null if there is none.
 fn next(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
-    // Relaxed is enough: the pointer is to code, and two threads that look it up find the same.
+    // Relaxed is enough: the pointer is to code, and two threads that look it up find the same
+    // address.
     let cached = cache.load(Ordering::Relaxed);
     if !cached.is_null() {
         return cached;
@@ -221,34 +222,34 @@ real! {
     ) -> c_int, else libc::ENOSYS;
     thrd_create(thread: *mut pthread_t, routine: size_t, argument: *mut c_void) -> c_int,
         else THRD_ERROR;
-    execve(path: *const c_char, words: Words, environment: Words) -> c_int, else -1;
-    execv(path: *const c_char, words: Words) -> c_int, else -1;
-    execvp(file: *const c_char, words: Words) -> c_int, else -1;
-    execvpe(file: *const c_char, words: Words, environment: Words) -> c_int, else -1;
+    execve(path: *const c_char, words: StringArray, environment: StringArray) -> c_int, else -1;
+    execv(path: *const c_char, words: StringArray) -> c_int, else -1;
+    execvp(file: *const c_char, words: StringArray) -> c_int, else -1;
+    execvpe(file: *const c_char, words: StringArray, environment: StringArray) -> c_int, else -1;
     posix_spawn(
         child: *mut pid_t,
         path: *const c_char,
         actions: *const posix_spawn_file_actions_t,
         attributes: *const posix_spawnattr_t,
-        words: Words,
-        environment: Words
+        words: StringArray,
+        environment: StringArray
     ) -> c_int, else libc::ENOSYS;
     posix_spawnp(
         child: *mut pid_t,
         file: *const c_char,
         actions: *const posix_spawn_file_actions_t,
         attributes: *const posix_spawnattr_t,
-        words: Words,
-        environment: Words
+        words: StringArray,
+        environment: StringArray
     ) -> c_int, else libc::ENOSYS;
     pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int,
         else libc::ENOSYS;
 }
 
-/// A system call by the C library's `syscall`: a value, or -1 with an errno.
+/// Makes a system call through the C library's `syscall`. Returns a value, or -1 with an errno.
 ///
 /// # Safety
-/// As the system call's.
+/// The contract of the system call.
 pub unsafe fn system_call(number: c_long, arguments: [c_long; 6]) -> c_long {
     let [first, second, third, fourth, fifth, sixth] = arguments;
     // SAFETY: by this function's contract.

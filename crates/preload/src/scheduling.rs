@@ -1,12 +1,13 @@
-//! Threads get other priorities, nice values and processors: their next calls are made by those.
+//! Functions that change threads' priorities, nice values and processors. A thread's next call uses
+//! its new values.
 //!
-//! A thread that another process, or an inline system call, gives a priority is not noticed.
+//! A change by another process or by an inline system call goes unnoticed.
 
 use crate::real;
 use libc::{c_int, c_long, c_uint, cpu_set_t, id_t, pid_t, pthread_t, sched_param, size_t};
 
-/// Whether a system call changes how a thread is scheduled.
-pub fn changes(number: c_long) -> bool {
+/// Whether a system call changes a thread's scheduling.
+pub fn changes_scheduling(number: c_long) -> bool {
     matches!(
         number,
         libc::SYS_sched_setscheduler
@@ -19,10 +20,10 @@ pub fn changes(number: c_long) -> bool {
 
 macro_rules! changing {
     ($($name:ident($($argument:ident: $kind:ty),*);)*) => {$(
-        /// As the C library's.
+        /// Interposes the C library's function of this name.
         ///
         /// # Safety
-        /// As the C library's.
+        /// The contract of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
             // SAFETY: the caller's arguments.

@@ -1,9 +1,9 @@
-//! SIGSYS is ours while system calls are trapped: a program can neither block nor replace it.
+//! Functions that could block or replace SIGSYS, which Baton needs while system calls are trapped.
 //!
-//! The kernel kills a process whose trap finds SIGSYS blocked. So the signal is taken out of every
-//! set that a thread or a handler would block it by, and a handler for it is only noted down; the
-//! program is told that it got what it asked for. A SIGSYS that is no Binder call's goes to the
-//! handler that was noted.
+//! The kernel kills a process whose trap finds SIGSYS blocked. So these functions remove SIGSYS
+//! from every set that a thread or handler would block, and only record a handler for it. The
+//! program is told that its request succeeded. A SIGSYS that does not come from a Binder call goes
+//! to the recorded handler.
 
 use crate::{real, trap};
 use arc_swap::ArcSwapOption;
@@ -12,25 +12,25 @@ use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
-/// What the program believes to be installed for SIGSYS. `None`: the default.
-static NOTED: ArcSwapOption<SigAction> = ArcSwapOption::const_empty();
+/// The program's action for SIGSYS, as the program believes. `None` is the default action.
+static RECORDED: ArcSwapOption<SigAction> = ArcSwapOption::const_empty();
 
-/// An empty action, which is the default one.
+/// The default action.
 fn default_action() -> SigAction {
     // SAFETY: zeroes are SIG_DFL, an empty mask and no flags.
     unsafe { zeroed() }
 }
 
-/// The program's `sigaction` for SIGSYS, in name only.
-fn note(new: Option<SigAction>) -> SigAction {
+/// Records the program's action for SIGSYS and returns the previous one.
+fn record(new: Option<SigAction>) -> SigAction {
     let old = match new {
-        Some(action) => NOTED.swap(Some(Arc::new(action))),
-        None => NOTED.load_full(),
+        Some(action) => RECORDED.swap(Some(Arc::new(action))),
+        None => RECORDED.load_full(),
     };
     old.map_or_else(default_action, |action| *action)
 }
 
-/// Whether this is a function, and neither the default nor to ignore the signal.
+/// Whether an action is a function, and neither the default nor to ignore the signal.
 fn is_handler(action: sighandler_t) -> bool {
     action != libc::SIG_DFL && action != libc::SIG_IGN
 }
@@ -47,17 +47,17 @@ unsafe fn without_sigsys(set: *const sigset_t) -> sigset_t {
     copy
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,
     new: *const SigAction,
     old: *mut SigAction,
 ) -> c_int {
-    // SAFETY: the caller's arguments, the action replaced by a copy of it at most.
+    // SAFETY: the caller's arguments, where a copy may replace the action.
     unsafe {
         let mut action = new.as_ref().copied();
         let restarts = |action: &SigAction| {
@@ -66,11 +66,11 @@ pub unsafe extern "C" fn sigaction(
         if action.as_ref().is_some_and(restarts) {
             baton_driver::device::handlers_restart();
         }
-        if !trap::is_handled() {
+        if !trap::is_installed() {
             return real::sigaction(signal, new, old);
         }
         if signal == SIGSYS {
-            let before = note(action);
+            let before = record(action);
             if !old.is_null() {
                 *old = before;
             }
@@ -85,21 +85,21 @@ pub unsafe extern "C" fn sigaction(
 
 macro_rules! signals {
     ($($name:ident)*) => {$(
-        /// As the C library's.
+        /// Interposes the C library's function of this name.
         ///
         /// # Safety
-        /// As the C library's.
+        /// The contract of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: sighandler_t) -> sighandler_t {
             if is_handler(handler) {
-                // Most of these restart system calls.
+                // Handlers that these functions install mostly restart system calls.
                 baton_driver::device::handlers_restart();
             }
-            if signal != SIGSYS || !trap::is_handled() {
+            if signal != SIGSYS || !trap::is_installed() {
                 // SAFETY: the caller's arguments.
                 return unsafe { real::$name(signal, handler) };
             }
-            note(Some(SigAction { sa_sigaction: handler, ..default_action() })).sa_sigaction
+            record(Some(SigAction { sa_sigaction: handler, ..default_action() })).sa_sigaction
         }
     )*};
 }
@@ -108,17 +108,17 @@ signals! { signal bsd_signal sysv_signal __sysv_signal }
 
 macro_rules! masks {
     ($($name:ident)*) => {$(
-        /// As the C library's.
+        /// Interposes the C library's function of this name.
         ///
         /// # Safety
-        /// As the C library's.
+        /// The contract of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             how: c_int, set: *const sigset_t, old: *mut sigset_t,
         ) -> c_int {
-            // SAFETY: the caller's arguments, the set replaced by a copy of it at most.
+            // SAFETY: the caller's arguments, where a copy may replace the set.
             unsafe {
-                if set.is_null() || how == libc::SIG_UNBLOCK || !trap::is_handled() {
+                if set.is_null() || how == libc::SIG_UNBLOCK || !trap::is_installed() {
                     return real::$name(how, set, old);
                 }
                 real::$name(how, &without_sigsys(set), old)
@@ -129,10 +129,10 @@ macro_rules! masks {
 
 masks! { sigprocmask pthread_sigmask }
 
-/// Unblocks SIGSYS in the calling thread: a mask survives `exec`.
+/// Unblocks SIGSYS in the calling thread, because a mask survives `exec`.
 pub fn unblock() {
-    // SAFETY: a signal set on the stack, emptied before use; the real function, since ours would
-    // take SIGSYS for something to hide.
+    // SAFETY: a signal set on the stack, emptied before use. The real function is called, since the
+    // interposed one would hide SIGSYS.
     unsafe {
         let mut set = zeroed();
         libc::sigemptyset(&mut set);
@@ -141,16 +141,16 @@ pub fn unblock() {
     }
 }
 
-/// A SIGSYS that is not ours, as the program would have got it.
+/// Delivers a SIGSYS that does not come from a trap as the program would have received it.
 ///
 /// # Safety
 /// The arguments are those of a signal handler.
 pub unsafe fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    let noted = NOTED.load_full();
-    // SAFETY: a handler noted by `sigaction` has the form that its flags say; the rest ends the
-    // process as the default action does.
+    let recorded = RECORDED.load_full();
+    // SAFETY: a handler recorded by `sigaction` has the form that its flags say; the other case
+    // ends the process like the default action.
     unsafe {
-        match noted.as_deref() {
+        match recorded.as_deref() {
             Some(action) if action.sa_sigaction > libc::SIG_IGN => {
                 let handler = action.sa_sigaction as *const c_void;
                 if action.sa_flags & libc::SA_SIGINFO != 0 {
@@ -161,7 +161,7 @@ pub unsafe fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
                     std::mem::transmute::<*const c_void, Handler>(handler)(signal);
                 }
             }
-            // Sent by a process (si_code is not positive), and ignored.
+            // A process sent the signal (si_code is not positive), and the program ignores it.
             Some(action) if action.sa_sigaction == libc::SIG_IGN && (*info).si_code <= 0 => {}
             _ => {
                 real::sigaction(SIGSYS, &default_action(), null_mut());

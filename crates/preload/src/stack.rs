@@ -1,9 +1,9 @@
-//! A stack of Baton's for each thread: where a trapped system call is made.
+//! A stack of Baton's for each thread, on which trapped system calls run.
 //!
-//! The program's own stack may have no room for it: goroutines and coroutines have a few KiB, which
-//! the kernel's signal frame alone exceeds. So a thread whose program has set no alternate stack
-//! gets one from here, and SIGSYS is delivered on it. A thread with an alternate stack of its
-//! program's keeps that one, and the handler leaves it for the stack from here
+//! The program's own stack may be too small: goroutines and coroutines have a few KiB, which the
+//! kernel's signal frame alone exceeds. A thread without an alternate signal stack gets Baton's as
+//! its alternate stack, and SIGSYS is delivered on it. A thread with an alternate stack of its
+//! program's keeps that one, and the SIGSYS handler moves from it to Baton's stack
 //! ([`trap`](crate::trap)).
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! **Invariant**: only its own thread uses a stack, and the child of a `vfork` while its parent
-//! waits. A stack is found by the thread pointer, and therefore only where that is the C library's
-//! ([`thread_pointer`](crate::thread_pointer)).
+//! waits. The thread pointer leads to the stack. So a stack is used only where that pointer is the
+//! C library's ([`thread_pointer`](crate::thread_pointer)).
 
 use crate::alternate::{self, Alternate};
 use crate::{real, switch, trap};
@@ -24,78 +24,79 @@ use std::mem::{MaybeUninit, zeroed};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
-/// Room for the driver, and for what the program's signal handlers do while a call waits.
+/// Size of a stack: room for the driver and for the program's signal handlers while a call waits.
 const BYTES: usize = 256 << 10;
-/// Below it: a page of any size.
+/// Unmapped bytes below a stack, at least one page of any size.
 const GUARD_BYTES: usize = 64 << 10;
-/// For one call, until the program makes another one from a handler on another stack.
+/// Room for one call. A handler on another stack may then make the next call below it.
 const CALL_BYTES: usize = 64 << 10;
-/// Below a stack pointer: the red zone, and what keeps the next frame aligned.
+/// Gap below a stack pointer: the red zone and the alignment of the next frame.
 const GAP_BYTES: usize = 256;
 const MAGIC: u64 = 0x6261_746f_6e73_746b;
 
-/// At a stack's low end.
+/// The header at the low end of a stack.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Header {
+pub struct StackHeader {
     magic: u64,
-    /// Its own address, so that no copy is taken for it.
-    own: *const Header,
-    /// Whose it is.
+    /// Its own address, which tells a header from its copies.
+    own: *const StackHeader,
+    /// Id of the thread that owns the stack.
     thread: pid_t,
     process: pid_t,
-    /// Where the last call begins that has left another stack for this one; 0 for none.
+    /// Upper end of the last call that moved here from another stack; 0 for none.
     used_from: AtomicUsize,
 }
 
 const UNKNOWN: (usize, usize) = (0, 0);
 
-/// A thread that has had its stack, and is about to end.
-const ENDED: *const Header = std::ptr::without_provenance(1);
+/// Marks a thread that has had its stack and is about to end.
+const ENDED: *const StackHeader = std::ptr::without_provenance(1);
 
 thread_local! {
-    static OWN: Cell<*const Header> = const { Cell::new(std::ptr::null()) };
+    static OWN: Cell<*const StackHeader> = const { Cell::new(std::ptr::null()) };
     static END: End = const { End };
-    /// The stack that the C library has given to the thread, as [`threads_stack`].
+    /// The bounds of the stack that the C library gave to the thread, from [`threads_stack`].
     static THREADS: Cell<(usize, usize)> = const { Cell::new(UNKNOWN) };
 }
 
-/// The end of the thread: its stack goes.
+/// Unmaps the stack at the end of its thread.
 struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
         let header = OWN.replace(ENDED);
-        // SAFETY: made by `Header::make`; a header that is a thread's own is mapped until here.
+        // SAFETY: made by `StackHeader::make`. A thread's own header is mapped until here.
         let Some(header) = (unsafe { header.as_ref() }) else { return };
-        // In a child of `vfork` the memory is the parent's. Where it is in use, it stays.
+        // In a child of `vfork` the memory belongs to the parent. A stack that is in use stays.
         if header.is_callers() && (!is_set(header) || alternate::set(&alternate::NONE)) {
-            // SAFETY: the thread runs on another stack, as it could not be disabled otherwise.
+            // SAFETY: the thread runs on another stack, or the alternate stack could not have been
+            // disabled.
             let _ = unsafe { rustix::mm::munmap(header.guard(), GUARD_BYTES + BYTES) };
         }
     }
 }
 
-fn is_set(header: &Header) -> bool {
+fn is_set(header: &StackHeader) -> bool {
     std::ptr::eq(alternate::current().ss_sp.cast(), header)
 }
 
-/// Whether an alternate stack is one from here.
+/// Whether an alternate stack is one of Baton's.
 ///
 /// # Safety
-/// It is a thread's, as the kernel has it.
+/// The kernel reported the stack as a thread's alternate stack.
 pub unsafe fn is_own(stack: &stack_t) -> bool {
-    let header = stack.ss_sp.cast::<Header>();
+    let header = stack.ss_sp.cast::<StackHeader>();
     stack.ss_flags & libc::SS_DISABLE == 0
         && stack.ss_size == BYTES
         && header.is_aligned()
-        // SAFETY: by this function's contract it is memory, and as large as it says.
+        // SAFETY: by this function's contract the stack is mapped, with this size.
         && unsafe { (*header).magic == MAGIC && std::ptr::eq((*header).own, header) }
 }
 
-impl Header {
-    /// A new stack for the calling thread. `None` where there is no memory.
-    fn make() -> Option<&'static Header> {
+impl StackHeader {
+    /// Maps a new stack for the calling thread. `None` without memory.
+    fn make() -> Option<&'static StackHeader> {
         let bytes = GUARD_BYTES + BYTES;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
         // SAFETY: a new map, which nothing points into.
@@ -107,11 +108,11 @@ impl Header {
         let protection = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: the map is this function's own.
         unsafe { rustix::mm::mprotect(low, BYTES, protection) }.ok()?;
-        let header = low.cast::<Header>();
+        let header = low.cast::<StackHeader>();
         let (process, thread) = (rustix::process::getpid(), rustix::thread::gettid());
-        // SAFETY: aligned, mapped and long enough; nobody else knows of it.
+        // SAFETY: aligned, mapped and long enough; no other code knows it.
         unsafe {
-            header.write(Header {
+            header.write(StackHeader {
                 magic: MAGIC,
                 own: header,
                 thread: thread.as_raw_nonzero().get(),
@@ -134,26 +135,26 @@ impl Header {
         (&raw const *self).cast_mut().cast::<c_void>().wrapping_byte_sub(GUARD_BYTES)
     }
 
-    /// Whether an address is in this stack.
+    /// Whether an address lies in this stack.
     fn has(&self, address: usize) -> bool {
         (self.low()..self.top()).contains(&address)
     }
 
-    /// As an alternate stack.
+    /// The stack as an alternate signal stack.
     pub fn as_alternate(&self) -> stack_t {
         stack_t { ss_sp: self.low() as *mut c_void, ss_flags: 0, ss_size: BYTES }
     }
 
-    /// Whether the calling thread may use it. A thread that was made by a `clone` without a thread
-    /// pointer of its own finds that of another thread, and may not.
+    /// Whether the calling thread may use the stack. A thread that was made by `clone` without a
+    /// thread pointer of its own finds another thread's stack, which it may not use.
     pub fn is_callers(&self) -> bool {
         rustix::thread::gettid().as_raw_nonzero().get() == self.thread
             || rustix::process::getpid().as_raw_nonzero().get() != self.process
     }
 
-    /// Where a call begins that comes from `stack_pointer`, here or somewhere else. `may_nest`: it
-    /// may come from a handler that runs while another call waits here. `None` if there is no room
-    /// for it.
+    /// Upper end of a call that comes from `stack_pointer`, on this stack or another. `may_nest`:
+    /// the call may come from a handler while another call waits on this stack. `None` if there is
+    /// no room.
     pub fn begin(&self, stack_pointer: usize, may_nest: bool) -> Option<usize> {
         let used_from = self.used_from.load(Ordering::Relaxed);
         let begin = if self.has(stack_pointer) {
@@ -163,12 +164,13 @@ impl Header {
         } else {
             self.top()
         };
-        (begin >= self.low() + size_of::<Header>() + CALL_BYTES).then_some(begin)
+        (begin >= self.low() + size_of::<StackHeader>() + CALL_BYTES).then_some(begin)
     }
 
-    /// A call begins at this address, or the one before it goes on: 0 for none. The one before.
-    pub fn use_from(&self, address: usize) -> usize {
-        // Only signal handlers of the same thread look.
+    /// Records the upper end of a call that begins, or of the previous one when it ends; 0 for
+    /// none. Returns the previous value.
+    pub fn set_used_from(&self, address: usize) -> usize {
+        // Only signal handlers of the same thread read the value.
         compiler_fence(Ordering::SeqCst);
         let before = self.used_from.swap(address, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
@@ -176,24 +178,24 @@ impl Header {
     }
 }
 
-/// The calling thread's stack, made if it has none. `None` where it can have none.
+/// The calling thread's stack, made if necessary. `None` if the thread can have none.
 ///
-/// Only for a thread whose thread pointer is the C library's.
-pub fn own() -> Option<&'static Header> {
+/// Only for threads whose thread pointer is the C library's.
+pub fn own() -> Option<&'static StackHeader> {
     let mut header = OWN.get();
     if header.is_null() {
-        header = Header::make()?;
+        header = StackHeader::make()?;
         OWN.set(header);
-        // It is too late for a thread that runs its last destructors: its stack stays.
+        // A thread that already runs its last destructors keeps its stack mapped.
         let _ = END.try_with(|_| ());
     }
-    // SAFETY: made by `Header::make` and mapped until the thread's end, when it is replaced by
-    // ENDED.
+    // SAFETY: made by `StackHeader::make`, and mapped until the thread's end, when ENDED replaces
+    // it.
     (header != ENDED).then(|| unsafe { &*header })
 }
 
-/// At the start of a thread: SIGSYS is to have a stack.
-pub fn begin_thread() {
+/// Gives a starting thread an alternate stack for SIGSYS.
+pub fn set_alternate_stack() {
     if alternate::current().ss_flags & libc::SS_DISABLE != 0
         && let Some(header) = own()
     {
@@ -201,11 +203,11 @@ pub fn begin_thread() {
     }
 }
 
-/// Does what takes much of a stack on one that has room: the caller's own, or ours if the caller
-/// runs on another one than the C library has given to its thread (a coroutine's).
+/// Runs a function that needs much stack on a large one: the caller's, or Baton's if the caller
+/// does not run on the C library's stack for its thread (in a coroutine).
 #[inline]
-pub fn with_room<T>(body: impl FnOnce() -> T) -> T {
-    if is_on_threads_stack() || !trap::is_handled() { body() } else { elsewhere(body) }
+pub fn on_large_stack<T>(body: impl FnOnce() -> T) -> T {
+    if is_on_threads_stack() || !trap::is_installed() { body() } else { on_own_stack(body) }
 }
 
 #[inline]
@@ -217,30 +219,30 @@ fn is_on_threads_stack() -> bool {
 
 #[cold]
 #[inline(never)]
-fn elsewhere<T>(body: impl FnOnce() -> T) -> T {
+fn on_own_stack<T>(body: impl FnOnce() -> T) -> T {
     let Some(header) = own().filter(|own| own.is_callers()) else { return body() };
     if THREADS.get() == UNKNOWN {
-        on(header, || THREADS.set(threads_stack()));
-        return with_room(body);
+        call_on_stack(header, || THREADS.set(threads_stack()));
+        return on_large_stack(body);
     }
-    on(header, body)
+    call_on_stack(header, body)
 }
 
-/// Does something on our stack, or right here if there is no room.
-fn on<T>(header: &Header, body: impl FnOnce() -> T) -> T {
+/// Runs a function on Baton's stack, or on the caller's if there is no room.
+fn call_on_stack<T>(header: &StackHeader, body: impl FnOnce() -> T) -> T {
     struct Call<T, F> {
         body: Option<F>,
         result: MaybeUninit<T>,
         alternate: Alternate,
     }
     unsafe extern "C" fn run<T, F: FnOnce() -> T>(call: *mut c_void) {
-        // SAFETY: `on` passes a call that it keeps until this returns.
+        // SAFETY: `call_on_stack` passes a call that it keeps until this returns.
         let call = unsafe { &mut *call.cast::<Call<T, F>>() };
-        call.alternate.begin();
+        call.alternate.enter();
         if let Some(body) = call.body.take() {
             call.result.write(body());
         }
-        call.alternate.end();
+        call.alternate.exit();
     }
     fn runner<T, F: FnOnce() -> T>(_: &F) -> unsafe extern "C" fn(*mut c_void) {
         run::<T, F>
@@ -250,26 +252,26 @@ fn on<T>(header: &Header, body: impl FnOnce() -> T) -> T {
     if header.has(here) {
         return body();
     }
-    let alternate = Alternate::leave(&alternate::current(), here);
+    let alternate = Alternate::prepare(&alternate::current(), here);
     let Some(top) = header.begin(here, alternate.may_nest()) else {
-        alternate.stay();
+        alternate.cancel();
         return body();
     };
     let run = runner(&body);
     let mut call = Call { body: Some(body), result: MaybeUninit::uninit(), alternate };
-    let used_before = header.use_from(top);
-    // SAFETY: `begin` leaves room for a call below `top`, which is a multiple of 64; what unwinds
-    // out of `run` ends the process.
+    let used_before = header.set_used_from(top);
+    // SAFETY: `begin` leaves room for a call below `top`, a multiple of 64. A panic out of `run`
+    // ends the process.
     unsafe { switch::call_on(top, run, (&raw mut call).cast()) };
-    header.use_from(if top == header.top() { 0 } else { used_before });
-    call.alternate.stay();
+    header.set_used_from(if top == header.top() { 0 } else { used_before });
+    call.alternate.cancel();
     // SAFETY: `run` has written it.
     unsafe { call.result.assume_init() }
 }
 
-/// Where the C library has the calling thread's stack: its lowest address, and how many bytes.
+/// The lowest address and the size of the C library's stack for the calling thread.
 fn threads_stack() -> (usize, usize) {
-    // SAFETY: zeroes are to be filled, by functions that are asked about the calling thread.
+    // SAFETY: functions that fill the structure with values of the calling thread.
     unsafe {
         let mut attributes: pthread_attr_t = zeroed();
         let (mut low, mut bytes) = (null_mut(), 0);
@@ -282,31 +284,30 @@ fn threads_stack() -> (usize, usize) {
     }
 }
 
-/// What a thread begins with.
+/// The routine of a new thread and its argument.
 struct Start<T> {
     routine: extern "C-unwind" fn(*mut c_void) -> T,
     argument: *mut c_void,
 }
 
-/// A thread's first function.
+/// The first function of a new thread.
 ///
 /// # Safety
-/// `start` is a boxed [`Start`] that nobody else has.
+/// `start` is a boxed [`Start`] that no other code has.
 unsafe extern "C-unwind" fn start<T>(start: *mut c_void) -> T {
-    // SAFETY: by this function's contract. Nothing here is left to be dropped while the routine
-    // runs, since
-    // `pthread_exit` unwinds past this frame.
+    // SAFETY: by this function's contract. Nothing is left to be dropped here while the routine
+    // runs, since `pthread_exit` unwinds past this frame.
     let Start { routine, argument } = *unsafe { Box::from_raw(start.cast::<Start<T>>()) };
-    begin_thread();
+    set_alternate_stack();
     routine(argument)
 }
 
 type Routine<T> = extern "C-unwind" fn(*mut c_void) -> T;
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     thread: *mut pthread_t,
@@ -316,17 +317,17 @@ pub unsafe extern "C" fn pthread_create(
 ) -> c_int {
     // SAFETY: the caller's arguments; `start` takes the box if there is a thread.
     unsafe {
-        begin(routine, argument, |first, argument| {
+        create_thread(routine, argument, |first, argument| {
             let first = first as *const c_void as size_t;
             real::pthread_create(thread, attributes, first, argument)
         })
     }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_create(
     thread: *mut pthread_t,
@@ -335,18 +336,18 @@ pub unsafe extern "C" fn thrd_create(
 ) -> c_int {
     // SAFETY: as in `pthread_create`.
     unsafe {
-        begin(routine, argument, |first, argument| {
+        create_thread(routine, argument, |first, argument| {
             let first = first as *const c_void as size_t;
             real::thrd_create(thread, first, argument)
         })
     }
 }
 
-/// Has `create` make a thread of a routine. It answers 0 if it has.
+/// Lets `create` start a thread with a routine. `create` returns 0 if it did.
 ///
 /// # Safety
 /// `create` calls its first argument with the second, once and in a thread, or fails.
-unsafe fn begin<T>(
+unsafe fn create_thread<T>(
     routine: Routine<T>,
     argument: *mut c_void,
     create: impl FnOnce(unsafe extern "C-unwind" fn(*mut c_void) -> T, *mut c_void) -> c_int,
@@ -354,7 +355,7 @@ unsafe fn begin<T>(
     let begun = Box::into_raw(Box::new(Start { routine, argument }));
     let result = create(start::<T>, begun.cast());
     if result != 0 {
-        // SAFETY: made above, and no thread has it.
+        // SAFETY: made above, and no thread got it.
         drop(unsafe { Box::from_raw(begun) });
     }
     result

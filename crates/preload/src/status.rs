@@ -1,10 +1,10 @@
-//! Calls that look at a path or change its attributes: `stat`, `access`, `realpath`, `chmod`.
+//! Functions that examine a path or change its attributes: `stat`, `access`, `realpath`, `chmod`.
 //!
-//! They go to the placeholder of the path. What a placeholder cannot say (that it is a character
-//! device, that its real path is the one in `/dev`) is put right in the answer; changes of mode or
-//! owner are accepted and have no effect, since who may open a context is the broker's to decide.
+//! The functions use the path's placeholder. They correct what a placeholder cannot show: that it
+//! is a character device, and that its real path is the one in `/dev`. Changes of mode or owner
+//! succeed without effect, since the broker decides who may open a context.
 
-use crate::files::{directory, place_of, target_of};
+use crate::files::{classified, directory, resolved_alias};
 use crate::paths;
 use crate::{real, table};
 use libc::{
@@ -12,12 +12,12 @@ use libc::{
     stat as Stat, statx as Statx, uid_t,
 };
 
-/// Everybody may open a device; the broker refuses whom it must.
+/// The mode of devices: the broker decides who may use one.
 const DEVICE_MODE: u32 = libc::S_IFCHR | 0o666;
-/// The kernel's "misc" major, and its mark of a minor that nobody reserved.
+/// The kernel's "misc" major number, and its minor number for devices without a reserved one.
 const DEVICE_NUMBER: (u32, u32) = (10, 255);
 
-/// What a C function returns, and whether that says that it failed.
+/// The result of a C function, which shows whether the function failed.
 trait Outcome {
     fn failed(&self) -> bool;
 }
@@ -40,23 +40,23 @@ impl Outcome for *mut DIR {
     }
 }
 
-/// Calls `real` with the path, or with the placeholder of a path of ours; says whether that is a
-/// device's.
+/// Calls `real` with a path, or with the placeholder of a device path. Also returns whether the
+/// path is a device's.
 ///
 /// # Safety
 /// `path` is null or a C string.
-unsafe fn redirect<R: Outcome>(
+unsafe fn call_with_placeholder<R: Outcome>(
     dir: c_int,
     path: *const c_char,
     real: &dyn Fn(*const c_char) -> R,
 ) -> (R, bool) {
-    // SAFETY: by this function's contract; the caller keeps the path for as long as it calls.
-    let Some((name, place)) = (unsafe { place_of(path) }) else {
+    // SAFETY: by this function's contract. The caller keeps the path during the call.
+    let Some((name, place)) = (unsafe { classified(path) }) else {
         let result = real(path);
         // SAFETY: as above.
-        return match unsafe { target_of(result.failed(), dir, path) } {
+        return match unsafe { resolved_alias(result.failed(), dir, path) } {
             // SAFETY: a C string.
-            Some(target) => unsafe { redirect(dir, target.as_ptr(), real) },
+            Some(target) => unsafe { call_with_placeholder(dir, target.as_ptr(), real) },
             None => (result, false),
         };
     };
@@ -66,16 +66,17 @@ unsafe fn redirect<R: Outcome>(
     }
 }
 
-/// Whether a call at a directory and path is about the descriptor itself.
+/// Whether a call with a directory and a path refers to the directory's descriptor itself, and that
+/// is a device's.
 ///
 /// # Safety
 /// `path` is null or a C string.
-unsafe fn is_my_descriptor(dir: c_int, path: *const c_char, flags: c_int) -> bool {
+unsafe fn is_device_descriptor(dir: c_int, path: *const c_char, flags: c_int) -> bool {
     // SAFETY: by this function's contract; only the first byte is read.
-    flags & AT_EMPTY_PATH != 0 && table::is_mine(dir) && (path.is_null() || unsafe { *path == 0 })
+    flags & AT_EMPTY_PATH != 0 && table::contains(dir) && (path.is_null() || unsafe { *path == 0 })
 }
 
-/// Turns the answer about a placeholder or a memfd into one about a character device.
+/// Changes the attributes of a placeholder or memfd into those of a character device.
 ///
 /// # Safety
 /// `out` was filled by a `stat` that succeeded.
@@ -89,7 +90,7 @@ unsafe fn as_device(out: *mut Stat) {
 }
 
 /// # Safety
-/// As `redirect`, and `real` fills `out` when it returns 0.
+/// As `call_with_placeholder`, and `real` fills `out` when it returns 0.
 unsafe fn stat_by(
     dir: c_int,
     path: *const c_char,
@@ -97,7 +98,7 @@ unsafe fn stat_by(
     real: &dyn Fn(*const c_char) -> c_int,
 ) -> c_int {
     // SAFETY: by this function's contract.
-    let (result, is_device) = unsafe { redirect(dir, path, real) };
+    let (result, is_device) = unsafe { call_with_placeholder(dir, path, real) };
     if result == 0 && is_device {
         // SAFETY: `real` succeeded.
         unsafe { as_device(out) };
@@ -107,7 +108,7 @@ unsafe fn stat_by(
 
 macro_rules! stats {
     ($($name:ident($([$version:ident])? path);)*) => {$(
-        /// As the C library's.
+        /// Interposes the C library's function of this name.
         ///
         /// # Safety
         /// `path` is a C string and `out` has room for the answer.
@@ -137,7 +138,7 @@ stats! {
 
 macro_rules! fstats {
     ($($name:ident($([$version:ident])? fd);)*) => {$(
-        /// As the C library's.
+        /// Interposes the C library's function of this name.
         ///
         /// # Safety
         /// `out` has room for the answer.
@@ -145,7 +146,7 @@ macro_rules! fstats {
         pub unsafe extern "C" fn $name($($version: c_int,)? fd: c_int, out: *mut Stat) -> c_int {
             // SAFETY: the caller's arguments.
             let result = unsafe { real::$name($($version,)? fd, out) };
-            if result == 0 && table::is_mine(fd) {
+            if result == 0 && table::contains(fd) {
                 // SAFETY: the call succeeded.
                 unsafe { as_device(out) };
             }
@@ -163,7 +164,7 @@ fstats! {
 
 macro_rules! fstatats {
     ($($name:ident($([$version:ident])? dir);)*) => {$(
-        /// As the C library's.
+        /// Interposes the C library's function of this name.
         ///
         /// # Safety
         /// `path` is a C string and `out` has room for the answer.
@@ -175,7 +176,7 @@ macro_rules! fstatats {
             unsafe {
                 let call = |path| real::$name($($version,)? dir, path, out, flags);
                 let result = stat_by(dir, path, out, &call);
-                if result == 0 && is_my_descriptor(dir, path, flags) {
+                if result == 0 && is_device_descriptor(dir, path, flags) {
                     as_device(out);
                 }
                 result
@@ -191,7 +192,7 @@ fstatats! {
     __fxstatat64([version] dir);
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
 /// `path` is a C string and `out` has room for the answer.
@@ -206,8 +207,8 @@ pub unsafe extern "C" fn statx(
     // SAFETY: the caller's arguments, the path replaced by another C string at most.
     unsafe {
         let call = |path| real::statx(dir, path, flags, mask, out);
-        let (result, is_device) = redirect(dir, path, &call);
-        if result == 0 && (is_device || is_my_descriptor(dir, path, flags)) {
+        let (result, is_device) = call_with_placeholder(dir, path, &call);
+        if result == 0 && (is_device || is_device_descriptor(dir, path, flags)) {
             (*out).stx_mode = DEVICE_MODE as u16;
             ((*out).stx_rdev_major, (*out).stx_rdev_minor) = DEVICE_NUMBER;
             ((*out).stx_size, (*out).stx_blocks) = (0, 0);
@@ -219,10 +220,10 @@ pub unsafe extern "C" fn statx(
 macro_rules! redirected {
     ($($name:ident($([$before:ident: $before_kind:ty])? path $(,
         $after:ident: $kind:ty)*) -> $result:ty;)*) => {$(
-        /// As the C library's, on the placeholder of a path of ours.
+        /// Interposes the C library's function, which gets the placeholder of a device path.
         ///
         /// # Safety
-        /// As the C library's.
+        /// The contract of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             $($before: $before_kind,)? path: *const c_char $(, $after: $kind)*
@@ -230,7 +231,8 @@ macro_rules! redirected {
             // SAFETY: the caller's arguments, the path replaced by another C string at most.
             unsafe {
                 let dir = directory(&[$($before)?]);
-                redirect(dir, path, &|path| real::$name($($before,)? path $(, $after)*)).0
+                let call = |path| real::$name($($before,)? path $(, $after)*);
+                call_with_placeholder(dir, path, &call).0
             }
         }
     )*};
@@ -253,17 +255,17 @@ redirected! {
 macro_rules! ignored {
     ($($name:ident($([$before:ident: $before_kind:ty])? path $(,
         $after:ident: $kind:ty)*);)*) => {$(
-        /// As the C library's; nothing happens to a path of ours.
+        /// Interposes the C library's function, which has no effect on a device path.
         ///
         /// # Safety
-        /// As the C library's.
+        /// The contract of the C library's function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             $($before: $before_kind,)? path: *const c_char $(, $after: $kind)*
         ) -> c_int {
             // SAFETY: the caller's arguments.
             unsafe {
-                match place_of(path) {
+                match classified(path) {
                     Some(_) => access(path, libc::F_OK),
                     None => real::$name($($before,)? path $(, $after)*),
                 }
@@ -280,27 +282,27 @@ ignored! {
     fchownat([dir: c_int] path, user: uid_t, group: gid_t, flags: c_int);
 }
 
-/// As the C library's; nothing happens to a device.
+/// Interposes the C library's function, which has no effect on a device.
 ///
 /// # Safety
-/// None beyond the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fchmod(fd: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's arguments.
-    if table::is_mine(fd) { 0 } else { unsafe { real::fchmod(fd, mode) } }
+    if table::contains(fd) { 0 } else { unsafe { real::fchmod(fd, mode) } }
 }
 
-/// As the C library's; nothing happens to a device.
+/// Interposes the C library's function, which has no effect on a device.
 ///
 /// # Safety
-/// None beyond the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fchown(fd: c_int, user: uid_t, group: gid_t) -> c_int {
     // SAFETY: the caller's arguments.
-    if table::is_mine(fd) { 0 } else { unsafe { real::fchown(fd, user, group) } }
+    if table::contains(fd) { 0 } else { unsafe { real::fchown(fd, user, group) } }
 }
 
-/// A path of ours that exists is its own real path.
+/// Resolves a path. An existing device path is its own real path.
 ///
 /// # Safety
 /// `path` is null or a C string; `out` is null or has room for `PATH_MAX` bytes.
@@ -310,23 +312,23 @@ unsafe fn real_path_by(
     real: &dyn Fn(*const c_char) -> *mut c_char,
 ) -> *mut c_char {
     // SAFETY: by this function's contract.
-    let Some((name, _)) = (unsafe { place_of(path) }) else {
+    let Some((name, _)) = (unsafe { classified(path) }) else {
         let found = real(path);
         // SAFETY: as above.
-        return match unsafe { target_of(found.is_null(), libc::AT_FDCWD, path) } {
+        return match unsafe { resolved_alias(found.is_null(), libc::AT_FDCWD, path) } {
             // SAFETY: a C string.
             Some(target) => unsafe { real_path_by(target.as_ptr(), out, real) },
             None => found,
         };
     };
-    // SAFETY: as above. Fails with the errno that the caller is to see.
+    // SAFETY: as above. Sets the errno that the caller gets.
     if unsafe { access(path, libc::F_OK) } != 0 {
         return std::ptr::null_mut();
     }
     let bytes = name.to_bytes();
     let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
-    // SAFETY: places are shorter than PATH_MAX, which is the room in `out` by this function's
-    // contract; the caller frees what malloc gave.
+    // SAFETY: device paths are shorter than PATH_MAX, which is the room in `out` by this function's
+    // contract. The caller frees memory from malloc.
     unsafe {
         let out = if out.is_null() { libc::malloc(bytes.len() + 1).cast() } else { out };
         if !out.is_null() {
@@ -337,27 +339,27 @@ unsafe fn real_path_by(
     }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realpath(path: *const c_char, out: *mut c_char) -> *mut c_char {
     // SAFETY: the caller's arguments.
     unsafe { real_path_by(path, out, &|path| real::realpath(path, out)) }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __realpath_chk(
     path: *const c_char,
     out: *mut c_char,
     room: size_t,
 ) -> *mut c_char {
-    // SAFETY: the caller's arguments; too little room is the C library's to report.
+    // SAFETY: the caller's arguments. The C library reports too little room.
     unsafe {
         if room < libc::PATH_MAX as size_t {
             return real::__realpath_chk(path, out, room);
@@ -366,10 +368,10 @@ pub unsafe extern "C" fn __realpath_chk(
     }
 }
 
-/// As the C library's.
+/// Interposes the C library's function of this name.
 ///
 /// # Safety
-/// As the C library's.
+/// The contract of the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
     // SAFETY: the caller's argument.

@@ -1,12 +1,12 @@
-//! From one stack to another and back.
+//! Switches from one stack to another and back.
 
 use libc::c_void;
 use std::arch::naked_asm;
 
-/// Calls `function(argument)` on the stack that ends at `top`, and returns here.
+/// Calls `function(argument)` on the stack that ends at `top`, and returns.
 ///
 /// # Safety
-/// Below `top`, which is a multiple of 16, is room for the function; it does not unwind.
+/// `top` is a multiple of 16 with room below it for the function, which does not unwind.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 pub unsafe extern "C" fn call_on(
@@ -32,12 +32,11 @@ pub unsafe extern "C" fn call_on(
     )
 }
 
-/// Calls `function(argument)` on the stack that ends at `top`, then `back(argument)` on the one
-/// that ends where
-/// `function` says, and then has the system return from the signal whose frame `back` says.
+/// Calls `function(argument)` on the stack that ends at `top`. Then calls `back(argument)` on the
+/// stack that `function` returned, and returns from the signal whose frame `back` returned.
 ///
 /// # Safety
-/// As [`call_on`], twice; the frame is one of the kernel's for a signal.
+/// As for [`call_on`], for both functions. The frame is the kernel's, of a signal.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 pub unsafe extern "C" fn leave_signal_by(

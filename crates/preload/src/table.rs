@@ -1,19 +1,20 @@
-//! Which of the process's descriptors are Baton's.
+//! The table of descriptors that stand for Binder devices.
 //!
-//! Every `close`, `poll` and `ioctl` of the program comes by here, nearly all for descriptors that
-//! are not ours: one relaxed load of a bitmap sends them on. A descriptor that is ours has an
-//! [`Open`], as a file descriptor has an open file description: duplicates share it, and a call
-//! under way keeps it when another thread closes the descriptor.
+//! Every `close`, `poll` and `ioctl` of the program comes through here, nearly all for other
+//! descriptors: one relaxed load of a bitmap decides about those. A descriptor of a device has an
+//! [`Open`], like a file descriptor has an open file description. Duplicates share it, and a call
+//! in progress keeps it when another thread closes the descriptor.
 //!
 //! ```text
-//!   MINE  bit per descriptor  ----->  OPENS[fd]: ArcSwapOption<Open>  ----->  Open { device, ... }
+//!   BITMAP: bit per descriptor  --->  OPENS[fd]: ArcSwapOption<Open>  --->  Open { device, ... }
 //! ```
 //!
-//! The bit is set after the slot is filled and cleared before the slot is emptied; a reader that
-//! sees the bit and finds no `Open` takes the descriptor for closed, which it is.
+//! The bit is set after the slot is filled, and cleared before the slot is emptied. A reader that
+//! sees the bit and finds no `Open` treats the descriptor as closed, which it is.
 //!
 //! **Invariant**: only the process that opened a device changes the table. The child of a `vfork`
-//! has descriptors of its own but our memory: what it closes must not be closed for its parent.
+//! has descriptors of its own but its parent's memory, and what the child closes stays open in the
+//! parent.
 
 use arc_swap::{ArcSwapOption, Guard};
 use baton_driver::device::Device;
@@ -21,20 +22,20 @@ use libc::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-/// Descriptors at and beyond this number are never ours: a device that lands there is refused
-/// with `EMFILE`. The slots are zero pages until they are used.
+/// The table's size. A device whose descriptor would exceed it is refused with `EMFILE`. Slots are
+/// zero pages until they are used.
 pub const LIMIT: usize = 1 << 16;
 
-/// What an open descriptor of ours stands for.
+/// The object behind a descriptor in the table.
 #[derive(Debug)]
 pub enum Open {
     /// A context's device.
     Device {
-        /// The engine behind it.
+        /// The engine of the device.
         device: Arc<Device>,
         /// `O_NONBLOCK`, as last set through the C library.
         nonblocking: AtomicBool,
-        /// Opened by the process that this one was forked from.
+        /// Whether the process that this one was forked from opened the device.
         inherited: AtomicBool,
     },
     /// binderfs' `binder-control`.
@@ -50,12 +51,12 @@ impl Open {
         }
     }
 
-    /// Whether a parent process opened it.
+    /// Whether a parent process opened the device.
     pub fn is_inherited(&self) -> bool {
         matches!(self, Open::Device { inherited, .. } if inherited.load(Ordering::Relaxed))
     }
 
-    /// Takes note of `O_NONBLOCK`.
+    /// Records `O_NONBLOCK`.
     pub fn set_nonblocking(&self, value: bool) {
         if let Open::Device { nonblocking, .. } = self {
             // Relaxed: a caller that changes the flag during a call gets either behaviour.
@@ -64,9 +65,9 @@ impl Open {
     }
 }
 
-static MINE: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
+static BITMAP: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
 static OPENS: [ArcSwapOption<Open>; LIMIT] = [const { ArcSwapOption::const_empty() }; LIMIT];
-/// The process that the table belongs to; 0 until something is in it.
+/// The process that owns the table; 0 while the table is empty.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 fn index(fd: c_int) -> Option<usize> {
@@ -74,36 +75,36 @@ fn index(fd: c_int) -> Option<usize> {
 }
 
 fn bit(fd: usize) -> (&'static AtomicU64, u64) {
-    (&MINE[fd / 64], 1 << (fd % 64))
+    (&BITMAP[fd / 64], 1 << (fd % 64))
 }
 
-/// The cheap test: whether `get` may find something.
+/// Whether the table contains a descriptor: one relaxed load.
 #[inline]
-pub fn is_mine(fd: c_int) -> bool {
+pub fn contains(fd: c_int) -> bool {
     index(fd).is_some_and(|fd| {
         let (word, mask) = bit(fd);
-        // Relaxed: the slot's own load orders what is read through it.
+        // Relaxed: the slot's own load orders the accesses through it.
         word.load(Ordering::Relaxed) & mask != 0
     })
 }
 
-/// What the descriptor stands for, kept alive by the guard.
+/// The object behind a descriptor, kept alive by the guard.
 #[inline]
 pub fn get(fd: c_int) -> Option<Guard<Option<Arc<Open>>>> {
-    if !is_mine(fd) {
+    if !contains(fd) {
         return None;
     }
     let guard = OPENS[index(fd)?].load();
     guard.is_some().then_some(guard)
 }
 
-/// Whether this process may change the table: not the child of a `vfork`.
+/// Whether this process may change the table. False in the child of a `vfork`.
 pub fn is_owner() -> bool {
     let owner = OWNER.load(Ordering::Relaxed);
     owner == 0 || owner == std::process::id() as i32
 }
 
-/// Makes the descriptor stand for `open`. False if it is beyond [`LIMIT`].
+/// Inserts a descriptor. Returns false if it exceeds [`LIMIT`].
 pub fn insert(fd: c_int, open: Arc<Open>) -> bool {
     let Some(fd) = index(fd) else { return false };
     OWNER.store(std::process::id() as i32, Ordering::Relaxed);
@@ -113,21 +114,21 @@ pub fn insert(fd: c_int, open: Arc<Open>) -> bool {
     true
 }
 
-/// Forgets a descriptor that is about to be closed, or has turned out to be someone else's.
-/// Dropping the last `Open` of a device closes it.
+/// Removes a descriptor that is about to be closed or was reused for another file. Dropping the
+/// last `Open` of a device closes it.
 pub fn remove(fd: c_int) -> Option<Arc<Open>> {
-    let fd = index(fd).filter(|_| is_mine(fd))?;
+    let fd = index(fd).filter(|_| contains(fd))?;
     let (word, mask) = bit(fd);
     word.fetch_and(!mask, Ordering::AcqRel);
     OPENS[fd].swap(None)
 }
 
-/// Every descriptor of ours from `first` to `last`, by a look at each word of the bitmap.
+/// Every descriptor in the table from `first` to `last`.
 pub fn in_range(first: usize, last: usize) -> impl Iterator<Item = c_int> {
     let last = last.min(LIMIT - 1);
     let words = if first <= last { first / 64..last / 64 + 1 } else { 0..0 };
     words.flat_map(move |word| {
-        let mut bits = MINE[word].load(Ordering::Relaxed);
+        let mut bits = BITMAP[word].load(Ordering::Relaxed);
         std::iter::from_fn(move || {
             (bits != 0).then(|| {
                 let low = bits.trailing_zeros() as usize;
@@ -140,7 +141,7 @@ pub fn in_range(first: usize, last: usize) -> impl Iterator<Item = c_int> {
     })
 }
 
-/// In the child after fork: the table is the child's own now, its devices are not.
+/// Makes the table the child's own after a fork. The devices in it stay the parent's.
 pub fn forked() {
     if OWNER.load(Ordering::Relaxed) == 0 {
         return;
@@ -173,6 +174,6 @@ mod tests {
         assert!(get(40_063).is_none() && get(40_064).is_some());
         assert_eq!(found(40_001, 40_199), [40_064]);
         assert!(!insert(LIMIT as c_int, Arc::new(Open::Control)));
-        assert!(!is_mine(-1));
+        assert!(!contains(-1));
     }
 }

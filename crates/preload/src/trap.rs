@@ -1,56 +1,55 @@
-//! Binder calls that do not go through the C library.
+//! Traps Binder calls that do not go through the C library.
 //!
-//! Programs built on rustix make the `ioctl` system call themselves. A seccomp filter answers
-//! every `ioctl` whose request type is `b` with SIGSYS; the handler makes the call at the engine,
-//! puts the result where the system call would have, and returns behind the instruction.
+//! Programs built on rustix make the `ioctl` system call themselves. A seccomp filter answers every
+//! `ioctl` of request type `b` with SIGSYS. The handler makes the call at the engine, stores the
+//! result like the system call would, and returns behind the instruction.
 //!
 //! ```text
 //!   program: syscall ioctl(fd, BINDER_..., p)
-//!     kernel: filter -> SIGSYS          fd is ours:  engine, blocking right here in the handler
-//!       handler ------------------+---- otherwise:   the system call once more, 6th argument MAGIC
+//!     kernel: filter -> SIGSYS          device:     engine, which blocks in the handler
+//!       handler ------------------+---- otherwise:  the system call again, 6th argument MAGIC
 //!   program: continues with rax / x0 = value or -errno
 //! ```
 //!
-//! The handler stands where the system call stood, so it is no more restricted than a function
-//! called there: it may take locks and allocate. It has the program's signal mask (an empty
-//! `sa_mask`, and SA_NODEFER for SIGSYS itself), so that signals arrive during a blocking call as
-//! they would in the kernel, and end it with `EINTR`. SA_RESTART does nothing for a trapped call,
-//! which has no other way to be interrupted; it is set for the system call that a SIGSYS sent by
-//! `kill` would interrupt.
+//! The handler runs in place of the system call, so it may do what a function called there may:
+//! take locks and allocate. It has the program's signal mask (an empty `sa_mask`, and SA_NODEFER
+//! for SIGSYS itself). So signals arrive during a blocking call as they would in the kernel, and
+//! end it with `EINTR`. SA_RESTART has no effect on a trapped call, which nothing else interrupts.
+//! It is set for a system call that a SIGSYS from `kill` interrupts.
 //!
-//! The call is made on the thread's stack of ours ([`stack`](crate::stack)), and where the kernel
-//! puts the signal's frame depends on the alternate stack:
+//! The call runs on Baton's stack of the thread ([`stack`](crate::stack)). The kernel puts the
+//! signal's frame on the alternate stack:
 //!
 //! ```text
-//!   ours         frame there     the call is made right below it
+//!   Baton's      frame there     the call runs right below the frame
 //!   none         frame below the interrupted code, perhaps on a stack too small for it: the
-//!                call is made on ours, which is the alternate stack from then on
-//!   program's    frame there     copied to ours, the call made on ours, and the frame copied
-//!                back: meanwhile the program's handlers have the alternate stack for themselves
+//!                call runs on Baton's, which is the alternate stack from then on
+//!   program's    frame there     the frame is copied to Baton's, the call runs there, and the
+//!                frame is copied back: meanwhile the program's handlers have their stack
 //! ```
 //!
-//! A call that one of the program's handlers makes on the program's alternate stack leaves that
-//! handler's frames where they are: for the time of the call the alternate stack is what lies
-//! below them, as it would be for a system call.
+//! A handler of the program that runs on the program's alternate stack may make a call too. Its
+//! frames stay. During the call the alternate stack is the part below them, as it would be for a
+//! system call.
 //!
-//! Nothing here uses a thread-local, `errno` included, before it is known that the thread pointer
-//! is the C library's. Where it is not, a device can be neither opened nor used.
+//! No code here uses a thread-local, including `errno`, before it knows that the thread pointer is
+//! the C library's. A thread with another one can neither open nor use a device.
 //!
-//! A filter cannot be taken off and survives `exec`. So it passes calls that carry [`MAGIC`],
-//! wherever the library is loaded then; it is installed when a program first opens a device,
-//! not before; and one that is inherited is recognized and not stacked upon.
+//! A filter cannot be removed and survives `exec`. So the filter passes calls that carry [`MAGIC`],
+//! at whatever address the library is loaded. It is installed only when a program first opens a
+//! device. An inherited filter is recognized, and no second one is added.
 //!
-//! A program may also open, duplicate, map, poll and close a device by its own system calls. A
-//! filter cannot tell these by their arguments, but by where they stand: in the code of an
-//! executable that names a device ([`image`]). A second filter traps those from the start. It is
-//! about addresses of this execution alone, so each such executable installs its own.
+//! A program may also open, duplicate, map, poll and close a device by its own system calls. Their
+//! arguments do not tell them from others, but their addresses do: they lie in the code of an
+//! executable that names a device ([`image`]). A second filter traps them from the start. It is
+//! valid for the addresses of this execution, so each such executable installs its own.
 //!
-//! Other libraries' inline calls are not seen: `mmap` maps the memfd as it should, `fcntl` changes
-//! flags that are read back here, and `close` is noticed when the number is used again.
+//! Inline calls of other libraries are not trapped. `mmap` maps the memfd as it should, flags that
+//! `fcntl` changes are read again here, and `close` is noticed when the number is used again.
 
 use crate::alternate::{Alternate, RED_ZONE_BYTES};
 use crate::filter::{self, MAGIC};
-use crate::stack::{self, Header};
+use crate::stack::{self, StackHeader};
 use crate::{calls, device, real, signals, switch, table, thread_pointer};
 use libc::{c_int, c_long, c_ulong, c_void, siginfo_t, ucontext_t};
 use std::mem::zeroed;
@@ -59,53 +58,53 @@ use std::ptr::null_mut;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A request of type `b` that Binder does not have, and what the handler answers to it on no
-/// descriptor: how an inherited filter is recognized.
+/// A request of type `b` that Binder does not have, and the handler's answer to it without a
+/// descriptor. They reveal an inherited filter.
 const PROBE: c_ulong = 0x62ff;
 const PROBE_ANSWER: c_long = 0xba70;
-/// `si_code` of a SIGSYS that a filter raised.
+/// `si_code` of a SIGSYS from a filter.
 const SYS_SECCOMP: c_int = 1;
 
-/// Whether the handler is in place. Set once, in the constructor.
+/// Whether the handler is installed. Set once, in the constructor.
 static HANDLED: AtomicBool = AtomicBool::new(false);
 
-/// Whether SIGSYS is ours.
-pub fn is_handled() -> bool {
+/// Whether Baton handles SIGSYS.
+pub fn is_installed() -> bool {
     HANDLED.load(Ordering::Relaxed)
 }
 
-/// Installs the handler: at the start, for a filter may be inherited.
-pub fn handle() {
+/// Installs the handler, at the start, because a filter may be inherited.
+pub fn install_handler() {
     // SAFETY: zeroes are an empty mask and no flags.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART | libc::SA_ONSTACK;
-    // SAFETY: the action is complete and its handler has the form that SA_SIGINFO says.
+    // SAFETY: the action is complete, and its handler has the form for SA_SIGINFO.
     if unsafe { real::sigaction(libc::SIGSYS, &action, null_mut()) } == 0 {
         signals::unblock();
         HANDLED.store(true, Ordering::Relaxed);
-        stack::begin_thread();
+        stack::set_alternate_stack();
     }
 }
 
-/// Installs the filter, unless this process was asked not to or has inherited one.
-pub fn arm() {
+/// Installs the filter for ioctls, unless this process was told not to or has inherited one.
+pub fn install_ioctl_filter() {
     static ARMED: Once = Once::new();
-    if is_handled() {
+    if is_installed() {
         ARMED.call_once(|| {
-            // Where the system refuses a filter, programs that use the C library still work.
+            // If the system refuses a filter, programs that use the C library still work.
             if !is_trapping() {
-                let _ = filter::install(&filter::of_ioctls());
+                let _ = filter::install(&filter::ioctl_filter());
             }
         });
     }
 }
 
-/// At the start: has the kernel show us what the executable's own code does with descriptors. Later
-/// would be too late, for it may open a device that way.
-pub fn arm_code(code: Range<usize>) {
-    if is_handled()
-        && let Some(filter) = filter::of_code(code)
+/// Installs the filter for the executable's own code, at the start, because the program may open a
+/// device that way.
+pub fn install_code_filter(code: Range<usize>) {
+    if is_installed()
+        && let Some(filter) = filter::code_filter(code)
     {
         let _ = filter::install(&filter);
     }
@@ -114,13 +113,13 @@ pub fn arm_code(code: Range<usize>) {
 fn is_trapping() -> bool {
     let errno = real::errno();
     let arguments = [-1, PROBE as c_long, 0, 0, 0, 0];
-    // SAFETY: no descriptor, and a request without argument: at worst EBADF.
-    let answer = unsafe { real::system_call(libc::SYS_ioctl, arguments) };
+    // SAFETY: no descriptor, and a request without an argument: at worst EBADF.
+    let emulate = unsafe { real::system_call(libc::SYS_ioctl, arguments) };
     real::set_errno(errno);
-    answer == PROBE_ANSWER
+    emulate == PROBE_ANSWER
 }
 
-/// The registers of an interrupted system call, and where the kernel has put them.
+/// The registers of an interrupted system call, and the frame where the kernel saved them.
 #[cfg(target_arch = "x86_64")]
 mod registers {
     use super::{Range, c_long, siginfo_t, ucontext_t};
@@ -128,8 +127,8 @@ mod registers {
 
     const ARGUMENTS: [libc::c_int; 6] =
         [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
-    /// Of a saved floating-point state: the old form's, and where the kernel says more of a newer
-    /// one's (`_fpx_sw_bytes`).
+    /// Size of the old form of a saved floating-point state, and the offset where the kernel
+    /// describes a newer form (`_fpx_sw_bytes`).
     const LEGACY_BYTES: usize = 512;
     const EXTENSION_AT: usize = 464;
     const EXTENSION: u32 = 0x4650_5853;
@@ -150,20 +149,20 @@ mod registers {
         context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize
     }
 
-    /// The frame of a signal: what `rt_sigreturn` reads.
+    /// The addresses of a signal's frame, which `rt_sigreturn` reads.
     ///
     /// # Safety
-    /// The kernel's, of a signal whose handler has not returned.
+    /// The context is the kernel's, of a signal whose handler has not returned.
     pub unsafe fn frame(_info: *const siginfo_t, context: *const ucontext_t) -> Range<usize> {
-        // The handler's return address, the context, the information; and above them the
-        // floating-point state.
+        // The frame consists of the handler's return address, the context, the information, and
+        // above them the floating-point state.
         let start = context as usize - size_of::<usize>();
         // SAFETY: by this function's contract, also below.
         let state = unsafe { (*context).uc_mcontext.fpregs }.cast::<u8>();
         if state.is_null() {
             return start..context as usize + size_of::<ucontext_t>();
         }
-        // SAFETY: the old form is always there, with two words for the newer ones.
+        // SAFETY: the old form is always present, with two words that describe a newer one.
         let [magic, bytes] = unsafe { state.add(EXTENSION_AT).cast::<[u32; 2]>().read_unaligned() };
         let bytes = if magic == EXTENSION { bytes as usize } else { LEGACY_BYTES };
         start..state as usize + bytes
@@ -177,7 +176,7 @@ mod registers {
     /// A system call that is neither interposed nor trapped: a value or a negative errno.
     ///
     /// # Safety
-    /// As the system call's.
+    /// The contract of the system call.
     pub unsafe fn system_call(number: c_long, arguments: [isize; 6]) -> c_long {
         let [first, second, third, fourth, fifth, sixth] = arguments;
         let result: c_long;
@@ -193,13 +192,14 @@ mod registers {
     }
 }
 
-/// The registers of an interrupted system call, and where the kernel has put them.
+/// The registers of an interrupted system call, and the frame where the kernel saved them.
 #[cfg(target_arch = "aarch64")]
 mod registers {
     use super::{Range, c_long, siginfo_t, ucontext_t};
     use std::arch::asm;
 
-    /// Of a record in `uc_mcontext.__reserved`: more of them lie elsewhere (`extra_context`).
+    /// Type of a record in `uc_mcontext.__reserved` that refers to further records
+    /// (`extra_context`).
     const EXTRA: u32 = 0x4558_5401;
     const HEADER_BYTES: usize = 8;
     const RECORDS_BYTES: usize = 4096;
@@ -220,10 +220,10 @@ mod registers {
         context.uc_mcontext.sp as usize
     }
 
-    /// The frame of a signal: what `rt_sigreturn` reads.
+    /// The addresses of a signal's frame, which `rt_sigreturn` reads.
     ///
     /// # Safety
-    /// The kernel's, of a signal whose handler has not returned.
+    /// The context is the kernel's, of a signal whose handler has not returned.
     pub unsafe fn frame(info: *const siginfo_t, context: *const ucontext_t) -> Range<usize> {
         let start = info as usize;
         let mut end = context as usize + size_of::<ucontext_t>();
@@ -262,7 +262,7 @@ mod registers {
     /// A system call that is neither interposed nor trapped: a value or a negative errno.
     ///
     /// # Safety
-    /// As the system call's.
+    /// The contract of the system call.
     pub unsafe fn system_call(number: c_long, arguments: [isize; 6]) -> c_long {
         let [first, second, third, fourth, fifth, sixth] = arguments;
         let result: isize;
@@ -285,36 +285,35 @@ unsafe extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut 
     // SAFETY: the kernel passes the address of the interrupted context, on this stack.
     let registers = unsafe { &mut *context.cast::<ucontext_t>() };
     let (number, arguments) = (registers::number(registers), registers::arguments(registers));
-    // SAFETY: and of the signal's information.
+    // SAFETY: the kernel also passes the address of the signal's information.
     if unsafe { (*info).si_code } != SYS_SECCOMP || !is_trapped(number, arguments) {
         // SAFETY: these are a signal handler's arguments.
         return unsafe { signals::deliver(signal, info, context) };
     }
-    if !thread_pointer::is_the_librarys() {
+    if !thread_pointer::is_c_librarys() {
         // SAFETY: these are the arguments of the program's own system call.
-        return registers::set_result(registers, unsafe { pass_on(number, arguments) });
+        return registers::set_result(registers, unsafe { forward_to_kernel(number, arguments) });
     }
-    // SAFETY: the kernel's word for this thread's alternate stack.
+    // SAFETY: the kernel reports this thread's alternate stack.
     if !unsafe { stack::is_own(&registers.uc_stack) }
         && let Some(header) = stack::own().filter(|own| own.is_callers())
     {
-        // SAFETY: the kernel's, of this signal.
-        unsafe { leave_for(header, number, arguments, info, registers) };
+        // SAFETY: the information and context are the kernel's, of this signal.
+        unsafe { call_on_own_stack(header, number, arguments, info, registers) };
     }
     // SAFETY: as above.
-    registers::set_result(registers, unsafe { answer(number, arguments) });
+    registers::set_result(registers, unsafe { emulate(number, arguments) });
 }
 
-/// A trapped call that is made on the thread's stack of ours, while the interrupted code's is left
-/// alone.
-struct Elsewhere {
+/// A trapped call that runs on Baton's stack while the interrupted code's stack is left.
+struct MovedCall {
     number: c_long,
     arguments: [c_long; 6],
     result: c_long,
-    header: &'static Header,
-    /// What of our stack was in use before.
+    header: &'static StackHeader,
+    /// Upper end of the previous call on Baton's stack.
     used_before: usize,
-    /// Where the frame was, and is to be when the signal returns.
+    /// Addresses of the signal's frame, where it has to be when the signal returns.
     frame: Range<usize>,
     /// A copy of it, if it is on the program's alternate stack.
     copy: Option<*const u8>,
@@ -322,15 +321,15 @@ struct Elsewhere {
     alternate: Alternate,
 }
 
-/// Makes the call on the thread's own stack of ours, and returns from the signal. Returns here if
-/// that stack has no room.
+/// Runs the call on Baton's stack and returns from the signal. Returns to the caller only if that
+/// stack has no room.
 ///
 /// # Safety
-/// The arguments are those of the program's own system call, whose signal's frame has `info` and
-/// `context`.
+/// The arguments are those of the program's own system call. `info` and `context` belong to the
+/// frame of its signal.
 #[inline(never)]
-unsafe fn leave_for(
-    header: &'static Header,
+unsafe fn call_on_own_stack(
+    header: &'static StackHeader,
     number: c_long,
     arguments: [c_long; 6],
     info: *const siginfo_t,
@@ -338,29 +337,28 @@ unsafe fn leave_for(
 ) {
     let interrupted = registers::stack_pointer(context);
     let had_one = context.uc_stack.ss_flags & libc::SS_DISABLE == 0;
-    let alternate = Alternate::leave(&context.uc_stack, interrupted);
+    let alternate = Alternate::prepare(&context.uc_stack, interrupted);
     let Some(top) = header.begin(interrupted, alternate.may_nest()) else {
-        return alternate.stay();
+        return alternate.cancel();
     };
     // SAFETY: by this function's contract.
     let frame = unsafe { registers::frame(info, context) };
     let copy_at = if had_one { (top - frame.len()) & !63 } else { top };
-    let call_at = (copy_at - size_of::<Elsewhere>()) & !63;
-    // First: a signal may come at any time, and its handler make a call.
-    let used_before = header.use_from(call_at);
+    let call_at = (copy_at - size_of::<MovedCall>()) & !63;
+    // Set first, because a signal may come at any time and its handler may make a call.
+    let used_before = header.set_used_from(call_at);
     let copy = had_one.then_some(copy_at as *const u8);
     if copy.is_some() {
         let (from, to) = (frame.start as *const u8, copy_at as *mut u8);
-        // SAFETY: the frame is memory of its length; the copy's place is above `call_at`, in a part
-        // of our stack that no call uses.
+        // SAFETY: the frame is readable. The copy lies above `call_at`, in a part of the stack that
+        // no call uses.
         unsafe { std::ptr::copy_nonoverlapping(from, to, frame.len()) };
     }
-    let call = call_at as *mut Elsewhere;
-    // SAFETY: `begin` leaves room for both and for the call; aligned, and used by nobody else.
-    // `come_back` gives a
-    // frame that is as the kernel has made it, but for the result and the alternate stack.
+    let call = call_at as *mut MovedCall;
+    // SAFETY: `begin` leaves aligned and unused room for both and for the call. `restore_frame`
+    // restores the kernel's frame, except for the result and the alternate stack.
     unsafe {
-        call.write(Elsewhere {
+        call.write(MovedCall {
             number,
             arguments,
             result: 0,
@@ -371,34 +369,35 @@ unsafe fn leave_for(
             context,
             alternate,
         });
-        switch::leave_signal_by(call_at, call_elsewhere, come_back, call.cast());
+        switch::leave_signal_by(call_at, run_moved_call, restore_frame, call.cast());
     }
 }
 
-/// Makes the call, and says at which stack pointer [`come_back`] is to run: below the frame's
+/// Makes the call. Returns the stack pointer at which [`restore_frame`] runs: below the frame's
 /// place.
 ///
 /// # Safety
-/// `call` is a complete [`Elsewhere`]; this runs on our stack.
-unsafe extern "C" fn call_elsewhere(call: *mut c_void) -> usize {
+/// `call` is a complete [`MovedCall`], and this runs on Baton's stack.
+unsafe extern "C" fn run_moved_call(call: *mut c_void) -> usize {
     // SAFETY: by this function's contract.
-    let call = unsafe { &mut *call.cast::<Elsewhere>() };
-    call.alternate.begin();
+    let call = unsafe { &mut *call.cast::<MovedCall>() };
+    call.alternate.enter();
     // SAFETY: these are the arguments of the program's own system call.
-    call.result = unsafe { answer(call.number, call.arguments) };
-    call.alternate.end();
+    call.result = unsafe { emulate(call.number, call.arguments) };
+    call.alternate.exit();
     (call.frame.start - RED_ZONE_BYTES) & !15
 }
 
-/// Puts the frame back, with the result in it, and says where `rt_sigreturn` finds it.
+/// Puts the frame back with the result in it. Returns the stack pointer that `rt_sigreturn` needs.
 ///
 /// # Safety
-/// `call` has been at [`call_elsewhere`]; this runs below the frame's place.
-unsafe extern "C" fn come_back(call: *mut c_void) -> usize {
+/// [`run_moved_call`] has run `call`, and this runs below the frame's place.
+unsafe extern "C" fn restore_frame(call: *mut c_void) -> usize {
     // SAFETY: by this function's contract.
-    let call = unsafe { &*call.cast::<Elsewhere>() };
+    let call = unsafe { &*call.cast::<MovedCall>() };
     if let Some(copy) = call.copy {
-        // SAFETY: the kernel has put the frame there, and what was there since has returned.
+        // SAFETY: the kernel put the frame there, and every function that has used the place since
+        // has returned.
         unsafe {
             std::ptr::copy_nonoverlapping(copy, call.frame.start as *mut u8, call.frame.len());
         }
@@ -406,35 +405,35 @@ unsafe extern "C" fn come_back(call: *mut c_void) -> usize {
     // SAFETY: within the frame.
     let context = unsafe { &mut *call.context };
     registers::set_result(context, call.result);
-    // The signal's return gives the thread the alternate stack and the mask that the frame says.
+    // `rt_sigreturn` gives the thread the alternate stack and the mask that the frame contains.
     if let Alternate::None = call.alternate {
         context.uc_stack = call.header.as_alternate();
     }
     let at = registers::frame_pointer(&call.frame);
-    // A handler may use our stack from here on.
-    call.header.use_from(call.used_before);
+    // From here on a handler may use Baton's stack.
+    call.header.set_used_from(call.used_before);
     at
 }
 
-/// Whether a filter of ours traps it.
+/// Whether Baton's filters trap a call.
 fn is_trapped(number: c_long, arguments: [c_long; 6]) -> bool {
     if number == libc::SYS_ioctl {
         device::is_binder(arguments[1] as c_ulong)
     } else {
-        filter::OF_CODE.contains(&number)
+        filter::CODE_CALLS.contains(&number)
     }
 }
 
-/// The call of a thread that the driver cannot serve.
+/// Makes the system call of a thread that the driver cannot serve.
 ///
 /// # Safety
-/// As the system call's.
-unsafe fn pass_on(number: c_long, arguments: [c_long; 6]) -> c_long {
+/// The contract of the system call.
+unsafe fn forward_to_kernel(number: c_long, arguments: [c_long; 6]) -> c_long {
     let [fd, request, third, fourth, fifth, sixth] = arguments;
     if number == libc::SYS_ioctl && fd == -1 && request as c_ulong == PROBE {
         return PROBE_ANSWER;
     }
-    if number == libc::SYS_ioctl && table::is_mine(fd as c_int) {
+    if number == libc::SYS_ioctl && table::contains(fd as c_int) {
         return -c_long::from(libc::ENOSYS);
     }
     let sixth = if number == libc::SYS_ioctl { MAGIC as c_long } else { sixth };
@@ -443,18 +442,18 @@ unsafe fn pass_on(number: c_long, arguments: [c_long; 6]) -> c_long {
     unsafe { system_call(number, arguments) }
 }
 
-/// The trapped system call: a value or a negative errno.
+/// Emulates a trapped system call. Returns a value or a negative errno.
 ///
 /// # Safety
-/// As the system call's.
-unsafe fn answer(number: c_long, arguments: [c_long; 6]) -> c_long {
+/// The contract of the system call.
+unsafe fn emulate(number: c_long, arguments: [c_long; 6]) -> c_long {
     let errno = real::errno();
     // SAFETY: by this function's contract.
     let result = unsafe {
         if number == libc::SYS_ioctl {
             ioctl(arguments)
         } else {
-            system(
+            kernel_result(
                 calls::call(number, arguments)
                     .unwrap_or_else(|| real::system_call(number, arguments)),
             )
@@ -464,13 +463,13 @@ unsafe fn answer(number: c_long, arguments: [c_long; 6]) -> c_long {
     result
 }
 
-/// From the C library's way to say what happened to the kernel's.
-fn system(result: c_long) -> c_long {
+/// Converts a C library's result into the kernel's form.
+fn kernel_result(result: c_long) -> c_long {
     if result == -1 { -c_long::from(real::errno()) } else { result }
 }
 
 /// # Safety
-/// As the system call's.
+/// The contract of the system call.
 unsafe fn ioctl(arguments: [c_long; 6]) -> c_long {
     let [fd, request, argument, fourth, fifth, _] = arguments;
     let fd = fd as c_int;
@@ -478,11 +477,11 @@ unsafe fn ioctl(arguments: [c_long; 6]) -> c_long {
         return PROBE_ANSWER;
     }
     let nonblocking = || {
-        // SAFETY: F_GETFL takes no argument. A program that makes system calls itself may have
-        // set the flag that way.
+        // SAFETY: F_GETFL takes no argument. A program that makes system calls itself may have set
+        // the flag by one.
         unsafe { real::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
     };
-    if crate::table::is_mine(fd) {
+    if crate::table::contains(fd) {
         let (request, argument) = (request as c_ulong, argument as usize);
         // SAFETY: by this function's contract.
         match unsafe { device::binder_ioctl(fd, request, argument, Some(nonblocking())) } {
@@ -493,5 +492,5 @@ unsafe fn ioctl(arguments: [c_long; 6]) -> c_long {
     }
     let arguments = [fd.into(), request, argument, fourth, fifth, MAGIC as c_long];
     // SAFETY: by this function's contract; the kernel's ioctl reads three arguments.
-    system(unsafe { real::system_call(libc::SYS_ioctl, arguments) })
+    kernel_result(unsafe { real::system_call(libc::SYS_ioctl, arguments) })
 }

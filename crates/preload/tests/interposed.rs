@@ -1,5 +1,5 @@
-//! The interposer in a real process: each test runs itself again with the library loaded, against
-//! a broker of its own, and does there what a Binder program does.
+//! The interposer in a real process: each test runs itself again with the library loaded, against a
+//! broker of its own, and acts there like a Binder program.
 
 mod setting;
 
@@ -17,11 +17,11 @@ use std::process::Command;
 use std::ptr::{null, null_mut};
 
 #[test]
-fn calls_arrive_either_way() {
-    if outside("calls_arrive_either_way") {
+fn calls_reach_the_driver_inline_and_through_libc() {
+    if is_outside("calls_reach_the_driver_inline_and_through_libc") {
         return;
     }
-    // A thread from before the filter has it, too.
+    // A thread that is older than the filter has it too.
     let (send, receive) = std::sync::mpsc::channel();
     let early = std::thread::spawn(move || version(inline, &receive.recv().unwrap()));
     let device = device();
@@ -37,8 +37,8 @@ fn calls_arrive_either_way() {
 }
 
 #[test]
-fn duplicates_share_and_closing_ends() {
-    if outside("duplicates_share_and_closing_ends") {
+fn duplicates_share_a_device_until_the_last_is_closed() {
+    if is_outside("duplicates_share_a_device_until_the_last_is_closed") {
         return;
     }
     let device = device();
@@ -52,12 +52,12 @@ fn duplicates_share_and_closing_ends() {
         assert_eq!(version(through_libc, fd), Ok(PROTOCOL_VERSION));
         assert_eq!(version(inline, fd), Ok(PROTOCOL_VERSION));
     }
-    // The number now names something else.
+    // The number now belongs to another file.
     let reused = open("/dev/null", 0);
     assert_eq!(reused.as_raw_fd(), number);
     assert_eq!(version(through_libc, &reused), Err(libc::ENOTTY));
-    // A close that nobody saw: the number is somebody else's when `open` gives it again.
-    // SAFETY: closed once, here, by the C library's own call; the owner is forgotten.
+    // The number is closed unseen, and `open` returns it again for another file.
+    // SAFETY: closed once, here, by the C library's own call; its owner is forgotten.
     unsafe { libc::fclose(libc::fdopen(other.as_raw_fd(), c"r".as_ptr())) };
     let number = other.as_raw_fd();
     std::mem::forget(other);
@@ -71,8 +71,8 @@ fn duplicates_share_and_closing_ends() {
 }
 
 #[test]
-fn waiting_is_for_work() {
-    if outside("waiting_is_for_work") {
+fn polling_waits_for_work() {
+    if is_outside("polling_waits_for_work") {
         return;
     }
     let (manager, client) = (device(), device());
@@ -122,8 +122,8 @@ fn waiting_is_for_work() {
 }
 
 #[test]
-fn a_map_keeps_its_device() {
-    if outside("a_map_keeps_its_device") {
+fn a_mapping_keeps_its_device_open() {
+    if is_outside("a_mapping_keeps_its_device_open") {
         return;
     }
     let map = |device: &OwnedFd, protection| {
@@ -148,20 +148,20 @@ fn a_map_keeps_its_device() {
     assert_eq!(become_manager(), Err(libc::EBUSY));
     // SAFETY: nothing uses the map any more.
     assert_eq!(unsafe { libc::munmap(address, 8192) }, 0);
-    // The broker hears of it in its own time.
+    // The broker learns of the end after a while.
     while become_manager() == Err(libc::EBUSY) {
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn nonblocking_however_it_was_set() {
-    if outside("nonblocking_however_it_was_set") {
+fn nonblocking_mode_works_however_it_was_set() {
+    if is_outside("nonblocking_mode_works_however_it_was_set") {
         return;
     }
     let opened = || {
         let device = open("/dev/binder", 0);
-        // The first call of a thread never waits, blocking or not.
+        // A thread's first call never waits, blocking or not.
         assert_eq!(version(inline, &device), Ok(PROTOCOL_VERSION));
         device
     };
@@ -189,11 +189,11 @@ extern "C" fn call_again(signal: c_int) {
     *INTERRUPTED.lock().unwrap() = Some((signal, version(inline, &fd)));
 }
 
-/// Returns when the thread sleeps inside the driver, where threads wait on futexes.
-fn until_blocked(tid: libc::pid_t) {
+/// Returns once the thread sleeps inside the driver, where threads wait on futexes.
+fn wait_until_blocked(tid: libc::pid_t) {
     let futexes = [libc::SYS_futex, libc::SYS_futex_waitv].map(|number| number.to_string());
     let blocked = || {
-        // "running", or the number of the system call and its arguments.
+        // The file contains "running", or the number of the system call and its arguments.
         let call = fs::read_to_string(format!("/proc/self/task/{tid}/syscall")).unwrap();
         call.split(' ').next().is_some_and(|number| futexes.iter().any(|futex| futex == number))
     };
@@ -204,7 +204,7 @@ fn until_blocked(tid: libc::pid_t) {
 
 #[test]
 fn a_handler_may_call_while_a_call_blocks() {
-    if outside("a_handler_may_call_while_a_call_blocks") {
+    if is_outside("a_handler_may_call_while_a_call_blocks") {
         return;
     }
     let device = device();
@@ -218,7 +218,7 @@ fn a_handler_may_call_while_a_call_blocks() {
         (libc::pthread_self(), libc::gettid())
     };
     let waker = std::thread::spawn(move || {
-        until_blocked(tid);
+        wait_until_blocked(tid);
         // SAFETY: the thread waits for this one.
         unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
     });
@@ -228,11 +228,11 @@ fn a_handler_may_call_while_a_call_blocks() {
     assert_eq!(seen, Some((libc::SIGUSR1, Ok(PROTOCOL_VERSION))));
 }
 
-extern "C" fn theirs(_signal: c_int) {}
+extern "C" fn programs_handler(_signal: c_int) {}
 
 #[test]
-fn sigsys_stays_ours() {
-    if outside("sigsys_stays_ours") {
+fn programs_cannot_take_over_sigsys() {
+    if is_outside("programs_cannot_take_over_sigsys") {
         return;
     }
     let device = device();
@@ -249,12 +249,12 @@ fn sigsys_stays_ours() {
         let is_blocked = |signal| libc::sigismember(&now, signal) == 1;
         assert!(is_blocked(libc::SIGTERM) && !is_blocked(libc::SIGSYS));
 
-        let handler = theirs as *const () as usize;
+        let handler = programs_handler as *const () as usize;
         assert_eq!(libc::signal(libc::SIGSYS, handler), libc::SIG_DFL);
         let mut old: libc::sigaction = std::mem::zeroed();
         assert_eq!(libc::sigaction(libc::SIGSYS, null(), &mut old), 0);
         assert_eq!(old.sa_sigaction, handler);
-        // It gets what is not a Binder call's.
+        // The program's handler gets signals that come from no Binder call.
         assert_eq!(libc::raise(libc::SIGSYS), 0);
     }
     assert_eq!(version(inline, &device), Ok(PROTOCOL_VERSION));
@@ -262,7 +262,7 @@ fn sigsys_stays_ours() {
 
 #[test]
 fn a_child_of_fork_has_no_device() {
-    if outside("a_child_of_fork_has_no_device") {
+    if is_outside("a_child_of_fork_has_no_device") {
         return;
     }
     let device = device();
@@ -289,27 +289,26 @@ fn a_child_of_fork_has_no_device() {
 }
 
 #[test]
-fn a_filter_is_inherited_and_not_stacked() {
-    if outside("a_filter_is_inherited_and_not_stacked") {
+fn a_filter_is_inherited_and_not_installed_twice() {
+    if is_outside("a_filter_is_inherited_and_not_installed_twice") {
         return;
     }
     let device = device();
     assert_eq!(version(inline, &device), Ok(PROTOCOL_VERSION));
     let again = std::env::var_os("THIRD").is_some();
-    // The one for ioctls, and one for the code of each of the two executables.
+    // One filter for ioctls, and one for the code of each of the two executables.
     let n_filters = if again { 3 } else { 2 };
     let status = fs::read_to_string("/proc/self/status").unwrap();
     assert!(status.contains(&format!("Seccomp_filters:\t{n_filters}")), "{status}");
     if !again {
         let own = std::env::current_exe().unwrap();
-        let name = "a_filter_is_inherited_and_not_stacked";
+        let name = "a_filter_is_inherited_and_not_installed_twice";
         let status = Command::new(own).args(["--exact", name]).env("THIRD", "1").status().unwrap();
         assert!(status.success());
     }
 }
 
-/// What a process that breaks a rule, and fails to send, leaves on standard error, in a file, and
-/// in the log.
+/// Standard error, file and log of a process that breaks a rule and fails to send.
 fn logged(name: &str, setting: Option<&str>) -> [String; 3] {
     let directory = tempfile::tempdir().unwrap();
     let (stderr, file) = (directory.path().join("stderr"), directory.path().join("file"));
@@ -337,8 +336,8 @@ fn in_log(directory: &Path) -> String {
     lines
 }
 
-/// Breaks a rule, sends where nobody is, and calls with more than there is room for.
-fn transgress() {
+/// Breaks a rule, sends to a missing target, and calls with too much data.
+fn break_rules() {
     let client = device();
     let mut commands = BC_FREE_BUFFER.to_ne_bytes().to_vec();
     commands.extend_from_slice(&0xabcdu64.to_ne_bytes());
@@ -357,10 +356,10 @@ fn transgress() {
 }
 
 #[test]
-fn broken_rules_are_told_and_failures_when_asked_for() {
-    let name = "broken_rules_are_told_and_failures_when_asked_for";
+fn broken_rules_are_logged_and_failures_at_level_debug() {
+    let name = "broken_rules_are_logged_and_failures_at_level_debug";
     if std::env::var_os("BATON_SOCKET").is_some() {
-        return transgress();
+        return break_rules();
     }
     let broken = "BC_FREE_BUFFER u000000000000abcd no match\n";
     let dead = "transaction failed 29189/-22, size 0-0\n";
@@ -388,10 +387,10 @@ fn broken_rules_are_told_and_failures_when_asked_for() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_keeps_nobody_waiting() {
-    let name = "a_log_that_nobody_reads_keeps_nobody_waiting";
+fn an_unread_log_blocks_no_call() {
+    let name = "an_unread_log_blocks_no_call";
     if std::env::var_os("BATON_SOCKET").is_some() {
-        return transgress();
+        return break_rules();
     }
     let (_reader, full) = std::io::pipe().unwrap();
     // SAFETY: a flag of our own descriptor, also below.
@@ -405,14 +404,14 @@ fn a_log_that_nobody_reads_keeps_nobody_waiting() {
     });
 }
 
-/// Each of the C library's functions that change how a thread is scheduled: its next call asks the
-/// broker anew.
+/// After each of the C library's functions that change a thread's scheduling, the thread's next
+/// call asks the broker again.
 #[test]
-fn a_thread_calls_at_the_priority_that_it_has_got() {
-    if outside("a_thread_calls_at_the_priority_that_it_has_got") {
+fn a_thread_calls_at_its_new_priority() {
+    if is_outside("a_thread_calls_at_its_new_priority") {
         return;
     }
-    if !may_be_real_time() {
+    if !can_be_real_time() {
         println!(
             "skipped: a_thread_calls_at_the_priority_that_it_has_got (no real-time priority here)"
         );
@@ -431,7 +430,7 @@ fn a_thread_calls_at_the_priority_that_it_has_got() {
         let lanes = processes.flat_map(|process| process.real_time);
         lanes.map(|lane| lane.priority.sched_priority()).collect::<Vec<_>>()
     };
-    // It has learnt its way by then.
+    // The thread has completed its first calls by then.
     (0..3).for_each(|_| call(&client));
     assert_eq!(priorities(), [0; 0]);
     for (function, change) in CHANGES {
@@ -452,12 +451,12 @@ fn a_thread_calls_at_the_priority_that_it_has_got() {
 
 type Change = fn(c_int, c_int) -> c_int;
 
-/// All but the first find a thread that is a real-time one already.
+/// Functions that change the scheduling. All but the first start from a real-time thread.
 const CHANGES: [(&str, Change); 4] = [
     ("sched_setscheduler", set_scheduler),
     ("sched_setparam", |_, priority| {
         let parameters = libc::sched_param { sched_priority: priority };
-        // SAFETY: of the calling thread alone, by a structure of ours, as in those that follow.
+        // SAFETY: changes the calling thread only, from a structure of ours, like the next two.
         unsafe { libc::sched_setparam(0, &parameters) }
     }),
     ("pthread_setschedparam", |policy, priority| {
@@ -477,11 +476,11 @@ fn set_scheduler(policy: c_int, priority: c_int) -> c_int {
     unsafe { libc::sched_setscheduler(0, policy, &parameters) }
 }
 
-fn may_be_real_time() -> bool {
+fn can_be_real_time() -> bool {
     std::thread::spawn(|| set_scheduler(libc::SCHED_FIFO, 1)).join().unwrap() == 0
 }
 
-/// Calls the context manager, and gives the answer's buffer back.
+/// Calls the context manager, and frees the buffer of the reply.
 fn call(fd: &OwnedFd) {
     let transaction: TransactionData = bytemuck::Zeroable::zeroed();
     let mut commands = BC_TRANSACTION.to_ne_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! The paths of devices: what programs find there, by which names, and what sets them up.
+//! The paths of devices: their attributes, their other names, and functions that set them up.
 
 mod setting;
 
@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::ptr::null;
 
 #[test]
-fn paths_look_like_devices() {
-    if outside("paths_look_like_devices") {
+fn device_paths_have_the_attributes_of_devices() {
+    if is_outside("device_paths_have_the_attributes_of_devices") {
         return;
     }
     for path in ["/dev/binder", "/dev/binderfs/binder"] {
@@ -28,7 +28,7 @@ fn paths_look_like_devices() {
     let errno = |path| fs::metadata(path).unwrap_err().raw_os_error().unwrap();
     assert_eq!(errno("/dev/binderfs/nothing"), libc::ENOENT);
     assert_eq!(errno("/dev/hwbinder"), libc::ENOENT);
-    // What is not ours is as it was.
+    // Other paths are unchanged.
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     let directory = tempfile::tempdir().unwrap();
     let link = directory.path().join("link");
@@ -37,8 +37,8 @@ fn paths_look_like_devices() {
 }
 
 #[test]
-fn a_device_has_many_names() {
-    if outside("a_device_has_many_names") {
+fn a_device_can_be_opened_by_its_aliases() {
+    if is_outside("a_device_can_be_opened_by_its_aliases") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ fn a_device_has_many_names() {
     let fd = unsafe { libc::openat(dev.as_raw_fd(), c"binder".as_ptr(), libc::O_RDWR) };
     // SAFETY: as above.
     assert_eq!(version(through_libc, &unsafe { OwnedFd::from_raw_fd(fd) }), Ok(PROTOCOL_VERSION));
-    // What leads nowhere still does.
+    // A path that leads nowhere still fails.
     symlink("third", name("third")).unwrap();
     for (path, errno) in [
         (name("nothing"), libc::ENOENT),
@@ -80,8 +80,8 @@ fn a_device_has_many_names() {
 }
 
 #[test]
-fn what_sets_devices_up_finds_them() {
-    if outside("what_sets_devices_up_finds_them") {
+fn setting_up_devices_succeeds() {
+    if is_outside("setting_up_devices_succeeds") {
         return;
     }
     let mount = |target: &CStr| {
@@ -97,7 +97,7 @@ fn what_sets_devices_up_finds_them() {
 
 #[test]
 fn contexts_are_added_through_binder_control() {
-    if outside("contexts_are_added_through_binder_control") {
+    if is_outside("contexts_are_added_through_binder_control") {
         return;
     }
     let control = open("/dev/binderfs/binder-control", 0);

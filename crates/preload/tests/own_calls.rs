@@ -1,5 +1,5 @@
-//! A program that goes past the C library's functions, for everything that it does with a device:
-//! by `syscall`, and by system calls in its own code.
+//! A program that uses a device without the C library's functions: by `syscall`, and by system
+//! calls in its own code.
 
 mod setting;
 
@@ -21,7 +21,7 @@ unsafe fn by_number(number: c_long, arguments: [c_long; 6]) -> Result<c_long, i3
     }
 }
 
-/// A program's descriptor of a device, and its way to make system calls.
+/// A program's descriptor of a device, and its way of making system calls.
 struct Program {
     call: Call,
     fd: c_long,
@@ -55,7 +55,7 @@ impl Program {
         )
     }
 
-    /// Whether it is ready to be read, within a time.
+    /// Whether the device becomes readable within `seconds`.
     fn poll(&self, seconds: i64) -> bool {
         let (fd, limit) = (self.fd as c_int, libc::timespec { tv_sec: seconds, tv_nsec: 0 });
         let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -83,7 +83,7 @@ fn n_ready(epoll: &OwnedFd) -> c_int {
     unsafe { libc::epoll_wait(epoll.as_raw_fd(), &mut event, 1, 0) }
 }
 
-fn uses_a_device(call: Call) {
+fn check_device_use(call: Call) {
     let program = Program::open(call, libc::O_RDWR | libc::O_CLOEXEC);
     let write = libc::PROT_READ | libc::PROT_WRITE;
     assert_eq!(program.map(write, libc::MAP_PRIVATE), Err(libc::EPERM));
@@ -115,7 +115,7 @@ fn uses_a_device(call: Call) {
     assert_eq!(heir.manage(), Err(libc::EBUSY));
     // SAFETY: nothing uses the map any more.
     unsafe { call(libc::SYS_munmap, [address, 8192, 0, 0, 0, 0]) }.unwrap();
-    // The broker hears of it in its own time.
+    // The broker learns of the end after a while.
     while heir.manage() == Err(libc::EBUSY) {
         std::thread::yield_now();
     }
@@ -123,17 +123,17 @@ fn uses_a_device(call: Call) {
 }
 
 #[test]
-fn syscall_does_what_the_functions_do() {
-    if outside("syscall_does_what_the_functions_do") {
+fn syscall_works_like_the_functions() {
+    if is_outside("syscall_works_like_the_functions") {
         return;
     }
-    uses_a_device(by_number);
+    check_device_use(by_number);
 }
 
 #[test]
-fn the_executables_own_calls_are_seen() {
-    if outside("the_executables_own_calls_are_seen") {
+fn the_executables_own_calls_are_trapped() {
+    if is_outside("the_executables_own_calls_are_trapped") {
         return;
     }
-    uses_a_device(own_call);
+    check_device_use(own_call);
 }

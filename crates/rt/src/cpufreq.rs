@@ -1,12 +1,13 @@
-//! Frequency policies: groups of processors that run at one frequency, as files in sysfs.
+//! Frequency policies: groups of processors with a common frequency, as files in sysfs.
 //!
 //! ```text
 //!   SYSFS/devices/system/cpu/cpufreq/policyN/scaling_governor, scaling_min_freq, scaling_max_freq
 //! ```
 //!
-//! A policy is held at a frequency by making it both bounds, which every driver takes and no
-//! governor leaves. The governor is `performance` for as long, where there is one: it never
-//! samples. `userspace`, made for this, is missing where the processor chooses for itself.
+//! A policy is held at a frequency by making it both bounds: every driver accepts that, and every
+//! governor stays within them. Meanwhile the governor is `performance` where available, because it
+//! does not sample. The governor `userspace` is missing where the processor chooses its frequency
+//! itself.
 
 use crate::error::Error;
 use crate::paths::Paths;
@@ -16,23 +17,23 @@ use std::path::{Path, PathBuf};
 
 const STEADY: &str = "performance";
 
-/// A policy of this machine.
+/// A frequency policy of this machine.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Its directory's name.
+    /// Name of the policy's directory.
     pub name: String,
     directory: PathBuf,
-    /// The least and the greatest frequency of its processors, in kHz.
+    /// Lowest and highest frequency of its processors, in kHz.
     pub able_khz: [u32; 2],
-    /// All frequencies, where they are few.
+    /// All possible frequencies, where the driver lists them.
     pub steps_khz: Vec<u32>,
     governors: Vec<String>,
 }
 
-/// How a policy is set.
+/// The settings of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Who chooses the frequency.
+    /// Name of the governor, which chooses the frequency.
     pub governor: String,
     /// Lower bound.
     pub min_khz: u32,
@@ -40,7 +41,7 @@ pub struct Setting {
     pub max_khz: u32,
 }
 
-/// All policies that have processors, in the order of their numbers.
+/// All policies that have processors, by number. Fails if the kernel sets no frequencies.
 pub fn policies(paths: &Paths) -> Result<Vec<Policy>, Error> {
     let root = paths.sysfs.join("devices/system/cpu/cpufreq");
     let entries = std::fs::read_dir(&root).into_iter().flatten().flatten();
@@ -59,7 +60,7 @@ pub fn policies(paths: &Paths) -> Result<Vec<Policy>, Error> {
     found.into_iter().map(|(_, path)| Policy::at(path)).collect()
 }
 
-/// The policy of processors that are offline refuses to be set.
+/// Whether a policy has processors that are online. Others refuse settings.
 fn has_processors(policy: &Path) -> bool {
     let affected = std::fs::read_to_string(policy.join("affected_cpus"));
     affected.is_ok_and(|list| !list.trim().is_empty())
@@ -98,18 +99,18 @@ impl Policy {
         })
     }
 
-    /// Of a list that not every driver has.
+    /// Reads a list of words; empty where the driver has no such file.
     fn words(&self, file: &str) -> Vec<String> {
         let text = self.read(file).unwrap_or_default();
         text.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// At which frequency the processors run, as far as the driver tells.
+    /// Current frequency in kHz, where the driver reports it.
     pub fn current_khz(&self) -> Option<u32> {
         self.number("scaling_cur_freq").ok()
     }
 
-    /// How it is set now.
+    /// Current settings.
     pub fn setting(&self) -> Result<Setting, Error> {
         Ok(Setting {
             governor: self.read("scaling_governor")?,
@@ -118,7 +119,7 @@ impl Policy {
         })
     }
 
-    /// Whether it can run at a frequency.
+    /// Checks whether the policy can run at a frequency.
     pub fn check(&self, khz: u32) -> Result<(), Error> {
         let [least, greatest] = self.able_khz;
         let listed = self.steps_khz.is_empty() || self.steps_khz.contains(&khz);
@@ -132,7 +133,7 @@ impl Policy {
         Err(Error::Unable { policy: self.name.clone(), khz, able })
     }
 
-    /// Holds it at a frequency that it can run at.
+    /// Holds the policy at a frequency, and checks that the driver accepted it.
     pub fn hold(&self, khz: u32) -> Result<(), Error> {
         let governor = match self.governors.iter().any(|governor| governor == STEADY) {
             true => STEADY.to_owned(),
@@ -148,8 +149,8 @@ impl Policy {
         Err(Error::NotTaken { policy: self.name.clone(), wanted: text(wanted), got: text(got) })
     }
 
-    /// Sets it, as far as it is not so already. The lower bound cannot pass the upper one:
-    /// whichever is in the way of the other, one of the two attempts at the upper comes at the
+    /// Applies settings that differ from the current ones. The lower bound cannot exceed the upper
+    /// one, so the upper is written before and after the lower: one of the two writes comes at the
     /// right time.
     pub fn set(&self, setting: &Setting) -> Result<(), Error> {
         let (min_khz, max_khz) = (setting.min_khz.to_string(), setting.max_khz.to_string());

@@ -1,4 +1,4 @@
-//! What cannot be had, whose right is missing, and what to do about it.
+//! Errors: what is not available, which right is missing, and what to do about it.
 
 use crate::holder::Holder;
 use rustix::io::Errno;
@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
-/// Why something cannot be had.
+/// The reason for which a setting is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel has no frequency scaling here, as in most virtual machines.
@@ -17,46 +17,46 @@ pub enum Error {
     Unable {
         /// The policy's name.
         policy: String,
-        /// What was asked for.
+        /// Requested frequency.
         khz: u32,
-        /// What could have been asked for.
+        /// Possible frequencies.
         able: String,
     },
-    /// Others hold the lock at another frequency.
+    /// Other processes hold the lock at another frequency.
     #[error("the frequency is locked at {at} by {}", names(.holders))]
     Held {
         /// The frequency.
         at: String,
-        /// Who holds it.
+        /// The processes that hold the lock.
         holders: Vec<Holder>,
     },
-    /// The driver has set something else than was asked for.
+    /// The driver chose other settings than the requested ones.
     #[error("{policy} was told {wanted} and took {got}")]
     NotTaken {
         /// The policy's name.
         policy: String,
-        /// As it was written.
+        /// The settings as written.
         wanted: String,
-        /// As it was read back.
+        /// The settings as read back.
         got: String,
     },
     /// A right is missing.
     #[error("{what} is not permitted: it needs {needs}")]
     Denied {
-        /// What was tried.
+        /// The setting that was tried.
         what: String,
-        /// The right.
+        /// The missing right.
         needs: String,
-        /// How to get it.
+        /// Advice on getting the right.
         advice: &'static str,
     },
-    /// The record of the frequency lock is no record.
+    /// The file with the record of the frequency lock is damaged.
     #[error("{0} is damaged: {1}")]
     Record(PathBuf, serde_json::Error),
-    /// There is nobody who would undo the frequency lock of a killed process.
+    /// There is no guardian that would undo the frequency lock of a killed process.
     #[error("no guardian: {0}")]
     NoGuardian(String),
-    /// The process that a guardian was to watch is not there.
+    /// The process that a guardian was to watch does not exist.
     #[error("there is no process {0} to watch")]
     NoOwner(u32),
     /// A system call failed.
@@ -64,7 +64,7 @@ pub enum Error {
     System {
         /// The operation, and the path if it has one.
         what: String,
-        /// Its error.
+        /// The error of the operation.
         errno: Errno,
     },
 }
@@ -80,7 +80,7 @@ impl Error {
         Error::System { what: what.to_string(), errno }
     }
 
-    /// What to do about it.
+    /// Advice to the user, if there is any.
     pub fn advice(&self) -> Option<String> {
         Some(match self {
             Error::NoCpufreq(_) => {

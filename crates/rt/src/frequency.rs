@@ -1,15 +1,15 @@
-//! The frequency lock: processes that need the same frequency hold it together, and another one is
-//! refused.
+//! The frequency lock: processes that need the same frequency hold it together, and a request for
+//! another frequency is refused.
 //!
 //! ```text
 //!   STATE/lock            flock: one process at a time looks or changes
 //!   STATE/frequency.json  what was asked for, what was set before, who holds it
 //! ```
 //!
-//! The form is that of RTAndroid's lock (Kalkov 2018, 4.3), with holders by name in place of a
-//! counter: the hold of a process that has ended is nobody's. Order: the record is there before the
-//! first setting is changed, and until the last one is restored, so whoever finds a record without
-//! a living holder can finish the work.
+//! The lock has the form of RTAndroid's (Kalkov 2018, 4.3), with named holders in place of a
+//! counter: a process that has ended holds nothing. The record exists before the first setting is
+//! changed and until the last one is restored. So a process that finds a record without a living
+//! holder can finish the work.
 
 use crate::cpufreq::{self, Policy, Setting};
 use crate::error::Error;
@@ -24,13 +24,13 @@ use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The frequency that is asked for.
+/// A requested frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Frequency {
-    /// Every policy's highest.
+    /// The highest frequency of every policy.
     Max,
-    /// The same for all policies, in kHz.
+    /// One frequency for all policies, in kHz.
     Khz(u32),
 }
 
@@ -54,20 +54,20 @@ impl Display for Frequency {
     }
 }
 
-/// The lock while it is held.
+/// The record of the lock while it is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// As the first holder asked for it.
+    /// The frequency as the first holder requested it.
     pub frequency: Frequency,
-    /// What that means for each policy, in kHz.
+    /// The resulting frequency of each policy, in kHz.
     pub targets_khz: BTreeMap<String, u32>,
-    /// What each policy was before.
+    /// The settings of each policy before the lock.
     pub before: BTreeMap<String, Setting>,
-    /// Once for each time that a process has it.
+    /// The holders; a process that holds the lock twice appears twice.
     pub holders: Vec<Holder>,
 }
 
-/// The record, which nobody else looks at meanwhile.
+/// Exclusive access to the record.
 struct State<'a> {
     paths: &'a Paths,
     _flock: File,
@@ -104,8 +104,8 @@ impl<'a> State<'a> {
             .map_err(|error| Error::system(format!("remove {}", path.display()), error))
     }
 
-    /// Keeps the record, or ends the lock if nobody holds it any more.
-    fn settle(&self, record: Record) -> Result<Option<Record>, Error> {
+    /// Saves the record, or ends the lock if it has no holder.
+    fn save_or_end(&self, record: Record) -> Result<Option<Record>, Error> {
         if record.holders.is_empty() {
             restore(self.paths, &record.before)?;
             self.remove()?;
@@ -115,11 +115,11 @@ impl<'a> State<'a> {
         Ok(Some(record))
     }
 
-    /// The lock as living processes hold it.
-    fn swept(&self) -> Result<Option<Record>, Error> {
-        let Some(mut record) = look(self.paths)? else { return Ok(None) };
+    /// The record without holders that have ended.
+    fn without_dead_holders(&self) -> Result<Option<Record>, Error> {
+        let Some(mut record) = read_record(self.paths)? else { return Ok(None) };
         record.holders.retain(Holder::is_alive);
-        self.settle(record)
+        self.save_or_end(record)
     }
 }
 
@@ -127,8 +127,8 @@ fn path(paths: &Paths) -> PathBuf {
     paths.state.join("frequency.json")
 }
 
-/// The lock as it was last written down, with holders that may have ended. `None` if nobody has it.
-pub fn look(paths: &Paths) -> Result<Option<Record>, Error> {
+/// Reads the record, which may name holders that have ended. `None` if no process has the lock.
+pub fn read_record(paths: &Paths) -> Result<Option<Record>, Error> {
     let path = path(paths);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
@@ -138,21 +138,22 @@ pub fn look(paths: &Paths) -> Result<Option<Record>, Error> {
     serde_json::from_str(&text).map(Some).map_err(|error| Error::Record(path, error))
 }
 
-/// Ends the holds of processes that have ended; the lock that is still held.
+/// Removes holders that have ended, and ends the lock if none is left. Returns the remaining
+/// record.
 pub fn repair(paths: &Paths) -> Result<Option<Record>, Error> {
-    // Who has never had a lock may not be allowed to keep a record.
-    match look(paths)? {
-        Some(_) => State::open(paths)?.swept(),
+    // A process that never had a lock may lack the right to write a record.
+    match read_record(paths)? {
+        Some(_) => State::open(paths)?.without_dead_holders(),
         None => Ok(None),
     }
 }
 
-/// Gives the lock to a process, once more if it has it.
+/// Adds a process to the holders of the lock, even if it already is one.
 pub fn acquire(paths: &Paths, frequency: Frequency, holder: &Holder) -> Result<(), Error> {
     let policies = cpufreq::policies(paths)?;
     let targets_khz = targets(&policies, frequency)?;
     let state = State::open(paths)?;
-    if let Some(mut record) = state.swept()? {
+    if let Some(mut record) = state.without_dead_holders()? {
         if record.targets_khz != targets_khz {
             return Err(Error::Held { at: record.frequency.to_string(), holders: record.holders });
         }
@@ -167,21 +168,21 @@ pub fn acquire(paths: &Paths, frequency: Frequency, holder: &Holder) -> Result<(
     let done = policies.iter().try_for_each(hold);
     if done.is_err() {
         record.holders.clear();
-        // What has gone wrong first says more than that it could not be undone.
-        let _ = state.settle(record);
+        // The first error says more than a failure to undo.
+        let _ = state.save_or_end(record);
     }
     done
 }
 
-/// Takes one hold back from a process.
+/// Removes a process from the holders once.
 pub fn release(paths: &Paths, holder: &Holder) -> Result<(), Error> {
     let state = State::open(paths)?;
-    let Some(mut record) = look(paths)? else { return Ok(()) };
+    let Some(mut record) = read_record(paths)? else { return Ok(()) };
     if let Some(at) = record.holders.iter().position(|other| other.is(holder)) {
         record.holders.remove(at);
     }
     record.holders.retain(Holder::is_alive);
-    state.settle(record).map(drop)
+    state.save_or_end(record).map(drop)
 }
 
 fn targets(policies: &[Policy], frequency: Frequency) -> Result<BTreeMap<String, u32>, Error> {
@@ -195,7 +196,8 @@ fn targets(policies: &[Policy], frequency: Frequency) -> Result<BTreeMap<String,
     policies.iter().map(target).collect()
 }
 
-/// All that can be; the first error of the rest. A policy that has gone has nothing to be restored.
+/// Restores the settings of all policies, and returns the first error. A policy that has
+/// disappeared needs no restoring.
 fn restore(paths: &Paths, before: &BTreeMap<String, Setting>) -> Result<(), Error> {
     let policies = cpufreq::policies(paths)?;
     let known = policies.iter().filter_map(|policy| Some((policy, before.get(&policy.name)?)));

@@ -1,14 +1,14 @@
-//! Who undoes what a process leaves behind when it is killed.
+//! The guardian: a process that undoes the settings of a process that is killed.
 //!
 //! ```text
 //!   owner --> baton rt guard --> baton rt guard --apart
-//!               ends at once       says "ready PID", then waits for the owner's end, repairs, ends
+//!               ends at once       sends "ready PID", waits for the owner's end, repairs, ends
 //! ```
 //!
-//! It is a program of its own, because a child of a process with threads can do hardly anything
-//! before it executes one; and nobody's child, since a program may wait for all of its children.
-//! One that is killed itself leaves the record: whoever asks for the lock next, or `baton rt
-//! repair`, does its work.
+//! The guardian is a separate program, because the child of a process with threads can do hardly
+//! anything before it executes one. It is not the owner's child, since a program may wait for all
+//! of its children. If the guardian itself is killed, the record remains. The next process that
+//! requests the lock, or `baton rt repair`, then does its work.
 
 use crate::error::Error;
 use crate::frequency;
@@ -23,45 +23,45 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 
-/// What is to be watched, and kept meanwhile.
+/// The task of a guardian.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Watch {
-    /// The process.
+    /// The process to watch.
     pub owner: Holder,
-    /// Until when.
+    /// The event at which the guardian acts.
     pub until: Until,
-    /// The bound on wake-up times that is kept for it, in microseconds.
+    /// Bound on wake-up times to keep for the owner, in microseconds.
     pub latency_us: Option<u32>,
-    /// Whether the program that it is going to execute has its memory locked.
+    /// Whether to lock the memory of the program that the owner is going to execute.
     pub lock_memory: bool,
-    /// Where the machine is.
+    /// Paths of the machine's files.
     pub paths: Paths,
 }
 
-/// When the guardian does its work.
+/// The event at which the guardian acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Until {
-    /// The owner ends.
+    /// The end of the owner.
     Death,
-    /// That, or it lets go of the [`Guardian`].
+    /// The end of the owner, or the end of its [`Guardian`] value.
     Release,
 }
 
-/// A guardian at work. Dropped, it ends, if that was agreed.
+/// A running guardian. Dropping this value ends it, with [`Until::Release`].
 #[derive(Debug)]
 pub struct Guardian {
-    /// Its process.
+    /// Pid of the guardian.
     pub pid: u32,
     _held: Option<ChildStdin>,
 }
 
 impl Guardian {
-    /// Starts `program`, the `baton` command, as this process's guardian, and returns when it
-    /// watches.
+    /// Starts `program`, the `baton` command, as this process's guardian. Returns once it watches.
     pub fn start(program: &Path, watch: &Watch) -> Result<Guardian, Error> {
         let text = serde_json::to_string(watch).expect("numbers and paths");
         let mut command = Command::new(program);
-        // Under an interposer it would be a client of what it may have to outlive.
+        // Under the interposer the guardian would be a client of a broker that it may have to
+        // outlive.
         command.args(["rt", "guard", &text]).env_remove("LD_PRELOAD").stdout(Stdio::piped());
         command.stdin(match watch.until {
             Until::Death => Stdio::null(),
@@ -82,7 +82,8 @@ impl Guardian {
     }
 }
 
-/// In the process that the owner started: starts the guardian, which talks to the owner itself.
+/// Starts the guardian itself, which reports to the owner. Runs in the process that the owner
+/// started.
 pub fn detach(watch: &str) -> io::Result<()> {
     let own = std::env::current_exe()?;
     Command::new(own)
@@ -92,8 +93,8 @@ pub fn detach(watch: &str) -> io::Result<()> {
         .map(drop)
 }
 
-/// In the guardian: watches, and repairs. `ready` lets go of standard output once the owner has
-/// been told, also of what is in the way.
+/// Watches and repairs. Runs in the guardian. `ready` reports to the owner, including errors, and
+/// closes standard output.
 pub fn watch(text: &str, ready: impl FnOnce()) -> Result<(), Error> {
     let begun = begin(text);
     let line = match &begun {
@@ -105,7 +106,8 @@ pub fn watch(text: &str, ready: impl FnOnce()) -> Result<(), Error> {
     let Ok((watch, pidfd, seized, _bound)) = begun else { return Ok(()) };
     let locked = seized.map_or(Ok(()), Seized::lock_memory);
     if let Err(error) = &locked {
-        // The owner has become the program, which has just been ended: nobody else can say it.
+        // The owner has become the program, which has just been ended: only the guardian can report
+        // that.
         let advice = error.advice().map_or_else(String::new, |advice| format!("\n  {advice}"));
         eprintln!("baton: cannot lock the program's memory: {error}{advice}");
     }
@@ -119,7 +121,7 @@ fn begin(text: &str) -> Result<Begun, Error> {
     let failed = |what| move |error: io::Error| Error::system(what, error);
     let watch: Watch =
         serde_json::from_str(text).map_err(|error| Error::Record("--apart".into(), error))?;
-    // Not a group's leader, having just been started by one that is: it cannot fail.
+    // This cannot fail: a process that was just started leads no process group.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/").map_err(failed("go to /"))?;
     let pidfd = watch.owner.pidfd().ok_or(Error::NoOwner(watch.owner.pid))?;
@@ -136,11 +138,11 @@ fn wait(watch: &Watch, pidfd: &rustix::fd::OwnedFd) {
     let mut fds = [ended, released];
     let n_fds = if watch.until == Until::Death { 1 } else { 2 };
     let done = retry_on_intr(|| poll(&mut fds[..n_fds], None));
-    // Without a poll nothing can be waited for, and the lock is not to stay.
+    // Without a poll the guardian cannot wait, and the lock must not stay.
     debug_assert_ne!(done, Err(Errno::INVAL));
 }
 
-/// `baton`, as a program that is not it finds it.
+/// Finds the `baton` command: beside this program, or in PATH.
 pub fn find() -> Result<PathBuf, Error> {
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name("baton"));
     let path = std::env::var_os("PATH").unwrap_or_default();

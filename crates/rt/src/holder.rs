@@ -1,4 +1,4 @@
-//! A process that holds something, told apart from a later one with the same number.
+//! A process that holds the lock, distinguished from later processes with its pid.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -6,14 +6,14 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 
-/// A process by its number and the time of its start.
+/// A process, identified by pid and start time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The process's number.
+    /// Pid of the process.
     pub pid: u32,
-    /// When it started, in the kernel's ticks since boot; `exec` does not change it.
+    /// Start time in the kernel's ticks since boot. `exec` does not change it.
     pub started_ticks: u64,
-    /// Who undoes what it holds when it is killed.
+    /// Pid of the guardian that undoes its settings if it is killed.
     pub guardian: u32,
 }
 
@@ -28,7 +28,7 @@ impl Display for Holder {
 }
 
 impl Holder {
-    /// The process with this number, as it is now. `None` if there is none.
+    /// The process that has this pid now. `None` if there is none.
     pub fn of(pid: u32, guardian: u32) -> Option<Holder> {
         Some(Holder { pid, started_ticks: started(pid)?, guardian })
     }
@@ -38,20 +38,20 @@ impl Holder {
         Holder::of(std::process::id(), guardian)
     }
 
-    /// The same process, whoever guards it.
+    /// Whether both values are the same process, with any guardian.
     pub fn is(&self, other: &Holder) -> bool {
         (self.pid, self.started_ticks) == (other.pid, other.started_ticks)
     }
 
-    /// Readable once the process has ended. `None` if it has been reaped.
+    /// A pidfd, which becomes readable when the process ends. `None` if it has been reaped.
     pub fn pidfd(&self) -> Option<OwnedFd> {
         let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        // Looked at after it was opened: from here on the number cannot come to mean another one.
+        // Checked after the pidfd was opened: from then on the pid cannot become another process's.
         (started(self.pid)? == self.started_ticks).then_some(pidfd)
     }
 
-    /// Whether it has not ended. A process that nobody has waited for yet has.
+    /// Whether the process has not ended. A zombie has ended.
     pub fn is_alive(&self) -> bool {
         let Some(pidfd) = self.pidfd() else { return false };
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -59,7 +59,7 @@ impl Holder {
     }
 }
 
-/// Field 22 of `/proc/PID/stat`. The name before it may have spaces and brackets of its own.
+/// Reads field 22 of `/proc/PID/stat`. The name before it may contain spaces and brackets.
 fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

@@ -1,19 +1,19 @@
-//! How long the processors may take to wake up: idle states that take longer are not entered.
+//! A bound on the processors' wake-up times: idle states that take longer are not entered.
 
 use crate::error::Error;
 use crate::paths::Paths;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-/// A bound on the wake-up time of all processors, for as long as it is kept. It is bound to the
-/// open file: the kernel ends it with the process.
+/// A bound on the wake-up time of all processors. The kernel ends it when the file is closed, at
+/// the latest with the process.
 #[derive(Debug)]
 pub struct Bound {
     _device: File,
 }
 
 impl Bound {
-    /// Asks for at most so many microseconds. 0 keeps processors from any idle state but polling.
+    /// Requests a bound in microseconds. 0 keeps processors from every idle state except polling.
     pub fn new(paths: &Paths, latency_us: u32) -> Result<Bound, Error> {
         let path = &paths.dma_latency;
         let opened = File::options().write(true).open(path);
@@ -32,7 +32,7 @@ impl Bound {
     }
 }
 
-/// The least bound that anybody asks for, in microseconds; `None` where it cannot be read.
+/// The smallest bound that any process requests, in microseconds. `None` where it cannot be read.
 pub fn bound_us(paths: &Paths) -> Option<i32> {
     let mut bytes = [0; 4];
     File::open(&paths.dma_latency).ok()?.read_exact(&mut bytes).ok()?;

@@ -1,7 +1,7 @@
-//! Locks the memory of a program that is only about to begin.
+//! Locks the memory of a program that is about to start.
 //!
-//! `exec` undoes `mlockall`, so the program would have to call it itself. This makes it: the
-//! process is traced through its `exec`, and its first system call is ours.
+//! `exec` undoes `mlockall`, so the program would have to call it itself. This module traces the
+//! process through its `exec` and makes `mlockall` its first system call.
 //!
 //! ```text
 //!   exec ... returns to the program's entry      <- stopped here
@@ -29,7 +29,7 @@ mod processor {
     }
 
     pub fn call(registers: &mut libc::user_regs_struct, number: i64, argument: u64) {
-        // No call that the kernel might start again.
+        // Marks that there is no call for the kernel to restart.
         registers.orig_rax = u64::MAX;
         (registers.rax, registers.rdi) = (number as u64, argument);
     }
@@ -56,16 +56,16 @@ mod processor {
     }
 }
 
-/// A process that this thread traces; once it is let go, or this process ends, it runs on by
-/// itself.
+/// A process that this thread traces. It runs on by itself once the trace ends or this process
+/// ends.
 pub(crate) struct Seized {
     pid: i32,
-    /// Signals that came meanwhile.
+    /// Signals that arrived meanwhile.
     held: Vec<i32>,
 }
 
 impl Seized {
-    /// Traces a process, which runs on.
+    /// Starts to trace a process, which runs on.
     pub fn new(pid: u32) -> Result<Seized, Error> {
         let seized = Seized { pid: pid as i32, held: Vec::new() };
         match seized.ptrace(libc::PTRACE_SEIZE, 0, OPTIONS as usize) {
@@ -79,13 +79,13 @@ impl Seized {
         }
     }
 
-    /// Waits until it has executed another program, and locks the memory of that. One that cannot
-    /// be locked ends with exit code 1. No error if it ends without executing one: it will have
-    /// said why.
+    /// Waits until the process has executed a program, and locks the program's memory. A program
+    /// whose memory cannot be locked ends with exit code 1. A process that ends before its `exec`
+    /// is no error: it has reported why.
     pub fn lock_memory(mut self) -> Result<(), Error> {
         let done = self.reach_exec().and_then(|()| self.call_mlockall());
         for signal in std::mem::take(&mut self.held) {
-            // SAFETY: sends a signal that it was sent before.
+            // SAFETY: sends a signal that the process was sent before.
             #[allow(unsafe_code)]
             unsafe {
                 libc::kill(self.pid, signal)
@@ -129,7 +129,7 @@ impl Seized {
         self.ptrace(libc::PTRACE_DETACH, 0, 0)
     }
 
-    /// Has it make the call that stands at its program counter.
+    /// Makes the process run the system call at its program counter.
     fn call(
         &mut self,
         mut registers: libc::user_regs_struct,
@@ -143,7 +143,7 @@ impl Seized {
         Ok(processor::result(&self.registers()?))
     }
 
-    /// Goes on to the next entry to a system call, or return from one.
+    /// Continues to the next entry into a system call or return from one.
     fn go_to_call(&mut self) -> Result<(), Errno> {
         loop {
             self.ptrace(libc::PTRACE_SYSCALL, 0, 0)?;
@@ -155,7 +155,8 @@ impl Seized {
         }
     }
 
-    /// The signal, and the event above it, of the next stop. ESRCH once it has ended.
+    /// Waits for the next stop. Returns the signal, and the event in the bits above. `ESRCH` if the
+    /// process has ended.
     fn wait(&self) -> Result<i32, Errno> {
         let mut status = 0;
         let waited = rustix::io::retry_on_intr(|| {
@@ -171,7 +172,7 @@ impl Seized {
     }
 
     fn ptrace(&self, request: impl Into<i64>, address: usize, data: usize) -> Result<(), Errno> {
-        // SAFETY: concerns the traced process alone: requests that write to this one go through
+        // SAFETY: affects only the traced process. Requests that write to this process go through
         // `transfer`.
         #[allow(unsafe_code)]
         match unsafe { libc::syscall(libc::SYS_ptrace, request.into(), self.pid, address, data) } {
@@ -184,7 +185,7 @@ impl Seized {
         self.ptrace(request, address, std::ptr::from_mut(data) as usize)
     }
 
-    /// A word of its memory.
+    /// Reads a word of the process's memory.
     fn peek(&self, address: usize) -> Result<usize, Errno> {
         let mut word = 0_usize;
         self.transfer(i64::from(libc::PTRACE_PEEKTEXT), address, &mut word)?;

@@ -1,22 +1,22 @@
-//! A process's own side of real time: what it asks of the machine, and how the machine gets it
-//! back.
+//! The settings that a process makes for real-time work, and how they are undone.
 //!
 //! ```text
 //!   Options --hold()--> Guard            undone when it is dropped
 //!           --before_exec()--> program   undone when the program ends, however it ends
 //! ```
 //!
-//! - [`Options`] and [`Guard`]: everything at once.
-//! - [`frequency`]: the lock that processes share; [`cpufreq`]: the files behind it; [`holder`]:
-//!   who has it; [`guardian`]: who undoes it for a process that is killed.
-//! - [`idle`]: how deep processors may sleep. [`memory`]: pages that stay, `inject`: in a program
-//!   that is only about to begin. [`oom`]: who is killed when memory runs out. [`schedule`]:
-//!   priority, processors, timer slack.
-//! - [`status`]: what the machine has and who holds what; [`paths`]: where. [`Error`]: what is
-//!   missing, and what to do.
+//! - [`Options`] and [`Guard`]: all settings at once.
+//! - [`frequency`]: the lock on the processors' frequency that processes share. [`cpufreq`]: the
+//!   files behind it. [`holder`]: a process that holds it. [`guardian`]: the process that undoes
+//!   the settings of a killed one.
+//! - [`idle`]: a bound on processors' wake-up times. [`memory`]: locked memory. `inject`: locked
+//!   memory of a program that is about to start. [`oom`]: protection from the out-of-memory killer.
+//!   [`schedule`]: priority, processors, timer slack.
+//! - [`status`]: the machine's capabilities and the current settings. [`paths`]: the files' places.
+//!   [`Error`]: what is missing, and what to do about it.
 //!
-//! **Invariant**: whatever outlives its process (the processors' frequency alone) is written down
-//! before it is changed. All else the kernel undoes when the process ends.
+//! **Invariant**: a setting that outlives its process, which is only the processors' frequency, is
+//! recorded before it is changed. The kernel undoes all other settings when the process ends.
 #![deny(unsafe_code)]
 
 pub mod cpufreq;

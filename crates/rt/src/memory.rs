@@ -1,4 +1,4 @@
-//! Pages that stay in memory, and a stack whose pages are there before they are needed.
+//! Locked memory, and stack pages that are loaded in advance.
 
 use crate::error::Error;
 use rustix::io::Errno;
@@ -6,19 +6,19 @@ use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 
-/// What `mlockall` is asked for, here and in other programs.
+/// Flags of `mlockall`, in this process and in other programs.
 pub(crate) const FLAGS: MlockAllFlags = MlockAllFlags::CURRENT.union(MlockAllFlags::FUTURE);
 
-/// How many [`Locked`] there are: the kernel does not count.
+/// Number of [`Locked`] values, which the kernel does not count.
 static N_LOCKED: Mutex<usize> = Mutex::new(0);
 
-/// All pages of this process stay in memory, those too that it gets later, until the last of these
+/// Keeps all current and later pages of this process in memory, until the last value of this type
 /// is dropped.
 #[derive(Debug)]
 pub struct Locked(());
 
 impl Locked {
-    /// Brings all pages in and keeps them.
+    /// Loads and locks all pages. `Error::Denied` without the right to lock that much.
     pub fn new() -> Result<Locked, Error> {
         let mut n_locked = N_LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
         mlockall(FLAGS).map_err(refused)?;
@@ -37,7 +37,7 @@ impl Drop for Locked {
     }
 }
 
-/// Why memory cannot be locked.
+/// The error for memory that cannot be locked.
 pub(crate) fn refused(errno: Errno) -> Error {
     match errno {
         Errno::PERM | Errno::NOMEM | Errno::AGAIN => Error::Denied {
@@ -52,19 +52,20 @@ pub(crate) fn refused(errno: Errno) -> Error {
 
 const PAGE_BYTES: usize = 4096;
 
-/// Touches so many bytes of the calling thread's stack, which must have room for them.
+/// Touches `bytes` bytes of the calling thread's stack, which must have room for them.
 pub fn prefault_stack(bytes: usize) {
-    deepen(bytes.div_ceil(PAGE_BYTES));
+    touch_pages(bytes.div_ceil(PAGE_BYTES));
 }
 
 #[inline(never)]
-fn deepen(n_pages: usize) {
+fn touch_pages(n_pages: usize) {
     let mut page = [0_u8; PAGE_BYTES];
     black_box(&mut page);
     if n_pages > 1 {
-        deepen(n_pages - 1);
+        touch_pages(n_pages - 1);
     }
-    // Used after the call, so that it is no tail call, which would use one page again and again.
+    // Used after the call, so that the compiler makes no tail call, which would use one page
+    // repeatedly.
     black_box(&page);
 }
 
@@ -78,10 +79,10 @@ mod tests {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// One test: pages of one are pages of the other.
+    /// One test, because memory is counted for the whole process.
     #[test]
-    fn memory_is_locked_until_the_last_one_lets_go() {
-        a_stack_has_its_pages_before_they_are_used();
+    fn memory_is_locked_until_the_last_lock_is_dropped() {
+        prefaulting_loads_stack_pages();
         let Ok(first) = Locked::new() else { return };
         let second = Locked::new().unwrap();
         drop(first);
@@ -90,7 +91,7 @@ mod tests {
         assert_eq!(kib("VmLck:"), 0);
     }
 
-    fn a_stack_has_its_pages_before_they_are_used() {
+    fn prefaulting_loads_stack_pages() {
         let touch = || {
             let before = kib("VmRSS:");
             prefault_stack(4 << 20);

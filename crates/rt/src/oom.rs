@@ -1,19 +1,19 @@
-//! Whom the kernel kills when memory runs out.
+//! Protection from the kernel's out-of-memory killer.
 
 use crate::error::Error;
 use std::io;
 
 const PATH: &str = "/proc/self/oom_score_adj";
-/// Never this one.
+/// The value that protects a process.
 const PROTECTED: i32 = -1000;
 
-/// This process is not killed for memory, nor are those that it starts; until it is dropped.
+/// Protects this process, and those that it starts, from the out-of-memory killer until dropped.
 #[derive(Debug)]
 pub struct Protection {
     before: i32,
 }
 
-/// How much more than its size this process is worth killing: -1000 is never, 1000 always first.
+/// The process's `oom_score_adj`: -1000 never kills it, 1000 always kills it first.
 pub fn adjustment() -> Result<i32, Error> {
     let text = std::fs::read_to_string(PATH)
         .map_err(|error| Error::system(format!("read {PATH}"), error))?;
@@ -34,7 +34,7 @@ fn adjust(to: i32) -> Result<(), Error> {
 }
 
 impl Protection {
-    /// Protects this process.
+    /// Protects this process. `Error::Denied` without CAP_SYS_RESOURCE.
     pub fn new() -> Result<Protection, Error> {
         let before = adjustment()?;
         adjust(PROTECTED)?;
@@ -44,7 +44,7 @@ impl Protection {
 
 impl Drop for Protection {
     fn drop(&mut self) {
-        // Raising it needs no right.
+        // Raising the value needs no right.
         let _ = adjust(self.before);
     }
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn protection_ends() {
+    fn protection_ends_when_dropped() {
         let before = adjustment().unwrap();
         match Protection::new() {
             Ok(protection) => {

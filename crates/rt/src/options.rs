@@ -1,4 +1,4 @@
-//! Everything that a process asks for, at once.
+//! All settings of a process, requested at once.
 
 use crate::error::Error;
 use crate::frequency::{self, Frequency};
@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-/// What is asked for. Nothing, at first.
+/// The requested settings; at first none.
 ///
 /// ```no_run
 /// let options = baton_rt::Options::new().priority("fifo:80".parse()?);
@@ -30,7 +30,7 @@ pub struct Options {
     guardian: Option<PathBuf>,
     frequency: Option<Frequency>,
     latency_us: Option<u32>,
-    /// Bytes of stack, with all other memory.
+    /// Bytes of stack to load, if memory is to be locked.
     memory: Option<usize>,
     oom_protect: bool,
     slack_ns: Option<NonZeroU64>,
@@ -38,11 +38,11 @@ pub struct Options {
     priority: Option<SchedPriority>,
 }
 
-/// What was asked for, until it is dropped. It stays with its thread, to which some of it belongs.
+/// The settings while they are in effect: dropping this value undoes them. It must stay with its
+/// thread, because some settings are the thread's.
 #[derive(Debug)]
 pub struct Guard {
-    // In the order in which they are undone: the priority first, so that nothing else is done at
-    // it.
+    // Fields are dropped in this order: the priority first, so that the rest is undone without it.
     _priority: Option<Prioritized>,
     _cpus: Option<Pinned>,
     _slack: Option<Slack>,
@@ -53,7 +53,7 @@ pub struct Guard {
     _on_its_thread: PhantomData<*const ()>,
 }
 
-/// The frequency lock, and who would give it back.
+/// The frequency lock and its guardian.
 #[derive(Debug)]
 struct Held {
     paths: Paths,
@@ -63,56 +63,56 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // The guardian, which ends next, tries once more.
+        // The guardian, which ends next, repeats this.
         let _ = frequency::release(&self.paths, &self.holder);
     }
 }
 
 impl Options {
-    /// Nothing.
+    /// Options without any setting.
     pub fn new() -> Options {
         Options::default()
     }
 
-    /// Another machine's files, as a container may have them.
+    /// Uses other paths for the machine's files, as a container may need.
     pub fn paths(self, paths: Paths) -> Options {
         Options { paths, ..self }
     }
 
-    /// The `baton` command, if it is neither beside this program nor in PATH: it undoes the
-    /// frequency lock of a process that is killed.
+    /// Sets the path of the `baton` command, if it is neither beside this program nor in PATH. As
+    /// guardian it undoes the frequency lock of a killed process.
     pub fn guardian(self, program: PathBuf) -> Options {
         Options { guardian: Some(program), ..self }
     }
 
-    /// All processors at one frequency. Others may hold the same; while somebody holds another, it
-    /// is refused.
+    /// Runs all processors at one frequency. Other processes may request it too; while one holds
+    /// another frequency, the request is refused.
     pub fn frequency(self, frequency: Frequency) -> Options {
         Options { frequency: Some(frequency), ..self }
     }
 
-    /// Processors wake up in so many microseconds.
+    /// Bounds the processors' wake-up time, in microseconds.
     pub fn latency_us(self, latency_us: u32) -> Options {
         Options { latency_us: Some(latency_us), ..self }
     }
 
-    /// All memory of the process stays, and so many bytes of the calling thread's stack are there
-    /// already.
+    /// Locks all memory of the process, and loads `stack_bytes` bytes of the calling thread's
+    /// stack.
     pub fn lock_memory(self, stack_bytes: usize) -> Options {
         Options { memory: Some(stack_bytes), ..self }
     }
 
-    /// The process is not killed when memory runs out.
+    /// Protects the process from the out-of-memory killer.
     pub fn oom_protect(self) -> Options {
         Options { oom_protect: true, ..self }
     }
 
-    /// How late the calling thread's timers may come.
+    /// Sets the calling thread's timer slack, in nanoseconds.
     pub fn timer_slack_ns(self, slack_ns: NonZeroU64) -> Options {
         Options { slack_ns: Some(slack_ns), ..self }
     }
 
-    /// Where the calling thread, and those that it starts, may run.
+    /// Restricts the calling thread, and those that it starts, to these processors.
     pub fn cpus(self, cpus: Vec<usize>) -> Options {
         Options { cpus: Some(cpus), ..self }
     }
@@ -122,7 +122,7 @@ impl Options {
         Options { priority: Some(priority), ..self }
     }
 
-    /// All of it, or none: an error undoes what was done before it.
+    /// Applies all settings or none: an error undoes the earlier ones.
     pub fn hold(&self) -> Result<Guard, Error> {
         let watch = |paths: &Paths| {
             Ok(Watch {
@@ -143,14 +143,14 @@ impl Options {
         self.guard(frequency, bound, memory)
     }
 
-    /// All of it, for the program that this process is going to execute, and until that ends. What
-    /// `exec` would undo is done by a guardian: locking memory after it, and keeping the bound on
-    /// wake-up times. If `exec` fails, the end of this process undoes it.
+    /// Applies all settings for the program that this process is about to execute, until that ends.
+    /// A guardian does what `exec` would undo: it locks memory afterwards and keeps the bound on
+    /// wake-up times. If `exec` fails, the settings end with this process.
     ///
-    /// The guardian traces the process from here on, if memory is to be locked: call this from its
-    /// first thread, when it has no other, directly before `exec`.
+    /// If memory is to be locked, the guardian traces the process from here on. So call this from
+    /// the process's only thread, directly before `exec`.
     pub fn before_exec(&self) -> Result<(), Error> {
-        // Whether it may be had: an error of the guardian's would say less.
+        // Checks the right first, since an error of the guardian would say less.
         let bound =
             self.latency_us.map(|latency_us| Bound::new(&self.paths, latency_us)).transpose()?;
         let lock_memory = self.memory.is_some();
@@ -164,7 +164,7 @@ impl Options {
                 paths: self.paths.clone(),
             };
             if lock_memory {
-                // An error means that the kernel knows no such restriction.
+                // An error means that the kernel does not restrict tracing.
                 let _ = set_ptracer(PTracer::Any);
             }
             let guardian = self.start(&watch)?;
@@ -186,8 +186,8 @@ impl Options {
         Ok(Held { paths: self.paths.clone(), holder, _guardian: guardian })
     }
 
-    /// What the calling thread inherits or passes on, after the rest: the priority last, so that
-    /// nobody who was started before has it.
+    /// Applies the settings that the calling thread passes on, after all others. The priority comes
+    /// last, so that no thread that was started before has it.
     fn guard(
         &self,
         frequency: Option<Held>,

@@ -1,17 +1,17 @@
-//! Where the machine is found.
+//! Paths of the machine's files.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Roots of the files that are read and written.
+/// The files that this crate reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paths {
-    /// Where sysfs is mounted.
+    /// The mount point of sysfs.
     pub sysfs: PathBuf,
-    /// The directory of the frequency lock's record: one for all processes that share processors,
-    /// and gone with the next boot, as the settings are that it tells of.
+    /// The directory of the frequency lock's record. All processes that share processors share it.
+    /// Like the settings, it does not survive a reboot.
     pub state: PathBuf,
-    /// The device that takes bounds on the processors' wake-up time.
+    /// The device that accepts bounds on processors' wake-up times.
     pub dma_latency: PathBuf,
 }
 

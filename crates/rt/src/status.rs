@@ -1,4 +1,4 @@
-//! What the machine has of all this, and who holds what.
+//! The machine's capabilities and the current settings.
 
 use crate::cpufreq::{self, Setting};
 use crate::error::Error;
@@ -9,62 +9,62 @@ use crate::paths::Paths;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
-/// A look at the machine, and at what this process may do.
+/// The state of the machine, and the rights of this process.
 #[derive(Debug, Serialize)]
 pub struct Status {
     /// The kernel's release.
     pub kernel: String,
-    /// How far it can be preempted: `rt` for PREEMPT_RT; else as its version has it.
+    /// Preemption model: `rt` for PREEMPT_RT, else from the kernel's version.
     pub preemption: &'static str,
     /// Frequency policies. Empty where the kernel sets no frequency.
     pub policies: Vec<PolicyStatus>,
     /// The frequency lock, if there is one.
     pub lock: Option<LockStatus>,
-    /// The least bound on wake-up times that anybody asks for, in microseconds; `None` where this
-    /// process may not look.
+    /// The smallest bound on wake-up times that any process requests, in microseconds. `None` where
+    /// this process may not read it.
     pub latency_us: Option<i32>,
-    /// Who chooses idle states.
+    /// Name of the governor that chooses idle states.
     pub idle_governor: Option<String>,
-    /// Greatest real-time priority without CAP_SYS_NICE. `None`: any.
+    /// Highest real-time priority without CAP_SYS_NICE. `None`: any.
     pub priority_limit: Option<u64>,
     /// Most bytes that may be locked without CAP_IPC_LOCK. `None`: any.
     pub memory_limit_bytes: Option<u64>,
-    /// How much of a period real-time threads may have, both in microseconds; -1 is all.
+    /// Part of a period that real-time threads may use, and the period, in microseconds; -1 is all.
     pub realtime_us: Option<[i64; 2]>,
 }
 
 /// A frequency policy.
 #[derive(Debug, Serialize)]
 pub struct PolicyStatus {
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
-    /// How it is set.
+    /// Current settings.
     #[serde(flatten)]
     pub setting: Setting,
-    /// The least and the greatest that it could be set to.
+    /// Lowest and highest possible frequency.
     pub able_khz: [u32; 2],
-    /// All that it could be set to, where they are few.
+    /// All possible frequencies, where the driver lists them.
     pub steps_khz: Vec<u32>,
-    /// What it is.
+    /// Current frequency.
     pub current_khz: Option<u32>,
 }
 
 /// The frequency lock.
 #[derive(Debug, Serialize)]
 pub struct LockStatus {
-    /// What was asked for.
+    /// Requested frequency.
     pub frequency: String,
-    /// By whom.
+    /// The processes that hold the lock.
     pub holders: Vec<HolderStatus>,
 }
 
-/// Who holds the lock.
+/// A process that holds the lock.
 #[derive(Debug, Serialize)]
 pub struct HolderStatus {
     /// The process.
     #[serde(flatten)]
     pub holder: Holder,
-    /// Whether it runs.
+    /// Whether the process is alive.
     pub alive: bool,
 }
 
@@ -73,9 +73,9 @@ fn read(path: &str) -> Option<String> {
 }
 
 impl Status {
-    /// This machine, now. Changes nothing.
+    /// Reads the state of this machine without changing it.
     pub fn look(paths: &Paths) -> Result<Status, Error> {
-        let lock = frequency::look(paths)?.map(|record| LockStatus {
+        let lock = frequency::read_record(paths)?.map(|record| LockStatus {
             frequency: record.frequency.to_string(),
             holders: record
                 .holders

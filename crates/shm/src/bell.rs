@@ -1,40 +1,41 @@
-//! A futex word that its owner's threads sleep on, and that one stranger may wake.
+//! A futex word that its owner's threads sleep on and one other process, the ringer, may wake.
 //!
-//! Threads of the owner that have nothing to do sleep on the bells of several strangers at once,
-//! each of whom knows its own bell only: whoever can map a word can sleep on it too, and take a
-//! wake-up that was meant for somebody else, but here nobody else's is. The stranger changes
-//! nothing on the page, but it could: the kernel wakes by a map for writing with 700 instructions
-//! less. An honest one's wake may find a sleeper that has announced itself and is not asleep yet:
+//! Idle threads of the owner sleep on the bells of several ringers at once. Each ringer knows only
+//! its own bell, because a process that can map a word can also sleep on it and take a wake-up that
+//! was meant for another.
+//!
+//! An honest ringer writes nothing on the page. It maps the page for writing all the same, because
+//! the kernel then wakes with 700 instructions less. Its wake may come after a sleeper has
+//! announced itself and before that sleeper is asleep:
 //!
 //! ```text
 //!   sleeper                               ringer
-//!   elsewhere += 1, slept_on = 1   (a)    publish its message                        (c)
-//!   look for messages: none        (b)    slept_on ? wake one : elsewhere > 0 ?      (d)
-//!   futex wait                            nobody woken, or elsewhere -> other means
+//!   elsewhere += 1, slept_on = 1   (a)    publish the message                        (c)
+//!   check for messages: none       (b)    slept_on ? wake one : elsewhere > 0 ?      (d)
+//!   futex wait                            no sleeper woken, or elsewhere -> other means
 //! ```
 //!
-//! (a)(b) and (c)(d) are separated by SeqCst fences: either the sleeper sees the message in (b) or
-//! the ringer sees the sleeper in (d) (Dekker). `elsewhere` counts all of the owner's sleepers,
-//! also those that sleep on other bells only, and is not the stranger's to write. A ringer whose
-//! wake found nobody must tell the owner by other means; [`Ring::Missed`] and [`Ring::Nobody`] say
-//! so. So `slept_on` may be too small, for an instant in which one sleeper leaves while another one
-//! comes.
+//! SeqCst fences separate (a) from (b) and (c) from (d): either the sleeper sees the message in (b)
+//! or the ringer sees the sleeper in (d) (Dekker). `elsewhere` counts all sleepers of the owner,
+//! including those on other bells, and the ringer cannot write it. A ringer whose wake found no
+//! sleeper must notify the owner by other means: see [`Ring::Missed`] and [`Ring::Nobody`]. So
+//! `slept_on` may be too small for an instant, in which one sleeper goes and another comes.
 //!
-//! The owner believes nothing on the page. How many of its threads sleep there it keeps for itself.
-//! Its own ring changes the word, and a hostile stranger may change it back before a sleeper that
-//! has announced itself has reached the kernel. That sleeper is missed; whoever is in the kernel is
-//! woken whatever the word holds. An owner's ring is therefore repeated some time later if what it
-//! was for is still there.
+//! The owner trusts no word of the page, and counts its sleepers in private memory. The owner's own
+//! ring changes the word. A hostile ringer may change the word back before an announced sleeper has
+//! reached the kernel, and that sleeper is missed. Threads that are already in the kernel wake
+//! whatever the word contains. So the owner repeats its ring some time later if the reason for it
+//! still exists.
 //!
-//! Of a stranger that has been silent for long the owner makes itself free: while `inactive` is
-//! set, its threads do not look for this stranger's messages in (b), and the ringer uses other
-//! means wherever it would have relied on that. Here too either the owner sees the message, or the
-//! ringer that it has gone inactive.
+//! The owner deactivates the bell of a ringer that has been silent for long. While `inactive` is
+//! set, the owner's threads do not check for this ringer's messages in (b), and the ringer uses
+//! other means wherever it would have relied on the check. Again either the owner sees the message,
+//! or the ringer sees `inactive`.
 
 use crate::futex;
 use crate::sync::{AtomicU32, Ordering, fence, fence_after_update};
 
-/// A view of a bell's words.
+/// The three words of a bell's page.
 #[derive(Clone, Copy)]
 pub struct Bell<'a> {
     bell: &'a AtomicU32,
@@ -42,25 +43,25 @@ pub struct Bell<'a> {
     inactive: &'a AtomicU32,
 }
 
-/// A bell, as its owner has it.
+/// A bell and the owner's private count of its sleepers.
 #[derive(Clone, Copy)]
 pub struct OwnBell<'a> {
     page: Bell<'a>,
     asleep: &'a AtomicU32,
 }
 
-/// What an owner's thread sleeps on.
+/// The words that a thread of the owner sleeps on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// This bell.
+    /// Only bells of ringers.
     Alone,
-    /// This bell, others, and a word of the owner's own.
+    /// Bells of ringers, and also a word of the owner's own.
     Among,
 }
 
 impl Sleep {
-    /// As sleepers are counted: in the lower half all, in the upper half those that no other word
-    /// wakes.
+    /// The amount that this sleeper adds to the count. The lower half counts all sleepers, the
+    /// upper half those that no other word wakes.
     fn count(self) -> u32 {
         match self {
             Sleep::Alone => ALONE | 1,
@@ -71,43 +72,45 @@ impl Sleep {
 
 const ALONE: u32 = 1 << 16;
 
-/// What a stranger's ring achieved.
+/// The result of a ringer's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ring {
-    /// A sleeper is awake and will look.
+    /// A sleeper was woken and will check for messages.
     Woken,
-    /// No thread sleeps: those that are awake look here before they do.
+    /// No thread sleeps. Threads that are awake check this channel before they sleep.
     NoSleeper,
-    /// One is about to sleep here, or has just been woken: ring again, or tell it by other means.
+    /// A thread is about to sleep here, or was just woken. The ringer has to ring again or use
+    /// other means.
     Missed,
-    /// One sleeps elsewhere or is about to, or none looks here.
+    /// A thread sleeps on other bells, or no thread checks this channel. The ringer has to use
+    /// other means.
     Nobody,
 }
 
-/// Whom an owner's ring may have reached.
+/// The result of an owner's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a ring that somebody may have missed is repeated"]
 pub enum OwnRing {
-    /// Nobody slept here.
+    /// No thread slept here.
     NoSleeper,
-    /// All who slept, and not all who were about to.
+    /// All sleeping threads were woken, but maybe not all that were about to sleep.
     Rung,
 }
 
 impl<'a> Bell<'a> {
-    /// Words of one page, zero at first.
+    /// A bell with these words, which are zero at first.
     #[inline]
     pub fn new(bell: &'a AtomicU32, slept_on: &'a AtomicU32, inactive: &'a AtomicU32) -> Self {
         Bell { bell, slept_on, inactive }
     }
 
-    /// Of its owner, which keeps in `asleep`, where no stranger writes, how many sleep here.
+    /// The owner's view of the bell. `asleep` is private memory that counts the sleepers here.
     pub fn own(self, asleep: &'a AtomicU32) -> OwnBell<'a> {
         OwnBell { page: self, asleep }
     }
 
-    /// The stranger, after it has published something by a SeqCst read-modify-write, or before a
-    /// fence. `elsewhere` counts the owner's sleepers.
+    /// Rings after a message was published by a SeqCst read-modify-write. Called by the ringer.
+    /// `elsewhere` counts all of the owner's sleepers.
     #[inline]
     pub fn ring(self, elsewhere: &AtomicU32) -> Ring {
         fence_after_update();
@@ -122,29 +125,30 @@ impl<'a> Bell<'a> {
 }
 
 impl<'a> OwnBell<'a> {
-    /// Announces a sleeper, and says what to wait on. Call [`look_again`], look for messages
-    /// after that, then sleep with [`futex::wait_any`].
+    /// Announces a sleeper. Returns the word to sleep on and its expected value. The caller then
+    /// calls [`fence_before_check`], checks for messages, and sleeps with [`futex::wait_any`].
     pub fn announce(self, sleep: Sleep) -> (&'a AtomicU32, u32) {
         // Acquire pairs with the release in `ring`.
         let bell = self.page.bell.load(Ordering::Acquire);
         self.page.slept_on.store(1, Ordering::Relaxed);
-        // Last: `look_again` relies on it.
+        // The last write: `fence_before_check` relies on this.
         self.asleep.fetch_add(sleep.count(), Ordering::SeqCst);
         (self.page.bell, bell)
     }
 
-    /// Takes the announcement back, after the sleep or instead of it.
-    pub fn rise(self, sleep: Sleep) {
+    /// Withdraws the announcement of a sleeper, after the sleep or instead of it.
+    pub fn withdraw(self, sleep: Sleep) {
         if self.asleep.fetch_sub(sleep.count(), Ordering::SeqCst) == sleep.count() {
             self.page.slept_on.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Nobody looks for the stranger's messages from now on before they sleep: it tells by other
-    /// means. False, and nothing has changed, if there is one.
+    /// Stops the owner's threads from checking for this ringer's messages before they sleep: the
+    /// ringer uses other means. Returns false, without a change, if there is a message.
     pub fn deactivate(self, has_message: impl FnOnce() -> bool) -> bool {
         self.page.inactive.store(1, Ordering::Relaxed);
-        // Pairs with the fence in `Bell::ring`: either the message is seen here, or the word there.
+        // Pairs with the fence in `Bell::ring`: either this call sees the message, or the ringer
+        // sees `inactive`.
         fence(Ordering::SeqCst);
         let inactive = !has_message();
         if !inactive {
@@ -153,26 +157,28 @@ impl<'a> OwnBell<'a> {
         inactive
     }
 
-    /// Its threads look again, those excepted that find `work` changed: they do as soon as they see
-    /// it.
+    /// Makes the owner's threads check again. A thread that finds `work` changed does so once it
+    /// sees this store.
     pub fn reactivate(self) {
         self.page.inactive.store(0, Ordering::Release);
     }
 
-    /// After work has been published: wakes every thread that sleeps here or, unless the stranger
-    /// undoes it, is about to. One wake could be the stranger's to take.
+    /// Wakes every thread that sleeps here, after work was published. Also wakes threads that are
+    /// about to sleep, unless a hostile ringer undoes that. All sleepers are woken because the
+    /// ringer could take a single wake-up.
     pub fn ring(self) -> OwnRing {
         self.ring_if(|asleep| asleep != 0)
     }
 
-    /// The same, if somebody sleeps here [alone](Sleep::Alone): others have been woken by the
-    /// owner's word.
+    /// Like [`OwnBell::ring`], but only if a thread sleeps on bells [alone](Sleep::Alone). The
+    /// owner's own word has woken all others.
     pub fn ring_alone(self) -> OwnRing {
         self.ring_if(|asleep| asleep >= ALONE)
     }
 
     fn ring_if(self, wanted: impl FnOnce(u32) -> bool) -> OwnRing {
-        // Pairs with `look_again`: either the sleeper is seen here, or it sees the work.
+        // Pairs with `fence_before_check`: either this ring sees the sleeper, or the sleeper sees
+        // the work.
         fence(Ordering::SeqCst);
         if !wanted(self.asleep.load(Ordering::SeqCst)) {
             return OwnRing::NoSleeper;
@@ -184,9 +190,9 @@ impl<'a> OwnBell<'a> {
     }
 }
 
-/// Owner: between the announcements of a sleeper, or another SeqCst read-modify-write, and its look
+/// The fence between a sleeper's announcements, or another SeqCst read-modify-write, and its check
 /// for messages.
 #[inline]
-pub fn look_again() {
+pub fn fence_before_check() {
     fence_after_update();
 }

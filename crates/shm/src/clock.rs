@@ -1,39 +1,41 @@
 //! The processor's counter, and the kernel's clocks.
 //!
-//! Stamps of different processes are compared, so the counter counts only where the kernel makes
-//! its own time of it: it has then found it to be steady, and the same on all processors.
+//! Receivers compare stamps of different processes. So the counter is used only where the kernel
+//! bases its own clock on it: the kernel has then found the counter steady and equal on all
+//! processors.
 
 use rustix::time::ClockId;
 
-/// The clock that the kernel's own time is made of.
+/// The file that names the kernel's clock source.
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// CLOCK_MONOTONIC in nanoseconds, without a system call where the kernel has a page for that.
+/// CLOCK_MONOTONIC in nanoseconds, without a system call where the kernel's vDSO supports the clock
+/// source.
 #[inline]
 pub fn now_ns() -> u64 {
-    since_zero_ns(ClockId::Monotonic) as u64
+    clock_ns(ClockId::Monotonic) as u64
 }
 
-/// CLOCK_REALTIME in nanoseconds since 1970: somebody may set it at any time.
+/// CLOCK_REALTIME in nanoseconds since 1970. The administrator may set this clock at any time.
 pub fn wall_ns() -> i64 {
-    since_zero_ns(ClockId::Realtime)
+    clock_ns(ClockId::Realtime)
 }
 
-fn since_zero_ns(clock: ClockId) -> i64 {
+fn clock_ns(clock: ClockId) -> i64 {
     let now = rustix::time::clock_gettime(clock);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// CLOCK_MONOTONIC in nanoseconds, by a system call: what a clock costs that has no page in user
-/// space.
+/// CLOCK_MONOTONIC in nanoseconds, by a system call. Shows the cost of a clock without vDSO
+/// support.
 pub fn now_ns_by_system_call() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes the time into a structure of ours, and cannot fail to.
+    // SAFETY: the kernel writes the time into a structure of ours. The call cannot fail.
     unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Whether [`counter`] may stand for the kernel's time on this machine.
+/// Whether the kernel's clock source is the counter that [`counter`] reads.
 pub fn counter_is_the_kernels() -> bool {
     let source = std::fs::read_to_string(SOURCE).unwrap_or_default();
     is_counter(std::env::consts::ARCH, source.trim())
@@ -43,15 +45,15 @@ fn is_counter(architecture: &str, source: &str) -> bool {
     matches!((architecture, source), ("x86_64", "tsc") | ("aarch64", "arch_sys_counter"))
 }
 
-/// The processor's counter. It may be read a little before what stands before it in the program.
+/// The processor's counter. The processor may read it before earlier instructions are complete.
 #[inline]
 #[cfg(target_arch = "x86_64")]
 pub fn counter() -> u64 {
-    // SAFETY: every such processor has it, and Linux lets programs read it.
+    // SAFETY: every x86-64 processor has the instruction, and Linux lets programs use it.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// The processor's counter. It may be read a little before what stands before it in the program.
+/// The processor's counter. The processor may read it before earlier instructions are complete.
 #[inline]
 #[cfg(target_arch = "aarch64")]
 pub fn counter() -> u64 {
@@ -61,18 +63,18 @@ pub fn counter() -> u64 {
     ticks
 }
 
-/// There is none: the kernel's clock stands in for it.
+/// The kernel's clock, in place of a counter that Baton can read on this architecture.
 #[inline]
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn counter() -> u64 {
     now_ns()
 }
 
-/// The counter, later than all that the thread has read before.
+/// The processor's counter, read after all earlier loads of the thread.
 #[inline]
 pub fn counter_in_order() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a barrier, which every such processor has.
+    // SAFETY: a barrier that every x86-64 processor has.
     unsafe {
         core::arch::x86_64::_mm_lfence()
     };
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_the_kernels_clock_tell_one_time() {
+    fn the_vdso_and_the_system_call_agree() {
         let (first, second, third) = (now_ns(), now_ns_by_system_call(), now_ns());
         assert!(first <= second && second <= third, "{first} {second} {third}");
     }

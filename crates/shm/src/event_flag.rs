@@ -1,23 +1,28 @@
-//! A thread that goes on by what it once knew of itself, without the lock under which others change
-//! that, until one of them has news for it.
+//! A flag that tells a waiting thread that other threads have changed its state.
+//!
+//! The thread works from a copy of its state, without the lock that protects the state. A thread
+//! that changes the state under the lock raises this flag.
 //!
 //! ```text
-//!   bit 0 HERE   set by the thread before it waits, cleared by it when it goes about something
-//!   bit 1 NEWS   set by whoever, under the lock, has changed what the thread goes by
+//!   bit 0 WAITING  set by the thread before it waits, cleared by the thread afterwards
+//!   bit 1 RAISED   set by a thread that has changed the state, under the lock
 //! ```
 //!
-//! One word, and read-modify-writes: who sets NEWS second sees that the thread waits, and wakes it
-//! by what it sleeps on; who sets HERE second sees the news. The word it sleeps on may be a
-//! stranger's to write. So the thread looks for news once more when it can be seen to wait
-//! ([`Mailbox::wait_unless`](crate::mailbox::Mailbox::wait_unless)), and then sleeps through no
+//! Both bits are set by read-modify-writes of one word. A thread that sets RAISED second sees
+//! WAITING, and wakes the waiting thread through the word that it sleeps on. A thread that sets
+//! WAITING second sees RAISED.
+//!
+//! A hostile peer may write the word that the thread sleeps on. So the thread checks the flag once
+//! more when others can see it wait
+//! ([`Mailbox::wait_unless`](crate::mailbox::Mailbox::wait_unless)), and from then on misses no
 //! wake.
 
 use crate::sync::{AtomicU32, Ordering, fence_after_update};
 
-const HERE: u32 = 1;
-const NEWS: u32 = 2;
+const WAITING: u32 = 1;
+const RAISED: u32 = 2;
 
-/// One thread's.
+/// The flag of one thread.
 #[derive(Debug)]
 pub struct EventFlag {
     word: AtomicU32,
@@ -30,39 +35,41 @@ impl Default for EventFlag {
 }
 
 impl EventFlag {
-    /// The thread, with the lock: it knows everything, and goes about something.
-    pub fn renew(&self) {
+    /// Resets the flag. Called by its thread, under the lock, when its copy of the state is
+    /// current.
+    pub fn reset(&self) {
         self.word.store(0, Ordering::SeqCst);
     }
 
-    /// The thread: it waits from now on. False if there is news: then it does not.
+    /// Marks its thread as waiting. Returns false if the flag is raised: the thread must not wait.
     #[inline(always)]
-    pub fn arrive(&self) -> bool {
-        self.word.fetch_or(HERE, Ordering::SeqCst) & NEWS == 0
+    pub fn begin_wait(&self) -> bool {
+        self.word.fetch_or(WAITING, Ordering::SeqCst) & RAISED == 0
     }
 
-    /// The thread: it goes about something.
+    /// Marks its thread as no longer waiting.
     #[inline(always)]
-    pub fn depart(&self) {
-        self.word.fetch_and(!HERE, Ordering::SeqCst);
+    pub fn end_wait(&self) {
+        self.word.fetch_and(!WAITING, Ordering::SeqCst);
     }
 
-    /// The thread: whether there is news.
+    /// Whether the flag is raised. Called by its thread.
     #[inline(always)]
-    pub fn has_news(&self) -> bool {
-        self.word.load(Ordering::SeqCst) & NEWS != 0
+    pub fn is_raised(&self) -> bool {
+        self.word.load(Ordering::SeqCst) & RAISED != 0
     }
 
-    /// Whoever has news, with the lock, once it is there: before the thread is woken.
-    pub fn tell(&self) {
-        self.word.fetch_or(NEWS, Ordering::SeqCst);
-        // Pairs with the fence in `wait_unless`: either the thread sees the news there, or who
-        // wakes it comes after it.
+    /// Raises the flag. Called under the lock, after the change of the state and before the
+    /// wake-up.
+    pub fn raise(&self) {
+        self.word.fetch_or(RAISED, Ordering::SeqCst);
+        // Pairs with the fence in `wait_unless`: either the thread sees the flag there, or the
+        // wake-up comes after its check.
         fence_after_update();
     }
 
-    /// Whether it waits, or is about to.
-    pub fn is_here(&self) -> bool {
-        self.word.load(Ordering::SeqCst) & HERE != 0
+    /// Whether its thread waits or is about to.
+    pub fn is_waiting(&self) -> bool {
+        self.word.load(Ordering::SeqCst) & WAITING != 0
     }
 }

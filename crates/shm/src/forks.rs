@@ -1,34 +1,34 @@
-//! Whether a child of fork asks, or the process that made a thing.
+//! Tells a child of fork from the process that made a mapping or another object.
 //!
-//! A map that is not inherited is at an address where the child has nothing, or something else: it
-//! must not be used or unmapped there. Nor may a lock be taken that another thread of the parent
-//! may have held.
+//! A child must not use or unmap the address of a mapping that it did not inherit: the child may
+//! have another mapping there. Nor may the child take a lock that another thread of the parent may
+//! have held.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Once;
 
-/// Forks between this process and the one that executed its program, as far as the C library has
-/// made them.
+/// Number of forks between this process and the one that executed its program, as far as the C
+/// library made them.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// A process, as told from the one that it was forked from and from its own children.
+/// A process, distinguished from its parent by fork and from its own children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Maker(u32);
+pub struct ForkGeneration(u32);
 
-impl Maker {
-    /// The calling process. From the first call on its children are other ones, unless they are
-    /// made past the C library.
-    pub fn here() -> Maker {
+impl ForkGeneration {
+    /// The calling process. From the first call on, later children compare unequal, unless they are
+    /// made without the C library.
+    pub fn current() -> ForkGeneration {
         static HANDLER: Once = Once::new();
-        // SAFETY: the handler is a function of ours, which touches one word and nothing else.
+        // SAFETY: the handler is a function of ours that changes one word.
         HANDLER.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(count)) });
-        Maker(FORKS.load(Ordering::Relaxed))
+        ForkGeneration(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether this is the calling process, and not a child of its.
+    /// Whether this value stands for the calling process.
     #[inline]
-    pub fn is_here(self) -> bool {
-        // Relaxed: written where the process has one thread.
+    pub fn is_current(self) -> bool {
+        // Relaxed: the word is written when the process has one thread.
         self.0 == FORKS.load(Ordering::Relaxed)
     }
 }
@@ -48,12 +48,12 @@ mod tests {
     const BYTES: usize = 8192;
 
     #[test]
-    fn a_child_that_drops_its_parents_map_leaves_what_it_has_there() {
+    fn dropping_a_parents_map_in_a_child_does_not_unmap_the_childs() {
         let file = mapping::create("test", BYTES).unwrap();
         let map = Mapping::<BYTES>::new(&file, Access::ReadWrite).unwrap();
         map.word(0).store(5, Ordering::Relaxed);
-        let (maker, at) = (Maker::here(), map.address());
-        // SAFETY: the child maps, writes and reads where it has nothing, and ends.
+        let (generation, at) = (ForkGeneration::current(), map.address());
+        // SAFETY: the child maps, writes and reads an address where it has no mapping, and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: as above.
@@ -70,12 +70,16 @@ mod tests {
                     false
                 }
             };
-            // SAFETY: ends the child, and runs nothing of the parent's.
-            unsafe { libc::_exit(i32::from(maker.is_here() || Maker::here() == maker || !kept)) }
+            // SAFETY: ends the child without running code of the parent.
+            unsafe {
+                libc::_exit(i32::from(
+                    generation.is_current() || ForkGeneration::current() == generation || !kept,
+                ))
+            }
         }
         let child = Pid::from_raw(child).expect("a child");
         let (_, status) = waitpid(Some(child), WaitOptions::empty()).unwrap().unwrap();
         assert_eq!((status.exit_status(), map.word(0).load(Ordering::Relaxed)), (Some(0), 5));
-        assert!(maker.is_here());
+        assert!(generation.is_current());
     }
 }

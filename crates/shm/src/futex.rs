@@ -1,33 +1,35 @@
-//! Waiting on a word of shared memory.
+//! Waits and wakes on words of memory, with the kernel's futexes.
 
 #[cfg(not(loom))]
 use crate::sync::AtomicU32;
 
-/// Why a wait ended. A wake, a changed word and a spurious return are all `Woken`: look again.
+/// The end of a wait. A wake, a changed word and a spurious return all give `Woken`, so callers
+/// check the word again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Look at the word.
+    /// The wait was woken, or returned for no reason: check the word.
     Woken,
-    /// A signal handler ran that does not restart system calls.
+    /// A signal handler ran, and the kernel did not restart the wait.
     Interrupted,
-    /// The time given is over.
+    /// The timeout has passed.
     TimedOut,
 }
 
-/// So far ahead that it does not come. The kernel ends a wait with a timeout at every signal
-/// handler, one without it not at those with SA_RESTART; and a timer costs a wait 0.3 us.
+/// A timeout that never passes. The kernel ends a wait with a timeout at every signal handler. A
+/// wait without one goes on after handlers with SA_RESTART. The timer costs a wait 0.3 us.
 const FAR_AHEAD: core::time::Duration = core::time::Duration::from_secs(1 << 30);
 
+/// Whether waits have to end at signal handlers with SA_RESTART.
 static HANDLERS_RESTART: core::sync::atomic::AtomicBool =
     core::sync::atomic::AtomicBool::new(false);
 
-/// This process has a signal handler with SA_RESTART: waits that begin from now on end at it.
+/// Makes later waits end at signal handlers with SA_RESTART.
 pub fn handlers_restart() {
     HANDLERS_RESTART.store(true, core::sync::atomic::Ordering::Relaxed);
 }
 
-/// Sleeps while the word holds `expected`, at most `timeout`. Ends at a signal handler with
-/// SA_RESTART only if [`handlers_restart`] was called.
+/// Sleeps while the word contains `expected`, at most for `timeout`. Signal handlers with
+/// SA_RESTART end the wait only after [`handlers_restart`].
 #[cfg(not(loom))]
 #[inline]
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<core::time::Duration>) -> Wait {
@@ -40,18 +42,18 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<core::time::Duratio
     let flags = rustix::thread::futex::Flags::empty();
     match rustix::thread::futex::wait(word, flags, expected, timeout.as_ref()) {
         Ok(()) => Wait::Woken,
-        Err(errno) => ended(errno),
+        Err(errno) => end_of(errno),
     }
 }
 
 #[cfg(not(loom))]
 #[cold]
-fn ended(errno: rustix::io::Errno) -> Wait {
+fn end_of(errno: rustix::io::Errno) -> Wait {
     use rustix::io::Errno;
     match errno {
         Errno::INTR => Wait::Interrupted,
         Errno::TIMEDOUT => Wait::TimedOut,
-        // EAGAIN: the word had changed. Nothing else can come back for a mapped word.
+        // EAGAIN: the word had changed. No other error is possible for a mapped word.
         _ => Wait::Woken,
     }
 }
@@ -66,19 +68,20 @@ pub fn can_wait_any() -> bool {
     *KNOWN.get_or_init(|| {
         let flags = rustix::thread::futex::WaitvFlags::empty();
         let clock = rustix::thread::ClockId::Monotonic;
-        // No words are a caller's error; anything else is no such system call.
+        // The kernel answers a call without words with EINVAL. Any other error means that the call
+        // is missing.
         rustix::thread::futex::waitv(&[], flags, None, clock) == Err(rustix::io::Errno::INVAL)
     })
 }
 
-/// Sleeps while every word holds what is expected of it: one word, or up to [`MAX_WORDS`] if
-/// [`can_wait_any`]. With several, a handler with SA_RESTART does not end the wait.
+/// Sleeps while every word contains its expected value. Takes one word, or up to [`MAX_WORDS`] if
+/// [`can_wait_any`]. With several words, a handler with SA_RESTART does not end the wait.
 #[cfg(not(loom))]
 pub fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
     wait_any_of(words).0
 }
 
-/// Like [`wait_any`], with the place of the word that ended the wait, if one did.
+/// Like [`wait_any`], and also returns the index of the word that ended the wait, if one did.
 #[cfg(not(loom))]
 pub fn wait_any_of(words: &[(&AtomicU32, u32)]) -> (Wait, Option<usize>) {
     use rustix::thread::futex::{self, WaitFlags, WaitPtr, WaitvFlags};
@@ -99,14 +102,15 @@ pub fn wait_any_of(words: &[(&AtomicU32, u32)]) -> (Wait, Option<usize>) {
     }
 }
 
-/// Wakes up to `n` sleepers and says how many it woke. Needs only a readable map of the word.
+/// Wakes up to `n` sleepers and returns how many it woke. A read-only mapping of the word suffices.
 #[cfg(not(loom))]
 pub fn wake(word: &AtomicU32, n: u32) -> usize {
     let flags = rustix::thread::futex::Flags::empty();
     rustix::thread::futex::wake(word, flags, n).unwrap_or(0)
 }
 
-/// Takes the lock whose word this is. Meanwhile its holder inherits the calling thread's priority.
+/// Takes the priority-inheriting lock of a word. The lock's holder inherits the calling thread's
+/// priority meanwhile.
 #[cfg(not(loom))]
 pub(crate) fn lock(word: &AtomicU32, holder: u32) {
     use crate::sync::Ordering;
@@ -115,26 +119,27 @@ pub(crate) fn lock(word: &AtomicU32, holder: u32) {
     loop {
         match lock_pi(word, Flags::PRIVATE, None) {
             Ok(()) => return,
-            // Its holder is just ending; a signal.
+            // The holder is just ending, or a signal came.
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // A kernel without them, or without memory for one.
+            // The kernel has no such futexes, or no memory for one.
             Err(Errno::NOSYS | Errno::NOMEM) => {
-                std::thread::sleep(WITHOUT_KERNEL);
+                std::thread::sleep(RETRY_PAUSE);
                 let taken = word.compare_exchange(0, holder, Ordering::Acquire, Ordering::Relaxed);
                 if taken.is_ok() {
                     return;
                 }
             }
-            Err(errno) => panic!("a lock that nobody will let go of: {errno}"),
+            Err(errno) => panic!("the lock will never be released: {errno}"),
         }
     }
 }
 
-/// Pause of one who waits for a lock by himself.
+/// Pause between attempts of a thread that waits without the kernel's help.
 #[cfg(not(loom))]
-const WITHOUT_KERNEL: core::time::Duration = core::time::Duration::from_micros(50);
+const RETRY_PAUSE: core::time::Duration = core::time::Duration::from_micros(50);
 
-/// Lets go of the lock whose word this is: it is the highest waiter's.
+/// Releases the priority-inheriting lock of a word. The kernel gives the lock to the waiter with
+/// the highest priority.
 #[cfg(not(loom))]
 pub(crate) fn unlock(word: &AtomicU32) {
     use rustix::thread::futex::{Flags, unlock_pi};
@@ -144,22 +149,22 @@ pub(crate) fn unlock(word: &AtomicU32) {
 
 #[cfg(loom)]
 pub use crate::models::{can_wait_any, wait, wait_any, wait_any_of, wake};
-/// Set by the kernel in a word that a thread owns while somebody waits for it.
+/// Bit that the kernel sets in a lock's word while threads wait in the kernel.
 pub const WAITERS: u32 = 1 << 31;
 
-/// How a wait for a word that another process's thread owns has ended.
+/// The end of a wait for a word that a thread of another process owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lent {
-    /// The word is the calling thread's.
+    /// The owner gave the word back, and now the calling thread owns it.
     Over,
-    /// The time given is over.
+    /// The timeout has passed.
     Late,
-    /// The word names nobody whom one could wait for, or the kernel cannot.
+    /// The word names no thread that can be waited for, or the kernel lacks the call.
     Refused,
 }
 
-/// Waits until the owner of a word gives it back, at most `timeout`. Meanwhile that thread, whose
-/// id the word holds, inherits the calling one's priority.
+/// Waits, at most for `timeout`, until the owner gives a word back. The word contains the owner's
+/// thread id. The owner inherits the calling thread's priority meanwhile.
 #[cfg(not(loom))]
 pub fn lend(word: &AtomicU32, timeout: core::time::Duration) -> Lent {
     use rustix::io::Errno;
@@ -174,8 +179,8 @@ pub fn lend(word: &AtomicU32, timeout: core::time::Duration) -> Lent {
     }
 }
 
-/// Gives a word back that the calling thread owns, to whoever waits for it. Of another one's
-/// nothing changes.
+/// Gives a word that the calling thread owns back to its waiter with the highest priority. Does
+/// nothing to a word of another owner.
 #[cfg(not(loom))]
 pub fn give_back(word: &AtomicU32, owner: u32) {
     use crate::sync::Ordering;

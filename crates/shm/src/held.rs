@@ -1,24 +1,24 @@
-//! A reference into something that is shared, with the share that keeps it there: found once,
-//! followed often.
+//! A reference to a part of a shared object, together with the share that keeps the object alive.
+//! Saves looking the part up at each use.
 
 use core::ops::Deref;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-/// A part of an owner's, for as long as this lives.
+/// A reference to a part of `O` that is valid as long as this value lives.
 #[derive(Debug)]
 pub struct Held<O, T> {
     part: NonNull<T>,
     _owner: Arc<O>,
 }
 
-// SAFETY: a shared reference to the part, and a share of the owner.
+// SAFETY: equivalent to a shared reference to the part and a share of the owner.
 unsafe impl<O: Send + Sync, T: Sync> Send for Held<O, T> {}
 // SAFETY: as above.
 unsafe impl<O: Send + Sync, T: Sync> Sync for Held<O, T> {}
 
 impl<O, T> Held<O, T> {
-    /// The part that `find` finds.
+    /// A reference to the part that `find` returns.
     pub fn new(owner: Arc<O>, find: impl for<'a> FnOnce(&'a O) -> &'a T) -> Held<O, T> {
         let part = NonNull::from(find(&owner));
         Held { part, _owner: owner }
@@ -30,8 +30,8 @@ impl<O, T> Deref for Held<O, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: borrowed from the owner, which stays where it is, and whom nobody changes while
-        // we have a share.
+        // SAFETY: borrowed from the owner. The owner does not move and is not borrowed mutably
+        // while this share exists.
         unsafe { self.part.as_ref() }
     }
 }

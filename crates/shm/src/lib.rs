@@ -1,25 +1,28 @@
 //! Shared memory between processes that do not trust each other.
 //!
-//! - [`mapping`]: memfds that cannot shrink, and maps of them that no Rust reference points into.
-//! - [`own`]: maps of a named file that this process alone writes; [`held`]: a word in one of them,
-//!   found once.
-//! - [`wiped`]: memory that a child of fork finds zero; [`forks`]: whether this is one.
-//! - [`mailbox`]: one word that says whether a message lies beside it, and who waits for it;
-//!   [`lane_owner`]: which thread of the reader's process takes it.
-//! - [`ring`]: bytes in order from one writer to one reader.
-//! - [`bell`]: a futex that strangers may wake and only its owner changes.
-//! - [`revocation`]: entered without a lock, revoked by whoever holds one.
-//! - [`reserved_slot`]: room that is one thread's without a lock; [`event_flag`]: whether it has to
-//!   ask who holds one.
-//! - [`lock`]: whoever holds it runs at the priority of whoever waits; for threads of one process,
-//!   which [`thread`] knows.
+//! - [`mapping`]: memfds that cannot shrink, and mappings of them that no Rust reference points
+//!   into.
+//! - [`own`]: mappings of a named file that only this process writes. [`held`]: a reference to one
+//!   word of such a mapping.
+//! - [`wiped`]: memory that a child of fork finds zero. [`forks`]: whether the calling process is
+//!   such a child.
+//! - [`mailbox`]: a word that says whether the area beside it contains a message, and whether its
+//!   reader waits. [`lane_owner`]: the thread of the reader's process that takes the message.
+//! - [`ring`]: positions of a byte ring from one writer to one reader.
+//! - [`bell`]: a futex that another process may wake and only its owner changes.
+//! - [`revocation`]: operations that threads begin without a lock and that the holder of a lock can
+//!   take over.
+//! - [`reserved_slot`]: room for a message that one thread uses without a lock. [`event_flag`]:
+//!   whether that thread has to take the lock.
+//! - [`lock`]: a lock whose holder inherits the priority of its waiters. [`thread`]: the calling
+//!   thread's part of it.
 //! - [`clock`]: the processor's counter and the kernel's clocks.
-//! - [`futex`]: the waits under all of these.
+//! - [`futex`]: the waits under all of these. [`socket`]: bytes that a receiver has not read.
 //!
-//! **Invariant**: this crate knows no Binder noun, and it is the one place for shared-memory
-//! `unsafe`. Protocols above it see atomics, offsets and copies.
+//! **Invariant**: this crate knows no Binder noun, and contains all `unsafe` code for shared
+//! memory. Protocols above it use atomics, offsets and copies.
 //!
-//! Atomics come through [`sync`], which the model checker swaps (`--cfg loom`), so that it checks
+//! Atomics come from [`sync`]. The model checker (`--cfg loom`) replaces them, so that it checks
 //! the code that ships.
 
 pub mod bell;
@@ -40,6 +43,8 @@ pub mod own;
 pub mod reserved_slot;
 pub mod revocation;
 pub mod ring;
+#[cfg(not(loom))]
+pub mod socket;
 pub mod sync;
 pub mod thread;
 #[cfg(not(loom))]

@@ -1,93 +1,96 @@
-//! A lock whose holder runs at the priority of a real-time thread that waits for it.
+//! A lock whose holder inherits the priority of real-time threads that wait for it.
 //!
 //! ```text
-//!   word   0, or the holder's thread id, with the kernel's mark for waiters, in the form of its
-//!          priority-inheriting futexes
-//!   bed    1 while ordinary threads sleep on it, or are about to
+//!   word      0, or the holder's thread id and the kernel's bit for waiters: a
+//!             priority-inheriting futex
+//!   sleepers  1 while ordinary threads sleep on it, or are about to
 //! ```
 //!
-//! Without a contender either way is one compare-and-swap. A real-time thread waits in the kernel
-//! on `word`: the holder inherits its priority, and hands the lock to the highest waiter. So does a
-//! thread that holds another lock, as somebody may wait for that one with a priority for it to pass
-//! on. To hand a lock to a thread that has yet to wake up keeps it from everybody who runs, which
-//! costs nine calls in ten where many contend; hence all others wait on `bed`, and take the lock
-//! when they are awake, if nobody was faster.
+//! Without contention, taking and releasing are one compare-and-swap each.
 //!
-//! Memory order: letting go releases, by the swap here or in the kernel, to the acquire of who
-//! takes it. A fence on either side between `word` and `bed` (Dekker): whoever lets go sees that
-//! somebody went to bed, or that one sees that the lock is free.
+//! A real-time thread waits in the kernel on `word`: the holder inherits its priority and passes
+//! the lock to the waiter with the highest priority. A thread that holds another lock waits there
+//! too, because a real-time thread may wait for that other lock.
 //!
-//! **Invariant**: a word that is not 0 names a thread of this process that has a [`Guard`] of this
-//! lock.
+//! Ordinary threads sleep on `sleepers` and compete for the lock once they are awake. Passing the
+//! lock to a thread that still has to wake up would block all running threads meanwhile. Under
+//! contention that costs nine of ten calls.
 //!
-//! A panic leaves it usable, unlike std's: whoever panics under it had better not have broken what
-//! it guards.
+//! Memory order: a release, by the swap here or in the kernel, pairs with the acquire of the thread
+//! that takes the lock. Fences on both sides separate the accesses to `word` and `sleepers`
+//! (Dekker): either the releasing thread sees that a thread is going to sleep, or that thread sees
+//! that the lock is free.
+//!
+//! **Invariant**: a nonzero word names a thread of this process that has a [`Guard`] of this lock.
+//!
+//! Unlike std's, this lock is not poisoned by a panic. Code that panics while it holds the lock
+//! must leave the value consistent.
 
 use crate::futex;
-use crate::sync::{AtomicU32, LOOKS, Ordering, fence_after_update, spin_loop};
+use crate::sync::{AtomicU32, Ordering, SPINS, fence_after_update, spin_loop};
 use crate::thread;
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-/// A value that one thread at a time uses.
+/// A value that one thread at a time can use.
 pub struct Lock<T> {
     word: AtomicU32,
-    bed: AtomicU32,
+    sleepers: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-/// The lock is held; it is let go of when this is dropped, by the thread that took it.
+/// Proof that its thread holds the lock. Dropping it releases the lock.
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
     holder: u32,
     of_this_thread: PhantomData<*mut ()>,
 }
 
-// SAFETY: `value` is reached by guards alone, of which there is one at a time: the invariant.
+// SAFETY: only guards give access to `value`, and the invariant allows one at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
-// SAFETY: it owns its value.
+// SAFETY: the lock owns its value.
 unsafe impl<T: Send> Send for Lock<T> {}
-// SAFETY: a shared guard gives shared references to the value and nothing else.
+// SAFETY: a shared guard gives only shared references to the value.
 unsafe impl<T: Sync> Sync for Guard<'_, T> {}
 
 impl<T> Lock<T> {
-    /// Nobody holds it.
+    /// A lock that no thread holds.
     pub fn new(value: T) -> Lock<T> {
-        Lock { word: AtomicU32::new(0), bed: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        Lock { word: AtomicU32::new(0), sleepers: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Waits until nobody else holds it.
+    /// Takes the lock, and waits while another thread holds it.
     ///
     /// # Panics
-    /// The calling thread holds it and is a real-time one or holds another lock, or a thread that
-    /// has ended holds it.
+    /// Panics if the calling thread already holds the lock and is a real-time thread or holds
+    /// another lock, or if the holder has ended.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         let holder = thread::id();
         if !self.take(holder) {
-            self.wait(holder);
+            self.take_slowly(holder);
         }
         self.guard(holder)
     }
 
-    /// `None` if somebody holds it.
+    /// Takes the lock if no thread holds it.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         let holder = thread::id();
         self.take(holder).then(|| self.guard(holder))
     }
 
-    /// Whether a real-time thread waits for it, or one that holds another lock: whoever holds it
-    /// long is to let go.
+    /// Whether a real-time thread, or one that holds another lock, waits for this one. A long-time
+    /// holder should release it then.
     #[inline]
     pub fn is_awaited(&self) -> bool {
         self.word.load(Ordering::Relaxed) & futex::WAITERS != 0
     }
 
-    /// Whether anybody sleeps for it.
+    /// Whether any thread sleeps until the lock is free.
     pub fn is_contended(&self) -> bool {
-        self.is_awaited() || self.bed.load(Ordering::Relaxed) != 0
+        self.is_awaited() || self.sleepers.load(Ordering::Relaxed) != 0
     }
 
     #[inline]
@@ -103,8 +106,8 @@ impl<T> Lock<T> {
     }
 
     #[cold]
-    fn wait(&self, holder: u32) {
-        for _ in 0..LOOKS {
+    fn take_slowly(&self, holder: u32) {
+        for _ in 0..SPINS {
             if self.word.load(Ordering::Relaxed) == 0 && self.take(holder) {
                 return;
             }
@@ -114,20 +117,21 @@ impl<T> Lock<T> {
             return futex::lock(&self.word, holder);
         }
         loop {
-            // For those too who sleep already: whoever was woken of them keeps the others' mark.
-            self.bed.swap(1, Ordering::SeqCst);
+            // Also for the threads that already sleep: the one that was woken must keep the mark
+            // for the others.
+            self.sleepers.swap(1, Ordering::SeqCst);
             fence_after_update();
             if self.take(holder) {
                 return;
             }
-            futex::wait(&self.bed, 1, None);
+            futex::wait(&self.sleepers, 1, None);
         }
     }
 
     #[cold]
-    fn wake(&self) {
-        if self.bed.swap(0, Ordering::Relaxed) != 0 {
-            futex::wake(&self.bed, 1);
+    fn wake_sleeper(&self) {
+        if self.sleepers.swap(0, Ordering::Relaxed) != 0 {
+            futex::wake(&self.sleepers, 1);
         }
     }
 }
@@ -151,14 +155,14 @@ impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         thread::held().with(|held| held.set(held.get() - 1));
-        let Lock { word, bed, .. } = self.lock;
+        let Lock { word, sleepers, .. } = self.lock;
         // Release pairs with the acquire in `take`, and with the kernel's.
         if word.compare_exchange(self.holder, 0, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             futex::unlock(word);
         }
         fence_after_update();
-        if bed.load(Ordering::Relaxed) != 0 {
-            self.lock.wake();
+        if sleepers.load(Ordering::Relaxed) != 0 {
+            self.lock.wake_sleeper();
         }
     }
 }
@@ -168,7 +172,7 @@ impl<T> Deref for Guard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held by this guard, which is borrowed for as long as the reference.
+        // SAFETY: this guard holds the lock, and is borrowed as long as the reference lives.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -176,7 +180,7 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`, and the guard is borrowed by nobody else.
+        // SAFETY: as in `deref`, and no other borrow of the guard exists.
         unsafe { &mut *self.lock.value.get() }
     }
 }

@@ -1,26 +1,27 @@
-//! One word beside a message area: is there a message, and who waits for it.
+//! A word beside a message area that says whether the area contains a message and whether its
+//! reader waits.
 //!
 //! ```text
 //!   bit 0 FULL     set by the writer when the area is complete; cleared by the reader
 //!   bit 1 WAITING  set by the reader before it sleeps; cleared after that, or with FULL
-//!   bit 2 NUDGED   set by the reader's own process: something else wants this thread
-//!   bit 3 CLOSED   set by the reader: nobody will take a message here any more
-//!   bit 4 POLLING  set by the reader: tell me by other means (its socket), I do not sleep here
-//!   bit 5 RETURNED set by the writer, after CLOSED: it will not post here again either
-//!   bit 6 WATCHED  set by the reader while it spins on the word: nobody else need be told
+//!   bit 2 NUDGED   set by the reader's own process, which wants the reader for something else
+//!   bit 3 CLOSED   set by the reader: no thread will take a message here again
+//!   bit 4 POLLING  set by the reader while it sleeps in `poll`: notify it through the socket
+//!   bit 5 RETURNED set by the writer, after CLOSED: it will not post here again
+//!   bit 6 WATCHED  set by the reader while it spins on the word: no other thread need be told
 //!   bit 7 DEDICATED set by a reader that alone takes every message, and always looks before it
 //!                  sleeps on the word: the writer tells no other thread
 //! ```
 //!
-//! Memory order: [`Mailbox::post`] releases the area, [`Mailbox::look`] and [`Mailbox::wait`]
-//! acquire it; [`Mailbox::clear`] releases it back, and the next post's read of the word acquires.
-//! A reader can only lose a wake-up that it causes itself: WAITING and FULL are set by
-//! read-modify-writes on one word, so whichever comes second sees the first.
+//! Memory order: [`Mailbox::post`] releases the area, and [`Mailbox::look`] and [`Mailbox::wait`]
+//! acquire it. [`Mailbox::clear`] releases the area back, and the next post's read of the word
+//! acquires it. WAITING and FULL are set by read-modify-writes of one word, so the second one sees
+//! the first. No wake-up is lost unless the reader itself causes that.
 //!
 //! The writer is another process. It may set and clear any bit at any time, and sleep on the word
-//! itself; every pattern is handled, and the worst that it achieves is that its own conversation
-//! stalls or ends. What the reader's own process has to say goes past it: [`Mailbox::nudge`] wakes
-//! all sleepers whatever the word says, and [`Mailbox::wait`] returns at every wake.
+//! itself. The reader handles every pattern: the worst result is that the writer's own conversation
+//! stalls or ends. The reader's own process does not depend on the word: [`Mailbox::nudge`] wakes
+//! all sleepers whatever it contains, and [`Mailbox::wait`] returns at every wake.
 
 use crate::futex::{self, Wait};
 use crate::sync::{AtomicU32, Ordering, fence_after_update};
@@ -35,61 +36,62 @@ const RETURNED: u32 = 32;
 const WATCHED: u32 = 64;
 const DEDICATED: u32 = 128;
 
-/// A view of the word. Any number of views may exist; one writer and one reader use them.
+/// A view of the word. Any number of views may exist, but only one writer and one reader may use
+/// them.
 #[derive(Clone, Copy)]
 pub struct Mailbox<'a> {
     word: &'a AtomicU32,
 }
 
-/// Who takes notice of a posted message.
+/// The reader's state at the time of a post, which decides whether another thread has to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// It slept on the word and has been woken.
+    /// The reader slept on the word and was woken.
     Woken,
-    /// It spins on the word.
+    /// The reader spins on the word.
     Watching,
-    /// It alone takes every message, and looks before it sleeps.
+    /// The reader alone takes every message, and looks before it sleeps.
     Dedicated,
-    /// It will look by itself, or somebody else has to be told.
+    /// The reader will check by itself, or another thread has to be told.
     Elsewhere,
-    /// It waits in `poll`: tell its process through the channel's socket.
+    /// The reader waits in `poll`: notify its process through the channel's socket.
     Polling,
-    /// It is gone: the message will not be taken.
+    /// The reader is gone: no thread will take the message.
     Closed,
 }
 
-/// What a look at the word found.
+/// The result of a check of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// A message: copy it, then [`Mailbox::clear`].
+    /// A message. Copy it, then call [`Mailbox::clear`].
     Message,
-    /// Its own process wants the reader.
+    /// The reader's own process wants the reader.
     Nudge,
-    /// Nothing.
+    /// Neither a message nor a nudge.
     Nothing,
 }
 
 impl<'a> Mailbox<'a> {
-    /// The mailbox whose word this is; zero is the empty one.
+    /// The mailbox of a word. A zero word is an empty mailbox.
     pub fn new(word: &'a AtomicU32) -> Self {
         Mailbox { word }
     }
 
-    /// Writer: the area is complete. Wakes the reader if it sleeps on the word.
+    /// Posts a complete area and wakes the reader if it sleeps on the word. Called by the writer.
     #[inline(always)]
     pub fn post(self) -> Reader {
-        // Release pairs with the acquire in `look` and `wait`. An addition says what there was in
-        // one instruction; an
-        // `or` that does so reads the word first, and that fetches its line from the reader twice.
+        // Release pairs with the acquire in `look` and `wait`. An addition returns the old word in
+        // one instruction. An `or` that returns it reads the word first, and so fetches its cache
+        // line from the reader twice.
         match self.word.fetch_add(FULL, Ordering::AcqRel) {
-            // Whom nobody need wake, in one comparison each.
+            // Readers that need no wake-up, in one comparison each.
             0 => Reader::Elsewhere,
             WATCHED => Reader::Watching,
             before => self.post_to(before),
         }
     }
 
-    /// A message has been posted to a reader of whom there is more to say.
+    /// Handles the less frequent states of the reader after a post.
     #[inline]
     fn post_to(self, before: u32) -> Reader {
         if before & FULL != 0 {
@@ -112,8 +114,8 @@ impl<'a> Mailbox<'a> {
         if before & POLLING != 0 { Reader::Polling } else { Reader::Elsewhere }
     }
 
-    /// There was a message, and the addition has changed other bits: they become what they were,
-    /// and everybody is told, whatever the reader has seen in between.
+    /// Handles a post beside an unread message: restores the bits that the addition changed, and
+    /// wakes all sleepers whatever the reader has seen meanwhile.
     #[cold]
     fn post_again(self, before: u32) -> Reader {
         self.word.fetch_sub(FULL, Ordering::AcqRel);
@@ -121,14 +123,15 @@ impl<'a> Mailbox<'a> {
         if before & CLOSED != 0 { Reader::Closed } else { Reader::Elsewhere }
     }
 
-    /// Whether there is no message: the area may be written.
+    /// Whether there is no message, so that the area may be written.
     #[inline]
     pub fn is_empty(self) -> bool {
         // Acquire pairs with the release in `clear`.
         self.word.load(Ordering::Acquire) & FULL == 0
     }
 
-    /// Reader: what there is, without waiting. A nudge is consumed, but a message goes first.
+    /// Checks the word without waiting. Consumes a nudge, but reports a message first. Called by
+    /// the reader.
     #[inline]
     pub fn look(self) -> Seen {
         let word = self.word.load(Ordering::Acquire);
@@ -142,28 +145,30 @@ impl<'a> Mailbox<'a> {
         Seen::Nothing
     }
 
-    /// Reader: the message has been copied; its area is the writer's again. It watches no longer.
+    /// Gives the area back to the writer after the message was copied, and ends watching. Called by
+    /// the reader.
     #[inline]
     pub fn clear(self) {
         self.word.fetch_and(!(FULL | WAITING | WATCHED), Ordering::AcqRel);
     }
 
-    /// The same of a reader that goes on watching.
+    /// Like [`Mailbox::clear`], for a reader that continues to watch.
     #[inline]
     pub fn clear_watched(self) {
         self.word.fetch_and(!(FULL | WAITING), Ordering::AcqRel);
     }
 
-    /// Reader: it spins on the word from now on, until [`Mailbox::unwatch`] or [`Mailbox::clear`].
+    /// Marks the reader as spinning on the word, until [`Mailbox::unwatch`] or [`Mailbox::clear`].
     #[inline]
     pub fn watch(self) {
         self.word.fetch_or(WATCHED, Ordering::AcqRel);
     }
 
-    /// Reader: it spins no longer. True if there is a message, of which nobody else may know.
+    /// Ends the spinning. Returns true if there is a message, which possibly no other thread knows
+    /// of.
     #[inline]
     pub fn unwatch(self) -> bool {
-        // The look saves the other operation where `clear` is to come.
+        // A plain load saves the read-modify-write if `clear` follows.
         !self.is_empty() || self.word.fetch_and(!WATCHED, Ordering::AcqRel) & FULL != 0
     }
 
@@ -207,15 +212,16 @@ impl<'a> Mailbox<'a> {
         self.word.fetch_and(!DEDICATED, Ordering::AcqRel) & FULL != 0
     }
 
-    /// Reader: sleeps until there is something or somebody wakes it for nothing; look again at what
-    /// else there may be. `Err` after a signal or at the timeout.
+    /// Sleeps until there is a message or a nudge, or the wait returns for no reason: the caller
+    /// then checks everything that it waits for. `Err` after a signal or at the timeout. Called by
+    /// the reader.
     #[inline(always)]
     pub fn wait(self, timeout: Option<Duration>) -> Result<Seen, Wait> {
         self.wait_unless(timeout, || false)
     }
 
-    /// The same, unless there is something else, which whoever makes it so nudges the reader for:
-    /// it is looked for once the reader can be seen to wait.
+    /// Like [`Mailbox::wait`], unless `something_else` is true. The function runs once other
+    /// threads can see the reader wait. A thread that makes it true later nudges the reader.
     #[inline(always)]
     pub fn wait_unless(
         self,
@@ -236,7 +242,8 @@ impl<'a> Mailbox<'a> {
             }
         };
         if !self.is_empty() {
-            // WAITING goes with the message: until then nobody posts.
+            // [`Mailbox::clear`] removes WAITING together with FULL. Until then no message is
+            // posted.
             return Ok(Seen::Message);
         }
         self.word.fetch_and(!WAITING, Ordering::AcqRel);
@@ -246,14 +253,15 @@ impl<'a> Mailbox<'a> {
         }
     }
 
-    /// Anyone in the reader's process who knows that it waits: makes it return. Not by WAITING,
-    /// which the writer may have cleared, nor one sleeper only, which may be the writer.
+    /// Makes a waiting reader return. Called by any thread of the reader's process. Wakes all
+    /// sleepers, without a check of WAITING: the writer may have cleared WAITING or be a sleeper
+    /// itself.
     pub fn nudge(self) {
         self.word.fetch_or(NUDGED, Ordering::AcqRel);
         futex::wake(self.word, i32::MAX as u32);
     }
 
-    /// Reader: whether it waits in `poll` from now on.
+    /// Sets whether the reader waits in `poll`. Called by the reader.
     pub fn set_polling(self, polling: bool) {
         if polling {
             self.word.fetch_or(POLLING, Ordering::AcqRel);
@@ -262,23 +270,23 @@ impl<'a> Mailbox<'a> {
         }
     }
 
-    /// Reader: it will never take a message here again. True if there is one that was posted
-    /// before; what is posted from now on is not left here.
+    /// Closes the mailbox: the reader takes no later message. Returns true if there is a message
+    /// that was posted before. Called by the reader.
     pub fn close(self) -> bool {
         self.word.fetch_or(CLOSED, Ordering::AcqRel) & FULL != 0
     }
 
-    /// Writer: whether [`Mailbox::close`] was called.
+    /// Whether [`Mailbox::close`] was called. Called by the writer.
     pub fn is_closed(self) -> bool {
         self.word.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// Writer, to whom the reader has closed: it will not post here again.
+    /// Confirms a [`Mailbox::close`]: the writer will not post here again. Called by the writer.
     pub fn give_back(self) {
         self.word.fetch_or(RETURNED, Ordering::AcqRel);
     }
 
-    /// Reader: whether [`Mailbox::give_back`] was called.
+    /// Whether [`Mailbox::give_back`] was called. Called by the reader.
     pub fn is_given_back(self) -> bool {
         self.word.load(Ordering::Acquire) & RETURNED != 0
     }
@@ -299,8 +307,8 @@ mod tests {
     use std::sync::Arc;
     use std::thread;
 
-    /// Once the task sleeps in the kernel; `None` if it has ended.
-    fn asleep(tid: i32) -> Option<()> {
+    /// Returns once a thread sleeps in the kernel. `None` if it has ended.
+    fn wait_until_asleep(tid: i32) -> Option<()> {
         loop {
             let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
             if stat.rsplit(") ").next()?.starts_with('S') {
@@ -311,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_cannot_keep_a_nudge_from_the_reader() {
+    fn a_nudge_reaches_the_reader_whatever_the_writer_does() {
         let word = Arc::new(AtomicU32::new(0));
         let (known, is_known) = std::sync::mpsc::channel();
         let sleeper = |body: fn(&AtomicU32)| {
@@ -320,15 +328,15 @@ mod tests {
                 known.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
                 body(&word);
             });
-            asleep(is_known.recv().unwrap()).unwrap();
+            wait_until_asleep(is_known.recv().unwrap()).unwrap();
             thread
         };
-        // The writer's own sleeper is the first in the queue.
-        let thief = sleeper(|word| _ = futex::wait(word, 0, None));
+        // The hostile writer's own sleeper is the first in the kernel's queue.
+        let hostile_sleeper = sleeper(|word| _ = futex::wait(word, 0, None));
         let reader = sleeper(|word| _ = Mailbox::new(word).wait(None));
         word.store(0, Ordering::Release);
         Mailbox::new(&word).nudge();
         reader.join().unwrap();
-        thief.join().unwrap();
+        hostile_sleeper.join().unwrap();
     }
 }

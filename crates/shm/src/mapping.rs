@@ -1,10 +1,10 @@
 //! Memory that another process can write at any instant.
 //!
-//! **Invariant**: no Rust reference or slice points into a [`Mapping`], but for atomics. Bytes go
-//! in and out by copies within checked bounds; what has been copied out is then validated.
-//! A mapped file is sealed against shrinking, so no access faults.
+//! **Invariant**: no Rust reference or slice points into a [`Mapping`], except for atomics. Bytes
+//! are copied in and out within checked bounds; callers validate the copy. A mapped file is sealed
+//! against shrinking, so no access faults.
 
-use crate::forks::Maker;
+use crate::forks::ForkGeneration;
 use crate::sync::{AtomicU32, AtomicU64};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -13,25 +13,25 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// What the map is for.
+/// The permitted direction of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Both directions.
+    /// Reading and writing.
     ReadWrite,
-    /// Looking only.
+    /// Reading only.
     Read,
 }
 
-/// A shared map of the first `BYTES` of a sealed file, from some offset on. Unmapped when dropped.
-/// A child of fork does not have it, must not use it, and may drop it. That the length is of the
-/// type makes most checks of bounds the compiler's.
+/// A shared mapping of `BYTES` bytes of a sealed file, unmapped when dropped. A child of fork does
+/// not have the mapping and must not use it, but may drop it. The constant length lets the compiler
+/// remove most bounds checks.
 #[derive(Debug)]
 pub struct Mapping<const BYTES: usize> {
     base: NonNull<u8>,
-    maker: Maker,
+    generation: ForkGeneration,
 }
 
-/// A mapping of whatever length: where bytes go in and out.
+/// A mapping of any length, for copies in and out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View<'a> {
     base: NonNull<u8>,
@@ -39,7 +39,7 @@ pub struct View<'a> {
     mapping: PhantomData<&'a ()>,
 }
 
-/// A part of a mapping, with its length in its type.
+/// A part of a mapping, with its length in the type.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a, const BYTES: usize> {
     base: NonNull<u8>,
@@ -52,7 +52,7 @@ unsafe impl<const BYTES: usize> Send for Mapping<BYTES> {}
 // SAFETY: as above.
 unsafe impl<const BYTES: usize> Sync for Mapping<BYTES> {}
 
-/// A new zero-filled file of exactly `bytes`, which can neither shrink nor grow.
+/// Creates a zero-filled memfd of exactly `bytes` bytes that can neither shrink nor grow.
 pub fn create(name: &str, bytes: usize) -> Result<OwnedFd> {
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&file, bytes as u64)?;
@@ -60,31 +60,31 @@ pub fn create(name: &str, bytes: usize) -> Result<OwnedFd> {
     Ok(file)
 }
 
-/// From now on the file can be mapped and read, not written; maps that exist keep their rights.
+/// Forbids new writable mappings and writes. Existing mappings keep their rights.
 pub fn forbid_new_writers(file: impl AsFd) -> Result<()> {
     rustix::fs::fcntl_add_seals(file, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
 }
 
-/// No seal can be added any more.
+/// Forbids further seals.
 pub fn freeze_seals(file: impl AsFd) -> Result<()> {
     rustix::fs::fcntl_add_seals(file, SealFlags::SEAL)
 }
 
-/// [`View::keep`] of any memory of this process, wherever it lies.
-pub fn keep_at(address: usize, bytes: usize) -> Result<()> {
-    // SAFETY: locks pages, or finds none; nothing that anybody relies on changes.
+/// Locks any pages of this process in memory, like [`View::lock_in_memory`].
+pub fn lock_in_memory_at(address: usize, bytes: usize) -> Result<()> {
+    // SAFETY: locks pages or finds none; the contents do not change.
     unsafe { rustix::mm::mlock(core::ptr::with_exposed_provenance_mut(address), bytes) }
 }
 
 impl<const BYTES: usize> Mapping<BYTES> {
-    /// Maps the beginning of a file that somebody else may have made.
-    ///
-    /// `EINVAL` if it is shorter or can shrink: its maker's fault.
+    /// Maps the first `BYTES` bytes of a file that a peer may have made. `EINVAL` if the file is
+    /// shorter or can shrink, which is its maker's fault.
     pub fn new(file: impl AsFd, access: Access) -> Result<Self> {
         Mapping::part(file, 0, access)
     }
 
-    /// Maps from `offset` on, which like the length is a multiple of the page size.
+    /// Maps `BYTES` bytes from `offset` on. Both are multiples of the page size. Errors are those
+    /// of [`Mapping::new`].
     pub fn part(file: impl AsFd, offset: usize, access: Access) -> Result<Self> {
         let file = file.as_fd();
         let seals = rustix::fs::fcntl_get_seals(file)?;
@@ -109,30 +109,30 @@ impl<const BYTES: usize> Mapping<BYTES> {
             )?
         };
         let base: NonNull<u8> = NonNull::new(base.cast()).ok_or(Errno::FAULT)?;
-        // SAFETY: our own map, as just returned. A child of fork must not write here as us.
+        // SAFETY: our own mapping, just made. A child of fork must not write to it.
         let _ = unsafe {
             rustix::mm::madvise(base.as_ptr().cast(), BYTES, rustix::mm::Advice::LinuxDontFork)
         };
-        Ok(Mapping { base, maker: Maker::here() })
+        Ok(Mapping { base, generation: ForkGeneration::current() })
     }
 
-    /// All of it.
+    /// The whole mapping.
     #[inline]
     pub fn view(&self) -> View<'_> {
         View { base: self.base, bytes: BYTES, mapping: PhantomData }
     }
 
-    /// What begins at an offset.
+    /// The part of `PART` bytes from `offset` on.
     ///
     /// # Panics
-    /// If it ends outside the map.
+    /// Panics if the part ends outside of the mapping.
     #[inline]
     pub fn part_at<const PART: usize>(&self, offset: usize) -> Part<'_, PART> {
         let base = NonNull::new(self.view().at(offset, PART)).expect("an address within a map");
         Part { base, mapping: PhantomData }
     }
 
-    /// Address of the first byte: to give to a program, or to hand to the kernel.
+    /// Address of the first byte, for a program or the kernel.
     pub fn address(&self) -> usize {
         self.base.as_ptr() as usize
     }
@@ -150,14 +150,14 @@ impl<const BYTES: usize> Mapping<BYTES> {
     }
 }
 
-/// Copies the first and the last so many bytes.
+/// Copies the first and the last `PART` bytes, which may overlap.
 ///
 /// # Safety
-/// Of `bytes` that are valid at both places, which do not overlap: at least so many, and at most
-/// twice as many.
+/// `from` and `to` are valid for `bytes` bytes and do not overlap. `bytes` is at least `PART` and
+/// at most twice as much.
 #[inline(always)]
 unsafe fn copy_twice<const PART: usize>(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise; either part lies within.
+    // SAFETY: the caller's promise; both parts lie within the bytes.
     unsafe {
         let [first, last] = [0, bytes - PART].map(|at| from.add(at).cast::<[u8; PART]>().read());
         to.cast::<[u8; PART]>().write(first);
@@ -166,7 +166,7 @@ unsafe fn copy_twice<const PART: usize>(from: *const u8, to: *mut u8, bytes: usi
 }
 
 impl<'a, const BYTES: usize> Part<'a, BYTES> {
-    /// Where bytes go in and out.
+    /// The part as a view, for copies in and out.
     #[inline]
     pub fn view(self) -> View<'a> {
         View { base: self.base, bytes: BYTES, mapping: PhantomData }
@@ -174,18 +174,18 @@ impl<'a, const BYTES: usize> Part<'a, BYTES> {
 }
 
 impl<'a> View<'a> {
-    /// Where a range lies, for raw reads and writes.
+    /// Address of a range, for raw reads and writes.
     #[inline]
     pub fn at(self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "outside the map");
-        // SAFETY: within the map, as just checked.
+        // SAFETY: within the mapping, as just checked.
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// The word at a multiple of 4.
+    /// The atomic word at `offset`.
     ///
     /// # Panics
-    /// Outside the map or unaligned.
+    /// Panics if the offset is outside of the mapping or no multiple of 4.
     #[inline]
     pub fn word(self, offset: usize) -> &'a AtomicU32 {
         assert!(offset.is_multiple_of(4));
@@ -193,7 +193,7 @@ impl<'a> View<'a> {
         unsafe { &*self.at(offset, 4).cast::<AtomicU32>() }
     }
 
-    /// The double word at a multiple of 8.
+    /// The atomic double word at `offset`, a multiple of 8.
     #[inline]
     pub fn double_word(self, offset: usize) -> &'a AtomicU64 {
         assert!(offset.is_multiple_of(8));
@@ -201,36 +201,35 @@ impl<'a> View<'a> {
         unsafe { &*self.at(offset, 8).cast::<AtomicU64>() }
     }
 
-    /// From now on a range of whole pages is in memory and stays there: to touch it faults no more.
-    /// An error is the system's, which does not let this process lock so much; the pages are there
-    /// all the same, if they can be.
-    pub fn keep(self, offset: usize, bytes: usize) -> Result<()> {
+    /// Locks whole pages in memory, so that no access to them faults. An error means that the
+    /// system does not let this process lock that much; the pages are still loaded if possible.
+    pub fn lock_in_memory(self, offset: usize, bytes: usize) -> Result<()> {
         let at = self.at(offset, bytes).cast();
-        // SAFETY: of our own map. Its pages come as zeros, or as what the file has.
-        let there =
+        // SAFETY: a range of our own mapping. New pages contain zeros or the file's bytes.
+        let populated =
             unsafe { rustix::mm::madvise(at, bytes, rustix::mm::Advice::LinuxPopulateWrite) };
         // SAFETY: of our own map, of which nothing changes.
         unsafe { rustix::mm::mlock(at, bytes) }?;
-        match there {
-            // Linux before 5.14: locking has brought them.
+        match populated {
+            // Linux before 5.14, where `mlock` itself loaded the pages.
             Err(Errno::INVAL) => Ok(()),
-            there => there,
+            populated => populated,
         }
     }
 
-    /// The range may leave memory again.
+    /// Undoes [`View::lock_in_memory`].
     pub fn release(self, offset: usize, bytes: usize) {
         // SAFETY: of our own map, of which nothing changes.
         let _ = unsafe { rustix::mm::munlock(self.at(offset, bytes).cast(), bytes) };
     }
 
-    /// Copies bytes in.
+    /// Copies bytes into the mapping.
     #[inline(always)]
     pub fn write(self, offset: usize, from: &[u8]) {
         let (to, bytes, from) = (self.at(offset, from.len()), from.len(), from.as_ptr());
-        // SAFETY: `to` is in bounds; a slice of ours never overlaps a map that nobody borrows.
+        // SAFETY: `to` is in bounds; no slice of ours overlaps a mapping.
         unsafe {
-            // A few words take less than a call.
+            // Short copies are faster without a call.
             match bytes {
                 4..8 => copy_twice::<4>(from, to, bytes),
                 8..=16 => copy_twice::<8>(from, to, bytes),
@@ -239,7 +238,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Copies bytes out. What a peer may be writing meanwhile comes out as any mixture.
+    /// Copies bytes out of the mapping. If a peer writes them meanwhile, the result is any mixture
+    /// of old and new.
     #[inline]
     pub fn read(self, offset: usize, into: &mut [u8]) {
         let from = self.at(offset, into.len());
@@ -247,39 +247,39 @@ impl<'a> View<'a> {
         unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) }
     }
 
-    /// Bytes that nobody writes to, of a file that no peer can write.
+    /// A slice of a file's bytes that no process writes.
     ///
     /// # Safety
-    /// As long as the slice lives, no map of the file is written to in this range.
+    /// No mapping of the file is written in this range as long as the slice lives.
     pub unsafe fn bytes_at(self, offset: usize, bytes: usize) -> &'a [u8] {
         // SAFETY: in bounds and mapped; unchanging by the caller's promise.
         unsafe { core::slice::from_raw_parts(self.at(offset, bytes), bytes) }
     }
 
-    /// Copies from one map to another, or within one where the two do not overlap.
+    /// Copies from one mapping to another, or within one. The ranges may overlap.
     pub fn copy(from: View<'_>, from_offset: usize, to: View<'_>, to_offset: usize, bytes: usize) {
         let (source, target) = (from.at(from_offset, bytes), to.at(to_offset, bytes));
         // SAFETY: both in bounds. `copy` allows an overlap.
         unsafe { core::ptr::copy(source, target, bytes) }
     }
 
-    /// Copies in from an address of this process.
+    /// Copies bytes from an address of this process into the mapping.
     ///
     /// # Safety
-    /// `bytes` from `from` on are mapped and readable.
+    /// `bytes` bytes from `from` on are mapped and readable.
     pub unsafe fn write_from(self, offset: usize, from: *const u8, bytes: usize) {
         let to = self.at(offset, bytes);
         // SAFETY: the caller's promise for `from`; `to` is in bounds. `copy` allows an overlap.
         unsafe { core::ptr::copy(from, to, bytes) }
     }
 
-    /// Writes words that a function makes, each once and in its place: the word with this index,
-    /// the last one as far as `bytes` go.
+    /// Fills a range with words. `word` is called once for each index, and the last word is cut to
+    /// fit.
     pub fn fill(self, offset: usize, bytes: usize, mut word: impl FnMut(usize) -> u64) {
         const WORD: usize = size_of::<u64>();
         let to = self.at(offset, bytes);
         for index in 0..bytes / WORD {
-            // SAFETY: `to` has room for `bytes`; the pointer is raw, as any write here.
+            // SAFETY: `to` has room for `bytes`, and raw writes need no alignment here.
             unsafe { to.add(index * WORD).cast::<u64>().write_unaligned(word(index)) }
         }
         let rest = bytes % WORD;
@@ -289,7 +289,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Overwrites with zeros.
+    /// Overwrites a range with zeros.
     pub fn zero(self, offset: usize, bytes: usize) {
         let to = self.at(offset, bytes);
         // SAFETY: in bounds.
@@ -299,9 +299,9 @@ impl<'a> View<'a> {
 
 impl<const BYTES: usize> Drop for Mapping<BYTES> {
     fn drop(&mut self) {
-        // A child of fork may have something else there.
-        if self.maker.is_here() {
-            // SAFETY: our own map; the borrow checker ended every use of it.
+        // A child of fork may have another mapping there.
+        if self.generation.is_current() {
+            // SAFETY: our own mapping; no borrow of it is left.
             let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), BYTES) };
         }
     }
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_can_read_and_not_write_a_forbidden_file() {
+    fn after_forbid_new_writers_new_maps_are_read_only() {
         let file = create("page", 4096).unwrap();
         let ours = Mapping::<4096>::new(&file, Access::ReadWrite).unwrap();
         forbid_new_writers(&file).unwrap();
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "outside the map")]
-    fn access_past_the_end_is_our_bug() {
+    fn access_past_the_end_panics() {
         let file = create("page", 4096).unwrap();
         Mapping::<4096>::new(&file, Access::ReadWrite).unwrap().view().write(4095, &[0; 2]);
     }

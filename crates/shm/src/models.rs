@@ -1,7 +1,8 @@
-//! The protocols under the model checker:
-//! `RUSTFLAGS="--cfg loom" cargo test -p baton-shm --release`.
+//! The protocols of this crate under the model checker: `RUSTFLAGS="--cfg loom" cargo test -p
+//! baton-shm --release`.
 //!
-//! A futex is modelled as the kernel has it: check and sleep are one step against every wake.
+//! The model of a futex: its check and its sleep are one step with respect to every wake, as in the
+//! kernel.
 
 use crate::bell::{self, Bell, OwnBell, Ring, Sleep};
 use crate::event_flag::EventFlag;
@@ -9,7 +10,7 @@ use crate::futex::{self, WAITERS, Wait};
 use crate::lane_owner::{LaneOwner, Owner};
 use crate::lock::Lock;
 use crate::mailbox::{Mailbox, Reader, Seen};
-use crate::reserved_slot::{ReservedSlot, Was};
+use crate::reserved_slot::{ReservedSlot, SlotState};
 use crate::revocation::{Entry, Revocation, Revocations};
 use crate::ring::{Consumer, Producer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_after_update};
@@ -23,7 +24,7 @@ loom::lazy_static! {
     static ref NAMES: Mutex<usize> = Mutex::new(0);
 }
 
-/// One thread in the kernel, by the words that it sleeps on.
+/// A thread that sleeps in the kernel, and the words that it sleeps on.
 struct Sleeper {
     name: usize,
     words: Vec<usize>,
@@ -33,17 +34,17 @@ fn address(word: &AtomicU32) -> usize {
     word as *const AtomicU32 as usize
 }
 
-/// The model of [`crate::futex`].
+/// Model of [`crate::futex`].
 pub fn can_wait_any() -> bool {
     true
 }
 
-/// The model of [`crate::futex`]: a wait.
+/// Model of [`crate::futex`]: a wait on one word.
 pub fn wait(word: &AtomicU32, expected: u32, _: Option<Duration>) -> Wait {
     wait_any(&[(word, expected)])
 }
 
-/// The model of [`crate::futex`]: a wait on several words.
+/// Model of [`crate::futex`]: a wait on several words.
 pub fn wait_any_of(words: &[(&AtomicU32, u32)]) -> (Wait, Option<usize>) {
     (wait_any(words), None)
 }
@@ -65,7 +66,7 @@ pub fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
     Wait::Woken
 }
 
-/// The model of [`crate::futex`]: a wake.
+/// Model of [`crate::futex`]: a wake.
 pub fn wake(word: &AtomicU32, n: u32) -> usize {
     let mut sleepers = SLEEPERS.lock().unwrap();
     let mut woken = 0;
@@ -93,17 +94,17 @@ pub fn id() -> u32 {
     THREAD.with(|thread| *thread)
 }
 
-/// The model of [`crate::thread`]: locks held.
+/// Model of [`crate::thread`]: the number of held locks.
 pub fn held() -> &'static loom::thread::LocalKey<Cell<u32>> {
     &HELD
 }
 
-/// The model of [`crate::thread`]: every other thread is.
+/// Model of [`crate::thread`]: every second thread is a real-time thread.
 pub fn is_real_time() -> bool {
     id() % 2 == 0
 }
 
-/// The model of [`crate::futex`]: the kernel marks the word, and hands it to one who sleeps there.
+/// Model of [`crate::futex`]: the kernel marks the word and later gives it to a sleeper.
 pub fn lock(word: &AtomicU32, holder: u32) {
     let mut sleepers = SLEEPERS.lock().unwrap();
     let mark = |word| Some(if word == 0 { holder } else { word | WAITERS });
@@ -116,7 +117,7 @@ pub fn lock(word: &AtomicU32, holder: u32) {
     }
 }
 
-/// The model of [`crate::futex`]: lets go of a lock.
+/// Model of [`crate::futex`]: the release of a lock.
 pub fn unlock(word: &AtomicU32) {
     let mut sleepers = SLEEPERS.lock().unwrap();
     let next = sleepers.iter().position(|sleeper| sleeper.words.contains(&address(word)));
@@ -125,9 +126,9 @@ pub fn unlock(word: &AtomicU32) {
     WAKE.notify_all();
 }
 
-/// What one wrote under the lock the next one sees, whether the kernel hands it over or not.
+/// Each thread sees the previous holder's writes, also when the kernel passes the lock on.
 #[test]
-fn a_locked_value_is_one_threads_at_a_time() {
+fn a_lock_admits_one_thread_at_a_time() {
     loom::model(|| {
         let lock = Arc::new(Lock::new(AtomicU64::new(0)));
         let count = |lock: &Lock<AtomicU64>| {
@@ -142,9 +143,9 @@ fn a_locked_value_is_one_threads_at_a_time() {
     });
 }
 
-/// A call and its reply over two mailboxes, with the bytes beside them.
+/// A request and its reply over two mailboxes, with the bytes beside them.
 #[test]
-fn a_posted_message_is_seen_whole_and_wakes_its_reader() {
+fn a_posted_message_is_complete_and_wakes_its_reader() {
     loom::model(|| {
         let words = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
         let areas = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
@@ -167,9 +168,9 @@ fn a_posted_message_is_seen_whole_and_wakes_its_reader() {
     });
 }
 
-/// A reader that stops watching has the message, or its writer tells everybody.
+/// A reader that stops watching gets the message, or the writer notifies other threads.
 #[test]
-fn a_message_to_one_who_watches_is_not_lost() {
+fn a_message_to_a_watching_reader_is_not_lost() {
     loom::model(|| {
         let word = Arc::new(AtomicU32::new(0));
         let told = Arc::new(AtomicU32::new(0));
@@ -188,9 +189,9 @@ fn a_message_to_one_who_watches_is_not_lost() {
         post.join().unwrap();
         let is_told = told.load(Ordering::Acquire) == 1;
         assert!(found || is_told);
-        // What was told of and taken is told of in vain; what nobody was told of is not there.
+        // A message is left in the mailbox exactly if the reader did not find it.
         assert_eq!(inbox.is_empty(), found);
-        // Nothing is left of the watch: the next one is told of.
+        // Nothing is left of the watch: the writer notifies others of the next message.
         assert_ne!(Mailbox::new(&word).post(), Reader::Watching);
     });
 }
@@ -203,7 +204,7 @@ fn a_message_to_a_dedicated_reader_is_taken_or_told_of() {
         let outbox = word.clone();
         let post = loom::thread::spawn(move || Mailbox::new(&outbox).post());
         let inbox = Mailbox::new(&word);
-        // What was there before has been told of, and is the others'.
+        // The writer has told other threads of an earlier message, which is theirs.
         let dedicated = inbox.dedicate();
         let found = dedicated && inbox.end_dedicated();
         if found {
@@ -282,9 +283,9 @@ fn a_nudge_is_never_lost_beside_a_message() {
     });
 }
 
-/// Whoever makes it so looks for the sleeper after that, and nudges it if there is one.
+/// A thread that publishes work checks for a sleeper afterwards and nudges it.
 #[test]
-fn one_who_sleeps_unless_there_is_work_hears_of_it() {
+fn a_reader_that_waits_unless_there_is_work_misses_none() {
     loom::model(|| {
         let shared = Arc::new([AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)]);
         let theirs = shared.clone();
@@ -308,7 +309,7 @@ fn one_who_sleeps_unless_there_is_work_hears_of_it() {
 }
 
 #[test]
-fn a_message_to_a_closing_reader_is_refused_or_left_to_be_found() {
+fn a_message_to_a_closing_reader_is_refused_or_found() {
     loom::model(|| {
         let word = Arc::new(AtomicU32::new(0));
         let peer = word.clone();
@@ -329,7 +330,7 @@ fn a_message_to_a_closing_reader_is_refused_or_left_to_be_found() {
     });
 }
 
-/// What the two bells' owner and its two strangers share.
+/// Memory that the owner of two bells shares with two ringers.
 #[derive(Default)]
 struct Bells {
     bells: [AtomicU32; 2],
@@ -349,8 +350,8 @@ impl Bells {
         self.bell(stranger).own(&self.asleep[stranger])
     }
 
-    /// The stranger publishes and rings; what the wake cannot promise, `Ring` reports, and
-    /// the owner's control thread, told over the socket, rings every bell.
+    /// Publishes a message and rings. If the ring may have missed the sleeper, the owner's control
+    /// thread, notified by socket, rings every bell.
     fn post(&self, stranger: usize) {
         self.messages[stranger].swap(1, Ordering::SeqCst);
         let ring = self.bell(stranger).ring(&self.elsewhere);
@@ -360,21 +361,21 @@ impl Bells {
         }
     }
 
-    /// The owner sleeps on the bells of those given, until everything has come.
+    /// The owner sleeps on the bells in `on` until all messages have come.
     fn take(&self, on: &[usize]) {
-        // No word of its own wakes it.
+        // No word of the owner's own wakes the sleeper.
         let sleep = Sleep::Alone;
         let all = |bells: &Bells| bells.messages.iter().all(|m| m.load(Ordering::Acquire) == 1);
         loop {
             self.elsewhere.fetch_add(1, Ordering::SeqCst);
             let words: Vec<_> =
                 on.iter().map(|&stranger| self.own_bell(stranger).announce(sleep)).collect();
-            bell::look_again();
+            bell::fence_before_check();
             let over = all(self);
             if !over {
                 futex::wait_any(&words);
             }
-            on.iter().for_each(|&stranger| self.own_bell(stranger).rise(sleep));
+            on.iter().for_each(|&stranger| self.own_bell(stranger).withdraw(sleep));
             self.elsewhere.fetch_sub(1, Ordering::SeqCst);
             if over {
                 return;
@@ -384,7 +385,7 @@ impl Bells {
 }
 
 #[test]
-fn a_ring_reaches_the_sleeper_or_says_that_it_did_not() {
+fn a_ring_wakes_a_sleeper_or_reports_that_it_did_not() {
     for on in [&[0][..], &[0, 1]] {
         loom::model(move || {
             let bells = Arc::new(Bells::default());
@@ -398,7 +399,7 @@ fn a_ring_reaches_the_sleeper_or_says_that_it_did_not() {
 }
 
 #[test]
-fn a_stranger_whose_bell_nobody_sleeps_on_hears_of_it() {
+fn a_ring_without_a_sleeper_on_its_bell_reports_that() {
     loom::model(|| {
         let bells = Arc::new(Bells::default());
         bells.messages[0].store(1, Ordering::Release);
@@ -409,7 +410,7 @@ fn a_stranger_whose_bell_nobody_sleeps_on_hears_of_it() {
     });
 }
 
-/// Three threads: all that takes so many preemptions.
+/// A model of three threads, which is exhaustive with three preemptions.
 #[cfg(test)]
 fn bounded() -> loom::model::Builder {
     let mut model = loom::model::Builder::new();
@@ -417,10 +418,10 @@ fn bounded() -> loom::model::Builder {
     model
 }
 
-/// A stranger that changes both words back at the worst instant delays a sleeper's wake up to the
+/// A hostile ringer that resets both words at the worst moment delays the wake-up until the owner's
 /// next ring.
 #[test]
-fn a_ring_that_the_stranger_undoes_is_heard_when_it_is_repeated() {
+fn a_ring_that_the_ringer_undoes_works_when_repeated() {
     bounded().check(|| {
         let bells = Arc::new(Bells::default());
         bells.messages[1].store(1, Ordering::Release);
@@ -442,10 +443,10 @@ fn a_ring_that_the_stranger_undoes_is_heard_when_it_is_repeated() {
     });
 }
 
-/// A stranger that publishes as it goes inactive: the owner has seen the message, or the stranger
-/// that it is to tell.
+/// A ringer publishes while its bell is deactivated: the owner sees the message, or the ringer
+/// learns that it must use other means.
 #[test]
-fn a_message_of_a_stranger_that_goes_cold_is_seen_or_told_of() {
+fn a_message_during_deactivation_is_seen_or_reported() {
     loom::model(|| {
         let bells = Arc::new(Bells::default());
         let theirs = bells.clone();
@@ -456,15 +457,15 @@ fn a_message_of_a_stranger_that_goes_cold_is_seen_or_told_of() {
         let inactive =
             bells.own_bell(0).deactivate(|| bells.messages[0].load(Ordering::Acquire) == 1);
         let ring = stranger.join().unwrap();
-        assert!(!inactive || ring == Ring::Nobody, "nobody looks there, and nobody was told");
+        assert!(!inactive || ring == Ring::Nobody, "no thread checks, and none was told");
         assert_eq!(inactive, bells.inactive[0].load(Ordering::Relaxed) == 1);
     });
 }
 
-/// Of two sleepers one leaves while the other comes: a ringer that sees nobody here sees one
+/// One sleeper leaves while another comes: a ringer that sees no sleeper on its bell sees one
 /// elsewhere.
 #[test]
-fn a_sleeper_that_comes_as_another_one_leaves_is_not_overlooked() {
+fn a_sleeper_that_replaces_another_is_not_overlooked() {
     bounded().check(|| {
         let bells = Arc::new(Bells::default());
         bells.messages[1].store(1, Ordering::Release);
@@ -472,7 +473,7 @@ fn a_sleeper_that_comes_as_another_one_leaves_is_not_overlooked() {
         let other = loom::thread::spawn(move || {
             leaving.elsewhere.fetch_add(1, Ordering::SeqCst);
             leaving.own_bell(0).announce(Sleep::Among);
-            leaving.own_bell(0).rise(Sleep::Among);
+            leaving.own_bell(0).withdraw(Sleep::Among);
             leaving.elsewhere.fetch_sub(1, Ordering::SeqCst);
         });
         let stranger = loom::thread::spawn(move || theirs.post(0));
@@ -512,11 +513,11 @@ fn ring_bytes_are_published_before_their_position() {
     });
 }
 
-/// What a passer does by an epoch that has passed is taken_over, and what was taken_over is told
-/// once.
+/// An operation that began before a revocation is taken over exactly once, or its thread turns
+/// back.
 #[test]
-fn whoever_is_inside_a_gate_that_shuts_is_seized_or_turns_back() {
-    const ERRAND: u32 = 7;
+fn an_operation_during_a_revocation_is_taken_over_or_turns_back() {
+    const OPERATION: u32 = 7;
     loom::model(|| {
         let shared = Arc::new((Revocation::default(), Entry::default(), AtomicU64::new(0)));
         let looked = Arc::new(AtomicU32::new(0));
@@ -524,42 +525,41 @@ fn whoever_is_inside_a_gate_that_shuts_is_seized_or_turns_back() {
         let epoch = Revocations(&shared.0, &own).epoch();
         let (kept, told) = (shared.clone(), looked.clone());
         let keeper = loom::thread::spawn(move || {
-            let (revocation, pass, details) = &*kept;
+            let (revocation, entry, details) = &*kept;
             let mut taken_over = 0;
             for _ in 0..2 {
                 revocation.revoke();
-                if let Some(operation) = pass.take_over() {
-                    assert_eq!((operation, details.load(Ordering::Relaxed)), (ERRAND, 1));
+                if let Some(operation) = entry.take_over() {
+                    assert_eq!((operation, details.load(Ordering::Relaxed)), (OPERATION, 1));
                     taken_over += 1;
                 }
                 told.store(1, Ordering::Release);
             }
             taken_over
         });
-        let (revocation, pass, details) = &*shared;
+        let (revocation, entry, details) = &*shared;
         details.store(1, Ordering::Relaxed);
-        let entered = pass.enter(Revocations(revocation, &own), epoch, ERRAND);
+        let entered = entry.enter(Revocations(revocation, &own), epoch, OPERATION);
         let keeper_has_looked = looked.load(Ordering::Acquire) == 1;
-        let left = pass.leave();
+        let left = entry.leave();
         assert!(
             !(entered && keeper_has_looked && left),
-            "a keeper looked, and missed who is inside"
+            "the keeper checked and missed an operation"
         );
         assert_eq!(keeper.join().unwrap(), u32::from(!left));
     });
 }
 
-/// A keeper that shuts one way alone finds who is inside by it, though it leaves alone who has
-/// noted another.
+/// A keeper that revokes one route takes over the operations on it and no others.
 #[test]
-fn whoever_is_inside_a_way_that_is_shut_is_seized_or_turns_back() {
-    const ERRAND: u32 = 7;
+fn an_operation_on_a_revoked_route_is_taken_over_or_turns_back() {
+    const OPERATION: u32 = 7;
     const HERE: u64 = 1;
     const ELSEWHERE: u64 = 2;
     struct Shared {
         all: Revocation,
         own: Revocation,
-        pass: Entry,
+        entry: Entry,
         noted: AtomicU64,
         has_looked: AtomicU32,
     }
@@ -567,33 +567,33 @@ fn whoever_is_inside_a_way_that_is_shut_is_seized_or_turns_back() {
         let shared = Arc::new(Shared {
             all: Revocation::default(),
             own: Revocation::default(),
-            pass: Entry::default(),
+            entry: Entry::default(),
             noted: AtomicU64::new(0),
             has_looked: AtomicU32::new(0),
         });
         let other = Revocation::default();
         let kept = shared.clone();
         let keeper = loom::thread::spawn(move || {
-            let Shared { own, pass, noted, has_looked, .. } = &*kept;
+            let Shared { own, entry, noted, has_looked, .. } = &*kept;
             own.revoke();
-            let concerned = pass.is_inside() && noted.load(Ordering::Relaxed) == HERE;
-            let taken_over = if concerned { pass.take_over() } else { None };
+            let concerned = entry.is_inside() && noted.load(Ordering::Relaxed) == HERE;
+            let taken_over = if concerned { entry.take_over() } else { None };
             has_looked.store(1, Ordering::Release);
             taken_over.is_some()
         });
-        let Shared { all, own, pass, noted, has_looked } = &*shared;
+        let Shared { all, own, entry, noted, has_looked } = &*shared;
         let mut taken_over = false;
         for (at, revocation) in [(ELSEWHERE, &other), (HERE, own)] {
-            let way = Revocations(all, revocation);
-            let epoch = if at == HERE { 0 } else { way.epoch() };
+            let route = Revocations(all, revocation);
+            let epoch = if at == HERE { 0 } else { route.epoch() };
             noted.store(at, Ordering::Relaxed);
-            let entered = pass.enter(way, epoch, ERRAND);
-            assert!(entered || at == HERE, "what is shut elsewhere is none of its concern");
+            let entered = entry.enter(route, epoch, OPERATION);
+            assert!(entered || at == HERE, "another route's revocation does not matter");
             let keeper_has_looked = has_looked.load(Ordering::Acquire) == 1;
-            let left = pass.leave();
+            let left = entry.leave();
             assert!(
                 !(at == HERE && entered && keeper_has_looked && left),
-                "a keeper looked, and missed who is inside"
+                "the keeper checked and missed an operation"
             );
             taken_over |= !left;
         }
@@ -601,15 +601,15 @@ fn whoever_is_inside_a_way_that_is_shut_is_seized_or_turns_back() {
     });
 }
 
-/// A message lies in the room of its thread or of the keeper, never of both or of none; and the
-/// keeper that revokes entries first knows of all that was begun before.
+/// A message belongs to its thread or to the keeper, never to both or neither. A keeper that
+/// revokes entries first knows every message that was begun before.
 #[test]
-fn what_lies_in_a_berth_is_its_threads_or_its_keepers() {
+fn a_reserved_message_is_its_threads_or_its_keepers() {
     const NODE: u64 = 7;
     struct Shared {
         revocation: Revocation,
         own: Revocation,
-        pass: Entry,
+        entry: Entry,
         slot: ReservedSlot,
         node: AtomicU64,
     }
@@ -617,7 +617,7 @@ fn what_lies_in_a_berth_is_its_threads_or_its_keepers() {
         let shared = Arc::new(Shared {
             revocation: Revocation::default(),
             own: Revocation::default(),
-            pass: Entry::default(),
+            entry: Entry::default(),
             slot: ReservedSlot::default(),
             node: AtomicU64::new(0),
         });
@@ -628,34 +628,37 @@ fn what_lies_in_a_berth_is_its_threads_or_its_keepers() {
             let was = kept.slot.take_over();
             (was, kept.node.load(Ordering::Relaxed))
         });
-        let Shared { revocation, own, pass, slot, node } = &*shared;
+        let Shared { revocation, own, entry, slot, node } = &*shared;
         let mut is_keepers = None;
         if slot.is_free() {
             node.store(NODE, Ordering::Relaxed);
-            if slot.begin() {
-                let entered = pass.enter(Revocations(revocation, own), epoch, 1);
-                is_keepers = Some((entered, if entered { !slot.lie() } else { !slot.turn_back() }));
-                pass.leave();
+            if slot.begin_fill() {
+                let entered = entry.enter(Revocations(revocation, own), epoch, 1);
+                is_keepers = Some((
+                    entered,
+                    if entered { !slot.finish_fill() } else { !slot.cancel_fill() },
+                ));
+                entry.leave();
             }
         }
-        // Its program frees it, unless the keeper has to.
-        let ended = is_keepers == Some((true, false)) && slot.end();
+        // The thread's program frees the message, unless the keeper has to.
+        let ended = is_keepers == Some((true, false)) && slot.free();
         let (was, noted) = keeper.join().unwrap();
-        assert!(slot.is_gone());
-        assert!(was == Was::Free || noted == NODE, "a message for a node that is not known");
+        assert!(slot.is_taken_over());
+        assert!(was == SlotState::Free || noted == NODE, "a message for an unknown node");
         match (was, is_keepers) {
-            (Was::Filling, Some((_, true))) => {}
-            (Was::BufferedMessage, Some((true, false))) => assert!(!ended, "two have freed it"),
-            (Was::Free, None | Some((false, false))) => {}
-            (Was::Free, Some((true, false))) => assert!(ended, "nobody frees it"),
+            (SlotState::Filling, Some((_, true))) => {}
+            (SlotState::Filled, Some((true, false))) => assert!(!ended, "two have freed it"),
+            (SlotState::Free, None | Some((false, false))) => {}
+            (SlotState::Free, Some((true, false))) => assert!(ended, "nobody frees it"),
             other => panic!("{other:?}"),
         }
     });
 }
 
-/// The word on which the thread sleeps is a stranger's, who may undo what is written there.
+/// A hostile peer may reset the word that the thread sleeps on.
 #[test]
-fn news_for_one_who_waits_without_the_lock_is_heard_whatever_a_stranger_writes() {
+fn a_raised_flag_reaches_its_thread_whatever_a_peer_writes() {
     bounded().check(|| {
         let shared = Arc::new((AtomicU32::new(0), EventFlag::default(), AtomicU32::new(0)));
         let (hostile, theirs) = (shared.clone(), shared.clone());
@@ -663,19 +666,19 @@ fn news_for_one_who_waits_without_the_lock_is_heard_whatever_a_stranger_writes()
         let keeper = loom::thread::spawn(move || {
             let (word, flag, news) = &*theirs;
             news.store(1, Ordering::Relaxed);
-            flag.tell();
+            flag.raise();
             Mailbox::new(word).nudge();
         });
         let (word, flag, news) = &*shared;
-        if flag.arrive() {
-            while !flag.has_news() {
-                let _ = Mailbox::new(word).wait_unless(None, || flag.has_news());
+        if flag.begin_wait() {
+            while !flag.is_raised() {
+                let _ = Mailbox::new(word).wait_unless(None, || flag.is_raised());
             }
         }
         assert_eq!(news.load(Ordering::Relaxed), 1);
         keeper.join().unwrap();
         stranger.join().unwrap();
-        assert!(flag.is_here() && !EventFlag::default().is_here());
+        assert!(flag.is_waiting() && !EventFlag::default().is_waiting());
     });
 }
 

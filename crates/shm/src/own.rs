@@ -1,11 +1,11 @@
-//! Memory of a file that this process writes and others read.
+//! Mappings of a file that only this process writes and other processes read.
 //!
-//! Such a file has a name, so it cannot be sealed. Only its owner's user can shrink it, which would
-//! end the writer by SIGBUS; that user can end it anyway. Readers of another user do not map it:
-//! see the log's reader.
+//! The file has a name, so it cannot be sealed. Only a process of its owner's user can shrink it,
+//! which would kill the writer with SIGBUS; such a process could kill the writer anyway. Readers of
+//! another user do not map the file: see the log's reader.
 //!
-//! **Invariant**: no Rust reference or slice points into an [`Own`], but for atomics; a child of
-//! fork does not have it.
+//! **Invariant**: no Rust reference or slice points into an [`Own`], except for atomics. A child of
+//! fork does not have the mapping.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -13,11 +13,11 @@ use rustix::fd::AsFd;
 use rustix::io::{Errno, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// A map for writing.
+/// A writable mapping.
 #[derive(Debug)]
 pub struct Own {
     base: NonNull<u8>,
-    /// Addresses, of all times that the file's bytes are mapped.
+    /// Length of the mapping. Bytes that are mapped twice count twice.
     mapped_bytes: usize,
 }
 
@@ -49,28 +49,28 @@ impl Own {
         for time in 0..times {
             let (read_write, fixed) =
                 (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
-            // SAFETY: over the map just made, which nobody else knows.
+            // SAFETY: replaces parts of the mapping just made, which no other code knows.
             unsafe {
                 let at = own.base.as_ptr().add(time * bytes);
                 rustix::mm::mmap(at.cast(), bytes, read_write, fixed, file.as_fd(), offset)?;
             }
         }
-        // SAFETY: our own map. A child of fork must not write here as us.
+        // SAFETY: our own mapping. A child of fork must not write to it.
         let _ = unsafe {
             rustix::mm::madvise(own.base.as_ptr().cast(), mapped_bytes, Advice::LinuxDontFork)
         };
         Ok(own)
     }
 
-    /// Makes a range present, so that the first write to it is no fault. Where the kernel cannot
-    /// (before Linux 5.14), it is one.
+    /// Loads a range, so that the first write to it does not fault. Has no effect before Linux
+    /// 5.14.
     pub fn populate(&self, offset: usize, bytes: usize) {
         let at = self.at(offset, bytes);
         // SAFETY: our own map; its bytes stay what they are.
         let _ = unsafe { rustix::mm::madvise(at.cast(), bytes, Advice::LinuxPopulateWrite) };
     }
 
-    /// Bytes of the map, each time counted.
+    /// Length of the mapping. Bytes that are mapped twice count twice.
     pub fn mapped_bytes(&self) -> usize {
         self.mapped_bytes
     }
@@ -83,10 +83,11 @@ impl Own {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// The word at a multiple of 4.
+    /// The atomic word at `offset`.
     ///
     /// # Panics
-    /// Outside the map or unaligned: the caller's bug, as in every method here.
+    /// Panics, like every method here, if the range is outside of the mapping or unaligned: the
+    /// caller's bug.
     #[inline]
     pub fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4));
@@ -94,7 +95,7 @@ impl Own {
         unsafe { &*self.at(offset, 4).cast::<AtomicU32>() }
     }
 
-    /// The double word at a multiple of 8.
+    /// The atomic double word at `offset`, a multiple of 8.
     #[inline]
     pub fn double_word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8));
@@ -102,29 +103,30 @@ impl Own {
         unsafe { &*self.at(offset, 8).cast::<AtomicU64>() }
     }
 
-    /// Copies bytes in.
+    /// Copies bytes into the mapping.
     #[inline]
     pub fn write(&self, offset: usize, from: &[u8]) {
         let to = self.at(offset, from.len());
-        // SAFETY: `to` is in bounds; a slice of ours never overlaps a map that nobody borrows.
+        // SAFETY: `to` is in bounds; no slice of ours overlaps a mapping.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
     }
 }
 
-/// Bytes that are mapped two times in a row, as many as a power of two: whatever begins in them
-/// goes on behind its end.
+/// A ring buffer whose bytes are mapped twice in a row, so that a range past its end continues at
+/// its beginning. The capacity is a power of two.
 #[derive(Debug)]
 pub struct Circle {
     bytes: Own,
-    /// The capacity less one.
+    /// The capacity minus one.
     mask: usize,
 }
 
 impl Circle {
-    /// Most bytes that are written at once, and least that there are.
+    /// Most bytes of one write, and the smallest capacity.
     pub const MOST_AT_ONCE: usize = 8192;
 
-    /// Maps a part of the file.
+    /// Maps a part of the file twice. `EINVAL` if `bytes` is no power of two or less than
+    /// [`Circle::MOST_AT_ONCE`].
     pub fn map(file: impl AsFd, offset: u64, bytes: usize) -> Result<Circle> {
         if !bytes.is_power_of_two() || bytes < Circle::MOST_AT_ONCE {
             return Err(Errno::INVAL);
@@ -134,17 +136,17 @@ impl Circle {
         Ok(circle)
     }
 
-    /// How many bytes there are.
+    /// Capacity in bytes.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.mask + 1
     }
 
-    /// Copies some bytes to a position, modulo the capacity, one after the other. The first two are
-    /// short: they are not worth a call.
+    /// Copies three slices in a row to a position, modulo the capacity. The first two are short and
+    /// are copied without a call.
     ///
     /// # Panics
-    /// If they are more than [`Circle::MOST_AT_ONCE`].
+    /// Panics if the slices together exceed [`Circle::MOST_AT_ONCE`].
     #[inline]
     pub fn write_in_a_row<const N: usize>(
         &self,
@@ -154,10 +156,10 @@ impl Circle {
         third: &[u8],
     ) {
         let bytes = N.saturating_add(second.len()).saturating_add(third.len());
-        // A constant, which callers often know to hold.
+        // The compiler often knows that this holds.
         assert!(bytes <= Circle::MOST_AT_ONCE, "more than there is room for");
-        // SAFETY: below the capacity, and mapped for as many bytes again. Slices of ours never
-        // overlap a map that nobody borrows.
+        // SAFETY: the index is below the capacity, and as many bytes again are mapped after it.
+        // Slices of ours never overlap a mapping that no code borrows.
         unsafe {
             let to = self.bytes.base.as_ptr().add(position as usize & self.mask);
             to.cast::<[u8; N]>().write_unaligned(*first);
@@ -167,19 +169,19 @@ impl Circle {
     }
 }
 
-/// Copies a few bytes without a call: two words that may overlap.
+/// Copies up to 32 bytes without a call, as two words that may overlap.
 ///
 /// # Safety
-/// There is room for them at `to`, and they do not lie there.
+/// `to` has room for the bytes, which do not overlap `from`.
 #[inline]
 unsafe fn copy_short(from: &[u8], to: *mut u8) {
-    /// The first and the last `N` bytes, of which there are no more than twice as many.
+    /// Copies the first and the last `N` bytes of at most `2 * N`.
     #[inline]
     unsafe fn ends<const N: usize>(from: &[u8], to: *mut u8) {
         let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else {
             return;
         };
-        // SAFETY: both lie within the bytes for which the caller has room.
+        // SAFETY: both lie within the caller's bytes.
         unsafe {
             to.cast::<[u8; N]>().write_unaligned(*first);
             to.add(from.len() - N).cast::<[u8; N]>().write_unaligned(*last);
@@ -203,7 +205,7 @@ unsafe fn copy_short(from: &[u8], to: *mut u8) {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // SAFETY: our own map; the borrow checker ended every use of it.
+        // SAFETY: our own mapping; no borrow of it is left.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped_bytes) };
     }
 }
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_twice_goes_on_at_its_beginning() {
+    fn a_write_past_the_end_continues_at_the_beginning() {
         let file = file(12288);
         let circle = Circle::map(&file, 4096, 8192).unwrap();
         circle.write_in_a_row(5 * 8192 + 8190, b"abcd", b"", b"");
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_any_number_are_written_in_a_row() {
+    fn slices_of_any_length_are_written_in_a_row() {
         let file = file(8192);
         let circle = Circle::map(&file, 0, 8192).unwrap();
         let bytes: Vec<u8> = (1..=100).collect();
@@ -257,13 +259,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "more than there is room for")]
-    fn what_exceeds_a_circle_is_not_written() {
+    fn a_write_of_more_than_the_limit_panics() {
         Circle::map(file(8192), 0, 8192).unwrap().write_in_a_row(0, &[0; 8192], &[1], &[]);
     }
 
     #[test]
     #[should_panic(expected = "outside the map")]
-    fn nothing_is_written_past_the_end() {
+    fn a_write_past_the_end_panics() {
         Own::once(file(4096), 0, 4096).unwrap().write(4090, &[0; 7]);
     }
 }

@@ -1,41 +1,42 @@
-//! Room for one message that is set aside for one thread: it takes it and gives it back without a
-//! lock, until its keeper, who holds one, wants it for others.
+//! Room for one message, reserved for one thread. The thread fills and frees the room without a
+//! lock, until the keeper, a thread that holds the lock, takes the room over.
 //!
 //! ```text
-//!   FREE --begin--> FILLING --lie--> LYING --end--> FREE
-//!        its thread; with the keeper's lock others may end it, too
-//!   any  --take_over--> GONE
-//!        the keeper, once: what lay there is its own from now on
+//!   FREE --begin_fill--> FILLING --finish_fill--> FILLED --free--> FREE
+//!        steps of the slot's thread; other threads may free it under the lock
+//!   any  --take_over--> TAKEN_OVER
+//!        step of the keeper, once: it owns the message from then on
 //! ```
 //!
-//! Memory order: each step releases what was done in the room, and acquires what was done there
-//! before. `begin` comes before [`Entry::enter`](crate::revocation::Entry::enter), and `take_over`
-//! after [`Revocation::revoke`](crate::revocation::Revocation::revoke), whose fences separate them:
-//! whoever begins and enters either is taken_over, or does not enter (Dekker).
+//! Memory order: each step releases the writes to the room before it and acquires those of the
+//! previous step. `begin_fill` precedes [`Entry::enter`](crate::revocation::Entry::enter), and
+//! `take_over` follows [`Revocation::revoke`](crate::revocation::Revocation::revoke); their fences
+//! separate the two. So a thread that begins and enters is either taken over or fails to enter
+//! (Dekker).
 
 use crate::sync::{AtomicU32, Ordering};
 
 const FREE: u32 = 0;
 const FILLING: u32 = 1;
-const LYING: u32 = 2;
-const GONE: u32 = 3;
+const FILLED: u32 = 2;
+const TAKEN_OVER: u32 = 3;
 
-/// The room's word.
+/// The state of one reserved slot.
 #[derive(Debug)]
 pub struct ReservedSlot {
     word: AtomicU32,
 }
 
-/// What a keeper has found there.
+/// The state in which the keeper found the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Was {
-    /// Nothing.
+pub enum SlotState {
+    /// The slot was free.
     Free,
-    /// A message of which not all is there: its thread learns from [`ReservedSlot::lie`], or
-    /// [`ReservedSlot::turn_back`], that the room is the keeper's.
+    /// The thread was filling the slot. It learns from [`ReservedSlot::finish_fill`] or
+    /// [`ReservedSlot::cancel_fill`] that the keeper has the room.
     Filling,
-    /// A message.
-    BufferedMessage,
+    /// The slot contained a message.
+    Filled,
 }
 
 impl Default for ReservedSlot {
@@ -50,52 +51,54 @@ impl ReservedSlot {
         self.word.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Its thread: whether nothing lies there. What is noted beside a room that is free reaches the
-    /// keeper by `begin`.
+    /// Whether the slot is free. Called by its thread. Notes that the thread makes while the slot
+    /// is free reach the keeper through `begin_fill`.
     #[inline(always)]
     pub fn is_free(&self) -> bool {
         self.word.load(Ordering::Acquire) == FREE
     }
 
-    /// Its thread: a message is to lie there. False if one does, or the room is gone.
+    /// Begins to fill the slot. Called by its thread. Returns false if the slot is filled or was
+    /// taken over.
     #[inline(always)]
-    pub fn begin(&self) -> bool {
+    pub fn begin_fill(&self) -> bool {
         self.step(FREE, FILLING)
     }
 
-    /// Its thread: the message lies there. False if the room has gone, with the message.
+    /// Ends filling: the slot contains a message. Returns false if the keeper has taken over the
+    /// room with the message.
     #[inline(always)]
-    pub fn lie(&self) -> bool {
-        self.step(FILLING, LYING)
+    pub fn finish_fill(&self) -> bool {
+        self.step(FILLING, FILLED)
     }
 
-    /// Its thread: the message does not come after all. False if the room has gone, with the
-    /// message.
-    pub fn turn_back(&self) -> bool {
+    /// Frees a slot whose message is not coming. Returns false if the keeper has taken over the
+    /// room.
+    pub fn cancel_fill(&self) -> bool {
         self.step(FILLING, FREE)
     }
 
-    /// Nobody needs the message any more. False if none lies there.
+    /// Frees a slot whose message is no longer needed. Returns false if the slot contains none.
     #[inline(always)]
-    pub fn end(&self) -> bool {
-        self.step(LYING, FREE)
+    pub fn free(&self) -> bool {
+        self.step(FILLED, FREE)
     }
 
-    /// Whether it has been taken_over.
-    pub fn is_gone(&self) -> bool {
-        self.word.load(Ordering::Acquire) == GONE
+    /// Whether the keeper has taken over the slot.
+    pub fn is_taken_over(&self) -> bool {
+        self.word.load(Ordering::Acquire) == TAKEN_OVER
     }
 
-    /// Keeper: the room is its own.
+    /// Takes over the slot. Called by the keeper.
     ///
     /// # Panics
-    /// If it was already.
-    pub fn take_over(&self) -> Was {
-        match self.word.swap(GONE, Ordering::SeqCst) {
-            FREE => Was::Free,
-            FILLING => Was::Filling,
-            LYING => Was::BufferedMessage,
-            _ => panic!("taken_over twice"),
+    /// Panics if the slot was taken over before.
+    pub fn take_over(&self) -> SlotState {
+        match self.word.swap(TAKEN_OVER, Ordering::SeqCst) {
+            FREE => SlotState::Free,
+            FILLING => SlotState::Filling,
+            FILLED => SlotState::Filled,
+            _ => panic!("taken over twice"),
         }
     }
 }

@@ -1,45 +1,47 @@
-//! Entries that threads make without a lock, and that their keeper revokes.
+//! Operations that threads begin without a lock and that the keeper, a thread that holds the lock,
+//! can take over.
 //!
-//! Whoever passes does so by what the keeper's state was at some epoch, and marks on a word of its
-//! own what it is about. The keeper, before it changes that state or looks at it as a whole,
-//! revokes entries and then takes over what is under way; from then on that is the state's, and its
-//! thread finds so when it leaves.
+//! A thread enters on the basis of the keeper's state at some epoch, and publishes its operation in
+//! a word of its own. The keeper revokes entries before it changes that state or examines it as a
+//! whole. Then it takes over the operations in progress. An operation that was taken over belongs
+//! to the keeper's state, and its thread learns so when it leaves.
 //!
-//! A passer's [`Revocations`] are two: everybody's, and one that is revoked for what
-//! concerns this way alone. The keeper then need take over those only who have noted such an
-//! operation.
+//! A thread enters under two [`Revocations`]: one for all threads, and one for its own route. A
+//! keeper that revokes a single route takes over only the threads that have noted an operation on
+//! it.
 //!
 //! ```text
-//!   passer                           keeper, one at a time
+//!   thread                           keeper, one at a time
 //!   word = operation           (a)   epoch += 1                                     (c)
 //!   epoch as known?            (b)   word = operation ? operation | TAKEN_OVER : 0  (d)
-//!     no: leave, go the long way
+//!     no: leave, take the slow path
 //!   ... the operation ...
 //!   word = INSIDE: was it TAKEN_OVER?
-//!   ... what it leads to ...
-//!   word = 0                         word != 0: has the passer come out?
+//!   ... consequences of the operation ...
+//!   word = 0                         word != 0: has the thread come out?
 //! ```
 //!
-//! (a)(b) and (c)(d) are separated by SeqCst fences: either the passer sees the new epoch in (b),
-//! or the keeper sees the operation in (d), or both (Dekker). Both is for the passer to undo.
+//! SeqCst fences separate (a) from (b) and (c) from (d): either the thread sees the new epoch in
+//! (b), or the keeper sees the operation in (d), or both (Dekker). If both happen, the thread
+//! undoes its part.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_after_update};
 
 const TAKEN_OVER: u32 = 1 << 31;
-/// No operation any more, but the passer has not come out.
+/// The operation is over, but its thread has not come out.
 const INSIDE: u32 = 1 << 30;
 
-/// One for all passers.
+/// The epoch of the entries of all threads, or of those on one route.
 #[derive(Debug)]
 pub struct Revocation {
     epoch: AtomicU64,
 }
 
-/// The revocations that a passer meets: everybody's, and its way's own.
+/// The two revocations under which a thread enters: that of all threads and that of its route.
 #[derive(Clone, Copy, Debug)]
 pub struct Revocations<'a>(pub &'a Revocation, pub &'a Revocation);
 
-/// One passer's word.
+/// The word of one thread.
 #[derive(Debug)]
 pub struct Entry {
     word: AtomicU32,
@@ -58,13 +60,14 @@ impl Default for Entry {
 }
 
 impl Revocation {
-    /// What to pass by. The keeper asks, or somebody whom the keeper keeps out meanwhile.
+    /// The current epoch, as a basis for [`Entry::enter`]. Called by the keeper, or by a thread
+    /// that keeps the keeper out meanwhile.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Keeper: nobody enters by an earlier epoch any more. Those inside are for
+    /// Prevents entries by an earlier epoch. The keeper takes over threads that have entered by
     /// [`Entry::take_over`].
     pub fn revoke(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
@@ -73,53 +76,55 @@ impl Revocation {
 }
 
 impl Revocations<'_> {
-    /// What to pass by: see [`Revocation::epoch`].
+    /// The current epoch of both: see [`Revocation::epoch`].
     #[inline(always)]
     pub fn epoch(self) -> u64 {
-        // Both only grow: the sum stands as long as both do.
+        // Both epochs only grow, so the sum is unchanged only if both are.
         self.0.epoch().wrapping_add(self.1.epoch())
     }
 }
 
 impl Entry {
-    /// Passer: enters on an operation, not 0 and less than 2^30. False if a revocation of the way
-    /// has been shut since `epoch`: leave at once, and undo what a keeper has made of it if that
-    /// says so.
+    /// Enters with an operation, which is not 0 and less than 2^30. Returns false if entries were
+    /// revoked since `epoch`. The thread then leaves at once, and undoes the operation if the
+    /// keeper took it over.
     #[inline(always)]
-    pub fn enter(&self, way: Revocations<'_>, epoch: u64, operation: u32) -> bool {
-        // Releases what the passer has written about its operation to the acquire in `take_over`.
+    pub fn enter(&self, revocations: Revocations<'_>, epoch: u64, operation: u32) -> bool {
+        // Releases the thread's notes about its operation to the acquire in `take_over`.
         self.word.swap(operation, Ordering::SeqCst);
         fence_after_update();
-        way.epoch() == epoch
+        revocations.epoch() == epoch
     }
 
-    /// Passer: the operation is over, and it comes out. False if it was taken_over.
+    /// Ends the operation and comes out. Returns false if the keeper took the operation over.
     pub fn leave(&self) -> bool {
         self.word.swap(0, Ordering::AcqRel) & TAKEN_OVER == 0
     }
 
-    /// Passer: the operation is over, and it comes out later. False if it was taken_over.
+    /// Ends the operation without coming out yet. Returns false if the keeper took the operation
+    /// over.
     #[inline]
     pub fn end(&self) -> bool {
         self.word.swap(INSIDE, Ordering::AcqRel) & TAKEN_OVER == 0
     }
 
-    /// Passer, whose operation is over or was taken_over.
+    /// Comes out after an operation that is over or was taken over.
     #[inline]
     pub fn come_out(&self) {
-        // Release pairs with the acquire in `is_inside`: what it did in there is done.
+        // Release pairs with the acquire in `is_inside`: the thread's work inside is complete.
         self.word.store(0, Ordering::Release);
     }
 
-    /// Keeper: whether one who may have entered before entries were revoked has not come out.
-    /// What it has noted of its operation is read after this: it may be of one that has begun
-    /// meanwhile, and then this one is over.
+    /// Whether a thread that may have entered before the revocation has not come out. Called by the
+    /// keeper, which reads the thread's notes afterwards. If they concern a later operation, the
+    /// earlier one is over.
     pub fn is_inside(&self) -> bool {
-        // Pairs with the release in `enter`, too.
+        // Also pairs with the release in `enter`.
         self.word.load(Ordering::Acquire) != 0
     }
 
-    /// Keeper: the operation that is under way, if it was not taken_over before.
+    /// Takes over the operation in progress, if there is one that was not taken over before. Called
+    /// by the keeper.
     pub fn take_over(&self) -> Option<u32> {
         let take_over =
             |word| (word != 0 && word & (TAKEN_OVER | INSIDE) == 0).then_some(word | TAKEN_OVER);

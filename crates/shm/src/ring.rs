@@ -1,10 +1,11 @@
-//! Positions of a byte ring from one writer process to one reader process.
+//! Positions of a byte ring between one writer process and one reader process.
 //!
-//! Both positions only grow; a place in the ring is a position modulo the size. The writer owns
-//! `tail`, the reader owns `head`; each reads the other's and believes it only within bounds.
+//! Both positions only grow; the index of a byte is its position modulo the size. The writer owns
+//! `tail`, the reader owns `head`. Each accepts the other's position only within bounds.
 //!
-//! Memory order: [`Producer::publish`] releases the bytes before the new tail, the consumer's
-//! load acquires; [`Consumer::release`] gives the bytes back, the producer's load acquires.
+//! Memory order: [`Producer::publish`] releases the bytes before the new tail, and the consumer's
+//! load acquires them. [`Consumer::release`] gives the bytes back, and the producer's load acquires
+//! that.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -22,7 +23,7 @@ pub struct Consumer {
     head: u64,
 }
 
-/// The other side's position is impossible: its fault.
+/// The other side's position is impossible, which is the other side's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
@@ -32,17 +33,17 @@ impl Producer {
         Producer { size: size as u64, tail: 0 }
     }
 
-    /// How many bytes have been published so far.
+    /// Number of bytes that have been published.
     pub fn position(&self) -> u64 {
         self.tail
     }
 
-    /// Place in the ring of the next byte.
+    /// Index of the next byte to write.
     pub fn place(&self) -> usize {
         (self.tail % self.size) as usize
     }
 
-    /// Free bytes, and of these how many before the ring's end. `Corrupt` from a lying reader.
+    /// Number of free bytes, and of those before the end of the ring. `Corrupt` if the reader lies.
     pub fn room(&self, head: &AtomicU64) -> Result<(usize, usize), Corrupt> {
         let used = self.tail.checked_sub(head.load(Ordering::Acquire)).ok_or(Corrupt)?;
         let free = self.size.checked_sub(used).ok_or(Corrupt)?;
@@ -50,7 +51,7 @@ impl Producer {
         Ok((free as usize, free.min(before_end) as usize))
     }
 
-    /// `bytes` from [`Producer::place`] on are complete.
+    /// Publishes `bytes` bytes from [`Producer::place`] on.
     pub fn publish(&mut self, tail: &AtomicU64, bytes: usize) {
         self.tail += bytes as u64;
         tail.store(self.tail, Ordering::Release);
@@ -63,12 +64,12 @@ impl Consumer {
         Consumer { size: size as u64, head: 0 }
     }
 
-    /// Place in the ring of the next byte to read.
+    /// Index of the next byte to read.
     pub fn place(&self) -> usize {
         (self.head % self.size) as usize
     }
 
-    /// Bytes to read, up to the ring's end. `Corrupt` from a lying writer.
+    /// Number of bytes to read, up to the end of the ring. `Corrupt` if the writer lies.
     pub fn available(&self, tail: &AtomicU64) -> Result<usize, Corrupt> {
         let filled = tail.load(Ordering::Acquire).checked_sub(self.head).ok_or(Corrupt)?;
         if filled > self.size {
@@ -77,7 +78,7 @@ impl Consumer {
         Ok(filled.min(self.size - self.head % self.size) as usize)
     }
 
-    /// `bytes` have been copied and may be overwritten. Up to which position that is so.
+    /// Gives `bytes` bytes, which have been copied, back to the writer. Returns the new head.
     pub fn release(&mut self, head: &AtomicU64, bytes: usize) -> u64 {
         self.head += bytes as u64;
         head.store(self.head, Ordering::Release);
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_go_round_and_never_past_each_other() {
+    fn positions_wrap_and_never_pass_each_other() {
         let (head, tail) = (AtomicU64::new(0), AtomicU64::new(0));
         let (mut producer, mut consumer) = (Producer::new(64), Consumer::new(64));
         for step in 0..100 {
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_positions_are_told() {
+    fn impossible_positions_are_detected() {
         let word = AtomicU64::new(0);
         let mut producer = Producer::new(64);
         producer.publish(&word, 32);

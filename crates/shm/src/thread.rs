@@ -1,13 +1,13 @@
-//! What the calling thread is to its locks: a number, how many it holds, and whether it is in a
-//! hurry.
+//! Properties of the calling thread that locks need: its id, the number of locks that it holds, and
+//! whether it is a real-time thread.
 
 #[cfg(loom)]
 pub use crate::models::{held, id, is_real_time};
 #[cfg(not(loom))]
-pub use here::{held, id, is_real_time};
+pub use current::{held, id, is_real_time};
 
 #[cfg(not(loom))]
-mod here {
+mod current {
     use std::cell::Cell;
     use std::sync::Once;
 
@@ -16,42 +16,41 @@ mod here {
         static HELD: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// The calling thread's id in its pid namespace, without a system call but for the first. A
-    /// child of fork has its own; one that was made past the C library's fork may use nothing of
-    /// this crate.
+    /// The calling thread's id in its pid namespace. Only the first call is a system call. A child
+    /// of fork gets an id of its own. A child that was made without the C library must not use this
+    /// crate.
     #[inline]
     pub fn id() -> u32 {
         match ID.get() {
-            0 => ask(),
+            0 => look_up(),
             id => id,
         }
     }
 
     #[cold]
-    fn ask() -> u32 {
+    fn look_up() -> u32 {
         static HANDLER: Once = Once::new();
-        // SAFETY: the handler is a function of ours, which touches a thread-local word and nothing
-        // else.
-        HANDLER.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(forget)) });
+        // SAFETY: the handler is a function of ours that changes one thread-local word.
+        HANDLER.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(clear_id)) });
         let id = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         ID.set(id);
         id
     }
 
-    /// What the child's only thread knew in the parent is another thread's.
-    extern "C" fn forget() {
+    /// Clears the id in a child of fork, where the thread has another one.
+    extern "C" fn clear_id() {
         ID.set(0);
     }
 
-    /// How many locks the calling thread holds.
+    /// Number of locks that the calling thread holds.
     #[inline]
     pub fn held() -> &'static std::thread::LocalKey<Cell<u32>> {
         &HELD
     }
 
-    /// Whether the system schedules the calling thread by its priority.
+    /// Whether the calling thread has a real-time scheduling policy.
     pub fn is_real_time() -> bool {
-        // SAFETY: asks about the calling thread, and touches no memory.
+        // SAFETY: a query about the calling thread that writes no memory.
         let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
         matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
     }
@@ -65,12 +64,12 @@ mod tests {
     #[test]
     fn a_child_of_fork_has_an_id_of_its_own() {
         assert_eq!(id(), rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
-        // SAFETY: the child asks for its id and ends; it takes no lock that another thread may have
+        // SAFETY: the child looks up its id and ends; it takes no lock that another thread may have
         // held.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let right = id() == std::process::id();
-            // SAFETY: ends the child, and runs nothing of the parent's.
+            // SAFETY: ends the child without running code of the parent.
             unsafe { libc::_exit(i32::from(!right)) }
         }
         let child = Pid::from_raw(child).expect("a child");

@@ -1,40 +1,41 @@
 //! Memory that a child of fork finds all zero.
 //!
-//! A process that owns something shared must not go on owning it in its child, which may come by
-//! any system call and tells nobody. What a fast path looks at anyway is kept here: in a child it
-//! reads zero, and the path is left.
+//! A child of fork must not act as the owner of its parent's shared objects. The child may be made
+//! by any system call and gets no notice. So a value that fast paths check anyway lies in this
+//! memory: a child reads zero and leaves the fast path.
 
 use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// Values for which all zero bytes are one, and no owner of anything.
+/// Types for which all zero bytes are a valid value that owns nothing.
 ///
 /// # Safety
-/// Zero bytes are a valid value, and a value needs no drop.
+/// All zero bytes must be a valid value, and values must need no drop.
 pub unsafe trait Zero {}
 
 // SAFETY: an integer.
 unsafe impl Zero for core::sync::atomic::AtomicU64 {}
-// SAFETY: a pointer, which may be null and owns nothing by itself.
+// SAFETY: a pointer may be null and owns nothing by itself.
 unsafe impl<T> Zero for AtomicPtr<T> {}
-// SAFETY: element by element.
+// SAFETY: every element is zero.
 unsafe impl<T: Zero, const N: usize> Zero for [T; N] {}
 
-/// One value on pages of its own, zero at first and in each child of fork.
+/// A value on pages of its own, zero at first and in each child of fork.
 #[derive(Debug)]
 pub struct Wiped<T: Zero> {
     value: NonNull<T>,
 }
 
-// SAFETY: the value is reached by shared reference only.
+// SAFETY: only shared references give access to the value.
 unsafe impl<T: Zero + Sync> Send for Wiped<T> {}
 // SAFETY: as above.
 unsafe impl<T: Zero + Sync> Sync for Wiped<T> {}
 
 impl<T: Zero> Wiped<T> {
-    /// A zero. Fails without memory, or where the kernel cannot wipe it (before Linux 4.14).
+    /// Maps a zero value. Fails without memory, or on kernels that cannot wipe it at a fork (before
+    /// Linux 4.14).
     pub fn new() -> rustix::io::Result<Wiped<T>> {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096) };
         let read_write = ProtFlags::READ | ProtFlags::WRITE;
@@ -46,7 +47,7 @@ impl<T: Zero> Wiped<T> {
         };
         let value = NonNull::new(base.cast()).ok_or(rustix::io::Errno::FAULT)?;
         let wiped = Wiped { value };
-        // SAFETY: our own map, without anything in it yet.
+        // SAFETY: our own mapping, which is still empty.
         unsafe { rustix::mm::madvise(base, size_of::<T>(), Advice::LinuxWipeOnFork)? };
         Ok(wiped)
     }
@@ -57,39 +58,40 @@ impl<T: Zero> Deref for Wiped<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: mapped as long as we live, and a value of the type: zero, or what was stored
-        // through it.
+        // SAFETY: mapped as long as `self` lives, and a valid value: zero, or a value that was
+        // stored through it.
         unsafe { self.value.as_ref() }
     }
 }
 
 impl<T: Zero> Drop for Wiped<T> {
     fn drop(&mut self) {
-        // SAFETY: our own map, in a child of fork, too; the borrow checker ended every use of it.
+        // SAFETY: our own mapping, also in a child of fork. No borrow of it is left.
         let _ = unsafe { rustix::mm::munmap(self.value.as_ptr().cast(), size_of::<T>()) };
     }
 }
 
-/// What a process has, and its child has not: the child makes its own. What the parent had is never
-/// dropped there.
+/// A value that each process makes for itself. A child of fork does not have its parent's value and
+/// never drops it.
 #[derive(Debug)]
 pub struct PerProcess<T> {
     made: Wiped<AtomicPtr<T>>,
 }
 
 impl<T> PerProcess<T> {
-    /// Nothing yet.
+    /// An empty place for the value. Errors are those of [`Wiped::new`].
     pub fn new() -> rustix::io::Result<PerProcess<T>> {
         Ok(PerProcess { made: Wiped::new()? })
     }
 
-    /// This process's, if it has one.
+    /// This process's value, if it has been made.
     pub fn get(&self) -> Option<&T> {
-        // SAFETY: null, or what `get_or_make` has put there, which lives as long as we do.
+        // SAFETY: null, or a value that `get_or_make` stored, which lives as long as `self`.
         unsafe { self.made.load(Ordering::Acquire).as_ref() }
     }
 
-    /// This process's. Of several threads that make one at once, one's stays.
+    /// This process's value, made by `make` if necessary. If several threads make one at once, all
+    /// get the same one.
     pub fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
         if let Some(known) = self.get() {
             return known;
@@ -97,10 +99,10 @@ impl<T> PerProcess<T> {
         let new = Box::into_raw(Box::new(make()));
         let first = (Ordering::AcqRel, Ordering::Acquire);
         match self.made.compare_exchange(core::ptr::null_mut(), new, first.0, first.1) {
-            // SAFETY: ours, and nobody frees it before we are dropped.
+            // SAFETY: our own allocation, which is freed only when `self` is dropped.
             Ok(_) => unsafe { &*new },
             Err(known) => {
-                // SAFETY: just made, and given to nobody.
+                // SAFETY: just allocated and not shared.
                 drop(unsafe { Box::from_raw(new) });
                 // SAFETY: as in `get`: it is not null.
                 unsafe { &*known }
@@ -113,7 +115,7 @@ impl<T> Drop for PerProcess<T> {
     fn drop(&mut self) {
         let made = self.made.swap(core::ptr::null_mut(), Ordering::AcqRel);
         if !made.is_null() {
-            // SAFETY: made in this process by `get_or_make`, and nobody borrows it any more.
+            // SAFETY: allocated by `get_or_make` in this process, and no borrow is left.
             drop(unsafe { Box::from_raw(made) });
         }
     }
@@ -125,7 +127,7 @@ mod tests {
     use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     #[test]
-    fn a_child_finds_zero_and_the_parent_what_it_had() {
+    fn a_child_finds_zero_and_the_parent_keeps_its_value() {
         let wiped = Wiped::<[AtomicU64; 2]>::new().unwrap();
         let per_process = PerProcess::<u64>::new().unwrap();
         assert_eq!((per_process.get(), per_process.get_or_make(|| 5)), (None, &5));

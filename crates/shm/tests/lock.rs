@@ -1,5 +1,5 @@
-//! Whoever holds a lock runs at the priority of whoever waits for it: what is seen is who is first,
-//! with every thread on one processor.
+//! Priority inheritance of `Lock`: the tests observe the order in which threads end on one
+//! processor.
 
 use baton_shm::lock::Lock;
 use rustix::thread::CpuSet;
@@ -11,13 +11,13 @@ const ORDINARY: i32 = 0;
 const MEDIUM: i32 = 2;
 const HIGH: i32 = 3;
 
-/// A thread that has begun and waits for its cue.
+/// A thread that has started and waits for its cue.
 struct Actor {
     cue: mpsc::Sender<()>,
     place: JoinHandle<usize>,
 }
 
-/// Threads of one processor, and how many of them have come to an end.
+/// Threads on one processor, and the number of those that have ended.
 struct Stage {
     processor: CpuSet,
     ended: Arc<AtomicUsize>,
@@ -31,8 +31,8 @@ impl Stage {
         Stage { processor, ended: Arc::default() }
     }
 
-    /// A thread whose end gives its place among all ends. `None` where we may not have the
-    /// priority.
+    /// Starts a thread that records its place in the order of ends. `None` where this process may
+    /// not set the priority.
     fn actor(&self, priority: i32, body: impl FnOnce() + Send + 'static) -> Option<Actor> {
         let (cue, cued) = mpsc::channel();
         let (told, ready) = mpsc::channel();
@@ -59,11 +59,11 @@ impl Stage {
 fn become_real_time(priority: i32) -> bool {
     let policy = if priority == ORDINARY { libc::SCHED_OTHER } else { libc::SCHED_FIFO };
     let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+    // SAFETY: changes the scheduling of the calling thread, from a structure of ours.
     unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
 }
 
-/// Once the task sleeps in the kernel.
+/// Returns once a thread sleeps in the kernel.
 fn await_sleep(tid: i32) {
     let stat = || std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
     while !stat().rsplit(") ").next().unwrap().starts_with('S') {
@@ -72,7 +72,7 @@ fn await_sleep(tid: i32) {
 }
 
 #[test]
-fn a_holder_runs_before_those_who_are_below_who_waits() {
+fn a_holder_runs_before_threads_below_its_waiter() {
     let (stage, lock) = (Stage::new(), Arc::new(Lock::new(())));
     let wanted = lock.clone();
     let Some(high) = stage.actor(HIGH, move || drop(wanted.lock())) else { return };
@@ -80,7 +80,7 @@ fn a_holder_runs_before_those_who_are_below_who_waits() {
     let (high_cue, medium_cue) = (high.cue, medium.cue);
     let holds = move || {
         let held = lock.lock();
-        // It runs at once, and sleeps for the lock.
+        // The waiter runs at once, and sleeps until the lock is free.
         high_cue.send(()).unwrap();
         medium_cue.send(()).unwrap();
         drop(held);
@@ -92,9 +92,9 @@ fn a_holder_runs_before_those_who_are_below_who_waits() {
     low.place.join().unwrap();
 }
 
-/// The thread that holds what is wanted waits for another lock itself.
+/// The holder of the wanted lock itself waits for another lock.
 #[test]
-fn a_priority_is_passed_on() {
+fn a_priority_is_inherited_through_a_chain_of_locks() {
     let (stage, first, second) = (Stage::new(), Arc::new(Lock::new(())), Arc::new(Lock::new(())));
     let wanted = first.clone();
     let Some(high) = stage.actor(HIGH, move || drop(wanted.lock())) else { return };
@@ -127,16 +127,16 @@ fn a_priority_is_passed_on() {
     low.place.join().unwrap();
 }
 
-/// Both ways to wait at once.
+/// Real-time and ordinary threads contend for one lock.
 #[test]
-fn a_locked_value_is_one_threads_at_a_time() {
+fn a_lock_admits_one_thread_at_a_time() {
     const TURNS: u64 = 20_000;
     let lock = Arc::new(Lock::new(0));
     let threads: Vec<_> = (0..6)
         .map(|number| {
             let lock = lock.clone();
             thread::spawn(move || {
-                // Where that is not allowed all of them are ordinary.
+                // Where real-time priorities are not allowed, all threads are ordinary.
                 become_real_time(if number % 2 == 0 { ORDINARY } else { number });
                 for _ in 0..TURNS {
                     let mut value = lock.lock();

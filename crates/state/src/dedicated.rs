@@ -494,7 +494,7 @@ mod tests {
             state.become_dedicated(1);
             let flag = state.go_past(1, via(0)).expect(name);
             change(&mut state);
-            assert_eq!(flag.has_news(), hears, "{name}");
+            assert_eq!(flag.is_raised(), hears, "{name}");
             assert_eq!(state.go_past(1, via(0)).is_none(), hears, "{name}");
         }
     }
@@ -511,9 +511,9 @@ mod tests {
         state.set_waiting(1, Waiting::No);
         let flag = state.go_past(1, via(0)).unwrap();
         assert!(state.is_away(via(0)), "it goes about something, without a word");
-        flag.arrive();
+        flag.begin_wait();
         assert!(!state.is_away(via(0)));
-        flag.depart();
+        flag.end_wait();
         assert!(state.is_away(via(0)));
         state.set_waiting(1, Waiting::Lane(via(0)));
         assert!(!state.is_away(via(0)), "it has come back");

@@ -258,7 +258,7 @@ impl State {
     fn wake(&mut self, tid: Tid) {
         let thread = self.thread(tid);
         let waiting = thread.waiting;
-        thread.flag.tell();
+        thread.flag.raise();
         if waiting != Waiting::No {
             self.effect(Effect::Wake(tid, waiting));
         }

@@ -164,7 +164,7 @@ impl Thread {
     }
 
     fn is_about_something(&self) -> bool {
-        self.is_past && !self.flag.is_here()
+        self.is_past && !self.flag.is_waiting()
     }
 
     /// It may take the process's work: it owes nobody an answer and has nothing of its own.

@@ -2,7 +2,7 @@
 //! whatever it likes.
 
 use baton_abi::control::{MAX_PACKET_BYTES, Reply, Request, VERSION, decode, encode};
-use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES};
+use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES};
 use baton_shm::mapping;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{
@@ -29,7 +29,7 @@ impl Stranger {
         let mut stranger =
             Stranger { socket, events: Vec::new(), packet: vec![0; MAX_PACKET_BYTES] };
         let pages = [
-            mapping::create("stranger-front", FRONT_BYTES)?,
+            mapping::create("stranger-front", STATUS_BYTES)?,
             mapping::create("stranger-tally", TALLY_BYTES)?,
         ];
         let hello =

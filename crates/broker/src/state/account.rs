@@ -1,7 +1,7 @@
-//! Who may have how much: a process of what its table holds, its user of what there is for all.
+//! Limits at work: what a process may have of its own table, and its user of the amount for all.
 //!
-//! A resource that a process takes for itself is its user's. A handle is different: somebody else
-//! gives it. It takes from three amounts, and of two of them as the giver's share:
+//! A process takes a resource for itself, and its user pays. A handle is different, because another
+//! process gives it. A handle takes from three amounts, two of them at the giver's cost:
 //!
 //! ```text
 //!   all handles                     by the user whose process has the handle
@@ -17,13 +17,13 @@ use baton_abi::quota::{Quota, STRANGER, Standing};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What all users have.
+/// The parts of the amounts for all that each user has.
 #[derive(Clone, Debug)]
 pub(super) struct Accounts {
     all: [Quota; Resource::ALL.len()],
-    /// By the user whose processes have them: handles, by the users that gave them.
+    /// Handles of each user's processes, by the users that gave them.
     handles_received: BTreeMap<u32, Quota>,
-    /// By user: what the configuration said of its last process.
+    /// Rights that the configuration gave to each user's last process.
     rights: BTreeMap<u32, Rights>,
 }
 
@@ -45,13 +45,13 @@ impl Accounts {
         self.all[resource as usize].give_back(user, amount.into());
     }
 
-    /// One more process of a user.
+    /// Books one more process of a user.
     pub fn open(&mut self, user: u32, rights: Rights) {
         self.take(Resource::Processes, user, 1);
         self.rights.insert(user, rights);
     }
 
-    /// The rights that the configuration gave a user's last process.
+    /// Rights that the configuration gave to the user's last process.
     pub fn rights(&self, user: u32) -> Rights {
         self.rights.get(&user).copied().unwrap_or_default()
     }
@@ -62,26 +62,27 @@ impl Accounts {
             && self.rights.is_empty()
     }
 
-    /// Everybody who has something.
+    /// Users that have at least one resource.
     pub fn users(&self) -> BTreeSet<u32> {
         self.all.iter().flat_map(Quota::users).collect()
     }
 }
 
-/// Where a user that gives something to another one stands there.
+/// The class in which the giver's user takes from the receiver's amounts.
 fn standing_with(giver: &Process, receiver: &Process) -> Standing {
     let at_home = giver.identity.uid == receiver.identity.uid || giver.rights.reserve;
     if at_home { Standing::Owner } else { STRANGER }
 }
 
 impl State {
-    /// The rights of a process by the configuration and the broker's own rules.
+    /// The rights of a process: the configuration's, and the reserve for root and the broker's own
+    /// user.
     pub(super) fn rights(&self, uid: u32, configured: Rights) -> Rights {
         let reserve = configured.reserve || uid == 0 || uid == self.uid;
         Rights { reserve, ..configured }
     }
 
-    /// Where a user stands that takes of what there is for all.
+    /// The class in which a user with these rights takes from the amount for all.
     pub(super) fn standing(&self, rights: &Rights, resource: Resource) -> Standing {
         if rights.reserve {
             return Standing::Owner;
@@ -90,8 +91,8 @@ impl State {
         Standing::Stranger { most: most.into() }
     }
 
-    /// Whether a process, which is alive, may have so many more nodes or channels.
-    pub(super) fn room(
+    /// Checks whether a live process may have `more` of a resource.
+    pub(super) fn check_room(
         &self,
         process: ProcessId,
         resource: Resource,
@@ -113,8 +114,8 @@ impl State {
         all.check(process.identity.uid, standing, more as u64).map_err(|_| over_user)
     }
 
-    /// Whether one process, which is alive, may give another, or itself, so many new handles.
-    pub(super) fn room_for_handles(
+    /// Checks whether a live process may give another one, or itself, `more` new handles.
+    pub(super) fn check_room_for_handles(
         &self,
         giver: ProcessId,
         receiver: ProcessId,
@@ -124,23 +125,28 @@ impl State {
         let (user, standing) = (from.identity.uid, standing_with(from, to));
         let table = to.handles_given.check(user, standing, more as u64);
         table.map_err(|_| Errno::MFILE)?;
-        self.room(receiver, Resource::Handles, more)?;
+        self.check_room(receiver, Resource::Handles, more)?;
         let received = self.accounts.handles_received.get(&to.identity.uid);
         let nothing = Quota::new(self.limits.handles_received.into());
         let received = received.unwrap_or(&nothing).check(user, standing, more as u64);
         received.map_err(|_| Errno::DQUOT)
     }
 
-    /// Whether a server has room for one more channel of a client.
-    pub(super) fn room_at_server(&self, client: ProcessId, server: ProcessId) -> Result<(), Errno> {
+    /// Checks whether a server has room for one more channel of a client.
+    pub(super) fn check_room_at_server(
+        &self,
+        client: ProcessId,
+        server: ProcessId,
+    ) -> Result<(), Errno> {
         let (client, server) = (&self.processes[&client], &self.processes[&server]);
         let standing = standing_with(client, server);
         server.served.check(client.identity.uid, standing, 1).map_err(|_| Errno::MFILE)
     }
 
-    /// Whether a process that has come back may have what it says it had: nothing is in the way but
-    /// its own bounds, and its user's. `EDQUOT` or as for new ones.
-    pub(super) fn room_to_return(
+    /// Checks whether a rejoining process may have the `count` resources that it claims. Only its
+    /// own and its user's limits apply. Errors: `ENOSPC` above the process's limit, `EDQUOT` above
+    /// its user's.
+    pub(super) fn check_room_to_return(
         &self,
         process: ProcessId,
         resource: Resource,
@@ -162,8 +168,8 @@ impl State {
         all.map_err(|_| Errno::DQUOT)
     }
 
-    /// Whether a client and its server may have a channel that both say they had.
-    pub(super) fn room_to_reconnect(&self, client: ProcessId, server: ProcessId) -> bool {
+    /// Whether a client and its server may have a channel that both claim.
+    pub(super) fn has_room_to_reconnect(&self, client: ProcessId, server: ProcessId) -> bool {
         let (client, server) = (&self.processes[&client], &self.processes[&server]);
         let (user, all) = (client.identity.uid, self.accounts.of(Resource::Channels));
         let standing = self.standing(&client.rights, Resource::Channels);
@@ -184,7 +190,7 @@ impl State {
         self.accounts.give_back(resource, process.identity.uid, count);
     }
 
-    /// A process has one more handle, which a user gave it.
+    /// Books one more handle of a process, given by a process of user `giver`.
     pub(super) fn charge_handle(&mut self, process: ProcessId, giver: u32) {
         self.charge(process, Resource::Handles);
         let process = self.processes.get_mut(&process).expect("it is charged");
@@ -211,13 +217,13 @@ impl State {
         }
     }
 
-    /// How many handles and nodes a process has.
+    /// Number of handles and nodes that a process has.
     pub fn holdings(&self, process: ProcessId) -> u64 {
         let usage = self.processes.get(&process).map(|process| process.usage);
         usage.map_or(0, |usage| u64::from(usage.handles) + u64::from(usage.nodes))
     }
 
-    /// Takes all that a process used off its user's account.
+    /// Takes everything that a process used off its user's account.
     pub(super) fn close_account(&mut self, process: &Process) {
         let user = process.identity.uid;
         for resource in Resource::ALL {

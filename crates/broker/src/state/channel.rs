@@ -1,6 +1,7 @@
-//! A process's channels: whom it may send tickets to.
+//! The channels of a process, which decide to which processes it may send tickets.
 //!
-//! **Invariant**: both maps have the same channels; a peer is there as long as it has one.
+//! **Invariant**: both maps contain the same channels. A peer is in the map as long as it has a
+//! channel.
 
 use baton_abi::control::{ChannelId, End, ProcessId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Channel {
     /// The process at the other end.
     pub peer: ProcessId,
-    /// The end of the process itself.
+    /// The process's own end.
     pub end: End,
 }
 
@@ -25,26 +26,27 @@ impl Channels {
         self.by_id.get(&channel).copied()
     }
 
-    pub fn connects(&self, peer: ProcessId) -> bool {
+    pub fn is_connected_to(&self, peer: ProcessId) -> bool {
         self.by_peer.contains_key(&peer)
     }
 
+    /// Number of channels to this server, as client.
     pub fn count_to(&self, server: ProcessId) -> usize {
         self.with(server).filter(|channel| self.by_id[channel].end == End::Client).count()
     }
 
-    /// Whose end the other one is, of a channel as client.
+    /// The server of a channel that this process has as client.
     pub fn server_of(&self, channel: ChannelId) -> Option<ProcessId> {
         self.get(channel).filter(|it| it.end == End::Client).map(|it| it.peer)
     }
 
-    /// Adds one that is not there.
+    /// Adds a channel that is not in the table.
     pub fn add(&mut self, id: ChannelId, channel: Channel) {
         self.by_peer.entry(channel.peer).or_default().insert(id);
         self.by_id.insert(id, channel);
     }
 
-    /// Forgets one channel.
+    /// Removes one channel.
     pub fn remove(&mut self, id: ChannelId) {
         let Some(Channel { peer, .. }) = self.by_id.remove(&id) else { return };
         let with = self.by_peer.get_mut(&peer).expect("both maps have the same channels");
@@ -54,19 +56,19 @@ impl Channels {
         }
     }
 
-    /// Forgets every channel with a peer: this process's ends of them.
-    pub fn forget(&mut self, peer: ProcessId) -> Vec<End> {
+    /// Removes every channel with a peer. Returns this process's ends of them.
+    pub fn remove_all_with(&mut self, peer: ProcessId) -> Vec<End> {
         let ids = self.by_peer.remove(&peer).unwrap_or_default();
         let end = |id| self.by_id.remove(&id).expect("both maps have the same channels").end;
         ids.into_iter().map(end).collect()
     }
 
-    /// Everybody at the other ends.
+    /// The processes at the other ends.
     pub fn peers(&self) -> BTreeSet<ProcessId> {
         self.by_peer.keys().copied().collect()
     }
 
-    /// In the order of their names, from one on.
+    /// Channels in the order of their ids, from `first` on.
     pub fn from(&self, first: ChannelId) -> impl Iterator<Item = (ChannelId, Channel)> {
         self.by_id.range(first..).map(|(id, channel)| (*id, *channel))
     }

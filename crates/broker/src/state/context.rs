@@ -1,4 +1,4 @@
-//! Contexts: what was a device node each, and who manages them.
+//! Contexts, each of which corresponds to one of the kernel's device nodes, and their managers.
 
 use super::node::{Node, NodeKey};
 use super::{Effect, State};
@@ -14,27 +14,28 @@ pub const CONTEXTS: [&str; 3] = ["binder", "hwbinder", "vndbinder"];
 #[derive(Clone, Debug, Default)]
 pub(super) struct Context {
     pub manager: Option<NodeKey>,
-    /// The first manager's user; it outlives the manager, as in the kernel.
+    /// The first manager's user, which outlives the manager, as in the kernel.
     pub manager_uid: Option<u32>,
 }
 
-/// What the next broker has to know of a context, because no engine may be believed in it.
+/// A context's manager, as the next broker has to know it. Engines cannot be trusted to say who
+/// manages a context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Who manages it, and by which node.
+    /// The managing process and its node.
     pub manager: Option<(ProcessId, NodeId)>,
     /// The first manager's user.
     pub manager_uid: Option<u32>,
 }
 
 impl State {
-    /// Every context's rule, if one has changed since this was asked last.
+    /// Every context's rule, if one has changed since the last call.
     pub fn changed_rules(&mut self) -> Option<BTreeMap<String, Rule>> {
         if !std::mem::take(&mut self.rules_changed) {
             return None;
         }
         let rule = |(name, context): (&String, &Context)| {
-            let manager = context.manager.or_else(|| self.absent_manager(name));
+            let manager = context.manager.or_else(|| self.manager_to_rejoin(name));
             let manager = manager.map(|key| (key.owner, key.node));
             (name.clone(), Rule { manager, manager_uid: context.manager_uid })
         };
@@ -46,13 +47,13 @@ impl State {
         self.contexts[&self.processes[&process].context].manager
     }
 
-    /// Adds a context at the wish of a user. `EPERM` unless it is root or the broker's own,
-    /// `EINVAL` for what is no name, `EEXIST`, `ENOSPC`.
+    /// Adds a context for a user. `EPERM` unless the user is root or the broker's own, `EINVAL` for
+    /// an invalid name, `EEXIST`, `ENOSPC` for too many contexts.
     pub fn add_context(&mut self, uid: u32, name: &str) -> Result<(), Errno> {
         if uid != 0 && uid != self.uid {
             return Err(Errno::PERM);
         }
-        // The name becomes a file's in the eyes of programs: binderfs refuses the same ones.
+        // Programs see the name as a file name. binderfs refuses these names too.
         let bad = name.is_empty()
             || name.len() > MAX_CONTEXT_NAME_BYTES
             || name.contains(['/', '\0'])
@@ -82,9 +83,9 @@ impl State {
         let context = &self.contexts[&process.context];
         let key = NodeKey { owner: from, node };
         if context.manager == Some(key) {
-            return Ok(()); // It did not hear the answer of the broker before.
+            return Ok(()); // The previous broker's reply was lost.
         }
-        if context.manager.is_some() || self.absent_manager(&process.context).is_some() {
+        if context.manager.is_some() || self.manager_to_rejoin(&process.context).is_some() {
             return Err(Errno::BUSY);
         }
         let managed_by_another = context.manager_uid.is_some_and(|managed_by| managed_by != uid);
@@ -92,7 +93,7 @@ impl State {
             return Err(Errno::PERM);
         }
         if !self.nodes.contains_key(&key) {
-            self.room(from, Resource::Nodes, 1)?;
+            self.check_room(from, Resource::Nodes, 1)?;
             self.charge(from, Resource::Nodes);
         }
         self.nodes.entry(key).or_insert_with(|| Node::new(flags)).is_manager = true;
@@ -103,7 +104,7 @@ impl State {
         Ok(())
     }
 
-    /// A strong grant on the manager's node, for whoever asks.
+    /// Gives the asker a strong grant on its manager's node.
     pub(super) fn context_manager(
         &mut self,
         from: ProcessId,
@@ -114,7 +115,7 @@ impl State {
             return Err(Errno::INVAL);
         }
         if self.processes[&from].handles.number_of(key).is_none() {
-            self.room_for_handles(from, from, 1)?;
+            self.check_room_for_handles(from, from, 1)?;
         }
         let granted = self.grant(from, from, key, Strength::Strong, out);
         Ok(self.send_ticket(ProcessId::BROKER, from, vec![granted], out))

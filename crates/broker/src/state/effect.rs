@@ -1,81 +1,83 @@
-//! What the runner has to do after [`super::State`] has decided.
+//! Effects: the actions that the runner carries out after [`super::State`] has decided.
 
-use super::Thread;
+use super::{LaneId, Thread};
 use baton_abi::control::{ChannelId, Event, ProcessId};
 use baton_abi::sched_priority::SchedPriority;
 
-/// One step for the runner, in the order in which it was decided.
+/// One action for the runner, in the order of the decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Append to a process's event stream.
+    /// Append an event to a process's event stream.
     Event {
-        /// The process, alive when this was decided.
+        /// The receiving process, alive when this was decided.
         to: ProcessId,
-        /// What it is told.
+        /// The event.
         event: Event,
     },
-    /// Make a channel's memory and socket pair and tell both ends by [`Event::Channel`].
-    /// If that fails: [`super::State::end_channel`].
+    /// Make a channel's memory and socket pair and announce it to both ends by [`Event::Channel`].
+    /// If that fails, the runner calls [`super::State::end_channel`].
     OpenChannel {
-        /// Its name.
+        /// Id of the channel.
         channel: ChannelId,
-        /// Who sends requests.
+        /// The process that sends requests.
         client: ProcessId,
-        /// Who receives them.
+        /// The process that receives requests.
         server: ProcessId,
     },
-    /// Write `FROZEN` on a process's front page.
+    /// Write `FROZEN` on a process's status page.
     SetFrozen {
-        /// Whose.
+        /// The process.
         process: ProcessId,
-        /// What.
+        /// Whether the process is frozen.
         frozen: bool,
     },
-    /// The looper of a lane has waited for it: it gets the priority, unless the system does not
-    /// allow that. [`State::set_looper`](super::State::set_looper) hears of it.
+    /// Give a standby looper, which becomes the looper of a lane, the lane's priority, unless the
+    /// kernel forbids it. The runner reports the result by
+    /// [`State::set_looper`](super::State::set_looper).
     Promote {
         /// The lane.
-        place: (ChannelId, u32),
-        /// Which thread.
+        lane: LaneId,
+        /// The looper.
         thread: Thread,
-        /// What it is to have.
+        /// The priority of the lane.
         priority: SchedPriority,
     },
-    /// A thread that was given a caller's priority is to have another one, or none.
+    /// Change or remove the priority that a thread got from a caller.
     SetPriority {
-        /// Which.
+        /// The thread.
         thread: Thread,
-        /// What.
+        /// The new priority; `None` removes it.
         priority: Option<SchedPriority>,
     },
-    /// Close a process's connections, then call [`super::State::gone`] for it.
+    /// Close a process's connections, then call [`super::State::remove_process`] for it.
     Disconnect {
-        /// The violator.
+        /// The violating process.
         process: ProcessId,
-        /// What it did.
+        /// Its violation.
         why: Violation,
     },
 }
 
-/// What no correct engine does. It costs the violator its connection and nobody else anything.
+/// An action that no correct engine takes. It costs the violator its connection and harms no other
+/// process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// A greeting on a connection that has been greeted.
+    /// A greeting on a connection that has had one.
     #[error("a second greeting")]
     Greeting,
-    /// More grants came back than were given, or of a handle that does not exist.
+    /// The process returned more grants than it had, or grants of a handle that does not exist.
     #[error("returned more grants of handle {handle} than it has")]
     OverReturn {
-        /// The handle.
+        /// The handle in question.
         handle: u32,
     },
-    /// Claims that no engine can have, or something else than claims where they were due.
-    #[error("came back with claims that nothing can have left it")]
+    /// Claims that no engine can have, or another request where claims were due.
+    #[error("rejoined with impossible claims")]
     Claims,
-    /// A ticket cancelled for a process that it has no channel with.
+    /// The process cancelled a ticket of a process that it has no channel with.
     #[error("cancelled a ticket of process {target:?}, which it has no channel with")]
     Stranger {
-        /// The process.
+        /// The process that the ticket was for.
         target: ProcessId,
     },
 }

@@ -1,4 +1,4 @@
-//! BINDER_FREEZE: a frozen process gets no two-way transaction, and whoever tried is remembered.
+//! BINDER_FREEZE: a frozen process gets no two-way transaction, and the broker records attempts.
 
 use super::node::NodeKey;
 use super::{Effect, State};
@@ -17,7 +17,7 @@ pub(super) enum Freezer {
 }
 
 impl From<bool> for Freezer {
-    /// Nothing has come since.
+    /// A freezer that has recorded no transaction.
     fn from(frozen: bool) -> Freezer {
         match frozen {
             true => Freezer::Frozen { two_way_received: false, one_way_received: false },
@@ -33,14 +33,16 @@ impl Freezer {
 }
 
 impl State {
-    /// The processes of the asker's context with a pid. A pid has several when a program opened
-    /// the device more than once.
+    /// The processes with a pid in the asker's context. There are several when a program opened the
+    /// device several times.
     pub fn with_pid(&self, asker: ProcessId, pid: u32) -> Vec<ProcessId> {
         let Some(asker) = self.processes.get(&asker) else { return Vec::new() };
         let all = self.with_pid.get(&pid).into_iter().flatten();
         all.filter(|id| self.processes[id].context == asker.context).copied().collect()
     }
 
+    /// Freezes or thaws the processes with a pid. `EINVAL` if there is none, `EPERM` for another
+    /// user's process.
     pub(super) fn freeze(
         &mut self,
         from: ProcessId,
@@ -59,13 +61,13 @@ impl State {
         for target in targets {
             let freezer = &mut self.processes.get_mut(&target).expect("just found").freezer;
             let was_frozen = freezer.is_frozen();
-            // As in the kernel, a second freeze forgets what came since the first.
+            // As in the kernel, a second freeze resets the record of attempts.
             *freezer = frozen.into();
             if was_frozen != frozen {
                 out.push(Effect::SetFrozen { process: target, frozen });
-                // The target hears of it too: it takes in what was sent before.
+                // The target gets the event too and takes in what was sent before.
                 let mut told = self.holders_of(target);
-                // Whoever comes back hears of it then.
+                // A holder that has not rejoined yet gets the event when it does.
                 told.retain(|holder| self.processes.contains_key(holder));
                 told.insert(target);
                 for to in told {
@@ -77,7 +79,8 @@ impl State {
         self.frozen_info(from, pid)
     }
 
-    /// `outstanding` is left 0: only the front pages know, and the runner reads them.
+    /// The transactions that the processes with a pid received while frozen. `outstanding` stays 0:
+    /// the runner reads the value from the status pages.
     pub(super) fn frozen_info(&self, from: ProcessId, pid: u32) -> Result<Reply, Errno> {
         let targets = self.with_pid(from, pid);
         if targets.is_empty() {
@@ -98,18 +101,20 @@ impl State {
         })
     }
 
+    /// Whether the owner of one of the asker's handles is frozen. `EPERM` without such a handle.
     pub(super) fn is_frozen(&self, from: ProcessId, target: ProcessId) -> Result<Reply, Errno> {
         let process = self.processes.get(&target).ok_or(Errno::SRCH)?;
-        if !self.holds_of(from, target) {
+        if !self.holds_node_of(from, target) {
             return Err(Errno::PERM);
         }
         Ok(Reply::Frozen { frozen: process.freezer.is_frozen() })
     }
 
-    /// Says nothing if the asker has nothing to do with the target, or it thawed meanwhile.
+    /// Records that a transaction was sent to a frozen process. Ignores askers without a channel or
+    /// handle to it, and processes that have thawed since.
     pub(super) fn frozen_touched(&mut self, from: ProcessId, target: ProcessId, two_way: bool) {
-        let connected = from == target || self.processes[&from].channels.connects(target);
-        if !connected && !self.holds_of(from, target) {
+        let connected = from == target || self.processes[&from].channels.is_connected_to(target);
+        if !connected && !self.holds_node_of(from, target) {
             return;
         }
         if let Some(process) = self.processes.get_mut(&target)
@@ -120,7 +125,7 @@ impl State {
         }
     }
 
-    /// Everybody who has a handle to a node of a process.
+    /// The processes that have a handle to a node of `owner`.
     pub(super) fn holders_of(&self, owner: ProcessId) -> BTreeSet<ProcessId> {
         self.nodes_of(owner).flat_map(|key| self.nodes[&key].holders()).collect()
     }

@@ -1,26 +1,27 @@
-//! A process's handle table: small numbers for nodes of others, and the grants given on each.
+//! A process's handle table: numbers for nodes of other processes, and the grants on each.
 //!
-//! **Invariant**: one handle a node, one node a handle; a handle exists exactly as long as
-//! `grants > 0`; `strong_grants <= grants`.
+//! **Invariant**: each handle has one node, and each node at most one handle. A handle exists
+//! exactly as long as `grants > 0`; `strong_grants <= grants`.
 
 use super::node::NodeKey;
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One handle.
+/// One entry of a handle table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Handle {
     pub key: NodeKey,
-    /// Given and not returned, of either strength. 64 bits: no one lives to overflow them.
+    /// Grants that were given and not returned, of either strength. 64 bits cannot overflow in
+    /// practice.
     pub grants: u64,
-    /// Of these, strong.
+    /// The strong ones among `grants`.
     pub strong_grants: u64,
-    /// The user that gave the first of them.
+    /// The user whose process gave the first grant.
     pub giver: u32,
 }
 
 impl Handle {
-    /// What the process holds by it.
+    /// The strength with which the process holds the node through this handle.
     pub fn holding(&self) -> Option<Strength> {
         match (self.strong_grants, self.grants) {
             (0, 0) => None,
@@ -30,7 +31,7 @@ impl Handle {
     }
 }
 
-/// Grants came back that were not given.
+/// A process returned grants that it did not have.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OverReturn;
 
@@ -38,9 +39,9 @@ pub(super) struct OverReturn;
 pub(super) struct Handles {
     by_number: BTreeMap<u32, Handle>,
     by_node: BTreeMap<NodeKey, u32>,
-    /// Numbers below `end` that are free, but for 0.
+    /// Free numbers below `end`, without 0.
     free: BTreeSet<u32>,
-    /// Above every number ever in use, at least 1.
+    /// A number above every one that was ever in use, at least 1.
     end: u32,
 }
 
@@ -57,24 +58,24 @@ impl Handles {
         self.from(0)
     }
 
-    /// In the order of their numbers, from one on.
+    /// Handles in the order of their numbers, from `first` on.
     pub fn from(&self, first: u64) -> impl Iterator<Item = (u32, &Handle)> {
         let first = u32::try_from(first).unwrap_or(u32::MAX);
         self.by_number.range(first..).map(|(number, handle)| (*number, handle))
     }
 
-    /// Whether there is a handle to a node of this owner.
-    pub fn holds_of(&self, owner: ProcessId) -> bool {
+    /// Whether the table has a handle to a node of this owner.
+    pub fn holds_node_of(&self, owner: ProcessId) -> bool {
         let first = NodeKey { owner, node: NodeId(0) };
         let last = NodeKey { owner, node: NodeId(u64::MAX) };
         self.by_node.range(first..=last).next().is_some()
     }
 
-    /// One more grant on the handle for a node, which is made if there is none.
+    /// Adds a grant on the handle for a node, and makes the handle if there is none.
     pub fn grant(&mut self, key: NodeKey, strength: Strength, is_manager: bool, giver: u32) -> u32 {
         let number = match self.by_node.get(&key) {
             Some(number) => *number,
-            None => self.make(key, is_manager, giver),
+            None => self.insert_new(key, is_manager, giver),
         };
         let handle = self.by_number.get_mut(&number).expect("both maps have the same handles");
         handle.grants += 1;
@@ -82,8 +83,8 @@ impl Handles {
         number
     }
 
-    /// Takes over a handle that another broker had numbered. Numbers below it become free, so it
-    /// must not be far above how many there may be.
+    /// Adds a handle with the number that a previous broker gave it. Lower numbers become free, so
+    /// the caller bounds the number.
     pub fn adopt(&mut self, number: u32, handle: Handle) {
         let end = self.end.max(1);
         if number >= end {
@@ -95,7 +96,7 @@ impl Handles {
         self.by_number.insert(number, handle);
     }
 
-    /// From now on a handle is for another node. Whether there was one for the first.
+    /// Makes the handle for one node a handle for another. Returns the handle, if there was one.
     pub fn rebind(&mut self, from: NodeKey, to: NodeKey) -> Option<(u32, Handle)> {
         let number = self.by_node.remove(&from)?;
         self.by_node.insert(to, number);
@@ -104,9 +105,9 @@ impl Handles {
         Some((number, *handle))
     }
 
-    /// Takes grants back, and the handle with the last.
+    /// Takes grants back, and removes the handle with its last grant.
     ///
-    /// `strong` may exceed `grants`: the difference turns from strong into weak.
+    /// `strong` may exceed `grants`: the difference becomes weak grants.
     pub fn release(&mut self, number: u32, strong: u32, grants: u32) -> Result<Handle, OverReturn> {
         let handle = self.by_number.get_mut(&number).ok_or(OverReturn)?;
         let left = Handle {
@@ -128,8 +129,9 @@ impl Handles {
         Ok(left)
     }
 
-    /// The kernel's numbering: the lowest that is free, where 0 is free for the manager alone.
-    fn make(&mut self, key: NodeKey, is_manager: bool, giver: u32) -> u32 {
+    /// Numbers a new handle as the kernel does: the lowest free number, where only the manager's
+    /// node may get 0.
+    fn insert_new(&mut self, key: NodeKey, is_manager: bool, giver: u32) -> u32 {
         let number = if is_manager && !self.by_number.contains_key(&0) {
             0
         } else if let Some(lowest) = self.free.pop_first() {

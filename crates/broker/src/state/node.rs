@@ -1,21 +1,22 @@
-//! A node as the broker sees it: who holds it, and how strongly.
+//! A node as the broker sees it: its holders, and how strongly each holds it.
 //!
-//! It is known from the first grant, or from the moment when it manages a context, until it has
-//! neither a holder nor that role. It outlives its owner as long as somebody has a handle to it.
+//! The broker knows a node from its first grant, or from the moment when it manages a context,
+//! until it has neither holder nor that role. A node outlives its owner as long as some process has
+//! a handle to it.
 
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use std::collections::BTreeMap;
 
-/// A node's name in the whole system.
+/// The system-wide name of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeKey {
-    /// Whose node.
+    /// The owner.
     pub owner: ProcessId,
-    /// Which of it.
+    /// The owner's name for the node.
     pub node: NodeId,
 }
 
-/// What its owner is told of it.
+/// The part of a node's state that its owner is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Summary {
     pub strong: bool,
@@ -26,7 +27,7 @@ pub(super) struct Summary {
 pub(super) struct Node {
     /// `flat_binder_object.flags` at its first appearance.
     pub flags: u32,
-    /// It is its context's manager, which keeps it known.
+    /// Whether the node manages its context, which keeps it known without holders.
     pub is_manager: bool,
     holders: BTreeMap<ProcessId, Strength>,
     n_strong: u32,
@@ -41,7 +42,7 @@ impl Node {
         Summary { strong: self.n_strong > 0, held: !self.holders.is_empty() }
     }
 
-    /// Processes that hold it strongly, and that hold it at all.
+    /// Number of processes that hold the node strongly, and that hold it at all.
     pub fn counts(&self) -> (u32, u32) {
         (self.n_strong, self.holders.len() as u32)
     }
@@ -50,12 +51,12 @@ impl Node {
         self.holders.keys().copied()
     }
 
-    /// What a process holds of it.
+    /// The strength with which a process holds the node.
     pub fn held_by(&self, holder: ProcessId) -> Option<Strength> {
         self.holders.get(&holder).copied()
     }
 
-    /// Sets what a process holds of it; whether that is a change.
+    /// Sets how a process holds the node. Returns whether that is a change.
     pub fn set(&mut self, holder: ProcessId, holding: Option<Strength>) -> bool {
         let before = match holding {
             Some(strength) => self.holders.insert(holder, strength),

@@ -10,16 +10,16 @@ use baton_abi::quota::Quota;
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub identity: Identity,
-    /// Name of the context that it opened. Contexts never go.
+    /// Name of the context that the process opened. Contexts are never removed.
     pub context: String,
     pub handles: Handles,
     pub channels: Channels,
     pub freezer: Freezer,
     pub usage: Usage,
-    /// The configuration's word on it.
+    /// Rights that the configuration gives to the process.
     pub rights: Rights,
-    /// Its handles, by the users that gave them.
+    /// The process's handles, by the users that gave them.
     pub handles_given: Quota,
-    /// Its channels as server, by their clients' users.
+    /// The process's channels as server, by the clients' users.
     pub served: Quota,
 }

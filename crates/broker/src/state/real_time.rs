@@ -1,9 +1,9 @@
-//! Lanes of real-time callers, each of which its server has a looper for.
+//! Lanes of real-time callers, each of which has a looper of its own at the server.
 //!
-//! What a caller may have and which thread is whose, the system says: the runner asks it and tells
-//! here.
+//! The runner asks the kernel which priority a caller may have and which thread is whose, and
+//! passes the answers to this module.
 //!
-//! **Invariant**: a thread that has been promoted is some lane's looper, or is demoted.
+//! **Invariant**: a promoted thread is the looper of some lane, or an effect demotes it.
 
 use super::{Effect, State};
 use baton_abi::control::{ChannelId, Event, LaneReport, LooperReport, ProcessId};
@@ -11,20 +11,21 @@ use baton_abi::lane::LANES;
 use baton_abi::sched_priority::SchedPriority;
 use rustix::io::Errno;
 
-/// A channel and the number of a lane.
-pub type Place = (ChannelId, u32);
+/// A channel and the number of a lane in it.
+pub type LaneId = (ChannelId, u32);
 
-/// A thread, as no other is ever called.
+/// A thread, identified so that no other thread ever has the same identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Its process, in the broker's pid namespace.
+    /// The thread's process, in the broker's pid namespace.
     pub pid: u32,
-    /// Itself, in the same.
+    /// The thread's id, in the broker's pid namespace.
     pub tid: u32,
-    /// When it started, in the kernel's ticks since the machine did.
+    /// Start time of the thread, in the kernel's ticks since boot.
     pub started: u64,
 }
 
+/// A lane that a real-time caller has asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
     client: ProcessId,
@@ -33,21 +34,23 @@ pub(super) struct Lane {
     looper: Option<Looper>,
 }
 
+/// The looper of a lane. `promoted` if it has the priority of the lane.
 #[derive(Clone, Copy, Debug)]
 struct Looper {
     thread: Thread,
     promoted: bool,
 }
 
-/// A thread that waits to be the looper of some lane.
+/// A thread that waits to be the looper of the next real-time caller's lane.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spare {
+pub(super) struct StandbyLooper {
     thread: Thread,
-    /// As its engine calls it.
+    /// The thread's id as its engine knows it.
     tid: u32,
 }
 
 impl Lane {
+    /// Removes the looper, and its priority if it was promoted.
     fn demote(&mut self, out: &mut Vec<Effect>) {
         if let Some(Looper { thread, promoted: true }) = self.looper.take() {
             out.push(Effect::SetPriority { thread, priority: None });
@@ -56,22 +59,23 @@ impl Lane {
 }
 
 impl State {
-    /// The caller that a process has on a lane of its own may have a looper of this priority.
+    /// Grants a client's caller on one of its lanes a looper of this priority. The server's standby
+    /// looper takes the lane, if there is one. `EDQUOT` and `EMFILE` for too many lanes.
     pub fn grant_lane(
         &mut self,
         from: ProcessId,
-        place: Place,
+        id: LaneId,
         priority: SchedPriority,
         out: &mut Vec<Effect>,
     ) -> Result<(), Errno> {
-        let (channel, lane) = place;
-        let server = self.server_of_lane(from, place)?;
-        let is_known = self.real_time.contains_key(&place);
+        let (channel, lane) = id;
+        let server = self.server_of_lane(from, id)?;
+        let is_known = self.real_time.contains_key(&id);
         if !is_known {
-            self.room_for_lane(from, server)?;
+            self.check_room_for_lane(from, server)?;
         }
         let new = Lane { client: from, server, priority, looper: None };
-        let lane_now = self.real_time.entry(place).or_insert(new);
+        let lane_now = self.real_time.entry(id).or_insert(new);
         let is_new_priority = std::mem::replace(&mut lane_now.priority, priority) != priority;
         let mut looper = 0;
         match lane_now.looper {
@@ -80,9 +84,9 @@ impl State {
             }
             Some(_) => {}
             None => {
-                if let Some(Spare { thread, tid }) = self.spares.remove(&server) {
+                if let Some(StandbyLooper { thread, tid }) = self.standby_loopers.remove(&server) {
                     lane_now.looper = Some(Looper { thread, promoted: false });
-                    out.push(Effect::Promote { place, thread, priority });
+                    out.push(Effect::Promote { lane: id, thread, priority });
                     looper = tid;
                 }
             }
@@ -92,16 +96,15 @@ impl State {
         Ok(())
     }
 
-    /// A thread of a process waits to be the looper of some lane; whoever has waited does so no
-    /// longer.
-    pub fn set_spare(&mut self, process: ProcessId, thread: Thread, tid: u32) {
-        self.spares.insert(process, Spare { thread, tid });
+    /// Makes a thread the standby looper of a process, in place of any other.
+    pub fn set_standby_looper(&mut self, process: ProcessId, thread: Thread, tid: u32) {
+        self.standby_loopers.insert(process, StandbyLooper { thread, tid });
     }
 
-    /// Who serves a lane that is to be a real-time caller's. `ENOENT` if the channel is not, or
-    /// not yet, the asker's, `EINVAL` if it has no such lane.
-    pub fn server_of_lane(&self, from: ProcessId, place: Place) -> Result<ProcessId, Errno> {
-        let (channel, lane) = place;
+    /// The server of a lane of the asker. `ENOENT` if the asker is not, or not yet, the client of
+    /// the channel, `EINVAL` if the channel has no such lane.
+    pub fn server_of_lane(&self, from: ProcessId, id: LaneId) -> Result<ProcessId, Errno> {
+        let (channel, lane) = id;
         if lane as usize >= LANES {
             return Err(Errno::INVAL);
         }
@@ -109,7 +112,7 @@ impl State {
         process.channels.server_of(channel).ok_or(Errno::NOENT)
     }
 
-    fn room_for_lane(&self, from: ProcessId, server: ProcessId) -> Result<(), Errno> {
+    fn check_room_for_lane(&self, from: ProcessId, server: ProcessId) -> Result<(), Errno> {
         let uid = |process| self.identity(process).map(|identity| identity.uid);
         let here = self.real_time.values().filter(|lane| lane.server == server);
         let of_user = here.clone().filter(|lane| uid(lane.client) == uid(from));
@@ -122,66 +125,61 @@ impl State {
         }
     }
 
-    /// What the looper of a lane may have. `ESRCH` if the lane is no real-time caller's, or is not
-    /// served by the asker.
-    pub fn priority_of_lane(
-        &self,
-        server: ProcessId,
-        place: Place,
-    ) -> Result<SchedPriority, Errno> {
-        let lane = self.real_time.get(&place).filter(|lane| lane.server == server);
+    /// The priority of a lane's looper. `ESRCH` if the lane is no real-time caller's, or not the
+    /// asker's to serve.
+    pub fn priority_of_lane(&self, server: ProcessId, id: LaneId) -> Result<SchedPriority, Errno> {
+        let lane = self.real_time.get(&id).filter(|lane| lane.server == server);
         lane.map(|lane| lane.priority).ok_or(Errno::SRCH)
     }
 
-    /// A thread is the looper of a lane from now on, with the priority or without; whoever was is
-    /// not.
+    /// Makes a thread the looper of a lane, promoted or not, in place of any other.
     pub fn set_looper(
         &mut self,
-        place: Place,
+        id: LaneId,
         thread: Thread,
         promoted: bool,
         out: &mut Vec<Effect>,
     ) {
-        if !self.real_time.contains_key(&place) {
+        if !self.real_time.contains_key(&id) {
             return;
         }
-        // Its engine has given it another lane than the broker meant.
-        self.spares.retain(|_, spare| spare.thread != thread);
-        let elsewhere = self.real_time.iter_mut().filter(|(other, _)| **other != place);
+        // The engine gave its standby looper another lane than the broker chose.
+        self.standby_loopers.retain(|_, standby| standby.thread != thread);
+        let elsewhere = self.real_time.iter_mut().filter(|(other, _)| **other != id);
         let left =
             elsewhere.filter_map(|(_, lane)| lane.looper.take_if(|looper| looper.thread == thread));
         let was_promoted = left.fold(false, |any, looper| any | looper.promoted);
-        let lane = self.real_time.get_mut(&place).expect("just seen");
+        let lane = self.real_time.get_mut(&id).expect("just seen");
         let same = lane.looper.filter(|looper| looper.thread == thread);
         if same.is_none() {
             lane.demote(out);
         }
-        // One that could not be given more keeps what it has.
+        // A thread that could not be promoted again keeps its earlier priority.
         let promoted = promoted || was_promoted || same.is_some_and(|looper| looper.promoted);
         lane.looper = Some(Looper { thread, promoted });
     }
 
-    /// Nobody is the looper of a lane, if it is the asker's to serve.
-    pub(super) fn leave_lane(&mut self, server: ProcessId, place: Place, out: &mut Vec<Effect>) {
-        let lane = self.real_time.get_mut(&place).filter(|lane| lane.server == server);
+    /// Removes the looper of a lane, if the asker serves the lane.
+    pub(super) fn leave_lane(&mut self, server: ProcessId, id: LaneId, out: &mut Vec<Effect>) {
+        let lane = self.real_time.get_mut(&id).filter(|lane| lane.server == server);
         lane.into_iter().for_each(|lane| lane.demote(out));
     }
 
-    /// A lane is as others are, if it was the asker's.
-    pub(super) fn end_lane(&mut self, from: ProcessId, place: Place, out: &mut Vec<Effect>) {
-        let (channel, lane) = place;
-        if self.real_time.get(&place).is_none_or(|lane| lane.client != from) {
+    /// Makes a lane of the asker ordinary again and tells the server.
+    pub(super) fn end_lane(&mut self, from: ProcessId, id: LaneId, out: &mut Vec<Effect>) {
+        let (channel, lane) = id;
+        if self.real_time.get(&id).is_none_or(|lane| lane.client != from) {
             return;
         }
-        let mut ended = self.real_time.remove(&place).expect("just seen");
+        let mut ended = self.real_time.remove(&id).expect("just seen");
         ended.demote(out);
         let event = Event::OrdinaryLane { channel, lane };
         out.push(Effect::Event { to: ended.server, event });
     }
 
-    /// Channels end with their ends: nobody is told.
+    /// Removes the lanes of a process that is gone. Peers learn of its death by another event.
     pub(super) fn end_lanes_of(&mut self, process: ProcessId, out: &mut Vec<Effect>) {
-        self.spares.remove(&process);
+        self.standby_loopers.remove(&process);
         self.real_time.retain(|_, lane| {
             let stays = lane.client != process && lane.server != process;
             if !stays {
@@ -191,19 +189,20 @@ impl State {
         });
     }
 
-    /// A channel is no more: nobody is told, for the channel's end is.
+    /// Removes the lanes of a closed channel. The server learns of the end of the channel from its
+    /// socket.
     pub(super) fn end_lanes_on(&mut self, channel: ChannelId, out: &mut Vec<Effect>) {
-        let lanes: Vec<Place> =
+        let lanes: Vec<LaneId> =
             self.real_time.range((channel, 0)..=(channel, u32::MAX)).map(|(at, _)| *at).collect();
-        for place in lanes {
-            let mut ended = self.real_time.remove(&place).expect("just listed");
+        for id in lanes {
+            let mut ended = self.real_time.remove(&id).expect("just listed");
             ended.demote(out);
         }
     }
 
     pub(super) fn report_lanes(&self, server: ProcessId) -> Vec<LaneReport> {
         let lanes = self.real_time.iter().filter(|(_, lane)| lane.server == server);
-        let report = |(&(channel, number), lane): (&Place, &Lane)| LaneReport {
+        let report = |(&(channel, number), lane): (&LaneId, &Lane)| LaneReport {
             channel: channel.0,
             lane: number,
             client: lane.client.0,

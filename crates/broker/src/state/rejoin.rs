@@ -1,22 +1,26 @@
-//! Engines of a broker that died come back, and the truth is rebuilt from what they say.
+//! Engines of a broker that died rejoin the next one, which rebuilds its state from their claims.
 //!
 //! ```text
-//!             readmit                 claim ...           rejoin
-//!   (credential) ------------> Joining -----------------------------------> Process
-//!                           |               settle: the time is over      |
-//!                           +--> disconnected          whoever is not here is dead
+//!                readmit             claim ..., rejoin
+//!   (credential) -------> Joining ----------------------> Process
+//!                            |
+//!                            | end_rejoin: the time is over
+//!                            v
+//!                       disconnected; processes that have not rejoined are dead
 //! ```
 //!
-//! Nobody is believed in what would be a gain. An owner says who holds its nodes, a holder says
-//! what it holds, and only what both say is true:
+//! No engine is trusted in a claim from which it would gain. An owner says who holds its nodes, a
+//! holder says what it holds, and only claims on which both agree are true:
 //!
-//! - The owner came first: its holders stand in the node at once, so that it is told of no loss
-//!   before its time, and are awaited. A holder that comes finds its name there, or is denied.
-//! - The holder came first: it has a handle to a node whose owner is not there. Such a handle can
-//!   be returned, and neither passed on nor used. The owner that comes confirms or denies it.
+//! - The owner rejoined first: its node lists the holders at once, so that the owner is told of no
+//!   premature loss. The broker awaits these holders. When a holder rejoins, the broker finds it in
+//!   the node's list, or denies the handle.
+//! - The holder rejoined first: its handle's node has an absent owner. The holder can return such a
+//!   handle but neither pass it on nor use it. When the owner rejoins, it confirms or denies the
+//!   handle.
 //!
-//! What is left at the end goes the way of the dead. A denied handle stays with its holder, for
-//! its program has the number, as that of a node that never lives.
+//! At the end the broker treats absent processes as dead. A denied handle stays with its holder,
+//! because the holder's program has the number, and refers to a node that is always dead.
 
 use super::handle::Handle;
 use super::node::{Node, NodeKey, Summary};
@@ -29,32 +33,35 @@ use rustix::io::Errno;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is not yet known to be true.
+/// Claims and processes about which the broker does not know the truth yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rebuild {
     joining: BTreeMap<ProcessId, Joining>,
-    /// Holders that owners have named and that are not here yet.
+    /// Absent holders that owners have named, with the nodes that they hold.
     awaited: BTreeMap<ProcessId, BTreeSet<NodeKey>>,
-    /// Channels that one end has claimed, by that end.
+    /// Channels that only one end has claimed, with that end.
     channels: BTreeSet<(ProcessId, ChannelClaim)>,
-    /// For each who is here, the others that it had to do with and that were not.
-    missed: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
-    /// Who came back and has gone again: others know of its death.
-    gone_again: BTreeSet<ProcessId>,
-    /// Who managed what, and is not here yet.
+    /// For each process that has rejoined: absent processes that it had to do with.
+    absent_peers: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
+    /// Processes that rejoined and died again. Others know of their deaths.
+    died_again: BTreeSet<ProcessId>,
+    /// Nodes that managed contexts and whose owners are absent.
     managers: BTreeMap<String, NodeKey>,
 }
 
 impl Rebuild {
+    /// Whether no process is joining and no claim is open.
     pub fn is_empty(&self) -> bool {
-        self.joining.is_empty() && self.channels.is_empty() && self.missed.is_empty()
+        self.joining.is_empty() && self.channels.is_empty() && self.absent_peers.is_empty()
     }
 
-    fn miss(&mut self, who: ProcessId, whom: ProcessId) {
-        self.missed.entry(who).or_default().insert(whom);
+    /// Records that `who` had to do with `whom`, which is absent.
+    fn add_absent_peer(&mut self, who: ProcessId, whom: ProcessId) {
+        self.absent_peers.entry(who).or_default().insert(whom);
     }
 }
 
+/// An engine that has been readmitted and makes its claims.
 #[derive(Clone, Debug)]
 struct Joining {
     process: Process,
@@ -68,53 +75,55 @@ struct ChannelClaim {
     is_server: bool,
 }
 
-/// One node in its owner's words.
+/// An owner's claims about one node.
 #[derive(Clone, Debug, Default)]
-struct Vouch {
+struct OwnerClaim {
     flags: u32,
     strong: bool,
     holders: BTreeSet<ProcessId>,
 }
 
-impl Vouch {
+impl OwnerClaim {
+    /// Whether the owner says that `holder` holds the node this strongly.
     fn confirms(&self, holder: ProcessId, strength: Option<Strength>) -> bool {
         self.holders.contains(&holder) && (self.strong || strength != Some(Strength::Strong))
     }
 }
 
-/// A process's claims, each of which could be true.
+/// A process's claims, checked to be possible.
 #[derive(Debug, Default)]
 struct Claims {
-    nodes: BTreeMap<NodeId, Vouch>,
+    nodes: BTreeMap<NodeId, OwnerClaim>,
     handles: BTreeMap<u32, Handle>,
     channels: BTreeSet<ChannelClaim>,
 }
 
 impl Claims {
-    /// `None` if they contradict themselves, or name what no predecessor can have named. Who gave
-    /// a handle nobody knows any more: from here on it is the holder's own user.
-    fn sort(
+    /// Checks claims. `None` if they contradict each other, or name an id that no previous broker
+    /// can have given. The giver of a handle is no longer known, so the handle counts against
+    /// `giver`, the holder's own user.
+    fn check(
         of: ProcessId,
         giver: u32,
         era: u32,
         limits: &Limits,
         claims: Vec<Claim>,
     ) -> Option<Claims> {
-        let mut sorted = Claims::default();
+        let mut checked = Claims::default();
         for claim in claims {
             let fits = match claim {
                 Claim::Node { node, flags, strong, holder } => {
-                    let vouch = sorted.nodes.entry(node).or_default();
-                    (vouch.flags, vouch.strong) = (flags, strong);
-                    holder != of && holder.era() < era && vouch.holders.insert(holder)
+                    let claim = checked.nodes.entry(node).or_default();
+                    (claim.flags, claim.strong) = (flags, strong);
+                    holder != of && holder.era() < era && claim.holders.insert(holder)
                 }
                 Claim::Handle { handle: number, owner, node, strong, grants } => {
                     let key = NodeKey { owner, node };
                     let (grants, strong_grants) = (u64::from(grants), u64::from(strong));
                     let handle = Handle { key, grants, strong_grants, giver };
-                    let before = sorted.handles.insert(number, handle);
+                    let before = checked.handles.insert(number, handle);
                     let possible = owner != of && owner.era() < era && strong_grants <= grants;
-                    // The kernel's numbering is dense.
+                    // The kernel's numbering has no large gaps.
                     let low = number <= limits.process.handles;
                     before.is_none() && possible && low && grants > 0
                 }
@@ -122,20 +131,20 @@ impl Claims {
                     let is_server = end == End::Server;
                     let old = era_of(channel.0) < era && peer.era() < era;
                     let claim = ChannelClaim { channel, peer, is_server };
-                    old && peer != of && sorted.channels.insert(claim)
+                    old && peer != of && checked.channels.insert(claim)
                 }
             };
             if !fits {
                 return None;
             }
         }
-        Some(sorted)
+        Some(checked)
     }
 }
 
 impl State {
-    /// The next broker at a socket. Whoever was there before may come back, until
-    /// [`State::settle`].
+    /// The state of the next broker at a socket. Engines of the previous broker may rejoin until
+    /// [`State::end_rejoin`].
     pub fn succeed(limits: Limits, uid: u32, era: u32, rules: BTreeMap<String, Rule>) -> State {
         let mut state = State::new(limits, uid);
         let first = first_of(era);
@@ -152,20 +161,23 @@ impl State {
         state
     }
 
-    /// Which of the brokers at its socket this one is.
+    /// Number of this broker among those at its socket, from 0.
     pub fn era(&self) -> u32 {
         self.era
     }
 
-    /// Whether nobody can come back any more.
-    pub fn is_settled(&self) -> bool {
+    /// Whether no engine of a previous broker can rejoin any more.
+    pub fn is_rejoin_over(&self) -> bool {
         self.rebuild.is_none()
     }
 
-    /// A process that another broker admitted is here; the runner has seen its credential. It has
-    /// nothing until it has made its claims. `EKEYREJECTED` if it is no predecessor's, `EBUSY` if
-    /// it is here already, `ETIME` once settled or if it was here and has gone, `ENOENT` and
-    /// `EDQUOT` as at its first admission.
+    /// Readmits a process of a previous broker, after the runner has checked its credential. The
+    /// process has nothing until it has made its claims. Errors:
+    ///
+    /// - `EKEYREJECTED`: the id is no previous broker's.
+    /// - `EBUSY`: the process has already rejoined.
+    /// - `ETIME`: the time is over, or the process rejoined and died.
+    /// - `ENOENT`, `EDQUOT`: like at its first admission.
     pub fn readmit(
         &mut self,
         identity: Identity,
@@ -179,7 +191,7 @@ impl State {
             return Err(Errno::KEYREJECTED);
         }
         let known = self.processes.contains_key(&id) || self.is_joining(id);
-        if self.rebuild.as_ref().is_none_or(|rebuild| rebuild.gone_again.contains(&id)) {
+        if self.rebuild.as_ref().is_none_or(|rebuild| rebuild.died_again.contains(&id)) {
             return Err(Errno::TIME);
         }
         if known {
@@ -200,15 +212,15 @@ impl State {
         Ok(())
     }
 
-    /// Whoever has not come back by now is dead.
-    pub fn settle(&mut self, out: &mut Vec<Effect>) {
+    /// Ends the time for rejoining: absent processes are dead.
+    pub fn end_rejoin(&mut self, out: &mut Vec<Effect>) {
         let Some(rebuild) = self.rebuild.take() else { return };
         for (process, late) in rebuild.joining {
             self.close_account(&late.process);
             out.push(Effect::Disconnect { process, why: Violation::Claims });
         }
-        for (to, missed) in rebuild.missed {
-            for process in missed {
+        for (to, absent_peers) in rebuild.absent_peers {
+            for process in absent_peers {
                 if self.processes.contains_key(&to) && !self.processes.contains_key(&process) {
                     out.push(Effect::Event { to, event: Event::Dead { process } });
                 }
@@ -226,50 +238,52 @@ impl State {
         self.rebuild.as_ref().is_some_and(|rebuild| rebuild.joining.contains_key(&process))
     }
 
-    /// Why a process that is not here cannot be had to do with.
-    pub(super) fn absent(&self, process: ProcessId) -> Errno {
+    /// The errno for a process that is not here: `EAGAIN` if it may rejoin, `ESRCH` if it is dead.
+    pub(super) fn absence_errno(&self, process: ProcessId) -> Errno {
         let may_come = self.rebuild.is_some() && process.era() < self.era;
         if may_come { Errno::AGAIN } else { Errno::SRCH }
     }
 
-    /// Whether a handle to a node may be used: the owner's word is not outstanding. A handle to a
-    /// dead node may.
+    /// Checks whether a handle to a node may be used. `EAGAIN` if its owner may still deny it.
+    /// Handles to dead nodes may be used.
     pub(super) fn check_owner(&self, key: NodeKey) -> Result<(), Errno> {
         let here = self.rebuild.is_none() || self.processes.contains_key(&key.owner);
         if here { Ok(()) } else { Err(Errno::AGAIN) }
     }
 
-    /// A context's manager under the predecessor, while it may come back.
-    pub(super) fn absent_manager(&self, context: &str) -> Option<NodeKey> {
+    /// A context's manager under the previous broker, while its process may rejoin.
+    pub(super) fn manager_to_rejoin(&self, context: &str) -> Option<NodeKey> {
         self.rebuild.as_ref()?.managers.get(context).copied()
     }
 
-    /// Those are told now of the death of a process, which cannot come back.
-    pub(super) fn has_gone_again(&mut self, process: ProcessId, told: &BTreeSet<ProcessId>) {
+    /// Records that a process which may not rejoin is dead, and that the processes in `told` are
+    /// being told so now.
+    pub(super) fn note_second_death(&mut self, process: ProcessId, told: &BTreeSet<ProcessId>) {
         let Some(rebuild) = &mut self.rebuild else { return };
         if process.era() < self.era {
-            rebuild.gone_again.insert(process);
+            rebuild.died_again.insert(process);
         }
         for to in told {
-            if let Entry::Occupied(mut missed) = rebuild.missed.entry(*to) {
-                missed.get_mut().remove(&process);
-                if missed.get().is_empty() {
-                    missed.remove();
+            if let Entry::Occupied(mut absent_peers) = rebuild.absent_peers.entry(*to) {
+                absent_peers.get_mut().remove(&process);
+                if absent_peers.get().is_empty() {
+                    absent_peers.remove();
                 }
             }
         }
     }
 
-    /// What a process that leaves had claimed is claimed no more.
+    /// Drops the open claims of a process that is gone.
     pub(super) fn forget_claims(&mut self, process: ProcessId) {
         let Some(rebuild) = &mut self.rebuild else { return };
-        rebuild.missed.remove(&process);
+        rebuild.absent_peers.remove(&process);
         rebuild.channels.retain(|(claimant, _)| *claimant != process);
         if let Some(joining) = rebuild.joining.remove(&process) {
             self.close_account(&joining.process);
         }
     }
 
+    /// Handles a request of a joining process, and disconnects it for any other than claims.
     pub(super) fn claim_or_rejoin(
         &mut self,
         from: ProcessId,
@@ -291,7 +305,8 @@ impl State {
         }
     }
 
-    /// `None` if its claims cannot be: it is then still joining, or here without anything.
+    /// Turns a joining process into a process that has what it claimed. `None` if its claims are
+    /// impossible: the process is then still joining, or has nothing.
     fn rejoin(
         &mut self,
         from: ProcessId,
@@ -301,18 +316,18 @@ impl State {
         let joining = self.rebuild.as_mut()?.joining.get_mut(&from)?;
         let (user, pid) = (joining.process.identity.uid, joining.process.identity.pid);
         let claims = std::mem::take(&mut joining.claims);
-        let claims = Claims::sort(from, user, self.era, &self.limits, claims)?;
+        let claims = Claims::check(from, user, self.era, &self.limits, claims)?;
         let joining = self.rebuild.as_mut()?.joining.remove(&from)?;
         let context = joining.process.context.clone();
         self.processes.insert(from, joining.process);
         self.with_pid.entry(pid).or_default().insert(from);
-        self.room_to_return(from, Resource::Handles, claims.handles.len()).ok()?;
-        let unheld = self.absent_manager(&context).filter(|manager| {
+        self.check_room_to_return(from, Resource::Handles, claims.handles.len()).ok()?;
+        let unheld = self.manager_to_rejoin(&context).filter(|manager| {
             let returns = manages.iter().any(|(node, _)| *node == manager.node);
             manager.owner == from && returns && !claims.nodes.contains_key(&manager.node)
         });
         let n_nodes = claims.nodes.len() + usize::from(unheld.is_some());
-        self.room_to_return(from, Resource::Nodes, n_nodes).ok()?;
+        self.check_room_to_return(from, Resource::Nodes, n_nodes).ok()?;
         self.return_nodes(from, &claims.nodes, out);
         self.return_manager(from, &context, manages);
         for _ in 0..self.nodes_of(from).count() {
@@ -325,39 +340,40 @@ impl State {
         Some(())
     }
 
-    /// An owner's word on its nodes: what holders said that came before it is true or not, and
-    /// those that it names besides are awaited.
+    /// Applies an owner's claims about its nodes: confirms or denies earlier claims of holders, and
+    /// awaits the absent holders.
     fn return_nodes(
         &mut self,
         owner: ProcessId,
-        vouches: &BTreeMap<NodeId, Vouch>,
+        owner_claims: &BTreeMap<NodeId, OwnerClaim>,
         out: &mut Vec<Effect>,
     ) {
         let alleged: Vec<NodeKey> = self.nodes_of(owner).collect();
         for key in alleged {
-            let vouch = vouches.get(&key.node);
+            let claim = owner_claims.get(&key.node);
             let holders: Vec<ProcessId> = self.nodes[&key].holders().collect();
             for holder in holders {
                 let strength = self.nodes[&key].held_by(holder);
-                if vouch.is_some_and(|vouch| vouch.confirms(holder, strength)) {
+                if claim.is_some_and(|claim| claim.confirms(holder, strength)) {
                     self.tell_frozen(owner, holder, out);
                 } else {
                     self.deny(key, holder, out);
                 }
             }
         }
-        for (&node, vouch) in vouches {
-            self.return_node(NodeKey { owner, node }, vouch, out);
+        for (&node, claim) in owner_claims {
+            self.return_node(NodeKey { owner, node }, claim, out);
         }
     }
 
-    fn return_node(&mut self, key: NodeKey, vouch: &Vouch, out: &mut Vec<Effect>) {
-        let node = self.nodes.entry(key).or_insert_with(|| Node::new(vouch.flags));
-        node.flags = vouch.flags;
-        let most = if vouch.strong { Strength::Strong } else { Strength::Weak };
+    /// Applies an owner's claims about one node, and tells the owner which holders it has lost.
+    fn return_node(&mut self, key: NodeKey, claim: &OwnerClaim, out: &mut Vec<Effect>) {
+        let node = self.nodes.entry(key).or_insert_with(|| Node::new(claim.flags));
+        node.flags = claim.flags;
+        let most = if claim.strong { Strength::Strong } else { Strength::Weak };
         let rebuild = self.rebuild.as_mut().expect("somebody has come back");
         let mut lost = Vec::new();
-        for &holder in &vouch.holders {
+        for &holder in &claim.holders {
             if let Some(holding) = node.held_by(holder) {
                 if holding != most {
                     lost.push((holder, Some(holding)));
@@ -370,7 +386,7 @@ impl State {
             }
             node.set(holder, Some(most));
             rebuild.awaited.entry(holder).or_default().insert(key);
-            rebuild.miss(key.owner, holder);
+            rebuild.add_absent_peer(key.owner, holder);
         }
         let Summary { strong, held } = node.summary();
         if !held {
@@ -382,7 +398,7 @@ impl State {
         }
     }
 
-    /// The predecessor wrote down who managed; its manager has to say so too.
+    /// Restores the manager if the previous broker's record and the owner's own claim agree.
     fn return_manager(&mut self, from: ProcessId, context: &str, manages: &[(NodeId, u32)]) {
         let rebuild = self.rebuild.as_mut().expect("somebody has come back");
         let managed = match rebuild.managers.get(context) {
@@ -398,6 +414,8 @@ impl State {
         }
     }
 
+    /// Applies a holder's claims about its handles: awaited ones are confirmed, others denied or
+    /// left open.
     fn return_handles(
         &mut self,
         from: ProcessId,
@@ -411,14 +429,14 @@ impl State {
             let (key, strength) = (handle.key, handle.holding());
             let has_another = self.processes[&from].handles.number_of(key).is_some();
             let (key, denied) = if has_another {
-                // One of them was denied by the last broker, and then its owner gave it another.
+                // The previous broker denied one of the two, and then the owner gave the other one.
                 (self.dead_node(), true)
             } else if !self.processes.contains_key(&key.owner) {
                 self.nodes.entry(key).or_insert_with(|| Node::new(0));
-                self.rebuild.as_mut().expect("as before").miss(from, key.owner);
+                self.rebuild.as_mut().expect("as before").add_absent_peer(from, key.owner);
                 awaited.remove(&key);
                 (key, false)
-            } else if awaited.contains(&key) && self.vouched_for(key, from, strength) {
+            } else if awaited.contains(&key) && self.owner_confirms(key, from, strength) {
                 awaited.remove(&key);
                 owners.insert(key.owner);
                 (key, false)
@@ -441,11 +459,13 @@ impl State {
         }
     }
 
-    fn vouched_for(&self, key: NodeKey, holder: ProcessId, strength: Option<Strength>) -> bool {
+    /// Whether the owner of a node, which has rejoined, says that `holder` holds it this strongly.
+    fn owner_confirms(&self, key: NodeKey, holder: ProcessId, strength: Option<Strength>) -> bool {
         let most = self.nodes.get(&key).and_then(|node| node.held_by(holder));
         most == Some(Strength::Strong) || most.is_some() && strength != Some(Strength::Strong)
     }
 
+    /// Restores a channel if the other end has claimed it, otherwise records the claim.
     fn return_channel(&mut self, from: ProcessId, claim: ChannelClaim) {
         let ChannelClaim { channel, peer, is_server } = claim;
         let theirs = ChannelClaim { channel, peer: from, is_server: !is_server };
@@ -453,23 +473,23 @@ impl State {
         if !rebuild.channels.remove(&(peer, theirs)) {
             rebuild.channels.insert((from, claim));
             if !self.processes.contains_key(&peer) {
-                rebuild.miss(from, peer);
+                rebuild.add_absent_peer(from, peer);
             }
             return;
         }
         let (client, server) = if is_server { (peer, from) } else { (from, peer) };
-        // One name for two channels: both pairs lie.
+        // Two channels with one id: both pairs lie.
         let is_new = |id| self.processes[id].channels.get(channel).is_none();
         if ![client, server].iter().all(is_new) {
             return;
         }
-        // Over the limit it stays theirs, and gives no right to send tickets.
-        if self.room_to_reconnect(client, server) {
+        // A channel over the limit stays open between its ends but gives no right to send tickets.
+        if self.has_room_to_reconnect(client, server) {
             self.add_channel(channel, client, server);
         }
     }
 
-    /// A process gives up a channel that its peer has not claimed yet.
+    /// Drops the claim of a channel that the claimant has closed before its peer claimed it.
     pub(super) fn forget_channel_claim(&mut self, claimant: ProcessId, channel: ChannelId) {
         let Some(rebuild) = &mut self.rebuild else { return };
         let of_claimant =
@@ -478,8 +498,7 @@ impl State {
         ended.iter().for_each(|claim| _ = rebuild.channels.remove(claim));
     }
 
-    /// The owner of a node leaves, and with it the word that it gave for holders which are not
-    /// here yet.
+    /// Drops the claims of a removed owner about holders that are absent.
     pub(super) fn forget_awaited(&mut self, key: NodeKey) {
         let Some(rebuild) = &mut self.rebuild else { return };
         let node = self.nodes.get_mut(&key).expect("it has an owner");
@@ -496,7 +515,8 @@ impl State {
         }
     }
 
-    /// The node of a holder's handle, which is here, is not one that it was given.
+    /// Denies a handle: its holder, which has rejoined, was never given the node. The handle refers
+    /// to a dead node from now on.
     fn deny(&mut self, key: NodeKey, holder: ProcessId, out: &mut Vec<Effect>) {
         let dead = self.dead_node();
         let process = self.processes.get_mut(&holder).expect("only the present hold such a node");
@@ -510,7 +530,7 @@ impl State {
         out.push(Effect::Event { to: holder, event: Event::Denied { handle: number } });
     }
 
-    /// A node of nobody's.
+    /// Makes a node without a living owner.
     fn dead_node(&mut self) -> NodeKey {
         self.last_dead_node += 1;
         let key = NodeKey { owner: ProcessId::BROKER, node: NodeId(self.last_dead_node) };
@@ -518,7 +538,7 @@ impl State {
         key
     }
 
-    /// A holder may have missed a change.
+    /// Tells a holder whether an owner is frozen, because the holder may have missed a change.
     fn tell_frozen(&self, owner: ProcessId, holder: ProcessId, out: &mut Vec<Effect>) {
         let frozen = self.processes[&owner].freezer.is_frozen();
         out.push(Effect::Event { to: holder, event: Event::Frozen { process: owner, frozen } });

@@ -1,7 +1,7 @@
-//! What observers may ask, and engines too: it changes nothing but the list of contexts.
+//! Requests of observers, which engines may send too. They change nothing but the list of contexts.
 //!
-//! **Invariant**: an answer costs the broker a bounded time, whatever there is: a report comes in
-//! pages, and each page goes on where the one before it ended.
+//! **Invariant**: each answer costs the broker a bounded time. A report comes in pages, and each
+//! page begins where the previous one ended.
 
 use super::process::Process;
 use super::{NodeKey, State};
@@ -11,17 +11,18 @@ use baton_abi::control::{
     ProcessId, ProcessReport, Reply, Report, Request, Share,
 };
 
-/// What a process itself counts for: it takes more bytes than a node or a handle.
+/// Number of entries that a process itself counts for, as it takes more bytes than a node or a
+/// handle.
 const PROCESS_ENTRIES: usize = 2;
 
-/// A page that is being written.
+/// The remaining entries of a page that is being written, and the cursor of the next page.
 struct Page {
     left: usize,
     next: Option<Cursor>,
 }
 
 impl Page {
-    /// Fills a list with what comes after an entry. False if the page is full before its end.
+    /// Appends entries to a list. Returns false if the page is full before the last entry.
     fn fill<T>(
         &mut self,
         list: &mut Vec<T>,
@@ -42,7 +43,7 @@ impl Page {
 }
 
 impl State {
-    /// Answers a connection that only looks. `None` for a request that is not an observer's.
+    /// Answers an observer's request. `None` for a request that observers may not send.
     pub fn observe(&mut self, uid: u32, request: &Request) -> Option<Reply> {
         Some(match request {
             Request::Report { from } => {
@@ -62,13 +63,13 @@ impl State {
         })
     }
 
-    /// Whether a user may see everybody's processes.
+    /// Whether a user may see the processes of all users.
     fn sees_all(&self, uid: u32) -> bool {
         self.rights(uid, Rights::default()).reserve
     }
 
-    /// One page, as a user may see it, and where the next one begins. `engine` is left at its
-    /// default: only the front pages know, and the runner reads them.
+    /// One page of the processes that a user may see, and the cursor of the next page. `engine`
+    /// stays at its default: the runner reads it from the status pages.
     pub fn report(&self, uid: u32, from: Cursor) -> (Report, Option<Cursor>) {
         let mut report = Report::default();
         if from == Cursor::default() {
@@ -82,7 +83,8 @@ impl State {
         let mut page = Page { left: PAGE_ENTRIES, next: None };
         let all = self.sees_all(uid);
         for (seen, (id, process)) in self.processes.range(ProcessId(from.process)..).enumerate() {
-            // Of strangers' processes nothing is shown, and they cost time as well.
+            // Processes of other users are not shown but still cost time, so they count towards a
+            // page.
             if seen == PAGE_ENTRIES || page.left == 0 {
                 return (
                     report,
@@ -111,7 +113,8 @@ impl State {
         (report, None)
     }
 
-    /// Adds to a page what comes behind the cursor. False if it is full before the end.
+    /// Adds a process's entries behind the cursor. Returns false if the page is full before the
+    /// last entry.
     fn report_process(
         &self,
         id: ProcessId,
@@ -128,7 +131,7 @@ impl State {
             shown.real_time = self.report_lanes(id);
         }
         page.left = page.left.saturating_sub(PROCESS_ENTRIES + shown.real_time.len());
-        // If nothing else fits any more.
+        // The cursor if no further entry fits.
         page.next = Some(from.max(Cursor { process: id.0, part: Part::Nodes, after: 0 }));
         let after = |part: Part| match from.part.cmp(&part) {
             std::cmp::Ordering::Less => Some(0),
@@ -163,7 +166,7 @@ impl State {
         page.fill(&mut shown.channels, (id, Part::Channels), entries)
     }
 
-    /// Accounts with the amounts of the state. The runner adds what is its own.
+    /// Users' accounts with the state's amounts. The runner adds its own.
     fn report_accounts(&self, uid: u32, from: u32) -> (Vec<Account>, Option<u32>) {
         let all = self.sees_all(uid);
         let mut users = self.accounts.users();

@@ -1,6 +1,6 @@
-//! Granting a transaction's objects to its receiver: all of them or none.
+//! Grants a transaction's objects to its receiver: all of them or none.
 //!
-//! Everything that can be refused is checked in [`State::plan`]; what follows cannot fail.
+//! [`State::plan`] checks everything that can be refused. The steps after it cannot fail.
 
 use super::node::{Node, NodeKey};
 use super::{Effect, State, Violation};
@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 
-/// An object that may be granted.
+/// A checked object of a transaction.
 enum Step {
-    /// To a receiver that does not own it. The flags count if the node is new.
+    /// The receiver does not own the node. `flags` count if the broker did not know the node.
     Grant { key: NodeKey, strength: Strength, flags: u32 },
-    /// Home.
+    /// The receiver owns the node.
     Return { key: NodeKey, strength: Strength },
 }
 
@@ -46,14 +46,17 @@ impl State {
             })
             .collect();
         let ticket = self.send_ticket(from, target, granted, out);
-        // A handle to a dead node travels, as in the kernel. The receiver may have forgotten that
-        // the owner died, or never have heard of it.
+        // A handle to a dead node can be passed on, as in the kernel. The receiver may have
+        // forgotten the owner's death or never have heard of it.
         for process in dead_owners {
             out.push(Effect::Event { to: target, event: Event::Dead { process } });
         }
         Ok(ticket)
     }
 
+    /// Checks every object of a transaction. `ESRCH` or `EAGAIN` if the target is gone or may
+    /// rejoin, `EPERM` without a channel, `ENOSPC` for too many objects, `EINVAL` for a handle that
+    /// the sender does not have.
     fn plan(
         &self,
         from: ProcessId,
@@ -61,10 +64,10 @@ impl State {
         objects: &[Object],
     ) -> Result<Vec<Step>, Errno> {
         let sender = &self.processes[&from];
-        let receiver = self.processes.get(&target).ok_or_else(|| self.absent(target))?;
-        if !sender.channels.connects(target) {
-            // It may be that only one of them has claimed their channel yet.
-            let may_connect = !self.is_settled() && target.era() < self.era();
+        let receiver = self.processes.get(&target).ok_or_else(|| self.absence_errno(target))?;
+        if !sender.channels.is_connected_to(target) {
+            // Perhaps only one of the two has claimed their channel so far.
+            let may_connect = !self.is_rejoin_over() && target.era() < self.era();
             return Err(if may_connect { Errno::AGAIN } else { Errno::PERM });
         }
         if objects.len() > self.limits.objects_per_ticket {
@@ -98,12 +101,12 @@ impl State {
             }
             steps.push(Step::Grant { key, strength, flags });
         }
-        self.room_for_handles(from, target, new_handles.len())?;
-        self.room(from, Resource::Nodes, new_nodes.len())?;
+        self.check_room_for_handles(from, target, new_handles.len())?;
+        self.check_room(from, Resource::Nodes, new_nodes.len())?;
         Ok(steps)
     }
 
-    /// One more grant for a process that has room for it, on a node that is known.
+    /// Adds a grant on a known node for a process that has room for it.
     pub(super) fn grant(
         &mut self,
         from: ProcessId,
@@ -125,6 +128,7 @@ impl State {
         Granted::Handle { handle, owner: key.owner, node: key.node, strength, flags }
     }
 
+    /// Sends a ticket for granted objects to their receiver.
     pub(super) fn send_ticket(
         &mut self,
         from: ProcessId,
@@ -138,8 +142,8 @@ impl State {
         ticket
     }
 
-    /// Tickets are not remembered: their grants are the target's already, and it knows whether
-    /// the ticket was still to be claimed.
+    /// Forwards a cancellation. The broker keeps no record of tickets: the grants already belong to
+    /// the target, which knows whether the ticket was still unclaimed.
     pub(super) fn cancel_ticket(
         &mut self,
         from: ProcessId,
@@ -148,15 +152,16 @@ impl State {
         out: &mut Vec<Effect>,
     ) {
         if !self.processes.contains_key(&target) {
-            return; // It died meanwhile.
+            return; // The target has died since.
         }
-        if !self.processes[&from].channels.connects(target) {
+        if !self.processes[&from].channels.is_connected_to(target) {
             let why = Violation::Stranger { target };
             return out.push(Effect::Disconnect { process: from, why });
         }
         out.push(Effect::Event { to: target, event: Event::TicketCancelled { from, ticket } });
     }
 
+    /// Takes back grants that a process returns, and disconnects it if it had fewer.
     pub(super) fn release(
         &mut self,
         from: ProcessId,
@@ -180,8 +185,8 @@ impl State {
         }
     }
 
-    /// The one place where what a process holds of a node changes: tells the owner, and forgets
-    /// the node with its last holder.
+    /// Sets what a process holds of a node, tells the owner, and removes the node with its last
+    /// holder. No other function changes holders of live owners' nodes.
     pub(super) fn set_holding(
         &mut self,
         key: NodeKey,
@@ -192,14 +197,14 @@ impl State {
         let node = self.nodes.get_mut(&key).expect("a node outlives its holders");
         let changed = node.set(holder, holding);
         let after = node.summary();
-        let forget = !after.held && !node.is_manager;
-        if forget {
+        let is_forgotten = !after.held && !node.is_manager;
+        if is_forgotten {
             self.nodes.remove(&key);
         }
         if !self.processes.contains_key(&key.owner) {
             return;
         }
-        if forget {
+        if is_forgotten {
             self.refund(key.owner, Resource::Nodes, 1);
         }
         if changed {

@@ -1,5 +1,4 @@
-//! What engines know: they book the tickets, references, channels and deaths that the broker tells
-//! of. And the dice of random histories.
+//! The record that a model engine keeps of the broker's events, and random numbers for histories.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -7,26 +6,27 @@ use baton_abi::claim::Claim;
 use baton_abi::control::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// SplitMix64.
+/// SplitMix64, a generator of random numbers.
 #[derive(Clone)]
-pub struct Dice(pub u64);
+pub struct Rng(pub u64);
 
-impl Dice {
-    pub fn roll(&mut self, below: u64) -> u64 {
+impl Rng {
+    /// A number from 0 to `bound - 1`.
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
+        (z ^ (z >> 31)) % bound
     }
 
-    /// Once in so many times.
+    /// True with a probability of 1 in `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
-        self.roll(times) == 0
+        self.below(times) == 0
     }
 
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
-        (!from.is_empty()).then(|| from[self.roll(from.len() as u64) as usize])
+        (!from.is_empty()).then(|| from[self.below(from.len() as u64) as usize])
     }
 
     pub fn strength(&mut self) -> Strength {
@@ -35,19 +35,19 @@ impl Dice {
 
     pub fn shuffle<T>(&mut self, all: &mut [T]) {
         for at in (1..all.len()).rev() {
-            all.swap(at, self.roll(at as u64 + 1) as usize);
+            all.swap(at, self.below(at as u64 + 1) as usize);
         }
     }
 }
 
-/// What an engine has on its books for a handle.
+/// An engine's record of one handle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Held {
     pub owner: ProcessId,
     pub node: NodeId,
     pub strong: u32,
     pub grants: u32,
-    /// Its owner does not know of it.
+    /// The broker has denied the handle.
     pub denied: bool,
 }
 
@@ -57,51 +57,51 @@ impl Held {
     }
 }
 
-/// What an engine has been told of a node of its own.
+/// An engine's record of one of its own nodes, from the broker's events.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct NodeRecord {
     pub strong: bool,
     pub held: bool,
     pub holders: BTreeMap<ProcessId, Strength>,
 }
 
-/// All that one engine knows.
+/// The whole knowledge of one engine.
 #[derive(Clone, Debug, Default)]
-pub struct Books {
+pub struct EngineRecord {
     pub handles: BTreeMap<u32, Held>,
-    pub nodes: BTreeMap<NodeId, Told>,
-    /// Its end of each, and who has the other.
+    pub nodes: BTreeMap<NodeId, NodeRecord>,
+    /// Its channels: its own end and the process at the other.
     pub channels: BTreeMap<ChannelId, (End, ProcessId)>,
-    /// Of whose deaths this broker has told it.
+    /// Processes whose death this broker has announced.
     pub deaths: BTreeSet<ProcessId>,
 }
 
-impl Books {
+impl EngineRecord {
     pub fn is_connected(&self, peer: ProcessId) -> bool {
         self.channels.values().any(|(_, with)| *with == peer)
     }
 
-    /// Whether the death of another one is for it to know.
-    pub fn is_concerned_by(&self, other: ProcessId) -> bool {
+    /// Whether the broker has to announce the death of `other` to this engine.
+    pub fn must_learn_death_of(&self, other: ProcessId) -> bool {
         self.is_connected(other) || self.handles.values().any(|held| held.owner == other)
     }
 
-    /// Whether another one holds a node of its own.
+    /// Whether `other` holds a node of this engine.
     pub fn is_held_by(&self, other: ProcessId) -> bool {
         self.nodes.values().any(|told| told.holders.contains_key(&other))
     }
 
-    /// Whether it has anything to do with another one.
-    pub fn knows(&self, other: ProcessId) -> bool {
-        self.is_concerned_by(other) || self.is_held_by(other)
+    /// Whether this engine has any relation to `other`.
+    pub fn is_related_to(&self, other: ProcessId) -> bool {
+        self.must_learn_death_of(other) || self.is_held_by(other)
     }
 
-    pub fn book_grant(&mut self, to: ProcessId, granted: &Granted) {
+    pub fn add_grant(&mut self, to: ProcessId, granted: &Granted) {
         let Granted::Handle { handle, owner, node, strength, .. } = *granted else { return };
         assert_ne!(owner, to, "a handle to its own node");
         let new = Held { owner, node, strong: 0, grants: 0, denied: false };
         let held = self.handles.entry(handle).or_insert(new);
-        // A denied one may have been passed on, as a handle to a node of nobody's, and come back.
+        // A denied handle may have been passed on as a handle to a dead node and come back.
         let same = (held.owner, held.node) == (owner, node);
         let same = same || held.denied && owner == ProcessId::BROKER;
         assert!(same, "one number for two nodes: {handle} {held:?} {granted:?}");
@@ -109,8 +109,8 @@ impl Books {
         held.strong += u32::from(strength == Strength::Strong);
     }
 
-    /// Whether that was news.
-    pub fn book_references(&mut self, event: &Event) -> bool {
+    /// Records an event about one of its nodes. Returns whether the event changed the record.
+    pub fn add_references(&mut self, event: &Event) -> bool {
         let Event::References { node, strong, held, holder } = *event else { return true };
         let told = self.nodes.entry(node).or_default();
         (told.strong, told.held) = (strong, held);
@@ -119,7 +119,7 @@ impl Books {
             Some(strength) => told.holders.insert(process, strength),
             None => told.holders.remove(&process),
         };
-        // The last one, if several are told of at once.
+        // Of several events sent together, this is the last.
         if told.holders.is_empty() {
             assert!(!held, "{node:?} is held by nobody");
             self.nodes.remove(&node);
@@ -127,13 +127,13 @@ impl Books {
         before != holding
     }
 
-    /// A process is no more. Its handles stay.
-    pub fn book_death(&mut self, process: ProcessId) {
+    /// Records a process's death. Handles to its nodes stay.
+    pub fn add_death(&mut self, process: ProcessId) {
         self.deaths.insert(process);
         self.channels.retain(|_, (_, peer)| *peer != process);
     }
 
-    /// Returns some of what it has on a handle.
+    /// Records that the engine returns grants of a handle.
     pub fn return_grants(&mut self, number: u32, strong: u32, grants: u32) {
         let held = self.handles.get_mut(&number).expect("it has it");
         (held.strong, held.grants) = (held.strong - strong, held.grants - grants);
@@ -142,7 +142,7 @@ impl Books {
         }
     }
 
-    /// What it tells the next broker, and all of it is true.
+    /// The claims of an honest engine.
     pub fn claims(&self) -> Vec<Claim> {
         let handles = self.handles.iter().map(|(&handle, held)| {
             let Held { owner, node, strong, grants, .. } = *held;
@@ -158,26 +158,26 @@ impl Books {
         handles.chain(nodes).chain(channels).collect()
     }
 
-    /// What a liar has if it is believed.
-    pub fn of_claims(claims: &[Claim]) -> Books {
-        let mut books = Books::default();
+    /// The record of a liar if every claim is granted.
+    pub fn of_claims(claims: &[Claim]) -> EngineRecord {
+        let mut record = EngineRecord::default();
         for claim in claims {
             match *claim {
                 Claim::Handle { handle, owner, node, strong, grants } => {
                     let held = Held { owner, node, strong, grants, denied: false };
-                    books.handles.insert(handle, held);
+                    record.handles.insert(handle, held);
                 }
                 Claim::Node { node, strong, holder, .. } => {
-                    let told = books.nodes.entry(node).or_default();
+                    let told = record.nodes.entry(node).or_default();
                     (told.strong, told.held) = (strong, true);
                     let strength = if strong { Strength::Strong } else { Strength::Weak };
                     told.holders.insert(holder, strength);
                 }
                 Claim::Channel { channel, end, peer } => {
-                    books.channels.insert(channel, (end, peer));
+                    record.channels.insert(channel, (end, peer));
                 }
             }
         }
-        books
+        record
     }
 }

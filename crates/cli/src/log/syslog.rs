@@ -1,7 +1,7 @@
-//! `baton log --syslog`: what programs say to `/dev/log` goes to the log.
+//! `baton log --syslog`: copies messages that programs send to `/dev/log` into the log.
 //!
-//! The log's records are the bridge's own; who said it stands in the tag, as `sshd[77]`. The
-//! process's number there is what the kernel says of the sender, not what the datagram does.
+//! The log's records belong to this process. Their tag names the sender, as in `sshd[77]`. The
+//! process number in the tag comes from the kernel, not from the datagram.
 
 use crate::failure::Failure;
 use crate::stop;
@@ -17,22 +17,22 @@ use std::io::IoSliceMut;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-/// What a datagram says beyond what a record has room for is cut with it.
+/// Largest datagram; a longer text would not fit into a record anyway.
 const MAX_DATAGRAM_BYTES: usize = MAX_TEXT_BYTES + 256;
 
-/// The socket, which goes when the bridge ends.
-struct Place<'a> {
+/// The socket, removed when the bridge ends.
+struct SocketPath<'a> {
     path: &'a Path,
     socket: UnixDatagram,
 }
 
-impl Drop for Place<'_> {
+impl Drop for SocketPath<'_> {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(self.path);
     }
 }
 
-/// Takes datagrams, until SIGTERM or SIGINT. `ready` is called once they can come.
+/// Copies datagrams until SIGTERM or SIGINT. Calls `ready` once datagrams can arrive.
 pub fn run(path: &Path, logger: &Logger, ready: impl FnOnce()) -> Result<(), Failure> {
     let place = listen(path)?;
     let tried = "take datagrams of syslog";
@@ -69,7 +69,7 @@ fn tag(message: &Message<'_>, process: Option<u32>) -> Vec<u8> {
     }
 }
 
-/// The datagram's bytes, and the sender's process.
+/// Receives a datagram. Returns its length and the sender's process.
 fn receive(socket: impl AsFd, bytes: &mut [u8]) -> Result<(usize, Option<u32>), Errno> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -85,8 +85,8 @@ fn receive(socket: impl AsFd, bytes: &mut [u8]) -> Result<(usize, Option<u32>), 
     Ok((received.bytes, process))
 }
 
-/// Takes the socket's path, unless somebody listens there.
-fn listen(path: &Path) -> Result<Place<'_>, Failure> {
+/// Listens at the socket's path, unless another process does.
+fn listen(path: &Path) -> Result<SocketPath<'_>, Failure> {
     let failed = |wrong: &dyn std::fmt::Display| {
         Failure::new(format!("listen at {}", path.display()), wrong)
     };
@@ -103,7 +103,7 @@ fn listen(path: &Path) -> Result<Place<'_>, Failure> {
         bound => bound,
     };
     let socket = socket.map_err(|error| failed(&error))?;
-    let place = Place { path, socket };
+    let place = SocketPath { path, socket };
     let everybody = Mode::from_raw_mode(0o666);
     rustix::fs::chmod(path, everybody)
         .and_then(|()| set_socket_passcred(&place.socket, true))

@@ -1,4 +1,4 @@
-//! The command line of Android's logcat, as people type it from habit.
+//! The command line of Android's logcat.
 
 use crate::failure::{Failure, Kind};
 use baton_logcat::entry::{Buffer, DEFAULT_BUFFERS};
@@ -11,14 +11,14 @@ use regex::bytes::Regex;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Filters for when none are given.
+/// Environment variable with default filters.
 const TAGS_VARIABLE: &str = "ANDROID_LOG_TAGS";
-/// The format for when none is given.
+/// Environment variable with the default format.
 const FORMAT_VARIABLE: &str = "ANDROID_PRINTF_LOG";
-/// The beginning of what is wrong with a command line.
+/// The action in messages about a wrong command line.
 const TRIED: &str = "show the log";
 
-/// What of the log, and how.
+/// Options of `baton logcat`.
 #[derive(Args, Debug, Default)]
 #[command(after_help = "\
 A FILTERSPEC is TAG:P, with P of V D I W E F for this priority and what is above, and S for none; \
@@ -134,7 +134,7 @@ pub struct LogcatArgs {
         conflicts_with_all = ["clear", "size", "set_size", "buffer_size", "statistics"]
     )]
     pub last: bool,
-    /// Where else -L looks: a file with entries in binary
+    /// Another source for -L: a file with entries in binary
     #[arg(long, value_name = "FILE", requires = "last")]
     pub last_file: Option<PathBuf>,
     /// Names and descriptions of binary events [default: /etc/event-log-tags, else
@@ -149,43 +149,43 @@ pub struct LogcatArgs {
     filters: Vec<String>,
 }
 
-/// From where on entries are shown.
+/// The first entry to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// The oldest.
+    /// The oldest entry.
     Beginning,
-    /// The last so many.
+    /// The first of the last entries, by their number.
     Last(u64),
-    /// The first one not before this time, since 1970.
+    /// The first entry at or after this time since 1970.
     Time(Duration),
 }
 
-/// What to do with sizes.
+/// An action about the sizes of buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Tell them.
+    /// Show the sizes.
     Show,
-    /// Make each buffer's this many bytes.
+    /// Set each buffer's size in bytes.
     Set(u64),
 }
 
-/// What to do with the prune list.
+/// An action about the prune list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prune {
-    /// Tell it.
+    /// Show the list.
     Show,
-    /// Make it this.
+    /// Set the list.
     Set(String),
 }
 
-/// Which entries are shown, in words.
+/// The entries to show.
 #[derive(Debug)]
 pub struct Selection {
     pub filter: Filter,
     pub regex: Option<Regex>,
-    /// After so many entries there is enough.
+    /// Number of entries after which to end.
     pub most: Option<u64>,
-    /// Those that do not match are shown, too, and not counted.
+    /// Whether entries without a match are shown, without counting them.
     pub others: bool,
 }
 
@@ -198,7 +198,7 @@ fn usage(wrong: impl std::fmt::Display) -> Failure {
 }
 
 impl LogcatArgs {
-    /// The buffers that are meant.
+    /// The chosen buffers.
     pub fn buffers(&self) -> Result<Vec<Buffer>, Failure> {
         let is_between = |letter: char| ",:; \t\n\r\x0c".contains(letter);
         let mut found = Vec::new();
@@ -222,7 +222,7 @@ impl LogcatArgs {
         Ok(found)
     }
 
-    /// The format of lines. `variable` tells of the environment.
+    /// The format of lines. `variable` looks up environment variables.
     pub fn format(&self, zone: TimeZone, variable: Variable<'_>) -> Result<Format, Failure> {
         let mut format = Format::new(Verb::ThreadTime, zone);
         let mut verb = false;
@@ -237,7 +237,7 @@ impl LogcatArgs {
         Ok(format)
     }
 
-    /// Which entries are shown. `variable` tells of the environment.
+    /// The entries to show. `variable` looks up environment variables.
     pub fn selection(&self, variable: Variable<'_>) -> Result<Selection, Failure> {
         let mut filter = Filter::default();
         if self.silent {
@@ -259,7 +259,7 @@ impl LogcatArgs {
         self.log_directory.clone().unwrap_or_else(baton_log::directory)
     }
 
-    /// From where on entries are shown; `None` if nobody says so.
+    /// The first entry to show; `None` without such an option.
     pub fn from(&self, now: Duration, zone: &TimeZone) -> Result<Option<From>, Failure> {
         let Some(text) = self.tail.as_deref().or(self.tail_on.as_deref()) else { return Ok(None) };
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -275,12 +275,12 @@ impl LogcatArgs {
         }
     }
 
-    /// Whether to end at the end of what is there.
+    /// Whether to end after the existing entries.
     pub fn ends(&self) -> bool {
         self.dump || self.wrap || self.tail.is_some() || self.last
     }
 
-    /// What to do with the prune list, if anything.
+    /// The action about the prune list, if any.
     pub fn prune(&self) -> Option<Prune> {
         match (self.set_prune.as_deref(), self.prune.as_deref()) {
             (Some(list), _) => Some(Prune::Set(list.to_owned())),
@@ -290,7 +290,7 @@ impl LogcatArgs {
         }
     }
 
-    /// What to do with sizes, if anything.
+    /// The action about sizes, if any.
     pub fn size(&self) -> Option<Size> {
         let set = self.set_size.or(self.buffer_size.flatten());
         let shown = self.size || self.buffer_size.is_some();
@@ -298,7 +298,7 @@ impl LogcatArgs {
     }
 }
 
-/// A variable of the environment, by its name.
+/// A function that looks up an environment variable.
 pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 #[cfg(test)]

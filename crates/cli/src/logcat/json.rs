@@ -1,17 +1,18 @@
-//! Entries as JSON: an object a line, and events of a trace for Perfetto or chrome://tracing.
+//! Formats entries as JSON: one object per line, or events of a trace for Perfetto or
+//! chrome://tracing.
 //!
-//! A trace is in the array form of the Trace Event Format, which may end anywhere: one that is cut
-//! off still loads.
+//! A trace has the array form of the Trace Event Format, which may end anywhere: a truncated trace
+//! still loads.
 
 use baton_logcat::entry::{Body, Entry, Shown};
 use serde_json::{Value, json};
 
-/// What is not UTF-8 has replacement characters.
+/// Bytes as text, with replacement characters for invalid UTF-8.
 fn words(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The entry as a line.
+/// The entry as one line.
 pub fn object(entry: &Entry, shown: &Shown<'_>) -> String {
     let mut object = json!({
         "buffer": entry.buffer.name(),
@@ -30,14 +31,14 @@ pub fn object(entry: &Entry, shown: &Shown<'_>) -> String {
     object.to_string() + "\n"
 }
 
-/// Before the first event of a trace.
+/// Text before the first event of a trace.
 pub const TRACE_BEGINS: &str = "[\n";
-/// Between two.
+/// Text between two events.
 pub const TRACE_GOES_ON: &str = ",\n";
-/// After the last.
+/// Text after the last event.
 pub const TRACE_ENDS: &str = "\n]\n";
 
-/// A point in the thread's row, at the time since the machine's start.
+/// An event in the thread's row, at its time since boot.
 pub fn instant(entry: &Entry, shown: &Shown<'_>) -> Value {
     let (tag, message) = (words(&shown.tag), words(&shown.message));
     let name = message.lines().next().unwrap_or_default();
@@ -60,7 +61,7 @@ pub fn instant(entry: &Entry, shown: &Shown<'_>) -> Value {
     })
 }
 
-/// What a process's row is called.
+/// The event that names a process's row.
 pub fn process(pid: u32, program: &str) -> Value {
     json!({ "ph": "M", "name": "process_name", "pid": pid, "args": { "name": program } })
 }

@@ -1,7 +1,7 @@
-//! `-L`: what was logged before the machine's last start.
+//! `-L`: shows entries from before the machine's last start.
 //!
-//! Where the log's directory is on a disk, its rings are still there. Else the kernel's pstore may
-//! have what `logcat -B -f /dev/pmsg0` wrote there.
+//! If the log's directory is on a disk, its rings still exist. Otherwise the kernel's pstore may
+//! have the entries that `logcat -B -f /dev/pmsg0` wrote.
 
 use super::args::{From, LogcatArgs};
 use super::session::{Session, Wanted};
@@ -13,10 +13,10 @@ use baton_logcat::wire::Entries;
 use rustix::io::Errno;
 use std::path::Path;
 
-/// What the kernel keeps of `/dev/pmsg0`.
+/// The kernel's file with the contents of `/dev/pmsg0`.
 const PSTORE: &str = "/sys/fs/pstore/pmsg-ramoops-0";
 
-/// Shows it.
+/// Shows the entries from before the last start.
 pub fn last(
     args: &LogcatArgs,
     buffers: &[Buffer],
@@ -56,7 +56,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// What was overwritten by then is a log's ordinary course; what a disk did not get is not.
+/// Entries that were overwritten are normal; entries that a disk did not get are reported.
 fn show_rings(
     mut reader: Reader,
     mut beginning: Beginning<'_>,
@@ -72,7 +72,7 @@ fn show_rings(
                 continue;
             }
         };
-        session.meet(record.origin.process, &record.origin.program);
+        session.add_program(record.origin.process, &record.origin.program);
         if beginning.take(Entry::from(&record), session)? == Wanted::Nothing {
             break;
         }

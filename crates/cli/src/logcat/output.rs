@@ -1,26 +1,26 @@
-//! Where entries go: standard output, or a file with older ones beside it.
+//! The destination of entries: standard output, or a file with older files beside it.
 //!
 //! ```text
 //!   FILE  --rotate-->  FILE.1  -->  FILE.2  --> ... FILE.n, of which an older one is overwritten
 //! ```
 //!
-//! What goes to a file goes whole: where a disk is full, the last entry in the file is complete.
+//! Entries in a file are complete: on a full disk, the last entry in the file is still whole.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Entries are written when as many bytes have gathered, or when nothing more is there to be read.
+/// Entries are written when this many bytes have gathered, or when no more entries are available.
 const GATHERED_BYTES: usize = 64 * 1024;
 
-/// Where entries go.
+/// The destination of entries.
 #[derive(Debug)]
 pub struct Output {
     to: To,
-    /// What is to be written,
+    /// Bytes to write.
     gathered: Vec<u8>,
-    /// and where its entries end.
+    /// Ends of the entries in `gathered`.
     ends: Vec<usize>,
 }
 
@@ -38,7 +38,7 @@ struct LogFile {
     rotation: Option<Rotation>,
 }
 
-/// When a file is full, and how many are kept beside it.
+/// The size of a full file, and the number of older files.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation {
     pub kibibytes: u64,
@@ -46,12 +46,12 @@ pub struct Rotation {
 }
 
 impl Output {
-    /// To standard output.
+    /// Output to standard output.
     pub fn standard() -> Output {
         Output { to: To::Standard, gathered: Vec::new(), ends: Vec::new() }
     }
 
-    /// To the end of a file.
+    /// Output to the end of a file.
     pub fn file(path: &Path, rotation: Option<Rotation>) -> io::Result<Output> {
         let file = open(path)?;
         let bytes = file.metadata()?.len();
@@ -60,7 +60,7 @@ impl Output {
         Ok(Output { to, gathered: Vec::new(), ends: Vec::new() })
     }
 
-    /// Takes an entry.
+    /// Adds an entry.
     pub fn put(&mut self, entry: &[u8]) -> io::Result<()> {
         self.gathered.extend(entry);
         self.ends.push(self.gathered.len());
@@ -77,7 +77,7 @@ impl Output {
         }
     }
 
-    /// Writes what was taken.
+    /// Writes the gathered entries.
     pub fn flush(&mut self) -> io::Result<()> {
         let gathered = std::mem::take(&mut self.gathered);
         let ends = std::mem::take(&mut self.ends);
@@ -107,7 +107,7 @@ impl LogFile {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     let whole = ends.iter().rev().find(|end| **end <= written).unwrap_or(&0);
-                    // What is no file keeps what it has, and says so itself.
+                    // A destination that is no regular file cannot be truncated.
                     let _ = self.file.set_len(self.bytes + *whole as u64);
                     return Err(error);
                 }
@@ -138,7 +138,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o640).open(path)
 }
 
-/// `FILE.1`, with as many digits as the greatest number has.
+/// The path of an older file, such as `FILE.1`, with as many digits as the greatest number has.
 fn older(path: &Path, index: u32, count: u32) -> PathBuf {
     let digits = count.to_string().len();
     let mut name = path.as_os_str().to_owned();
@@ -146,7 +146,7 @@ fn older(path: &Path, index: u32, count: u32) -> PathBuf {
     name.into()
 }
 
-/// The file and those beside it that rotation has made, newest first.
+/// The file and its older files, the newest first.
 pub fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let directory = match path.parent() {

@@ -1,4 +1,4 @@
-//! What is done with each entry that comes: whether it is shown, in which form, where to.
+//! Handles each entry: whether, in which form and where it is shown.
 
 use super::args::Selection;
 use super::json;
@@ -12,7 +12,7 @@ use baton_logcat::wire;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
-/// In which form entries are shown.
+/// The form of shown entries.
 #[derive(Debug)]
 pub enum Form {
     Text(Format, Dividers),
@@ -20,28 +20,28 @@ pub enum Form {
     Binary,
     /// `LogcatEntryProto`.
     Proto,
-    /// An object a line.
+    /// One JSON object per line.
     Json,
-    /// Events of a trace, and the processes that it has named.
+    /// Events of a trace, with the processes that have been named.
     Trace(BTreeSet<u32>),
 }
 
-/// Whether more entries are wanted.
+/// Whether the session wants more entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     More,
     Nothing,
 }
 
-/// What numbers are called.
+/// Names of processes and users.
 #[derive(Debug, Default)]
 pub struct Names {
     pub users: HashMap<u32, String>,
-    /// By process.
+    /// Programs by process id.
     pub programs: HashMap<u32, String>,
 }
 
-/// A run of logcat.
+/// The state of a run of logcat.
 #[derive(Debug)]
 pub struct Session {
     pub selection: Selection,
@@ -49,7 +49,7 @@ pub struct Session {
     pub tags: Tags,
     pub names: Names,
     pub output: Output,
-    /// How many have been shown, or have matched.
+    /// Number of entries that were shown, or that matched.
     counted: u64,
 }
 
@@ -82,13 +82,13 @@ impl Form {
 }
 
 impl Session {
-    /// Nothing has been shown yet.
+    /// A session before its first entry.
     pub fn new(selection: Selection, form: Form, tags: Tags, output: Output) -> Session {
         Session { selection, form, tags, names: Names::default(), output, counted: 0 }
     }
 
-    /// Learns what a process is called.
-    pub fn meet(&mut self, pid: u32, program: &str) {
+    /// Records the name of a process.
+    pub fn add_program(&mut self, pid: u32, program: &str) {
         if matches!(self.form, Form::Trace(_) | Form::Proto)
             && !self.names.programs.contains_key(&pid)
         {
@@ -96,7 +96,7 @@ impl Session {
         }
     }
 
-    /// Takes an entry.
+    /// Handles an entry.
     pub fn take(&mut self, entry: &Entry) -> io::Result<Wanted> {
         if matches!(self.form, Form::Binary) {
             self.output.put(&wire::encode(entry))?;
@@ -119,7 +119,7 @@ impl Session {
         Ok(self.count(matches))
     }
 
-    /// Nothing more comes.
+    /// Ends the session.
     pub fn end(&mut self) -> io::Result<()> {
         if let Form::Trace(named) = &self.form {
             let begin = if named.is_empty() { json::TRACE_BEGINS } else { "" };
@@ -166,7 +166,7 @@ mod tests {
         Selection { filter: Filter::default(), regex: None, most: None, others: false }
     }
 
-    /// What a file has after these entries, and how many of them were wanted.
+    /// The contents of a file after these entries, and the number of entries that were wanted.
     fn shown(selection: Selection, form: Form, entries: &[Entry]) -> (Vec<u8>, usize) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let output = Output::file(file.path(), None).unwrap();

@@ -1,4 +1,4 @@
-//! `-g`, `-G` and `-c`: how large the buffers are, and what is in them.
+//! `-g`, `-G` and `-c`: the sizes of buffers, and emptying them.
 
 use super::{LogcatArgs, open, unreadable};
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Tells what each buffer has.
+/// Shows the size and content of each buffer.
 pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
     let directory = args.directory();
     let settings = Settings::read(&directory);
@@ -21,7 +21,7 @@ pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
     for &buffer in buffers {
         let ring_bytes = settings.ring_bytes[buffer as usize] as u64;
         let (n_rings, readable) = readable(&directory, buffer)?;
-        // What the threads' rings take together.
+        // The size of all threads' rings together.
         let consumed = ring_bytes * n_rings as u64;
         let name = buffer.name();
         text += &match args.json {
@@ -45,7 +45,7 @@ pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
     crate::show(&text)
 }
 
-/// Rings that have entries, and the entries' bytes.
+/// Number of rings with entries, and the entries' bytes.
 fn readable(directory: &Path, buffer: Buffer) -> Result<(usize, u64), Failure> {
     let mut reader = open(directory, &[buffer])?;
     let (mut rings, mut bytes) = (BTreeSet::new(), 0);
@@ -58,7 +58,7 @@ fn readable(directory: &Path, buffer: Buffer) -> Result<(usize, u64), Failure> {
     Ok((rings.len(), bytes))
 }
 
-/// Makes each thread's ring in these buffers so large, from the next thread on.
+/// Sets the size of each thread's ring in these buffers, for new threads.
 pub fn set(directory: &Path, buffers: &[Buffer], bytes: u64) -> Result<(), Failure> {
     let tried = "set the size of buffers";
     let failed = |errno: Errno| match errno {
@@ -84,7 +84,7 @@ pub fn set(directory: &Path, buffers: &[Buffer], bytes: u64) -> Result<(), Failu
     settings.write(directory).map_err(failed)
 }
 
-/// Has nobody read what is in these buffers now.
+/// Hides the current entries of these buffers from all readers.
 pub fn clear(directory: &Path, buffers: &[Buffer]) -> Result<(), Failure> {
     baton_log::clear(directory, buffers).map_err(|errno| match errno {
         Errno::PERM | Errno::ACCESS => Failure::new("clear the log", "not permitted")

@@ -1,6 +1,6 @@
-//! `-S`: who logs how much, of what is there to be read.
+//! `-S`: the amounts that programs have logged, of the readable entries.
 
-use super::{LogcatArgs, is_meant, open, plain};
+use super::{LogcatArgs, is_meant, open, without_control_characters};
 use crate::failure::Failure;
 use baton_log::{Buffer, Item, Loss, Lost};
 use baton_logcat::entry::{Body, Entry};
@@ -8,16 +8,16 @@ use baton_logcat::wire;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// As many of each kind are shown as text.
+/// Most rows of each table as text.
 const SHOWN: usize = 20;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Amount {
     entries: u64,
     bytes: u64,
-    /// Overwritten, or without room from the beginning.
+    /// Entries that were overwritten or never had room.
     lost: u64,
-    /// Rings of which some entries cannot be read, nobody knows how many.
+    /// Rings with an unknown number of unreadable entries.
     damaged: u64,
 }
 
@@ -30,7 +30,7 @@ struct Statistics {
     tags: BTreeMap<String, Amount>,
 }
 
-/// Tells who has logged how much.
+/// Shows the amounts that programs have logged.
 pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
     let mut reader = open(&args.directory(), buffers)?;
     let mut statistics = Statistics::default();
@@ -52,14 +52,14 @@ pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
 }
 
 fn process(pid: u32, program: &str, user: u32) -> String {
-    format!("{pid} {} (user {user})", plain(program))
+    format!("{pid} {} (user {user})", without_control_characters(program))
 }
 
 impl Statistics {
     fn count(&mut self, entry: &Entry, program: &str) {
         let bytes = wire::encode(entry).len() as u64;
         let tag = match &entry.body {
-            Body::Text { tag, .. } => plain(&String::from_utf8_lossy(tag)),
+            Body::Text { tag, .. } => without_control_characters(&String::from_utf8_lossy(tag)),
             Body::Event { tag, .. } => format!("[{tag}]"),
         };
         for amount in [
@@ -129,7 +129,7 @@ impl Amount {
     }
 }
 
-/// Those with most bytes first.
+/// A table, with the most bytes first.
 fn table(head: &str, mut rows: Vec<(String, Amount)>) -> String {
     rows.sort_by_key(|(_, amount)| std::cmp::Reverse((amount.bytes, amount.lost)));
     let mut text = format!("{:>12} {:>12} {:>12}  {head}\n", "ENTRIES", "BYTES", "LOST");

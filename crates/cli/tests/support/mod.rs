@@ -1,4 +1,4 @@
-//! What the tests of `baton logcat` have in common.
+//! Shared parts of the tests of `baton logcat`.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::io::Write;
@@ -35,7 +35,7 @@ impl Log {
         self.command(&words).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// What it prints. It succeeds, and has nothing to complain of.
+    /// Standard output of a command that succeeds without messages on standard error.
     pub fn print(&self, line: &str) -> String {
         let output = self.run(line);
         assert!(output.status.success() && output.stderr.is_empty(), "{line}: {output:?}");

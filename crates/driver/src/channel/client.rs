@@ -101,8 +101,8 @@ impl Channel {
         self.ends().abandoned |= 1 << lane;
     }
 
-    /// A word of the server's front page.
-    pub fn front_word(&self, offset: usize) -> u32 {
+    /// A word of the server's status page.
+    pub fn status_word(&self, offset: usize) -> u32 {
         self.front.as_ref().map_or(0, |front| front.word(offset).load(Ordering::Acquire))
     }
 
@@ -113,8 +113,8 @@ impl Channel {
     #[inline(always)]
     pub fn announce(&self, must_look: bool) -> bool {
         let Some(front) = &self.front else { return false };
-        let attended = front.word(front::ATTENDANCE).load(Ordering::Acquire);
-        let seen = match self.ring(front.word(front::SLEEPERS)) {
+        let attended = front.word(status::ATTENDANCE).load(Ordering::Acquire);
+        let seen = match self.ring(front.word(status::SLEEPERS)) {
             _ if attended != Attendance::Loopers as u32 => false,
             Ring::Woken => return true,
             Ring::NoSleeper => !must_look,

@@ -55,8 +55,8 @@ pub struct Channel {
     /// Header and ring.
     head: Mapping<LANES_AT>,
     lanes: [OnceLock<Mapping<LANE_BYTES>>; LANES],
-    /// The server's front page, at the client's end.
-    front: Option<Mapping<FRONT_BYTES>>,
+    /// The server's status page, at the client's end.
+    front: Option<Mapping<STATUS_BYTES>>,
     /// The page with the bell on which the server's loopers sleep. Unset until the client's end has
     /// received it, or for good if there was no descriptor for it: then clients ring the doorbell.
     bell: OnceLock<Mapping<BELL_BYTES>>,
@@ -179,7 +179,7 @@ impl Channel {
         let front = match end {
             End::Client => {
                 let page = fds.next().ok_or(Errno::PROTO)?;
-                Some(Mapping::<FRONT_BYTES>::new(page, Access::Read)?)
+                Some(Mapping::<STATUS_BYTES>::new(page, Access::Read)?)
             }
             End::Server => None,
         };
@@ -360,13 +360,13 @@ impl Channel {
         used.any(|lane| self.lane(lane).is_ok_and(|areas| !areas.inbox().is_empty()))
     }
 
-    /// The header's page, the server's front page and the bell's stay in memory.
+    /// The header's page, the server's status page and the bell's stay in memory.
     pub fn keep_words(&self) -> Result<(), Errno> {
-        self.head.view().keep(0, RING_AT)?;
+        self.head.view().lock_in_memory(0, RING_AT)?;
         self.front
             .as_ref()
-            .map_or(Ok(()), |front| mapping::keep_at(front.address(), FRONT_BYTES))?;
-        self.bell.get().map_or(Ok(()), |bell| bell.view().keep(0, BELL_BYTES))
+            .map_or(Ok(()), |front| mapping::lock_in_memory_at(front.address(), STATUS_BYTES))?;
+        self.bell.get().map_or(Ok(()), |bell| bell.view().lock_in_memory(0, BELL_BYTES))
     }
 
     /// Announces that the lane's request area holds a request.

@@ -5,6 +5,7 @@ use crate::control::{passes, receive_into};
 use baton_abi::control::End;
 use baton_abi::lane::*;
 use baton_shm::mapping::{self, Access, Mapping};
+use baton_shm::socket::unread_bytes;
 use baton_shm::sync::Ordering;
 use baton_state::account::{Held, Resource};
 use baton_state::transaction::Refusal;
@@ -111,14 +112,6 @@ pub fn duplicate(fd: i32) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(borrowed, 0)
 }
 
-/// How much of what was sent its receiver has not read, as the socket's send buffer counts it.
-fn unread_bytes(socket: &OwnedFd) -> usize {
-    const OUTQ: rustix::ioctl::Opcode = libc::TIOCOUTQ as rustix::ioctl::Opcode;
-    // SAFETY: SIOCOUTQ has this number, and fills one int.
-    let bytes = unsafe { rustix::ioctl::ioctl(socket, rustix::ioctl::Getter::<OUTQ, i32>::new()) };
-    bytes.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
-}
-
 impl Channel {
     fn hear_of_bell(&self, fds: &[OwnedFd]) {
         if self.end == End::Client
@@ -146,7 +139,8 @@ impl Channel {
     /// more.
     pub fn send_fds(&self, owned: &[OwnedFd]) -> Result<u32, Refusal> {
         let mut sent = self.sent.lock();
-        sent.keep_last(unread_bytes(&self.socket) / LEAST_MESSAGE_BYTES);
+        let unread = unread_bytes(&self.socket).map_or(usize::MAX, |bytes| bytes as usize);
+        sent.keep_last(unread / LEAST_MESSAGE_BYTES);
         let held = self.account.take(Resource::Sent, owned.len());
         let held = held.ok_or_else(|| Refusal::failed(Errno::TOOMANYREFS))?;
         let number = {

@@ -7,7 +7,7 @@ use super::{Channels, Engine, Retired};
 use crate::channel::Channel;
 use crate::control::descriptors;
 use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
-use baton_abi::lane::front;
+use baton_abi::lane::status;
 use baton_shm::sync::Ordering;
 use baton_state::Manager;
 use baton_state::State;
@@ -350,7 +350,7 @@ impl Engine {
         channel: &Channel,
         one_way: bool,
     ) -> Result<bool, Refusal> {
-        if channel.front_word(front::FROZEN) == 0 {
+        if channel.status_word(status::FROZEN) == 0 {
             return Ok(false);
         }
         self.broker.tell(&Request::FrozenTouched { target: channel.peer, two_way: !one_way });

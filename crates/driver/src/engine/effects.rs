@@ -1,7 +1,7 @@
 //! What the state wants done, and what peers see of the state.
 
 use super::{Engine, tid};
-use baton_abi::lane::{Attendance, front};
+use baton_abi::lane::{Attendance, status};
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Mailbox;
 use baton_shm::sync::{AtomicU32, Ordering};
@@ -111,7 +111,7 @@ impl Engine {
     /// Whether real-time callers can wait for loopers of their own.
     pub(super) fn publish_lane_loopers(&self, state: &State) {
         let come = u32::from(self.provides_loopers() || state.may_dedicate());
-        let word = self.front.word(front::LANE_LOOPERS);
+        let word = self.front.word(status::LANE_LOOPERS);
         // Relaxed: the word is written under the state's lock alone. Who may write it may lie to
         // his callers.
         if word.load(Ordering::Relaxed) != come {
@@ -139,9 +139,9 @@ impl Engine {
             self.front.word(offset).store(value as u32, Ordering::Release);
         };
         let (used, buffers, largest) = state.room();
-        put(front::LARGEST_FREE, largest);
-        put(front::BUFFER_USED, used);
-        put(front::BUFFERS, buffers);
+        put(status::LARGEST_FREE, largest);
+        put(status::BUFFER_USED, used);
+        put(status::BUFFERS, buffers);
     }
 
     fn publish_all(&self, state: &State) {
@@ -151,11 +151,11 @@ impl Engine {
         let attended = state.pool.there > 0 && !self.is_polling();
         let attendance = if attended { Attendance::Loopers } else { Attendance::Nobody };
         self.publish_room(state);
-        put(front::ATTENDANCE, attendance as usize);
-        put(front::BUFFER_BYTES, state.buffers.bytes());
-        put(front::ONE_WAY_FREE, state.buffers.one_way_free());
-        put(front::THREADS, state.threads.len());
-        put(front::LOOPERS, state.pool.there);
+        put(status::ATTENDANCE, attendance as usize);
+        put(status::BUFFER_BYTES, state.buffers.bytes());
+        put(status::ONE_WAY_FREE, state.buffers.one_way_free());
+        put(status::THREADS, state.threads.len());
+        put(status::LOOPERS, state.pool.there);
     }
 
     /// What the fast path counts too.
@@ -164,13 +164,13 @@ impl Engine {
         // Relaxed: both are changed under the state's lock alone.
         let before = self.published_outstanding.swap(outstanding, Ordering::Relaxed);
         if before != outstanding {
-            // SeqCst: see the broker's front page.
-            let word = self.front.word(front::OUTSTANDING);
+            // SeqCst: see the broker's status page.
+            let word = self.front.word(status::OUTSTANDING);
             word.fetch_add(outstanding.wrapping_sub(before), Ordering::SeqCst);
         }
         let before = self.published_received.swap(received, Ordering::Relaxed);
         if before != received {
-            let word = self.front.double_word(front::TRANSACTIONS);
+            let word = self.front.double_word(status::TRANSACTIONS);
             word.fetch_add(received.wrapping_sub(before), Ordering::Relaxed);
         }
     }

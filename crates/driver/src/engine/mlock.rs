@@ -7,7 +7,7 @@
 use super::Engine;
 use super::fast::INLINE_BYTES;
 use crate::channel::Channel;
-use baton_abi::lane::{AREA_BYTES, FRONT_BYTES, RING_AT, TALLY_BYTES};
+use baton_abi::lane::{AREA_BYTES, RING_AT, STATUS_BYTES, TALLY_BYTES};
 use baton_shm::mapping;
 use baton_shm::sync::Ordering;
 use rustix::io::Errno;
@@ -30,8 +30,8 @@ impl Channel {
     /// A lane's pages, and those that all lanes share, stay in memory.
     fn keep_lane(&self, lane: usize) -> Result<(), Errno> {
         let areas = self.lane(lane)?;
-        areas.incoming().keep(0, LANE_BYTES)?;
-        areas.outgoing().keep(0, LANE_BYTES)?;
+        areas.incoming().lock_in_memory(0, LANE_BYTES)?;
+        areas.outgoing().lock_in_memory(0, LANE_BYTES)?;
         self.keep_words()
     }
 
@@ -63,13 +63,13 @@ impl Engine {
         if bytes == 0 || self.mlock.is_settled.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        self.front.view().keep(0, FRONT_BYTES)?;
-        self.tally.view().keep(0, TALLY_BYTES)?;
-        self.memory.view().keep(0, bytes.next_multiple_of(PAGE_BYTES))?;
+        self.front.view().lock_in_memory(0, STATUS_BYTES)?;
+        self.tally.view().lock_in_memory(0, TALLY_BYTES)?;
+        self.memory.view().lock_in_memory(0, bytes.next_multiple_of(PAGE_BYTES))?;
         let program_map = self.program_map.load(Ordering::Acquire);
         if program_map != 0 {
             // It is the program's to say where that is.
-            let _ = mapping::keep_at(program_map, bytes);
+            let _ = mapping::lock_in_memory_at(program_map, bytes);
         }
         Ok(())
     }

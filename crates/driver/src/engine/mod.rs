@@ -41,7 +41,7 @@ use crate::device::OpenError;
 use accept::Among;
 use baton_abi::control::{ChannelId, Identity, ProcessId};
 use baton_abi::lane::*;
-use baton_shm::forks::Maker;
+use baton_shm::forks::ForkGeneration;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::{AtomicU32, Ordering};
@@ -69,7 +69,7 @@ pub struct Engine {
     /// No other engine of this process ever has it.
     number: u64,
     /// The process that has opened it.
-    maker: Maker,
+    generation: ForkGeneration,
     fast: fast::Fast,
     state: Lock<State>,
     /// The state's.
@@ -85,11 +85,11 @@ pub struct Engine {
     muted: Lock<mute::AllMuted>,
     /// Held while a channel is opened.
     opening: Lock<()>,
-    front: Arc<Mapping<FRONT_BYTES>>,
+    front: Arc<Mapping<STATUS_BYTES>>,
     tally: Mapping<TALLY_BYTES>,
     /// What the state was like when it was shown last.
     shown: [AtomicU64; 2],
-    /// What of the state's stands in the front page beside the fast path's.
+    /// What of the state's stands in the status page beside the fast path's.
     published_outstanding: AtomicU32,
     published_received: AtomicU64,
     /// The receive buffer, as the engine writes it.
@@ -181,9 +181,9 @@ impl Engine {
         settings: Settings,
     ) -> Result<Arc<Engine>, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
-        let page = mapping::create("baton-front", FRONT_BYTES).map_err(system("memfd_create"))?;
+        let page = mapping::create("baton-front", STATUS_BYTES).map_err(system("memfd_create"))?;
         let front =
-            Mapping::<FRONT_BYTES>::new(&page, Access::ReadWrite).map_err(system("mmap"))?;
+            Mapping::<STATUS_BYTES>::new(&page, Access::ReadWrite).map_err(system("mmap"))?;
         let tally_page =
             mapping::create("baton-tally", TALLY_BYTES).map_err(system("memfd_create"))?;
         let tally =
@@ -206,7 +206,7 @@ impl Engine {
             state: Lock::new(state),
             accounts,
             identity,
-            maker: Maker::here(),
+            generation: ForkGeneration::current(),
             number: ENGINES.fetch_add(1, Ordering::Relaxed) + 1,
             fast: fast::Fast::default(),
             events: Lock::new(()),
@@ -324,7 +324,7 @@ impl Engine {
     /// Whether this is a child of fork of the process that has opened the device: it has none of
     /// the engine's memory, and nobody may be left to let go of its locks.
     pub fn is_inherited(&self) -> bool {
-        !self.maker.is_here()
+        !self.generation.is_current()
     }
 
     /// Whether threads poll.

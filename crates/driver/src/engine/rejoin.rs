@@ -18,7 +18,7 @@ use crate::channel::Channel;
 use crate::control::{Greeting, Link};
 use baton_abi::claim::{Claim, MAX_CLAIMS};
 use baton_abi::control::{Event, ProcessId, Request};
-use baton_abi::lane::{front, tally};
+use baton_abi::lane::{status, tally};
 use baton_shm::sync::Ordering;
 use rustix::event::Timespec;
 use rustix::fd::{AsFd, OwnedFd};
@@ -168,17 +168,17 @@ impl Engine {
 
     /// Whether this process is frozen, as its callers see it.
     pub(super) fn is_frozen(&self) -> bool {
-        self.front.word(front::FROZEN).load(Ordering::SeqCst) != 0
+        self.front.word(status::FROZEN).load(Ordering::SeqCst) != 0
     }
 
-    /// A broker that did not seal our front page cannot write it.
+    /// A broker that did not seal our status page cannot write it.
     pub(super) fn see_freeze(&self, event: &Event) {
         if let Event::Frozen { process, frozen } = *event
             && process == self.identity.process
             && self.broker.link().era != process.era()
         {
             // Pairs with the loads of clients, and with the broker's of the number of open calls.
-            self.front.word(front::FROZEN).store(u32::from(frozen), Ordering::SeqCst);
+            self.front.word(status::FROZEN).store(u32::from(frozen), Ordering::SeqCst);
         }
     }
 }

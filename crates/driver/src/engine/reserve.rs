@@ -8,7 +8,7 @@ use super::{Engine, tid};
 use crate::channel::Channel;
 use crate::thread;
 use baton_abi::control::{ProcessId, Request};
-use baton_abi::lane::front;
+use baton_abi::lane::status;
 use baton_abi::sched_priority::SchedPriority;
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
@@ -174,8 +174,8 @@ impl Engine {
         let Ok(areas) = channel.lane(lane as usize) else { return false };
         let (start, outbox) = (Instant::now(), areas.outbox());
         loop {
-            let comes = channel.front_word(front::LANE_LOOPERS) != 0
-                && channel.front_word(front::FROZEN) == 0
+            let comes = channel.status_word(status::LANE_LOOPERS) != 0
+                && channel.status_word(status::FROZEN) == 0
                 && !channel.ends().dead;
             let left = longest.saturating_sub(start.elapsed());
             let slice = left.min(if comes { SLICE } else { Duration::ZERO });

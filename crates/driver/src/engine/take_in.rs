@@ -30,7 +30,7 @@ impl Engine {
     ) -> Result<Option<(Kind, Errno)>, Stop> {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
         if matches!(recipient, Recipient::Waiting(_)) && self.is_frozen() {
-            // Its sender sees the front page of those only whom it calls itself.
+            // Its sender sees the status page of those only whom it calls itself.
             drop_message(state, channel, message);
             let target = self.identity.process;
             self.broker.tell(&Request::FrozenTouched { target, two_way: true });

@@ -8,7 +8,7 @@ use crate::send::Outgoing;
 use crate::thread::is_running;
 use crate::thread_end::remember;
 use baton_abi::control::ChannelId;
-use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message, front};
+use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message, status};
 use baton_abi::uapi::TF_ONE_WAY;
 use baton_broker::{Config, Running};
 use baton_shm::bell::Sleep;
@@ -177,7 +177,7 @@ fn a_ring_that_a_client_undoes_is_repeated_as_long_as_there_is_work() {
     }
     sleep_all_the_same(sleep);
     sleep_all_the_same(sleep);
-    bell.rise(Sleep::Alone);
+    bell.withdraw(Sleep::Alone);
     server.lock().set_waiting(tid(), Waiting::No);
     client.close();
     server.close();
@@ -196,7 +196,7 @@ fn the_bell_of_a_channel_that_has_gone_is_rung_until_nobody_sleeps_there() {
     }
     sleep_all_the_same(sleep);
     sleep_all_the_same(sleep);
-    bell.rise(Sleep::Alone);
+    bell.withdraw(Sleep::Alone);
     let gone = Arc::downgrade(&theirs);
     drop(theirs);
     // Its memory goes with the last who slept there.
@@ -216,7 +216,7 @@ fn a_close_waits_for_no_looper_and_its_control_thread_for_all() {
     server.close();
     sleep_all_the_same(sleep);
     sleep_all_the_same(sleep);
-    bell.rise(Sleep::Alone);
+    bell.withdraw(Sleep::Alone);
     let gone = Arc::downgrade(&server);
     drop(server);
     while gone.strong_count() > 0 {
@@ -299,7 +299,7 @@ fn callers_are_told_whether_lanes_get_loopers() {
         let mut state = server.lock();
         change(&mut state);
         server.unlock(state);
-        assert_eq!(channel.front_word(front::LANE_LOOPERS), told, "{name}");
+        assert_eq!(channel.status_word(status::LANE_LOOPERS), told, "{name}");
     }
     client.close();
     server.close();

@@ -7,7 +7,7 @@ use super::spin::{Spun, may_spin};
 use super::wait_policy::{WaitMode, WaitPolicy};
 use crate::channel::{Channel, Lane, Placed, RECENT_REQUESTS};
 use crate::clock::{now_ns, stamp};
-use baton_abi::lane::front;
+use baton_abi::lane::status;
 use baton_shm::bell::{self, OwnBell, Sleep};
 use baton_shm::futex::{self, MAX_WORDS, Wait};
 use baton_shm::lock::Guard;
@@ -342,7 +342,7 @@ impl Engine {
     /// which costs the kernel least.
     #[inline]
     fn sleep_as_looper(&self, active: &[Arc<Channel>], recent: &[&Channel], any_work: u32) -> Wait {
-        let asleep = self.front.word(front::SLEEPERS);
+        let asleep = self.front.word(status::SLEEPERS);
         asleep.fetch_add(1, Ordering::SeqCst);
         let only = match active {
             [channel] => channel.own_bell(),
@@ -351,7 +351,7 @@ impl Engine {
         let slept = match only {
             Some(bell) => {
                 let slept = self.sleep_on(&[bell.announce(Sleep::Alone)], active, any_work);
-                bell.rise(Sleep::Alone);
+                bell.withdraw(Sleep::Alone);
                 slept.map(|(outcome, _)| outcome)
             }
             None => self.sleep_on_several(active, recent, any_work),
@@ -378,7 +378,7 @@ impl Engine {
             words.push((&self.any_work, any_work));
         }
         let slept = self.sleep_on(&words, active, any_work);
-        bells().for_each(|bell| bell.rise(sleep));
+        bells().for_each(|bell| bell.withdraw(sleep));
         let (outcome, woken) = slept?;
         if let Some((channel, _)) = woken.and_then(|nth| recent.get(nth))
             && !channel.has_news()
@@ -399,7 +399,7 @@ impl Engine {
         active: &[Arc<Channel>],
         any_work: u32,
     ) -> Option<(Wait, Option<usize>)> {
-        bell::look_again();
+        bell::fence_before_check();
         // The process announces its own work after queueing it: either this look finds it, or the
         // words have changed.
         let news = self.any_work.load(Ordering::SeqCst) != any_work

@@ -4,7 +4,7 @@
 use baton::{self, CallError, Handle, Parcel, Process};
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
-use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES};
+use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES};
 use baton_broker::Config;
 use baton_shm::mapping;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -170,7 +170,7 @@ fn load(client: &Client, busy: &AtomicBool) {
 
 /// An engine that is nothing but the control protocol.
 fn bare(socket: &Path) {
-    let page = mapping::create("front", FRONT_BYTES).expect("memory");
+    let page = mapping::create("front", STATUS_BYTES).expect("memory");
     let tally = mapping::create("tally", TALLY_BYTES).expect("memory");
     let pages = [page.as_fd(), tally.as_fd()];
     let mut raw = Raw::connect(socket).expect("a broker");

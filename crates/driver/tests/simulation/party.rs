@@ -33,7 +33,7 @@ pub struct Party {
     pub control: Option<(u64, Vec<Blocked>)>,
     pub barriers: u64,
     pub barrier_seen: u64,
-    /// The broker's word on the front page.
+    /// The broker's word on the status page.
     pub frozen: bool,
     pub fds: BTreeSet<i32>,
     pub last_fd: i32,

@@ -94,12 +94,12 @@ impl World {
     pub fn may_settle(&self) -> bool {
         let back =
             |party: &Party| party.link == Link::Up && self.broker.identity(party.id()).is_some();
-        !self.broker.is_settled() && self.parties.values().all(back)
+        !self.broker.is_rejoin_over() && self.parties.values().all(back)
     }
 
     pub fn settle(&mut self) {
         let mut effects = Vec::new();
-        self.broker.settle(&mut effects);
+        self.broker.end_rejoin(&mut effects);
         self.carry_out_broker(effects);
         self.write_rules();
     }

@@ -212,7 +212,7 @@ impl World {
     fn reclaim(&mut self, id: ProcessId) {
         self.dying.remove(&id);
         let mut effects = Vec::new();
-        self.broker.gone(id, &mut effects);
+        self.broker.remove_process(id, &mut effects);
         self.carry_out_broker(effects);
         self.write_rules();
     }

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test has a use for a part of it")]
 
 use baton_abi::control::*;
-use baton_abi::lane::{FRONT_BYTES, TALLY_BYTES};
+use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES};
 use baton_shm::mapping;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -31,7 +31,7 @@ impl Stranger {
         let kind = SocketType::SEQPACKET;
         let requests = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
         connect(&requests, &SocketAddrUnix::new(broker).unwrap()).unwrap();
-        let pages = [("front", FRONT_BYTES), ("tally", TALLY_BYTES)]
+        let pages = [("front", STATUS_BYTES), ("tally", TALLY_BYTES)]
             .map(|(name, bytes)| mapping::create(name, bytes).unwrap());
         let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 4096 };
         let carried = pages.each_ref().map(AsFd::as_fd);

@@ -1,9 +1,6 @@
-//! All attacks that are loads, at once.
+//! All attacks that are loads, at the same time.
 
-use super::{ALL, Attack, Play, Run, Whose};
-use crate::stage::{Group, Setting, Stage};
-use crate::verdict::Findings;
-use std::io;
+use super::*;
 use std::time::Duration;
 
 pub const ATTACK: Attack = Attack {
@@ -14,11 +11,11 @@ pub const ATTACK: Attack = Attack {
     attack: |_| Ok(()),
 };
 
-/// Attacks whose server is stopped while they begin: here it is not.
+/// Runs every load, including those that otherwise stop the server; here the server runs.
 fn play(run: &Run) -> io::Result<Findings> {
     let at_most = run.scale.of(Duration::from_secs(8), Duration::from_secs(120));
     let setting = Setting { broker_descriptors: 8_192, ..Setting::default() };
-    let mut stage = Stage::set(run, setting)?;
+    let mut stage = Stage::start_processes(run, setting)?;
     let loads: Vec<_> = ALL.iter().filter_map(|attack| attack.load(run)).collect();
     for load in &loads {
         load.prepare(&mut stage)?;
@@ -27,7 +24,7 @@ fn play(run: &Run) -> io::Result<Findings> {
     let groups: Vec<Group> = loads.iter().flat_map(|load| &load.groups).map(one).collect();
     stage.prepare(&groups)?;
     stage.go();
-    // Some take from others what these want.
+    // Some attackers take resources that others want.
     stage.probe_for(run.at_least(), at_most);
     Ok(stage.finish())
 }

@@ -1,9 +1,7 @@
-//! One client rings for nothing, by its socket and by the words of its channel.
+//! A client rings its doorbell without a message, by the socket and by the words of its channel.
 
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::Attacker;
+use super::*;
 use baton_abi::lane::header;
-use std::io;
 use std::sync::atomic::Ordering;
 
 const NAME: &str = "doorbells";
@@ -23,7 +21,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let head = channel.head()?;
     attacker.ready();
     attacker.holding("");
-    while attacker.goes_on() {
+    while attacker.must_continue() {
         head.double_word(header::READY).store(u64::MAX, Ordering::SeqCst);
         if channel.ring().is_err() {
             break;

@@ -1,14 +1,12 @@
 //! A stranger sends a victim references to its own nodes, until the victim's table is full.
 
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::Attacker;
+use super::*;
 use baton_abi::control::{NodeId, Object, Request, Strength};
-use std::io;
 
 const NAME: &str = "filled_handles";
 /// References that each process tries to send.
 const HANDLES: u64 = 70_000;
-/// References in one transaction, at first.
+/// References in the first transactions.
 const STEP: u64 = 512;
 
 pub const ATTACK: Attack = Attack {
@@ -25,8 +23,8 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let _channel = engine.channel_to(target)?;
     attacker.ready();
     let (mut held, mut step, mut why) = (0, STEP, None);
-    // Ever fewer, for what is left of the table.
-    while held < HANDLES && step > 0 && attacker.goes_on() {
+    // Fewer references each time, for the rest of the table.
+    while held < HANDLES && step > 0 && attacker.must_continue() {
         let node = |node| Object::Node { node: NodeId(node), strength: Strength::Strong, flags: 0 };
         let objects = (held..held + step).map(|number| node(number + 1)).collect();
         match engine.must(&Request::Translate { target, objects }) {
@@ -37,6 +35,6 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     }
     let why = why.map(|errno| format!(": {errno}")).unwrap_or_default();
     attacker.holding(&format!("{held} references{why}"));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

@@ -1,19 +1,17 @@
-//! The typed API in a child of fork: its calls fail, and nothing ends it by a signal.
+//! A child of fork uses its parent's typed API: its calls fail, and no signal ends the child.
 
-use super::{Attack, Play, Run, Whose};
-use crate::attacker::{Attacker, CONTEXT};
+use super::*;
 use crate::fork::{Forked, end, fork};
 use crate::stage::{Group, Setting, Stage};
 use crate::verdict::Findings;
 use baton::{Parcel, Process};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "fork_in_call";
 /// Children of each kind.
 const CHILDREN: usize = 20;
-/// How long a child may take.
+/// Time in which a child has to end.
 const AT_MOST: Duration = Duration::from_secs(5);
 
 pub const ATTACK: Attack = Attack {
@@ -25,7 +23,7 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn play(run: &Run) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, Setting::default())?;
+    let mut stage = Stage::start_processes(run, Setting::default())?;
     stage.prepare(&[Group { attack: NAME, user: None, processes: 1 }])?;
     stage.go();
     let ends = stage.await_attackers();
@@ -44,7 +42,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     attacker.ready();
     let mut bad = Vec::new();
     for number in 0..CHILDREN {
-        // With and without a warm route at the parent, by a call and by a close.
+        // With and without a cached route of the parent, by a call and by a close.
         let is_call = number.is_multiple_of(2);
         match fork()? {
             Forked::Child => {
@@ -65,7 +63,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     Ok(())
 }
 
-/// How a child has ended, unless well.
+/// Describes how a child ended, unless successfully.
 fn end_of(child: Pid) -> Option<String> {
     let late = Instant::now() + AT_MOST;
     loop {

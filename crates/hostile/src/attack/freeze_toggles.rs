@@ -1,13 +1,11 @@
-//! A process freezes and thaws itself: every holder of a node of its is told each time, also a
-//! holder that is stopped and cannot read.
+//! A process freezes and thaws itself. Every holder of its node gets an event each time, even a
+//! stopped one that cannot read.
 
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::Attacker;
+use super::*;
 use baton_abi::control::{NodeId, Object, Reply, Request, Strength};
-use std::io;
 
 const NAME: &str = "freeze_toggles";
-/// More than the broker keeps for one that does not read.
+/// More events than the broker keeps for a process that does not read.
 const TOGGLES: u32 = 70_000;
 
 pub const ATTACK: Attack = Attack {
@@ -27,7 +25,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     attacker.ready();
     let pid = std::process::id();
     let mut toggled = 0u32;
-    while attacker.goes_on() {
+    while attacker.must_continue() {
         let frozen = toggled.is_multiple_of(2);
         let answer = engine.ask(&Request::Freeze { pid, frozen });
         engine.skip_events();
@@ -36,7 +34,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
             attacker.holding(&format!("{toggled} toggles, the last one: {answer:?}"));
         }
         if is_refused {
-            attacker.stay();
+            attacker.wait_until_dismissed();
         }
         toggled = toggled.wrapping_add(1);
         attacker.count(1);

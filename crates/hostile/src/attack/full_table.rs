@@ -1,20 +1,16 @@
-//! Descriptors for messages that never come fill a server's table: the server can then take no
-//! channel from the broker, and must neither take that for the broker's end nor stay so.
+//! Descriptors for messages that never come fill a server's table. The server then cannot take a
+//! channel from the broker. It must not mistake that for the broker's end, and must recover.
 
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::Attacker;
-use crate::stage::Setting;
+use super::*;
 use baton_hostile::engine::{self, MAX_DESCRIPTORS};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "full_table";
-/// Descriptors of the packets that are sent, and how many there are of each: ever smaller ones, for
-/// what is left of the table.
+/// Descriptors per packet and number of such packets: ever smaller ones, for the rest of the table.
 const PACKETS: [(usize, u32); 4] = [(MAX_DESCRIPTORS, 64), (32, 16), (4, 16), (1, 64)];
-/// How long a server may take to read one of them.
+/// Time for a server to read one packet.
 const PACE: Duration = Duration::from_millis(2);
 const AT_MOST: Duration = Duration::from_secs(1);
 
@@ -34,25 +30,26 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;
     let manager = engine.manager()?;
     let channel = engine.channel_to(manager)?;
-    let file = engine::front_page()?;
+    let file = engine::status_page()?;
     let many = [file.as_fd(); MAX_DESCRIPTORS];
     attacker.ready();
     let late = Instant::now() + AT_MOST;
-    // Number 0 is a doorbell.
+    // Number 0 would be a doorbell.
     let (mut number, mut sent) = (1u32, 0);
     for (descriptors, packets) in PACKETS {
         let end = number + packets;
-        while number < end && attacker.goes_on() && Instant::now() < late {
+        while number < end && attacker.must_continue() && Instant::now() < late {
             let these = &many[..descriptors];
             match channel.send_descriptors(number, descriptors as u32, these) {
                 Ok(()) => (number, sent) = (number + 1, sent + descriptors),
-                // Its queue, or what this user may have in flight, is full until it reads.
+                // The server's queue, or this user's limit of descriptors in flight, is full until
+                // the server reads.
                 Err(Errno::AGAIN | Errno::TOOMANYREFS) => std::thread::sleep(PACE),
                 Err(_) => break,
             }
         }
     }
     attacker.holding(&format!("{sent} descriptors sent"));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

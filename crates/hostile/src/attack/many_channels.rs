@@ -1,15 +1,12 @@
 //! Channels of one user's many engines fill a server's descriptor table.
 
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::Attacker;
-use crate::stage::Setting;
+use super::*;
 use baton_abi::control::{Reply, Request};
-use std::io;
 
 const NAME: &str = "many_channels";
 /// Engines of each process.
 const ENGINES: usize = 48;
-/// Channels that each tries to have.
+/// Channels that each engine tries to open.
 const CHANNELS: usize = 64;
 
 pub const ATTACK: Attack = Attack {
@@ -32,12 +29,12 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     for engine in &engines {
         let Ok(target) = engine.manager() else { continue };
         for _ in 0..CHANNELS {
-            if !attacker.goes_on() {
+            if !attacker.must_continue() {
                 return Ok(());
             }
             match engine.ask(&Request::OpenChannel { target }) {
                 Ok(Reply::Done) => {
-                    // The socket keeps a channel; its memory need not stay.
+                    // The socket keeps a channel open; the memory is not needed.
                     while let Ok((_, mut descriptors)) = engine.event_now() {
                         sockets.extend(descriptors.drain(..).nth(1));
                     }
@@ -48,6 +45,6 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     }
     let why = why.map(|errno| format!(", no more engines: {errno}")).unwrap_or_default();
     attacker.holding(&format!("{} channels{why}", sockets.len()));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

@@ -1,12 +1,8 @@
-//! Strangers add contexts.
+//! Strangers add contexts until there is no room.
 
-use super::{Attack, Play, Run, Whose, strangers};
-use crate::attacker::Attacker;
-use crate::stage::{Setting, Stage};
-use crate::verdict::Findings;
+use super::*;
 use baton_abi::control::{Reply, Request};
 use baton_hostile::engine;
-use std::io;
 
 const NAME: &str = "many_contexts";
 const CONTEXTS: usize = 500;
@@ -20,7 +16,7 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn play(run: &Run) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, Setting::default())?;
+    let mut stage = Stage::start_processes(run, Setting::default())?;
     stage.prepare(&[strangers(NAME, 1)])?;
     stage.go();
     stage.probe_during(run.at_least());
@@ -45,6 +41,6 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
         }
     }
     attacker.holding(&format!("{added} contexts"));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

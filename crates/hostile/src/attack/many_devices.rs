@@ -1,9 +1,6 @@
-//! Devices of one user take the broker's descriptors.
+//! Two users' devices use up the broker's descriptors.
 
-use super::{Attack, Load, Play, STRANGER, Whose, strangers};
-use crate::attacker::Attacker;
-use crate::stage::{Group, Setting};
-use std::io;
+use super::*;
 
 const NAME: &str = "many_devices";
 /// Devices of each process.
@@ -26,10 +23,10 @@ pub const ATTACK: Attack = Attack {
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
     attacker.ready();
-    // What a device has besides its sockets costs this process, and nobody else.
+    // The other resources of a device cost only this process.
     let mut sockets = Vec::new();
     let why = loop {
-        if sockets.len() == DEVICES || !attacker.goes_on() {
+        if sockets.len() == DEVICES || !attacker.must_continue() {
             break None;
         }
         let (mut engines, why) = attacker.engines(1);
@@ -40,6 +37,6 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     };
     let why = why.map(|errno| format!(": {errno}")).unwrap_or_default();
     attacker.holding(&format!("{} devices{why}", sockets.len()));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

@@ -1,28 +1,24 @@
-//! One user's engines ask all the time: another user's requests are not to wait for a request of
-//! each of them.
+//! One user's engines send requests all the time. Another user's request must not wait for one of
+//! each engine.
 
-use super::{Attack, Load, Play, Run, Whose, strangers};
-use crate::attacker::{Attacker, CONTEXT};
-use crate::stage::{Setting, Stage};
-use crate::verdict::Findings;
+use super::*;
 use baton_abi::control::{Request, encode};
 use baton_hostile::engine::{BareEngine, receive, send};
 use rustix::io::Errno;
-use std::io;
 
 const NAME: &str = "many_engines";
-/// The attack's processes, and engines of each.
+/// Processes of the attack, and engines of each.
 const PROCESSES: usize = 2;
 const ENGINES: usize = 128;
-/// Requests that each engine, and the victim, has under way at any moment.
+/// Requests that each engine, and the victim, has outstanding at any moment.
 const UNDER_WAY: usize = 8;
 const OF_VICTIM: usize = 64;
-/// The victim's requests.
+/// Number of the victim's requests.
 const REQUESTS: usize = 2_000;
-/// Requests of the attackers that may be served for each of the victim's: far fewer than their
-/// engines, and more than what they get while the victim has no processor.
+/// Attackers' requests that may be served for each of the victim's: far fewer than their engines,
+/// and more than are served while the victim has no processor.
 const MOST_PER_REQUEST: u64 = (PROCESSES * ENGINES / 3) as u64;
-/// A cheap one with an answer.
+/// A cheap request with a reply.
 const QUESTION: Request = Request::FrozenInfo { pid: 0 };
 
 pub const ATTACK: Attack = Attack {
@@ -34,7 +30,7 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn play(run: &Run) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, Setting::default())?;
+    let mut stage = Stage::start_processes(run, Setting::default())?;
     let victim = BareEngine::open(&stage.socket(), CONTEXT)?;
     stage.prepare(&[strangers(NAME, PROCESSES)])?;
     stage.go();
@@ -53,7 +49,8 @@ fn play(run: &Run) -> io::Result<Findings> {
     Ok(stage.finish())
 }
 
-/// The victim: it always has requests under way, and so never waits for a processor alone.
+/// Runs the victim, which always has outstanding requests and so does not measure waits for a
+/// processor.
 fn ask(victim: &BareEngine) -> Result<(), Errno> {
     let question = encode(&QUESTION);
     for _ in 0..OF_VICTIM {
@@ -79,7 +76,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
         }
     }
     attacker.holding(&format!("{} engines", engines.len()));
-    while attacker.goes_on() {
+    while attacker.must_continue() {
         for engine in &engines {
             receive(&engine.requests)?;
             attacker.count(1);

@@ -1,9 +1,10 @@
-//! The attacks, one a file, named after what they do.
+//! The attacks: one per file, named after what they do.
 //!
-//! Each has two sides: `play` is the run's, which sets the stage and judges; `attack` is that of
-//! the attack's processes. These are other users' and speak whatever protocol they like.
+//! Each has two sides. `play` runs in the run's process, starts the others and judges. `attack`
+//! runs in the attack's processes, which belong to other users and may break every protocol.
 //!
-//! **Invariant**: an attack is bounded in what it does and for how long, whatever the others do.
+//! **Invariant**: an attack ends after a bounded number of actions and a bounded time, whatever
+//! other processes do.
 
 mod all_at_once;
 mod doorbells;
@@ -32,70 +33,70 @@ mod unclaimed_tickets;
 mod unread_descriptors;
 mod unread_events;
 
-use crate::attacker::Attacker;
+use crate::attacker::{Attacker, CONTEXT};
 use crate::scale::Scale;
-use crate::stage::{Group, Setting, Stage};
+use crate::stage::{Group, Refusal, Setting, Stage};
 use crate::verdict::{Findings, Outcome, Verdict};
 use rustix::process::Signal;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Users that have nothing to do with the honest parties, which are root's.
+/// A user without a relation to the honest processes, which are root's.
 pub const STRANGER: u32 = 1000;
 
-/// How a row is played.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     pub scale: Scale,
-    /// How long an answer may take before it counts as a hang.
+    /// Time after which a missing reply counts as a hang.
     pub patience: Duration,
 }
 
 impl Run {
-    /// How long an attack lasts that would go on for ever.
+    /// Duration of an attack that would otherwise go on for ever.
     pub fn at_least(&self) -> Duration {
         self.scale.of(Duration::from_millis(1500), Duration::from_secs(20))
     }
 }
 
-/// Who an attack's processes have to be.
+/// The user that an attack's processes need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Another user's than the honest parties: the run has to be root's.
+    /// Another user than the honest processes', so the run has to be root's.
     Strangers,
-    /// Anybody's.
+    /// Any user.
     Anybodys,
 }
 
-/// How an attack is played.
+/// The way in which an attack runs.
 #[derive(Clone, Copy)]
 pub enum Play {
-    /// Attackers do what they do among honest parties, and leave.
+    /// Attackers act beside honest processes and end.
     Load(fn(&Run) -> Load),
-    /// In a way of its own. An error is the system's, and no verdict.
+    /// The attack has a function of its own. An error is the system's and no verdict.
     Own(fn(&Run) -> io::Result<Findings>),
-    /// In a way of its own, and measured as a load.
+    /// The attack has a function of its own, and is measured as a load.
     Both(fn(&Run) -> Load, fn(&Run) -> io::Result<Findings>),
 }
 
-/// Attackers, and how the honest parties are started.
+/// Attackers, and options for the honest processes.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
     pub setting: Setting,
-    /// Those that prepare what the others use, and are done before these begin.
+    /// Processes that prepare the attack and end before the others begin.
     pub preparers: Vec<Group>,
     pub groups: Vec<Group>,
-    /// The server is stopped until the attackers hold all that they want.
+    /// Whether the server is stopped until the attackers have all that they want.
     pub stopped_server: bool,
 }
 
 impl Load {
-    /// Among honest parties that are started as usual.
+    /// A load beside honest processes with default options.
     pub fn of(groups: impl IntoIterator<Item = Group>) -> Load {
         Load { groups: groups.into_iter().collect(), ..Load::default() }
     }
 
-    /// Has the preparers do their work.
+    /// Runs the preparing processes.
     pub fn prepare(&self, stage: &mut Stage) -> io::Result<()> {
         if !self.preparers.is_empty() {
             stage.prepare(&self.preparers)?;
@@ -106,7 +107,7 @@ impl Load {
     }
 
     fn play(&self, run: &Run) -> io::Result<Findings> {
-        let mut stage = Stage::set(run, self.setting)?;
+        let mut stage = Stage::start_processes(run, self.setting)?;
         self.prepare(&mut stage)?;
         stage.prepare(&self.groups)?;
         if self.stopped_server {
@@ -122,19 +123,19 @@ impl Load {
     }
 }
 
-/// One row.
+/// One attack.
 pub struct Attack {
     pub name: &'static str,
-    /// What it does, in a sentence.
+    /// Description in one sentence.
     pub what: &'static str,
     pub whose: Whose,
-    /// The run's side.
+    /// The side of the run.
     pub play: Play,
-    /// The side of one of its processes.
+    /// The side of each attacking process.
     pub attack: fn(&Attacker) -> io::Result<()>,
 }
 
-/// All, in the order in which they are played.
+/// All attacks in the order in which they run.
 pub const ALL: &[&Attack] = &[
     &full_table::ATTACK,
     &unannounced_descriptors::ATTACK,
@@ -169,13 +170,13 @@ pub fn find(name: &str) -> Option<&'static Attack> {
 }
 
 impl Attack {
-    /// Why it cannot be played by this user on this machine.
+    /// The reason for which this user cannot run the attack on this machine.
     pub fn obstacle(&self) -> Option<&'static str> {
         let is_root = rustix::process::geteuid().is_root();
         (self.whose == Whose::Strangers && !is_root).then_some("needs root, to be another user")
     }
 
-    /// What victims are measured in, if they are.
+    /// The load beside which victims are measured, if the attack has one.
     pub fn load(&self, run: &Run) -> Option<Load> {
         match self.play {
             Play::Load(load) | Play::Both(load, _) => Some(load(run)),
@@ -183,7 +184,7 @@ impl Attack {
         }
     }
 
-    /// Plays it.
+    /// Runs the attack.
     pub fn verdict(&self, run: &Run) -> Verdict {
         let begin = Instant::now();
         if let Some(why) = self.obstacle() {
@@ -204,7 +205,7 @@ impl Attack {
     }
 }
 
-/// So many processes of one stranger's.
+/// Processes of one stranger.
 fn strangers(attack: &'static str, processes: usize) -> Group {
     Group { attack, user: Some(STRANGER), processes }
 }
@@ -215,7 +216,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_file_is_the_attack_that_it_is_named_after() {
+    fn every_file_contains_the_attack_of_its_name() {
         let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/attack");
         let files = std::fs::read_dir(directory).expect("the sources").map(|entry| {
             let path = entry.expect("the sources").path();
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_attackers_of_a_load_are_found_by_their_name() {
+    fn every_group_of_a_load_names_an_attack() {
         for scale in [Scale::Short, Scale::Long] {
             let run = Run { scale, patience: Duration::ZERO };
             for load in ALL.iter().filter_map(|attack| attack.load(&run)) {

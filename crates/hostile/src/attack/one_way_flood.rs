@@ -1,4 +1,4 @@
-//! One-way calls by the typed API, as fast as they go.
+//! Clients of the typed API send one-way calls as fast as they can.
 
 use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::{Attacker, CONTEXT};
@@ -21,7 +21,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let parcel = Parcel::from(&[7; 256][..]);
     attacker.ready();
     attacker.holding("");
-    while attacker.goes_on() {
+    while attacker.must_continue() {
         // That there is no room is what it wants.
         if manager.one_way(1, &parcel).is_ok() {
             attacker.count(1);

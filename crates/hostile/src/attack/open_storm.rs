@@ -1,19 +1,15 @@
-//! Many processes open at once: all are served, and none is refused because others are before it.
+//! Many processes open devices at once: all are served, and none is refused because of the others.
 
-use super::{Attack, Play, Run, Whose};
-use crate::attacker::Attacker;
+use super::*;
 use crate::budget;
 use crate::crowd::Crowd;
-use crate::stage::{Group, Setting, Stage};
-use crate::verdict::Findings;
 use std::collections::BTreeMap;
-use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "open_storm";
 /// Processes that open at once.
 const PROCESSES: usize = 2_000;
-/// How long all of them may take.
+/// Time in which all of them have to be served.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const ATTACK: Attack = Attack {
@@ -21,15 +17,15 @@ pub const ATTACK: Attack = Attack {
     what: "two thousand honest processes open at once",
     whose: Whose::Anybodys,
     play: Play::Own(play),
-    attack: |attacker| gather(attacker, PROCESSES),
+    attack: |attacker| start_crowd(attacker, PROCESSES),
 };
 
 fn play(run: &Run) -> io::Result<Findings> {
-    be_served(run, NAME)
+    check_all_served(run, NAME)
 }
 
-/// Every member of a crowd is answered.
-pub fn be_served(run: &Run, attack: &'static str) -> io::Result<Findings> {
+/// Checks that every member of a crowd is served.
+pub fn check_all_served(run: &Run, attack: &'static str) -> io::Result<Findings> {
     let run = Run { patience: run.patience.max(PATIENCE), ..*run };
     let setting = Setting {
         broker_descriptors: 19_000,
@@ -37,7 +33,7 @@ pub fn be_served(run: &Run, attack: &'static str) -> io::Result<Findings> {
         server_growth_bytes: budget::SERVER_OF_CROWD_BYTES,
         ..Setting::default()
     };
-    let mut stage = Stage::set(&run, setting)?;
+    let mut stage = Stage::start_processes(&run, setting)?;
     stage.prepare(&[Group { attack, user: None, processes: 1 }])?;
     stage.go();
     let heard = stage.await_attackers();
@@ -47,13 +43,13 @@ pub fn be_served(run: &Run, attack: &'static str) -> io::Result<Findings> {
     Ok(stage.finish())
 }
 
-/// A crowd that calls, and stays until it is to leave: of so many members, unless the run tells it
-/// another number.
-pub fn gather(attacker: &Attacker, members: usize) -> io::Result<()> {
+/// Starts a crowd that calls once and stays until the run dismisses it. The run may send another
+/// number of members.
+pub fn start_crowd(attacker: &Attacker, members: usize) -> io::Result<()> {
     let members = attacker.ready().unwrap_or(members);
     let begin = Instant::now();
     let crowd = Crowd::start(&attacker.socket, members)?;
-    let called = crowd.hear(PATIENCE);
+    let called = crowd.collect(PATIENCE);
     let mut times: Vec<_> = called.iter().filter_map(|called| called.as_ref().ok()).collect();
     times.sort();
     let at = |share: usize| times.get((times.len() * share / 100).min(times.len().max(1) - 1));
@@ -71,6 +67,6 @@ pub fn gather(attacker: &Attacker, members: usize) -> io::Result<()> {
         milliseconds(50),
         milliseconds(99),
     ));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

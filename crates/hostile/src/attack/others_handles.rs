@@ -1,11 +1,7 @@
-//! A report shows a stranger what other users' processes hold.
+//! A stranger asks for a report, which must not show other users' handles.
 
-use super::{Attack, Play, Run, Whose, strangers};
-use crate::attacker::Attacker;
-use crate::stage::{Setting, Stage};
-use crate::verdict::Findings;
+use super::*;
 use baton_driver::observer::Observer;
-use std::io;
 
 const NAME: &str = "others_handles";
 
@@ -18,7 +14,7 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn play(run: &Run) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, Setting::default())?;
+    let mut stage = Stage::start_processes(run, Setting::default())?;
     stage.prepare(&[strangers(NAME, 1)])?;
     stage.go();
     let seen = stage.await_attackers();
@@ -30,7 +26,7 @@ fn play(run: &Run) -> io::Result<Findings> {
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let observer = Observer::connect(&attacker.socket).map_err(io::Error::other)?;
     attacker.ready();
-    // A refusal shows nothing, either.
+    // A refusal also reveals nothing.
     let report = observer.report().unwrap_or_default();
     let own = rustix::process::getuid().as_raw();
     let all = report.contexts.iter().flat_map(|context| &context.processes);

@@ -1,12 +1,8 @@
-//! A server fills its own descriptor table: new clients wait or are refused as long as it is full,
-//! and are served afterwards.
+//! A server fills its own descriptor table. New clients wait or are refused meanwhile, and are
+//! served afterwards.
 
-use super::{Attack, Play, Run, Whose};
-use crate::attacker::Attacker;
+use super::*;
 use crate::honest::Amount;
-use crate::stage::{Refusal, Setting, Stage};
-use crate::verdict::Findings;
-use std::io;
 
 pub const ATTACK: Attack = Attack {
     name: "own_table",
@@ -17,10 +13,11 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn play(run: &Run) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, Setting { server_descriptors: 256, ..Setting::default() })?;
+    let mut stage =
+        Stage::start_processes(run, Setting { server_descriptors: 256, ..Setting::default() })?;
     let patience = stage.patience;
-    stage.server.tell("exhaust");
-    let files = stage.server.hear("exhausted", patience).map_err(io::Error::other)?;
+    stage.server.send_line("exhaust");
+    let files = stage.server.await_line("exhausted", patience).map_err(io::Error::other)?;
     stage.findings.note(format!("the server has opened {files} files"));
     stage.ask_client("plain", Amount::of(100), "while the table is full");
     match stage.try_newcomer() {
@@ -28,7 +25,7 @@ fn play(run: &Run) -> io::Result<Findings> {
         Err(Refusal::Says(why)) => stage.findings.note(format!("meanwhile a new client: {why}")),
         Err(Refusal::Hangs) => stage.findings.harm("while the table is full, a new client hangs"),
     }
-    stage.server.tell("relax");
-    stage.server.hear("relaxed", patience).map_err(io::Error::other)?;
+    stage.server.send_line("relax");
+    stage.server.await_line("relaxed", patience).map_err(io::Error::other)?;
     Ok(stage.finish())
 }

@@ -1,10 +1,8 @@
-//! Real-time lanes are asked for without the right to have any.
+//! A client without the right to real-time lanes asks for them.
 
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::Attacker;
+use super::*;
 use baton_abi::control::Request;
 use baton_abi::lane::LANES;
-use std::io;
 
 const NAME: &str = "real_time_lanes";
 /// Channels of each process.
@@ -26,7 +24,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let tid = std::process::id();
     attacker.ready();
     attacker.holding("");
-    while attacker.goes_on() {
+    while attacker.must_continue() {
         for channel in &channels {
             for lane in 0..LANES as u32 {
                 let requests = [

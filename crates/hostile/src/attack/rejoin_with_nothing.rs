@@ -1,23 +1,18 @@
-//! In the time that a broker gives its predecessor's engines to come back, one comes back, names a
-//! holder of its node that never comes, leaves, and comes back with nothing: first before it has
-//! said that this was all, and then after it.
+//! An engine of the previous broker rejoins, names a holder of its node that never comes, and
+//! disconnects. Then it rejoins without claims: first before it has ended its claims, then after.
 
-use super::{Attack, Play, Run, Whose};
-use crate::attacker::Attacker;
+use super::*;
 use crate::honest::Amount;
-use crate::stage::{Group, Setting, Stage};
-use crate::verdict::Findings;
 use baton_abi::claim::Claim;
 use baton_abi::control::{NodeId, ProcessId, Request};
 use baton_hostile::engine::BareEngine;
 use rustix::io::Errno;
-use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "rejoin_with_nothing";
-/// A process of the first broker's that never comes back, and never was.
+/// Id of a process of the first broker that never existed.
 const NOBODY: ProcessId = ProcessId(999_999);
-/// A broker that has not seen yet that its client is gone says so that long at most.
+/// Time in which the broker has to notice that its client is gone.
 const AT_MOST: Duration = Duration::from_secs(3);
 
 pub const ATTACK: Attack = Attack {
@@ -29,7 +24,7 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn play(run: &Run) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, Setting::default())?;
+    let mut stage = Stage::start_processes(run, Setting::default())?;
     let user = rustix::process::geteuid().is_root().then_some(super::STRANGER);
     stage.prepare(&[Group { attack: NAME, user, processes: 1 }])?;
     stage.restart_broker()?;
@@ -37,7 +32,7 @@ fn play(run: &Run) -> io::Result<Findings> {
     stage.go();
     stage.await_attackers();
     stage.dismiss();
-    stage.rest_of_grace();
+    stage.wait_for_end_of_rejoining();
     stage.ask_client("object", Amount::of(10), "after the time for coming back");
     Ok(stage.finish())
 }
@@ -49,15 +44,15 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let node = |holder| Claim::Node { node: NodeId(1), flags: 0, strong: true, holder };
     let claim = Request::Claim { claims: vec![node(NOBODY)] };
     engine.tell(&claim)?;
-    let engine = come_again(attacker, &engine)?;
+    let engine = rejoin_again(attacker, &engine)?;
     engine.tell(&claim)?;
     engine.tell(&Request::Rejoin { manages: Vec::new() })?;
-    let heard = match come_again(attacker, &engine) {
+    let heard = match rejoin_again(attacker, &engine) {
         Ok(engine) => {
             engine.tell(&Request::Rejoin { manages: Vec::new() })?;
             engine.ask(&Request::ContextManager).map(drop)
         }
-        // Others may have been told of its death.
+        // Other engines may have been told of its death.
         Err(Errno::TIME) => Err(Errno::TIME),
         Err(errno) => return Err(errno.into()),
     };
@@ -65,8 +60,8 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     Ok(())
 }
 
-/// The same engine after its connection has ended.
-fn come_again(attacker: &Attacker, engine: &BareEngine) -> Result<BareEngine, Errno> {
+/// Rejoins with the engine after its connection has ended.
+fn rejoin_again(attacker: &Attacker, engine: &BareEngine) -> Result<BareEngine, Errno> {
     let late = Instant::now() + AT_MOST;
     engine.hang_up();
     loop {

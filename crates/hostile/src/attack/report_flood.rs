@@ -1,9 +1,7 @@
-//! Reports are asked for that cost as much as there are handles, by processes that have ended.
+//! Observers ask for reports with many handles and end without reading them.
 
-use super::{Attack, Load, Play, STRANGER, Whose, strangers};
-use crate::attacker::Attacker;
+use super::*;
 use crate::honest::{GET, KEEP};
-use crate::stage::Group;
 use baton_abi::control::{
     Cursor, Event, Granted, NodeId, Object, ProcessId, Request, Strength, encode,
 };
@@ -11,7 +9,6 @@ use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject};
 use baton_hostile::engine::{self, BareCall, BareChannel, BareEngine};
 use bytemuck::bytes_of;
 use rustix::io::Errno;
-use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "report_flood";
@@ -21,9 +18,9 @@ const HANDLES: u64 = 60_000;
 const STEP: u64 = 2_000;
 /// Connections of observers that the asking process has.
 const OBSERVERS: usize = 8;
-/// Reports that are asked for on each.
+/// Reports that each observer asks for.
 const REPORTS: usize = 300;
-/// How long an answer may take.
+/// Timeout of a reply.
 const AT_MOST: Duration = Duration::from_secs(5);
 
 pub const ATTACK: Attack = Attack {
@@ -38,13 +35,17 @@ pub const ATTACK: Attack = Attack {
     attack,
 };
 
-/// The users tell the two kinds of processes apart.
+/// The user id decides which of the two kinds a process is.
 fn attack(attacker: &Attacker) -> io::Result<()> {
-    if rustix::process::getuid().as_raw() == STRANGER { hold(attacker) } else { ask(attacker) }
+    if rustix::process::getuid().as_raw() == STRANGER {
+        send_references(attacker)
+    } else {
+        ask(attacker)
+    }
 }
 
-/// One engine sends another one all the references that it can.
-fn hold(attacker: &Attacker) -> io::Result<()> {
+/// One engine sends another one as many references as possible.
+fn send_references(attacker: &Attacker) -> io::Result<()> {
     let (sender, receiver) = (attacker.engine()?, attacker.engine()?);
     let _channel = introduce(&sender, &receiver, attacker.number as u8)?;
     let (mut held, mut why) = (0, None);
@@ -64,11 +65,11 @@ fn hold(attacker: &Attacker) -> io::Result<()> {
     let why = why.map(|errno| format!(": {errno}")).unwrap_or_default();
     attacker.ready();
     attacker.holding(&format!("{held} references{why}"));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }
 
-/// A channel from one engine to another one that it has heard of by the server.
+/// Opens a channel from one engine to another one, whose node it gets from the server.
 pub fn introduce(from: &BareEngine, to: &BareEngine, number: u8) -> io::Result<BareChannel> {
     let (server, node) = to.manager_node()?;
     let channel = to.channel_to(server)?;
@@ -91,7 +92,7 @@ pub fn introduce(from: &BareEngine, to: &BareEngine, number: u8) -> io::Result<B
     let channel = from.channel_to(server)?;
     let call = BareCall { node, code: GET, data: &[number], offsets: &[], ticket: 0 };
     channel.post(&call)?;
-    // The reference comes with the answer's ticket, before the answer.
+    // The reference arrives with the reply's ticket, before the reply.
     let is_its = |granted: &Granted| match granted {
         Granted::Handle { owner, .. } => *owner == to.id(),
         Granted::Own { .. } => false,
@@ -106,7 +107,7 @@ pub fn introduce(from: &BareEngine, to: &BareEngine, number: u8) -> io::Result<B
     }
 }
 
-/// Connections ask for as many reports as there is room for, and end; then the next ones do.
+/// Observers ask for as many reports as there is room for and end; then the next ones do.
 fn ask(attacker: &Attacker) -> io::Result<()> {
     attacker.ready();
     let report = encode(&Request::Report { from: Cursor::default() });
@@ -122,7 +123,7 @@ fn ask(attacker: &Attacker) -> io::Result<()> {
         if round == 0 {
             attacker.holding(&format!("{asked} reports asked for"));
         }
-        if !attacker.goes_on() {
+        if !attacker.must_continue() {
             break;
         }
     }

@@ -1,20 +1,16 @@
-//! A connection outlives the process that made it, and another process gets its pid before the
-//! broker looks: the broker must not take the one for the other.
+//! A connection outlives its process, and another process gets the pid before the broker checks.
+//! The broker must not confuse the two.
 
-use super::{Attack, Play, Run, Whose, strangers};
-use crate::attacker::{Attacker, CONTEXT};
+use super::*;
 use crate::fork::{Forked, end, fork};
 use crate::role::say;
-use crate::stage::{Setting, Stage};
-use crate::verdict::Findings;
 use baton_hostile::engine::{self, BareEngine};
 use rustix::process::Signal;
-use std::io;
 
 const NAME: &str = "reused_pid";
-/// The last pid that the system has given out; the next one is the next free one.
+/// The file with the last pid that the kernel gave out. The next process gets the next free pid.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
-/// Others start processes, too.
+/// Other programs start processes too, so several attempts are needed.
 const ATTEMPTS: usize = 200;
 
 pub const ATTACK: Attack = Attack {
@@ -26,10 +22,10 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn play(run: &Run) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, Setting::default())?;
+    let mut stage = Stage::start_processes(run, Setting::default())?;
     stage.prepare(&[strangers(NAME, 1)])?;
     let pid = stage.attackers()[0].pid();
-    // It stands for one that has much to do.
+    // The stopped broker stands for a busy one.
     stage.broker.signal(Signal::STOP);
     stage.go();
     stage.attackers()[0].reap();
@@ -49,7 +45,7 @@ fn play(run: &Run) -> io::Result<Findings> {
     Ok(stage.finish())
 }
 
-/// A process of root's with this pid.
+/// Starts a process of root's with this pid.
 fn process_with(pid: u32) -> Option<std::process::Child> {
     for _ in 0..ATTEMPTS {
         std::fs::write(LAST_PID, (pid - 1).to_string()).ok()?;
@@ -67,7 +63,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     attacker.ready();
     let socket = engine::connect(&attacker.socket)?;
     match fork()? {
-        // Without a word, and at once: who waits for it is to see that it is gone.
+        // The process ends at once and without a message, so that its parent sees that it is gone.
         Forked::Parent(_) => end(0),
         Forked::Child => {
             say(&match BareEngine::open_on(socket, CONTEXT) {

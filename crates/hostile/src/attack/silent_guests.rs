@@ -1,10 +1,7 @@
-//! Connections that never greet.
+//! Two users open connections and never send a greeting.
 
-use super::{Attack, Load, Play, STRANGER, Whose, strangers};
-use crate::attacker::Attacker;
-use crate::stage::{Group, Setting};
+use super::*;
 use baton_hostile::engine;
-use std::io;
 
 const NAME: &str = "silent_guests";
 /// Connections of each process.
@@ -29,12 +26,12 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     attacker.ready();
     let mut guests = Vec::new();
     for _ in 0..CONNECTIONS {
-        if !attacker.goes_on() {
+        if !attacker.must_continue() {
             break;
         }
         guests.extend(engine::connect(&attacker.socket));
     }
     attacker.holding(&format!("{} connections", guests.len()));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

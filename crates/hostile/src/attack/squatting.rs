@@ -1,15 +1,12 @@
-//! A stranger becomes the first manager of contexts of root's broker, and root is refused after it.
+//! A stranger becomes the first manager of contexts of root's broker, so that root would be
+//! refused.
 
-use super::{Attack, Play, Run, Whose, strangers};
-use crate::attacker::Attacker;
-use crate::stage::{Setting, Stage};
-use crate::verdict::Findings;
+use super::*;
 use baton_abi::control::{NodeId, Reply, Request};
 use baton_hostile::engine::BareEngine;
-use std::io;
 
 const NAME: &str = "squatting";
-/// Contexts that every broker has and whose manager has not come yet.
+/// Contexts of every broker that have no manager yet.
 const CONTEXTS: [&str; 2] = ["hwbinder", "vndbinder"];
 const MANAGE: Request = Request::BecomeContextManager { node: NodeId(1), flags: 0 };
 
@@ -22,7 +19,7 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn play(run: &Run) -> io::Result<Findings> {
-    let mut stage = Stage::set(run, Setting::default())?;
+    let mut stage = Stage::start_processes(run, Setting::default())?;
     stage.prepare(&[strangers(NAME, 1)])?;
     stage.go();
     let held = stage.await_attackers();
@@ -49,6 +46,6 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let refused = engines.iter().map(is_refused).filter(|refused| *refused).count();
     let all = refused == CONTEXTS.len();
     attacker.holding(if all { "refused" } else { "manages" });
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

@@ -1,16 +1,14 @@
-//! Whatever causes a server events is asked for while that server is stopped.
+//! Clients send all requests that cause events for a server, while that server is stopped.
 
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::Attacker;
+use super::*;
 use baton_abi::control::{NodeId, Object, Reply, Request, Strength, TicketId};
-use std::io;
 
 const NAME: &str = "stopped_server";
-/// Rounds of requests, each of every kind.
+/// Rounds, each with one request of every kind.
 const ROUNDS: u64 = 20_000;
 /// Objects of a ticket.
 const OBJECTS: usize = 1_024;
-/// Tickets that are cancelled before the server has read of them.
+/// Tickets that are cancelled before the server has read about them.
 const CANCELS: u64 = 500;
 
 pub const ATTACK: Attack = Attack {
@@ -33,7 +31,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     };
     let mut refused = 0;
     for round in 0..ROUNDS {
-        if !attacker.goes_on() {
+        if !attacker.must_continue() {
             break;
         }
         let objects = vec![object(round % 64); OBJECTS];
@@ -54,6 +52,6 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
         engine.skip_events();
     }
     attacker.holding(&format!("{refused} of {} requests refused", 2 * ROUNDS));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

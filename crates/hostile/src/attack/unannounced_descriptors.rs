@@ -1,22 +1,19 @@
-//! Descriptors that come with doorbells, and more or fewer of them than their message announces.
+//! A client sends descriptors with doorbells, and more or fewer than a message announces.
 
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::Attacker;
-use crate::stage::Setting;
+use super::*;
 use baton_hostile::engine::{self, MAX_DESCRIPTORS};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "unannounced_descriptors";
-/// Channels that are tried in turn: a server may give one up that lies.
+/// Channels that are used in turn, because a server may close the channel of a liar.
 const CHANNELS: usize = 8;
 /// Messages on each.
 const MESSAGES: u32 = 64;
 const AT_MOST: Duration = Duration::from_secs(1);
 
-/// A message's number, what it announces, and what comes with it.
+/// A message's number, the announced count of descriptors, and the real count.
 const LIES: [(u32, u32, usize); 5] = [
     (0, 0, MAX_DESCRIPTORS),
     (0, 1, MAX_DESCRIPTORS),
@@ -39,18 +36,18 @@ pub const ATTACK: Attack = Attack {
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;
     let manager = engine.manager()?;
-    let file = engine::front_page()?;
+    let file = engine::status_page()?;
     let many = [file.as_fd(); MAX_DESCRIPTORS];
     attacker.ready();
     let late = Instant::now() + AT_MOST;
     let mut sent = 0;
-    // They stay open.
+    // The channels stay open.
     let mut channels = Vec::new();
     for at in 0..CHANNELS {
         let Ok(channel) = engine.channel_to(manager) else { break };
         let (number, announced, descriptors) = LIES[at % LIES.len()];
         let mut left = MESSAGES;
-        while left > 0 && attacker.goes_on() && Instant::now() < late {
+        while left > 0 && attacker.must_continue() && Instant::now() < late {
             match channel.send_descriptors(number, announced, &many[..descriptors]) {
                 Ok(()) => (left, sent) = (left - 1, sent + 1),
                 Err(Errno::AGAIN | Errno::TOOMANYREFS) => std::thread::yield_now(),
@@ -60,6 +57,6 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
         channels.push(channel);
     }
     attacker.holding(&format!("{sent} messages on {} channels", channels.len()));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

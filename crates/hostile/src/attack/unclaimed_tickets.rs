@@ -1,15 +1,13 @@
-//! Tickets for transactions that never come: what they bring waits at the server.
+//! A client requests tickets for transactions that never come; their grants wait at the server.
 
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::Attacker;
+use super::*;
 use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Reply, Request, Strength};
 use rustix::io::Errno;
-use std::io;
 
 const NAME: &str = "unclaimed_tickets";
 /// Tickets of each process.
 const TICKETS: usize = 8_192;
-/// Refusals after which there is no more to get.
+/// Number of refusals after which the attack ends.
 const REFUSALS: u32 = 1_000;
 
 pub const ATTACK: Attack = Attack {
@@ -28,7 +26,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let objects = vec![object; MAX_OBJECTS];
     attacker.ready();
     let (mut tickets, mut refusals) = (0, 0);
-    while tickets < TICKETS && refusals < REFUSALS && attacker.goes_on() {
+    while tickets < TICKETS && refusals < REFUSALS && attacker.must_continue() {
         match engine.ask(&Request::Translate { target, objects: objects.clone() }) {
             Ok(Reply::Ticket { .. }) => tickets += 1,
             Ok(_) => refusals += 1,
@@ -38,6 +36,6 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
         engine.skip_events();
     }
     attacker.holding(&format!("{tickets} tickets of {MAX_OBJECTS} objects, {refusals} refused"));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

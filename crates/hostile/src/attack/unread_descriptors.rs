@@ -1,16 +1,13 @@
-//! Descriptors that nobody receives count against the broker's user, and past its limit the kernel
-//! lets it send none to anybody.
+//! Engines leave descriptors unread. Those count against the broker's user, and past the limit the
+//! kernel lets the broker send none to any engine.
 
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::Attacker;
-use crate::stage::Setting;
+use super::*;
 use baton_abi::control::{Reply, Request};
-use std::io;
 
 const NAME: &str = "unread_descriptors";
 /// Engines of each process.
 const ENGINES: usize = 40;
-/// Channels of each, of which it never hears: three descriptors in flight.
+/// Channels of each engine, whose events it never reads: three descriptors in flight each.
 const CHANNELS: usize = 16;
 
 pub const ATTACK: Attack = Attack {
@@ -42,6 +39,6 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     }
     let why = why.map(|errno| format!(", no more engines: {errno}")).unwrap_or_default();
     attacker.holding(&format!("{opened} channels unread{why}"));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

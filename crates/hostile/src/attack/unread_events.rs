@@ -1,19 +1,17 @@
-//! Events that their engine does not read wait at the broker.
+//! Engines leave events unread, which wait at the broker.
 
 use super::report_flood::introduce;
-use super::{Attack, Load, Play, Whose, strangers};
-use crate::attacker::Attacker;
+use super::*;
 use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Request, Strength, encode};
 use baton_hostile::engine::send_now;
 use rustix::io::Errno;
-use std::io;
 
 const NAME: &str = "unread_events";
-/// Engines of each process that do not read.
+/// Engines of each process that do not read their events.
 const ENGINES: usize = 12;
-/// Tickets for each of them: together as much as the broker keeps before it takes offence.
+/// Tickets for each engine: together as many as the broker keeps before it disconnects.
 const TICKETS: usize = 1_000;
-/// Events that each of them causes itself afterwards.
+/// Events that each engine causes itself afterwards.
 const BARRIERS: u64 = 5_000;
 
 pub const ATTACK: Attack = Attack {
@@ -48,12 +46,12 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
                 }
             }
             sender.skip_events();
-            if !attacker.goes_on() {
+            if !attacker.must_continue() {
                 return Ok(());
             }
         }
         let mut number = 0;
-        while number < BARRIERS && attacker.goes_on() {
+        while number < BARRIERS && attacker.must_continue() {
             match send_now(&receiver.requests, &encode(&Request::Barrier { number }), &[]) {
                 Ok(()) => number += 1,
                 // A broker that does not read is let be.
@@ -65,6 +63,6 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     }
     let why = why.map(|errno| format!(", {errno}")).unwrap_or_default();
     attacker.holding(&format!("{tickets} tickets{why}, and {barriers} other events unread"));
-    attacker.stay();
+    attacker.wait_until_dismissed();
     Ok(())
 }

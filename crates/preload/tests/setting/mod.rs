@@ -1,4 +1,4 @@
-//! What tests of the interposer have in common: a process under it, and Binder's calls.
+//! Shared parts of the interposer's tests: a process under the interposer, and Binder's calls.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use baton_abi::uapi::*;
@@ -11,8 +11,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use std::ptr::null_mut;
 
-/// Runs the test `name` again, under the interposer. False in that second run.
-pub fn outside(name: &str) -> bool {
+/// Runs the test `name` again under the interposer. Returns false in that second run.
+pub fn is_outside(name: &str) -> bool {
     if std::env::var_os("BATON_SOCKET").is_some() {
         return false;
     }
@@ -20,7 +20,7 @@ pub fn outside(name: &str) -> bool {
     true
 }
 
-/// Runs the test `name` under the interposer, by a command that has been changed.
+/// Runs the test `name` under the interposer, by a command that `change` modifies.
 pub fn run_inside(name: &str, change: impl FnOnce(&mut Command)) {
     let own = std::env::current_exe().unwrap();
     let library = own.with_file_name("libbaton_preload.so");
@@ -53,7 +53,7 @@ pub fn open(path: &str, flags: c_int) -> OwnedFd {
 
 pub fn device() -> OwnedFd {
     let device = open("/dev/binder", 0);
-    // SAFETY: a new map, read by the driver's answers only.
+    // SAFETY: a new mapping that only the driver's answers read.
     let map = unsafe {
         libc::mmap(null_mut(), 1 << 20, libc::PROT_READ, libc::MAP_PRIVATE, device.as_raw_fd(), 0)
     };
@@ -61,7 +61,7 @@ pub fn device() -> OwnedFd {
     device
 }
 
-/// How a program makes the system call.
+/// The way in which a program makes the system call.
 pub type Ioctl = fn(&OwnedFd, u32, *mut c_void) -> Result<c_long, i32>;
 
 pub fn through_libc(fd: &OwnedFd, request: u32, argument: *mut c_void) -> Result<c_long, i32> {
@@ -127,7 +127,7 @@ pub fn write(ioctl: Ioctl, fd: &OwnedFd, commands: &[u8]) -> Result<c_long, i32>
     ioctl(fd, BINDER_WRITE_READ, (&raw mut exchange).cast())
 }
 
-/// The first return after the NOOP.
+/// Reads the first return after the NOOP.
 pub fn read(ioctl: Ioctl, fd: &OwnedFd) -> Result<u32, i32> {
     let mut returns = [0u32; 64];
     let mut exchange = WriteRead {
@@ -146,7 +146,7 @@ pub fn become_manager(fd: &OwnedFd) {
     write(through_libc, fd, &BC_ENTER_LOOPER.to_ne_bytes()).unwrap();
 }
 
-/// A one-way transaction to the context manager.
+/// Sends a one-way transaction to the context manager.
 pub fn send_one_way(fd: &OwnedFd) {
     let transaction = TransactionData { flags: TF_ONE_WAY, ..bytemuck::Zeroable::zeroed() };
     let mut commands = BC_TRANSACTION.to_ne_bytes().to_vec();

@@ -17,7 +17,7 @@ use crate::transaction::LaneId;
 use crate::work::Tid;
 use baton_abi::control::{NodeId, ProcessId};
 use baton_shm::event_flag::EventFlag;
-use baton_shm::reserved_slot::{self, Was};
+use baton_shm::reserved_slot::{self, SlotState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,29 +48,29 @@ impl ReservedSlot {
         }
         // Relaxed: released by `begin`, and read by who takes over what has begun.
         self.node.store(node.0, Ordering::Relaxed);
-        self.word.begin()
+        self.word.begin_fill()
     }
 
-    /// See [`reserved_slot::ReservedSlot::lie`]; if false [`State::lies_there`].
+    /// See [`reserved_slot::ReservedSlot::finish_fill`]; if false [`State::lies_there`].
     #[inline(always)]
     pub fn lie(&self) -> bool {
-        self.word.lie()
+        self.word.finish_fill()
     }
 
-    /// See [`reserved_slot::ReservedSlot::turn_back`]; if false [`State::give_plain_room_back`].
+    /// See [`reserved_slot::ReservedSlot::cancel_fill`]; if false [`State::give_plain_room_back`].
     pub fn turn_back(&self) -> bool {
-        self.word.turn_back()
+        self.word.cancel_fill()
     }
 
-    /// See [`reserved_slot::ReservedSlot::end`].
+    /// See [`reserved_slot::ReservedSlot::free`].
     #[inline(always)]
     pub fn end(&self) -> bool {
-        self.word.end()
+        self.word.free()
     }
 
-    /// See [`reserved_slot::ReservedSlot::is_gone`].
+    /// See [`reserved_slot::ReservedSlot::is_taken_over`].
     pub fn is_gone(&self) -> bool {
-        self.word.is_gone()
+        self.word.is_taken_over()
     }
 }
 
@@ -110,7 +110,7 @@ impl State {
 
     fn take_over_slot(&mut self, slot: &ReservedSlot) {
         let was = slot.word.take_over();
-        if was == Was::Free {
+        if was == SlotState::Free {
             self.buffers.release(slot.buffer, SLOT_BYTES, false);
             self.made_room = true;
             return;
@@ -119,7 +119,7 @@ impl State {
         let target = self.nodes.get_mut(node);
         let node = target.is_some().then_some(node);
         target.into_iter().for_each(|target| target.local.strong += 1);
-        let delivered = was == Was::BufferedMessage;
+        let delivered = was == SlotState::Filled;
         let buffer = Buffer { node, bytes: SLOT_BYTES, delivered, ..Buffer::default() };
         self.contents.insert(slot.buffer, buffer);
     }
@@ -166,7 +166,7 @@ impl State {
         self.set_waiting(tid, Waiting::Lane(via));
         let thread = self.thread(tid);
         thread.is_past = true;
-        thread.flag.renew();
+        thread.flag.reset();
         Some(Arc::clone(&thread.flag))
     }
 }

@@ -19,10 +19,10 @@ use rsbinder::{
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// How long the service may live on before the client gives up.
+/// Time that the service may live on before the client gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Notes what the service reports while it works.
+/// Records the service's reports while it works.
 struct Progress(Arc<Mutex<Vec<i32>>>);
 
 impl Interface for Progress {}

@@ -1,4 +1,4 @@
-//! Command lines, and what they mean.
+//! Command lines and their meaning.
 
 use super::*;
 use baton_logcat::entry::Level;
@@ -21,7 +21,7 @@ fn refused(line: &str) {
 }
 
 #[test]
-fn lines_as_people_type_them() {
+fn common_command_lines_are_understood() {
     let typed = args("-d -v time -v color -s ActivityManager:I *:E");
     assert!(typed.ends() && typed.silent);
     let format = typed.format(TimeZone::UTC, &|_| None).unwrap();
@@ -64,7 +64,7 @@ fn beginnings() {
 }
 
 #[test]
-fn the_environment_is_for_what_the_line_leaves_open() {
+fn the_environment_gives_only_defaults() {
     let variable = |name: &str| {
         let value = match name {
             TAGS_VARIABLE => "*:E",
@@ -103,7 +103,7 @@ fn prune_lists() {
 }
 
 #[test]
-fn lines_that_mean_nothing_are_refused() {
+fn meaningless_command_lines_are_refused() {
     for line in [
         "-r 5",
         "-m 0",

@@ -66,7 +66,7 @@ impl<'a> Buffered<'a> {
             return Ok(false);
         }
         // The point of no return.
-        flag.depart();
+        flag.end_wait();
         View::copy(request.taken.lane.incoming(), DATA_AT, engine.memory.view(), buffer, bytes);
         if !slot.lie() {
             engine.lock().lies_there(buffer);

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::payload::Payload;
 use crate::token;
 use baton_abi::control::ProcessId;
-use baton_abi::lane::{ChainEntry, Kind, Message, front};
+use baton_abi::lane::{ChainEntry, Kind, Message, status};
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
 use baton_shm::mapping::View;
@@ -68,7 +68,7 @@ impl Plain<'_> {
 const UNCOUNTED_BYTES: usize = 128;
 
 fn has_room(channel: &Channel, bytes: usize) -> bool {
-    let free = || channel.front_word(front::LARGEST_FREE) as usize;
+    let free = || channel.status_word(status::LARGEST_FREE) as usize;
     bytes <= UNCOUNTED_BYTES || allocation_bytes(bytes, 0, 0, 0) <= free()
 }
 
@@ -191,7 +191,7 @@ impl Engine {
             Payload::Bytes(_) | Payload::Program(_) => own,
             Payload::Loan(loan) => loan.areas(),
         };
-        if channel.front_word(front::FROZEN) != 0 || !has_room(channel, payload.bytes()) {
+        if channel.status_word(status::FROZEN) != 0 || !has_room(channel, payload.bytes()) {
             return Made::NotAtAll;
         }
         channel.begin_lending(number);

@@ -71,7 +71,7 @@ impl Past {
     /// Whether it is past the state, and has no news.
     #[inline(always)]
     fn holds(&self) -> bool {
-        self.flag.as_ref().is_some_and(|flag| !flag.has_news())
+        self.flag.as_ref().is_some_and(|flag| !flag.is_raised())
     }
 }
 
@@ -137,7 +137,7 @@ impl Engine {
         let Ok(areas) = dedicated.areas() else { return FastRead::No };
         let wanted = self.is_closed() || dedicated.is_over() || dedicated.is_news();
         let may_wait = !wanted && !cache.is_stale(self, &dedicated.channel);
-        let arrived = may_wait && past.flag.as_ref().is_some_and(|flag| flag.arrive());
+        let arrived = may_wait && past.flag.as_ref().is_some_and(|flag| flag.begin_wait());
         if !arrived {
             let mut state = self.lock();
             past.end(&mut state, tid);
@@ -152,7 +152,7 @@ impl Engine {
         let seen = match areas.inbox().look() {
             Seen::Nothing => {
                 let flag = past.flag.as_ref();
-                let has_news = || flag.is_some_and(|flag| flag.has_news());
+                let has_news = || flag.is_some_and(|flag| flag.is_raised());
                 let seen = areas.inbox().wait_unless(None, has_news);
                 self.stay_with_caller(dedicated);
                 seen

@@ -1,7 +1,7 @@
 //! A thread's operation on the fast path, where the holder of the state's lock can see it.
 
 use baton_abi::control::{ChannelId, ProcessId};
-use baton_abi::lane::{ChainEntry, FRONT_BYTES, front};
+use baton_abi::lane::{ChainEntry, STATUS_BYTES, status};
 use baton_shm::held::Held;
 use baton_shm::mapping::Mapping;
 use baton_shm::revocation::{Entry, Revocations};
@@ -18,7 +18,7 @@ const SERVING: u32 = 2;
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub tid: Tid,
-    /// The thread's slot of the front page, if one was free.
+    /// The thread's slot of the status page, if one was free.
     pub slot: Option<Slot>,
     entry: Entry,
     channel: AtomicU64,
@@ -30,22 +30,22 @@ pub(super) struct InFlight {
     token: AtomicU64,
 }
 
-/// A slot of the front page, in which one thread counts.
+/// A slot of the status page, in which one thread counts.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub number: u8,
-    /// [`front::SLOT_OPEN`].
-    pub open: Held<Mapping<FRONT_BYTES>, AtomicU32>,
-    /// [`front::SLOT_TRANSACTIONS`].
-    pub transactions: Held<Mapping<FRONT_BYTES>, AtomicU64>,
+    /// [`status::SLOT_OPEN`].
+    pub open: Held<Mapping<STATUS_BYTES>, AtomicU32>,
+    /// [`status::SLOT_TRANSACTIONS`].
+    pub transactions: Held<Mapping<STATUS_BYTES>, AtomicU64>,
 }
 
 impl Slot {
-    pub fn new(page: &Arc<Mapping<FRONT_BYTES>>, number: u8) -> Slot {
-        let (at, page) = (front::slot_at(number), || Arc::clone(page));
-        let open = Held::new(page(), |page| page.word(at + front::SLOT_OPEN));
+    pub fn new(page: &Arc<Mapping<STATUS_BYTES>>, number: u8) -> Slot {
+        let (at, page) = (status::slot_at(number), || Arc::clone(page));
+        let open = Held::new(page(), |page| page.word(at + status::SLOT_OPEN));
         let transactions =
-            Held::new(page(), |page| page.double_word(at + front::SLOT_TRANSACTIONS));
+            Held::new(page(), |page| page.double_word(at + status::SLOT_TRANSACTIONS));
         Slot { number, open, transactions }
     }
 }

@@ -16,7 +16,7 @@
 //! as often as it likes.
 //!
 //! **Invariant**: until a transaction is answered, either the state or exactly one [`InFlight`]
-//! knows it; the front page counts it in both cases.
+//! knows it; the status page counts it in both cases.
 
 mod buffered;
 mod call;
@@ -45,7 +45,7 @@ pub(crate) use uapi_thread::{FastRead, Subject};
 use crate::channel::Channel;
 use crate::engine::Engine;
 use baton_abi::control::ProcessId;
-use baton_abi::lane::{ChainEntry, Kind, Message, front};
+use baton_abi::lane::{ChainEntry, Kind, Message, status};
 use baton_shm::lock::Lock;
 use baton_shm::revocation::{Revocation, Revocations};
 use baton_shm::sync::Ordering;
@@ -163,15 +163,15 @@ impl Engine {
         self.set_open(in_flight, false);
     }
 
-    /// Shows on the front page whether the thread has an operation in flight: freezing asks for it.
+    /// Shows on the page whether the thread has an operation in flight: freezing asks for it.
     #[inline(always)]
     fn set_open(&self, in_flight: &InFlight, open: bool) {
         match &in_flight.slot {
-            // Release, and `Entry::enter` fences it: see the broker's front page.
+            // Release, and `Entry::enter` fences it: see the broker's status page.
             Some(slot) => slot.open.store(u32::from(open), Ordering::Release),
             None => {
                 let change = if open { 1 } else { u32::MAX };
-                self.front.word(front::OUTSTANDING).fetch_add(change, Ordering::SeqCst);
+                self.front.word(status::OUTSTANDING).fetch_add(change, Ordering::SeqCst);
             }
         }
     }
@@ -186,16 +186,16 @@ impl Engine {
                 slot.transactions.store(count, Ordering::Relaxed);
             }
             None => {
-                self.front.double_word(front::TRANSACTIONS).fetch_add(1, Ordering::Relaxed);
+                self.front.double_word(status::TRANSACTIONS).fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
-    /// A slot of the front page that no thread has.
+    /// A slot of the status page that no thread has.
     fn free_slot(&self, operations: &[Weak<InFlight>]) -> Option<Slot> {
         let number = |in_flight: &Weak<InFlight>| Some(in_flight.upgrade()?.slot.as_ref()?.number);
         let taken: Vec<_> = operations.iter().filter_map(number).collect();
-        let free = (0..front::SLOTS as u8).find(|slot| !taken.contains(slot))?;
+        let free = (0..status::SLOTS as u8).find(|slot| !taken.contains(slot))?;
         Some(Slot::new(&self.front, free))
     }
 }

@@ -24,7 +24,7 @@ use crate::clock::now_ns;
 use crate::engine::Engine;
 use crate::engine::spin::Spun;
 use crate::engine::wait_policy::{WaitMode, WaitPolicy};
-use baton_abi::lane::front;
+use baton_abi::lane::status;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
 use baton_shm::sync::Ordering;
@@ -60,7 +60,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         if !at.channel.pin(at.lane, at.via.lane) {
             return None;
         }
-        engine.front.word(front::SLEEPERS).fetch_add(1, Ordering::SeqCst);
+        engine.front.word(status::SLEEPERS).fetch_add(1, Ordering::SeqCst);
         let (known, spins, policy, sleeps) = (Cell::new(None), false, WaitPolicy::new(), 0);
         at.in_flight.come_to(at.via, at.channel.peer);
         Some(PinnedLooper { engine, at, client, known, any_work, spins, policy, sleeps })
@@ -174,6 +174,6 @@ impl<T> Drop for PinnedLooper<'_, T> {
             self.engine.spinning.store(false, Ordering::Release);
         }
         self.at.channel.unpin(self.at.lane, self.at.via.lane);
-        self.engine.front.word(front::SLEEPERS).fetch_sub(1, Ordering::SeqCst);
+        self.engine.front.word(status::SLEEPERS).fetch_sub(1, Ordering::SeqCst);
     }
 }

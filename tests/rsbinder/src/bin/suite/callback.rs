@@ -1,4 +1,4 @@
-//! Calls back into a caller that waits, and later into one that does not.
+//! Calls back into a caller that waits for a reply, and later into one that does not.
 
 use std::sync::mpsc::Receiver;
 

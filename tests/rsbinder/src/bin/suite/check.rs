@@ -1,22 +1,22 @@
-//! What a scenario checks with, and the limit on the time it takes.
+//! Checks of the scenarios, and the limit of their duration.
 
 use std::fmt::Debug;
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// A scenario ends with this: an error's text is for the person who reads the test's output.
+/// Result of a scenario. An error is text for the reader of the test's output.
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Longer than any scenario takes on a loaded machine: one that passes it waits for ever.
+/// Longer than any scenario takes on a loaded machine: a scenario that exceeds it hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How long to wait for something that ought to happen at once.
+/// Time to wait for an event that should happen at once.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 static STEP: Mutex<&str> = Mutex::new("");
 
-/// Names what is checked next, for the message when it goes wrong or never ends.
+/// Names the next check, for the message if it fails or never ends.
 pub fn step(name: &'static str) {
     *STEP.lock().unwrap() = name;
 }
@@ -51,7 +51,7 @@ pub fn holds(what: &str, condition: bool) -> Outcome {
     if condition { Ok(()) } else { Err(format!("not so: {what}").into()) }
 }
 
-/// The next message of a channel that another thread or process is about to send.
+/// Receives a message that another thread or process is about to send.
 pub fn next<T>(what: &str, channel: &Receiver<T>) -> Outcome<T> {
     channel.recv_timeout(PATIENCE).map_err(|_| format!("{what} never came").into())
 }

@@ -1,7 +1,7 @@
 //! The processes of a scenario: this executable again, in a role.
 //!
-//! A child says `ready` when it can be called, and lives as long as its standard input is open: so
-//! none outlives the scenario, however that ends.
+//! A child prints `ready` when it can be called. It lives as long as its standard input is open, so
+//! no child outlives the scenario, however that ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -77,7 +77,7 @@ impl Child {
         Ok(self.process.wait()?)
     }
 
-    /// Lets the child end and checks that it does so in peace.
+    /// Lets the child end, and checks that it ends without an error.
     pub fn end(mut self) -> Outcome {
         drop(self.input.take());
         let status = self.wait(crate::check::PATIENCE)?;
@@ -114,16 +114,16 @@ pub fn open(loopers: Loopers) -> Outcome {
     Ok(())
 }
 
-/// Who serves the calls that come into a process.
+/// The threads that serve the calls into a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Loopers {
     /// The usual pool: up to sixteen threads.
     Pool,
-    /// Nobody.
+    /// No thread.
     None,
 }
 
-/// Registers a child's service, says so, and serves until standard input closes.
+/// Registers a child's service, prints `ready`, and serves until standard input closes.
 pub fn serve(name: &str, service: SIBinder) -> Outcome {
     hub::add_service(name, service)?;
     say("ready")?;

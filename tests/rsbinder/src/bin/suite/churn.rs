@@ -1,4 +1,4 @@
-//! Clients that are killed wherever they happen to be: nothing of theirs stays behind.
+//! Kills clients at arbitrary points: nothing of theirs may stay in the service.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use crate::peer::{self, IPeer};
 
 const CLIENTS: usize = 4;
 const KILLED: usize = 60;
-/// Most lines of a client's work that are heard before it is killed.
+/// Most lines of a client's output before it is killed.
 const LINES: usize = 40;
 
-/// Everything that leaves something in the service while it is under way, with a line for each.
+/// Calls that leave state in the service while they are in progress, with a line for each.
 fn work(service: &dyn IPeer, round: usize) -> Outcome {
     let (listener, _heard) = listen();
     let data = vec![round as u8; round * 7919 % 50_000];
@@ -60,7 +60,7 @@ pub fn scenario() -> Outcome {
         clients.push(Child::start("worker", &[NAME])?);
         if clients.len() > CLIENTS {
             let mut client = clients.remove(round % CLIENTS);
-            // Anywhere in its work: it goes on while its lines are read.
+            // The client is killed anywhere in its work, which goes on while its lines are read.
             (0..round * 7919 % LINES).try_for_each(|_| client.line().map(drop))?;
             client.kill()?;
         }

@@ -1,4 +1,4 @@
-//! Who is told when a process dies.
+//! Death notifications.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -9,12 +9,12 @@ use crate::child::{self, Child, Loopers};
 use crate::listener::{listen, listen_and};
 use crate::peer::{self, IPeer};
 
-/// Passes on the news.
+/// Forwards a death notification.
 struct Recipient(Mutex<mpsc::Sender<WIBinder>>);
 
 impl DeathRecipient for Recipient {
     fn binder_died(&self, who: &WIBinder) {
-        // Nobody listens any more once the scenario went on.
+        // The receiver is gone once the scenario went on.
         let _ = self.0.lock().unwrap().send(who.clone());
     }
 }
@@ -29,7 +29,7 @@ fn dead<T>(result: Result<T, rsbinder::Status>) -> Outcome {
     equal("a call to the dead", result, Err(StatusCode::DeadObject))
 }
 
-/// The client of a service that is killed: idle, and with a call under way.
+/// The client of a service that is killed: idle, and during a call.
 pub fn of_service() -> Outcome {
     child::open(Loopers::Pool)?;
 
@@ -60,7 +60,7 @@ pub fn of_service() -> Outcome {
     let binder = service.as_binder();
     child.kill()?;
     let (third, news) = recipient();
-    // Told at once, unless the driver's refusal told it already.
+    // The notification comes at once, unless the driver's refusal came first.
     if binder.link_to_death(Arc::downgrade(&third)).is_ok() {
         holds("told who", next("the news", &news)? == binder)?;
     }
@@ -109,7 +109,7 @@ pub fn client(arguments: &[String]) -> Outcome {
     child::until_end()
 }
 
-/// A service is told of each client that dies.
+/// A service gets a notification for each client that dies.
 pub fn of_client() -> Outcome {
     child::open(Loopers::Pool)?;
     let (child, service) = peer::start("suite.death.watcher")?;

@@ -1,4 +1,4 @@
-//! File descriptors that travel.
+//! File descriptors in transactions.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -41,7 +41,7 @@ pub fn scenario() -> Outcome {
     drop(writer);
     peer.copy(&reader, &memory)?;
     let mut text = String::new();
-    // Both descriptors have one position: the service left it behind its text.
+    // Both descriptors share one position: the service left it after its text.
     equal("rest behind the service's text", file.read_to_string(&mut text)?, 0)?;
     std::io::Seek::rewind(&mut file)?;
     file.read_to_string(&mut text)?;

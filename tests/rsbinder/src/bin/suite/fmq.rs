@@ -1,4 +1,4 @@
-//! Fast message queues: made by one side of a call and used by both.
+//! Fast message queues, which one side of a call makes and both use.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -19,7 +19,7 @@ type Queue = MQDescriptor<i32, SynchronizedReadWrite>;
 const POLICY: AttachPolicy =
     AttachPolicy { max_capacity: 1 << 20, require_seal: true, require_event_flag: true };
 
-/// As long as a queue's other side may take for one element.
+/// Time that a queue's other side may take for one element.
 const WAIT: Option<Duration> = Some(PATIENCE);
 
 struct Service {

@@ -1,4 +1,4 @@
-//! Freezing: a frozen process is not called, and what it missed is told.
+//! Freezing: a frozen process is not called, and later learns what it missed.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -15,7 +15,7 @@ struct Changes(Mutex<mpsc::Sender<FrozenState>>);
 
 impl FrozenStateChangeCallback for Changes {
     fn on_state_changed(&self, _who: &WIBinder, state: FrozenState) {
-        // Nobody listens any more once the scenario went on.
+        // The receiver is gone once the scenario went on.
         let _ = self.0.lock().unwrap().send(state);
     }
 }
@@ -36,7 +36,7 @@ pub fn scenario() -> Outcome {
     let (sender, changes) = mpsc::channel();
     let callback: Arc<dyn FrozenStateChangeCallback> = Arc::new(Changes(Mutex::new(sender)));
     let told = service.as_binder().add_frozen_state_change_callback(Arc::downgrade(&callback));
-    // Only newer drivers tell; older ones say so, and that is all there is to check.
+    // Only newer drivers report this. Older ones refuse the question, which ends the check.
     let told = match told {
         Err(StatusCode::InvalidOperation) => false,
         result => result.map(|()| true)?,

@@ -1,4 +1,4 @@
-//! Who calls, as the driver tells it.
+//! The caller's identity, as the driver reports it.
 
 use crate::check::{Outcome, equal, holds, step};
 use crate::child::{self, Loopers};

@@ -9,7 +9,7 @@ use crate::check::{Outcome, equal, holds, step};
 use crate::child::{self, Child, Loopers};
 use crate::peer::{self, IPeer};
 
-/// rsb_hub looks every five seconds whether a service has clients left.
+/// rsb_hub checks every five seconds whether a service has clients left.
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// Role `lazy NAME`.

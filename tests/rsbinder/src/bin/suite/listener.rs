@@ -1,4 +1,4 @@
-//! What a scenario lets others call back.
+//! Listeners: objects of a scenario that other processes call.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 use baton_rsbinder_programs::suite::IListener::{BnListener, IListener};
 use rsbinder::{BinderResult, Interface, Strong};
 
-/// One call that came in.
+/// A call that a listener received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
     pub value: i32,
@@ -27,7 +27,7 @@ impl Listener {
     fn hear(&self, value: i32, sequence: i32) {
         let thread = std::thread::current().id();
         let heard = Heard { value, sequence, caller_pid: rsbinder::get_calling_pid(), thread };
-        // Nobody listens any more once the scenario went on.
+        // The receiver is gone once the scenario went on.
         let _ = self.heard.lock().unwrap().send(heard);
     }
 }
@@ -47,12 +47,12 @@ impl IListener for Listener {
     }
 }
 
-/// A listener and what it hears.
+/// A listener and its received calls.
 pub fn listen() -> (Strong<dyn IListener>, mpsc::Receiver<Heard>) {
     listen_and(|_| Ok(()))
 }
 
-/// A listener that does something more before it answers a call.
+/// A listener that runs a function before it answers a call.
 pub fn listen_and(
     during: impl Fn(i32) -> BinderResult<()> + Send + Sync + 'static,
 ) -> (Strong<dyn IListener>, mpsc::Receiver<Heard>) {
@@ -61,7 +61,7 @@ pub fn listen_and(
     (BnListener::new_binder(listener), heard)
 }
 
-/// A listener that counts in `alive` for as long as anybody refers to it.
+/// A listener that is counted in `alive` as long as a reference to it exists.
 pub struct Counted(Arc<AtomicI32>);
 
 impl Counted {

@@ -1,10 +1,10 @@
 //! Binder programs that check what they get from the driver below them.
 //!
-//! `suite SCENARIO` runs one scenario: it starts the processes that it needs, from this same
-//! executable, and ends them. It exits with 0, or says on standard error what went wrong and exits
-//! with 1. `suite list` names the scenarios. A service manager has to run.
+//! `suite SCENARIO` runs one scenario, which starts further processes from this executable and ends
+//! them. It exits with 0, or prints what went wrong on standard error and exits with 1. `suite
+//! list` prints the scenarios. A service manager has to run.
 //!
-//! Nothing here knows which driver it runs on: what holds on Linux's own holds on every other.
+//! No scenario depends on the driver: results on Linux's own driver hold on every other.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -40,7 +40,7 @@ use check::Outcome;
 type Scenario = fn() -> Outcome;
 type Role = fn(&[String]) -> Outcome;
 
-/// A scenario's name and what it runs.
+/// A scenario's name and function.
 const SCENARIOS: &[(&str, Scenario)] = &[
     ("types", types::scenario),
     ("callback", callback::scenario),
@@ -67,7 +67,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("churn", churn::scenario),
 ];
 
-/// What a process that a scenario starts may be, and what serves it.
+/// The roles of a scenario's processes, and the function of each.
 const ROLES: &[(&str, Role)] = &[
     ("peer", peer::serve),
     ("peer-without-pool", peer::serve_without_pool),

@@ -1,4 +1,4 @@
-//! What the service manager does for a program.
+//! Functions of the service manager for a program.
 
 use std::io::Read;
 use std::sync::{Mutex, mpsc};
@@ -18,7 +18,7 @@ impl Interface for Registered {}
 
 impl IServiceCallback for Registered {
     fn onRegistration(&self, name: &str, _service: &SIBinder) -> BinderResult<()> {
-        // Nobody listens any more once the scenario went on.
+        // The receiver is gone once the scenario went on.
         let _ = self.0.lock().unwrap().send(name.to_owned());
         Ok(())
     }

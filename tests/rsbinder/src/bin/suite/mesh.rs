@@ -1,4 +1,4 @@
-//! Processes each of which calls all others, and mourns those that are killed.
+//! Processes that each call all others, and get notifications about those that are killed.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -17,12 +17,12 @@ fn name(number: usize, n_processes: usize) -> String {
     format!("suite.mesh.{number}.of.{n_processes}")
 }
 
-/// Counts the dead.
+/// Counts death notifications.
 struct Mourner(Mutex<mpsc::Sender<()>>);
 
 impl DeathRecipient for Mourner {
     fn binder_died(&self, _who: &WIBinder) {
-        // Nobody counts any more once this process ends.
+        // The counter is gone once this process ends.
         let _ = self.0.lock().unwrap().send(());
     }
 }
@@ -45,7 +45,7 @@ fn call(other: &dyn IPeer, number: usize) -> Outcome {
     Ok(())
 }
 
-/// Checks that everybody's messages came, each one's in order.
+/// Checks that every process's messages came, each one's in order.
 fn check_posts(own: &dyn IPeer, number: usize, n_processes: usize) -> Outcome {
     let mut received = Vec::new();
     let expected = (n_processes - 1) * ROUNDS;
@@ -64,8 +64,8 @@ fn check_posts(own: &dyn IPeer, number: usize, n_processes: usize) -> Outcome {
     equal("messages", received, wanted)
 }
 
-/// Role `mesh NUMBER PROCESSES KILLED`: says `called` when it called all others and was called by
-/// them, and `told` when it was told of as many deaths as there are to be.
+/// Role `mesh NUMBER PROCESSES KILLED`: prints `called` when it has called all others and was
+/// called by them, and `told` after `KILLED` death notifications.
 pub fn serve(arguments: &[String]) -> Outcome {
     child::open(Loopers::Pool)?;
     let [number, n_processes, n_killed] = [0, 1, 2].map(|at| arguments[at].parse::<usize>());
@@ -76,7 +76,7 @@ pub fn serve(arguments: &[String]) -> Outcome {
     let (sender, deaths) = mpsc::channel();
     let mourner: Arc<dyn DeathRecipient> = Arc::new(Mourner(Mutex::new(sender)));
     let mut others: Vec<Strong<dyn IPeer>> = Vec::new();
-    // Each begins with another one.
+    // Each process begins with a different peer.
     for other in (1..n_processes).map(|distance| (number + distance) % n_processes) {
         step("finding another one");
         let other: Strong<dyn IPeer> = hub::wait_for_interface(&name(other, n_processes))?;
@@ -106,7 +106,7 @@ pub fn two() -> Outcome {
     mesh(2, 1)
 }
 
-/// Twenty.
+/// Twenty processes.
 pub fn twenty() -> Outcome {
     mesh(20, 5)
 }

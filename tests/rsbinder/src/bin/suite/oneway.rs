@@ -1,4 +1,4 @@
-//! One-way calls: their order, and how many may wait.
+//! One-way calls: their order, and the limit of those that wait.
 
 use rsbinder::{StatusCode, Strong};
 
@@ -45,7 +45,7 @@ pub fn order() -> Outcome {
     child.end()
 }
 
-/// Half of the receiver's memory is for one-way calls: what is too much fails, and only that.
+/// One-way calls may use half of the receiver's memory: only calls beyond that fail.
 pub fn limit() -> Outcome {
     const SIZE: usize = 64 * 1024;
     child::open(Loopers::Pool)?;

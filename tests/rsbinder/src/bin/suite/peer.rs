@@ -20,7 +20,7 @@ use crate::child::{self, Child, Loopers};
 use crate::listener::Counted;
 use crate::scheduling;
 
-/// What callers wait for and wake each other with.
+/// State that callers wait for and with which they wake each other.
 #[derive(Default)]
 struct Shared {
     waiting: i32,
@@ -40,11 +40,11 @@ struct Peer {
     mourners: Mutex<Vec<Arc<Mourner>>>,
 }
 
-/// Tells `obituary` when somebody died.
+/// Notifies `obituary` of a death.
 struct Mourner {
     obituary: Strong<dyn IListener>,
     source: i32,
-    /// A death is told only while somebody refers to the one who died.
+    /// A death notification needs a reference to the dead process's object.
     _watched: Strong<dyn IListener>,
 }
 
@@ -72,7 +72,7 @@ impl Peer {
         self.own.get().expect("set before the peer is offered to anybody")
     }
 
-    /// Waits until `done`, and says whether it came to that.
+    /// Waits until `done`, and returns whether that happened in time.
     fn wait(&self, done: impl Fn(&Shared) -> bool) -> (std::sync::MutexGuard<'_, Shared>, bool) {
         let shared = self.shared.lock().unwrap();
         let (shared, late) =
@@ -155,8 +155,8 @@ impl IPeer for Peer {
     }
 
     fn hold(&self, listener: Option<&Strong<dyn IListener>>) -> BinderResult<()> {
-        // rsbinder tells the driver that it holds a new object with its thread's next exchange, and
-        // another thread may give the object up before: an exchange, whether it is answered or not.
+        // rsbinder tells the driver about a new object with its thread's next exchange, and another
+        // thread may release the object before. So this makes an exchange, answered or not.
         if let Some(listener) = listener {
             let _ = listener.as_binder().ping_binder();
         }
@@ -170,8 +170,8 @@ impl IPeer for Peer {
     }
 
     fn post(&self, source: i32, sequence: i32) -> BinderResult<()> {
-        // One-way calls to one object come one after the other: a second one at the same time
-        // shows as a message from nobody.
+        // One-way calls to one object run one after the other. A second one at the same time would
+        // appear as a message from no source.
         let alone = self.posting.fetch_add(1, Ordering::SeqCst) == 0;
         let source = if alone { i64::from(source) } else { -1 };
         self.change(|shared| shared.received.push(source << 32 | i64::from(sequence)));
@@ -264,7 +264,7 @@ impl IPeer for Peer {
     }
 }
 
-/// How many descriptors this process has open.
+/// Number of descriptors that this process has open.
 pub fn open_files() -> std::io::Result<i32> {
     Ok(std::fs::read_dir("/proc/self/fd")?.count() as i32)
 }
@@ -279,7 +279,7 @@ pub fn start(name: &str) -> Outcome<(Child, Strong<dyn IPeer>)> {
     find("peer", name)
 }
 
-/// Starts a peer that has one looper, and no more whatever happens.
+/// Starts a peer that has one looper and never gets more.
 pub fn start_without_pool(name: &str) -> Outcome<(Child, Strong<dyn IPeer>)> {
     find("peer-without-pool", name)
 }

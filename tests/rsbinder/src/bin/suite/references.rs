@@ -1,4 +1,4 @@
-//! Objects live as long as anybody refers to them, and no longer.
+//! Objects live exactly as long as references to them exist.
 
 use rsbinder::{Interface, SIBinder, StatusCode};
 
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
-/// Waits until `alive` says `count`. To ask again and again also lets the owner go on: rsbinder
-/// drops what was released only when its thread has answered the call that came with the release.
+/// Waits until `alive` is `count`. Repeated calls also let the owner go on: rsbinder drops a
+/// released object only when its thread has answered the call that came with the release.
 fn alive(count: i32, alive: impl Fn() -> Outcome<i32>) -> Outcome {
     let start = Instant::now();
     while alive()? != count && start.elapsed() < PATIENCE {

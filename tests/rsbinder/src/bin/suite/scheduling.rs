@@ -1,4 +1,5 @@
-//! A caller at a real-time priority is served at it, by a looper of the service's usual pool.
+//! A caller at a real-time priority is served at that priority, by a looper of the service's usual
+//! pool.
 
 use std::process::Command;
 
@@ -6,7 +7,7 @@ use crate::check::{Outcome, PATIENCE, equal, step};
 use crate::child::{self, Loopers};
 use crate::peer::{self, IPeer};
 
-/// As the system names them.
+/// The scheduling policy by its number.
 const SCHED_OTHER: i32 = 0;
 const SCHED_FIFO: i32 = 1;
 const PRIORITY: i32 = 30;

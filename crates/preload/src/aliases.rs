@@ -1,8 +1,8 @@
-//! Ways to a path of ours by another name: `/dev/../dev/binder`, `binder` in `/dev`, a symbolic
+//! Other names of device paths: `/dev/../dev/binder`, `binder` relative to `/dev`, or a symbolic
 //! link.
 //!
-//! In the system's own tree such a path leads nowhere, so it is enough to look when a call has
-//! failed: a path that leads to something costs nothing.
+//! In the system's own file tree such a name leads nowhere. So this module only acts after a call
+//! has failed, and calls that succeed cost nothing.
 
 use crate::{paths, real};
 use libc::c_int;
@@ -12,22 +12,22 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as the kernel follows.
+/// Most symbolic links that are followed, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// After a call that has failed for want of what `path` names: the path of ours that it leads to.
-/// Leaves errno alone.
-pub fn target(dir: c_int, path: &CStr) -> Option<CString> {
+/// After a call that failed with ENOENT: the device path that `path` leads to. Does not change
+/// errno.
+pub fn resolve(dir: c_int, path: &CStr) -> Option<CString> {
     let errno = real::errno();
     if errno != libc::ENOENT {
         return None;
     }
-    let target = follow(dir, path);
+    let resolve = resolve_path(dir, path);
     real::set_errno(errno);
-    target
+    resolve
 }
 
-fn follow(dir: c_int, path: &CStr) -> Option<CString> {
+fn resolve_path(dir: c_int, path: &CStr) -> Option<CString> {
     let bytes = path.to_bytes();
     if bytes.ends_with(b"/") {
         return None;
@@ -35,25 +35,27 @@ fn follow(dir: c_int, path: &CStr) -> Option<CString> {
     // SAFETY: the caller's descriptor, which it has just used.
     let at = if dir == libc::AT_FDCWD { CWD } else { unsafe { BorrowedFd::borrow_raw(dir) } };
     let link = readlinkat(at, path, Vec::new()).is_ok();
-    // Most of what is not there is neither a link nor has a name of ours.
+    // Most missing paths are neither links nor contain a device's name.
     if !link && !bytes.windows(6).any(|window| window == b"binder") {
         return None;
     }
-    let name = CString::new(walk(start(dir)?.join(OsStr::from_bytes(bytes)))?.into_vec()).ok()?;
-    paths::place(&name).is_some().then_some(name)
+    let name = CString::new(walk(start_directory(dir)?.join(OsStr::from_bytes(bytes)))?.into_vec())
+        .ok()?;
+    paths::classify(&name).is_some().then_some(name)
 }
 
-/// Where a relative path begins.
-fn start(dir: c_int) -> Option<PathBuf> {
+/// The directory where a relative path begins.
+fn start_directory(dir: c_int) -> Option<PathBuf> {
     let link = match dir {
         libc::AT_FDCWD => "/proc/self/cwd".to_owned(),
         dir => format!("/proc/self/fd/{dir}"),
     };
-    let target = readlink(link, Vec::new()).ok()?;
-    Some(OsStr::from_bytes(target.as_bytes()).into())
+    let resolve = readlink(link, Vec::new()).ok()?;
+    Some(OsStr::from_bytes(resolve.as_bytes()).into())
 }
 
-/// A path without detours, as the kernel walks it, but through what is not there as well.
+/// The path without links and `..`, resolved as the kernel does, but also through missing
+/// components.
 fn walk(path: PathBuf) -> Option<OsString> {
     let (mut rest, mut walked) = (path, PathBuf::from("/"));
     for _ in 0..MAX_LINKS {

@@ -1,4 +1,4 @@
-//! A state and its processes, with the words of the tests.
+//! A broker state without sockets, and shorthands for requests of its processes.
 
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
@@ -9,12 +9,13 @@ use rustix::io::Errno;
 
 pub use Strength::{Strong, Weak};
 
-pub struct Core {
+/// A state, and the effects of its requests that the test has not taken yet.
+pub struct TestState {
     pub state: State,
     pub effects: Vec<Effect>,
 }
 
-/// What a user may see, from as many pages as it takes.
+/// All pages of the report that a user may see.
 pub fn report_of(state: &State, uid: u32) -> Report {
     let (mut report, mut from) = (Report::default(), Some(Cursor::default()));
     while let Some(begin) = from {
@@ -29,28 +30,27 @@ pub fn report_of(state: &State, uid: u32) -> Report {
 /// The broker's own user.
 pub const OWNER: u32 = 1000;
 
-impl Core {
-    pub fn new() -> Core {
-        Core::with(Limits::default())
+impl TestState {
+    pub fn new() -> TestState {
+        TestState::with(Limits::default())
     }
 
-    pub fn with(limits: Limits) -> Core {
-        Core { state: State::new(limits, OWNER), effects: Vec::new() }
+    pub fn with(limits: Limits) -> TestState {
+        TestState { state: State::new(limits, OWNER), effects: Vec::new() }
     }
 
     pub fn admit(&mut self, pid: u32, uid: u32) -> ProcessId {
         self.admit_to(pid, uid, "binder").expect("there is room")
     }
 
-    /// One that opens a context of its choice, and has descriptors for as many channels as it
-    /// likes.
+    /// Admits a process to a context, with descriptors for any number of channels.
     pub fn admit_to(&mut self, pid: u32, uid: u32, context: &str) -> Result<ProcessId, Errno> {
         let rights = Rights::default();
         let newcomer = Newcomer { pid, uid, security_context: "label".into(), rights };
         self.state.admit(newcomer, context, u32::MAX).map(|identity| identity.process)
     }
 
-    /// Everything that there is, from as many pages as it takes.
+    /// All pages of root's report.
     pub fn report(&self) -> Report {
         report_of(&self.state, 0)
     }
@@ -60,15 +60,15 @@ impl Core {
     }
 
     pub fn gone(&mut self, process: ProcessId) {
-        self.state.gone(process, &mut self.effects);
+        self.state.remove_process(process, &mut self.effects);
     }
 
-    /// What has come out since the last look.
+    /// Takes the effects since the last call.
     pub fn effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// The same, where nothing but events may have come out.
+    /// Takes the effects since the last call, all of which have to be events.
     pub fn events(&mut self) -> Vec<(ProcessId, Event)> {
         let event = |effect| match effect {
             Effect::Event { to, event } => (to, event),
@@ -77,29 +77,35 @@ impl Core {
         self.effects().into_iter().map(event).collect()
     }
 
-    /// The manager with node 1, and clients with handle 0 and a channel to it. No effects left.
-    pub fn with_manager<const CLIENTS: usize>() -> (Core, ProcessId, [ProcessId; CLIENTS]) {
-        let mut core = Core::new();
+    /// A manager with node 1, and clients with handle 0 and a channel to the manager. No effects
+    /// are left.
+    pub fn with_manager<const CLIENTS: usize>() -> (TestState, ProcessId, [ProcessId; CLIENTS]) {
+        let mut core = TestState::new();
         let manager = core.admit(10, OWNER);
         assert_eq!(core.ask(manager, become_manager(1)), Some(Reply::Done));
         let clients = [(); CLIENTS].map(|()| {
             let client = core.admit(11, OWNER);
-            core.meet(client, manager);
+            core.connect_to_manager(client, manager);
             client
         });
         core.effects();
         (core, manager, clients)
     }
 
-    /// A client's handle 0 and its channel to the manager.
-    pub fn meet(&mut self, client: ProcessId, manager: ProcessId) {
+    /// Gives a client handle 0 and a channel to the manager.
+    pub fn connect_to_manager(&mut self, client: ProcessId, manager: ProcessId) {
         assert!(matches!(self.ask(client, Request::ContextManager), Some(Reply::Ticket { .. })));
         let open = Request::OpenChannel { target: manager };
         assert_eq!(self.ask(client, open), Some(Reply::Done));
     }
 
-    /// Sends objects; the target's ticket. No effects left.
-    pub fn pass(&mut self, from: ProcessId, to: ProcessId, objects: &[Object]) -> Vec<Granted> {
+    /// Sends objects and returns the granted ones of the target's ticket. No effects are left.
+    pub fn send_objects(
+        &mut self,
+        from: ProcessId,
+        to: ProcessId,
+        objects: &[Object],
+    ) -> Vec<Granted> {
         let reply = self.ask(from, translate(to, objects));
         let Some(Reply::Ticket { ticket }) = reply else { panic!("refused: {reply:?}") };
         let mut objects = None;
@@ -116,9 +122,9 @@ impl Core {
         objects.expect("the reply names a ticket that was sent")
     }
 
-    /// Sends one object that arrives as a handle; its number.
-    pub fn pass_handle(&mut self, from: ProcessId, to: ProcessId, object: Object) -> u32 {
-        match self.pass(from, to, &[object])[..] {
+    /// Sends one object that arrives as a handle, and returns the handle.
+    pub fn send_handle(&mut self, from: ProcessId, to: ProcessId, object: Object) -> u32 {
+        match self.send_objects(from, to, &[object])[..] {
             [Granted::Handle { handle, .. }] => handle,
             ref other => panic!("no handle: {other:?}"),
         }
@@ -159,7 +165,7 @@ pub fn references(
 }
 
 pub fn granted(handle: u32, owner: ProcessId, node: u64, strength: Strength) -> Granted {
-    // The flags tell the manager's node, which is node 1 of `Core::with_manager`, from others.
+    // The flags of `become_manager`'s node, which is handle 0, differ from those of other nodes.
     let flags = if handle == 0 { 0x13 } else { 0x100 };
     Granted::Handle { handle, owner, node: NodeId(node), strength, flags }
 }

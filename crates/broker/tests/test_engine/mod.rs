@@ -1,4 +1,5 @@
-//! A broker in a thread, and engines that are nothing but the control protocol.
+//! Engines that speak the control protocol and nothing else, for tests with a real broker on a
+//! thread.
 
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
@@ -14,7 +15,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of this test's own.
+/// A directory for one test, removed at its end.
 pub struct Directory(PathBuf);
 
 impl Directory {
@@ -36,11 +37,11 @@ impl Drop for Directory {
     }
 }
 
-/// The first page, which is the only one of a few processes.
+/// Asks for the first page of a report, which is the only one where there are few processes.
 pub const REPORT: Request =
     Request::Report { from: Cursor { process: 0, part: Part::Process, after: 0 } };
 
-/// One packet; `None` at the end of the connection.
+/// Receives one packet. `None` at the end of the connection.
 pub fn receive(socket: impl AsFd) -> Option<engine::Packet> {
     match engine::receive(socket) {
         Err(Errno::CONNRESET) => None,
@@ -48,15 +49,15 @@ pub fn receive(socket: impl AsFd) -> Option<engine::Packet> {
     }
 }
 
-pub fn front_page() -> OwnedFd {
-    engine::front_page().unwrap()
+pub fn status_page() -> OwnedFd {
+    engine::status_page().unwrap()
 }
 
 pub fn tally_page() -> OwnedFd {
     engine::tally_page().unwrap()
 }
 
-/// Greets with whatever is given; the reply, if there is one.
+/// Sends a greeting with any descriptors. Returns the reply, if there is one.
 pub fn greet(
     socket: impl AsFd,
     request: &Request,
@@ -66,17 +67,17 @@ pub fn greet(
     receive(&socket).map(|(bytes, descriptors)| (decode(&bytes).unwrap(), descriptors))
 }
 
-/// A connection of an observer.
+/// Connects as an observer.
 pub fn observe(path: &Path) -> OwnedFd {
     engine::observe(path).unwrap()
 }
 
-/// A reply, or `None` if the broker closed the connection instead.
+/// Sends a request and returns the reply. `None` if the broker closed the connection instead.
 pub fn ask(socket: impl AsFd, request: &Request) -> Option<Reply> {
     greet(socket, request, &[]).map(|(reply, _)| reply)
 }
 
-/// A listening socket of a test's own.
+/// A listening socket that belongs to the test.
 pub fn listen(path: &Path) -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
@@ -85,10 +86,10 @@ pub fn listen(path: &Path) -> OwnedFd {
     socket
 }
 
-/// An engine whose failures are the test's.
-pub struct Fake(pub BareEngine);
+/// An engine whose methods panic where the broker does not answer.
+pub struct TestEngine(pub BareEngine);
 
-impl Deref for Fake {
+impl Deref for TestEngine {
     type Target = BareEngine;
 
     fn deref(&self) -> &BareEngine {
@@ -96,32 +97,32 @@ impl Deref for Fake {
     }
 }
 
-impl Fake {
-    pub fn open(path: &Path, context: &str) -> Result<Fake, Errno> {
-        BareEngine::open(path, context).map(Fake)
+impl TestEngine {
+    pub fn open(path: &Path, context: &str) -> Result<TestEngine, Errno> {
+        BareEngine::open(path, context).map(TestEngine)
     }
 
-    /// This engine at the next broker, before its claims.
-    pub fn resume(self, path: &Path) -> Result<Fake, Errno> {
-        self.0.resume(path).map(Fake)
+    /// Reconnects this engine to the next broker, without its claims.
+    pub fn resume(self, path: &Path) -> Result<TestEngine, Errno> {
+        self.0.resume(path).map(TestEngine)
     }
 
-    /// With a credential that may be another's.
-    pub fn resume_as(self, path: &Path, credential: Vec<u8>) -> Result<Fake, Errno> {
-        self.0.resume_as(path, credential).map(Fake)
+    /// Like [`TestEngine::resume`], with a credential that may belong to another engine.
+    pub fn resume_as(self, path: &Path, credential: Vec<u8>) -> Result<TestEngine, Errno> {
+        self.0.resume_as(path, credential).map(TestEngine)
     }
 
     pub fn tell(&self, request: Request) {
         self.0.tell(&request).unwrap();
     }
 
-    /// All that it had, in one go.
+    /// Makes all claims at once and ends with them.
     pub fn rejoin(&self, claims: &[Claim], manages: &[(NodeId, u32)]) {
         self.tell(Request::Claim { claims: claims.to_vec() });
         self.tell(Request::Rejoin { manages: manages.to_vec() });
     }
 
-    /// `None` if the broker closed the connection instead of answering.
+    /// Returns the reply. `None` if the broker closed the connection instead.
     pub fn ask(&self, request: Request) -> Option<Reply> {
         ask(&self.requests, &request)
     }
@@ -130,7 +131,7 @@ impl Fake {
         self.event_with_descriptors().0
     }
 
-    /// The next event, if it is there already.
+    /// The next event, if one has arrived.
     pub fn event_now(&self) -> Option<Event> {
         self.0.event_now().ok().map(|(event, _)| event)
     }
@@ -139,7 +140,7 @@ impl Fake {
         self.0.event().expect("the event stream goes on")
     }
 
-    /// Every event that was caused before now.
+    /// Every event that was caused before this call.
     pub fn events(&self) -> Vec<Event> {
         self.tell(Request::Barrier { number: 77 });
         let barrier = Event::Barrier { number: 77 };
@@ -151,12 +152,13 @@ impl Fake {
     }
 }
 
-/// A manager of a context, and a client with a channel to it and handle 0; no events left.
-pub fn manager_and_client(path: &Path) -> (Fake, Fake) {
-    let manager = Fake::open(path, "binder").unwrap();
+/// A context's manager, and a client with handle 0 and a channel to the manager. No events are
+/// left.
+pub fn manager_and_client(path: &Path) -> (TestEngine, TestEngine) {
+    let manager = TestEngine::open(path, "binder").unwrap();
     let become_manager = Request::BecomeContextManager { node: NodeId(1), flags: 0 };
     assert_eq!(manager.ask(become_manager), Some(Reply::Done));
-    let client = Fake::open(path, "binder").unwrap();
+    let client = TestEngine::open(path, "binder").unwrap();
     assert!(matches!(client.ask(Request::ContextManager), Some(Reply::Ticket { .. })));
     let open = Request::OpenChannel { target: manager.id() };
     assert_eq!(client.ask(open), Some(Reply::Done));
