@@ -61,9 +61,9 @@ impl Handle {
     ///
     /// A transaction that has been sent cannot be taken back. Its object may still serve it; the
     /// answer is freed when it comes, with its objects and descriptors, and the memory between the
-    /// two processes that the call had taken is used again after that. A process keeps at most 64
-    /// calls to another one open at a time, those that nobody waits for included: the next one is
-    /// refused.
+    /// two processes that the call had taken is used again after that. A process has at most
+    /// 1,024 calls to another one open at a time, those that were given up included: the next one
+    /// fails.
     ///
     /// While this thread serves a transaction that the call has caused, or if the call goes back to
     /// a thread that waits for this one, the time-out waits, too. A caller of a real-time priority

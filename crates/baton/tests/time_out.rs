@@ -2,6 +2,7 @@
 
 use baton::{CallError, Errno, Handle, Object, Parcel, Process};
 use baton_broker::{Config, Running};
+use baton_driver::observer::Observer;
 use rustix::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -27,7 +28,7 @@ struct Stage {
     /// Reads the end of the pipe whose other end a late answer has.
     reader: OwnedFd,
     loopers: Vec<JoinHandle<Errno>>,
-    _broker: Running,
+    broker: Running,
     _directory: tempfile::TempDir,
 }
 
@@ -63,8 +64,16 @@ impl Stage {
         };
         let loopers = (0..n_loopers).map(serve).collect();
         let manager = client.context_manager().unwrap();
-        let (_broker, _directory) = (broker, directory);
-        Stage { server, client, manager, has_come, go, reader, loopers, _broker, _directory }
+        let _directory = directory;
+        Stage { server, client, manager, has_come, go, reader, loopers, broker, _directory }
+    }
+
+    /// How many channels there are, of the one client to the one server.
+    fn channels(&self) -> usize {
+        let report = Observer::connect(self.broker.socket()).unwrap().report().unwrap();
+        let as_server =
+            report.contexts.iter().flat_map(|it| &it.processes).flat_map(|it| &it.channels);
+        as_server.filter(|(_, _, is_server)| *is_server).count()
     }
 
     fn echo(&self) {
@@ -120,6 +129,8 @@ fn lanes_of_calls_that_were_given_up_are_used_again() {
         // It comes after the late one, by the same looper.
         stage.echo();
     }
+    // A call without a free lane would have opened another channel.
+    assert_eq!(stage.channels(), 1);
     stage.end();
 }
 

@@ -183,8 +183,8 @@ int baton_call(const baton_handle *handle,
                baton_received **out);
 
 // Like `baton_call`, for at most so many nanoseconds: then `-ETIMEDOUT`. The object may still
-// serve the transaction; its answer is dropped when it comes. A process keeps at most 64 calls to
-// another one open, those that were given up included.
+// serve the transaction; its answer is dropped when it comes. A process has at most 1,024 calls to
+// another one open, those that were given up included: the next one fails.
 //
 // Requires:
 // `handle` and `parcel` are null or from this library, `out` is valid.

@@ -128,7 +128,7 @@ impl<'a> Call<'a> {
     /// has to know its target.
     ///
     /// # Errors
-    /// The errors of [`Process::call`]. For a service of this host, `Dead`: it has ended; `Failed`
+    /// The errors of [`Handle::call`]. For a service of this host, `Dead`: it has ended; `Failed`
     /// with `EDEADLK`: it waits for this very call; `Failed` with `EPERM`: this service stays and
     /// the other one may wait outside.
     pub fn call<'t>(
