@@ -158,7 +158,7 @@ impl State {
     }
 
     /// The thread serves the lane to which it is dedicated past the state from now on, until it has
-    /// [news](EventFlag::tell) or waits for something else. `None` if it has news.
+    /// [news](EventFlag::raise) or waits for something else. `None` if it has news.
     pub fn go_past(&mut self, tid: Tid, via: LaneId) -> Option<Arc<EventFlag>> {
         if self.dedicated_to(tid) != Some(via) || !self.is_free(tid) {
             return None;
