@@ -29,7 +29,7 @@ const KIND: u32 = 3;
 const POOL: u32 = 0;
 const PINNED: u32 = 1;
 const DEDICATED: u32 = 2;
-/// In the word: a thread serves the lane.
+/// In the word: a thread serves the lane, for the pool or as the dedicated one.
 const SERVED: u32 = 4;
 /// Above it: the thread of a dedicated lane. Linux numbers threads below 2^22.
 const THREAD_SHIFT: u32 = 8;
@@ -80,9 +80,16 @@ impl LaneOwner {
         }
     }
 
-    /// Whether a thread serves the lane.
+    /// Whether the pool takes what arrives, as by [`LaneOwner::owner`].
+    #[inline(always)]
+    pub fn is_pools(&self) -> bool {
+        self.word.load(Ordering::Acquire) & KIND == POOL
+    }
+
+    /// Whether a thread serves the lane. A pinned looper does so all the time.
     pub fn is_served(&self) -> bool {
-        self.word.load(Ordering::Acquire) & SERVED != 0
+        let word = self.word.load(Ordering::Acquire);
+        word & SERVED != 0 || word & KIND == PINNED
     }
 
     /// The calling thread, which acts for `owner`, serves the lane until
@@ -96,15 +103,13 @@ impl LaneOwner {
     /// on serving. Call it before the client can see the answer.
     #[inline(always)]
     pub fn end_serving(&self) {
-        if self.word.load(Ordering::Relaxed) & KIND != PINNED {
-            self.word.fetch_and(!SERVED, Ordering::Release);
-        }
+        self.word.fetch_and(!SERVED, Ordering::Release);
     }
 
     /// The calling looper of the pool stays with the lane until [`LaneOwner::unpin`]. False if the
     /// lane has another owner than the pool, or a thread serves it.
     pub fn pin(&self, inbox: Mailbox<'_>) -> bool {
-        let pins = self.change(POOL, PINNED | SERVED);
+        let pins = self.change(POOL, PINNED);
         if pins {
             inbox.watch();
         }
@@ -114,7 +119,7 @@ impl LaneOwner {
     /// The pinned looper, which calls this, gives the lane back to the pool. True if a request lies
     /// there of which no other thread knows.
     pub fn unpin(&self, inbox: Mailbox<'_>) -> bool {
-        let unpins = self.change(PINNED | SERVED, POOL);
+        let unpins = self.change(PINNED, POOL);
         debug_assert!(unpins, "only the pinned looper unpins a lane");
         inbox.unwatch()
     }
@@ -176,7 +181,8 @@ mod tests {
             (Dedicated(OURS), true),
         ];
         let at = |(owner, served): At| {
-            let word = owner.word() | if served { SERVED } else { 0 };
+            let is_marked = served && owner != Pinned;
+            let word = owner.word() | if is_marked { SERVED } else { 0 };
             LaneOwner { word: AtomicU32::new(word) }
         };
         // For each edge the state after it, from each of the states in their order; `None` if it

@@ -37,7 +37,7 @@ impl Channel {
             ends.ready |= announced;
             ends.announced |= announced;
         }
-        let is_owned = |lane: &usize| self.lane_owner(*lane as u32) != Owner::Pool;
+        let is_owned = |lane: &usize| !self.is_pools(*lane as u32);
         let owned: u64 = lanes_of(ends.ready).filter(is_owned).map(|lane| 1 << lane).sum();
         ends.ready &= !owned;
         let areas = lanes_of(owned).filter_map(|lane| self.lane(lane).ok());
@@ -60,6 +60,12 @@ impl Channel {
     #[inline(always)]
     pub fn lane_owner(&self, lane: u32) -> Owner {
         self.ownership(lane).owner()
+    }
+
+    /// Whether the pool takes what arrives on a lane.
+    #[inline(always)]
+    pub fn is_pools(&self, lane: u32) -> bool {
+        self.ownership(lane).is_pools()
     }
 
     /// The thread takes every request on the lane until [`Channel::release_ownership`]. False if it
@@ -294,8 +300,7 @@ impl Channel {
     /// Whether loopers have to look here: a message has come, new or not, or a one-way record waits
     /// for room, or a lane has a looper of its own.
     pub fn is_wanted(&self) -> bool {
-        let is_owned = |lane: &LaneOwner| lane.owner() != Owner::Pool;
-        self.owners.iter().any(is_owned) || self.has_message()
+        !self.owners.iter().all(LaneOwner::is_pools) || self.has_message()
     }
 
     /// Whether a message has been announced, new or not, or a one-way record waits for room.

@@ -258,7 +258,7 @@ impl<T: Clone> RouteCache<T> {
         let Ok(lane) = channel.lane(number) else { return Err(Served::Look) };
         // Announced before the lane got that owner, or by a client in a hurry: the general path
         // nudges the owner.
-        if channel.lane_owner(number as u32) != Owner::Pool {
+        if !channel.is_pools(number as u32) {
             return Err(Served::Look);
         }
         if !ours && !channel.claim_ready(number) {
