@@ -161,6 +161,7 @@ impl LaneOwner {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::mailbox::Reader;
 
     const OURS: u32 = 7;
     const THEIRS: u32 = 8;
@@ -248,6 +249,7 @@ mod tests {
                 assert_eq!(taken, after.is_some(), "{name} from {before:?}");
                 let expected = after.unwrap_or(before);
                 assert_eq!((lane.owner(), lane.is_served()), expected, "{name} from {before:?}");
+                assert_eq!(lane.is_pools(), expected.0 == Pool, "{name} from {before:?}");
             }
         }
     }
@@ -257,13 +259,13 @@ mod tests {
         for posts in [false, true] {
             let (lane, word) = (LaneOwner::default(), AtomicU32::new(0));
             let inbox = Mailbox::new(&word);
-            let post = || posts.then(|| inbox.post());
+            let post = |told| assert!(!posts || inbox.post() == told);
             assert!(lane.pin(inbox));
-            post();
+            post(Reader::Watching);
             assert_eq!(lane.unpin(inbox), posts);
             inbox.clear();
             assert!(lane.dedicate(OURS) && lane.show_dedicated(inbox));
-            post();
+            post(Reader::Dedicated);
             assert!(!lane.release(THEIRS, inbox), "it is not that thread's");
             assert_eq!(lane.owner(), Owner::Dedicated(OURS));
             assert_eq!(lane.release(OURS, inbox), posts);
@@ -271,6 +273,17 @@ mod tests {
             inbox.clear();
             assert!(!inbox.is_dedicated());
         }
+    }
+
+    #[test]
+    fn a_service_outlasts_a_change_of_owner() {
+        let (lane, word) = (LaneOwner::default(), AtomicU32::new(0));
+        assert!(lane.start_serving(Owner::Pool) && lane.dedicate(OURS));
+        assert!(!lane.start_serving(Owner::Dedicated(OURS)), "the pool's thread serves");
+        lane.release(OURS, Mailbox::new(&word));
+        assert_eq!((lane.owner(), lane.is_served()), (Owner::Pool, true));
+        lane.end_serving();
+        assert!(!lane.is_served());
     }
 
     #[test]
