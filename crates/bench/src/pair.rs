@@ -266,7 +266,11 @@ pub(crate) fn command(system: System, broker: &Path) -> Result<Command, PairErro
             if cfg!(target_feature = "crt-static") {
                 return Err(PairError::NotHere(what, "a static program loads no library"));
             }
-            let library = beside(&own, what, "`cargo build` builds it")?;
+            // As `baton run` finds it.
+            let library = match std::env::var_os("BATON_PRELOAD_LIB") {
+                Some(path) => path.into(),
+                None => beside(&own, what, "`cargo build` builds it")?,
+            };
             command.env("LD_PRELOAD", library).env("BATON_SOCKET", broker);
             command.env("BATON_CONTEXT", system.name());
         }

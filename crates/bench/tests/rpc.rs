@@ -21,7 +21,11 @@ fn bench(name: &str, words: &[&str], html: Option<&Path>) -> Output {
 }
 
 fn program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_baton-bench"))
+    let program = Path::new(env!("CARGO_BIN_EXE_baton-bench"));
+    let mut command = Command::new(program);
+    // The test of a workspace leaves the library among the others' parts.
+    command.env("BATON_PRELOAD_LIB", program.with_file_name("deps").join("libbaton_preload.so"));
+    command
 }
 
 #[test]
