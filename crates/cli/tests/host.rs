@@ -1,5 +1,5 @@
 //! `baton host`, and its services as clients see them.
-#[path = "../../host/tests/support/mod.rs"]
+#[path = "../../nucleus/host/tests/support/mod.rs"]
 mod support;
 
 use baton::{CallError, Parcel};

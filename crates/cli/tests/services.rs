@@ -2,9 +2,9 @@
 //!
 //! The managers are simulated. Each accepts exactly the requests of its release and answers any
 //! other with a status, as the real one does: sources as in `src/manager.rs`.
-#[path = "../../driver/tests/support/program.rs"]
+#[path = "../../binder/driver/tests/support/program.rs"]
 mod program;
-#[path = "../../host/tests/support/mod.rs"]
+#[path = "../../nucleus/host/tests/support/mod.rs"]
 mod support;
 
 use baton::android::Reader;

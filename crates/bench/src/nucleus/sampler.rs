@@ -161,11 +161,11 @@ mod tests {
     fn an_instruction_is_its_innermost_part_of_the_kernel() {
         for (answer, expected) in [
             (
-                "1f\nindex\n/b/crates/nucleus/src/tcb.rs:3\nrun\n/b/crates/nucleus/src/state/\
-                 scheduler.rs:9\nenter\n/b/crates/nucleus/src/kernel.rs:1\n",
+                "1f\nindex\n/b/nucleus/src/tcb.rs:3\nrun\n/b/nucleus/src/state/\
+                 scheduler.rs:9\nenter\n/b/nucleus/src/kernel.rs:1\n",
                 Part::Scheduler,
             ),
-            ("1f\nenter\n/b/crates/nucleus/src/kernel.rs:1\n", Part::Ipc),
+            ("1f\nenter\n/b/nucleus/src/kernel.rs:1\n", Part::Ipc),
             ("1f\nbaton_nucleus::switch::x86_64::leave\n??:0\n", Part::Ipc),
             ("1f\nsort\n/rustc/library/core/src/slice/sort.rs:1\n", Part::Other),
         ] {

@@ -66,58 +66,64 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// Files that may contain `unsafe`, with the reason. A name with a slash at its end is a directory.
 const UNSAFE: &[(&str, &str)] = &[
-    ("shm/src/mapping.rs", "maps memory that others write"),
-    ("shm/src/lock.rs", "lends what it guards"),
+    ("binder/shm/src/mapping.rs", "maps memory that others write"),
+    ("binder/shm/src/lock.rs", "lends what it guards"),
     (
-        "shm/src/thread.rs",
+        "binder/shm/src/thread.rs",
         "a handler for children of fork, and a thread's policy, which rustix lacks",
     ),
-    ("shm/src/forks.rs", "a handler for children of fork"),
-    ("shm/src/held.rs", "keeps a reference with the share that keeps it true"),
-    ("shm/src/own.rs", "maps memory that others read"),
-    ("shm/src/wiped.rs", "maps memory that a child of fork finds zero"),
-    ("shm/src/socket.rs", "asks for SIOCOUTQ, which rustix lacks"),
-    ("shm/src/clock.rs", "reads the processor's counter"),
-    ("log/src/files/lock.rs", "locks of parts of files, which rustix lacks"),
-    ("log/src/files/fork.rs", "closes descriptors in a child of fork, by number"),
-    ("log/src/files/watch.rs", "System V segments, which rustix lacks"),
-    ("driver/src/user.rs", "reads and writes the program's memory by address"),
-    ("driver/src/thread.rs", "signal masks, and what a child of fork does"),
-    ("driver/src/token.rs", "a test that forks"),
-    ("driver/src/device/tests.rs", "a test at a real-time priority"),
-    ("baton/src/received.rs", "lends the receive buffer, and descriptors named in it"),
-    ("driver/src/engine/fast/own_lane.rs", "uses a channel that nobody keeps for it"),
-    ("driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),
-    ("driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
+    ("binder/shm/src/forks.rs", "a handler for children of fork"),
+    ("binder/shm/src/held.rs", "keeps a reference with the share that keeps it true"),
+    ("binder/shm/src/own.rs", "maps memory that others read"),
+    ("binder/shm/src/wiped.rs", "maps memory that a child of fork finds zero"),
+    ("binder/shm/src/socket.rs", "asks for SIOCOUTQ, which rustix lacks"),
+    ("binder/shm/src/clock.rs", "reads the processor's counter"),
+    ("log/log/src/files/lock.rs", "locks of parts of files, which rustix lacks"),
+    ("log/log/src/files/fork.rs", "closes descriptors in a child of fork, by number"),
+    ("log/log/src/files/watch.rs", "System V segments, which rustix lacks"),
+    ("binder/driver/src/user.rs", "reads and writes the program's memory by address"),
+    ("binder/driver/src/thread.rs", "signal masks, and what a child of fork does"),
+    ("binder/driver/src/token.rs", "a test that forks"),
+    ("binder/driver/src/device/tests.rs", "a test at a real-time priority"),
+    ("binder/baton/src/received.rs", "lends the receive buffer, and descriptors named in it"),
+    ("binder/driver/src/engine/fast/own_lane.rs", "uses a channel that nobody keeps for it"),
+    ("binder/driver/src/engine/effects.rs", "closes descriptors that it has installed, by number"),
+    ("binder/driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
     (
-        "broker/src/client_thread.rs",
+        "binder/broker/src/client_thread.rs",
         "threads' priorities and a process's limits, which rustix lacks",
     ),
-    ("broker/src/trim.rs", "asks the allocator to give memory back"),
-    ("broker/src/peer.rs", "asks for socket options, which rustix lacks"),
+    ("binder/broker/src/trim.rs", "asks the allocator to give memory back"),
+    ("binder/broker/src/peer.rs", "asks for socket options, which rustix lacks"),
     ("conformance/src/", "speaks the raw interface, and maps what its processes share"),
-    ("preload/src/", "stands in for functions of the C library"),
-    ("capi/src/", "pointers from C"),
-    ("nucleus/src/trusted.rs", "copies what threads grant, by address"),
-    ("nucleus/src/revocable.rs", "follows pointers that their owners revoke"),
-    ("nucleus/src/cluster/models.rs", "shares what the model checker watches"),
-    ("nucleus/src/interrupt_line.rs", "signals one thread, which rustix lacks"),
-    ("nucleus/src/entry_points.rs", "reads the current thread's TCB"),
-    ("nucleus/src/switch/", "assembly: the ways into the kernel and out of it"),
-    ("nucleus/src/kernel.rs", "shares its state with assembly, and stacks with threads"),
-    ("nucleus/src/current_thread/", "its own TCB and UTCB as well, and others'"),
-    ("nucleus/src/current_thread.rs", "a thread's own TCB and UTCB, which the kernel writes too"),
-    ("nucleus/src/signals.rs", "signal handlers"),
-    ("nucleus/src/stack.rs", "maps stacks"),
-    ("nucleus/src/timer.rs", "a timer that signals one thread, which rustix lacks"),
-    ("host/src/plugin.rs", "functions and bytes of shared objects"),
-    ("host/src/host.rs", "says that OS threads may run its kernel in turn"),
-    ("host/src/slot.rs", "lends a call that waits to another thread"),
-    ("host/src/messages.rs", "copies from a thread that waits, by address"),
-    ("host/src/threads.rs", "uses the calls in slots"),
-    ("host/src/host_context.rs", "uses the calls in slots, and addresses of a waiting thread"),
-    ("host/src/directory.rs", "lends a call while it waits"),
-    ("liblog/src/", "pointers from C, and jumps to C's variadic functions"),
+    ("binder/preload/src/", "stands in for functions of the C library"),
+    ("binder/capi/src/", "pointers from C"),
+    ("nucleus/nucleus/src/trusted.rs", "copies what threads grant, by address"),
+    ("nucleus/nucleus/src/revocable.rs", "follows pointers that their owners revoke"),
+    ("nucleus/nucleus/src/cluster/models.rs", "shares what the model checker watches"),
+    ("nucleus/nucleus/src/interrupt_line.rs", "signals one thread, which rustix lacks"),
+    ("nucleus/nucleus/src/entry_points.rs", "reads the current thread's TCB"),
+    ("nucleus/nucleus/src/switch/", "assembly: the ways into the kernel and out of it"),
+    ("nucleus/nucleus/src/kernel.rs", "shares its state with assembly, and stacks with threads"),
+    ("nucleus/nucleus/src/current_thread/", "its own TCB and UTCB as well, and others'"),
+    (
+        "nucleus/nucleus/src/current_thread.rs",
+        "a thread's own TCB and UTCB, which the kernel writes too",
+    ),
+    ("nucleus/nucleus/src/signals.rs", "signal handlers"),
+    ("nucleus/nucleus/src/stack.rs", "maps stacks"),
+    ("nucleus/nucleus/src/timer.rs", "a timer that signals one thread, which rustix lacks"),
+    ("nucleus/host/src/plugin.rs", "functions and bytes of shared objects"),
+    ("nucleus/host/src/host.rs", "says that OS threads may run its kernel in turn"),
+    ("nucleus/host/src/slot.rs", "lends a call that waits to another thread"),
+    ("nucleus/host/src/messages.rs", "copies from a thread that waits, by address"),
+    ("nucleus/host/src/threads.rs", "uses the calls in slots"),
+    (
+        "nucleus/host/src/host_context.rs",
+        "uses the calls in slots, and addresses of a waiting thread",
+    ),
+    ("nucleus/host/src/directory.rs", "lends a call while it waits"),
+    ("log/liblog/src/", "pointers from C, and jumps to C's variadic functions"),
     ("rt/src/inject.rs", "traces a program, to lock its memory"),
     ("rt/src/schedule.rs", "asks for priorities, which rustix lacks"),
     ("cli/src/broker.rs", "takes over a listening socket by number"),
@@ -135,7 +141,7 @@ const UNSAFE: &[(&str, &str)] = &[
 ];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap()
 }
 
 fn metadata() -> Value {
@@ -303,9 +309,9 @@ fn the_typed_apis_lower_layer_is_used_by_it_alone() {
     let users: BTreeSet<String> = sources()
         .into_iter()
         .filter(|(_, text)| code(text).iter().any(|line| line.contains("baton_driver::typed")))
-        .filter_map(|(name, _)| Some(name.split_once('/')?.0.to_owned()))
+        .filter_map(|(name, _)| Some(name.split_once("/src/")?.0.to_owned()))
         .collect();
-    assert_eq!(users, BTreeSet::from(["baton".to_owned()]));
+    assert_eq!(users, BTreeSet::from(["binder/baton".to_owned()]));
 }
 
 /// A real-time thread may meet any lock of its process's driver: see ADR 0021.
@@ -315,7 +321,9 @@ fn the_driver_uses_only_locks_that_inherit_priority() {
     let strays: Vec<String> = sources()
         .into_iter()
         .filter(|(name, _)| {
-            ["driver/src/", "state/src/", "baton/src/"].iter().any(|of| name.starts_with(of))
+            ["binder/driver/src/", "binder/state/src/", "binder/baton/src/"]
+                .iter()
+                .any(|of| name.starts_with(of))
         })
         .filter(|(_, text)| code(text).iter().any(may_not))
         .map(|(name, _)| name)

@@ -1,9 +1,9 @@
 //! The fuzz target's body on bytes from a seeded generator: `FUZZ_RUNS=n` inputs, `SEED=n` for one.
 
-#[path = "../../../fuzz/bodies/input.rs"]
+#[path = "../../../../fuzz/bodies/input.rs"]
 #[allow(dead_code, reason = "not every choice is made")]
 mod input;
-#[path = "../../../fuzz/bodies/log_rings.rs"]
+#[path = "../../../../fuzz/bodies/log_rings.rs"]
 mod log_rings;
 
 fn setting(name: &str) -> Option<u64> {

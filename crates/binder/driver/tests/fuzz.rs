@@ -4,7 +4,7 @@
 //! `FUZZ_RUNS=n` for another number of inputs a target, `FUZZ_TARGET=name` for one target,
 //! `SEED=n` for one input.
 
-#[path = "../../../fuzz/bodies/mod.rs"]
+#[path = "../../../../fuzz/bodies/mod.rs"]
 mod bodies;
 #[path = "simulation/rng.rs"]
 #[allow(dead_code, reason = "not every die is thrown")]
@@ -43,7 +43,7 @@ fn check(target: &'static str, runs: u64, body: fn(&[u8])) {
     if std::env::var("FUZZ_TARGET").is_ok_and(|wanted| wanted != target) {
         return;
     }
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus").join(target);
     for entry in std::fs::read_dir(&corpus).into_iter().flatten().flatten() {
         body(&std::fs::read(entry.path()).expect("a corpus file"));
     }

@@ -15,7 +15,7 @@
 //! one lane, and until there is anything else to do.
 //!
 //! **Invariant**: a pinned looper owns its lane ([`baton_shm::lane_owner`]). See [ADR
-//! 0036](../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
+//! 0036](../../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
 
 use super::Receiver;
 use super::route_cache::{Client, Known};

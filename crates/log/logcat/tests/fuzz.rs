@@ -1,12 +1,12 @@
 //! The fuzz target's body on the corpus, and on bytes from a seeded generator: `FUZZ_RUNS=n`
 //! inputs, `SEED=n` for one.
 
-#[path = "../../../fuzz/bodies/input.rs"]
+#[path = "../../../../fuzz/bodies/input.rs"]
 #[allow(dead_code, reason = "not every choice is made")]
 mod input;
-#[path = "../../../fuzz/bodies/log_entries.rs"]
+#[path = "../../../../fuzz/bodies/log_entries.rs"]
 mod log_entries;
-#[path = "../../driver/tests/simulation/rng.rs"]
+#[path = "../../../binder/driver/tests/simulation/rng.rs"]
 #[allow(dead_code, reason = "not every die is thrown")]
 mod rng;
 
@@ -29,7 +29,7 @@ fn bytes(seed: u64) -> Vec<u8> {
 
 #[test]
 fn logcat_survives_any_bytes() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/log_entries");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus/log_entries");
     for entry in std::fs::read_dir(corpus).expect("the corpus") {
         let path = entry.expect("a file").path();
         let input = std::fs::read(&path).expect("a file");

@@ -20,8 +20,8 @@
 //! transaction, a descriptor) never comes from a peer's bytes: it comes from the broker's events or
 //! from the kernel by the channel's socket.
 //!
-//! **Invariant**: `unsafe` stands in the files that `crates/abi/tests/layers.rs` names, with the
-//! reason for each.
+//! **Invariant**: `unsafe` stands in the files that `crates/binder/abi/tests/layers.rs` names, with
+//! the reason for each.
 mod channel;
 mod clock;
 mod control;

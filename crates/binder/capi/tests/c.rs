@@ -29,7 +29,7 @@ fn libraries() -> [PathBuf; 2] {
 
 /// The libraries that a static link needs, from the pkg-config file.
 fn private_libraries() -> Vec<String> {
-    let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/baton.pc.in");
+    let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../dist/baton.pc.in");
     let template = std::fs::read_to_string(template).unwrap();
     let line = template.lines().find_map(|line| line.strip_prefix("Libs.private:")).unwrap();
     line.split_whitespace().map(str::to_owned).collect()

@@ -491,11 +491,18 @@ fn shown(module: &[String]) -> String {
     if module.is_empty() { "crate".to_owned() } else { module.join("::") }
 }
 
+/// Directories under `crates` that have a manifest.
 fn crates() -> Vec<PathBuf> {
-    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut found: Vec<PathBuf> =
-        std::fs::read_dir(all).unwrap().map(|entry| entry.unwrap().path()).collect();
-    found.retain(|path| path.join("Cargo.toml").exists());
+    let mut found = Vec::new();
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")];
+    while let Some(directory) = open.pop() {
+        if directory.join("Cargo.toml").exists() {
+            found.push(directory);
+        } else {
+            let inside = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+            open.extend(inside.filter(|path| path.is_dir()));
+        }
+    }
     found.sort();
     found
 }
