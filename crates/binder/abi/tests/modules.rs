@@ -2,8 +2,8 @@
 //!
 //! A module is a file; an inline module belongs to the file that it stands in. Module `a` depends
 //! on module `b` if code of `a` names an item of `b`, in a `use` or in a path. Three things are no
-//! dependency: a `mod` declaration, a re-export (`pub use`), and code under `#[cfg(test)]`. Code
-//! that names a re-exported item depends on the module that defines it.
+//! dependency: a `mod` declaration, a re-export (`pub use`), and code under `#[cfg(test)]` or
+//! `#[cfg(simulated)]`. Code that names a re-exported item depends on the module that defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -168,10 +168,11 @@ fn after_group(tokens: &[String], open: usize) -> usize {
     tokens.len()
 }
 
-/// Whether an attribute's tokens leave its item out of everything but tests.
+/// Whether an attribute's tokens leave its item out of everything but tests and the simulator.
 fn is_for_tests(attribute: &[String]) -> bool {
     let words: Vec<&str> = attribute.iter().map(String::as_str).collect();
-    words.starts_with(&["[", "cfg", "("]) && words.contains(&"test") && !words.contains(&"not")
+    let names_tests = words.contains(&"test") || words.contains(&"simulated");
+    words.starts_with(&["[", "cfg", "("]) && names_tests && !words.contains(&"not")
 }
 
 /// The index after the item, field or statement that begins at `start`.

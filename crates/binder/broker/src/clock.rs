@@ -5,6 +5,7 @@
 
 use baton_abi::control::Stamps;
 use baton_shm::clock::counter_is_the_kernels;
+pub use baton_shm::clock::now;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 

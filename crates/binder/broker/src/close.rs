@@ -1,12 +1,12 @@
 //! Closing connections, and the log message about the reason.
 
+use crate::clock::now;
 use crate::outbox::SocketFailed;
 use crate::peer::Credentials;
 use crate::poll::ConnectionId;
 use crate::run::Broker;
 use crate::state::Violation;
 use rustix::io::Errno;
-use std::time::Instant;
 
 /// The reason for which the broker closes a connection. The text completes "closed a connection
 /// that ...".
@@ -100,7 +100,7 @@ impl Broker {
         if matches!(why, CloseReason::Ended) {
             return tracing::debug!(pid, uid, "connection ended");
         }
-        if let Some(n_unlogged) = self.log_throttle.admit(Instant::now()) {
+        if let Some(n_unlogged) = self.log_throttle.admit(now()) {
             tracing::warn!(pid, uid, n_unlogged, "closed a connection that {why}");
         }
     }

@@ -9,6 +9,7 @@
 
 use crate::run::RunError;
 use baton_abi::place::devices_beside;
+use baton_shm::blocking::pause;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -274,7 +275,7 @@ fn lock(path: &Path) -> Result<LockFile, RunError> {
         if is_served(path)? {
             break;
         }
-        std::thread::sleep(LOCK_PAUSE);
+        pause(LOCK_PAUSE);
     }
     Err(RunError::AlreadyRunning(path.to_owned()))
 }

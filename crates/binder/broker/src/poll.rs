@@ -1,6 +1,6 @@
 //! An epoll whose entries are named by [`Source`].
 
-use rustix::buffer::spare_capacity;
+use baton_shm::blocking::epoll_wait;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -100,7 +100,7 @@ impl Poll {
     /// each with whether it hung up. An interrupted wait returns none.
     pub fn wait(&mut self, at_most: Option<&Timespec>) -> Result<Vec<(Source, bool)>, Errno> {
         self.ready.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.ready), at_most) {
+        match epoll_wait(&self.epoll, &mut self.ready, at_most) {
             Ok(_) | Err(Errno::INTR) => (),
             Err(errno) => return Err(errno),
         }

@@ -2,13 +2,13 @@
 //! sets for their loopers.
 
 use crate::client_thread;
+use crate::clock::now;
 use crate::poll::ConnectionId;
 use crate::run::Broker;
 use crate::state::{Effect, LaneId, Thread};
 use baton_abi::control::{ProcessId, Reply};
 use baton_abi::sched_priority::SchedPriority;
 use rustix::io::Errno;
-use std::time::Instant;
 
 impl Broker {
     /// Grants thread `tid` of the asker a looper at the thread's own priority on one lane.
@@ -33,7 +33,7 @@ impl Broker {
         let connection = self.connections.get_mut(&id).expect("just read from");
         let (pid, uid) = (connection.credentials.pid, connection.credentials.uid);
         let engine = connection.engine().expect("only engines ask");
-        engine.lane_requests.admit(Instant::now()).ok_or(Errno::AGAIN)?;
+        engine.lane_requests.admit(now()).ok_or(Errno::AGAIN)?;
         let priority = client_thread::priority(client_thread::find(pid, tid)?)?;
         let limit = self.real_time_limits.get(&uid).copied();
         let limit =

@@ -1,6 +1,6 @@
 //! Reads requests and answers them.
 
-use crate::clock;
+use crate::clock::{now, processor_time};
 use crate::close::CloseReason;
 use crate::connection::{Connection, Engine, Role, UnsentReply};
 use crate::deliver::socket_pair;
@@ -19,7 +19,6 @@ use baton_abi::control::{self, Account, ProcessId, Reply, Report, Request, Share
 use baton_abi::quota::{Quota, STRANGER, Standing};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use std::time::Instant;
 
 /// Upper bound of the bytes that one object adds to its ticket and to the event for its owner.
 const OBJECT_BYTES: usize = 64;
@@ -65,10 +64,10 @@ impl Broker {
             return 1;
         }
         let is_paced = connection.standing() != Standing::Owner && !hurries;
-        if is_paced && self.cpu_share.pause_if_over(user, id, Instant::now()) {
+        if is_paced && self.cpu_share.pause_if_over(user, id, now()) {
             return 1;
         }
-        let began = clock::processor_time();
+        let began = processor_time();
         let mut received = packet::receive(&connection.socket, &mut self.buffer);
         if let Some(left) = &mut connection.exiting {
             match left.checked_sub(1) {
@@ -101,8 +100,8 @@ impl Broker {
             Err(why) => self.close(id, why),
         }
         if is_paced {
-            let took = clock::processor_time().saturating_sub(began);
-            self.cpu_share.charge(user, took, Instant::now());
+            let took = processor_time().saturating_sub(began);
+            self.cpu_share.charge(user, took, now());
         }
         self.queue.charge(user, self.cost);
         self.trim_timer.add_work(self.cost);

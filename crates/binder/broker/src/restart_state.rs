@@ -9,6 +9,7 @@
 use crate::peer;
 use crate::state::Rule;
 use baton_abi::control::{Identity, decode, encode};
+use baton_shm::blocking::random;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -76,7 +77,9 @@ impl RestartState {
                 }
                 left
             }
-            None => Contents { form: FORM, boot, era: 0, key: key()?, contexts: BTreeMap::new() },
+            None => {
+                Contents { form: FORM, boot, era: 0, key: random()?, contexts: BTreeMap::new() }
+            }
         };
         let restart_state = RestartState { path, contents };
         restart_state.write();
@@ -143,15 +146,6 @@ impl RestartState {
             tracing::warn!(path = %self.path.display(), %errno, "cannot write the state \
                 that a next broker needs");
         }
-    }
-}
-
-fn key() -> Result<[u8; 32], Errno> {
-    let mut key = [0; 32];
-    match rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty()) {
-        Ok(32) => Ok(key),
-        Ok(_) => Err(Errno::IO),
-        Err(errno) => Err(errno),
     }
 }
 

@@ -4,7 +4,7 @@
 //! It sends the events that a request causes before the reply. Requests that an engine sent before
 //! it died still count: the broker reads them to the end, then declares the engine dead.
 
-use crate::clock;
+use crate::clock::{self, now};
 use crate::close::CloseReason;
 use crate::connection::Connection;
 use crate::cpu_share::CpuShare;
@@ -143,7 +143,7 @@ pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     broker.real_time_limits = config.real_time_limits;
     broker.policy = config.policy;
     if !broker.state.is_rejoin_over() {
-        broker.rejoin_deadline = Instant::now().checked_add(config.grace);
+        broker.rejoin_deadline = now().checked_add(config.grace);
     }
     ready();
     let result = broker.serve(listener, &path, config.until_idle);
@@ -308,13 +308,13 @@ impl Broker {
                 self.flush_blocked();
             }
             self.send_unsent_replies();
-            for id in self.cpu_share.take_resumed(Instant::now()) {
+            for id in self.cpu_share.take_resumed(now()) {
                 self.enqueue(id);
             }
             let mut cost = 0;
             while cost < AT_ONCE as u64 {
                 let Some(id) = self.queue.next() else {
-                    self.trim_timer.trim_if_idle(Instant::now());
+                    self.trim_timer.trim_if_idle(now());
                     break;
                 };
                 cost += self.serve_next_request(id);
@@ -327,7 +327,7 @@ impl Broker {
                     self.accept(&listener, path, 1)?;
                 }
             }
-            if self.rejoin_deadline.is_some_and(|time| time <= Instant::now()) {
+            if self.rejoin_deadline.is_some_and(|time| time <= now()) {
                 self.end_rejoin();
             }
             if until_idle && self.is_idle() {
@@ -353,9 +353,8 @@ impl Broker {
         let accept = (self.accepting == Accepting::Later).then_some(ACCEPT_PAUSE);
         let waits = !self.blocked.is_empty() || !self.unanswered.is_empty();
         let blocked = waits.then_some(BLOCKED_PAUSE);
-        let rejoin_left =
-            self.rejoin_deadline.map(|time| time.saturating_duration_since(Instant::now()));
-        let now = Instant::now();
+        let rejoin_left = self.rejoin_deadline.map(|time| time.saturating_duration_since(now()));
+        let now = now();
         let (rested, quiet) = (self.cpu_share.next_resume(now), self.trim_timer.due(now));
         [accept, blocked, rejoin_left, rested, quiet].into_iter().flatten().min()
     }
@@ -401,7 +400,7 @@ impl Broker {
                 Err(errno) => {
                     // Descriptors or memory are lacking. Level-triggered polling would report the
                     // listener all the time.
-                    if let Some(n_unlogged) = self.log_throttle.admit(Instant::now()) {
+                    if let Some(n_unlogged) = self.log_throttle.admit(now()) {
                         tracing::warn!(%errno, n_unlogged, "cannot accept a connection now");
                     }
                     if self.accepting == Accepting::Now {

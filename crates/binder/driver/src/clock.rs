@@ -2,8 +2,8 @@
 //! senders.
 
 use baton_abi::control::Stamps;
-pub use baton_shm::clock::now_ns;
 use baton_shm::clock::{counter, counter_in_order};
+pub use baton_shm::clock::{now, now_ns};
 
 /// The stamp of a call. The processor may take it a little early, which nobody can tell: what
 /// its caller does next comes after the answer.

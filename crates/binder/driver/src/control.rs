@@ -4,6 +4,7 @@ use crate::device::OpenError;
 use baton_abi::control::{
     Event, Identity, MAX_PACKET_BYTES, Reply, Request, Stamps, VERSION, decode, encode,
 };
+use baton_shm::blocking::{before_read, before_write, pause};
 use baton_shm::lock::Lock;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -214,7 +215,7 @@ impl Link {
         let packet = encode(request);
         for _ in 0..ATTEMPTS {
             match send(requests, &packet, &[], SendFlags::empty()) {
-                Err(errno) if passes(errno) => std::thread::sleep(PAUSE),
+                Err(errno) if passes(errno) => pause(PAUSE),
                 outcome => return outcome.is_ok(),
             }
         }
@@ -230,7 +231,7 @@ impl Link {
             Err(Errno::AGAIN) => Ok(None),
             Err(errno) if passes(errno) => {
                 // The event stays where it is.
-                std::thread::sleep(PAUSE);
+                pause(PAUSE);
                 Ok(None)
             }
             Err(_) => Err(Gone),
@@ -332,6 +333,9 @@ pub fn send(
     }
     let slices = [IoSlice::new(packet)];
     loop {
+        if !flags.contains(SendFlags::DONTWAIT) {
+            before_write(&socket);
+        }
         match rustix::net::sendmsg(&socket, &slices, &mut ancillary, flags | SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             other => return other.map(drop),
@@ -353,8 +357,9 @@ fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<Received, Errno> {
 /// Waits for a packet for as long as the connection stands.
 pub fn receive_patiently(socket: impl AsFd) -> Result<Received, Errno> {
     loop {
+        before_read(&socket);
         match receive(&socket, RecvFlags::empty()) {
-            Err(errno) if passes(errno) => std::thread::sleep(PAUSE),
+            Err(errno) if passes(errno) => pause(PAUSE),
             outcome => return outcome,
         }
     }

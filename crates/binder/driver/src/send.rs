@@ -10,6 +10,7 @@ use crate::thread;
 use crate::token;
 use baton_abi::control::{ProcessId, Reply, Request, TicketId};
 use baton_abi::lane::*;
+use baton_shm::blocking::pause;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
 use baton_shm::sync::{Ordering, fence};
@@ -19,6 +20,7 @@ use baton_state::transaction::{Departure, LaneId, Refusal, Target};
 use baton_state::work::{Completion, Tid};
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is to be sent.
 pub struct Outgoing<'a> {
@@ -487,8 +489,7 @@ impl Engine {
             if attempt == 0 {
                 channel.ring_socket();
             }
-            let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000 };
-            let _ = rustix::event::poll(&mut [], Some(&pause));
+            pause(Duration::from_micros(50));
         }
         Err(Refusal::failed(Errno::NOSPC))
     }

@@ -1,6 +1,7 @@
 //! Starting threads, their priorities and processors, and what a child of fork does.
 
 use baton_abi::sched_priority::SchedPriority;
+use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::work::Tid;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
@@ -8,7 +9,6 @@ use rustix::thread::CpuSet;
 
 use std::cell::Cell;
 use std::sync::Once;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Starts a thread on which no signal handler of the program runs.
 pub fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
@@ -18,9 +18,9 @@ pub fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Err
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let started = std::thread::Builder::new().name(name.into()).spawn(body);
+        let started = baton_shm::thread::spawn(name, body);
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        started.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+        started.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     }
 }
 

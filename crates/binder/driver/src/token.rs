@@ -5,10 +5,10 @@
 //! ones.
 
 use crate::thread::tid;
+use baton_shm::blocking::random;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rustix::io::Errno;
-use rustix::rand::GetRandomFlags;
 use std::cell::{Cell, RefCell};
 
 /// As many as the generator makes at once.
@@ -78,15 +78,6 @@ impl Stock {
             self.left = AT_ONCE;
             Ok(())
         })
-    }
-}
-
-/// The kernel's.
-fn random<const BYTES: usize>() -> Result<[u8; BYTES], Errno> {
-    let mut bytes = [0; BYTES];
-    match rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())? {
-        filled if filled == BYTES => Ok(bytes),
-        _ => Err(Errno::AGAIN),
     }
 }
 

@@ -11,9 +11,9 @@
 //! be a fault, as at any other use.
 
 use baton_shm::mapping::View;
+use baton_shm::sync::{AtomicU64, Ordering};
 use rustix::io::Errno;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE: usize = 4096;
 const SIGSET_BYTES: usize = 8;

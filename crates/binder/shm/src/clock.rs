@@ -4,7 +4,10 @@
 //! bases its own clock on it: the kernel has then found the counter steady and equal on all
 //! processors.
 
+#[cfg(simulated)]
+use crate::simulation;
 use rustix::time::ClockId;
+use std::time::Instant;
 
 /// The file that names the kernel's clock source.
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -13,7 +16,21 @@ const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clock
 /// source.
 #[inline]
 pub fn now_ns() -> u64 {
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        return machine.now_ns();
+    }
     clock_ns(ClockId::Monotonic) as u64
+}
+
+/// [`Instant::now`].
+#[inline]
+pub fn now() -> Instant {
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        return machine.now();
+    }
+    Instant::now()
 }
 
 /// CLOCK_REALTIME in nanoseconds since 1970. The administrator may set this clock at any time.
@@ -49,6 +66,10 @@ fn is_counter(architecture: &str, source: &str) -> bool {
 #[inline]
 #[cfg(target_arch = "x86_64")]
 pub fn counter() -> u64 {
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        return machine.now_ns();
+    }
     // SAFETY: every x86-64 processor has the instruction, and Linux lets programs use it.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
@@ -57,6 +78,10 @@ pub fn counter() -> u64 {
 #[inline]
 #[cfg(target_arch = "aarch64")]
 pub fn counter() -> u64 {
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        return machine.now_ns();
+    }
     let ticks;
     // SAFETY: reads a counter that Linux lets programs read.
     unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };

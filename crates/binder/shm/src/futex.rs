@@ -1,5 +1,7 @@
 //! Waits and wakes on words of memory, with the kernel's futexes.
 
+#[cfg(simulated)]
+use crate::simulation;
 #[cfg(not(loom))]
 use crate::sync::AtomicU32;
 
@@ -33,6 +35,10 @@ pub fn handlers_restart() {
 #[cfg(not(loom))]
 #[inline]
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<core::time::Duration>) -> Wait {
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        return simulation::wait(&machine, &[(word, expected)], timeout).0;
+    }
     let restart = HANDLERS_RESTART.load(core::sync::atomic::Ordering::Relaxed);
     let timeout =
         timeout.or(restart.then_some(FAR_AHEAD)).map(|time| rustix::thread::futex::Timespec {
@@ -40,10 +46,22 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<core::time::Duratio
             tv_nsec: i64::from(time.subsec_nanos()),
         });
     let flags = rustix::thread::futex::Flags::empty();
-    match rustix::thread::futex::wait(word, flags, expected, timeout.as_ref()) {
+    match rustix::thread::futex::wait(kernels(word), flags, expected, timeout.as_ref()) {
         Ok(()) => Wait::Woken,
         Err(errno) => end_of(errno),
     }
+}
+
+/// The word as the kernel is given it.
+#[cfg(not(any(loom, simulated)))]
+#[inline]
+fn kernels(word: &AtomicU32) -> &AtomicU32 {
+    word
+}
+
+#[cfg(simulated)]
+fn kernels(word: &AtomicU32) -> &core::sync::atomic::AtomicU32 {
+    word.inner()
 }
 
 #[cfg(not(loom))]
@@ -85,6 +103,10 @@ pub fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
 #[cfg(not(loom))]
 pub fn wait_any_of(words: &[(&AtomicU32, u32)]) -> (Wait, Option<usize>) {
     use rustix::thread::futex::{self, WaitFlags, WaitPtr, WaitvFlags};
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        return simulation::wait(&machine, words, None);
+    }
     if let &[(word, expected)] = words {
         let outcome = wait(word, expected, None);
         return (outcome, (outcome == Wait::Woken).then_some(0));
@@ -105,8 +127,12 @@ pub fn wait_any_of(words: &[(&AtomicU32, u32)]) -> (Wait, Option<usize>) {
 /// Wakes up to `n` sleepers and returns how many it woke. A read-only mapping of the word suffices.
 #[cfg(not(loom))]
 pub fn wake(word: &AtomicU32, n: u32) -> usize {
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        return simulation::wake(&machine, word, n);
+    }
     let flags = rustix::thread::futex::Flags::empty();
-    rustix::thread::futex::wake(word, flags, n).unwrap_or(0)
+    rustix::thread::futex::wake(kernels(word), flags, n).unwrap_or(0)
 }
 
 /// Takes the priority-inheriting lock of a word. The lock's holder inherits the calling thread's
@@ -116,8 +142,12 @@ pub(crate) fn lock(word: &AtomicU32, holder: u32) {
     use crate::sync::Ordering;
     use rustix::io::Errno;
     use rustix::thread::futex::{Flags, lock_pi};
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        return simulation::lock(&machine, word, holder);
+    }
     loop {
-        match lock_pi(word, Flags::PRIVATE, None) {
+        match lock_pi(kernels(word), Flags::PRIVATE, None) {
             Ok(()) => return,
             // The holder is just ending, or a signal came.
             Err(Errno::AGAIN | Errno::INTR) => {}
@@ -143,7 +173,11 @@ const RETRY_PAUSE: core::time::Duration = core::time::Duration::from_micros(50);
 #[cfg(not(loom))]
 pub(crate) fn unlock(word: &AtomicU32) {
     use rustix::thread::futex::{Flags, unlock_pi};
-    let outcome = unlock_pi(word, Flags::PRIVATE);
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        return simulation::unlock(&machine, word);
+    }
+    let outcome = unlock_pi(kernels(word), Flags::PRIVATE);
     debug_assert!(outcome.is_ok(), "{outcome:?}");
 }
 
@@ -169,10 +203,14 @@ pub enum Lent {
 pub fn lend(word: &AtomicU32, timeout: core::time::Duration) -> Lent {
     use rustix::io::Errno;
     use rustix::thread::futex::{Flags, Timespec, lock_pi2};
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        return simulation::lend(&machine, word, timeout);
+    }
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let then = core::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + timeout;
     let then = Timespec { tv_sec: then.as_secs() as i64, tv_nsec: then.subsec_nanos().into() };
-    match lock_pi2(word, Flags::empty(), Some(&then)) {
+    match lock_pi2(kernels(word), Flags::empty(), Some(&then)) {
         Ok(()) => Lent::Over,
         Err(Errno::TIMEDOUT | Errno::AGAIN | Errno::INTR) => Lent::Late,
         Err(_) => Lent::Refused,
@@ -187,7 +225,11 @@ pub fn give_back(word: &AtomicU32, owner: u32) {
     use rustix::thread::futex::{Flags, unlock_pi};
     let given = word.compare_exchange(owner, 0, Ordering::Release, Ordering::Relaxed);
     if given == Err(owner | WAITERS) {
-        let _ = unlock_pi(word, Flags::empty());
+        #[cfg(simulated)]
+        if let Some(machine) = simulation::machine() {
+            return simulation::unlock(&machine, word);
+        }
+        let _ = unlock_pi(kernels(word), Flags::empty());
     }
 }
 

@@ -17,15 +17,19 @@
 //! - [`lock`]: a lock whose holder inherits the priority of its waiters. [`thread`]: the calling
 //!   thread's part of it.
 //! - [`clock`]: the processor's counter and the kernel's clocks.
-//! - [`futex`]: the waits under all of these. [`socket`]: bytes that a receiver has not read.
+//! - [`futex`]: the waits under all of these. [`blocking`]: system calls that wait for a descriptor
+//!   or a time. [`socket`]: bytes that a receiver has not read.
 //!
 //! **Invariant**: this crate knows no Binder noun, and contains all `unsafe` code for shared
 //! memory. Protocols above it use atomics, offsets and copies.
 //!
 //! Atomics come from [`sync`]. The model checker (`--cfg loom`) replaces them, so that it checks
-//! the code that ships.
+//! the code that ships. The simulator (`--cfg simulated`) replaces them too, and the waits and
+//! clocks of [`futex`], [`blocking`] and [`clock`].
 
 pub mod bell;
+#[cfg(not(loom))]
+pub mod blocking;
 pub mod clock;
 pub mod event_flag;
 #[cfg(not(loom))]
@@ -43,6 +47,8 @@ pub mod own;
 pub mod reserved_slot;
 pub mod revocation;
 pub mod ring;
+#[cfg(simulated)]
+pub mod simulation;
 #[cfg(not(loom))]
 pub mod socket;
 pub mod sync;

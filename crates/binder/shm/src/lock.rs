@@ -78,6 +78,8 @@ impl<T> Lock<T> {
     /// Takes the lock if no thread holds it.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         let holder = thread::id();
+        #[cfg(simulated)]
+        crate::simulation::release_of_the_dead(&self.word);
         self.take(holder).then(|| self.guard(holder))
     }
 

@@ -109,6 +109,13 @@ impl<const BYTES: usize> Mapping<BYTES> {
             )?
         };
         let base: NonNull<u8> = NonNull::new(base.cast()).ok_or(Errno::FAULT)?;
+        #[cfg(simulated)]
+        crate::simulation::note_mapping(
+            base.as_ptr() as usize,
+            BYTES,
+            rustix::fs::fstat(file)?.st_ino,
+            offset,
+        );
         // SAFETY: our own mapping, just made. A child of fork must not write to it.
         let _ = unsafe {
             rustix::mm::madvise(base.as_ptr().cast(), BYTES, rustix::mm::Advice::LinuxDontFork)
@@ -301,6 +308,8 @@ impl<const BYTES: usize> Drop for Mapping<BYTES> {
     fn drop(&mut self) {
         // A child of fork may have another mapping there.
         if self.generation.is_current() {
+            #[cfg(simulated)]
+            crate::simulation::forget_mapping(self.base.as_ptr() as usize);
             // SAFETY: our own mapping; no borrow of it is left.
             let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), BYTES) };
         }

@@ -1,9 +1,14 @@
-//! The atomics that this crate uses: std's, or loom's under the model checker.
+//! The atomics that this crate uses: std's, or loom's under the model checker, or those of the
+//! simulator, where each access is a point at which another thread may run.
 
+#[cfg(simulated)]
+pub use crate::simulation::atomics::{AtomicU32, AtomicU64, fence, spin_loop};
 #[cfg(not(loom))]
+pub use core::sync::atomic::Ordering;
+#[cfg(not(any(loom, simulated)))]
 pub use core::{
     hint::spin_loop,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicU32, AtomicU64, fence},
 };
 #[cfg(loom)]
 pub use loom::{
@@ -12,8 +17,8 @@ pub use loom::{
 };
 
 /// Checks of a held lock before a thread asks the kernel, because most holders release it sooner.
-/// One check is enough for the model checker.
-pub(crate) const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
+/// One check is enough for the model checker and the simulator.
+pub(crate) const SPINS: u32 = if cfg!(any(loom, simulated)) { 1 } else { 100 };
 
 /// A SeqCst fence for a thread whose last access to shared memory was a SeqCst read-modify-write.
 /// On x86 that instruction already was a fence, so this costs 2 ns instead of 16.

@@ -6,6 +6,16 @@ pub use crate::models::{held, id, is_real_time};
 #[cfg(not(loom))]
 pub use current::{held, id, is_real_time};
 
+/// Starts a thread with this name.
+#[cfg(not(loom))]
+pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    #[cfg(simulated)]
+    if let Some(machine) = crate::simulation::machine() {
+        return machine.spawn(machine.process(), name, body);
+    }
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
+}
+
 #[cfg(not(loom))]
 mod current {
     use std::cell::Cell;

@@ -21,14 +21,14 @@ use baton_shm::mailbox::{Mailbox, Reader};
 use baton_shm::mapping::{self, Access, Mapping, Part, View};
 use baton_shm::revocation::Revocation;
 use baton_shm::ring::{Consumer, Producer};
-use baton_shm::sync::{AtomicU64, Ordering};
+use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::account::{Account, Held, Resource};
 use baton_state::transaction::{LaneId, Refusal};
 use bytemuck::{bytes_of, bytes_of_mut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, OnceLock};
 
 /// How many descriptor messages an end keeps at most; further ones wait in the socket.

@@ -37,6 +37,12 @@ impl Device {
         Ok(Arc::new(Device { engine: Engine::open(context, socket)? }))
     }
 
+    /// What is behind the ioctls, for the simulator.
+    #[cfg(simulated)]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// The file behind the receive buffer: a sealed memfd of 4 MiB. A duplicate of it is the
     /// program's descriptor; a map of it (`PROT_READ`, at offset 0) is the program's receive
     /// buffer.

@@ -5,7 +5,9 @@ use crate::engine::tid;
 use crate::user;
 use baton_abi::control::{Reply, Request, Strength};
 use baton_abi::uapi::*;
+use baton_shm::blocking::pause;
 use rustix::io::Errno;
+use std::time::Duration;
 
 /// How many times in a row, 1 ms apart, a process has to be found idle to count as frozen.
 const SETTLING_LOOKS: u32 = 3;
@@ -106,8 +108,7 @@ impl Device {
         let mut looks = SETTLING_LOOKS.max(info.timeout_ms);
         let mut settled = 0;
         while looks > 0 && settled < SETTLING_LOOKS {
-            let tick = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-            let _ = rustix::event::poll(&mut [], Some(&tick));
+            pause(Duration::from_millis(1));
             outstanding = ask(true)?;
             settled = if outstanding == 0 { settled + 1 } else { 0 };
             looks -= 1;

@@ -10,6 +10,7 @@ use super::Engine;
 use super::round_timer::RoundTimer;
 use crate::channel::Channel;
 use baton_shm::bell::{OwnBell, OwnRing};
+use baton_shm::blocking::pause;
 use baton_shm::futex;
 use baton_shm::lock::Lock;
 use baton_shm::sync::Ordering;
@@ -120,7 +121,7 @@ impl Engine {
             !self.channels.lock().incoming.is_empty() || self.repeats.ring_parting()
         };
         while bells_are_left() {
-            std::thread::sleep(PAUSE);
+            pause(PAUSE);
         }
         self.reclaim();
     }

@@ -5,9 +5,11 @@ use super::events::CHANNELS;
 use super::reserve::Purpose;
 use super::{Channels, Engine, Retired};
 use crate::channel::Channel;
+use crate::clock::now;
 use crate::control::descriptors;
 use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
 use baton_abi::lane::status;
+use baton_shm::blocking::pause;
 use baton_shm::sync::Ordering;
 use baton_state::Manager;
 use baton_state::State;
@@ -17,7 +19,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Between two lines of the log about channels that could not be had.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
@@ -33,8 +35,8 @@ fn patiently<T>(mut ask: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut began = None;
     loop {
         match ask() {
-            Err(Errno::AGAIN) if began.get_or_insert_with(Instant::now).elapsed() < PATIENCE => {
-                std::thread::sleep(ASK_PAUSE);
+            Err(Errno::AGAIN) if now() - *began.get_or_insert_with(now) < PATIENCE => {
+                pause(ASK_PAUSE);
             }
             answer => return answer,
         }
@@ -231,11 +233,11 @@ impl Engine {
     fn log_refused(&self, peer: ProcessId, errno: Errno) {
         let mut unlogged = self.unlogged.lock();
         unlogged.count += 1;
-        if unlogged.written.is_some_and(|last| last.elapsed() < LOG_PAUSE) {
+        if unlogged.written.is_some_and(|last| now() - last < LOG_PAUSE) {
             return;
         }
         let count = std::mem::take(&mut unlogged.count);
-        unlogged.written = Some(Instant::now());
+        unlogged.written = Some(now());
         drop(unlogged);
         let pid = self.identity.pid;
         tracing::warn!(

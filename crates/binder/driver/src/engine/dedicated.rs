@@ -26,6 +26,7 @@ use crate::channel::{Channel, Lane};
 use crate::thread;
 use baton_abi::control::{ChannelId, End, Request};
 use baton_abi::lane::LANES;
+use baton_shm::blocking::pause;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::Seen;
 use baton_state::State;
@@ -226,7 +227,7 @@ impl Engine {
             }
             state = self.accept_own(state, dedicated);
             self.unlock(state);
-            std::thread::sleep(PAUSE);
+            pause(PAUSE);
             state = self.lock();
         }
         self.unlock(state);
@@ -353,7 +354,7 @@ impl Engine {
         if !areas.inbox().is_empty() && !channel.ends().dead {
             // The thread that serves the lane may not run as long as this one does.
             self.unlock(state);
-            std::thread::sleep(PAUSE);
+            pause(PAUSE);
             state = self.lock();
         }
         state

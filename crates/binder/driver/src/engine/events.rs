@@ -5,9 +5,11 @@ use super::accept::{Among, Candidate};
 use super::mute;
 use super::rejoin::Comeback;
 use crate::channel::{Channel, Drained};
+use crate::clock::now;
 use crate::control::{Gone, Link};
 use baton_abi::control::{ChannelId, End, Event, Request};
 use baton_abi::lane::tally;
+use baton_shm::blocking;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use baton_state::State;
@@ -18,7 +20,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Names in the control thread's epoll; those above are channels' ids, which begin at one, and
 /// four.
@@ -204,11 +206,8 @@ impl Engine {
         link.tell(&Request::Barrier { number });
         while self.barrier_seen.load(Ordering::Acquire) < number && !link.is_lost() {
             let Some(events) = link.events() else { return };
-            let flags = rustix::event::PollFlags::IN;
-            let mut fds = [rustix::event::PollFd::from_borrowed_fd(events, flags)];
-            // The control thread may take the event from under this poll.
-            let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-            let _ = rustix::event::poll(&mut fds, Some(&time));
+            // The control thread may take the event from under this wait.
+            blocking::await_readable(events, Duration::from_millis(1));
             self.take_events();
         }
     }
@@ -234,17 +233,16 @@ impl Engine {
         let mut comeback = Comeback::default();
         // Channels whose socket is to be looked at again.
         let mut unread = BTreeSet::new();
-        let (mut looked, mut heard) = (Instant::now(), Instant::now());
+        let (mut looked, mut heard) = (now(), now());
         loop {
             events.clear();
-            let space = rustix::buffer::spare_capacity(&mut events);
             let due = [
                 comeback.pause(),
                 (!unread.is_empty()).then_some(SECOND_LOOK),
                 self.has_muted().then_some(mute::ROUND),
             ];
             let pause = due.into_iter().flatten().min();
-            match rustix::event::epoll::wait(&self.epoll, space, pause.as_ref()) {
+            match blocking::epoll_wait(&self.epoll, &mut events, pause.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
@@ -272,8 +270,8 @@ impl Engine {
                 }
             }
             // Nobody puts it off by making events.
-            if looked.elapsed() >= SECOND_LOOK_AFTER {
-                looked = Instant::now();
+            if now() - looked >= SECOND_LOOK_AFTER {
+                looked = now();
                 unread.retain(|&channel| {
                     let visit = self.visit(channel, false);
                     wanted |= visit.wanted;
@@ -283,8 +281,8 @@ impl Engine {
             if wanted {
                 self.hear_out();
             }
-            if heard.elapsed() >= MUTED_AFTER && self.has_muted() {
-                heard = Instant::now();
+            if now() - heard >= MUTED_AFTER && self.has_muted() {
+                heard = now();
                 self.hear_muted();
             }
             if comeback.is_due() {

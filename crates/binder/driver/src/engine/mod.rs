@@ -44,7 +44,7 @@ use baton_abi::lane::*;
 use baton_shm::forks::ForkGeneration;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mapping::{self, Access, Mapping};
-use baton_shm::sync::{AtomicU32, Ordering};
+use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::account::Accounts;
 use baton_state::work::Tid;
 use baton_state::{Effect, State};
@@ -58,7 +58,7 @@ use spin::SpinBudget;
 use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Instant;
 
 /// The driver of one opened device.

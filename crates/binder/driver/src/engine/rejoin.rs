@@ -15,6 +15,7 @@ use super::Engine;
 use super::accept::Among;
 use super::events::GREETING;
 use crate::channel::Channel;
+use crate::clock::now;
 use crate::control::{Greeting, Link};
 use baton_abi::claim::{Claim, MAX_CLAIMS};
 use baton_abi::control::{Event, ProcessId, Request};
@@ -47,16 +48,16 @@ impl Comeback {
     /// How long the control thread may sleep.
     pub fn pause(&self) -> Option<Timespec> {
         let Comeback::Later(time, _) = self else { return None };
-        let left = time.saturating_duration_since(Instant::now());
+        let left = time.saturating_duration_since(now());
         Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
     }
 
     pub fn is_due(&self) -> bool {
-        matches!(self, Comeback::Later(time, _) if *time <= Instant::now())
+        matches!(self, Comeback::Later(time, _) if *time <= now())
     }
 
     fn later(pause: Duration) -> Comeback {
-        Comeback::Later(Instant::now() + pause, (pause * 2).min(LONGEST_PAUSE))
+        Comeback::Later(now() + pause, (pause * 2).min(LONGEST_PAUSE))
     }
 }
 
@@ -84,7 +85,7 @@ impl Engine {
             }
             // Its two numbers are for the next one, should there be no others.
             self.broker.replace(Arc::new(Link::none(link.era)));
-            *comeback = Comeback::Later(Instant::now(), FIRST_PAUSE);
+            *comeback = Comeback::Later(now(), FIRST_PAUSE);
         }
     }
 

@@ -6,6 +6,7 @@
 
 use super::{Engine, tid};
 use crate::channel::Channel;
+use crate::clock::now;
 use crate::thread;
 use baton_abi::control::{ProcessId, Request};
 use baton_abi::lane::status;
@@ -17,7 +18,7 @@ use baton_state::work::Tid;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Lanes that a thread keeps to one peer.
 const MOST: usize = 2;
@@ -172,12 +173,12 @@ impl Engine {
     /// made before is the pool's. False if it has none after so long a time.
     fn await_looper(&self, channel: &Channel, lane: u32, longest: Duration) -> bool {
         let Ok(areas) = channel.lane(lane as usize) else { return false };
-        let (start, outbox) = (Instant::now(), areas.outbox());
+        let (start, outbox) = (now(), areas.outbox());
         loop {
             let comes = channel.status_word(status::LANE_LOOPERS) != 0
                 && channel.status_word(status::FROZEN) == 0
                 && !channel.ends().dead;
-            let left = longest.saturating_sub(start.elapsed());
+            let left = longest.saturating_sub(now() - start);
             let slice = left.min(if comes { SLICE } else { Duration::ZERO });
             if outbox.await_dedicated(Some(slice)).is_ok() {
                 return true;

@@ -9,7 +9,7 @@
 use super::settings::Settings;
 use crate::clock::now_ns;
 use crate::thread::is_real_time;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use baton_shm::sync::{AtomicU32, AtomicU64, Ordering, spin_loop};
 
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 16;
@@ -54,7 +54,7 @@ impl SpinBudget {
             (0..looks).find_map(|_| {
                 let seen = look();
                 if seen.is_none() {
-                    core::hint::spin_loop();
+                    spin_loop();
                 }
                 seen
             })

@@ -6,7 +6,7 @@ use super::fast::{Served, Server};
 use super::spin::{Spun, may_spin};
 use super::wait_policy::{WaitMode, WaitPolicy};
 use crate::channel::{Channel, Lane, Placed, RECENT_REQUESTS};
-use crate::clock::{now_ns, stamp};
+use crate::clock::{now, now_ns, stamp};
 use baton_abi::lane::status;
 use baton_shm::bell::{self, OwnBell, Sleep};
 use baton_shm::futex::{self, MAX_WORDS, Wait};
@@ -88,7 +88,7 @@ impl Engine {
                     self.hurry(&mut state, tid);
                     return Err(Errno::AGAIN);
                 }
-                Until::Deadline(deadline) if deadline <= Instant::now() => {
+                Until::Deadline(deadline) if deadline <= now() => {
                     return Err(Errno::TIMEDOUT);
                 }
                 Until::News | Until::Deadline(_) => {}
@@ -409,7 +409,7 @@ impl Engine {
 }
 
 fn left_until(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now())
+    deadline.saturating_duration_since(now())
 }
 
 /// A futex word and its expected value.

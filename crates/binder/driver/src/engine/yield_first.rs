@@ -35,8 +35,8 @@ use super::Engine;
 use super::wait_policy::{WaitMode, WaitPolicy};
 use crate::channel::Channel;
 use crate::clock::stamp;
-use baton_shm::sync::Ordering;
-use std::sync::atomic::AtomicU32;
+use baton_shm::blocking::yield_now;
+use baton_shm::sync::{AtomicU32, Ordering};
 
 /// Most waits that are left out because the peer did not run: a try costs a system call.
 const AWAY: u32 = 64;
@@ -102,7 +102,7 @@ impl Engine {
         if policy.mode() != WaitMode::LetBy {
             return false;
         }
-        rustix::thread::sched_yield();
+        yield_now();
         let yield_first = channel.yield_first(lane);
         let Some(sent) = sent() else {
             yield_first.has_paid(policy.held());

@@ -18,8 +18,8 @@ use crate::work::Tid;
 use baton_abi::control::{NodeId, ProcessId};
 use baton_shm::event_flag::EventFlag;
 use baton_shm::reserved_slot::{self, SlotState};
+use baton_shm::sync::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most bytes of a message that comes in without the state: what real-time callers send is short,
 /// and as many slots as there are loopers dedicated are room that others do not see.

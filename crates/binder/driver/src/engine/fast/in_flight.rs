@@ -5,11 +5,11 @@ use baton_abi::lane::{ChainEntry, STATUS_BYTES, status};
 use baton_shm::held::Held;
 use baton_shm::mapping::Mapping;
 use baton_shm::revocation::{Entry, Revocations};
+use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::thread::Calling;
 use baton_state::transaction::{LaneId, Serving};
 use baton_state::work::Tid;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const CALLING: u32 = 1;
 const SERVING: u32 = 2;
