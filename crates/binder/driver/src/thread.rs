@@ -38,6 +38,10 @@ pub use baton_shm::thread::id as tid;
 
 /// Whether a process has this thread, both by their numbers in our pid namespace.
 pub fn is_thread_of(pid: u32, tid: u32) -> bool {
+    #[cfg(simulated)]
+    if let Some(machine) = baton_shm::simulation::machine() {
+        return machine.lives(tid);
+    }
     let (pid, tid) = (pid.cast_signed(), tid.cast_signed());
     // SAFETY: sends nothing, and touches no memory: signal 0 asks whether one could.
     let found = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) } == 0;
@@ -153,6 +157,10 @@ pub fn is_real_time() -> bool {
 /// Whether a thread of this process runs, or would if it had a processor. One of which the system
 /// says nothing does not.
 pub fn is_running(tid: Tid) -> bool {
+    #[cfg(simulated)]
+    if let Some(machine) = baton_shm::simulation::machine() {
+        return machine.is_ready(tid);
+    }
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
     // Its name may have parentheses.
     stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('R')))
@@ -184,6 +192,10 @@ pub fn become_ordinary() {
 
 /// The processor on which this thread runs.
 pub fn processor() -> u32 {
+    #[cfg(simulated)]
+    if let Some(machine) = baton_shm::simulation::machine() {
+        return machine.processor();
+    }
     // SAFETY: asks about the calling thread; the C library reads it from memory of its own that the
     // kernel keeps (rseq), which costs a tenth of the vDSO's call.
     unsafe { libc::sched_getcpu() as u32 }
@@ -204,6 +216,10 @@ pub fn bound_to() -> Option<u32> {
 /// On how many processors this process and its peers can run at once. That it is bound to one tells
 /// nothing of its peers; a quota of processor time, which spinning uses up, holds for both.
 pub fn processors() -> usize {
+    #[cfg(simulated)]
+    if baton_shm::simulation::machine().is_some() {
+        return baton_shm::simulation::PROCESSORS;
+    }
     let allowed = std::thread::available_parallelism().map_or(1, |processors| processors.get());
     let bound = rustix::thread::sched_getaffinity(None).map_or(0, |set| set.count() as usize);
     // SAFETY: asks about the machine, and touches no memory.

@@ -3,6 +3,8 @@
 
 #[cfg(loom)]
 pub use crate::models::{held, id, is_real_time};
+#[cfg(simulated)]
+pub(crate) use current::set_id;
 #[cfg(not(loom))]
 pub use current::{held, id, is_real_time};
 
@@ -45,6 +47,12 @@ mod current {
         let id = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         ID.set(id);
         id
+    }
+
+    /// Gives the calling thread an id that its seed decides.
+    #[cfg(simulated)]
+    pub(crate) fn set_id(id: u32) {
+        ID.set(id);
     }
 
     /// Clears the id in a child of fork, where the thread has another one.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Where the program says that it has mapped its receive buffer.
-const BASE: usize = 0x7000_0000_0000;
+pub const BASE: usize = 0x7000_0000_0000;
 pub const RECEIVE_BYTES: usize = (1 << 20) - 8192;
 const READ_BYTES: usize = 256;
 
@@ -81,6 +81,13 @@ impl Commands {
         self.put(BC_FREE_BUFFER, &message.transaction.buffer.to_ne_bytes())
     }
 
+    /// These commands, and then the others.
+    pub fn and(mut self, others: Commands) -> Commands {
+        self.bytes.extend(others.bytes);
+        self.payloads.extend(others.payloads);
+        self
+    }
+
     fn keep(&mut self, data: &[u8]) -> u64 {
         self.payloads.push(data.to_vec());
         self.payloads.last().map_or(0, |data| data.as_ptr() as u64)
@@ -124,7 +131,8 @@ impl Returned {
     }
 }
 
-fn returns(bytes: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+/// The returns of a read buffer, each with its payload.
+pub fn returns(bytes: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let command = pod_read_unaligned(bytes.get(at..at + 4)?);

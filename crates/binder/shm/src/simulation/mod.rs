@@ -39,6 +39,10 @@ const STEPS_A_SWITCH: u64 = 40;
 const SLOWNESS_NS: u64 = 20_000_000;
 /// A waiter for quiet goes on if nothing is due within this time.
 const QUIET_NS: u64 = 30_000_000_000;
+/// Processors of a machine, as far as threads ask.
+pub const PROCESSORS: usize = 2;
+/// Id of a machine's first thread.
+const FIRST_ID: u32 = 1_000;
 /// Stack of a simulated thread in bytes.
 const STACK_BYTES: usize = 1 << 20;
 
@@ -61,6 +65,7 @@ struct Inner {
     switches: u64,
     /// The history fails if it takes more switches.
     most_switches: u64,
+    on_failure: String,
 }
 
 struct Thread {
@@ -69,7 +74,6 @@ struct Thread {
     state: State,
     outcome: Outcome,
     handle: Option<std::thread::Thread>,
-    id: u32,
     may_be_doomed: bool,
 }
 
@@ -173,6 +177,7 @@ impl Machine {
                 timers: Vec::new(),
                 switches: 0,
                 most_switches,
+                on_failure: String::new(),
             }),
             running: AtomicUsize::new(0),
             countdown: AtomicU64::new(0),
@@ -185,12 +190,8 @@ impl Machine {
     }
 
     fn attach(self: &Arc<Machine>, number: usize) {
-        let id = crate::thread::id();
-        {
-            let mut inner = self.lock();
-            inner.threads[number].handle = Some(std::thread::current());
-            inner.threads[number].id = id;
-        }
+        crate::thread::set_id(FIRST_ID + number as u32);
+        self.lock().threads[number].handle = Some(std::thread::current());
         CURRENT.with(|current| {
             let before = current.replace(Some(Current { machine: Arc::clone(self), number }));
             assert!(before.is_none(), "a thread belongs to one machine");
@@ -218,10 +219,12 @@ impl Machine {
             machine.attach(number);
             machine.await_turn(number);
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            let machine = current().expect("attached").0;
             if let Err(reason) = result
                 && !reason.is::<Doom>()
             {
-                // The history has failed; the others are of no interest any more.
+                // The history has failed; the other threads are of no interest any more.
+                eprintln!("{}", machine.lock().on_failure);
                 std::process::exit(101);
             }
         };
@@ -231,24 +234,48 @@ impl Machine {
         Ok(())
     }
 
+    /// Ends the machine: its other threads never run again, and the calling one is an ordinary
+    /// thread.
+    pub fn close(&self) {
+        self.lock().threads.iter_mut().for_each(|thread| thread.state = State::Killed);
+        drop(CURRENT.with(|current| current.take()));
+    }
+
+    /// The processor on which the calling thread says that it runs.
+    pub fn processor(&self) -> u32 {
+        let number = self.running.load(Relaxed) as u64;
+        // It moves now and then.
+        let number = if self.below(16) == 0 { number + 1 } else { number };
+        (number % PROCESSORS as u64) as u32
+    }
+
     /// The process of the calling thread.
     pub fn process(&self) -> u32 {
         self.lock().threads[self.running.load(Relaxed)].process
     }
 
     /// Kills a process: its threads never run again. Their locals and stacks stay as they are.
+    /// Returns the names of those that had not ended.
     ///
     /// # Panics
     /// Panics if the calling thread is one of them.
-    pub fn kill(&self, process: u32) {
+    pub fn kill(&self, process: u32) -> Vec<String> {
         let running = self.running.load(Relaxed);
         let mut inner = self.lock();
         assert_ne!(inner.threads[running].process, process, "a thread cannot kill its own process");
-        for thread in inner.threads.iter_mut().filter(|thread| thread.process == process) {
-            if thread.state != State::Ended {
+        let of_process = inner.threads.iter_mut().filter(|thread| thread.process == process);
+        let alive = of_process.filter(|thread| thread.state != State::Ended);
+        alive
+            .map(|thread| {
                 thread.state = State::Killed;
-            }
-        }
+                thread.name.clone()
+            })
+            .collect()
+    }
+
+    /// A line for standard error if a thread of this machine panics.
+    pub fn on_failure(&self, line: String) {
+        self.lock().on_failure = line;
     }
 
     /// Ends a process whose threads hold nothing that a destructor may not let go: each unwinds
@@ -293,6 +320,13 @@ impl Machine {
     /// What each thread that has not ended is about.
     pub fn describe(&self) -> String {
         self.lock().describe()
+    }
+
+    /// How long it has run so far: the same again for the same seed.
+    pub fn summary(&self) -> String {
+        let inner = self.lock();
+        let (threads, switches) = (inner.threads.len(), inner.switches);
+        format!("{threads} threads, {switches} switches, {} ns", self.now_ns.load(Relaxed))
     }
 
     fn wait(&self, waits: Waits) -> Outcome {
@@ -434,7 +468,6 @@ impl Thread {
             state: State::Ready,
             outcome: Outcome::Quiet,
             handle: None,
-            id: 0,
             may_be_doomed: false,
         }
     }
@@ -496,7 +529,7 @@ impl Inner {
 }
 
 /// The calling thread's machine, if it has one, and is not about to end by a panic.
-pub(crate) fn machine() -> Option<Arc<Machine>> {
+pub fn machine() -> Option<Arc<Machine>> {
     current().map(|(machine, _)| machine)
 }
 
@@ -603,10 +636,18 @@ pub(crate) fn release_of_the_dead(word: &AtomicU32) {
 }
 
 impl Machine {
-    fn lives(&self, id: u32) -> bool {
+    /// Whether there is a thread of this id.
+    pub fn lives(&self, id: u32) -> bool {
+        let number = id.checked_sub(FIRST_ID).map_or(usize::MAX, |number| number as usize);
         let inner = self.lock();
-        let mut threads = inner.threads.iter();
-        threads.any(|t| t.id == id && !matches!(t.state, State::Ended | State::Killed))
+        let thread = inner.threads.get(number);
+        thread.is_some_and(|thread| !matches!(thread.state, State::Ended | State::Killed))
+    }
+
+    /// Whether a thread could run.
+    pub fn is_ready(&self, id: u32) -> bool {
+        let number = id.checked_sub(FIRST_ID).map_or(usize::MAX, |number| number as usize);
+        self.lock().threads.get(number).is_some_and(|thread| thread.state == State::Ready)
     }
 }
 

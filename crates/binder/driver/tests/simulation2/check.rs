@@ -1,0 +1,119 @@
+//! What must hold when nothing is under way.
+
+use crate::world::{Party, World};
+use baton_abi::control::{ProcessReport, Report};
+use baton_driver::observer::Observer;
+use std::collections::BTreeSet;
+
+/// Everything that was begun has ended, and broker, engines and programs agree on who holds what.
+pub fn at_rest(world: &World) {
+    let report = report(world);
+    for party in world.parties() {
+        check_threads(&party);
+        check_references(&party, &report);
+        check_notices(world, &party);
+        check_objects(&party);
+    }
+}
+
+fn report(world: &World) -> Report {
+    let observer = Observer::connect(&world.socket).expect("a broker");
+    observer.report().expect("a report")
+}
+
+fn processes(report: &Report) -> impl Iterator<Item = &ProcessReport> {
+    report.contexts.iter().flat_map(|context| &context.processes)
+}
+
+fn check_threads(party: &Party) {
+    let process = party.process;
+    let state = party.program.device.engine().lock();
+    for (tid, thread) in state.threads.iter() {
+        assert!(thread.stack.is_empty(), "{process}.{tid} is left with {:?}", thread.stack);
+        assert!(!thread.todo.urgent, "{process}.{tid} sleeps over its work");
+    }
+    assert_eq!(state.outstanding, 0, "{process} owes answers");
+    let reads = |(tid, _)| state.would_read(tid);
+    assert!(!state.threads.iter().any(reads), "{process} sleeps over its work");
+    assert_eq!(state.contents.len(), party.model().buffers.len(), "buffers of {process}");
+    assert!(state.is_settled(), "{process} is left with tickets or notices: {:?}", *state);
+}
+
+/// The engine's counts are the program's, the manager's pin, and what buffers mention; the broker
+/// has given exactly the handles that the engine has.
+fn check_references(party: &Party, report: &Report) {
+    let process = party.process;
+    let state = party.program.device.engine().lock();
+    let model = party.model();
+    let mut handles = BTreeSet::new();
+    for (handle, reference) in state.references.iter() {
+        let known = model.references.get(&handle).copied().unwrap_or_default();
+        let pin = u32::from(state.manager == Some(handle));
+        let counts = reference.counts;
+        let strong = known.strong + pin;
+        assert!(counts.strong >= strong, "{process}'s {handle}: {counts:?}, {known:?}");
+        let may_be_more = known.in_buffers > 0;
+        assert!(may_be_more || counts.strong == strong, "{process}'s {handle}: {counts:?}");
+        assert_eq!(reference.sending, 0, "{process}'s {handle} is being sent");
+        handles.insert((handle, reference.owner.0, reference.node.0, reference.grants.0 > 0));
+    }
+    for (handle, known) in &model.references {
+        assert!(state.references.get(*handle).is_some(), "{process} lacks {handle}: {known:?}");
+    }
+    let identity = state.id.0;
+    let of_broker = processes(report).find(|it| it.process == identity);
+    let of_broker = of_broker.unwrap_or_else(|| panic!("the broker has forgotten {process}"));
+    let of_broker: BTreeSet<_> = of_broker.handles.iter().copied().collect();
+    assert_eq!(of_broker, handles, "{process}: what the broker says it holds");
+}
+
+fn check_notices(world: &World, party: &Party) {
+    let model = party.model();
+    for (cookie, notice) in model.deaths.iter().filter(|(_, notice)| !notice.is_dropped) {
+        let is_due = world.is_dead(notice.name.owner) && !notice.is_cleared;
+        assert!(!is_due || notice.is_delivered, "BR_DEAD_BINDER missing: {cookie} {notice:?}");
+        assert!(!notice.is_cleared, "BR_CLEAR_DEATH_NOTIFICATION_DONE missing: {cookie}");
+    }
+}
+
+/// Each node is an object of the program, and the program was told of its counts.
+fn check_objects(party: &Party) {
+    let process = party.process;
+    let state = party.program.device.engine().lock();
+    let model = party.model();
+    for (id, node) in state.nodes.iter().filter(|(_, node)| node.ptr != 0) {
+        let object = model.objects.get(&node.ptr);
+        let object = object.unwrap_or_else(|| panic!("{process}'s {id:?} has no object: {node:?}"));
+        let told = (object.strong == 1, object.weak == 1);
+        assert_eq!(told, node.told(), "{process}'s {id:?}: {object:?} and {node:?}");
+        assert!(!node.one_way_busy && node.one_way_todo.is_empty(), "{process}: {node:?}");
+    }
+    for (ptr, object) in &model.objects {
+        let counts = (object.strong, object.weak);
+        assert!([(0, 0), (0, 1), (1, 1)].contains(&counts), "{process}'s {ptr:#x}: {object:?}");
+        assert_eq!(object.sending, 0, "{process}'s {ptr:#x} was not told");
+    }
+}
+
+/// Every program has given back what it held: only the managers' pins remain.
+pub fn given_back(world: &World) {
+    for party in world.parties() {
+        let process = party.process;
+        let state = party.program.device.engine().lock();
+        let handles: Vec<u32> = state.references.iter().map(|(handle, _)| handle).collect();
+        let pins: Vec<u32> = state.manager.into_iter().collect();
+        assert_eq!(handles, pins, "{process} is left with handles");
+        for (_, node) in state.nodes.iter() {
+            assert_eq!(node.ptr, 0, "{process} is left with {node:?}");
+        }
+        let model = party.model();
+        assert!(model.objects.is_empty(), "{process} is left with {:?}", model.objects);
+    }
+}
+
+/// The broker has forgotten everybody.
+pub fn nobody_left(world: &World) {
+    let report = report(world);
+    let left: Vec<_> = processes(&report).collect();
+    assert!(left.is_empty(), "the broker is left with {left:?}");
+}

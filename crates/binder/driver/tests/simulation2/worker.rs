@@ -1,0 +1,564 @@
+//! One thread of a program: it does anything that the rules allow, as the dice choose.
+
+use crate::model::{Held, Notice, Object as Local, Pins, Reference};
+use crate::payload::{FILE, Name, Object, Payload};
+use crate::program::{Commands, Message, returns};
+use crate::world::{Party, World};
+use baton_abi::uapi::*;
+use baton_shm::blocking::pause;
+use baton_shm::simulation::relinquish;
+use baton_state::thread::Frame;
+use bytemuck::pod_read_unaligned;
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Few, so that an address is used again soon.
+const ADDRESSES: [u64; 6] = [0x10, 0x20, 0x30, 0x40, 0x50, 0x60];
+/// Buffers that a program keeps at once, at most.
+const MOST_KEPT: usize = 6;
+pub struct Worker {
+    /// No other thread of the history has it.
+    number: u64,
+    pub world: Arc<World>,
+    pub party: Arc<Party>,
+    /// Commands for the next exchange: what the program owes for what it was told.
+    owed: Commands,
+    /// Calls that were taken and whose ends the program has not used.
+    n_open: u32,
+    /// Ends of calls, oldest first: answers, and failures.
+    ends: Vec<Option<Message>>,
+    /// The program was told to start another looper.
+    starts_looper: bool,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// The driver has taken what was sent.
+    Taken,
+    /// The answer to a call.
+    Answered,
+    /// Anything: the thread is a looper.
+    Read,
+}
+
+impl Worker {
+    pub fn new(world: &Arc<World>, party: &Arc<Party>) -> Worker {
+        Worker {
+            number: world.next_nonce(),
+            world: Arc::clone(world),
+            party: Arc::clone(party),
+            owed: Commands::default(),
+            n_open: 0,
+            ends: Vec::new(),
+            starts_looper: false,
+        }
+    }
+
+    /// A looper of the pool, for ever.
+    pub fn serve(mut self, command: u32) {
+        self.owe(command, &[]);
+        loop {
+            self.exchange(Commands::default(), Until::Read, &Pins::default());
+        }
+    }
+
+    /// Some acts, then the thread leaves.
+    pub fn act_often(mut self, often: u64) {
+        for _ in 0..often {
+            self.act();
+        }
+        self.flush();
+        self.party.program.leave();
+    }
+
+    /// Calls every object whose owner lives: it has to answer.
+    pub fn check_handles(mut self) {
+        let strong = |(handle, r): (&u32, &Reference)| (r.strong > 0).then_some((*handle, r.name));
+        let references: Vec<(u32, Name)> =
+            self.party.model().references.iter().filter_map(strong).collect();
+        for (handle, name) in references {
+            let answered = self.call(handle, name, false);
+            assert!(answered || self.world.is_dead(name.owner), "{name:?} does not answer");
+        }
+        self.flush();
+        self.party.program.leave();
+    }
+
+    /// Gives back whatever the program has.
+    pub fn give_back(mut self) {
+        while self.free() {}
+        loop {
+            let notice = self.party.model().deaths.iter().find_map(|(cookie, notice)| {
+                (!notice.is_cleared && !notice.is_dropped).then_some((*cookie, notice.handle))
+            });
+            let Some((cookie, handle)) = notice else { break };
+            self.clear_death(cookie, handle);
+        }
+        while self.release() {}
+        while self.drop_object() {}
+        self.flush();
+        self.party.program.leave();
+    }
+
+    fn dice(&self, bound: u64) -> u64 {
+        self.world.machine.below(bound)
+    }
+
+    fn owe(&mut self, command: u32, payload: &[u8]) {
+        self.owed = std::mem::take(&mut self.owed).put(command, payload);
+    }
+
+    // ---- exchanges --------------------------------------------------------------------------
+
+    /// Writes what the program owes, and reads nothing.
+    fn flush(&mut self) {
+        let owed = std::mem::take(&mut self.owed);
+        self.party.program.exchange_in(&owed, &mut []).expect("a write of commands");
+    }
+
+    /// Writes commands, and reads until that has happened which the thread waits for. The answer
+    /// to a call, if there was one.
+    ///
+    /// What was sent is taken or refused at once, and so says the next read. Meanwhile the end of
+    /// a call may come in which this thread serves another one: its server has died, say.
+    fn exchange(&mut self, commands: Commands, until: Until, pins: &Pins) -> Option<Message> {
+        let mut commands = std::mem::take(&mut self.owed).and(commands);
+        let mut is_taken = until == Until::Read;
+        loop {
+            let returned = match self.party.program.exchange(std::mem::take(&mut commands)) {
+                Ok(returned) => returned,
+                Err(Errno::INTR) => continue,
+                Err(errno) => panic!("an exchange: {errno}"),
+            };
+            let mut messages = returned.messages.into_iter();
+            for (command, payload) in returns(&returned.bytes) {
+                match command {
+                    BR_NOOP | BR_OK => {}
+                    BR_SPAWN_LOOPER => self.starts_looper = true,
+                    BR_INCREFS | BR_ACQUIRE | BR_RELEASE | BR_DECREFS => {
+                        self.node_news(command, payload);
+                    }
+                    BR_DEAD_BINDER => {
+                        let cookie: u64 = pod_read_unaligned(payload);
+                        let name = self.party.model().dead(cookie);
+                        assert!(self.world.is_dead(name.owner), "{name:?} lives");
+                        self.owe(BC_DEAD_BINDER_DONE, payload);
+                    }
+                    BR_CLEAR_DEATH_NOTIFICATION_DONE => {
+                        self.party.model().death_cleared(pod_read_unaligned(payload));
+                    }
+                    BR_TRANSACTION_COMPLETE | BR_ONEWAY_SPAM_SUSPECT => {
+                        assert!(!is_taken, "BR_TRANSACTION_COMPLETE of nothing");
+                        self.party.model().unpin(pins);
+                        is_taken = true;
+                        self.n_open += u32::from(until == Until::Answered);
+                    }
+                    BR_FAILED_REPLY | BR_DEAD_REPLY => self.ends.push(None),
+                    BR_REPLY => self.ends.push(messages.next()),
+                    BR_TRANSACTION => {
+                        let message = messages.next().expect("one message a transaction");
+                        self.take_in(&message);
+                    }
+                    other => panic!("return {other:#x}"),
+                }
+            }
+            if !is_taken && self.ends.len() > self.n_ended() {
+                let refusal = self.ends.pop().expect("counted");
+                assert!(refusal.is_none(), "an answer to no call");
+                self.party.model().unpin(pins);
+                return self.after(None);
+            }
+            match until {
+                Until::Answered if is_taken && !self.ends.is_empty() => {
+                    self.n_open -= 1;
+                    let answer = self.ends.remove(0);
+                    return self.after(answer);
+                }
+                Until::Taken if is_taken => return self.after(None),
+                Until::Read => return self.after(None),
+                _ => {}
+            }
+            commands = std::mem::take(&mut self.owed);
+        }
+    }
+
+    /// Calls of this thread that have ended, whether or not it has read so.
+    fn n_ended(&self) -> usize {
+        let state = self.party.program.device.engine().lock();
+        let thread = state.threads.get(baton_shm::thread::id());
+        let is_open = |frame: &&Frame| matches!(frame, Frame::Calling(_));
+        let open = thread.map_or(0, |thread| thread.stack.iter().filter(is_open).count());
+        self.n_open as usize - open
+    }
+
+    fn after(&mut self, answer: Option<Message>) -> Option<Message> {
+        if std::mem::take(&mut self.starts_looper) {
+            self.party.start_looper(&self.world, BC_REGISTER_LOOPER);
+        }
+        answer
+    }
+
+    fn node_news(&mut self, command: u32, payload: &[u8]) {
+        let (ptr, cookie) = (pod_read_unaligned(&payload[..8]), pod_read_unaligned(&payload[8..]));
+        if ptr != 0 {
+            self.party.model().node_news(command, ptr, cookie);
+        }
+        match command {
+            BR_INCREFS => self.owe(BC_INCREFS_DONE, payload),
+            BR_ACQUIRE => self.owe(BC_ACQUIRE_DONE, payload),
+            _ => {}
+        }
+    }
+
+    // ---- what comes -------------------------------------------------------------------------
+
+    /// The payload's buffer is the program's: takes what it names, and keeps the buffer for later.
+    fn keep(&mut self, message: &Message, payload: &Payload, one_way: Option<u64>) {
+        let address = message.transaction.buffer;
+        let mut held =
+            Held { address, handles: Vec::new(), one_way };
+        let mut wanted = Vec::new();
+        for (name, object) in &payload.objects {
+            match *object {
+                Object::Handle { handle, strong } => {
+                    assert_ne!(name.owner, self.party.id(), "an object of ours comes as a handle");
+                    let mut model = self.party.model();
+                    model.mention(handle, *name);
+                    held.handles.push(handle);
+                    let command = if strong { BC_ACQUIRE } else { BC_INCREFS };
+                    if self.dice(100) < 60 {
+                        model.pin(&Pins { handles: vec![handle], ..Pins::default() });
+                        wanted.push((command, handle));
+                    }
+                }
+                Object::Own { ptr, cookie, .. } => {
+                    assert_eq!(*name, Name { owner: self.party.id(), cookie }, "at {ptr:#x}");
+                }
+                Object::Descriptor(fd) => {
+                    // SAFETY: the driver has just installed it, and nobody else knows it.
+                    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+                    let inode = rustix::fs::fstat(&fd).expect("an open file").st_ino;
+                    assert_eq!((name.owner, name.cookie), (FILE, inode), "another file");
+                    drop(fd);
+                }
+            }
+        }
+        for (command, handle) in wanted {
+            self.count(command, handle);
+        }
+        let mut model = self.party.model();
+        let is_large = payload.filler_bytes > 1_000 || model.buffers.len() > MOST_KEPT;
+        if one_way.is_some() || is_large || self.dice(100) < 70 {
+            model.let_go(&held);
+            drop(model);
+            self.owe(BC_FREE_BUFFER, &address.to_ne_bytes());
+        } else {
+            model.buffers.push(held);
+        }
+    }
+
+    /// BC_ACQUIRE or BC_INCREFS, at once.
+    fn count(&mut self, command: u32, handle: u32) {
+        self.owe(command, &handle.to_ne_bytes());
+        self.flush();
+        let mut model = self.party.model();
+        let reference = model.references.get_mut(&handle).expect("mentioned");
+        match command {
+            BC_ACQUIRE => reference.strong += 1,
+            _ => reference.weak += 1,
+        }
+        model.unpin(&Pins { handles: vec![handle], ..Pins::default() });
+    }
+
+    fn take_in(&mut self, message: &Message) {
+        let transaction = &message.transaction;
+        let payload = Payload::decode(&message.data);
+        if payload.target != Name::default() {
+            let expected = Name { owner: self.party.id(), cookie: transaction.cookie };
+            assert_eq!(payload.target, expected, "a call for somebody else");
+            let object = self.party.model().objects.get(&transaction.target).copied();
+            let is_there = object.is_some_and(|object| object.cookie == transaction.cookie);
+            assert!(is_there, "a call to {:?}, which is gone", payload.target);
+        }
+        if transaction.flags & TF_ONE_WAY != 0 {
+            if transaction.target != 0 {
+                let mut model = self.party.model();
+                model.one_way(payload.sender, transaction.cookie, payload.nonce);
+            }
+            return self.keep(message, &payload, Some(transaction.cookie));
+        }
+        self.keep(message, &payload, None);
+        for _ in 0..self.dice(3) {
+            self.act();
+        }
+        self.reply(payload.nonce, transaction.flags & TF_ACCEPT_FDS != 0);
+    }
+
+    fn reply(&mut self, nonce: u64, accepts_fds: bool) {
+        let (objects, pins, files) = self.cargo(accepts_fds);
+        let filler_bytes = self.dice(300) as usize;
+        let payload =
+            Payload { nonce, sender: self.number, objects, filler_bytes, ..Payload::default() };
+        let (bytes, offsets) = payload.encode();
+        let commands = Commands::default().send_objects(BC_REPLY, 0, 0, &bytes, &offsets);
+        self.party.model().pin(&pins);
+        self.exchange(commands, Until::Taken, &pins);
+        drop(files);
+    }
+
+    // ---- what the program does --------------------------------------------------------------
+
+    fn act(&mut self) {
+        match self.dice(100) {
+            // An end tells nothing of its call, so a thread has one at a time.
+            0..30 if self.n_open == 0 => self.call_any(),
+            30..45 => self.send_one_way(),
+            45..50 => self.become_manager(),
+            50..60 => _ = self.free(),
+            60..68 => _ = self.release(),
+            68..73 => _ = self.drop_object(),
+            73..80 => self.ask_of_death(),
+            80..84 => self.stop_asking(),
+            84..88 => pause(Duration::from_micros(self.dice(3_000))),
+            88..92 => self.flush(),
+            _ => relinquish(),
+        }
+    }
+
+    fn target(&mut self) -> (u32, Name) {
+        let model = self.party.model();
+        let strong = model.references.iter().filter(|(_, reference)| reference.strong > 0);
+        let mut targets: Vec<(u32, Name)> = strong.map(|(handle, r)| (*handle, r.name)).collect();
+        drop(model);
+        targets.push((0, Name::default()));
+        targets[self.dice(targets.len() as u64) as usize]
+    }
+
+    fn call_any(&mut self) {
+        let (handle, name) = self.target();
+        self.call(handle, name, true);
+    }
+
+    /// Whether the call was answered.
+    fn call(&mut self, handle: u32, target: Name, has_cargo: bool) -> bool {
+        let (objects, mut pins, files) =
+            if has_cargo { self.cargo(true) } else { Default::default() };
+        let nonce = self.world.next_nonce();
+        let filler_bytes = match self.dice(20) {
+            0 => 20_000,
+            1 => 100_000,
+            _ => self.dice(300) as usize,
+        };
+        let payload = Payload { nonce, sender: self.number, target, objects, filler_bytes };
+        let (bytes, offsets) = payload.encode();
+        if !self.hold(handle, target, &mut pins) {
+            return true;
+        }
+        let flags = if self.dice(2) == 0 { TF_ACCEPT_FDS } else { 0 };
+        let commands =
+            Commands::default().send_objects(BC_TRANSACTION, handle.into(), flags, &bytes, &offsets);
+        let answer = self.exchange(commands, Until::Answered, &pins);
+        drop(files);
+        let Some(answer) = answer else {
+            self.party.model().n_failed += 1;
+            return false;
+        };
+        let payload = Payload::decode(&answer.data);
+        assert_eq!(payload.nonce, nonce, "another call's answer");
+        self.keep(&answer, &payload, None);
+        self.party.model().n_answered += 1;
+        true
+    }
+
+    /// Pins the target, if the program still holds it.
+    fn hold(&mut self, handle: u32, target: Name, pins: &mut Pins) -> bool {
+        let mut model = self.party.model();
+        let is_held = |r: &Reference| r.strong > 0 && r.name == target;
+        let is_held = handle == 0 || model.references.get(&handle).is_some_and(is_held);
+        if is_held && handle != 0 {
+            pins.handles.push(handle);
+        }
+        if is_held {
+            model.pin(pins);
+        }
+        is_held
+    }
+
+    fn send_one_way(&mut self) {
+        let (handle, target) = self.target();
+        let (objects, mut pins, files) = self.cargo(true);
+        let nonce = self.world.next_nonce();
+        let filler_bytes = self.dice(2_000) as usize;
+        let payload = Payload { nonce, sender: self.number, target, objects, filler_bytes };
+        let (bytes, offsets) = payload.encode();
+        if !self.hold(handle, target, &mut pins) {
+            return;
+        }
+        let commands = Commands::default().send_objects(
+            BC_TRANSACTION,
+            handle.into(),
+            TF_ONE_WAY,
+            &bytes,
+            &offsets,
+        );
+        self.exchange(commands, Until::Taken, &pins);
+        drop(files);
+    }
+
+    /// Objects and descriptors for a transaction, and what has to stay until it is taken.
+    fn cargo(&mut self, accepts_fds: bool) -> (Vec<(Name, Object)>, Pins, Vec<OwnedFd>) {
+        // No other thread runs between this and the send: nothing here is a step.
+        let (mut objects, mut pins, mut files) = (Vec::new(), Pins::default(), Vec::new());
+        for _ in 0..self.dice(4).saturating_sub(1) {
+            let strong = self.dice(100) < 70;
+            match self.dice(5) {
+                0 | 1 => {
+                    let ptr = ADDRESSES[self.dice(ADDRESSES.len() as u64) as usize];
+                    let mut model = self.party.model();
+                    let fresh = model.next_cookie();
+                    let fresh = Local { cookie: fresh, local: true, ..Local::default() };
+                    let object = model.objects.entry(ptr).or_insert(fresh);
+                    // Without a reference of its own the program may not send it.
+                    if object.local {
+                        let cookie = object.cookie;
+                        pins.objects.push(ptr);
+                        let name = Name { owner: self.party.id(), cookie };
+                        objects.push((name, Object::Own { ptr, cookie, strong }));
+                    }
+                }
+                2 | 3 => {
+                    let model = self.party.model();
+                    let may = |r: &Reference| if strong { r.strong > 0 } else { r.weak > 0 };
+                    let held = model.references.iter().filter(|(_, reference)| may(reference));
+                    let held: Vec<u32> = held.map(|(handle, _)| *handle).collect();
+                    if held.is_empty() {
+                        continue;
+                    }
+                    let handle = held[self.dice(held.len() as u64) as usize];
+                    pins.handles.push(handle);
+                    objects.push((model.references[&handle].name, Object::Handle { handle, strong }));
+                }
+                _ if accepts_fds => {
+                    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+                    let file = rustix::fs::memfd_create("sent", flags).expect("a file");
+                    let inode = rustix::fs::fstat(&file).expect("an open file").st_ino;
+                    let fd = Object::Descriptor(file.as_raw_fd());
+                    objects.push((Name { owner: FILE, cookie: inode }, fd));
+                    files.push(file);
+                }
+                _ => {}
+            }
+        }
+        (objects, pins, files)
+    }
+
+    fn become_manager(&mut self) {
+        let device = &self.party.program.device;
+        match device.ioctl(BINDER_SET_CONTEXT_MGR, 0, false) {
+            // There is one, or there is no broker at this moment.
+            Ok(_) | Err(Errno::BUSY | Errno::CONNREFUSED | Errno::AGAIN) => {}
+            Err(errno) => panic!("BINDER_SET_CONTEXT_MGR: {errno}"),
+        }
+    }
+
+    /// Frees a buffer that was kept, if there is one.
+    fn free(&mut self) -> bool {
+        let mut model = self.party.model();
+        let Some(held) = model.buffers.pop() else { return false };
+        model.let_go(&held);
+        drop(model);
+        self.owe(BC_FREE_BUFFER, &held.address.to_ne_bytes());
+        self.flush();
+        true
+    }
+
+    /// Gives back one count, if there is one that no send relies on.
+    fn release(&mut self) -> bool {
+        let mut model = self.party.model();
+        let spare = |r: &Reference| r.sending == 0 && (r.strong > 0 || r.weak > 0);
+        let spare = model.references.iter().filter(|(_, reference)| spare(reference));
+        let spare: Vec<u32> = spare.map(|(handle, _)| *handle).collect();
+        if spare.is_empty() {
+            return false;
+        }
+        let handle = spare[self.dice(spare.len() as u64) as usize];
+        let reference = model.references.get_mut(&handle).expect("listed");
+        let command = if reference.strong > 0 {
+            reference.strong -= 1;
+            BC_RELEASE
+        } else {
+            reference.weak -= 1;
+            BC_DECREFS
+        };
+        model.forget(handle);
+        drop(model);
+        self.owe(command, &handle.to_ne_bytes());
+        self.flush();
+        true
+    }
+
+    fn drop_object(&mut self) -> bool {
+        let mut model = self.party.model();
+        let local = model.objects.iter().find(|(_, object)| object.local && object.sending == 0);
+        let Some(ptr) = local.map(|(ptr, _)| *ptr) else { return false };
+        model.objects.get_mut(&ptr).expect("listed").local = false;
+        model.tidy(ptr);
+        true
+    }
+
+    fn ask_of_death(&mut self) {
+        let mut model = self.party.model();
+        let held = model.references.iter().filter(|(_, r)| r.strong > 0 || r.weak > 0);
+        let held: Vec<(u32, Name)> = held.map(|(handle, r)| (*handle, r.name)).collect();
+        let is_asked = |handle: u32| {
+            model.deaths.values().any(|n| n.handle == handle && !n.is_dropped)
+        };
+        let free: Vec<_> = held.into_iter().filter(|(handle, _)| !is_asked(*handle)).collect();
+        if free.is_empty() {
+            return;
+        }
+        let (handle, name) = free[self.dice(free.len() as u64) as usize];
+        let cookie = model.next_cookie();
+        let notice =
+            Notice { handle, name, is_delivered: false, is_cleared: false, is_dropped: false };
+        model.deaths.insert(cookie, notice);
+        model.references.get_mut(&handle).expect("listed").sending += 1;
+        drop(model);
+        self.owe(BC_REQUEST_DEATH_NOTIFICATION, &death(handle, cookie));
+        self.flush();
+        self.party.model().unpin(&Pins { handles: vec![handle], ..Pins::default() });
+    }
+
+    fn stop_asking(&mut self) {
+        let model = self.party.model();
+        let asked = model.deaths.iter().find(|(_, n)| !n.is_cleared && !n.is_dropped);
+        let Some((cookie, handle)) = asked.map(|(cookie, n)| (*cookie, n.handle)) else { return };
+        drop(model);
+        self.clear_death(cookie, handle);
+    }
+
+    fn clear_death(&mut self, cookie: u64, handle: u32) {
+        let mut model = self.party.model();
+        let notice = model.deaths.get_mut(&cookie).expect("asked for");
+        if notice.is_cleared || notice.is_dropped {
+            return;
+        }
+        notice.is_cleared = true;
+        model.references.get_mut(&handle).expect("held").sending += 1;
+        drop(model);
+        self.owe(BC_CLEAR_DEATH_NOTIFICATION, &death(handle, cookie));
+        self.flush();
+        self.party.model().unpin(&Pins { handles: vec![handle], ..Pins::default() });
+    }
+}
+
+/// `binder_handle_cookie`, packed.
+fn death(handle: u32, cookie: u64) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&handle.to_ne_bytes());
+    bytes[4..].copy_from_slice(&cookie.to_ne_bytes());
+    bytes
+}

@@ -1,0 +1,231 @@
+//! One history: a broker, some processes, and what happens to them.
+
+use crate::check;
+use crate::model::Model;
+use crate::program::{Program, RECEIVE_BYTES};
+use crate::worker::Worker;
+use baton_abi::uapi::{BC_ENTER_LOOPER, BINDER_SET_MAX_THREADS};
+use baton_broker::Config;
+use baton_driver::device::Device;
+use baton_shm::blocking::pause;
+use baton_shm::simulation::{Machine, relinquish};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Switches after which a history counts as endless.
+const MOST_SWITCHES: u64 = 3_000_000;
+/// Loopers that a driver may ask a program to start.
+const MOST_LOOPERS: u32 = 3;
+/// The first process; the harness is process 0.
+const FIRST_PROCESS: u32 = 1;
+
+pub struct World {
+    pub machine: Arc<Machine>,
+    pub socket: PathBuf,
+    parties: Mutex<Vec<Arc<Party>>>,
+    dead: Mutex<BTreeSet<u64>>,
+    last_process: AtomicU32,
+    last_nonce: AtomicU64,
+    broker: AtomicU32,
+    /// Threads that act and are not loopers.
+    active: AtomicU32,
+}
+
+/// One process.
+pub struct Party {
+    pub process: u32,
+    pub program: Program,
+    model: Mutex<Model>,
+}
+
+/// Says which history has failed.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay: SEED={} make test-simulation", self.0);
+        }
+    }
+}
+
+impl Party {
+    /// What the program has. No step while it is borrowed.
+    pub fn model(&self) -> MutexGuard<'_, Model> {
+        self.model.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub fn id(&self) -> u64 {
+        self.process.into()
+    }
+
+    /// Another looper of the pool.
+    pub fn start_looper(self: &Arc<Party>, world: &Arc<World>, command: u32) {
+        let worker = Worker::new(world, self);
+        world.start(self.process, "looper", move || worker.serve(command));
+    }
+}
+
+impl World {
+    pub fn run(seed: u64) {
+        let name = Seed(seed);
+        let machine = Machine::begin(seed, MOST_SWITCHES);
+        machine.on_failure(format!("replay: SEED={} make test-simulation", name.0));
+        let directory = tempfile::tempdir().expect("a directory");
+        let world = Arc::new(World {
+            machine: Arc::clone(&machine),
+            socket: directory.path().join("broker.sock"),
+            parties: Mutex::default(),
+            dead: Mutex::default(),
+            last_process: AtomicU32::new(FIRST_PROCESS),
+            last_nonce: AtomicU64::new(0),
+            broker: AtomicU32::new(0),
+            active: AtomicU32::new(0),
+        });
+        world.start_broker();
+        world.live();
+        world.come_to_rest();
+        check::at_rest(&world);
+        for party in world.parties() {
+            world.start_worker(&party, Worker::check_handles);
+        }
+        world.come_to_rest();
+        check::at_rest(&world);
+        for party in world.parties() {
+            world.start_worker(&party, Worker::give_back);
+        }
+        world.come_to_rest();
+        check::at_rest(&world);
+        check::given_back(&world);
+        world.parties().iter().for_each(|party| world.kill(party));
+        world.come_to_rest();
+        check::nobody_left(&world);
+        if std::env::var_os("SIM_TRACE").is_some() {
+            println!("history {seed}: {}", machine.summary());
+        }
+        machine.close();
+    }
+
+    /// Programs act, and processes come and go.
+    fn live(self: &Arc<World>) {
+        let dice = |bound| self.machine.below(bound);
+        (0..2 + dice(3)).for_each(|_| self.spawn());
+        let (kills, broker_dies) = (dice(6), dice(3) * 4);
+        for _ in 0..20 + dice(100) {
+            pause(Duration::from_micros(dice(2_000)));
+            let parties = self.parties();
+            if dice(400) < broker_dies {
+                self.restart_broker();
+            }
+            if dice(100) < kills && !parties.is_empty() {
+                self.kill(&parties[dice(parties.len() as u64) as usize]);
+            }
+            if parties.len() < 2 || parties.len() < 6 && dice(100) < kills {
+                self.spawn();
+            }
+            if let Some(party) = self.parties().get(dice(6) as usize)
+                && self.active.load(Ordering::Relaxed) < 8
+            {
+                let often = 1 + dice(30);
+                self.start_worker(party, move |worker| worker.act_often(often));
+            }
+        }
+    }
+
+    fn come_to_rest(&self) {
+        self.machine.await_quiet();
+        let active = self.active.load(Ordering::Relaxed);
+        assert_eq!(active, 0, "threads that never end:{}", self.machine.describe());
+    }
+
+    fn next_process(&self) -> u32 {
+        self.last_process.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn next_nonce(&self) -> u64 {
+        self.last_nonce.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn parties(&self) -> Vec<Arc<Party>> {
+        self.parties.lock().expect("no panic under it").clone()
+    }
+
+    pub fn is_dead(&self, process: u64) -> bool {
+        self.dead.lock().expect("no panic under it").contains(&process)
+    }
+
+    fn start(&self, process: u32, name: &str, body: impl FnOnce() + Send + 'static) {
+        self.machine.spawn(process, name, body).expect("a thread");
+    }
+
+    /// A thread that is no looper, and ends.
+    fn start_worker(
+        self: &Arc<World>,
+        party: &Arc<Party>,
+        life: impl FnOnce(Worker) + Send + 'static,
+    ) {
+        let world = Arc::clone(self);
+        let worker = Worker::new(self, party);
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.start(party.process, "worker", move || {
+            life(worker);
+            world.active.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
+    /// A process opens the device, on a thread of its own.
+    fn spawn(self: &Arc<World>) {
+        let (process, world) = (self.next_process(), Arc::clone(self));
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.start(process, "worker", move || {
+            // There may be no broker at this moment.
+            if let Ok(device) = Device::open("binder", &world.socket) {
+                device.mapped(crate::program::BASE, RECEIVE_BYTES);
+                let most = MOST_LOOPERS;
+                let argument = std::ptr::from_ref(&most) as usize;
+                device.ioctl(BINDER_SET_MAX_THREADS, argument, false).expect("a number");
+                let program = Program { device };
+                let party = Arc::new(Party { process, program, model: Mutex::default() });
+                world.parties.lock().expect("no panic under it").push(Arc::clone(&party));
+                party.start_looper(&world, BC_ENTER_LOOPER);
+            }
+            world.active.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
+    /// SIGKILL: its threads stop where they are, and its sockets close.
+    fn kill(&self, party: &Arc<Party>) {
+        self.dead.lock().expect("no panic under it").insert(party.id());
+        self.parties.lock().expect("no panic under it").retain(|other| !Arc::ptr_eq(other, party));
+        let ended = self.machine.kill(party.process);
+        let workers = ended.iter().filter(|name| *name == "worker").count() as u32;
+        self.active.fetch_sub(workers, Ordering::Relaxed);
+        party.program.device.forked();
+    }
+
+    fn start_broker(&self) {
+        let process = self.next_process();
+        self.broker.store(process, Ordering::Relaxed);
+        let config = Config::at(&self.socket);
+        self.start(process, "broker", move || {
+            baton_broker::run(config, || {}).expect("a broker that serves");
+        });
+        while !self.socket.exists() {
+            relinquish();
+        }
+    }
+
+    /// The broker dies amid whatever it does, and after a while there is another one.
+    fn restart_broker(&self) {
+        let process = self.broker.load(Ordering::Relaxed);
+        self.machine.doom(process);
+        while !self.machine.has_ended(process) {
+            relinquish();
+        }
+        pause(Duration::from_micros(self.machine.below(5_000)));
+        self.start_broker();
+    }
+}
