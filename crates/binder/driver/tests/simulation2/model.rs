@@ -36,10 +36,12 @@ pub struct Reference {
 }
 
 /// A death notification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notice {
     pub handle: u32,
     pub name: Name,
+    /// The driver has been asked.
+    pub is_asked: bool,
     pub is_delivered: bool,
     pub is_cleared: bool,
     /// The handle went first.
@@ -166,6 +168,13 @@ impl Model {
         assert!(!notice.is_delivered, "BR_DEAD_BINDER twice: {cookie}");
         notice.is_delivered = true;
         notice.name
+    }
+
+    /// The cookie and handle of a notice that the program may clear.
+    pub fn notice_to_clear(&self) -> Option<(u64, u32)> {
+        let may = |notice: &Notice| notice.is_asked && !notice.is_cleared && !notice.is_dropped;
+        let found = self.deaths.iter().find(|(_, notice)| may(notice));
+        found.map(|(cookie, notice)| (*cookie, notice.handle))
     }
 
     pub fn death_cleared(&mut self, cookie: u64) {

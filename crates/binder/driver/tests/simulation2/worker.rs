@@ -91,10 +91,7 @@ impl Worker {
     pub fn give_back(mut self) {
         while self.free() {}
         loop {
-            let notice = self.party.model().deaths.iter().find_map(|(cookie, notice)| {
-                (!notice.is_cleared && !notice.is_dropped).then_some((*cookie, notice.handle))
-            });
-            let Some((cookie, handle)) = notice else { break };
+            let Some((cookie, handle)) = self.party.model().notice_to_clear() else { break };
             self.clear_death(cookie, handle);
         }
         while self.release() {}
@@ -513,40 +510,36 @@ impl Worker {
         let mut model = self.party.model();
         let held = model.references.iter().filter(|(_, r)| r.strong > 0 || r.weak > 0);
         let held: Vec<(u32, Name)> = held.map(|(handle, r)| (*handle, r.name)).collect();
-        let is_asked = |handle: u32| {
-            model.deaths.values().any(|n| n.handle == handle && !n.is_dropped)
+        // Of a handle that was dropped, the driver may still have the notice: a free is owed.
+        let is_asked = |(handle, name): &(u32, Name)| {
+            model.deaths.values().any(|n| (n.handle, n.name) == (*handle, *name))
         };
-        let free: Vec<_> = held.into_iter().filter(|(handle, _)| !is_asked(*handle)).collect();
+        let free: Vec<_> = held.into_iter().filter(|held| !is_asked(held)).collect();
         if free.is_empty() {
             return;
         }
         let (handle, name) = free[self.dice(free.len() as u64) as usize];
         let cookie = model.next_cookie();
-        let notice =
-            Notice { handle, name, is_delivered: false, is_cleared: false, is_dropped: false };
-        model.deaths.insert(cookie, notice);
+        model.deaths.insert(cookie, Notice { handle, name, ..Notice::default() });
         model.references.get_mut(&handle).expect("listed").sending += 1;
         drop(model);
         self.owe(BC_REQUEST_DEATH_NOTIFICATION, &death(handle, cookie));
         self.flush();
-        self.party.model().unpin(&Pins { handles: vec![handle], ..Pins::default() });
+        let mut model = self.party.model();
+        model.deaths.get_mut(&cookie).expect("not cleared yet").is_asked = true;
+        model.unpin(&Pins { handles: vec![handle], ..Pins::default() });
     }
 
     fn stop_asking(&mut self) {
-        let model = self.party.model();
-        let asked = model.deaths.iter().find(|(_, n)| !n.is_cleared && !n.is_dropped);
-        let Some((cookie, handle)) = asked.map(|(cookie, n)| (*cookie, n.handle)) else { return };
-        drop(model);
-        self.clear_death(cookie, handle);
+        let notice = self.party.model().notice_to_clear();
+        if let Some((cookie, handle)) = notice {
+            self.clear_death(cookie, handle);
+        }
     }
 
     fn clear_death(&mut self, cookie: u64, handle: u32) {
         let mut model = self.party.model();
-        let notice = model.deaths.get_mut(&cookie).expect("asked for");
-        if notice.is_cleared || notice.is_dropped {
-            return;
-        }
-        notice.is_cleared = true;
+        model.deaths.get_mut(&cookie).expect("asked for").is_cleared = true;
         model.references.get_mut(&handle).expect("held").sending += 1;
         drop(model);
         self.owe(BC_CLEAR_DEATH_NOTIFICATION, &death(handle, cookie));
