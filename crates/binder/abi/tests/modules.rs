@@ -56,11 +56,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
          attack::unread_events attacker broker crowd honest measure role run stage",
     ),
     ("preload", "alternate calls device files signals stack thread_pointer trap"),
-    (
-        "state",
-        "crate death dedicated event freeze node reference rejoin thread transaction \
-         transaction::reserved_slot work",
-    ),
 ];
 
 /// A token of Rust: a word (identifier, keyword, number), or one character of punctuation. Strings,

@@ -12,7 +12,7 @@ use baton_driver::typed::{
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Seen;
-use baton_state::priority::Wanted;
+use baton_state::priority::RequestedPriority;
 use baton_state::transaction::{Incoming, Target};
 use baton_state::{Return, State};
 use rustix::io::Errno;
@@ -101,7 +101,7 @@ impl Driver {
 
     fn serve_one(self: &Arc<Self>, incoming: Incoming, ptr: u64) {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
-        let wanted = incoming.wanted();
+        let wanted = incoming.requested_priority();
         let handler = self.handler(ptr);
         let received = Received { driver: self, place: Place::Buffer(Arc::new(incoming)) };
         let request = Request { received };
@@ -251,7 +251,7 @@ impl Server for Looper<'_> {
 }
 
 /// Runs the program's code at the priority at which it serves.
-fn at_priority<T>(wanted: Wanted, body: impl FnOnce() -> T) -> T {
+fn at_priority<T>(wanted: RequestedPriority, body: impl FnOnce() -> T) -> T {
     let before = typed::adopt(wanted);
     let result = body();
     if let Some(before) = before {

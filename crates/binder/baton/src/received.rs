@@ -223,7 +223,7 @@ impl Request<'_> {
     /// it. For the thread that serves.
     pub fn priority(&self) -> SchedPriority {
         match &self.received.place {
-            Place::Buffer(incoming) => of_transaction(Some(incoming.wanted())),
+            Place::Buffer(incoming) => of_transaction(Some(incoming.requested_priority())),
             // Such a transaction comes to a thread that has the right priority already.
             Place::Here(_) => of_transaction(None),
         }
