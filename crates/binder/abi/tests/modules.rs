@@ -22,11 +22,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
          systems::futex systems::hosted systems::loan systems::pipe systems::stream \
          systems::typed systems::uapi systems::unix table testbed",
     ),
-    (
-        "broker",
-        "close deliver ledger listener outbox requests run state state::account state::context \
-         state::effect state::freeze state::process state::real_time state::rejoin",
-    ),
     ("capi", "parcel process received"),
     (
         "cli",
