@@ -1,6 +1,7 @@
 //! Threads that serve: all day as a looper, or for as long as their own call has no answer.
 
-use crate::driver::{Callbacks, Driver, Handler};
+use crate::driver::{Callbacks, Driver};
+use crate::handler::Handler;
 use crate::received::Place;
 use crate::{Parcel, Process, Received, Request};
 use baton_abi::control::Strength;
@@ -202,8 +203,8 @@ struct Looper<'a> {
 impl Looper<'_> {
     fn learn(&mut self, state: &State, item: &Return) {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
-        if let Some(handler) = self.callbacks.handlers.lock().get(ptr) {
-            self.route_cache.learn(&self.driver.engine, state, incoming, handler.clone());
+        if let Some(handler) = self.callbacks.handler(*ptr) {
+            self.route_cache.learn(&self.driver.engine, state, incoming, handler);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What comes in: a transaction to serve, or the reply to a call, where it lies.
 
 use crate::driver::Driver;
-use crate::{Handle, Object, Process};
+use crate::handle::Handle;
+use crate::object::Object;
+use crate::process::Process;
 use baton_abi::control::Strength;
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
