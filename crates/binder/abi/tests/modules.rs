@@ -48,7 +48,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
          attack::unannounced_descriptors attack::unclaimed_tickets attack::unread_descriptors \
          attack::unread_events attacker broker crowd honest measure role run stage",
     ),
-    ("preload", "alternate calls device files signals stack thread_pointer trap"),
 ];
 
 /// A token of Rust: a word (identifier, keyword, number), or one character of punctuation. Strings,
