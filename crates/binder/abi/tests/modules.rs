@@ -22,12 +22,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
          systems::typed systems::uapi systems::unix table testbed",
     ),
     (
-        "cli",
-        "contexts crate host logcat logcat::last logcat::sizes logcat::statistics manager ps rt \
-         services",
-    ),
-    ("conformance", "cargo generate"),
-    (
         "driver",
         "channel channel::server channel::socket device device::fast device::read engine \
          engine::accept engine::active_set engine::bells engine::dedicated engine::events \
@@ -36,17 +30,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
          engine::fast::route_cache engine::fast::serve engine::fast::uapi_thread engine::loan \
          engine::mlock engine::mute engine::program_loopers engine::rejoin engine::reserve \
          engine::standby engine::stay engine::wait_policy engine::yield_first payload thread_end",
-    ),
-    (
-        "hostile",
-        "attack attack::all_at_once attack::doorbells attack::filled_handles attack::fork_in_call \
-         attack::freeze_toggles attack::full_table attack::many_channels attack::many_clients \
-         attack::many_contexts attack::many_devices attack::many_engines attack::one_way_flood \
-         attack::open_storm attack::others_handles attack::own_table attack::real_time_lanes \
-         attack::rejoin_with_nothing attack::report_flood attack::reused_pid \
-         attack::silent_guests attack::squatting attack::stopped_server \
-         attack::unannounced_descriptors attack::unclaimed_tickets attack::unread_descriptors \
-         attack::unread_events attacker broker crowd honest measure role run stage",
     ),
 ];
 
