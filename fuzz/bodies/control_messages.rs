@@ -4,7 +4,7 @@ use super::input::Input;
 use baton_abi::control::*;
 use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::{Limits, Rights, Usage};
-use baton_broker::state::{Effect, Newcomer, State};
+use baton_broker::state::{Effect, NewProcess, State};
 
 /// Small limits, so that runs reach them.
 const LIMITS: Limits = Limits {
@@ -68,9 +68,9 @@ pub fn run(data: &[u8]) {
     assert!(broker.is_empty(), "all are gone, and left {broker:?}");
 }
 
-fn newcomer(pid: u32, uid: u32) -> Newcomer {
+fn newcomer(pid: u32, uid: u32) -> NewProcess {
     let rights = Rights { manages: pid % 8 != 7, ..Rights::default() };
-    Newcomer { pid, uid, security_context: "label".to_owned(), rights }
+    NewProcess { pid, uid, security_context: "label".to_owned(), rights }
 }
 
 fn ask_one(broker: &mut State, request: Request) {

@@ -1,8 +1,9 @@
 //! `baton contexts` and `baton context add`.
 
+use crate::devices;
 use crate::failure::Failure;
 use crate::observer;
-use crate::{devices, show};
+use crate::stdout::show;
 use clap::Subcommand;
 use rustix::io::Errno;
 use std::path::Path;

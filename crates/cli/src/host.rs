@@ -1,7 +1,8 @@
 //! `baton host`: many small services in one process.
 
 use crate::failure::{Failure, Kind};
-use crate::{show, stop};
+use crate::stdout::show;
+use crate::stop;
 use baton::CallError;
 use baton_host::manager::AddError;
 use baton_host::plugin::Plugin;

@@ -2,32 +2,37 @@
 //!
 //! - [`args`]: the command line. [`mod@session`]: the handling of each entry. [`output`]: the
 //!   destination of entries.
+//! - [`reading`]: the log, and why it cannot be read. [`beginning`]: the entries that are there.
 //! - `last`: the entries that `-L` shows.
 //! - [`sizes`], [`statistics`]: `-g`, `-G` and `-S`.
 //!
 //! The crate `baton-logcat` formats the text.
 
 mod args;
+mod beginning;
 mod json;
 mod last;
 mod output;
+mod reading;
 mod session;
 mod sizes;
 mod statistics;
 
 use crate::failure::{Failure, Kind};
+use crate::stdout::show;
 pub use args::LogcatArgs;
 use args::{From, Prune, Size};
-use baton_log::{Item, Loss, Lost, Reader};
+use baton_log::{Item, Reader};
 use baton_logcat::divider::{Dividers, Which};
 use baton_logcat::entry::{Buffer, Entry};
 use baton_logcat::resume::Resume;
 use baton_logcat::tags::Tags;
+use beginning::Beginning;
 use jiff::tz::TimeZone;
 use output::{Output, Rotation};
-use rustix::io::Errno;
-use session::{Form, Session, Wanted};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use reading::{open, told, unreadable};
+use session::{Ended, Form, Session, Wanted};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
@@ -36,7 +41,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest wait of `--wrap`.
 const LONGEST_WRAP: Duration = Duration::from_secs(2 * 60 * 60);
-const TRIED: &str = "show the log";
 /// Places of a system's own tags.
 const TAGS_FILES: [&str; 2] = ["/etc/event-log-tags", "/system/etc/event-log-tags"];
 
@@ -53,7 +57,7 @@ pub fn logcat(args: &LogcatArgs) -> Result<(), Failure> {
         (None, false) => {}
     }
     match args.prune() {
-        Some(Prune::Show) => return crate::show("\n"),
+        Some(Prune::Show) => return show("\n"),
         Some(Prune::Set(list)) => return set_prune(&list),
         None => {}
     }
@@ -119,12 +123,6 @@ fn session(args: &LogcatArgs, zone: &TimeZone) -> Result<Session, Failure> {
     Ok(session)
 }
 
-/// Opens the log, if it exists and may be read.
-fn open(directory: &Path, buffers: &[Buffer]) -> Result<Reader, Failure> {
-    Reader::open_from(directory, buffers, baton_log::Start::Oldest)
-        .map_err(|errno| unreadable(TRIED, directory, errno))
-}
-
 /// Like [`open`], but makes a log if there is none: a reader may wait before the first entry is
 /// written.
 fn open_or_make(args: &LogcatArgs, buffers: &[Buffer]) -> Result<Reader, Failure> {
@@ -147,19 +145,6 @@ fn wait_for_wrap(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn unreadable(tried: impl Display, directory: &Path, errno: Errno) -> Failure {
-    let failure = |wrong: &str| Failure::new(&tried, format!("{}: {wrong}", directory.display()));
-    match errno {
-        Errno::NOENT => failure("nobody has logged there").advice(
-            "give another directory with --log-directory or BATON_LOG_DIR, or log something: baton \
-             log WORDS",
-        ),
-        Errno::ACCESS | Errno::PERM => failure("you may not read this log")
-            .advice("who may read the directory may read the log: ask its owner"),
-        errno => failure(&errno.to_string()),
-    }
-}
-
 fn unwritten(args: &LogcatArgs, error: io::Error) -> Failure {
     let Some(path) = args.file.as_ref().or(args.trace.as_ref()) else {
         return Failure::new("write to standard output", error);
@@ -172,56 +157,6 @@ fn unwritten(args: &LogcatArgs, error: io::Error) -> Failure {
              files with -r and -n",
         ),
         _ => failure,
-    }
-}
-
-/// The reason for which a run ended early.
-enum Ended {
-    Output(io::Error),
-    Log(Errno),
-}
-
-impl std::convert::From<io::Error> for Ended {
-    fn from(error: io::Error) -> Ended {
-        Ended::Output(error)
-    }
-}
-
-/// The entries at the beginning that are shown.
-struct Beginning<'a> {
-    args: &'a LogcatArgs,
-    from: From,
-    /// The last entries, if only a number of them is wanted.
-    last: VecDeque<Entry>,
-}
-
-impl<'a> Beginning<'a> {
-    fn new(args: &'a LogcatArgs, from: From) -> Beginning<'a> {
-        Beginning { args, from, last: VecDeque::new() }
-    }
-
-    fn take(&mut self, entry: Entry, session: &mut Session) -> io::Result<Wanted> {
-        match self.from {
-            _ if !is_meant(self.args, &entry) => {}
-            From::Time(time) if entry.wall < time => {}
-            From::Last(count) => {
-                self.last.push_back(entry);
-                if self.last.len() as u64 > count {
-                    self.last.pop_front();
-                }
-            }
-            From::Time(_) | From::Beginning => return session.take(&entry),
-        }
-        Ok(Wanted::More)
-    }
-
-    fn end(self, session: &mut Session) -> io::Result<Wanted> {
-        for entry in &self.last {
-            if session.take(entry)? == Wanted::Nothing {
-                return Ok(Wanted::Nothing);
-            }
-        }
-        Ok(Wanted::More)
     }
 }
 
@@ -273,34 +208,11 @@ fn show_new(args: &LogcatArgs, reader: &mut Reader, session: &mut Session) -> io
                 continue;
             }
         };
-        if is_meant(args, &entry) && session.take(&entry)? == Wanted::Nothing {
+        if args.wants(&entry) && session.take(&entry)? == Wanted::Nothing {
             return Ok(Wanted::Nothing);
         }
     }
     Ok(Wanted::More)
-}
-
-fn is_meant(args: &LogcatArgs, entry: &Entry) -> bool {
-    args.pid.is_none_or(|pid| pid == entry.pid)
-        && (args.uids.is_empty() || args.uids.contains(&entry.uid))
-}
-
-fn told(lost: &Lost<'_>) -> String {
-    let (buffer, origin) = (lost.buffer.name(), lost.origin);
-    let what = match lost.loss {
-        Loss::Overwritten { n_records, .. } => {
-            format!("{n_records} entries were overwritten before they could be read")
-        }
-        Loss::Unlogged { n_records } => format!("{n_records} entries found no room"),
-        Loss::Damaged { .. } => "a damaged ring: some entries cannot be read".to_owned(),
-    };
-    let program = without_control_characters(&origin.program);
-    format!("{what}: {buffer}, process {} ({program}), user {}", origin.process, origin.user)
-}
-
-/// Another process's text, without characters that would move a terminal's cursor.
-fn without_control_characters(words: &str) -> String {
-    words.replace(|letter: char| letter.is_control(), "?")
 }
 
 fn tags(path: Option<&Path>) -> Result<Tags, Failure> {

@@ -9,7 +9,8 @@
 //! - [`host`]: runs many services in one process.
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
 //! - [`bench`]: the benchmarks, a program of their own.
-//! - [`failure`]: exit codes and messages. [`stop`]: the end of what goes on until then.
+//! - [`failure`]: exit codes and messages. [`stdout`]: output. [`stop`]: the end of commands that
+//!   run until a signal.
 #![deny(unsafe_code)]
 
 mod background;
@@ -29,10 +30,11 @@ mod ps;
 mod rt;
 mod run;
 mod services;
+mod stdout;
 mod stop;
 
 use clap::{Args, Parser, Subcommand};
-use failure::{EXIT_CODES, Failure};
+use failure::EXIT_CODES;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -121,18 +123,6 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
-    }
-}
-
-/// Writes to standard output. If the reader has closed it, the command ends quietly.
-fn show(text: &str) -> Result<(), Failure> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new("write to standard output", error))
-        }
-        _ => Ok(()),
     }
 }
 

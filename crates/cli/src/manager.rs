@@ -1,11 +1,13 @@
 //! The service manager of a context, and what to say where it does not help.
 
 use crate::failure::Failure;
-use crate::services::INTERFACE;
 use baton::android::Reader;
 use baton::service_manager::Found;
 use baton::{CallError, Handle, NameError, Parcel, Process, ServiceManager};
 use std::path::Path;
+
+/// The code by which an object tells its interface.
+const INTERFACE: u32 = u32::from_be_bytes(*b"_NTF");
 
 /// The service manager of a context.
 pub struct Manager {

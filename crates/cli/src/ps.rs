@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::observer;
-use crate::show;
+use crate::stdout::show;
 use baton_abi::control::{Account, ContextReport, LaneReport, ProcessReport, Share};
 use clap::Args;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! `baton rt`: programs in real time.
 
 use crate::failure::{Failure, Kind};
-use crate::show;
+use crate::stdout::show;
 use baton_rt::frequency::{self, Record};
 use baton_rt::schedule::parse_cpus;
 use baton_rt::status::{PolicyStatus, Status};

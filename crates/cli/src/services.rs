@@ -4,7 +4,7 @@
 
 use crate::failure::{Failure, Kind};
 use crate::manager::Manager;
-use crate::show;
+use crate::stdout::show;
 use baton::Parcel;
 use baton::android::{Write, dump};
 use baton::service_manager::{Found, transport_status};
@@ -19,7 +19,6 @@ const fn special(letters: [u8; 4]) -> u32 {
 
 /// The code that every object answers.
 const PING: u32 = special(*b"_PNG");
-pub const INTERFACE: u32 = special(*b"_NTF");
 /// Statuses of Android's `Errors.h`: negative errnos, and numbers of its own.
 const UNKNOWN_TRANSACTION: i32 = -74;
 const BAD_TYPE: i32 = i32::MIN + 1;

@@ -3,6 +3,7 @@
 //! Two drivers with equal answers get the same next step. Most steps make sense, and some do not.
 
 use crate::cargo;
+use crate::choices::Choices;
 use crate::profile::{Cargo, Kind, Profile};
 use crate::random::Random;
 use crate::step::*;
@@ -11,10 +12,7 @@ use baton_abi::uapi::*;
 
 /// Chooses the steps of one scenario.
 pub struct Generator {
-    /// The source of all choices.
-    pub random: Random,
-    /// The kinds of steps and their frequencies.
-    pub profile: &'static Profile,
+    choices: Choices,
     /// Steps to take before any choice, the last one first.
     next: Vec<Step>,
     n_codes: u32,
@@ -28,8 +26,8 @@ impl Generator {
     /// The generator for a seed.
     pub fn new(profile: &'static Profile, seed: u64) -> Generator {
         let random = Random::new(seed ^ crate::decode::hash(profile.name.as_bytes()));
-        let mut generator =
-            Generator { random, profile, next: Vec::new(), n_codes: 0, n_parcels: 0 };
+        let choices = Choices { random, profile };
+        let mut generator = Generator { choices, next: Vec::new(), n_codes: 0, n_parcels: 0 };
         let mut opening = Vec::new();
         for process in 0..profile.processes {
             opening.extend(generator.opening_steps(process));
@@ -49,7 +47,7 @@ impl Generator {
             return step;
         }
         for _ in 0..50 {
-            let kind = self.random.weighted(self.profile.weights);
+            let kind = self.choices.random.weighted(self.choices.profile.weights);
             if let Some(step) = self.of_kind(kind, world) {
                 return step;
             }
@@ -58,18 +56,13 @@ impl Generator {
         self.interrupt(world).unwrap_or_else(|| self.start(world))
     }
 
-    /// Whether the next choice should make no sense.
-    pub fn wrong(&mut self) -> bool {
-        self.profile.wrong > 0 && self.random.once_in(self.profile.wrong)
-    }
-
     /// The steps with which a process begins.
     fn opening_steps(&mut self, process: u8) -> Vec<Step> {
-        let sizes = self.profile.map_bytes[usize::from(process > 0)];
-        let bytes = self.random.one_of(sizes).expect("a size");
-        let nonblocking = self.profile.nonblocking;
+        let sizes = self.choices.profile.map_bytes[usize::from(process > 0)];
+        let bytes = self.choices.random.one_of(sizes).expect("a size");
+        let nonblocking = self.choices.profile.nonblocking;
         let mut acts = vec![
-            Act::Start { threads: self.profile.threads },
+            Act::Start { threads: self.choices.profile.threads },
             Act::Open { nonblocking },
             Act::Map { bytes, writable: false },
         ];
@@ -90,8 +83,8 @@ impl Generator {
             }
         }
         let best: Vec<_> = idle.iter().copied().filter(|(.., wanted)| *wanted).collect();
-        let all = if best.is_empty() || self.wrong() { &idle } else { &best };
-        self.random.one_of(all).map(|(process, thread, _)| (process, thread))
+        let all = if best.is_empty() || self.choices.wrong() { &idle } else { &best };
+        self.choices.random.one_of(all).map(|(process, thread, _)| (process, thread))
     }
 
     fn interrupt(&mut self, world: &World) -> Option<Step> {
@@ -101,7 +94,7 @@ impl Generator {
                 waiting.push((process as u8, thread as u8));
             }
         }
-        let (process, thread) = self.random.one_of(&waiting)?;
+        let (process, thread) = self.choices.random.one_of(&waiting)?;
         Some(Step { process, thread, act: Act::Signal })
     }
 
@@ -122,7 +115,7 @@ impl Generator {
     fn any_of_kind(&mut self, kind: Kind, world: &World) -> Option<Step> {
         match kind {
             Kind::Read => {
-                let mostly = !self.random.once_in(3);
+                let mostly = !self.choices.random.once_in(3);
                 let (process, thread) = self.thread(world, |thread| !mostly || thread.expects)?;
                 let read = self.read_bytes();
                 let exchange = Exchange { read, ..Exchange::default() };
@@ -132,7 +125,7 @@ impl Generator {
             Kind::Free | Kind::Acknowledge | Kind::Count | Kind::Death | Kind::Looper => {
                 let (process, thread) = self.thread(world, |_| true)?;
                 let mut write = vec![self.command(kind, world, process)?];
-                if self.random.once_in(6) {
+                if self.choices.random.once_in(6) {
                     write.extend(self.command(kind, world, process));
                 }
                 Some(self.write(process, thread, write))
@@ -145,7 +138,7 @@ impl Generator {
                         && process.threads.first().is_some_and(|thread| thread.busy.is_none())
                 });
                 match closed {
-                    Some(process) if self.random.once_in(2) => {
+                    Some(process) if self.choices.random.once_in(2) => {
                         let mut steps = self.opening_steps(process as u8);
                         steps.reverse();
                         steps.pop();
@@ -163,20 +156,23 @@ impl Generator {
 
     /// A step with these commands, and sometimes a read.
     fn write(&mut self, process: u8, thread: u8, write: Vec<Command>) -> Step {
-        let waits = !self.profile.nonblocking
+        let waits = !self.choices.profile.nonblocking
             && write.iter().any(|command| matches!(command, Command::Transaction { .. }));
-        let read =
-            if waits && !self.wrong() || self.random.once_in(8) { self.read_bytes() } else { 0 };
+        let read = if waits && !self.choices.wrong() || self.choices.random.once_in(8) {
+            self.read_bytes()
+        } else {
+            0
+        };
         let exchange = Exchange { write, read, ..Exchange::default() };
         Step { process, thread, act: Act::Exchange(exchange) }
     }
 
     /// Mostly enough, and where threads wait always: rule `small-read-buffer`.
     fn read_bytes(&mut self) -> u32 {
-        if !self.profile.nonblocking {
+        if !self.choices.profile.nonblocking {
             return 256;
         }
-        if self.wrong() { self.random.below(100).max(4) as u32 } else { 256 }
+        if self.choices.wrong() { self.choices.random.below(100).max(4) as u32 } else { 256 }
     }
 
     fn transact(&mut self, kind: Kind, world: &World) -> Option<Step> {
@@ -186,25 +182,25 @@ impl Generator {
             _ => self.thread(world, |_| true)?,
         };
         let doing = &world.processes[process as usize].threads[thread as usize];
-        if kind == Kind::Reply && !doing.serves() && !self.wrong() {
+        if kind == Kind::Reply && !doing.serves() && !self.choices.wrong() {
             return None;
         }
-        let mut parcel = cargo::parcel(self, world, process);
-        if self.profile.nonblocking && self.profile.cargo != Cargo::Heavy {
+        let mut parcel = cargo::parcel(&mut self.choices, world, process);
+        if self.choices.profile.nonblocking && self.choices.profile.cargo != Cargo::Heavy {
             // Rule `equal-holes`: no two buffers of the same size.
             self.n_parcels += 1;
             parcel.items.insert(0, Item::Bytes(self.n_parcels * 8));
         }
-        let accepts = if self.random.once_in(2) { TF_ACCEPT_FDS } else { 0 };
-        let clear = if self.random.once_in(10) { TF_CLEAR_BUF } else { 0 };
+        let accepts = if self.choices.random.once_in(2) { TF_ACCEPT_FDS } else { 0 };
+        let clear = if self.choices.random.once_in(10) { TF_CLEAR_BUF } else { 0 };
         let flags = accepts | clear;
         self.n_codes += 1;
         let command = if kind == Kind::Reply {
             Command::Reply { code: self.n_codes, flags, parcel }
         } else {
             let one_way = if kind == Kind::OneWay { TF_ONE_WAY } else { 0 };
-            let handle = self.handle(world, process);
-            if handle == 0 && world.processes[process as usize].manages && !self.wrong() {
+            let handle = self.choices.handle(world, process);
+            if handle == 0 && world.processes[process as usize].manages && !self.choices.wrong() {
                 return None;
             }
             // Rule `former-manager`.
@@ -221,73 +217,39 @@ impl Generator {
         Some(self.write(process, thread, vec![command]))
     }
 
-    /// A handle, preferably one that the process has.
-    pub fn handle(&mut self, world: &World, process: u8) -> u32 {
-        if self.wrong() {
-            return self.random.below(6) as u32;
-        }
-        let process = &world.processes[process as usize];
-        let known: Vec<_> = process.handles.iter().copied().collect();
-        if !process.manages && self.random.once_in(3) {
-            return 0;
-        }
-        self.random.one_of(&known).unwrap_or(0)
-    }
-
-    /// A handle to send. The process has it, unless the choice is wrong on purpose.
-    pub fn known_handle(&mut self, world: &World, process: u8) -> Option<u32> {
-        if self.wrong() {
-            return Some(self.random.below(6) as u32);
-        }
-        let known: Vec<_> = world.processes[process as usize].handles.iter().copied().collect();
-        self.random.one_of(&known)
-    }
-
-    /// A node of the process: one that was sent before, or another.
-    pub fn node(&mut self, world: &World, process: u8) -> (u64, u64) {
-        let known = &world.processes[process as usize].nodes;
-        if !self.random.once_in(3)
-            && let Some(node) = self.random.one_of(known)
-        {
-            return node;
-        }
-        let ptr = 0x10_0000 * (u64::from(process) + 1) + 0x100 * self.random.below(6);
-        (ptr, ptr + if self.wrong() { 9 } else { 8 })
-    }
-
     fn command(&mut self, kind: Kind, world: &World, number: u8) -> Option<Command> {
-        let wrong = self.wrong();
+        let wrong = self.choices.wrong();
         let process = &world.processes[number as usize];
         Some(match kind {
             Kind::Free => {
-                if wrong && self.random.once_in(2) {
+                if wrong && self.choices.random.once_in(2) {
                     return Some(Command::Free(BufferName::At(
-                        self.random.below(64) as i64 * 8 + 4,
+                        self.choices.random.below(64) as i64 * 8 + 4,
                     )));
                 }
                 // Rule `taken-in-later`: what lies where another one lay is not defined without
                 // polling.
-                let again = wrong && self.profile.nonblocking;
+                let again = wrong && self.choices.profile.nonblocking;
                 let live: Vec<_> = (0..process.buffers.len() as u32)
                     .filter(|n| again || !process.buffers[*n as usize].freed)
                     .collect();
-                Command::Free(BufferName::Received(self.random.one_of(&live)?))
+                Command::Free(BufferName::Received(self.choices.random.one_of(&live)?))
             }
-            Kind::Acknowledge => match self.random.one_of(&process.owed) {
+            Kind::Acknowledge => match self.choices.random.one_of(&process.owed) {
                 Some((strong, ptr, cookie)) if !wrong => {
                     Command::Acknowledge { strong, ptr, cookie }
                 }
                 _ if !wrong => return None,
                 _ => {
-                    let (ptr, cookie) = self.node(world, number);
-                    Command::Acknowledge { strong: self.random.once_in(2), ptr, cookie }
+                    let (ptr, cookie) = self.choices.node(world, number);
+                    Command::Acknowledge { strong: self.choices.random.once_in(2), ptr, cookie }
                 }
             },
             Kind::Count => {
                 let all = [Count::Increfs, Count::Acquire, Count::Release, Count::Decrefs];
-                let count = self.random.one_of(&all)?;
-                let from_nothing = !process.manages && self.random.once_in(4);
-                let handle = if from_nothing { 0 } else { self.handle(world, number) };
+                let count = self.choices.random.one_of(&all)?;
+                let from_nothing = !process.manages && self.choices.random.once_in(4);
+                let handle = if from_nothing { 0 } else { self.choices.handle(world, number) };
                 // Rule `former-manager`.
                 if handle == 0 && world.holds_former_manager(number) {
                     return None;
@@ -295,7 +257,7 @@ impl Generator {
                 Command::Count(count, handle)
             }
             Kind::Death => self.death(world, number),
-            Kind::Looper => match self.random.below(3) {
+            Kind::Looper => match self.choices.random.below(3) {
                 0 => Command::Register,
                 1 => Command::Enter,
                 _ => Command::Leave,
@@ -306,14 +268,14 @@ impl Generator {
 
     fn death(&mut self, world: &World, number: u8) -> Command {
         let process = &world.processes[number as usize];
-        let cookie = 0xd0 + self.random.below(4);
-        match self.random.below(3) {
-            0 => Command::RequestDeath(self.handle(world, number), cookie),
-            1 => match self.random.one_of(&process.deaths) {
+        let cookie = 0xd0 + self.choices.random.below(4);
+        match self.choices.random.below(3) {
+            0 => Command::RequestDeath(self.choices.handle(world, number), cookie),
+            1 => match self.choices.random.one_of(&process.deaths) {
                 Some((handle, cookie)) => Command::ClearDeath(handle, cookie),
-                None => Command::ClearDeath(self.handle(world, number), cookie),
+                None => Command::ClearDeath(self.choices.handle(world, number), cookie),
             },
-            _ => Command::DeathDone(self.random.one_of(&process.told).unwrap_or(cookie)),
+            _ => Command::DeathDone(self.choices.random.one_of(&process.told).unwrap_or(cookie)),
         }
     }
 
@@ -321,18 +283,20 @@ impl Generator {
         let (number, thread) = self.thread(world, |_| true)?;
         let act = match kind {
             Kind::Ask => self.question(number),
-            Kind::MaxThreads => Act::Control(Control::MaxThreads(self.random.below(4) as u32)),
-            Kind::Manage => match self.random.below(3) {
+            Kind::MaxThreads => {
+                Act::Control(Control::MaxThreads(self.choices.random.below(4) as u32))
+            }
+            Kind::Manage => match self.choices.random.below(3) {
                 0 => Act::Control(Control::Manage),
                 _ => {
-                    let (ptr, cookie) = self.node(world, number);
-                    let flags = if self.random.once_in(3) { 0x17f } else { 0x100 };
+                    let (ptr, cookie) = self.choices.node(world, number);
+                    let flags = if self.choices.random.once_in(3) { 0x17f } else { 0x100 };
                     Act::Control(Control::ManageExt { ptr, cookie, flags })
                 }
             },
             Kind::Freeze => {
-                let process = self.random.below(world.processes.len() as u64) as u8;
-                match self.random.below(3) {
+                let process = self.choices.random.below(world.processes.len() as u64) as u8;
+                match self.choices.random.below(3) {
                     0 => Act::Control(Control::FrozenInfo(process)),
                     which => {
                         let enable = which == 1;
@@ -340,7 +304,7 @@ impl Generator {
                     }
                 }
             }
-            Kind::Spam => Act::Control(Control::SpamDetection(self.random.below(2) as u32)),
+            Kind::Spam => Act::Control(Control::SpamDetection(self.choices.random.below(2) as u32)),
             Kind::Poll => Act::Poll,
             Kind::End => return self.end(world, number, thread),
             Kind::ThreadExit => {
@@ -354,10 +318,10 @@ impl Generator {
             Kind::Malformed => self.malformed(world, number),
             Kind::File => {
                 let n_files = world.processes[number as usize].files.len() as u64;
-                if n_files == 0 || self.random.once_in(4) {
+                if n_files == 0 || self.choices.random.once_in(4) {
                     Act::Pipe
                 } else {
-                    let which = self.random.below(n_files) as u32;
+                    let which = self.choices.random.below(n_files) as u32;
                     Act::CloseFile(FileName::Known(which))
                 }
             }
@@ -368,14 +332,15 @@ impl Generator {
     }
 
     fn question(&mut self, process: u8) -> Act {
-        match self.random.below(5) {
+        match self.choices.random.below(5) {
             0 => Act::Control(Control::Version),
             1 => Act::Control(Control::ExtendedError),
             2 => {
-                let ptr = 0x10_0000 * (u64::from(process) + 1) + 0x100 * self.random.below(6);
-                Act::Control(Control::NodeDebugInfo(ptr * self.random.below(2)))
+                let ptr =
+                    0x10_0000 * (u64::from(process) + 1) + 0x100 * self.choices.random.below(6);
+                Act::Control(Control::NodeDebugInfo(ptr * self.choices.random.below(2)))
             }
-            3 => Act::Control(Control::NodeInfo(self.random.below(4) as u32)),
+            3 => Act::Control(Control::NodeInfo(self.choices.random.below(4) as u32)),
             _ => Act::Poll,
         }
     }
@@ -387,7 +352,7 @@ impl Generator {
         if process.threads.iter().any(Thread::is_between) {
             return None;
         }
-        let act = match self.random.below(4) {
+        let act = match self.choices.random.below(4) {
             0 => Act::Kill,
             1 => Act::Exit,
             2 => Act::Exec,
@@ -416,36 +381,40 @@ impl Generator {
         ];
         let unknown = [0, 0x6202, 0x4008_6203, 0x4004_6206, 0xc018_62ff, 0x5401, 0xc030_6301];
         let codes = [0x40046302, 0x4008630a, 0x40046363, 0, 0x7201, 0x630d, 0x4004_6305];
-        match self.random.below(8) {
+        match self.choices.random.below(8) {
             0 => {
-                let request = self.random.one_of(&requests).expect("several");
+                let request = self.choices.random.one_of(&requests).expect("several");
                 return Act::Control(Control::BadAddress(request));
             }
             1 => {
-                let request = self.random.one_of(&unknown).expect("several");
+                let request = self.choices.random.one_of(&unknown).expect("several");
                 return Act::Control(Control::Other(request));
             }
             _ => {}
         }
         let mut write = Vec::new();
         for kind in [Kind::Free, Kind::Count, Kind::Death] {
-            if self.random.once_in(3) {
+            if self.choices.random.once_in(3) {
                 write.extend(self.command(kind, world, number));
             }
         }
-        if self.random.once_in(2) {
-            let code: u32 = self.random.one_of(&codes).expect("several");
-            let more = self.random.below(20);
+        if self.choices.random.once_in(2) {
+            let code: u32 = self.choices.random.one_of(&codes).expect("several");
+            let more = self.choices.random.below(20);
             let bytes = code.to_ne_bytes().into_iter().chain((0..more).map(|_| 0));
             write.push(Command::Raw(bytes.collect()));
         }
-        let cut = self.random.below(24) as u32;
-        let bad = match self.random.below(6) {
+        let cut = self.choices.random.below(24) as u32;
+        let bad = match self.choices.random.below(6) {
             0 => Some(BadBuffer::Write),
             1 => Some(BadBuffer::Read),
             _ => None,
         };
-        let read = if self.random.once_in(3) { 4 + self.random.below(300) as u32 } else { 0 };
+        let read = if self.choices.random.once_in(3) {
+            4 + self.choices.random.below(300) as u32
+        } else {
+            0
+        };
         Act::Exchange(Exchange { write, cut, read, bad })
     }
 }

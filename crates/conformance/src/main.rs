@@ -4,6 +4,7 @@
 mod actor;
 mod arena;
 mod cargo;
+mod choices;
 mod compare;
 mod crew;
 mod decode;

@@ -1,7 +1,7 @@
 //! A process of an attack, as the attack's code uses it.
 
-use crate::role::say;
 use crate::scale::Scale;
+use crate::starter::say;
 use baton_hostile::engine::BareEngine;
 use rustix::io::Errno;
 use std::io::{self, BufRead};

@@ -1,6 +1,6 @@
 //! The process of the broker.
 
-use crate::role::say;
+use crate::starter::say;
 use baton_broker::Config;
 use rustix::thread::{CapabilitySet, CapabilitySets, remove_capability_from_bounding_set};
 use std::io;

@@ -1,7 +1,7 @@
 //! Honest processes that use the typed API: a server, a client that stays, and one that calls once.
 
 use crate::attacker::CONTEXT;
-use crate::role::say;
+use crate::starter::say;
 use baton::{Handle, Parcel, Process};
 use baton_shm::clock::now_ns;
 use rustix::io::Errno;

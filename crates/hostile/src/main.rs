@@ -9,10 +9,12 @@ mod crowd;
 mod fork;
 mod honest;
 mod measure;
+mod play;
 mod role;
 mod run;
 mod scale;
 mod stage;
+mod starter;
 mod verdict;
 mod vitals;
 

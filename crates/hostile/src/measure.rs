@@ -4,10 +4,10 @@
 //! Rounds with attackers and with busy loops alternate in one run with the same honest processes.
 //! The limit applies to the ratio of the medians of the rounds' 99th percentiles.
 
-use crate::attack::{Attack, Load, Play, Run};
+use crate::attack::attacks_by_name;
 use crate::honest::Amount;
-use crate::run::attacks_by_name;
-use crate::scale::Scale;
+use crate::play::{Attack, Load, Play};
+use crate::scale::{Run, Scale};
 use crate::stage::{Group, Setting, Stage};
 use baton_bench::distribution::Distribution;
 use baton_bench::machine::Machine;
@@ -243,5 +243,5 @@ fn show(report: &Report, ratio: &Ratio) {
 /// Whether victims are measured during an attack.
 pub fn is_measured(attack: &Attack) -> bool {
     let is_crowd = CROWDS.iter().any(|(name, _)| *name == attack.name);
-    is_crowd || !matches!(attack.play, Play::Own(_))
+    is_crowd || !matches!(attack.play, Play::Own(_) | Play::Together(_))
 }

@@ -4,10 +4,11 @@ use crate::attack;
 use crate::attacker::Attacker;
 use crate::measure::BURN;
 use crate::scale::Scale;
+use crate::starter::say;
 use crate::{broker, honest};
 use clap::{Args, Subcommand};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -49,14 +50,6 @@ enum Role {
         #[arg(long)]
         number: usize,
     },
-}
-
-/// Sends a line to the process that started this one.
-pub fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    // If the starter has ended, this process ends too.
-    let _ = writeln!(out, "{line}");
-    let _ = out.flush();
 }
 
 /// Runs a busy loop in place of an attacker, to show the cost of its mere running.

@@ -1,8 +1,8 @@
 //! `hostile list` and `hostile run`.
 
-use crate::attack::{ALL, Attack, Run, find};
+use crate::attack::{ALL, attacks_by_name};
 use crate::measure::is_measured;
-use crate::scale::Scale;
+use crate::scale::{Run, Scale};
 use crate::verdict::{Outcome, Verdict};
 use clap::Args;
 use std::process::ExitCode;
@@ -22,14 +22,6 @@ pub struct RunArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-/// The attacks with these names. The error is the first unknown name.
-pub fn attacks_by_name(names: &[String]) -> Result<Vec<&'static Attack>, &str> {
-    if names.is_empty() {
-        return Ok(ALL.to_vec());
-    }
-    names.iter().map(|name| find(name).ok_or(&name[..])).collect()
 }
 
 pub fn list() -> ExitCode {
@@ -54,7 +46,7 @@ pub fn run(args: &RunArgs) -> ExitCode {
     let run = Run { scale, patience: Duration::from_secs(args.patience) };
     let mut verdicts = Vec::new();
     for attack in attacks {
-        let verdict = attack.verdict(&run);
+        let verdict = attack.verdict(&run, ALL);
         if !args.json {
             show(&verdict);
         }

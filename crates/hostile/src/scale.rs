@@ -1,4 +1,6 @@
-//! The size of an attack.
+//! The size of an attack, and of a run.
+
+use std::time::Duration;
 
 /// The size of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -24,5 +26,20 @@ impl Scale {
             Scale::Short => short,
             Scale::Long => long,
         }
+    }
+}
+
+/// Options of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    pub scale: Scale,
+    /// Time after which a missing reply counts as a hang.
+    pub patience: Duration,
+}
+
+impl Run {
+    /// Duration of an attack that would otherwise go on for ever.
+    pub fn at_least(&self) -> Duration {
+        self.scale.of(Duration::from_millis(1500), Duration::from_secs(20))
     }
 }

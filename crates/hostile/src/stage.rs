@@ -1,9 +1,9 @@
 //! A broker, an honest server and an honest client in a directory of their own, and probes of them
 //! during an attack.
 
-use crate::attack::Run;
 use crate::child::{Child, ChildOptions, NoAnswer};
 use crate::honest::Amount;
+use crate::scale::Run;
 use crate::verdict::Findings;
 use crate::vitals::{Vitals, Watched};
 use crate::{broker, budget};

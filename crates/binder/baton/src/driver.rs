@@ -9,17 +9,14 @@
 //! **Invariant**: no strong reference leads from a `Driver` to the program's code. So handlers may
 //! keep handles: they go with the last [`Process`], or when it is closed.
 
-use crate::{Handle, Parcel, Process, Request};
 use baton_driver::typed::Engine;
 use baton_shm::lock::Lock;
-use rustix::io::Errno;
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// What serves an object: the program's code.
-pub(crate) type Handler = Box<dyn Fn(&Request<'_>) -> Result<Parcel, Errno> + Send + Sync>;
 pub(crate) type Recipient = Box<dyn FnOnce() + Send>;
-type Handlers = HashMap<u64, Arc<Handler>>;
+type Handlers = HashMap<u64, Arc<dyn Any + Send + Sync>>;
 type Recipients = HashMap<u64, Vec<Recipient>>;
 
 /// The engine, which is closed with the last that refers to it.
@@ -31,7 +28,8 @@ pub(crate) struct Driver {
 /// The program's code.
 #[derive(Default)]
 pub(crate) struct Callbacks {
-    /// By the object's number.
+    /// By the object's number: each a [`Handler`](crate::handler::Handler), whose type knows
+    /// requests, and these know the driver.
     pub handlers: Lock<Handlers>,
     /// By the cookie of the one notice that a handle has.
     pub recipients: Lock<Recipients>,
@@ -44,23 +42,6 @@ impl Callbacks {
         let handlers = std::mem::take(&mut *self.handlers.lock());
         let recipients = std::mem::take(&mut *self.recipients.lock());
         drop((handlers, recipients));
-    }
-}
-
-impl Driver {
-    /// The process, unless its last owner has dropped it.
-    pub fn process(self: &Arc<Self>) -> Option<Process> {
-        let callbacks = self.callbacks.upgrade()?;
-        Some(Process { driver: Arc::clone(self), callbacks })
-    }
-
-    pub fn handler(&self, object: u64) -> Option<Arc<Handler>> {
-        self.callbacks.upgrade()?.handlers.lock().get(&object).cloned()
-    }
-
-    /// A handle for one that the state has counted already.
-    pub fn handle(self: &Arc<Self>, number: u32) -> Handle {
-        Handle { driver: Arc::clone(self), number }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The looper of one real-time caller.
 
-use crate::driver::{Driver, Handler};
+use crate::driver::Driver;
+use crate::handler::Handler;
 use crate::{Received, Request};
 use baton_driver::typed::{self, Answered, DedicatedLooper, LaneCache, tid};
 use baton_state::{Return, State};

@@ -1,6 +1,7 @@
 //! Threads that serve: all day as a looper, or for as long as their own call has no answer.
 
-use crate::driver::{Callbacks, Driver, Handler};
+use crate::driver::{Callbacks, Driver};
+use crate::handler::Handler;
 use crate::received::Place;
 use crate::{Parcel, Process, Received, Request};
 use baton_abi::control::Strength;
@@ -12,7 +13,7 @@ use baton_driver::typed::{
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Seen;
-use baton_state::priority::Wanted;
+use baton_state::priority::RequestedPriority;
 use baton_state::transaction::{Incoming, Target};
 use baton_state::{Return, State};
 use rustix::io::Errno;
@@ -101,7 +102,7 @@ impl Driver {
 
     fn serve_one(self: &Arc<Self>, incoming: Incoming, ptr: u64) {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
-        let wanted = incoming.wanted();
+        let wanted = incoming.requested_priority();
         let handler = self.handler(ptr);
         let received = Received { driver: self, place: Place::Buffer(Arc::new(incoming)) };
         let request = Request { received };
@@ -202,8 +203,8 @@ struct Looper<'a> {
 impl Looper<'_> {
     fn learn(&mut self, state: &State, item: &Return) {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
-        if let Some(handler) = self.callbacks.handlers.lock().get(ptr) {
-            self.route_cache.learn(&self.driver.engine, state, incoming, handler.clone());
+        if let Some(handler) = self.callbacks.handler(*ptr) {
+            self.route_cache.learn(&self.driver.engine, state, incoming, handler);
         }
     }
 }
@@ -251,7 +252,7 @@ impl Server for Looper<'_> {
 }
 
 /// Runs the program's code at the priority at which it serves.
-fn at_priority<T>(wanted: Wanted, body: impl FnOnce() -> T) -> T {
+fn at_priority<T>(wanted: RequestedPriority, body: impl FnOnce() -> T) -> T {
     let before = typed::adopt(wanted);
     let result = body();
     if let Some(before) = before {

@@ -1,7 +1,7 @@
 //! How a process is opened.
 
-use crate::Process;
 use crate::driver::{Callbacks, Driver};
+use crate::process::Process;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_driver::device::OpenError;
 use baton_driver::typed::Engine;
@@ -76,6 +76,13 @@ impl Options {
         let callbacks = Arc::new(Callbacks::default());
         let driver = Driver { engine, callbacks: Arc::downgrade(&callbacks) };
         Ok(Process { driver: Arc::new(driver), callbacks })
+    }
+}
+
+impl Process {
+    /// Opens a context at the broker that listens at `socket`, with the default [`Options`].
+    pub fn open(context: &str, socket: &Path) -> Result<Process, OpenError> {
+        Options::new().open(context, socket)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What is sent: bytes, and objects at places in them.
 
 use crate::driver::Driver;
-use crate::{Handle, Object};
+use crate::handle::Handle;
+use crate::object::Object;
 use baton_abi::uapi::*;
 use bytemuck::bytes_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -1,11 +1,13 @@
 //! One opened device.
 
 use crate::driver::{Callbacks, Driver};
-use crate::{CallError, Handle, Object, OpenError, Options, SchedPriority};
+use crate::error::CallError;
+use crate::handle::Handle;
+use crate::object::Object;
 use baton_abi::control::Strength;
+use baton_abi::sched_priority::SchedPriority;
 use baton_driver::typed;
 use rustix::io::Errno;
-use std::path::Path;
 use std::sync::Arc;
 
 /// One opened device: a party that serves objects and calls those of others. Its threads share it.
@@ -52,11 +54,6 @@ pub fn own_priority() -> SchedPriority {
 }
 
 impl Process {
-    /// Opens a context at the broker that listens at `socket`, with the default [`Options`].
-    pub fn open(context: &str, socket: &Path) -> Result<Process, OpenError> {
-        Options::new().open(context, socket)
-    }
-
     /// Makes an object the one that others reach by [`Process::context_manager`]. `EBUSY` if the
     /// context has a manager, `EPERM` if it belongs to another user.
     pub fn become_context_manager(&self, object: Object) -> Result<(), Errno> {
@@ -94,6 +91,21 @@ impl Process {
         }
         self.driver.engine.close();
         self.callbacks.clear();
+    }
+}
+
+impl Driver {
+    /// The process, unless its last owner has dropped it.
+    pub fn process(self: &Arc<Self>) -> Option<Process> {
+        let callbacks = self.callbacks.upgrade()?;
+        Some(Process { driver: Arc::clone(self), callbacks })
+    }
+}
+
+impl Handle {
+    /// The process that has this reference, unless its last owner has dropped it.
+    pub fn process(&self) -> Option<Process> {
+        self.driver.process()
     }
 }
 

@@ -1,7 +1,9 @@
 //! What comes in: a transaction to serve, or the reply to a call, where it lies.
 
 use crate::driver::Driver;
-use crate::{Handle, Object, Process};
+use crate::handle::Handle;
+use crate::object::Object;
+use crate::process::Process;
 use baton_abi::control::Strength;
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
@@ -223,7 +225,7 @@ impl Request<'_> {
     /// it. For the thread that serves.
     pub fn priority(&self) -> SchedPriority {
         match &self.received.place {
-            Place::Buffer(incoming) => of_transaction(Some(incoming.wanted())),
+            Place::Buffer(incoming) => of_transaction(Some(incoming.requested_priority())),
             // Such a transaction comes to a thread that has the right priority already.
             Place::Here(_) => of_transaction(None),
         }

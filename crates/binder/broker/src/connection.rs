@@ -1,8 +1,9 @@
 //! One accepted connection. Its first message, the greeting, decides whether it becomes an engine's
 //! or an observer's.
 
+use crate::ledger::Reader;
 use crate::limits::Rights;
-use crate::outbox::{Outbox, Reader};
+use crate::outbox::Outbox;
 use crate::peer::{self, Credentials};
 use crate::status_pages::StatusPages;
 use crate::throttle::Throttle;
@@ -117,4 +118,12 @@ impl Connection {
             Role::Ungreeted | Role::Observer => Connection::DESCRIPTORS,
         }
     }
+}
+
+/// The fate of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Sent,
+    /// The broker sends the reply later and reads no request before that.
+    Waits,
 }

@@ -1,9 +1,9 @@
 //! Carries out the effects that the state decided on.
 
-use crate::close::CloseReason;
+use crate::close_reason::CloseReason;
+use crate::connection::Answer;
 use crate::outbox::{Backlog, SocketFailed};
 use crate::poll::{ConnectionId, Source};
-use crate::requests::Answer;
 use crate::run::{Broker, OUTBOXES_AT_ONCE};
 use crate::state::Effect;
 use baton_abi::control::{ChannelId, End, Event, ProcessId};

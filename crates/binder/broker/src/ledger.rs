@@ -9,13 +9,19 @@
 //! | events that wait for one user | [`Limits::queued_bytes_per_user`] | [`Quota`], by the cause |
 
 use crate::limits::Limits;
-use crate::outbox::Reader;
 use baton_abi::quota::{Exceeded, Quota, Standing};
 use std::collections::BTreeMap;
 
 /// Descriptors that the broker keeps for itself: epoll, listener, log, and those in use for a
 /// moment. At limits a fourth of all.
 const OWN_DESCRIPTORS: u64 = 64;
+
+/// The user of the engine, and the class in which that user takes from shared amounts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader {
+    pub user: u32,
+    pub standing: Standing,
+}
 
 /// The parts of the shared amounts that each user has.
 pub(crate) struct Ledger {

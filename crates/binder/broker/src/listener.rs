@@ -7,7 +7,7 @@
 //! The socket appears by a rename, already listening and with its permissions, so that no connect
 //! in between is refused.
 
-use crate::run::RunError;
+use crate::run_error::RunError;
 use baton_abi::place::devices_beside;
 use baton_shm::blocking::pause;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -11,10 +11,9 @@
 //! The kernel counts descriptors that an engine has not read against the broker's own user. An
 //! engine has at most [`MAX_UNREAD`] of them; further descriptors wait here until it has read all.
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Reader};
 use crate::packet::{self, Sent};
 use baton_abi::control::{self, Event, ProcessId};
-use baton_abi::quota::Standing;
 use baton_shm::socket::unread_bytes;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -45,13 +44,6 @@ pub(crate) enum Backlog {
     /// Other engines have to read theirs: the user's or the broker's own share of unread
     /// descriptors is used up.
     OthersUnread,
-}
-
-/// The user of the engine, and the class in which that user takes from shared amounts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader {
-    pub user: u32,
-    pub standing: Standing,
 }
 
 struct Packet {
@@ -272,6 +264,7 @@ mod tests {
     use super::*;
     use crate::deliver::socket_pair;
     use crate::limits::Limits;
+    use baton_abi::quota::Standing;
 
     const OURS: Reader = Reader { user: 0, standing: Standing::Owner };
 

@@ -1,19 +1,19 @@
 //! Reads requests and answers them.
 
 use crate::clock::{now, processor_time};
-use crate::close::CloseReason;
-use crate::connection::{Connection, Engine, Role, UnsentReply};
+use crate::close_reason::CloseReason;
+use crate::connection::{Answer, Connection, Engine, Role, UnsentReply};
 use crate::deliver::socket_pair;
-use crate::ledger::Addition;
+use crate::ledger::{Addition, Reader};
 use crate::limits::Rights;
-use crate::outbox::{self, Outbox, Reader};
+use crate::outbox::{self, Outbox};
 use crate::packet::{self, Received, Sent};
 use crate::peer::Credentials;
 use crate::poll::{ConnectionId, Source};
 use crate::restart_state::Credential;
 use crate::run::Broker;
 use crate::shortage::is_shortage;
-use crate::state::Newcomer;
+use crate::state::NewProcess;
 use crate::status_pages::StatusPages;
 use baton_abi::control::{self, Account, ProcessId, Reply, Report, Request, Share, VERSION};
 use baton_abi::quota::{Quota, STRANGER, Standing};
@@ -36,14 +36,6 @@ enum Attached {
     Both([OwnedFd; 2]),
     /// The broker had no room for the descriptors.
     Lost,
-}
-
-/// The fate of a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Sent,
-    /// The broker sends the reply later and reads no request before that.
-    Waits,
 }
 
 impl Broker {
@@ -194,9 +186,9 @@ impl Broker {
     ) -> Result<(Credential, OwnedFd), Errno> {
         let Credentials { pid, uid, security_context, started, .. } =
             self.connections[&id].credentials.clone();
-        let newcomer = Newcomer { pid, uid, security_context, rights: self.rights(id, &context) };
+        let new = NewProcess { pid, uid, security_context, rights: self.rights(id, &context) };
         let (ours, theirs, pages) = self.make_engine_parts(id, || StatusPages::map(files))?;
-        let identity = self.state.admit(newcomer, &context, channels)?;
+        let identity = self.state.admit(new, &context, channels)?;
         self.become_engine(id, identity.process, ours, pages);
         Ok((Credential { identity, started, context }, theirs))
     }

@@ -5,19 +5,19 @@
 //! it died still count: the broker reads them to the end, then declares the engine dead.
 
 use crate::clock::{self, now};
-use crate::close::CloseReason;
+use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::cpu_share::CpuShare;
 use crate::fair_queue::FairQueue;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Reader};
 use crate::limits::Limits;
 use crate::listener::Listener;
-use crate::outbox::Reader;
 use crate::packet;
 use crate::peer::Credentials;
 use crate::policy::Policy;
 use crate::poll::{ConnectionId, Poll, Source};
 use crate::restart_state::RestartState;
+use crate::run_error::RunError;
 use crate::shortage::is_shortage;
 use crate::state::{CONTEXTS, State};
 use crate::throttle::Throttle;
@@ -86,35 +86,6 @@ impl Config {
             real_time_limits: BTreeMap::new(),
             policy: Policy::default(),
         }
-    }
-}
-
-/// The reason for which a broker could not run: the system's or the configuration's fault. No
-/// action of a peer ends a broker.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// Another broker serves the path.
-    #[error("a broker is already listening at {}", .0.display())]
-    AlreadyRunning(PathBuf),
-    /// A context's name cannot be used.
-    #[error("context name {0:?} is invalid or taken")]
-    BadContext(String),
-    /// A system call failed, or would have had a forbidden effect.
-    #[error("{operation} {}: {errno}", path.display())]
-    System {
-        /// The operation that failed.
-        operation: &'static str,
-        /// The path that the operation concerned.
-        path: PathBuf,
-        /// The error of the operation.
-        errno: Errno,
-    },
-}
-
-impl RunError {
-    pub(crate) fn of(operation: &'static str, path: &Path) -> impl FnOnce(Errno) -> RunError {
-        let path = path.to_owned();
-        move |errno| RunError::System { operation, path, errno }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A broker on a thread of this process, for benchmarks and tests that need a broker of their own.
 
-use crate::run::{Config, RunError, run};
+use crate::run::{Config, run};
+use crate::run_error::RunError;
 use rustix::fd::OwnedFd;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::path::{Path, PathBuf};

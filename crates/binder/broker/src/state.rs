@@ -1,4 +1,4 @@
-//! The broker's data and every rule by which it changes.
+//! The broker's data, and every rule by which it changes. [`State`] has the data.
 //!
 //! The state is pure: it takes a request and returns a reply and [`Effect`]s. It uses no clock, no
 //! randomness and no I/O. So a seeded simulator can drive it, kill any process between two
@@ -12,38 +12,40 @@
 
 mod account;
 mod channel;
+mod claims;
 mod context;
 mod effect;
 mod freeze;
 mod handle;
+mod lane;
+mod manager;
 mod node;
 mod process;
 mod real_time;
 mod rejoin;
 mod report;
+mod room;
+mod tables;
 mod translate;
 
 pub use context::{CONTEXTS, Rule};
 pub use effect::{Effect, Violation};
+pub use lane::{LaneId, Thread};
 pub use node::NodeKey;
-pub use real_time::{LaneId, Thread};
+pub use tables::State;
 
-use crate::limits::{Limits, Resource, Rights, Usage};
-use account::Accounts;
-use baton_abi::claim::first_of;
+use crate::limits::{Resource, Rights, Usage};
 use baton_abi::control::{ChannelId, End, Event, Identity, Object, ProcessId, Reply, Request};
 use baton_abi::quota::Quota;
-use channel::Channel;
-use context::Context;
-use node::Node;
+use channel::{Channel, Channels};
+use claims::Rebuild;
 use process::Process;
-use rejoin::Rebuild;
 use rustix::io::Errno;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// A process that opens a context, as the kernel and the configuration describe it.
 #[derive(Clone, Debug, Default)]
-pub struct Newcomer {
+pub struct NewProcess {
     /// Thread group id in the broker's pid namespace.
     pub pid: u32,
     /// Effective user id.
@@ -54,69 +56,20 @@ pub struct Newcomer {
     pub rights: Rights,
 }
 
-/// The broker's data. Maps are ordered so that equal runs give equal effects.
-#[derive(Clone, Debug)]
-pub struct State {
-    limits: Limits,
-    /// The broker's own user.
-    uid: u32,
-    contexts: BTreeMap<String, Context>,
-    processes: BTreeMap<ProcessId, Process>,
-    /// The processes of each pid. A program may open several devices.
-    with_pid: BTreeMap<u32, BTreeSet<ProcessId>>,
-    nodes: BTreeMap<NodeKey, Node>,
-    accounts: Accounts,
-    real_time: BTreeMap<real_time::LaneId, real_time::Lane>,
-    standby_loopers: BTreeMap<ProcessId, real_time::StandbyLooper>,
-    era: u32,
-    last_process: u64,
-    last_channel: u64,
-    last_ticket: u64,
-    last_dead_node: u64,
-    /// Present while engines of a previous broker may rejoin.
-    rebuild: Option<Rebuild>,
-    /// Whether contexts or managers have changed since the last [`State::changed_rules`].
-    rules_changed: bool,
-}
-
 impl State {
-    /// A state without processes, with the contexts that every broker has. `uid` is the broker's
-    /// own user.
-    pub fn new(limits: Limits, uid: u32) -> State {
-        let contexts = CONTEXTS.iter().map(|name| ((*name).to_owned(), Context::default()));
-        State {
-            limits,
-            uid,
-            contexts: contexts.collect(),
-            processes: BTreeMap::new(),
-            with_pid: BTreeMap::new(),
-            nodes: BTreeMap::new(),
-            accounts: Accounts::new(&limits),
-            real_time: BTreeMap::new(),
-            standby_loopers: BTreeMap::new(),
-            era: 0,
-            last_process: first_of(0),
-            last_channel: first_of(0),
-            last_ticket: first_of(0),
-            last_dead_node: 0,
-            rebuild: None,
-            rules_changed: false,
-        }
-    }
-
     /// Admits a process to a context. `channels` is the number of channels as server that the
     /// process has descriptors for. `ENOENT` if there is no such context, `EDQUOT` if its user has
     /// too many processes.
     pub fn admit(
         &mut self,
-        newcomer: Newcomer,
+        new: NewProcess,
         context: &str,
         channels: u32,
     ) -> Result<Identity, Errno> {
         if !self.contexts.contains_key(context) {
             return Err(Errno::NOENT);
         }
-        let Newcomer { pid, uid, security_context, rights } = newcomer;
+        let NewProcess { pid, uid, security_context, rights } = new;
         let rights = self.rights(uid, rights);
         self.room_for_process(uid, &rights)?;
         self.last_process += 1;
@@ -409,7 +362,7 @@ impl State {
         self.processes[&holder].handles.holds_node_of(owner)
     }
 
-    fn channels_of(&mut self, process: ProcessId) -> &mut channel::Channels {
+    fn channels_of(&mut self, process: ProcessId) -> &mut Channels {
         &mut self.processes.get_mut(&process).expect("channels end with their ends").channels
     }
 }

@@ -15,7 +15,7 @@ use baton_abi::control::*;
 use baton_abi::lane::LANES;
 use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::{Limits, Rights, Usage};
-use baton_broker::state::{Effect, Newcomer, Rule, State, Thread};
+use baton_broker::state::{Effect, NewProcess, Rule, State, Thread};
 use model::{EngineRecord, Held, Rng};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -857,7 +857,7 @@ impl History {
             let manager = self.rules.get("binder").and_then(|rule| rule.manager);
             let newcomer = |context: &str, core: &mut TestState| {
                 let (security_context, rights) = ("label".to_owned(), Rights::default());
-                let newcomer = Newcomer { pid, uid, security_context, rights };
+                let newcomer = NewProcess { pid, uid, security_context, rights };
                 let admitted = core.state.admit(newcomer, context, u32::MAX);
                 admitted.unwrap_or_else(|errno| panic!("{uid} has no process: {errno}")).process
             };

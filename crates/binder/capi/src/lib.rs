@@ -1,7 +1,7 @@
 //! The typed API for C. `include/baton.h` is generated from this crate.
 //!
-//! - [`process`]: contexts, objects, calls, serving, deaths. [`parcel`]: data to send.
-//!   [`received`]: received data.
+//! - [`reference`]: contexts, objects and handles, as C refers to them. [`parcel`]: data to send.
+//!   [`received`]: received data. [`process`]: calls, serving, deaths.
 //! - This file: the boundary between C and Rust, which every function crosses by [`guard`].
 //!
 //! **Invariant**: no panic leaves a function (it becomes `-ENOTRECOVERABLE`), and no null pointer
@@ -12,6 +12,7 @@
 pub mod parcel;
 pub mod process;
 pub mod received;
+pub mod reference;
 
 use rustix::io::Errno;
 use std::ffi::c_int;

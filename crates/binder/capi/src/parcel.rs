@@ -1,6 +1,6 @@
 //! Data to send.
 
-use crate::process::{baton_handle, baton_object};
+use crate::reference::{baton_handle, baton_object};
 use crate::{given, given_mut, guard, guard_or, take_back};
 use baton::{Parcel, Process};
 use rustix::fd::BorrowedFd;

@@ -2,34 +2,16 @@
 
 use crate::parcel::baton_parcel;
 use crate::received::baton_received;
+use crate::reference::{baton_handle, baton_object, baton_process};
 use crate::{give, given, given_mut, guard, guard_or, take_back};
 use baton::socket_path;
-use baton::{
-    CallError, Handle, NameError, Object, Process, Received, SchedPriority, ServiceManager,
-};
+use baton::{CallError, NameError, Process, Received, SchedPriority, ServiceManager};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// An opened context, through which this process calls others and is called.
-pub struct baton_process {
-    pub(crate) process: Arc<Process>,
-}
-
-/// An object that this process serves.
-pub struct baton_object {
-    pub(crate) object: Object,
-    pub(crate) process: Arc<Process>,
-}
-
-/// A strong reference to an object of another process.
-pub struct baton_handle {
-    pub(crate) handle: Handle,
-    pub(crate) process: Arc<Process>,
-}
 
 /// Serves one transaction: fills `reply` and returns 0, or returns a negative errno, which the
 /// caller gets in place of the reply. For a one-way transaction both are discarded.

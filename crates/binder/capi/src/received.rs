@@ -1,6 +1,6 @@
 //! Received data: a reply, which belongs to the caller, or a request, which a handler may read.
 
-use crate::process::{baton_handle, baton_object};
+use crate::reference::{baton_handle, baton_object};
 use crate::{give, given, given_mut, guard, guard_or, take_back};
 use baton::{Process, Received, Request};
 use rustix::fd::IntoRawFd;

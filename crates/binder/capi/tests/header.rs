@@ -8,7 +8,7 @@ fn the_header_is_of_these_sources() {
     let config = cbindgen::Config::from_file(here.join("cbindgen.toml")).unwrap();
     let mut generated = Vec::new();
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for file in ["process.rs", "parcel.rs", "received.rs"] {
+    for file in ["reference.rs", "process.rs", "parcel.rs", "received.rs"] {
         builder = builder.with_src(here.join("src").join(file));
     }
     builder.generate().unwrap().write(&mut generated);

@@ -10,7 +10,7 @@
 
 use crate::thread::{self, Children};
 use baton_abi::sched_priority::SchedPriority;
-use baton_state::priority::Wanted;
+use baton_state::priority::RequestedPriority;
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -35,7 +35,7 @@ thread_local! {
 /// Whether the calling thread serves a caller at this nice value, of a node that asks for this
 /// minimum, at the priority that it has, or has to.
 pub fn is_served_here(nice: i32, minimum: Option<SchedPriority>) -> bool {
-    wanted_elsewhere(Wanted { nice: Some(nice), minimum }).is_none()
+    wanted_elsewhere(RequestedPriority { nice: Some(nice), minimum }).is_none()
 }
 
 fn is_to_change(wanted: SchedPriority, before: SchedPriority) -> bool {
@@ -52,7 +52,7 @@ pub struct Before {
 
 /// The priority at which the calling thread is to serve a transaction, whether it has the right to
 /// that or not; without a transaction its own.
-pub fn of_transaction(wanted: Option<Wanted>) -> SchedPriority {
+pub fn of_transaction(wanted: Option<RequestedPriority>) -> SchedPriority {
     let own = own();
     let priority = wanted.map_or(own, |wanted| wanted.priority(own));
     let is_below = own.is_real_time() && !priority.is_above(own);
@@ -61,7 +61,7 @@ pub fn of_transaction(wanted: Option<Wanted>) -> SchedPriority {
 
 /// Gives the calling thread the priority that is wanted. The priority that it had is returned for
 /// [`restore`]; `None` if nothing has changed.
-pub fn adopt(wanted: Wanted) -> Option<Before> {
+pub fn adopt(wanted: RequestedPriority) -> Option<Before> {
     let (wanted, before) = wanted_elsewhere(wanted)?;
     let children = if wanted.is_real_time() { thread::children() } else { Children::Inherit };
     if !set(wanted, before) {
@@ -73,7 +73,7 @@ pub fn adopt(wanted: Wanted) -> Option<Before> {
 }
 
 /// The priority that is wanted, and the calling thread's own, if they differ.
-fn wanted_elsewhere(wanted: Wanted) -> Option<(SchedPriority, SchedPriority)> {
+fn wanted_elsewhere(wanted: RequestedPriority) -> Option<(SchedPriority, SchedPriority)> {
     let known = own();
     // That is asked for anew only if it matters.
     if wanted.priority(known) == known {
@@ -189,7 +189,8 @@ mod tests {
         let nice = || rustix::process::getpriority_process(None).unwrap();
         std::thread::spawn(move || {
             let own = nice();
-            let of = |nice| Wanted { nice: Some(nice), minimum: Some(SchedPriority::LEAST) };
+            let of =
+                |nice| RequestedPriority { nice: Some(nice), minimum: Some(SchedPriority::LEAST) };
             assert_eq!(adopt(of(own)), None);
             if let Some(before) = adopt(of(own + 3)) {
                 assert_eq!(nice(), own + 3);

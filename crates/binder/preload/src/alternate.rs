@@ -4,7 +4,7 @@
 //! A thread whose program has set no alternate stack uses Baton's. The program cannot notice that:
 //! its `sigaltstack` reports only stacks that the program has set.
 
-use crate::{real, stack, trap};
+use crate::registers;
 use libc::{c_int, stack_t};
 use std::mem::zeroed;
 use std::ptr::null_mut;
@@ -23,7 +23,7 @@ const SET_BYTES: isize = 8;
 pub fn set(stack: &stack_t) -> bool {
     let arguments = [&raw const *stack as isize, 0, 0, 0, 0, 0];
     // SAFETY: a complete structure.
-    unsafe { trap::system_call(libc::SYS_sigaltstack, arguments) == 0 }
+    unsafe { registers::system_call(libc::SYS_sigaltstack, arguments) == 0 }
 }
 
 /// The calling thread's alternate stack.
@@ -32,7 +32,7 @@ pub fn current() -> stack_t {
     let mut stack: stack_t = unsafe { zeroed() };
     let arguments = [0, &raw mut stack as isize, 0, 0, 0, 0];
     // SAFETY: as above.
-    unsafe { trap::system_call(libc::SYS_sigaltstack, arguments) };
+    unsafe { registers::system_call(libc::SYS_sigaltstack, arguments) };
     stack
 }
 
@@ -116,36 +116,6 @@ fn block(mask: u64) -> u64 {
     let how = libc::SIG_SETMASK as isize;
     let arguments = [how, &raw const mask as isize, &raw mut before as isize, SET_BYTES, 0, 0];
     // SAFETY: two sets of the kernel's form.
-    unsafe { trap::system_call(libc::SYS_rt_sigprocmask, arguments) };
+    unsafe { registers::system_call(libc::SYS_rt_sigprocmask, arguments) };
     before
-}
-
-/// Interposes the C library's function of this name.
-///
-/// # Safety
-/// The contract of the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int {
-    if !trap::is_installed() {
-        // SAFETY: the caller's arguments.
-        return unsafe { real::sigaltstack(new, old) };
-    }
-    let before = current();
-    // SAFETY: the caller's arguments, the stack replaced by ours at most.
-    unsafe {
-        let ours = match new.as_ref() {
-            Some(new) if new.ss_flags & libc::SS_DISABLE != 0 => {
-                stack::own().map(stack::StackHeader::as_alternate)
-            }
-            _ => None,
-        };
-        let new = ours.as_ref().map_or(new, |ours| ours);
-        if !new.is_null() && real::sigaltstack(new, null_mut()) < 0 {
-            return -1;
-        }
-        if let Some(old) = old.as_mut() {
-            *old = if stack::is_own(&before) { NONE } else { before };
-        }
-    }
-    0
 }

@@ -8,7 +8,7 @@
 
 use crate::paths::{self, BatonPath, classify, settings};
 use crate::table::{self, Open};
-use crate::{aliases, log, real, stack, trap};
+use crate::{aliases, filter, log, real, stack};
 use baton_driver::device::{Device, OpenError};
 use libc::{FILE, c_char, c_int, c_uint, mode_t, size_t};
 use rustix::fd::IntoRawFd;
@@ -122,7 +122,7 @@ fn insert_open(file: rustix::fd::OwnedFd, flags: c_int, open: Open) -> Result<c_
         unsafe { real::close(fd) };
         return Err(Errno::MFILE);
     }
-    trap::install_ioctl_filter();
+    filter::install_ioctl_filter();
     Ok(fd)
 }
 

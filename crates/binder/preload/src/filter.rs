@@ -4,17 +4,23 @@
 //! block leaves after the checks of its number. Newer kernels evaluate these checks once and then
 //! skip the filter. Both architectures are little-endian: the low half of an argument comes first.
 
-use crate::real;
+use crate::{real, signals};
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, c_int,
     c_long, c_ulong, sock_filter, sock_fprog,
 };
 use std::mem::offset_of;
 use std::ops::Range;
+use std::sync::Once;
 
 /// The sixth argument that makes the filter let an `ioctl` pass. `ioctl` itself has three
 /// arguments.
 pub const MAGIC: u64 = 0xba70_10c7_5eed_b1bd;
+
+/// A request of type `b` that Binder does not have, and the handler's answer to it without a
+/// descriptor. They reveal an inherited filter.
+pub const PROBE: c_ulong = 0x62ff;
+pub const PROBE_ANSWER: c_long = 0xba70;
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
@@ -150,4 +156,36 @@ pub fn install(filter: &[sock_filter]) -> Result<(), c_int> {
         Err(libc::EBUSY) => try_with(flags),
         other => other,
     }
+}
+
+/// Installs the filter for ioctls, unless this process was told not to or has inherited one.
+pub fn install_ioctl_filter() {
+    static ARMED: Once = Once::new();
+    if signals::is_handled() {
+        ARMED.call_once(|| {
+            // If the system refuses a filter, programs that use the C library still work.
+            if !is_trapping() {
+                let _ = install(&ioctl_filter());
+            }
+        });
+    }
+}
+
+/// Installs the filter for the executable's own code, at the start, because the program may open a
+/// device that way.
+pub fn install_code_filter(code: Range<usize>) {
+    if signals::is_handled()
+        && let Some(filter) = code_filter(code)
+    {
+        let _ = install(&filter);
+    }
+}
+
+fn is_trapping() -> bool {
+    let errno = real::errno();
+    let arguments = [-1, PROBE as c_long, 0, 0, 0, 0];
+    // SAFETY: no descriptor, and a request without an argument: at worst EBADF.
+    let emulate = unsafe { real::system_call(libc::SYS_ioctl, arguments) };
+    real::set_errno(errno);
+    emulate == PROBE_ANSWER
 }

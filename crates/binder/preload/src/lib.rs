@@ -13,7 +13,7 @@
 //! - [`trap`]: inline system calls. [`filter`], [`image`]: which of them are trapped. [`signals`]:
 //!   functions that could take SIGSYS from the trap. [`stack`], [`alternate`], [`switch`]: the
 //!   stack on which a trapped call runs. [`thread_pointer`]: whether a thread's call can run.
-//!   [`calls`]: system calls by number.
+//!   [`calls`]: system calls by number. [`registers`]: system calls by instruction.
 //! - [`real`]: the C library's own functions.
 //!
 //! **Invariant**: for every path and descriptor that is not a Binder device's, a function behaves
@@ -39,6 +39,7 @@ mod paths;
 mod poll;
 mod programs;
 mod real;
+mod registers;
 mod scheduling;
 mod signals;
 mod stack;
@@ -65,7 +66,7 @@ extern "C" fn construct() {
             trap::install_handler();
         }
         if let image::Support::Watched(code) = own {
-            trap::install_code_filter(code);
+            filter::install_code_filter(code);
         }
     }
     // SAFETY: the handler is a function of this library, which is never unloaded.

@@ -5,15 +5,29 @@
 //! program is told that its request succeeded. A SIGSYS that does not come from a Binder call goes
 //! to the recorded handler.
 
-use crate::{real, trap};
+use crate::real;
 use arc_swap::ArcSwapOption;
 use libc::{SIGSYS, c_int, c_void, sigaction as SigAction, sighandler_t, siginfo_t, sigset_t};
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The program's action for SIGSYS, as the program believes. `None` is the default action.
 static RECORDED: ArcSwapOption<SigAction> = ArcSwapOption::const_empty();
+
+/// Whether Baton's handler is installed. Set once, in the constructor.
+static HANDLED: AtomicBool = AtomicBool::new(false);
+
+/// Whether Baton handles SIGSYS.
+pub fn is_handled() -> bool {
+    HANDLED.load(Ordering::Relaxed)
+}
+
+/// Records that Baton handles SIGSYS from now on.
+pub fn set_handled() {
+    HANDLED.store(true, Ordering::Relaxed);
+}
 
 /// The default action.
 fn default_action() -> SigAction {
@@ -66,7 +80,7 @@ pub unsafe extern "C" fn sigaction(
         if action.as_ref().is_some_and(restarts) {
             baton_driver::device::handlers_restart();
         }
-        if !trap::is_installed() {
+        if !is_handled() {
             return real::sigaction(signal, new, old);
         }
         if signal == SIGSYS {
@@ -95,7 +109,7 @@ macro_rules! signals {
                 // Handlers that these functions install mostly restart system calls.
                 baton_driver::device::handlers_restart();
             }
-            if signal != SIGSYS || !trap::is_installed() {
+            if signal != SIGSYS || !is_handled() {
                 // SAFETY: the caller's arguments.
                 return unsafe { real::$name(signal, handler) };
             }
@@ -118,7 +132,7 @@ macro_rules! masks {
         ) -> c_int {
             // SAFETY: the caller's arguments, where a copy may replace the set.
             unsafe {
-                if set.is_null() || how == libc::SIG_UNBLOCK || !trap::is_installed() {
+                if set.is_null() || how == libc::SIG_UNBLOCK || !is_handled() {
                     return real::$name(how, set, old);
                 }
                 real::$name(how, &without_sigsys(set), old)

@@ -16,7 +16,7 @@
 //! C library's ([`thread_pointer`](crate::thread_pointer)).
 
 use crate::alternate::{self, Alternate};
-use crate::{real, switch, trap};
+use crate::{real, signals, switch};
 use libc::{c_int, c_void, pid_t, pthread_attr_t, pthread_t, size_t, stack_t};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::cell::Cell;
@@ -203,11 +203,41 @@ pub fn set_alternate_stack() {
     }
 }
 
+/// Interposes the C library's function of this name.
+///
+/// # Safety
+/// The contract of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> c_int {
+    if !signals::is_handled() {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::sigaltstack(new, old) };
+    }
+    let before = alternate::current();
+    // SAFETY: the caller's arguments, the stack replaced by ours at most.
+    unsafe {
+        let ours = match new.as_ref() {
+            Some(new) if new.ss_flags & libc::SS_DISABLE != 0 => {
+                own().map(StackHeader::as_alternate)
+            }
+            _ => None,
+        };
+        let new = ours.as_ref().map_or(new, |ours| ours);
+        if !new.is_null() && real::sigaltstack(new, null_mut()) < 0 {
+            return -1;
+        }
+        if let Some(old) = old.as_mut() {
+            *old = if is_own(&before) { alternate::NONE } else { before };
+        }
+    }
+    0
+}
+
 /// Runs a function that needs much stack on a large one: the caller's, or Baton's if the caller
 /// does not run on the C library's stack for its thread (in a coroutine).
 #[inline]
 pub fn on_large_stack<T>(body: impl FnOnce() -> T) -> T {
-    if is_on_threads_stack() || !trap::is_installed() { body() } else { on_own_stack(body) }
+    if is_on_threads_stack() || !signals::is_handled() { body() } else { on_own_stack(body) }
 }
 
 #[inline]

@@ -20,7 +20,7 @@ pub fn is_c_librarys() -> bool {
     let mut base = 0usize;
     let arguments = [ARCH_GET_FS, &raw mut base as isize, 0, 0, 0, 0];
     // SAFETY: writes a word.
-    unsafe { crate::trap::system_call(libc::SYS_arch_prctl, arguments) };
+    unsafe { crate::registers::system_call(libc::SYS_arch_prctl, arguments) };
     let descriptor = base as *const Descriptor;
     if !descriptor.is_aligned() || descriptor.is_null() {
         return false;

@@ -1,4 +1,4 @@
-//! What each user of this process's peers holds of it, and how much each may hold.
+//! Accounts: how much of this process each user of its peers holds, and how much each may hold.
 //!
 //! | resource | limit, all users together | beyond a user's share |
 //! |---|---|---|
@@ -19,7 +19,7 @@ use baton_abi::quota::{Quota, STRANGER, Standing};
 use baton_shm::lock::Lock;
 use std::sync::Arc;
 
-/// What is counted.
+/// A resource that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// Channels on which the user's processes call this one.
@@ -50,7 +50,7 @@ const DESCRIPTORS: u64 = 1024;
 
 /// All users' accounts with one engine.
 #[derive(Clone, Debug, Default)]
-pub struct Accounts(Arc<Lock<Book>>);
+pub struct Accounts(Arc<Lock<Quotas>>);
 
 /// One user's account.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub struct Account {
     uid: u32,
 }
 
-/// What has been taken, until this is dropped.
+/// A taken amount, until this is dropped.
 #[derive(Debug)]
 #[must_use = "it is given back when this is dropped"]
 pub struct Held {
@@ -69,14 +69,14 @@ pub struct Held {
 }
 
 impl Accounts {
-    /// Whose engine this is, and how many descriptors its process may have.
+    /// The engine's own user, and how many descriptors its process may have.
     pub fn set_owner(&self, uid: u32, descriptors: u64) {
-        let mut book = self.0.lock();
-        book.owner = uid;
-        book.set_descriptors(descriptors);
+        let mut quotas = self.0.lock();
+        quotas.owner = uid;
+        quotas.set_descriptors(descriptors);
     }
 
-    /// The process may have so many descriptors now. What is held already stays.
+    /// The process may have so many descriptors now. Amounts that are held already stay.
     pub fn set_descriptors(&self, descriptors: u64) {
         self.0.lock().set_descriptors(descriptors);
     }
@@ -104,36 +104,36 @@ impl Drop for Held {
 }
 
 #[derive(Debug)]
-struct Book {
+struct Quotas {
     owner: u32,
-    quotas: [Quota; RESOURCES],
+    by_resource: [Quota; RESOURCES],
 }
 
-impl Default for Book {
-    fn default() -> Book {
+impl Default for Quotas {
+    fn default() -> Quotas {
         let mut limits = [0; RESOURCES];
         limits[Resource::Tickets as usize] = MAX_TICKETS;
         limits[Resource::Objects as usize] = MAX_OBJECTS;
         limits[Resource::Disowned as usize] = MAX_DISOWNED;
         limits[Resource::Lanes as usize] = MAX_LANES;
-        let mut book = Book { owner: 0, quotas: limits.map(Quota::new) };
-        book.set_descriptors(DESCRIPTORS);
-        book
+        let mut quotas = Quotas { owner: 0, by_resource: limits.map(Quota::new) };
+        quotas.set_descriptors(DESCRIPTORS);
+        quotas
     }
 }
 
-impl Book {
+impl Quotas {
     fn set_descriptors(&mut self, descriptors: u64) {
         for resource in [Resource::Channels, Resource::Descriptors] {
-            self.quotas[resource as usize].set_limit(descriptors / 4);
+            self.by_resource[resource as usize].set_limit(descriptors / 4);
         }
-        self.quotas[Resource::Sent as usize].set_limit(descriptors / 2);
+        self.by_resource[Resource::Sent as usize].set_limit(descriptors / 2);
     }
 
     fn take(&mut self, uid: u32, resource: Resource, amount: u64) -> bool {
         let at_home = uid == 0 || uid == self.owner;
         let standing = if at_home { Standing::Owner } else { STRANGER };
-        let quota = &mut self.quotas[resource as usize];
+        let quota = &mut self.by_resource[resource as usize];
         let fits = quota.check(uid, standing, amount).is_ok();
         if fits {
             quota.take(uid, amount);
@@ -142,7 +142,7 @@ impl Book {
     }
 
     fn give(&mut self, uid: u32, resource: Resource, amount: u64) {
-        self.quotas[resource as usize].give_back(uid, amount);
+        self.by_resource[resource as usize].give_back(uid, amount);
     }
 }
 
@@ -155,13 +155,13 @@ mod tests {
 
     /// How many descriptors of 800 a user gets, one by one, when others have so many.
     fn most(uid: u32, others: &[(u32, u64)]) -> u64 {
-        let mut book = Book { owner: OWNER, ..Book::default() };
-        book.set_descriptors(4 * 800);
+        let mut quotas = Quotas { owner: OWNER, ..Quotas::default() };
+        quotas.set_descriptors(4 * 800);
         for &(other, amount) in others {
-            book.quotas[Resource::Descriptors as usize].take(other, amount);
+            quotas.by_resource[Resource::Descriptors as usize].take(other, amount);
         }
         let mut taken = 0;
-        while book.take(uid, Resource::Descriptors, 1) {
+        while quotas.take(uid, Resource::Descriptors, 1) {
             taken += 1;
         }
         taken
@@ -209,8 +209,8 @@ mod tests {
         drop(held);
         assert!(stranger.take(Resource::Descriptors, usize::MAX).is_none());
         assert!(stranger.take(Resource::Descriptors, 375).is_some(), "given back");
-        let book = accounts.0.lock();
-        let kept = book.quotas.iter().flat_map(Quota::users).count();
+        let quotas = accounts.0.lock();
+        let kept = quotas.by_resource.iter().flat_map(Quota::users).count();
         assert_eq!(kept, 0, "nothing is kept of who has nothing");
     }
 

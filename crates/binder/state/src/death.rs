@@ -7,36 +7,10 @@
 //!                          v                       v               v
 //!                    DeathCleared            (both told: dead, and after its done, cleared)
 //! ```
-//!
-//! A notice has a number of its own: the handle may be dropped, and named anew, while the notice
-//! is still being told.
 
-use super::State;
-use super::work::{Obituary, Queue, Tid, Work};
-
-/// A listener for the death of a handle's node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// Its number.
-    pub id: u64,
-    /// The program's word.
-    pub cookie: u64,
-    /// The death has been queued or told.
-    pub told: bool,
-}
-
-/// A notice that has been queued or told, until the program is done with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToldDeath {
-    /// The notice.
-    pub id: u64,
-    /// Its cookie.
-    pub cookie: u64,
-    /// The program has read it.
-    pub delivered: bool,
-    /// The program cleared it meanwhile: it is to hear of that when it is done.
-    pub cleared: bool,
-}
+use crate::notice::{DeathNotice, ToldDeath};
+use crate::process::State;
+use crate::work::{Obituary, Tid, Work};
 
 impl State {
     /// BC_REQUEST_DEATH_NOTIFICATION.
@@ -50,21 +24,21 @@ impl State {
                 "BC_REQUEST_DEATH_NOTIFICATION death notification already set for ref {handle}"
             ));
         }
-        reference.death = Some(Notice { id, cookie, told: false });
+        reference.death = Some(DeathNotice { id, cookie, told: false });
         if reference.dead {
             self.tell_death(handle);
         }
     }
 
     /// The owner of the handle's node is gone: queue the notice, if there is one.
-    pub(super) fn tell_death(&mut self, handle: u32) {
+    pub(crate) fn tell_death(&mut self, handle: u32) {
         let Some(notice) = self.references.get_mut(handle).and_then(|r| r.death.as_mut()) else {
             return;
         };
         if std::mem::replace(&mut notice.told, true) {
             return;
         }
-        let Notice { id, cookie, .. } = *notice;
+        let DeathNotice { id, cookie, .. } = *notice;
         self.told_deaths.push(ToldDeath { id, cookie, delivered: false, cleared: false });
         self.push_process(Work::Dead(Obituary { notice: id, cookie }));
     }
@@ -103,27 +77,18 @@ impl State {
     }
 
     /// The notice has been read.
-    pub(super) fn death_delivered(&mut self, obituary: Obituary) {
+    pub(crate) fn death_delivered(&mut self, obituary: Obituary) {
         if let Some(told) = self.told_deaths.iter_mut().find(|told| told.id == obituary.notice) {
             told.delivered = true;
         }
     }
 
-    /// The handle goes: what has not been read of its notice goes too.
-    pub(super) fn drop_notice(&mut self, notice: Notice) {
+    /// The handle goes, and its notice unless the program has read it.
+    pub(crate) fn drop_death(&mut self, notice: DeathNotice) {
         let undelivered = |told: &ToldDeath| told.id == notice.id && !told.delivered;
         if let Some(at) = self.told_deaths.iter().position(undelivered) {
             self.told_deaths.remove(at);
-            self.take_process_work(|work| matches!(work, Work::Dead(o) if o.notice == notice.id));
-        }
-    }
-
-    /// A thread that serves hears of its own clear; any other's goes to the pool.
-    pub(super) fn push_own_or_process(&mut self, tid: Tid, work: Work) {
-        if self.thread(tid).looper.serves() {
-            self.push(Queue::Thread(tid), work);
-        } else {
-            self.push_process(work);
+            self.todo.take_if(|work| matches!(work, Work::Dead(o) if o.notice == notice.id));
         }
     }
 }

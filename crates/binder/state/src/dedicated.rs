@@ -1,136 +1,67 @@
-//! Which of the program's loopers are dedicated to the lanes of real-time callers.
+//! Loopers of the program that are dedicated to the lanes of real-time callers.
 //!
 //! A looper of the pool that comes to read becomes dedicated to a vacant lane, and is the pool's
 //! again when it is relieved. Where the pool cannot spare a looper, the driver asks the program for
 //! one more. Which thread takes a request on a lane is not decided here: [`LaneOwner`] does that.
 //!
 //! The pool's remaining loopers may all serve, and one of them may wait for a request that nobody
-//! takes in. The runner therefore runs a watchdog while no looper of the pool waits: a request
-//! that no looper of the pool has picked up during one round goes to a dedicated looper that is
-//! idle. The other way round, a lane whose caller has waited for a round while its dedicated looper
-//! is out of the driver goes back to the pool.
-//!
-//! **Invariant**: at most half of the loopers are dedicated, so that ordinary callers have a looper
-//! whenever there is one.
+//! takes in. The [watchdog](crate::watchdog) finds such requests.
 //!
 //! [`LaneOwner`]: baton_shm::lane_owner::LaneOwner
 
-use super::thread::Thread;
-use super::transaction::LaneId;
-use super::work::Tid;
-use super::{Effect, State};
-
-/// After so many rounds in a row a dedicated looper is relieved although a looper of the pool seems
-/// to be at work: that one may be at work for ever.
-const MOST_SPARED: u32 = 50;
-
-/// The result of one round of the watchdog.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Round {
-    /// No further round is needed.
-    Last,
-    /// A further round is needed.
-    Another,
-    /// A further round is needed, and a request waits that none of these loopers of the pool has
-    /// picked up since the last round: see [`State::end_round`].
-    Missed(Vec<Tid>),
-}
-
-/// The program's dedicated loopers, and the lanes that wait for one.
-#[derive(Debug, Default)]
-pub struct DedicatedLoopers {
-    /// Lanes that wait for a looper, oldest first.
-    vacant: Vec<LaneId>,
-    /// How many loopers are dedicated: as many threads have a `dedicated_to`.
-    count: usize,
-    /// A thread polls. No further looper becomes dedicated.
-    is_over: bool,
-    /// How often loopers of the pool have come by.
-    visits: u64,
-    /// Lanes whose callers have waited since before the next round, for a looper that is out of
-    /// the driver.
-    absent: Vec<LaneId>,
-    /// `visits` at the last round, while the watchdog runs.
-    watchdog: Option<u64>,
-    /// Rounds in a row in which the dedicated loopers have been spared.
-    spared: u32,
-}
+use crate::effect::Effect;
+use crate::message::LaneId;
+use crate::process::State;
+use crate::thread::Thread;
+use crate::watchdog::Round;
+use crate::work::Tid;
 
 impl State {
     /// A looper of the program is to become dedicated to the lane.
     pub fn offer_lane(&mut self, via: LaneId) {
-        if self.dedicated_loopers.is_over {
+        if self.pool.dedicates_no_more {
             return;
         }
-        let is_known = self.has_dedicated(via) || self.dedicated_loopers.vacant.contains(&via);
+        let is_known = self.has_dedicated(via) || self.pool.vacant.contains(&via);
         if !is_known {
-            self.dedicated_loopers.vacant.push(via);
+            self.pool.vacant.push(via);
         }
     }
 
     /// No looper of the program is to be dedicated to the lane.
     pub fn withdraw_lane(&mut self, via: LaneId) {
-        self.dedicated_loopers.vacant.retain(|vacant| *vacant != via);
+        self.pool.vacant.retain(|vacant| *vacant != via);
         self.relieve(via);
-    }
-
-    /// Whether a looper of the pool that comes to read becomes dedicated.
-    #[inline]
-    pub fn wants_dedicated(&self) -> bool {
-        !self.dedicated_loopers.vacant.is_empty() && self.can_dedicate_looper()
-    }
-
-    /// Whether a lane waits for a looper that the pool cannot spare.
-    #[inline]
-    pub fn lacks_loopers(&self) -> bool {
-        !self.dedicated_loopers.vacant.is_empty() && !self.can_dedicate_looper()
-    }
-
-    /// Whether a lane that is offered gets a looper: the pool can spare one, or the driver asks the
-    /// program for one.
-    pub fn may_dedicate(&self) -> bool {
-        !self.dedicated_loopers.is_over
-            && (self.can_dedicate_looper() || self.pool.requested > 0 || self.may_grow())
     }
 
     /// Whether a read by this looper of the pool has to ask the program for a looper, only because
     /// a lane lacks one.
     #[inline]
     pub fn is_to_ask(&self, tid: Tid) -> bool {
-        self.lacks_loopers()
-            && self.may_ask()
+        self.pool.lacks_loopers()
+            && self.pool.may_ask()
             && self.threads.get(tid).is_some_and(|thread| thread.looper.serves())
-    }
-
-    fn can_dedicate_looper(&self) -> bool {
-        (self.dedicated_loopers.count + 1) * 2 <= self.pool.there
-    }
-
-    /// Whether the program allows the pool one more thread.
-    pub fn may_grow(&self) -> bool {
-        !self.dedicated_loopers.is_over && self.pool.requested + self.pool.started < self.pool.max
     }
 
     /// The thread comes to read: it becomes dedicated if a lane is vacant and the pool can spare
     /// it.
     pub fn become_dedicated(&mut self, tid: Tid) -> Option<LaneId> {
-        if !self.wants_dedicated() || !self.is_free(tid) {
-            return None;
-        }
-        let thread = self.thread(tid);
-        if !thread.looper.is_there() || thread.dedicated_to.is_some() || thread.is_unsuited {
+        if !self.pool.wants_dedicated() || !self.is_free(tid) {
             return None;
         }
         let has_work = self.has_process_work();
         let thread = self.thread(tid);
+        if !thread.looper.is_there() || thread.dedicated_to.is_some() || thread.is_unsuited {
+            return None;
+        }
         thread.is_missed &= has_work;
         if thread.is_missed {
             return None;
         }
-        let via = self.dedicated_loopers.vacant.remove(0);
+        let via = self.pool.vacant.remove(0);
         let thread = self.thread(tid);
         (thread.dedicated_to, thread.was_dedicated) = (Some(via), true);
-        self.dedicated_loopers.count += 1;
+        self.pool.n_dedicated += 1;
         if has_work {
             // The thread may have been woken for it.
             self.effect(Effect::WakeLooper);
@@ -184,8 +115,8 @@ impl State {
 
     /// The calling thread polls, and others may do so too: no looper becomes dedicated any more.
     pub fn end_dedicated(&mut self, tid: Tid) {
-        self.dedicated_loopers.is_over = true;
-        self.dedicated_loopers.vacant.clear();
+        self.pool.dedicates_no_more = true;
+        self.pool.vacant.clear();
         self.vacate_of(tid);
     }
 
@@ -193,94 +124,62 @@ impl State {
         let Some((tid, _)) = self.dedicated_thread(via) else { return false };
         let thread = self.thread(tid);
         (thread.dedicated_to, thread.relieved_of) = (None, Some(via));
-        self.dedicated_loopers.count -= 1;
+        self.pool.n_dedicated -= 1;
         self.effect(Effect::Relieved(via, tid));
         self.take_over_slots_by(tid);
         self.wake(tid);
         true
     }
 
-    /// A looper of the pool has come by.
-    #[inline(always)]
-    pub(super) fn count_visit(&mut self) {
-        self.dedicated_loopers.visits += 1;
-    }
-
     /// No looper of the pool waits any more.
     #[inline(always)]
-    pub(super) fn none_waits(&mut self) {
-        if self.dedicated_loopers.count > 0 {
+    pub(crate) fn none_waits(&mut self) {
+        if self.pool.n_dedicated > 0 {
             self.start_watchdog();
         }
     }
 
     fn start_watchdog(&mut self) {
-        if self.dedicated_loopers.watchdog.is_none() {
-            self.dedicated_loopers.watchdog = Some(self.dedicated_loopers.visits);
+        if self.watchdog.start() {
             self.effect(Effect::Watchdog);
         }
     }
 
     /// The lane's caller waits, and its dedicated thread may be out of the driver.
     pub fn note_absent(&mut self, via: LaneId) {
-        if !self.dedicated_loopers.absent.contains(&via) {
-            self.dedicated_loopers.absent.push(via);
-        }
+        self.watchdog.note_absent(via);
         self.start_watchdog();
     }
 
     /// The lanes noted by [`State::note_absent`] since the last round.
     pub fn take_absent(&mut self) -> Vec<LaneId> {
-        std::mem::take(&mut self.dedicated_loopers.absent)
+        self.watchdog.take_absent()
     }
 
     /// One round of the watchdog, after every message that has been posted has come in.
     pub fn watchdog(&mut self) -> Round {
-        let is_manned = self.sleepers > 0 || self.dedicated_loopers.count == 0;
-        if is_manned && self.dedicated_loopers.absent.is_empty() {
-            (self.dedicated_loopers.watchdog, self.dedicated_loopers.spared) = (None, 0);
-            return Round::Last;
-        }
-        let before = self.dedicated_loopers.watchdog.replace(self.dedicated_loopers.visits);
-        if is_manned || before != Some(self.dedicated_loopers.visits) {
-            self.dedicated_loopers.spared = 0;
-            return Round::Another;
-        }
-        if self.has_process_work() { Round::Missed(self.pool_of_others()) } else { Round::Another }
-    }
-
-    /// Loopers that are not dedicated.
-    fn pool_of_others(&self) -> Vec<Tid> {
+        let is_manned = self.sleepers > 0 || self.pool.n_dedicated == 0;
         let is_one = |thread: &Thread| thread.looper.is_there() && thread.dedicated_to.is_none();
-        self.threads.iter().filter(|(_, thread)| is_one(thread)).map(|(tid, _)| tid).collect()
+        let missed = || (!self.todo.is_empty()).then(|| self.threads.matching(is_one));
+        self.watchdog.round(is_manned, missed)
     }
 
     /// Ends a round that [missed](Round::Missed) loopers of the pool. `are_at_work`: one of them
     /// runs, or lacks only a processor. A dedicated looper is relieved unless they are at work, or
     /// one has come by since.
     pub fn end_round(&mut self, are_at_work: bool) {
-        if self.dedicated_loopers.watchdog != Some(self.dedicated_loopers.visits) {
-            return;
-        }
-        self.dedicated_loopers.spared += 1;
-        if !are_at_work || self.dedicated_loopers.spared > MOST_SPARED {
-            self.dedicated_loopers.spared = 0;
-            self.relieve_idle();
-        }
-    }
-
-    fn relieve_idle(&mut self) {
         let is_idle = |thread: &Thread| thread.dedicated_to.is_some_and(|via| thread.waits_on(via));
-        let idle = self.threads.iter().find(|(_, thread)| is_idle(thread)).map(|(tid, _)| tid);
-        if let Some(tid) = idle {
+        if self.watchdog.end_round(are_at_work)
+            && let Some(&tid) = self.threads.matching(is_idle).first()
+        {
             self.vacate_of(tid);
             self.thread(tid).is_missed = true;
         }
     }
 
     /// A looper has left: relieves dedicated loopers as long as they are more than half.
-    pub(super) fn balance_dedicated(&mut self) {
-        while self.dedicated_loopers.count * 2 > self.pool.there {
+    pub(crate) fn balance_dedicated(&mut self) {
+        while self.pool.spares_too_many() {
             let lane = self.threads.iter().find_map(|(_, thread)| thread.dedicated_to);
             let Some(lane) = lane else { return };
             self.vacate(lane);
@@ -290,9 +189,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::thread::Waiting;
-    use super::super::work::{Queue, Work};
     use super::*;
+    use crate::thread::Waiting;
+    use crate::watchdog::MAX_SPARED;
+    use crate::work::{Queue, Work};
     use baton_abi::control::{ChannelId, ProcessId};
 
     fn via(lane: u32) -> LaneId {
@@ -334,7 +234,7 @@ mod tests {
             (0..lanes).for_each(|lane| state.offer_lane(via(lane)));
             let went = (1..=loopers).filter(|tid| state.become_dedicated(*tid).is_some()).count();
             assert_eq!(went, dedicated, "{loopers} loopers, {lanes} lanes");
-            assert_eq!(state.lacks_loopers(), went < lanes as usize, "{loopers}, {lanes}");
+            assert_eq!(state.pool.lacks_loopers(), went < lanes as usize, "{loopers}, {lanes}");
         }
     }
 
@@ -460,7 +360,7 @@ mod tests {
             state
         };
         let mut state = missed();
-        for _ in 0..MOST_SPARED {
+        for _ in 0..MAX_SPARED {
             state.end_round(true);
             assert_eq!(state.dedicated_to(1), Some(via(0)));
             assert_eq!(state.watchdog(), Round::Missed(vec![2]));
@@ -468,7 +368,7 @@ mod tests {
         state.end_round(true);
         assert_eq!(state.dedicated_to(1), None, "they have been for long enough");
         let mut state = missed();
-        (0..MOST_SPARED).for_each(|_| state.end_round(true));
+        (0..MAX_SPARED).for_each(|_| state.end_round(true));
         state.set_waiting(2, Waiting::Bell);
         state.set_waiting(2, Waiting::No);
         state.end_round(false);

@@ -1,18 +1,11 @@
-//! What the broker says: its events, and the tickets that they bring.
+//! Events of the broker, and the tickets that they bring.
 
-use super::State;
-use super::account::{Held, Resource};
+use crate::account::Resource;
+use crate::process::State;
+use crate::ticket::{Key, Places};
 use baton_abi::control::{Event, Granted, ProcessId, Strength, TicketId};
 
-/// References that have come and whose message has not.
-#[derive(Debug)]
-pub(super) struct Ticket {
-    pub objects: Vec<Granted>,
-    /// Its place, and its objects'. None of a question of this process's own.
-    _held: Option<[Held; 2]>,
-}
-
-/// What became of the context manager that the broker has named.
+/// The fate of the context manager that the broker has named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manager {
     /// Handle 0 stands for a manager: this one, or one that another thread has found.
@@ -20,10 +13,6 @@ pub enum Manager {
     /// It has died since. There may be another one.
     Dead,
 }
-
-/// How many tickets beyond its user's share are known of a process. Whoever names an older one has
-/// its channel ended: no honest engine has as many without their messages.
-const MAX_OVERDRAWN: usize = 1024;
 
 /// The user of a process of which no channel has told.
 const NOBODY: u32 = u32::MAX;
@@ -38,11 +27,10 @@ impl State {
                 for granted in &objects {
                     self.hold(granted);
                 }
-                self.keep_ticket(from, ticket, objects);
+                self.keep_ticket((from, ticket), objects);
             }
             Event::TicketCancelled { from, ticket } => {
-                self.release_ticket(from, ticket);
-                self.forget_overdrawn(from, ticket);
+                self.release_ticket((from, ticket));
             }
             Event::References { node: id, strong, held, holder } => {
                 let (process, holding) = holder;
@@ -75,31 +63,17 @@ impl State {
         }
     }
 
-    fn keep_ticket(&mut self, from: ProcessId, ticket: TicketId, objects: Vec<Granted>) {
-        let dropped = self.disowned.remove(&(from, ticket)).is_some();
-        let held = match from {
+    fn keep_ticket(&mut self, key: Key, objects: Vec<Granted>) {
+        let places = match key.0 {
             ProcessId::BROKER => Some(None),
-            _ => self.place_for(from, objects.len()).map(Some),
+            from => self.places_for(from, objects.len()).map(Some),
         };
-        match held {
-            Some(held) if !dropped => {
-                self.tickets.insert((from, ticket), Ticket { objects, _held: held });
-            }
-            _ => {
-                for granted in &objects {
-                    self.let_go(granted);
-                }
-                if !dropped {
-                    let overdrawn = self.overdrawn.entry(from).or_default();
-                    if overdrawn.len() < MAX_OVERDRAWN {
-                        overdrawn.insert(ticket);
-                    }
-                }
-            }
+        for granted in self.tickets.keep(key, objects, places) {
+            self.let_go(&granted);
         }
     }
 
-    fn place_for(&self, from: ProcessId, objects: usize) -> Option<[Held; 2]> {
+    fn places_for(&self, from: ProcessId, objects: usize) -> Option<Places> {
         let account = self.accounts.of(self.user_of(from));
         let ticket = account.take(Resource::Tickets, 1)?;
         Some([ticket, account.take(Resource::Objects, objects)?])
@@ -110,31 +84,15 @@ impl State {
         self.peers.get(&process).map_or(NOBODY, |peer| peer.uid)
     }
 
-    /// Whether this ticket was beyond its user's share.
-    pub(super) fn is_overdrawn(&self, from: ProcessId, ticket: TicketId) -> bool {
-        self.overdrawn.get(&from).is_some_and(|tickets| tickets.contains(&ticket))
-    }
-
-    /// Nobody names this ticket any more.
-    pub(super) fn forget_overdrawn(&mut self, from: ProcessId, ticket: TicketId) {
-        if let Some(tickets) = self.overdrawn.get_mut(&from) {
-            tickets.remove(&ticket);
-            if tickets.is_empty() {
-                self.overdrawn.remove(&from);
-            }
-        }
-    }
-
-    /// Whose nodes' handles lose with this ticket what may be their last strong count.
+    /// Owners of the nodes whose handles lose with this ticket perhaps their last strong count.
     pub fn ends_with(&self, from: ProcessId, ticket: TicketId) -> Vec<ProcessId> {
-        let held = self.tickets.get(&(from, ticket));
-        self.owners_of_last(held.map_or(&[], |held| &held.objects))
+        self.owners_of_last(self.tickets.objects((from, ticket)))
     }
 
     /// A grant on the context manager has come by this ticket: from now on it stands for handle 0,
     /// unless the manager has died since. `None` if the ticket has not come.
     pub fn set_manager(&mut self, ticket: TicketId) -> Option<Manager> {
-        let claimed = self.tickets.remove(&(ProcessId::BROKER, ticket))?.objects;
+        let claimed = self.tickets.take((ProcessId::BROKER, ticket))?;
         let [granted @ Granted::Handle { handle, .. }] = &claimed[..] else { return None };
         let handle = *handle;
         let is_dead = self.references.get(handle).is_none_or(|reference| reference.dead);
@@ -148,42 +106,34 @@ impl State {
         Some(Manager::Known)
     }
 
-    /// A message that nobody takes had this ticket: its references go back, now or when they come.
+    /// The message of this ticket has been dropped: its references go back, now or when they come.
     pub fn drop_ticket(&mut self, from: ProcessId, ticket: TicketId) {
-        let told = ticket == TicketId(0) || self.release_ticket(from, ticket);
-        self.forget_overdrawn(from, ticket);
-        if !told && self.is_to_come(ticket.0) {
+        let key = (from, ticket);
+        let told = ticket == TicketId(0) || self.release_ticket(key);
+        if !told && self.broker.may_send(ticket.0) {
             // Beyond the user's share it stays among its tickets when it comes.
             let account = self.accounts.of(self.user_of(from));
-            let held = account.take(Resource::Disowned, 1);
-            self.disowned.extend(held.map(|held| ((from, ticket), held)));
+            if let Some(held) = account.take(Resource::Disowned, 1) {
+                self.tickets.disown(key, held);
+            }
         }
     }
 
-    pub(super) fn release_ticket(&mut self, from: ProcessId, ticket: TicketId) -> bool {
-        let Some(held) = self.tickets.remove(&(from, ticket)) else { return false };
-        for granted in &held.objects {
-            self.let_go(granted);
-        }
-        true
+    /// No message takes the ticket: gives its references back. False if it has not come.
+    pub(crate) fn release_ticket(&mut self, key: Key) -> bool {
+        self.tickets.forget_overdrawn(key);
+        let objects = self.tickets.take(key);
+        objects.iter().flatten().for_each(|granted| self.let_go(granted));
+        objects.is_some()
     }
 
     fn peer_gone(&mut self, process: ProcessId) {
         self.peers.remove(&process);
-        let mut lost: Vec<_> =
-            self.tickets.keys().filter(|(from, _)| *from == process).copied().collect();
-        lost.sort_unstable();
-        for (from, ticket) in lost {
-            self.release_ticket(from, ticket);
+        for granted in self.tickets.forget(Some(process)) {
+            self.let_go(&granted);
         }
-        self.disowned.retain(|(from, _), _| *from != process);
-        self.overdrawn.remove(&process);
-        let handles: Vec<u32> = self
-            .references
-            .iter()
-            .filter(|(_, reference)| reference.owner == process && !reference.dead)
-            .map(|(handle, _)| handle)
-            .collect();
+        let lost = self.references.iter().filter(|(_, held)| held.owner == process && !held.dead);
+        let handles: Vec<u32> = lost.map(|(handle, _)| handle).collect();
         for handle in handles {
             self.node_dead(handle);
         }
@@ -208,6 +158,7 @@ impl State {
 mod tests {
     use super::*;
     use crate::Effect;
+    use crate::ticket::MAX_OVERDRAWN;
     use crate::transaction::{Arrival, LaneId, Verdict};
     use baton_abi::control::{ChannelId, NodeId, Request};
     use baton_abi::lane::{Kind, Message};
@@ -229,7 +180,7 @@ mod tests {
 
     /// Tickets of one peer, each with so many handles of their own; how many were kept.
     fn send(state: &mut State, from: ProcessId, tickets: u64, objects: u64) -> usize {
-        let before = state.tickets.len();
+        let before = state.tickets.waiting.len();
         for ticket in 1..=tickets {
             let handle = |nth| {
                 let number = from.0 * 1_000_000 + ticket * objects + nth;
@@ -240,7 +191,7 @@ mod tests {
             let objects = (0..objects).map(handle).collect();
             state.event(Event::Ticket { from, ticket: TicketId(ticket), objects });
         }
-        state.tickets.len() - before
+        state.tickets.waiting.len() - before
     }
 
     fn claim(state: &mut State, from: ProcessId, ticket: u64) -> Result<(), Verdict> {
@@ -265,7 +216,7 @@ mod tests {
             let refused = tickets - kept as u64;
             assert_eq!(released.count() as u64, refused * objects, "they go back at once");
             assert_eq!(state.references.iter().count() as u64, kept as u64 * objects);
-            assert!(state.overdrawn.values().all(|tickets| tickets.len() <= MAX_OVERDRAWN));
+            assert!(state.tickets.overdrawn.values().all(|tickets| tickets.len() <= MAX_OVERDRAWN));
             assert_eq!(send(&mut state, OTHER, 100, objects), 100, "another user's");
         }
     }
@@ -318,7 +269,7 @@ mod tests {
         for ticket in 1..=10_000 {
             state.drop_ticket(STRANGER, TicketId(ticket));
         }
-        assert_eq!(state.disowned.len(), 1_920, "no more than its user may");
+        assert_eq!(state.tickets.disowned.len(), 1_920, "no more than its user may");
         state.event(Event::Dead { process: STRANGER });
         assert!(state.is_settled());
     }

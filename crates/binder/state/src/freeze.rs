@@ -1,51 +1,26 @@
 //! Freeze notifications: the shape of death notifications, for a state that comes and goes.
 
-use super::State;
-use super::work::{Obituary, Tid, Work};
+use crate::notice::{FreezeNotice, FreezeStage};
+use crate::process::State;
+use crate::work::{Obituary, Tid, Work};
+use baton_abi::control::ProcessId;
 use rustix::io::Errno;
-
-/// A listener for the freezing of a handle's owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// Its number.
-    pub id: u64,
-    /// The program's word.
-    pub cookie: u64,
-    /// What the program is told at the next delivery; unknown until the broker has answered.
-    pub frozen: Option<bool>,
-    /// Where the notice is.
-    pub stage: Stage,
-}
-
-/// Where a notice is on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Nothing to tell.
-    Idle,
-    /// Queued.
-    Queued,
-    /// Read, not acknowledged; changed again meanwhile or not.
-    Delivered {
-        /// Tell the new state after BC_FREEZE_NOTIFICATION_DONE.
-        again: bool,
-    },
-}
 
 impl State {
     /// BC_REQUEST_FREEZE_NOTIFICATION: listens from now on, before the broker is asked for the
     /// owner's state, so that no change falls between. `EINVAL` for a bad handle or a second
     /// request.
     pub fn listen_for_freeze(&mut self, handle: u32, cookie: u64) -> Result<(), Errno> {
+        const NAME: &str = "BC_REQUEST_FREEZE_NOTIFICATION";
         let id = self.next_number();
         let Some(reference) = self.held(handle) else {
-            self.complain(format!("BC_REQUEST_FREEZE_NOTIFICATION invalid ref {handle}"));
-            return Err(Errno::INVAL);
+            return Err(self.complain_of(format!("{NAME} invalid ref {handle}"), Errno::INVAL));
         };
         if reference.freeze.is_some() {
-            self.complain("BC_REQUEST_FREEZE_NOTIFICATION already set".to_owned());
-            return Err(Errno::INVAL);
+            return Err(self.complain_of(format!("{NAME} already set"), Errno::INVAL));
         }
-        reference.freeze = Some(Notice { id, cookie, frozen: None, stage: Stage::Idle });
+        reference.freeze =
+            Some(FreezeNotice { id, cookie, frozen: None, stage: FreezeStage::Idle });
         Ok(())
     }
 
@@ -53,18 +28,18 @@ impl State {
     pub fn freeze_known(&mut self, handle: u32, cookie: u64, frozen: bool) {
         let Some(reference) = self.references.get_mut(handle) else { return };
         let dead = reference.dead;
-        let asked = |notice: &&mut Notice| notice.cookie == cookie && notice.frozen.is_none();
+        let asked = |notice: &&mut FreezeNotice| notice.cookie == cookie && notice.frozen.is_none();
         let Some(notice) = reference.freeze.as_mut().filter(asked) else { return };
         notice.frozen = Some(frozen);
         if !dead {
-            notice.stage = Stage::Queued;
+            notice.stage = FreezeStage::Queued;
             let obituary = Obituary { notice: notice.id, cookie };
             self.push_process(Work::Frozen(obituary));
         }
     }
 
     /// The owner of some handles was frozen or thawed.
-    pub(super) fn freeze_changed(&mut self, owner: baton_abi::control::ProcessId, frozen: bool) {
+    pub(crate) fn freeze_changed(&mut self, owner: ProcessId, frozen: bool) {
         let mut news = Vec::new();
         for (_, reference) in self.references.iter_mut() {
             if reference.owner != owner {
@@ -75,12 +50,12 @@ impl State {
                 continue; // Another broker says how it is, not that it has changed.
             }
             match &mut notice.stage {
-                Stage::Idle => {
-                    notice.stage = Stage::Queued;
+                FreezeStage::Idle => {
+                    notice.stage = FreezeStage::Queued;
                     news.push(Obituary { notice: notice.id, cookie: notice.cookie });
                 }
-                Stage::Queued => {}
-                Stage::Delivered { again } => *again = true,
+                FreezeStage::Queued => {}
+                FreezeStage::Delivered { again } => *again = true,
             }
         }
         for obituary in news {
@@ -89,9 +64,9 @@ impl State {
     }
 
     /// The notice is being read: the state to tell, `None` if its handle is gone.
-    pub(super) fn freeze_delivered(&mut self, obituary: Obituary) -> Option<bool> {
+    pub(crate) fn freeze_delivered(&mut self, obituary: Obituary) -> Option<bool> {
         let notice = self.find_freeze(|notice| notice.id == obituary.notice)?;
-        notice.stage = Stage::Delivered { again: false };
+        notice.stage = FreezeStage::Delivered { again: false };
         notice.frozen
     }
 
@@ -102,14 +77,15 @@ impl State {
             self.push_own_or_process(tid, Work::FreezeCleared(cookie));
             return Ok(());
         }
-        let delivered =
-            |n: &Notice| n.cookie == cookie && matches!(n.stage, Stage::Delivered { .. });
-        let Some(notice) = self.find_freeze(delivered) else {
-            self.complain(format!("BC_FREEZE_NOTIFICATION_DONE {cookie:016x} not found"));
-            return Err(Errno::INVAL);
+        let delivered = |n: &FreezeNotice| {
+            n.cookie == cookie && matches!(n.stage, FreezeStage::Delivered { .. })
         };
-        let again = notice.stage == Stage::Delivered { again: true };
-        notice.stage = if again { Stage::Queued } else { Stage::Idle };
+        let Some(notice) = self.find_freeze(delivered) else {
+            let line = format!("BC_FREEZE_NOTIFICATION_DONE {cookie:016x} not found");
+            return Err(self.complain_of(line, Errno::INVAL));
+        };
+        let again = notice.stage == FreezeStage::Delivered { again: true };
+        notice.stage = if again { FreezeStage::Queued } else { FreezeStage::Idle };
         let obituary = Obituary { notice: notice.id, cookie };
         if again {
             self.push_process(Work::Frozen(obituary));
@@ -122,16 +98,16 @@ impl State {
         const NAME: &str = "BC_CLEAR_FREEZE_NOTIFICATION";
         let notice = self.references.get_mut(handle).and_then(|reference| reference.freeze);
         let Some(notice) = notice.filter(|notice| notice.cookie == cookie) else {
-            self.complain(format!("{NAME} not active for ref {handle} cookie {cookie:016x}"));
-            return Err(Errno::INVAL);
+            let line = format!("{NAME} not active for ref {handle} cookie {cookie:016x}");
+            return Err(self.complain_of(line, Errno::INVAL));
         };
         if let Some(reference) = self.references.get_mut(handle) {
             reference.freeze = None;
         }
         match notice.stage {
-            Stage::Delivered { .. } => self.cleared_freezes.push(cookie),
+            FreezeStage::Delivered { .. } => self.cleared_freezes.push(cookie),
             stage => {
-                if stage == Stage::Queued {
+                if stage == FreezeStage::Queued {
                     self.drop_freeze(notice);
                 }
                 self.push_own_or_process(tid, Work::FreezeCleared(cookie));
@@ -140,12 +116,15 @@ impl State {
         Ok(())
     }
 
-    /// What is queued of a notice goes with it.
-    pub(super) fn drop_freeze(&mut self, notice: Notice) {
-        self.take_process_work(|work| matches!(work, Work::Frozen(o) if o.notice == notice.id));
+    /// The notice goes, and its work if that is queued.
+    pub(crate) fn drop_freeze(&mut self, notice: FreezeNotice) {
+        self.todo.take_if(|work| matches!(work, Work::Frozen(o) if o.notice == notice.id));
     }
 
-    fn find_freeze(&mut self, wanted: impl Fn(&Notice) -> bool) -> Option<&mut Notice> {
-        self.references.iter_mut().filter_map(|(_, r)| r.freeze.as_mut()).find(|n| wanted(n))
+    fn find_freeze(
+        &mut self,
+        matches: impl Fn(&FreezeNotice) -> bool,
+    ) -> Option<&mut FreezeNotice> {
+        self.references.iter_mut().filter_map(|(_, r)| r.freeze.as_mut()).find(|n| matches(n))
     }
 }

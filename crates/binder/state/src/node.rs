@@ -1,11 +1,11 @@
-//! Nodes: the objects that this process owns, and what it has been told of their references.
+//! Nodes: the objects that this process owns, and the counts of their references.
 //!
 //! A node is strong while any process holds it strongly, a transaction carries it, or the program
 //! itself was lent a count. The program hears of each change once, and its acknowledgement
 //! (`BC_ACQUIRE_DONE`) ends the count that it was lent until then.
 
-use super::work::{Queue, Work};
-use super::{Return, State};
+use crate::message::Incoming;
+use crate::work::Queue;
 use baton_abi::control::{NodeId, Strength};
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 
 /// One node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Node {
     /// The program's address for it.
     pub ptr: u64,
@@ -36,12 +36,12 @@ pub struct Node {
     /// It is the context manager's, or it is being asked whether it may be: the program is told
     /// nothing of it. Counts the requests, all but one of which fail.
     manages: u32,
-    /// Where its work is queued, if it is.
+    /// The queue of its work, if it is queued.
     pub queued: Option<Queue>,
     /// A one-way transaction to it is being served: others wait in `one_way_todo`.
     pub one_way_busy: bool,
     /// One-way transactions that wait for the one before to be freed.
-    pub one_way_todo: VecDeque<super::transaction::Incoming>,
+    pub one_way_todo: VecDeque<Incoming>,
 }
 
 /// Strong and weak counts.
@@ -63,7 +63,7 @@ impl Counts {
     }
 }
 
-/// What a program is to be told of a node, in the kernel's order.
+/// The returns by which a program is told of a node, in the kernel's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
     /// `BR_INCREFS`, `BR_ACQUIRE`, `BR_RELEASE`, `BR_DECREFS`, as they apply.
@@ -73,26 +73,6 @@ pub struct News {
 }
 
 impl Node {
-    fn new(ptr: u64, cookie: u64, flags: u32) -> Node {
-        Node {
-            ptr,
-            cookie,
-            flags,
-            remote_strong: false,
-            remote_held: false,
-            in_transit: Counts::default(),
-            local: Counts::default(),
-            has_strong: false,
-            pending_strong: false,
-            has_weak: false,
-            pending_weak: false,
-            manages: 0,
-            queued: None,
-            one_way_busy: false,
-            one_way_todo: VecDeque::new(),
-        }
-    }
-
     /// Whether anyone needs its object.
     pub fn is_strong(&self) -> bool {
         self.remote_strong || self.in_transit.strong > 0 || self.local.strong > 0
@@ -141,7 +121,7 @@ impl Node {
         self.manages > 0
     }
 
-    /// It was refused: what the program was told before is what it knows.
+    /// The broker refused it: the program knows of it as much as before.
     pub fn do_not_manage(&mut self) {
         self.manages -= 1;
         self.local = Counts { strong: self.local.strong - 1, weak: self.local.weak - 1 };
@@ -221,7 +201,7 @@ impl Nodes {
         self.last += 1;
         let id = NodeId(self.last);
         self.by_ptr.insert(ptr, id);
-        self.by_id.insert(id, Node::new(ptr, cookie, flags));
+        self.by_id.insert(id, Node { ptr, cookie, flags, ..Node::default() });
         id
     }
 
@@ -264,95 +244,5 @@ impl Nodes {
     /// Every node by its name, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.by_id.iter().map(|(&id, node)| (id, node))
-    }
-}
-
-impl State {
-    /// Queues a node's news for the pool, or forgets the node if nobody ever knew of it.
-    pub(super) fn node_changed(&mut self, id: NodeId) {
-        let Some(node) = self.nodes.get_mut(id) else { return };
-        if !node.is_held() && !node.is_known() {
-            self.unqueue_node(id);
-            self.nodes.remove(id);
-        } else if node.queued.is_none() && node.has_news() {
-            node.queued = Some(Queue::Process);
-            self.push_process(Work::Node(id));
-        }
-    }
-
-    /// A count of the node has gone.
-    pub(super) fn node_dropped(&mut self, id: NodeId, gone: Strength) {
-        self.node_changed(id);
-        if let Some(node) = self.nodes.get_mut(id)
-            && node.queued.is_none()
-            && node.is_to_be_looked_at(gone)
-        {
-            node.queued = Some(Queue::Process);
-            self.push_process(Work::Node(id));
-        }
-    }
-
-    /// Takes a node's news from where they wait.
-    pub(super) fn unqueue_node(&mut self, id: NodeId) {
-        let queued = self.nodes.get_mut(id).and_then(|node| node.queued.take());
-        let is_it = |work: &Work| matches!(work, Work::Node(queued) if *queued == id);
-        match queued {
-            Some(Queue::Thread(tid)) => drop(self.thread(tid).todo.take_if(is_it)),
-            Some(Queue::Process) => self.take_process_work(is_it),
-            None => {}
-        }
-    }
-
-    pub(super) fn tell_node(&mut self, id: NodeId) -> Return {
-        let Some(node) = self.nodes.get_mut(id) else { return Return::Nothing };
-        node.queued = None;
-        let news = node.take_news();
-        if !node.is_held() && !node.is_known() {
-            self.nodes.remove(id);
-        }
-        if news.returns.is_empty() { Return::Nothing } else { Return::Node(news) }
-    }
-
-    /// The program or a buffer of its own has named the node: the kernel looks then whether anyone
-    /// needs its name, whatever came of it.
-    pub(super) fn node_named(&mut self, id: NodeId) {
-        self.node_dropped(id, Strength::Weak);
-    }
-
-    /// BC_ACQUIRE_DONE and BC_INCREFS_DONE.
-    pub fn acknowledge(&mut self, ptr: u64, cookie: u64, strength: Strength) {
-        let name = match strength {
-            Strength::Strong => "BC_ACQUIRE_DONE",
-            Strength::Weak => "BC_INCREFS_DONE",
-        };
-        let Some(id) = self.nodes.at(ptr) else {
-            return self.complain(format!("{name} u{ptr:016x} no match"));
-        };
-        let node = self.nodes.get_mut(id).expect("indexed");
-        if node.cookie != cookie {
-            let known = node.cookie;
-            let line = format!("{name} u{ptr:016x} cookie mismatch {cookie:016x} != {known:016x}");
-            self.complain(line);
-        } else if !node.acknowledge(strength) {
-            self.complain(format!("{name} u{ptr:016x} node has no pending request"));
-        } else {
-            self.node_dropped(id, strength);
-        }
-        self.node_named(id);
-    }
-
-    /// Makes a node of this process the context manager's: it is told of no references to it.
-    pub fn context_manager_node(&mut self, ptr: u64, cookie: u64, flags: u32) -> NodeId {
-        let id = self.nodes.find_or_add(ptr, cookie, flags);
-        self.nodes.get_mut(id).expect("just found").manage();
-        id
-    }
-
-    /// The broker refused: the node is as it was.
-    pub fn not_context_manager(&mut self, id: NodeId) {
-        if let Some(node) = self.nodes.get_mut(id) {
-            node.do_not_manage();
-        }
-        self.node_changed(id);
     }
 }

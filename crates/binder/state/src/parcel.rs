@@ -5,7 +5,7 @@
 //! every place is checked again, and references and descriptors come from the broker's ticket and
 //! the socket, never from the bytes.
 
-use crate::transaction::Received;
+use crate::message::Received;
 use baton_abi::control::{Granted, NodeId, Strength};
 use baton_abi::lane::MAX_FDS;
 use baton_abi::uapi::*;

@@ -1,5 +1,6 @@
-//! Peers: the other processes, and which of our nodes each may call.
+//! Peers: the other processes, and which of our nodes each may call; and the broker between them.
 
+use baton_abi::claim::era_of;
 use baton_abi::control::{NodeId, Strength};
 use rustc_hash::FxHashMap;
 
@@ -20,5 +21,20 @@ impl Peer {
     /// Nothing is known of it any more.
     pub fn is_unused(&self) -> bool {
         self.grants.is_empty() && self.label.is_empty()
+    }
+}
+
+/// The last broker that was told of this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Broker {
+    pub era: u32,
+    /// It is there, as far as is known.
+    pub is_alive: bool,
+}
+
+impl Broker {
+    /// Whether a message's ticket, or its grant if it has none, may be on its way.
+    pub fn may_send(self, ticket: u64) -> bool {
+        self.is_alive && (ticket == 0 || era_of(ticket) == self.era)
     }
 }

@@ -1,19 +1,21 @@
-//! The priority at which a transaction is served: the more urgent of its caller's nice value and
-//! of the minimum that its node asks for, as the kernel's driver has it. Where the node asks for
-//! nothing, the serving thread's own priority takes the minimum's place.
+//! Priorities of transactions: at which one a thread serves, and which waiting call comes first.
+//!
+//! A transaction is served at the more urgent of its caller's nice value and of the minimum that
+//! its node asks for, as the kernel's driver has it. Where the node asks for nothing, the serving
+//! thread's own priority takes the minimum's place.
 
 use baton_abi::sched_priority::SchedPriority;
 
-/// What decides the priority at which a transaction is served.
+/// The priority that the caller and the node of a transaction want for its service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// The caller's nice value; `None` of a one-way transaction, for which nobody waits.
+pub struct RequestedPriority {
+    /// The caller's nice value; `None` of a one-way transaction, which has no waiting caller.
     pub nice: Option<i32>,
     /// The minimum that its node asks for.
     pub minimum: Option<SchedPriority>,
 }
 
-impl Wanted {
+impl RequestedPriority {
     /// The priority at which a thread serves that runs at a priority of its own.
     #[inline]
     pub fn priority(self, own: SchedPriority) -> SchedPriority {
@@ -21,6 +23,38 @@ impl Wanted {
             Some(nice) => SchedPriority::nice(nice).max(self.minimum.unwrap_or(own)),
             None => self.minimum.map_or(own, |minimum| minimum.max(own)),
         }
+    }
+}
+
+/// The place of a call among others that wait: the best nice value first, and of equal ones the
+/// oldest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueuePriority {
+    nice: i8,
+    /// How many younger calls have come before it.
+    overtaken: u8,
+}
+
+impl QueuePriority {
+    /// A call that has been overtaken so often lets no other call by: nobody checks the nice value
+    /// that a caller states.
+    pub const MAX_OVERTAKEN: u8 = 8;
+
+    /// The place of a call at this nice value; a value out of range counts as the nearest one.
+    pub fn of(nice: i32) -> QueuePriority {
+        QueuePriority { nice: nice.clamp(-20, 19) as i8, overtaken: 0 }
+    }
+
+    /// The nice value.
+    pub fn nice(self) -> i32 {
+        self.nice.into()
+    }
+
+    /// Whether a younger call comes before this one, which then counts it.
+    pub(crate) fn lets_by(&mut self, younger: QueuePriority) -> bool {
+        let lets = younger.nice < self.nice && self.overtaken < QueuePriority::MAX_OVERTAKEN;
+        self.overtaken += u8::from(lets);
+        lets
     }
 }
 
@@ -60,8 +94,9 @@ mod tests {
             (RR_POLICY | 1, Some(0), SchedPriority::round_robin(1)),
             (BATCH_POLICY | 3, Some(5), nice(3)),
         ] {
-            let wanted = Wanted { nice: caller, minimum: SchedPriority::of_node_flags(flags) };
-            assert_eq!(wanted.priority(nice(OWN)), served, "{flags:#x} {caller:?}");
+            let requested =
+                RequestedPriority { nice: caller, minimum: SchedPriority::of_node_flags(flags) };
+            assert_eq!(requested.priority(nice(OWN)), served, "{flags:#x} {caller:?}");
         }
     }
 }

@@ -1,42 +1,21 @@
-//! The broker's death, and what its successor is told.
+//! The broker's death, and the claims that its successor is told.
 
-use super::State;
-use baton_abi::claim::{Claim, era_of};
+use crate::process::State;
+use baton_abi::claim::Claim;
 use baton_abi::control::{NodeId, ProcessId};
-
-/// How this process stands with brokers.
-#[derive(Clone, Copy, Debug)]
-pub struct Standing {
-    /// Of the last that was told of this process.
-    era: u32,
-    /// It is there, as far as is known.
-    alive: bool,
-}
-
-impl Standing {
-    /// With the broker that admitted it.
-    pub fn new(era: u32) -> Standing {
-        Standing { era, alive: true }
-    }
-}
 
 impl State {
     /// Every event of the broker has been applied, and there will be none.
     pub fn broker_lost(&mut self) {
-        self.broker.alive = false;
+        self.broker.is_alive = false;
     }
 
-    /// Whether what is missing may still come.
+    /// Whether events that are missing may still come.
     pub fn has_broker(&self) -> bool {
-        self.broker.alive
+        self.broker.is_alive
     }
 
-    /// Whether a message's ticket, or its grant if it has none, may be on its way.
-    pub(super) fn is_to_come(&self, ticket: u64) -> bool {
-        self.broker.alive && (ticket == 0 || era_of(ticket) == self.broker.era)
-    }
-
-    /// Whether what a broker of this era answered still holds.
+    /// Whether an answer of a broker of this era still holds.
     pub fn is_of(&self, era: u32) -> bool {
         self.broker.era == era
     }
@@ -48,19 +27,15 @@ impl State {
         managers.map(|(id, node)| (id, node.flags)).collect()
     }
 
-    /// There is another broker: what it is to be told of nodes and handles. References under way
-    /// are given up: a message that brings an old ticket from now on is refused. Peers that neither
+    /// There is another broker: the claims that it is to be told. References under way are given
+    /// up: a message that brings an old ticket from now on is refused. Peers that neither
     /// hold anything here nor have a channel are forgotten: nobody would tell of their deaths.
     pub fn rejoin(&mut self, era: u32, channels: impl Fn(ProcessId) -> bool) -> Vec<Claim> {
         self.peers.retain(|&id, peer| !peer.grants.is_empty() || channels(id));
-        let mut waiting: Vec<_> = self.tickets.keys().copied().collect();
-        waiting.sort_unstable();
-        for (from, ticket) in waiting {
-            self.release_ticket(from, ticket);
+        for granted in self.tickets.forget(None) {
+            self.let_go(&granted);
         }
-        self.disowned.clear();
-        self.overdrawn.clear();
-        (self.broker.era, self.broker.alive) = (era, true);
+        (self.broker.era, self.broker.is_alive) = (era, true);
         let mut claims = self.held_by_others();
         claims.extend(self.references.iter().map(|(handle, reference)| Claim::Handle {
             handle,
@@ -91,8 +66,8 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Return;
     use crate::transaction::{Arrival, LaneId, Verdict};
-    use crate::{Return, State};
     use baton_abi::control::{ChannelId, Event, Granted, Strength, TicketId};
     use baton_abi::lane::Message;
 

@@ -1,8 +1,7 @@
-//! Threads as the driver knows them: what each one calls, serves and waits for.
+//! Threads as the driver knows them, each with its calls, its services and its wait.
 
-use super::transaction::{LaneId, Serving};
-use super::work::{Tid, Todo, Work};
-use super::{Effect, State};
+use crate::message::{LaneId, Serving};
+use crate::work::{Tid, Todo};
 use baton_abi::control::ProcessId;
 use baton_shm::event_flag::EventFlag;
 use rustc_hash::FxHashMap;
@@ -20,13 +19,13 @@ pub enum Frame {
 /// An outstanding call.
 #[derive(Clone, Copy, Debug)]
 pub struct Calling {
-    /// Where the answer will come.
+    /// The lane that brings the answer.
     pub via: LaneId,
-    /// Who was called.
+    /// The process that was called.
     pub peer: ProcessId,
     /// The handle that was called: the right to call has to last until the message is taken.
     pub handle: Option<u32>,
-    /// What the call gave out for this thread, so that nested calls find it.
+    /// The number that stands for this thread in the call's chain, so that nested calls find it.
     pub token: u64,
     /// The lane is this call's own, not one that was turned round.
     pub owns_lane: bool,
@@ -54,15 +53,16 @@ impl Looper {
     }
 
     /// Whether it is one and has not left.
-    pub(super) fn is_there(self) -> bool {
+    pub(crate) fn is_there(self) -> bool {
         self.serves() && !self.exited
     }
 }
 
-/// What a thread that is inside the driver sleeps on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The word on which a thread inside the driver sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// It does not.
+    /// It does not sleep.
+    #[default]
     No,
     /// The process's bell, for any work.
     Bell,
@@ -72,16 +72,16 @@ pub enum Waiting {
     Own,
 }
 
-/// What a thread that leaves had open on a lane.
+/// The kind of a [`Frame`] of a thread that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Half {
+pub enum FrameKind {
     /// It owed an answer.
     Serving,
-    /// It waited for one.
+    /// It waited for an answer.
     Calling,
 }
 
-/// What BINDER_GET_EXTENDED_ERROR tells.
+/// The answer to BINDER_GET_EXTENDED_ERROR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtendedError {
     /// Number of the transaction.
@@ -103,11 +103,11 @@ pub struct Thread {
     pub failed: bool,
     /// Its calls and services, innermost last.
     pub stack: Vec<Frame>,
-    /// What it sleeps on.
+    /// The word on which it sleeps.
     pub waiting: Waiting,
     /// It goes on past the state, and says itself whether it waits: see [`State::go_past`].
     pub is_past: bool,
-    /// Where it says so, and is told of news.
+    /// The flag by which it says so, and is told of news.
     pub flag: Arc<EventFlag>,
     /// The real-time caller's lane to which the thread is dedicated.
     pub dedicated_to: Option<LaneId>,
@@ -115,7 +115,7 @@ pub struct Thread {
     /// has a priority that is not its own, and may have been woken for a request of which no other
     /// thread has been told.
     pub relieved_of: Option<LaneId>,
-    /// It has served a one-way transaction at a level that is not its own.
+    /// It has served a one-way transaction at a priority that is not its own.
     pub is_off_priority: bool,
     /// It is dedicated, or was.
     pub was_dedicated: bool,
@@ -185,7 +185,7 @@ impl Thread {
         self.stack.iter().filter(|frame| matches!(frame, Frame::Serving(_))).count()
     }
 
-    /// What it serves right now.
+    /// The transaction that it serves right now.
     pub fn serves(&self) -> Option<&Serving> {
         match self.stack.last() {
             Some(Frame::Serving(serving)) => Some(serving),
@@ -194,8 +194,8 @@ impl Thread {
     }
 }
 
-/// All threads of the process. The one that was looked for last is found at once: most that is
-/// done in one go is done for one thread.
+/// All threads of the process. The one that was looked for last is found at once: most commands in
+/// a row come from one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
     all: Vec<(Tid, Thread)>,
@@ -260,6 +260,14 @@ impl Threads {
         self.all.iter_mut().map(|(tid, thread)| (*tid, thread))
     }
 
+    /// The threads that match, in the order of their ids.
+    pub(crate) fn matching(&self, matches: impl Fn(&Thread) -> bool) -> Vec<Tid> {
+        let found = self.iter().filter(|(_, thread)| matches(thread));
+        let mut tids: Vec<Tid> = found.map(|(tid, _)| tid).collect();
+        tids.sort_unstable();
+        tids
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.all.len()
@@ -268,119 +276,5 @@ impl Threads {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
-    }
-}
-
-impl State {
-    /// BC_REGISTER_LOOPER.
-    pub fn register_looper(&mut self, tid: Tid) {
-        let requested = self.pool.requested > 0;
-        let entered = self.thread(tid).looper.entered;
-        self.change_looper(tid, |looper| looper.registered = true);
-        if entered || !requested {
-            let why = if entered { "after BC_ENTER_LOOPER" } else { "without request" };
-            self.thread(tid).looper.invalid = true;
-            self.complain(format!("BC_REGISTER_LOOPER called {why}"));
-        } else {
-            self.pool.requested -= 1;
-            self.pool.started += 1;
-        }
-    }
-
-    /// BC_ENTER_LOOPER.
-    pub fn enter_looper(&mut self, tid: Tid) {
-        self.change_looper(tid, |looper| looper.entered = true);
-        let looper = &mut self.thread(tid).looper;
-        if looper.registered {
-            looper.invalid = true;
-            self.complain("BC_ENTER_LOOPER called after BC_REGISTER_LOOPER".to_owned());
-        }
-    }
-
-    /// BC_EXIT_LOOPER.
-    pub fn exit_looper(&mut self, tid: Tid) {
-        self.change_looper(tid, |looper| looper.exited = true);
-    }
-
-    fn change_looper(&mut self, tid: Tid, change: impl FnOnce(&mut Looper)) {
-        let looper = &mut self.thread(tid).looper;
-        let before = looper.is_there();
-        change(looper);
-        let after = looper.is_there();
-        self.pool.there += usize::from(after);
-        self.pool.there -= usize::from(before);
-        if before && !after {
-            self.vacate_of(tid);
-            self.balance_dedicated();
-        }
-    }
-
-    /// BINDER_THREAD_EXIT, and the end of a thread that did not say so.
-    pub fn thread_exit(&mut self, tid: Tid) {
-        self.set_waiting(tid, Waiting::No);
-        self.vacate_of(tid);
-        let Some(mut thread) = self.threads.remove(tid) else { return };
-        if let Some(via) = thread.relieved_of {
-            self.effect(Effect::LookAfter(via));
-        }
-        self.pool.there -= usize::from(thread.looper.is_there());
-        self.balance_dedicated();
-        let mut lanes: Vec<(LaneId, Vec<Half>)> = Vec::new();
-        let mut open = |via, half| match lanes.iter_mut().find(|(lane, _)| *lane == via) {
-            Some((_, halves)) => halves.push(half),
-            None => lanes.push((via, vec![half])),
-        };
-        for work in thread.todo.drain() {
-            if let Some(via) = self.discard(work) {
-                open(via, Half::Serving);
-            }
-        }
-        for frame in thread.stack.into_iter().rev() {
-            match frame {
-                Frame::Serving(serving) => {
-                    self.outstanding -= 1;
-                    open(serving.via, Half::Serving);
-                }
-                Frame::Calling(calling) => {
-                    self.tokens.remove(&calling.token);
-                    self.end_sending(calling.handle);
-                    if !calling.dead {
-                        open(calling.via, Half::Calling);
-                    }
-                }
-            }
-        }
-        for (via, halves) in lanes {
-            self.effect(Effect::Leave(via, halves));
-        }
-    }
-
-    /// Work that nobody will read. The lane on which an answer to it is due, if one is.
-    pub(super) fn discard(&mut self, work: Work) -> Option<LaneId> {
-        let mut owed = None;
-        match work {
-            Work::Transaction(incoming) | Work::Reply(incoming) => {
-                match &incoming.serving {
-                    Some(serving) => {
-                        self.outstanding -= 1;
-                        owed = Some(serving.via);
-                    }
-                    None if incoming.node.is_some() => self.unread_one_way -= 1,
-                    None => self.unread_replies -= 1,
-                }
-                self.drop_buffer(incoming.buffer, true);
-            }
-            // As in the kernel, its program hears of it at the next change only.
-            Work::Node(node) => {
-                if let Some(node) = self.nodes.get_mut(node) {
-                    node.queued = None;
-                }
-            }
-            Work::Dead(_) | Work::DeathCleared(_) | Work::Frozen(_) | Work::FreezeCleared(_) => {
-                self.push_process(work);
-            }
-            Work::Complete(_) | Work::Error(_) | Work::Refused(_) => {}
-        }
-        owed
     }
 }

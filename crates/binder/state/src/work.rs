@@ -1,6 +1,6 @@
-//! Work: what waits for a thread or for the process, each item one return of the protocol.
+//! Work: items that wait for a thread or for the process, each one return of the protocol.
 
-use super::transaction::Incoming;
+use crate::message::Incoming;
 use baton_abi::control::NodeId;
 use std::collections::VecDeque;
 
@@ -23,11 +23,11 @@ pub enum Work {
     Transaction(Incoming),
     /// The answer to the thread's call.
     Reply(Incoming),
-    /// `BR_TRANSACTION_COMPLETE` or what stands in its place.
+    /// `BR_TRANSACTION_COMPLETE`, or the return in its place.
     Complete(Completion),
     /// `BR_FAILED_REPLY`, `BR_DEAD_REPLY` or `BR_FROZEN_REPLY` in the place of an answer.
     Error(u32),
-    /// The same for a transaction that did not leave: no command runs until it has been read.
+    /// Like `Error`, for a transaction that did not leave: no command runs until it has been read.
     Refused(u32),
     /// A node has news; it is looked at when it is delivered.
     Node(NodeId),
@@ -44,44 +44,13 @@ pub enum Work {
 /// A notification of a handle whose listener may be taken off while it is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Obituary {
-    /// The notice that is told; see [`super::death`] and [`super::freeze`].
+    /// The notice that is told; see [`crate::notice`].
     pub notice: u64,
     /// The listener's word.
     pub cookie: u64,
 }
 
-/// The place of a call among others that wait: the best nice value first, and of the same the
-/// oldest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
-    nice: i8,
-    /// How many younger ones have come before it.
-    overtaken: u8,
-}
-
-impl Turn {
-    /// After so many the next is its own: what a caller says of its nice value is its word.
-    pub const MOST_OVERTAKEN: u8 = 8;
-
-    /// Of a caller at this nice value; what is out of range is the nearest one.
-    pub fn of(nice: i32) -> Turn {
-        Turn { nice: nice.clamp(-20, 19) as i8, overtaken: 0 }
-    }
-
-    /// The nice value.
-    pub fn nice(self) -> i32 {
-        self.nice.into()
-    }
-
-    /// Whether a younger one comes before it, which is counted.
-    fn lets_by(&mut self, younger: Turn) -> bool {
-        let lets = younger.nice < self.nice && self.overtaken < Turn::MOST_OVERTAKEN;
-        self.overtaken += u8::from(lets);
-        lets
-    }
-}
-
-/// What the sender of a transaction is told at once.
+/// The return that the sender of a transaction gets at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// It was taken.
@@ -107,12 +76,13 @@ impl Todo {
         self.urgent = true;
     }
 
-    /// Adds a call, before those at the end of worse nice values. Whoever calls waits for an
-    /// answer, so none of these was made because of another one; what is no call keeps its place.
+    /// Adds a call, before the calls of worse nice values at the end. Each of them has a caller of
+    /// its own that waits, so none was made because of another one; an item that is no call keeps
+    /// its place.
     pub fn push_call(&mut self, incoming: Incoming) {
         let lets_by = |work: &mut Work| match work {
             Work::Transaction(older) if older.serving.is_some() => {
-                older.turn.lets_by(incoming.turn)
+                older.queue_priority.lets_by(incoming.queue_priority)
             }
             _ => false,
         };
@@ -153,7 +123,7 @@ impl Todo {
         self.items.iter().any(matches)
     }
 
-    /// Takes out what matches.
+    /// Takes out the first item that matches.
     pub fn take_if(&mut self, mut matches: impl FnMut(&Work) -> bool) -> Option<Work> {
         let at = self.items.iter().position(&mut matches)?;
         let work = self.items.remove(at);
@@ -163,7 +133,7 @@ impl Todo {
         work
     }
 
-    /// Takes out the last one that matches.
+    /// Takes out the last item that matches.
     pub fn take_last_if(&mut self, matches: impl FnMut(&Work) -> bool) {
         if let Some(at) = self.items.iter().rposition(matches) {
             self.items.remove(at);
@@ -187,8 +157,9 @@ impl Todo {
 
 #[cfg(test)]
 mod tests {
-    use super::super::transaction::{LaneId, Serving};
     use super::*;
+    use crate::message::{LaneId, Serving};
+    use crate::priority::QueuePriority;
     use baton_abi::control::{ChannelId, ProcessId};
 
     fn call(nice: i32, code: u32) -> Incoming {
@@ -204,7 +175,7 @@ mod tests {
             sender: (0, 0),
             label: None,
             min_priority: None,
-            turn: Turn::of(nice),
+            queue_priority: QueuePriority::of(nice),
             serving: Some(Serving { via, peer, accepts_fds: false, chain: Vec::new() }),
         }
     }
@@ -247,6 +218,6 @@ mod tests {
         todo.push_call(call(19, 1));
         (2..40).for_each(|code| todo.push_call(call(-20, code)));
         let at = order(&mut todo).iter().position(|code| *code == 1);
-        assert_eq!(at, Some(usize::from(Turn::MOST_OVERTAKEN)));
+        assert_eq!(at, Some(usize::from(QueuePriority::MAX_OVERTAKEN)));
     }
 }

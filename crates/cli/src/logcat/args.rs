@@ -1,7 +1,7 @@
 //! The command line of Android's logcat.
 
 use crate::failure::{Failure, Kind};
-use baton_logcat::entry::{Buffer, DEFAULT_BUFFERS};
+use baton_logcat::entry::{Buffer, DEFAULT_BUFFERS, Entry};
 use baton_logcat::filter::Filter;
 use baton_logcat::format::{Format, Verb, Word};
 use baton_logcat::{size, time};
@@ -198,6 +198,12 @@ fn usage(wrong: impl std::fmt::Display) -> Failure {
 }
 
 impl LogcatArgs {
+    /// Whether an entry is of the processes and users that are to be shown.
+    pub fn wants(&self, entry: &Entry) -> bool {
+        self.pid.is_none_or(|pid| pid == entry.pid)
+            && (self.uids.is_empty() || self.uids.contains(&entry.uid))
+    }
+
     /// The chosen buffers.
     pub fn buffers(&self) -> Result<Vec<Buffer>, Failure> {
         let is_between = |letter: char| ",:; \t\n\r\x0c".contains(letter);

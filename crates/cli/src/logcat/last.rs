@@ -4,8 +4,9 @@
 //! have the entries that `logcat -B -f /dev/pmsg0` wrote.
 
 use super::args::{From, LogcatArgs};
-use super::session::{Session, Wanted};
-use super::{Beginning, Ended, TRIED, told, unreadable};
+use super::beginning::Beginning;
+use super::reading::{TRIED, told, unreadable};
+use super::session::{Ended, Session, Wanted};
 use crate::failure::Failure;
 use baton_log::{Item, Loss, Reader};
 use baton_logcat::entry::{Buffer, Entry};

@@ -9,6 +9,7 @@ use baton_logcat::format::Format;
 use baton_logcat::proto;
 use baton_logcat::tags::Tags;
 use baton_logcat::wire;
+use rustix::io::Errno;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
@@ -24,6 +25,18 @@ pub enum Form {
     Json,
     /// Events of a trace, with the processes that have been named.
     Trace(BTreeSet<u32>),
+}
+
+/// The reason for which a run ended early.
+pub enum Ended {
+    Output(io::Error),
+    Log(Errno),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Ended {
+        Ended::Output(error)
+    }
 }
 
 /// Whether the session wants more entries.

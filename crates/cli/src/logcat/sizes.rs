@@ -1,6 +1,7 @@
 //! `-g`, `-G` and `-c`: the sizes of buffers, and emptying them.
 
-use super::{LogcatArgs, open, unreadable};
+use super::args::LogcatArgs;
+use super::reading::{open, unreadable};
 use crate::failure::Failure;
 use baton_log::{Buffer, Item, MAX_RING_BYTES, MIN_RING_BYTES, Settings};
 use baton_logcat::entry::Entry;
@@ -42,7 +43,7 @@ pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
             ),
         };
     }
-    crate::show(&text)
+    crate::stdout::show(&text)
 }
 
 /// Number of rings with entries, and the entries' bytes.

@@ -1,6 +1,7 @@
 //! `-S`: the amounts that programs have logged, of the readable entries.
 
-use super::{LogcatArgs, is_meant, open, without_control_characters};
+use super::args::LogcatArgs;
+use super::reading::{open, without_control_characters};
 use crate::failure::Failure;
 use baton_log::{Buffer, Item, Loss, Lost};
 use baton_logcat::entry::{Body, Entry};
@@ -38,7 +39,7 @@ pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
         match item {
             Item::Record(record) => {
                 let entry = Entry::from(&record);
-                if is_meant(args, &entry) {
+                if args.wants(&entry) {
                     statistics.count(&entry, &record.origin.program);
                 }
             }
@@ -48,7 +49,11 @@ pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
             Item::Lost(_) => {}
         }
     }
-    crate::show(&if args.json { format!("{}\n", statistics.json()) } else { statistics.text() })
+    crate::stdout::show(&if args.json {
+        format!("{}\n", statistics.json())
+    } else {
+        statistics.text()
+    })
 }
 
 fn process(pid: u32, program: &str, user: u32) -> String {

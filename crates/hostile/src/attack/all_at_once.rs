@@ -1,23 +1,26 @@
 //! All attacks that are loads, at the same time.
 
-use super::*;
+use crate::play::{Attack, Load, Play, Whose};
+use crate::scale::Run;
+use crate::stage::{Group, Setting, Stage};
+use crate::verdict::Findings;
+use std::io;
 use std::time::Duration;
 
 pub const ATTACK: Attack = Attack {
     name: "all_at_once",
     what: "every attack that can be measured, by one process each and all at the same time",
     whose: Whose::Strangers,
-    play: Play::Own(play),
+    play: Play::Together(play),
     attack: |_| Ok(()),
 };
 
 /// Runs every load, including those that otherwise stop the server; here the server runs.
-fn play(run: &Run) -> io::Result<Findings> {
+fn play(run: &Run, loads: &[Load]) -> io::Result<Findings> {
     let at_most = run.scale.of(Duration::from_secs(8), Duration::from_secs(120));
     let setting = Setting { broker_descriptors: 8_192, ..Setting::default() };
     let mut stage = Stage::start_processes(run, setting)?;
-    let loads: Vec<_> = ALL.iter().filter_map(|attack| attack.load(run)).collect();
-    for load in &loads {
+    for load in loads {
         load.prepare(&mut stage)?;
     }
     let one = |group: &Group| Group { processes: 1, ..*group };

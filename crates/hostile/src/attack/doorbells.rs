@@ -1,7 +1,9 @@
 //! A client rings its doorbell without a message, by the socket and by the words of its channel.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, Whose, strangers};
 use baton_abi::lane::header;
+use std::io;
 use std::sync::atomic::Ordering;
 
 const NAME: &str = "doorbells";

@@ -1,7 +1,9 @@
 //! A stranger sends a victim references to its own nodes, until the victim's table is full.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, Whose, strangers};
 use baton_abi::control::{NodeId, Object, Request, Strength};
+use std::io;
 
 const NAME: &str = "filled_handles";
 /// References that each process tries to send.

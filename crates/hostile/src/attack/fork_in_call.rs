@@ -1,11 +1,14 @@
 //! A child of fork uses its parent's typed API: its calls fail, and no signal ends the child.
 
-use super::*;
+use crate::attacker::{Attacker, CONTEXT};
 use crate::fork::{Forked, end, fork};
+use crate::play::{Attack, Play, Whose};
+use crate::scale::Run;
 use crate::stage::{Group, Setting, Stage};
 use crate::verdict::Findings;
 use baton::{Parcel, Process};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "fork_in_call";

@@ -1,8 +1,10 @@
 //! A process freezes and thaws itself. Every holder of its node gets an event each time, even a
 //! stopped one that cannot read.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, Whose, strangers};
 use baton_abi::control::{NodeId, Object, Reply, Request, Strength};
+use std::io;
 
 const NAME: &str = "freeze_toggles";
 /// More events than the broker keeps for a process that does not read.

@@ -1,10 +1,13 @@
 //! Descriptors for messages that never come fill a server's table. The server then cannot take a
 //! channel from the broker. It must not mistake that for the broker's end, and must recover.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, Whose, strangers};
+use crate::stage::Setting;
 use baton_hostile::engine::{self, MAX_DESCRIPTORS};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
+use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "full_table";

@@ -1,7 +1,10 @@
 //! Channels of one user's many engines fill a server's descriptor table.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, Whose, strangers};
+use crate::stage::Setting;
 use baton_abi::control::{Reply, Request};
+use std::io;
 
 const NAME: &str = "many_channels";
 /// Engines of each process.

@@ -1,7 +1,7 @@
 //! Many clients of one server: all are served, however many are already connected.
 
 use super::open_storm::{check_all_served, start_crowd};
-use super::*;
+use crate::play::{Attack, Play, Whose};
 
 const NAME: &str = "many_clients";
 /// Number of clients in the short and the long form.

@@ -1,8 +1,13 @@
 //! Strangers add contexts until there is no room.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Play, Whose, strangers};
+use crate::scale::Run;
+use crate::stage::{Setting, Stage};
+use crate::verdict::Findings;
 use baton_abi::control::{Reply, Request};
 use baton_hostile::engine;
+use std::io;
 
 const NAME: &str = "many_contexts";
 const CONTEXTS: usize = 500;

@@ -1,6 +1,9 @@
 //! Two users' devices use up the broker's descriptors.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, STRANGER, Whose, strangers};
+use crate::stage::{Group, Setting};
+use std::io;
 
 const NAME: &str = "many_devices";
 /// Devices of each process.

@@ -1,10 +1,15 @@
 //! One user's engines send requests all the time. Another user's request must not wait for one of
 //! each engine.
 
-use super::*;
+use crate::attacker::{Attacker, CONTEXT};
+use crate::play::{Attack, Load, Play, Whose, strangers};
+use crate::scale::Run;
+use crate::stage::{Setting, Stage};
+use crate::verdict::Findings;
 use baton_abi::control::{Request, encode};
 use baton_hostile::engine::{BareEngine, receive, send};
 use rustix::io::Errno;
+use std::io;
 
 const NAME: &str = "many_engines";
 /// Processes of the attack, and engines of each.

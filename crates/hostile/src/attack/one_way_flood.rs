@@ -1,7 +1,7 @@
 //! Clients of the typed API send one-way calls as fast as they can.
 
-use super::{Attack, Load, Play, Whose, strangers};
 use crate::attacker::{Attacker, CONTEXT};
+use crate::play::{Attack, Load, Play, Whose, strangers};
 use baton::{Parcel, Process};
 use std::io;
 

@@ -1,9 +1,14 @@
 //! Many processes open devices at once: all are served, and none is refused because of the others.
 
-use super::*;
+use crate::attacker::Attacker;
 use crate::budget;
 use crate::crowd::Crowd;
+use crate::play::{Attack, Play, Whose};
+use crate::scale::Run;
+use crate::stage::{Group, Setting, Stage};
+use crate::verdict::Findings;
 use std::collections::BTreeMap;
+use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "open_storm";

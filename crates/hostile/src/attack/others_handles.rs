@@ -1,7 +1,12 @@
 //! A stranger asks for a report, which must not show other users' handles.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Play, Whose, strangers};
+use crate::scale::Run;
+use crate::stage::{Setting, Stage};
+use crate::verdict::Findings;
 use baton_driver::observer::Observer;
+use std::io;
 
 const NAME: &str = "others_handles";
 

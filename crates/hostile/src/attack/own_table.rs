@@ -1,8 +1,13 @@
 //! A server fills its own descriptor table. New clients wait or are refused meanwhile, and are
 //! served afterwards.
 
-use super::*;
+use crate::attacker::Attacker;
 use crate::honest::Amount;
+use crate::play::{Attack, Play, Whose};
+use crate::scale::Run;
+use crate::stage::{Refusal, Setting, Stage};
+use crate::verdict::Findings;
+use std::io;
 
 pub const ATTACK: Attack = Attack {
     name: "own_table",

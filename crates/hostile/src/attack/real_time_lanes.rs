@@ -1,8 +1,10 @@
 //! A client without the right to real-time lanes asks for them.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, Whose, strangers};
 use baton_abi::control::Request;
 use baton_abi::lane::LANES;
+use std::io;
 
 const NAME: &str = "real_time_lanes";
 /// Channels of each process.

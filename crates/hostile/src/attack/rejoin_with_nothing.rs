@@ -1,12 +1,17 @@
 //! An engine of the previous broker rejoins, names a holder of its node that never comes, and
 //! disconnects. Then it rejoins without claims: first before it has ended its claims, then after.
 
-use super::*;
+use crate::attacker::Attacker;
 use crate::honest::Amount;
+use crate::play::{Attack, Play, STRANGER, Whose};
+use crate::scale::Run;
+use crate::stage::{Group, Setting, Stage};
+use crate::verdict::Findings;
 use baton_abi::claim::Claim;
 use baton_abi::control::{NodeId, ProcessId, Request};
 use baton_hostile::engine::BareEngine;
 use rustix::io::Errno;
+use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "rejoin_with_nothing";
@@ -25,7 +30,7 @@ pub const ATTACK: Attack = Attack {
 
 fn play(run: &Run) -> io::Result<Findings> {
     let mut stage = Stage::start_processes(run, Setting::default())?;
-    let user = rustix::process::geteuid().is_root().then_some(super::STRANGER);
+    let user = rustix::process::geteuid().is_root().then_some(STRANGER);
     stage.prepare(&[Group { attack: NAME, user, processes: 1 }])?;
     stage.restart_broker()?;
     stage.ask_client("plain", Amount::of(100), "after the broker's restart");

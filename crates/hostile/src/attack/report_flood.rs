@@ -1,7 +1,9 @@
 //! Observers ask for reports with many handles and end without reading them.
 
-use super::*;
+use crate::attacker::Attacker;
 use crate::honest::{GET, KEEP};
+use crate::play::{Attack, Load, Play, STRANGER, Whose, strangers};
+use crate::stage::Group;
 use baton_abi::control::{
     Cursor, Event, Granted, NodeId, Object, ProcessId, Request, Strength, encode,
 };
@@ -9,6 +11,7 @@ use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject};
 use baton_hostile::engine::{self, BareCall, BareChannel, BareEngine};
 use bytemuck::bytes_of;
 use rustix::io::Errno;
+use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "report_flood";

@@ -1,11 +1,16 @@
 //! A connection outlives its process, and another process gets the pid before the broker checks.
 //! The broker must not confuse the two.
 
-use super::*;
+use crate::attacker::{Attacker, CONTEXT};
 use crate::fork::{Forked, end, fork};
-use crate::role::say;
+use crate::play::{Attack, Play, Whose, strangers};
+use crate::scale::Run;
+use crate::stage::{Setting, Stage};
+use crate::starter::say;
+use crate::verdict::Findings;
 use baton_hostile::engine::{self, BareEngine};
 use rustix::process::Signal;
+use std::io;
 
 const NAME: &str = "reused_pid";
 /// The file with the last pid that the kernel gave out. The next process gets the next free pid.

@@ -1,7 +1,10 @@
 //! Two users open connections and never send a greeting.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, STRANGER, Whose, strangers};
+use crate::stage::{Group, Setting};
 use baton_hostile::engine;
+use std::io;
 
 const NAME: &str = "silent_guests";
 /// Connections of each process.

@@ -1,9 +1,14 @@
 //! A stranger becomes the first manager of contexts of root's broker, so that root would be
 //! refused.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Play, Whose, strangers};
+use crate::scale::Run;
+use crate::stage::{Setting, Stage};
+use crate::verdict::Findings;
 use baton_abi::control::{NodeId, Reply, Request};
 use baton_hostile::engine::BareEngine;
+use std::io;
 
 const NAME: &str = "squatting";
 /// Contexts of every broker that have no manager yet.

@@ -1,7 +1,9 @@
 //! Clients send all requests that cause events for a server, while that server is stopped.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, Whose, strangers};
 use baton_abi::control::{NodeId, Object, Reply, Request, Strength, TicketId};
+use std::io;
 
 const NAME: &str = "stopped_server";
 /// Rounds, each with one request of every kind.

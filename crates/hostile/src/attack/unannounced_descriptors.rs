@@ -1,9 +1,12 @@
 //! A client sends descriptors with doorbells, and more or fewer than a message announces.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, Whose, strangers};
+use crate::stage::Setting;
 use baton_hostile::engine::{self, MAX_DESCRIPTORS};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
+use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "unannounced_descriptors";

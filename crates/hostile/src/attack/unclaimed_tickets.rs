@@ -1,8 +1,10 @@
 //! A client requests tickets for transactions that never come; their grants wait at the server.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, Whose, strangers};
 use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Reply, Request, Strength};
 use rustix::io::Errno;
+use std::io;
 
 const NAME: &str = "unclaimed_tickets";
 /// Tickets of each process.

@@ -1,8 +1,11 @@
 //! Engines leave descriptors unread. Those count against the broker's user, and past the limit the
 //! kernel lets the broker send none to any engine.
 
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, Whose, strangers};
+use crate::stage::Setting;
 use baton_abi::control::{Reply, Request};
+use std::io;
 
 const NAME: &str = "unread_descriptors";
 /// Engines of each process.

@@ -1,10 +1,12 @@
 //! Engines leave events unread, which wait at the broker.
 
 use super::report_flood::introduce;
-use super::*;
+use crate::attacker::Attacker;
+use crate::play::{Attack, Load, Play, Whose, strangers};
 use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Request, Strength, encode};
 use baton_hostile::engine::send_now;
 use rustix::io::Errno;
+use std::io;
 
 const NAME: &str = "unread_events";
 /// Engines of each process that do not read their events.

@@ -1,20 +1,7 @@
-//! Limits at work: what a process may have of its own table, and its user of the amount for all.
-//!
-//! A process takes a resource for itself, and its user pays. A handle is different, because another
-//! process gives it. A handle takes from three amounts, two of them at the giver's cost:
-//!
-//! ```text
-//!   all handles                     by the user whose process has the handle
-//!   handles of the receiver's user  by the user that gave it
-//!   the receiver's handle table     by the user that gave it
-//! ```
+//! Accounts: the parts of the amounts for all that each user has.
 
-use super::State;
-use super::process::Process;
 use crate::limits::{Limits, Resource, Rights};
-use baton_abi::control::ProcessId;
-use baton_abi::quota::{Quota, STRANGER, Standing};
-use rustix::io::Errno;
+use baton_abi::quota::Quota;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The parts of the amounts for all that each user has.
@@ -22,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Accounts {
     all: [Quota; Resource::ALL.len()],
     /// Handles of each user's processes, by the users that gave them.
-    handles_received: BTreeMap<u32, Quota>,
+    pub handles_received: BTreeMap<u32, Quota>,
     /// Rights that the configuration gave to each user's last process.
-    rights: BTreeMap<u32, Rights>,
+    pub rights: BTreeMap<u32, Rights>,
 }
 
 impl Accounts {
@@ -65,176 +52,5 @@ impl Accounts {
     /// Users that have at least one resource.
     pub fn users(&self) -> BTreeSet<u32> {
         self.all.iter().flat_map(Quota::users).collect()
-    }
-}
-
-/// The class in which the giver's user takes from the receiver's amounts.
-fn standing_with(giver: &Process, receiver: &Process) -> Standing {
-    let at_home = giver.identity.uid == receiver.identity.uid || giver.rights.reserve;
-    if at_home { Standing::Owner } else { STRANGER }
-}
-
-impl State {
-    /// The rights of a process: the configuration's, and the reserve for root and the broker's own
-    /// user.
-    pub(super) fn rights(&self, uid: u32, configured: Rights) -> Rights {
-        let reserve = configured.reserve || uid == 0 || uid == self.uid;
-        Rights { reserve, ..configured }
-    }
-
-    /// The class in which a user with these rights takes from the amount for all.
-    pub(super) fn standing(&self, rights: &Rights, resource: Resource) -> Standing {
-        if rights.reserve {
-            return Standing::Owner;
-        }
-        let most = self.limits.user.of(resource).min(rights.most.of(resource));
-        Standing::Stranger { most: most.into() }
-    }
-
-    /// Checks whether a live process may have `more` of a resource.
-    pub(super) fn check_room(
-        &self,
-        process: ProcessId,
-        resource: Resource,
-        more: usize,
-    ) -> Result<(), Errno> {
-        let process = &self.processes[&process];
-        let (over_process, over_user) = match resource {
-            Resource::Processes => (Errno::DQUOT, Errno::DQUOT),
-            Resource::Handles => (Errno::MFILE, Errno::DQUOT),
-            Resource::Nodes => (Errno::NOSPC, Errno::DQUOT),
-            Resource::Channels => (Errno::MFILE, Errno::MFILE),
-        };
-        let its = process.usage.of(resource) as usize;
-        if more > 0 && its + more > self.limits.process.of(resource) as usize {
-            return Err(over_process);
-        }
-        let standing = self.standing(&process.rights, resource);
-        let all = self.accounts.of(resource);
-        all.check(process.identity.uid, standing, more as u64).map_err(|_| over_user)
-    }
-
-    /// Checks whether a live process may give another one, or itself, `more` new handles.
-    pub(super) fn check_room_for_handles(
-        &self,
-        giver: ProcessId,
-        receiver: ProcessId,
-        more: usize,
-    ) -> Result<(), Errno> {
-        let (from, to) = (&self.processes[&giver], &self.processes[&receiver]);
-        let (user, standing) = (from.identity.uid, standing_with(from, to));
-        let table = to.handles_given.check(user, standing, more as u64);
-        table.map_err(|_| Errno::MFILE)?;
-        self.check_room(receiver, Resource::Handles, more)?;
-        let received = self.accounts.handles_received.get(&to.identity.uid);
-        let nothing = Quota::new(self.limits.handles_received.into());
-        let received = received.unwrap_or(&nothing).check(user, standing, more as u64);
-        received.map_err(|_| Errno::DQUOT)
-    }
-
-    /// Checks whether a server has room for one more channel of a client.
-    pub(super) fn check_room_at_server(
-        &self,
-        client: ProcessId,
-        server: ProcessId,
-    ) -> Result<(), Errno> {
-        let (client, server) = (&self.processes[&client], &self.processes[&server]);
-        let standing = standing_with(client, server);
-        server.served.check(client.identity.uid, standing, 1).map_err(|_| Errno::MFILE)
-    }
-
-    /// Checks whether a rejoining process may have the `count` resources that it claims. Only its
-    /// own and its user's limits apply. Errors: `ENOSPC` above the process's limit, `EDQUOT` above
-    /// its user's.
-    pub(super) fn check_room_to_return(
-        &self,
-        process: ProcessId,
-        resource: Resource,
-        count: usize,
-    ) -> Result<(), Errno> {
-        let process = &self.processes[&process];
-        let user = process.identity.uid;
-        if count > self.limits.process.of(resource) as usize {
-            return Err(Errno::NOSPC);
-        }
-        let standing = self.standing(&process.rights, resource);
-        let all = self.accounts.of(resource).check_return(user, standing, count as u64);
-        if resource == Resource::Handles
-            && let Some(received) = self.accounts.handles_received.get(&user)
-        {
-            let received = received.check_return(user, Standing::Owner, count as u64);
-            received.map_err(|_| Errno::DQUOT)?;
-        }
-        all.map_err(|_| Errno::DQUOT)
-    }
-
-    /// Whether a client and its server may have a channel that both claim.
-    pub(super) fn has_room_to_reconnect(&self, client: ProcessId, server: ProcessId) -> bool {
-        let (client, server) = (&self.processes[&client], &self.processes[&server]);
-        let (user, all) = (client.identity.uid, self.accounts.of(Resource::Channels));
-        let standing = self.standing(&client.rights, Resource::Channels);
-        let with = standing_with(client, server);
-        all.check_return(user, standing, 1).is_ok()
-            && server.served.check_return(user, with, 1).is_ok()
-    }
-
-    pub(super) fn charge(&mut self, process: ProcessId, resource: Resource) {
-        let process = self.processes.get_mut(&process).expect("only the living are charged");
-        *process.usage.of_mut(resource) += 1;
-        self.accounts.take(resource, process.identity.uid, 1);
-    }
-
-    pub(super) fn refund(&mut self, process: ProcessId, resource: Resource, count: u32) {
-        let process = self.processes.get_mut(&process).expect("only the living are refunded");
-        *process.usage.of_mut(resource) -= count;
-        self.accounts.give_back(resource, process.identity.uid, count);
-    }
-
-    /// Books one more handle of a process, given by a process of user `giver`.
-    pub(super) fn charge_handle(&mut self, process: ProcessId, giver: u32) {
-        self.charge(process, Resource::Handles);
-        let process = self.processes.get_mut(&process).expect("it is charged");
-        process.handles_given.take(giver, 1);
-        let most = self.limits.handles_received.into();
-        let received = self.accounts.handles_received.entry(process.identity.uid);
-        received.or_insert_with(|| Quota::new(most)).take(giver, 1);
-    }
-
-    pub(super) fn refund_handle(&mut self, process: ProcessId, giver: u32) {
-        self.refund(process, Resource::Handles, 1);
-        let process = self.processes.get_mut(&process).expect("it is refunded");
-        process.handles_given.give_back(giver, 1);
-        let user = process.identity.uid;
-        self.return_received(user, giver, 1);
-    }
-
-    fn return_received(&mut self, user: u32, giver: u32, count: u64) {
-        let received = self.accounts.handles_received.get_mut(&user);
-        let received = received.expect("a handle was received by its user");
-        received.give_back(giver, count);
-        if received.taken() == 0 {
-            self.accounts.handles_received.remove(&user);
-        }
-    }
-
-    /// Number of handles and nodes that a process has.
-    pub fn holdings(&self, process: ProcessId) -> u64 {
-        let usage = self.processes.get(&process).map(|process| process.usage);
-        usage.map_or(0, |usage| u64::from(usage.handles) + u64::from(usage.nodes))
-    }
-
-    /// Takes everything that a process used off its user's account.
-    pub(super) fn close_account(&mut self, process: &Process) {
-        let user = process.identity.uid;
-        for resource in Resource::ALL {
-            self.accounts.give_back(resource, user, process.usage.of(resource));
-        }
-        let givers: Vec<u32> = process.handles_given.users().collect();
-        for giver in givers {
-            self.return_received(user, giver, process.handles_given.of(giver));
-        }
-        if self.accounts.of(Resource::Processes).of(user) == 0 {
-            self.accounts.rights.remove(&user);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Effects: the actions that the runner carries out after [`super::State`] has decided.
 
-use super::{LaneId, Thread};
+use super::lane::{LaneId, Thread};
 use baton_abi::control::{ChannelId, Event, ProcessId};
 use baton_abi::sched_priority::SchedPriority;
 

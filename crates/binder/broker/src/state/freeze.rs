@@ -1,36 +1,12 @@
 //! BINDER_FREEZE: a frozen process gets no two-way transaction, and the broker records attempts.
 
+use super::effect::Effect;
 use super::node::NodeKey;
-use super::{Effect, State};
+use super::process::Freezer;
+use super::tables::State;
 use baton_abi::control::{Event, NodeId, ProcessId, Reply};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Freezer {
-    #[default]
-    Thawed,
-    Frozen {
-        two_way_received: bool,
-        one_way_received: bool,
-    },
-}
-
-impl From<bool> for Freezer {
-    /// A freezer that has recorded no transaction.
-    fn from(frozen: bool) -> Freezer {
-        match frozen {
-            true => Freezer::Frozen { two_way_received: false, one_way_received: false },
-            false => Freezer::Thawed,
-        }
-    }
-}
-
-impl Freezer {
-    pub fn is_frozen(self) -> bool {
-        matches!(self, Freezer::Frozen { .. })
-    }
-}
 
 impl State {
     /// The processes with a pid in the asker's context. There are several when a program opened the

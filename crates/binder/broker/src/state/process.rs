@@ -1,7 +1,6 @@
 //! One opened device as the broker sees it.
 
 use super::channel::Channels;
-use super::freeze::Freezer;
 use super::handle::Handles;
 use crate::limits::{Rights, Usage};
 use baton_abi::control::Identity;
@@ -22,4 +21,31 @@ pub(super) struct Process {
     pub handles_given: Quota,
     /// The process's channels as server, by the clients' users.
     pub served: Quota,
+}
+
+/// Whether a process is frozen, and which transactions it was sent meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Freezer {
+    #[default]
+    Thawed,
+    Frozen {
+        two_way_received: bool,
+        one_way_received: bool,
+    },
+}
+
+impl From<bool> for Freezer {
+    /// A freezer that has recorded no transaction.
+    fn from(frozen: bool) -> Freezer {
+        match frozen {
+            true => Freezer::Frozen { two_way_received: false, one_way_received: false },
+            false => Freezer::Thawed,
+        }
+    }
+}
+
+impl Freezer {
+    pub fn is_frozen(self) -> bool {
+        matches!(self, Freezer::Frozen { .. })
+    }
 }

@@ -5,49 +5,13 @@
 //!
 //! **Invariant**: a promoted thread is the looper of some lane, or an effect demotes it.
 
-use super::{Effect, State};
+use super::effect::Effect;
+use super::lane::{Lane, LaneId, Looper, StandbyLooper, Thread};
+use super::tables::State;
 use baton_abi::control::{ChannelId, Event, LaneReport, LooperReport, ProcessId};
 use baton_abi::lane::LANES;
 use baton_abi::sched_priority::SchedPriority;
 use rustix::io::Errno;
-
-/// A channel and the number of a lane in it.
-pub type LaneId = (ChannelId, u32);
-
-/// A thread, identified so that no other thread ever has the same identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Thread {
-    /// The thread's process, in the broker's pid namespace.
-    pub pid: u32,
-    /// The thread's id, in the broker's pid namespace.
-    pub tid: u32,
-    /// Start time of the thread, in the kernel's ticks since boot.
-    pub started: u64,
-}
-
-/// A lane that a real-time caller has asked for.
-#[derive(Clone, Debug)]
-pub(super) struct Lane {
-    client: ProcessId,
-    server: ProcessId,
-    priority: SchedPriority,
-    looper: Option<Looper>,
-}
-
-/// The looper of a lane. `promoted` if it has the priority of the lane.
-#[derive(Clone, Copy, Debug)]
-struct Looper {
-    thread: Thread,
-    promoted: bool,
-}
-
-/// A thread that waits to be the looper of the next real-time caller's lane.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StandbyLooper {
-    thread: Thread,
-    /// The thread's id as its engine knows it.
-    tid: u32,
-}
 
 impl Lane {
     /// Removes the looper, and its priority if it was promoted.

@@ -22,125 +22,18 @@
 //! At the end the broker treats absent processes as dead. A denied handle stays with its holder,
 //! because the holder's program has the number, and refers to a node that is always dead.
 
+use super::claims::{ChannelClaim, Claims, Joining, OwnerClaim, Rebuild};
+use super::context::Rule;
+use super::effect::{Effect, Violation};
 use super::handle::Handle;
 use super::node::{Node, NodeKey, Summary};
-use super::process::Process;
-use super::{Effect, Rule, State, Violation};
+use super::tables::State;
 use crate::limits::{Limits, Resource, Rights};
-use baton_abi::claim::{Claim, era_of, first_of};
-use baton_abi::control::{ChannelId, End, Event, Identity, NodeId, ProcessId, Request, Strength};
+use baton_abi::claim::first_of;
+use baton_abi::control::{ChannelId, Event, Identity, NodeId, ProcessId, Request, Strength};
 use rustix::io::Errno;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Claims and processes about which the broker does not know the truth yet.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Rebuild {
-    joining: BTreeMap<ProcessId, Joining>,
-    /// Absent holders that owners have named, with the nodes that they hold.
-    awaited: BTreeMap<ProcessId, BTreeSet<NodeKey>>,
-    /// Channels that only one end has claimed, with that end.
-    channels: BTreeSet<(ProcessId, ChannelClaim)>,
-    /// For each process that has rejoined: absent processes that it had to do with.
-    absent_peers: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
-    /// Processes that rejoined and died again. Others know of their deaths.
-    died_again: BTreeSet<ProcessId>,
-    /// Nodes that managed contexts and whose owners are absent.
-    managers: BTreeMap<String, NodeKey>,
-}
-
-impl Rebuild {
-    /// Whether no process is joining and no claim is open.
-    pub fn is_empty(&self) -> bool {
-        self.joining.is_empty() && self.channels.is_empty() && self.absent_peers.is_empty()
-    }
-
-    /// Records that `who` had to do with `whom`, which is absent.
-    fn add_absent_peer(&mut self, who: ProcessId, whom: ProcessId) {
-        self.absent_peers.entry(who).or_default().insert(whom);
-    }
-}
-
-/// An engine that has been readmitted and makes its claims.
-#[derive(Clone, Debug)]
-struct Joining {
-    process: Process,
-    claims: Vec<Claim>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct ChannelClaim {
-    channel: ChannelId,
-    peer: ProcessId,
-    is_server: bool,
-}
-
-/// An owner's claims about one node.
-#[derive(Clone, Debug, Default)]
-struct OwnerClaim {
-    flags: u32,
-    strong: bool,
-    holders: BTreeSet<ProcessId>,
-}
-
-impl OwnerClaim {
-    /// Whether the owner says that `holder` holds the node this strongly.
-    fn confirms(&self, holder: ProcessId, strength: Option<Strength>) -> bool {
-        self.holders.contains(&holder) && (self.strong || strength != Some(Strength::Strong))
-    }
-}
-
-/// A process's claims, checked to be possible.
-#[derive(Debug, Default)]
-struct Claims {
-    nodes: BTreeMap<NodeId, OwnerClaim>,
-    handles: BTreeMap<u32, Handle>,
-    channels: BTreeSet<ChannelClaim>,
-}
-
-impl Claims {
-    /// Checks claims. `None` if they contradict each other, or name an id that no previous broker
-    /// can have given. The giver of a handle is no longer known, so the handle counts against
-    /// `giver`, the holder's own user.
-    fn check(
-        of: ProcessId,
-        giver: u32,
-        era: u32,
-        limits: &Limits,
-        claims: Vec<Claim>,
-    ) -> Option<Claims> {
-        let mut checked = Claims::default();
-        for claim in claims {
-            let fits = match claim {
-                Claim::Node { node, flags, strong, holder } => {
-                    let claim = checked.nodes.entry(node).or_default();
-                    (claim.flags, claim.strong) = (flags, strong);
-                    holder != of && holder.era() < era && claim.holders.insert(holder)
-                }
-                Claim::Handle { handle: number, owner, node, strong, grants } => {
-                    let key = NodeKey { owner, node };
-                    let (grants, strong_grants) = (u64::from(grants), u64::from(strong));
-                    let handle = Handle { key, grants, strong_grants, giver };
-                    let before = checked.handles.insert(number, handle);
-                    let possible = owner != of && owner.era() < era && strong_grants <= grants;
-                    // The kernel's numbering has no large gaps.
-                    let low = number <= limits.process.handles;
-                    before.is_none() && possible && low && grants > 0
-                }
-                Claim::Channel { channel, end, peer } => {
-                    let is_server = end == End::Server;
-                    let old = era_of(channel.0) < era && peer.era() < era;
-                    let claim = ChannelClaim { channel, peer, is_server };
-                    old && peer != of && checked.channels.insert(claim)
-                }
-            };
-            if !fits {
-                return None;
-            }
-        }
-        Some(checked)
-    }
-}
 
 impl State {
     /// The state of the next broker at a socket. Engines of the previous broker may rejoin until

@@ -3,8 +3,9 @@
 //! **Invariant**: each answer costs the broker a bounded time. A report comes in pages, and each
 //! page begins where the previous one ended.
 
+use super::node::NodeKey;
 use super::process::Process;
-use super::{NodeKey, State};
+use super::tables::State;
 use crate::limits::{Resource, Rights};
 use baton_abi::control::{
     Account, ChannelId, ContextReport, Cursor, End, EngineReport, NodeId, PAGE_ENTRIES, Part,

@@ -2,8 +2,9 @@
 //!
 //! [`State::plan`] checks everything that can be refused. The steps after it cannot fail.
 
+use super::effect::{Effect, Violation};
 use super::node::{Node, NodeKey};
-use super::{Effect, State, Violation};
+use super::tables::State;
 use crate::limits::Resource;
 use baton_abi::control::{Event, Granted, Object, ProcessId, Strength, TicketId};
 use rustix::io::Errno;

@@ -4,7 +4,7 @@
 
 use baton_abi::control::*;
 use baton_broker::limits::{Limits, Rights};
-use baton_broker::state::{Effect, Newcomer, State, Violation};
+use baton_broker::state::{Effect, NewProcess, State, Violation};
 use rustix::io::Errno;
 
 pub use Strength::{Strong, Weak};
@@ -46,7 +46,7 @@ impl TestState {
     /// Admits a process to a context, with descriptors for any number of channels.
     pub fn admit_to(&mut self, pid: u32, uid: u32, context: &str) -> Result<ProcessId, Errno> {
         let rights = Rights::default();
-        let newcomer = Newcomer { pid, uid, security_context: "label".into(), rights };
+        let newcomer = NewProcess { pid, uid, security_context: "label".into(), rights };
         self.state.admit(newcomer, context, u32::MAX).map(|identity| identity.process)
     }
 

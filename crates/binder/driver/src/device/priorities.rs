@@ -6,7 +6,7 @@
 
 use super::Device;
 use crate::priority::{self, Before};
-use baton_state::priority::Wanted;
+use baton_state::priority::RequestedPriority;
 use baton_state::work::Tid;
 use std::cell::{Cell, RefCell};
 
@@ -26,7 +26,7 @@ struct Step {
 
 impl Device {
     /// The thread serves by this from now on.
-    pub(super) fn take_priority(&self, tid: Tid, depth: usize, wanted: Wanted) {
+    pub(super) fn take_priority(&self, tid: Tid, depth: usize, wanted: RequestedPriority) {
         if let Some(before) = priority::adopt(wanted) {
             let step = Step { engine: self.engine.number(), depth, before };
             STEPS.with_borrow_mut(|steps| steps.push(step));

@@ -9,7 +9,7 @@ use crate::user;
 use baton_abi::uapi::*;
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
-use baton_state::priority::Wanted;
+use baton_state::priority::RequestedPriority;
 use baton_state::transaction::{BufferedMessage, Incoming, LaneId};
 use baton_state::work::Tid;
 use baton_state::{Return, State};
@@ -235,13 +235,13 @@ pub(super) struct Returns {
     at: usize,
     end: usize,
     /// The transaction among them: how many the thread serves with it, and by what.
-    serves: Option<(usize, Wanted)>,
+    serves: Option<(usize, RequestedPriority)>,
 }
 
-fn serves(state: &mut State, tid: Tid, item: &Return) -> Option<(usize, Wanted)> {
+fn serves(state: &mut State, tid: Tid, item: &Return) -> Option<(usize, RequestedPriority)> {
     let Return::Transaction(incoming, _) = item else { return None };
     let depth = incoming.serving.as_ref().map_or(0, |_| state.thread(tid).served());
-    Some((depth, incoming.wanted()))
+    Some((depth, incoming.requested_priority()))
 }
 
 impl Returns {

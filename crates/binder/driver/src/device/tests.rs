@@ -177,19 +177,19 @@ fn a_steady_real_time_call_waits_for_nobody_who_has_the_state() {
     assert!(is_served, "each has waited for who had the state");
 }
 
-/// What a slot's messages were checked by no longer holds.
+/// The validation of a slot's messages no longer holds.
 #[test]
-fn who_shuts_a_callers_way_takes_its_berth() {
+fn revoking_a_callers_route_takes_over_its_reserved_slot() {
     let Some(stage) = stage() else { return };
     let engine = &stage.server.engine;
     let slots = |state: &State| state.buffers.used().1 - state.room().1;
-    type Shut = fn(&Engine, &mut State, ProcessId);
-    let shuts: [(&str, Shut, usize); 3] = [
+    type Revoke = fn(&Engine, &mut State, ProcessId);
+    let revokes: [(&str, Revoke, usize); 3] = [
         ("another's", |engine, state, _| engine.revoke_with(state, ProcessId(u64::MAX)), 1),
         ("its own", |engine, state, peer| engine.revoke_with(state, peer), 0),
         ("everybody's", |engine, state, _| engine.revoke(state), 0),
     ];
-    for (name, shut, left) in shuts {
+    for (name, revoke, left) in revokes {
         let mut state = loop {
             stage.activate();
             // A looper that has been relieved has none.
@@ -199,7 +199,7 @@ fn who_shuts_a_callers_way_takes_its_berth() {
             }
         };
         let peer = *state.peers.keys().next().unwrap();
-        shut(engine, &mut state, peer);
+        revoke(engine, &mut state, peer);
         assert_eq!(slots(&state), left, "{name}");
         engine.unlock(state);
     }

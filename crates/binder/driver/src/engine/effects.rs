@@ -110,7 +110,7 @@ impl Engine {
 
     /// Whether real-time callers can wait for loopers of their own.
     pub(super) fn publish_lane_loopers(&self, state: &State) {
-        let come = u32::from(self.provides_loopers() || state.may_dedicate());
+        let come = u32::from(self.provides_loopers() || state.pool.may_dedicate());
         let word = self.front.word(status::LANE_LOOPERS);
         // Relaxed: the word is written under the state's lock alone. Who may write it may lie to
         // his callers.

@@ -20,18 +20,18 @@ use crate::channel::Channel;
 use baton_abi::control::{End, TicketId};
 use baton_abi::lane::{Kind, Message};
 use baton_state::State;
-use baton_state::thread::Half;
+use baton_state::thread::FrameKind;
 use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 
 impl Engine {
     /// A thread has left with this open on a lane, innermost first.
-    pub(super) fn leave_lane(&self, state: &mut State, via: LaneId, open: &[Half]) {
+    pub(super) fn leave_lane(&self, state: &mut State, via: LaneId, open: &[FrameKind]) {
         let Some(channel) = self.channel(via.channel) else { return };
         let Ok(lane) = channel.lane(via.lane as usize) else { return };
         let mut open = open;
-        let mut owes = open[0] == Half::Serving;
-        if open.contains(&Half::Calling) && lane.inbox().close() {
+        let mut owes = open[0] == FrameKind::Serving;
+        if open.contains(&FrameKind::Calling) && lane.inbox().close() {
             let message = lane.header();
             drop_message(state, &channel, &message);
             lane.inbox().clear();
@@ -42,7 +42,7 @@ impl Engine {
                 owes = !open.is_empty();
             }
         }
-        let waits = open.contains(&Half::Calling);
+        let waits = open.contains(&FrameKind::Calling);
         if !waits {
             // Whoever is served next on this lane finds it as new.
             lane.inbox().reset();

@@ -24,9 +24,9 @@ use baton_abi::control::Request;
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
 use baton_state::State;
-use baton_state::dedicated::Round;
 use baton_state::thread::Waiting;
 use baton_state::transaction::LaneId;
+use baton_state::watchdog::Round;
 use baton_state::work::Tid;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Engine {
     pub(super) fn offer(&self, dedicated: &DedicatedLooper) {
         let mut state = self.lock();
         state.offer_lane(dedicated.via());
-        let is_served = state.may_dedicate();
+        let is_served = state.pool.may_dedicate();
         self.unlock(state);
         if is_served {
             // A looper that waits becomes dedicated, or asks for another one: the caller waits
@@ -136,7 +136,7 @@ impl Engine {
         mut state: Guard<'a, State>,
         tid: Tid,
     ) -> Guard<'a, State> {
-        if !state.wants_dedicated() {
+        if !state.pool.wants_dedicated() {
             return state;
         }
         if !thread::is_ordinary() {

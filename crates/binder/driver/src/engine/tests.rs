@@ -262,7 +262,7 @@ fn who_leaves_a_lane_takes_no_later_offer_with_it() {
     server.begin_dedicated(channel.id, 0, 0);
     let mut state = server.lock();
     server.withdraw(&mut state, via);
-    assert!(state.wants_dedicated());
+    assert!(state.pool.wants_dedicated());
     drop(state);
     client.close();
     server.close();

@@ -94,7 +94,7 @@ impl Engine {
                 Until::News | Until::Deadline(_) => {}
             }
             state = self.sleep(state, tid, process_work, until, &mut server)?;
-            if process_work && server.is_none() && state.wants_dedicated() {
+            if process_work && server.is_none() && state.pool.wants_dedicated() {
                 // This thread may have been woken for it.
                 return Ok(state);
             }

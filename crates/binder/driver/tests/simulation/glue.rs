@@ -8,7 +8,7 @@ use baton_abi::control::{ChannelId, End, Event, Granted, ProcessId, Request, Tic
 use baton_abi::lane::{Kind, Message};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_state::Effect;
-use baton_state::thread::{Half, Waiting};
+use baton_state::thread::{FrameKind, Waiting};
 use baton_state::transaction::{Arrival, LaneId, Received, Recipient, Room, Verdict};
 use baton_state::work::Tid;
 use rustix::io::Errno;
@@ -88,13 +88,13 @@ impl World {
     }
 
     /// A thread has left with this open on a lane, innermost first.
-    fn leave_lane(&mut self, party: &mut Party, via: LaneId, mut open: &[Half]) {
+    fn leave_lane(&mut self, party: &mut Party, via: LaneId, mut open: &[FrameKind]) {
         let id = party.id();
         let Some(channel) = self.open_channel(id, via.channel) else { return };
         let (end, peer, lane) = (channel.end_of(id), channel.peer_of(id), via.lane as usize);
-        let mut owes = open[0] == Half::Serving;
+        let mut owes = open[0] == FrameKind::Serving;
         let inbox = channel.inbox(end, lane);
-        if open.contains(&Half::Calling) {
+        if open.contains(&FrameKind::Calling) {
             inbox.closed = true;
             if let Some(letter) = inbox.letter.take() {
                 party.state.drop_ticket(peer, TicketId(letter.message.ticket));
@@ -106,7 +106,7 @@ impl World {
                 }
             }
         }
-        let waits = open.contains(&Half::Calling);
+        let waits = open.contains(&FrameKind::Calling);
         if !waits {
             *inbox = Inbox::default();
         }

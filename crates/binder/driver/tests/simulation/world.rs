@@ -6,7 +6,7 @@ use crate::rng::Rng;
 use crate::wire::{Channel, other};
 use baton_abi::control::{ChannelId, End, Event, ProcessId, Reply};
 use baton_broker::limits::Limits;
-use baton_broker::state::{Effect, Newcomer, Rule, State as Broker, Violation};
+use baton_broker::state::{Effect, NewProcess, Rule, State as Broker, Violation};
 use baton_state::work::Tid;
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ impl World {
         self.last_pid += 1;
         let label = "u:r:test:s0".to_owned();
         let (pid, rights) = (self.last_pid, Default::default());
-        let newcomer = Newcomer { pid, uid: 0, security_context: label, rights };
+        let newcomer = NewProcess { pid, uid: 0, security_context: label, rights };
         let identity = self.broker.admit(newcomer, CONTEXT, u32::MAX).expect("room");
         let mut party = Party::new(identity);
         party.start_thread(true, true);

@@ -17,8 +17,15 @@ pub struct Name {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     /// The sender's, or come home: address and cookie.
-    Own { ptr: u64, cookie: u64, strong: bool },
-    Handle { handle: u32, strong: bool },
+    Own {
+        ptr: u64,
+        cookie: u64,
+        strong: bool,
+    },
+    Handle {
+        handle: u32,
+        strong: bool,
+    },
     Descriptor(i32),
 }
 

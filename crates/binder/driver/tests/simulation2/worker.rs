@@ -215,8 +215,7 @@ impl Worker {
     /// The payload's buffer is the program's: takes what it names, and keeps the buffer for later.
     fn keep(&mut self, message: &Message, payload: &Payload, one_way: Option<u64>) {
         let address = message.transaction.buffer;
-        let mut held =
-            Held { address, handles: Vec::new(), one_way };
+        let mut held = Held { address, handles: Vec::new(), one_way };
         let mut wanted = Vec::new();
         for (name, object) in &payload.objects {
             match *object {
@@ -355,8 +354,13 @@ impl Worker {
             return true;
         }
         let flags = if self.dice(2) == 0 { TF_ACCEPT_FDS } else { 0 };
-        let commands =
-            Commands::default().send_objects(BC_TRANSACTION, handle.into(), flags, &bytes, &offsets);
+        let commands = Commands::default().send_objects(
+            BC_TRANSACTION,
+            handle.into(),
+            flags,
+            &bytes,
+            &offsets,
+        );
         let answer = self.exchange(commands, Until::Answered, &pins);
         drop(files);
         let Some(answer) = answer else {
@@ -436,7 +440,8 @@ impl Worker {
                     }
                     let handle = held[self.dice(held.len() as u64) as usize];
                     pins.handles.push(handle);
-                    objects.push((model.references[&handle].name, Object::Handle { handle, strong }));
+                    objects
+                        .push((model.references[&handle].name, Object::Handle { handle, strong }));
                 }
                 _ if accepts_fds => {
                     let flags = rustix::fs::MemfdFlags::CLOEXEC;

@@ -1,7 +1,7 @@
 //! Transactions of the fast path, which the state does not know of until it has to.
 
-use super::{LaneId, Serving};
-use crate::State;
+use crate::message::{LaneId, Serving};
+use crate::process::State;
 use crate::thread::{Calling, ExtendedError, Frame, Waiting};
 use crate::work::{Completion, Tid, Work};
 

@@ -1,12 +1,15 @@
 //! How a call ends: by a reply, by an error, by its peer's death.
 
-use super::{Arrival, Incoming, LaneId, Received, Refusal, Room, Verdict};
-use crate::thread::{Calling, Frame, Half, Thread, Waiting};
-use crate::work::{Queue, Tid, Turn, Work};
-use crate::{Effect, State};
+use super::arrive::{Arrival, Room, Verdict};
+use super::refusal::Refusal;
+use crate::effect::Effect;
+use crate::message::{Incoming, LaneId, Received};
+use crate::priority::QueuePriority;
+use crate::process::State;
+use crate::thread::{Calling, Frame, FrameKind, Thread, Waiting};
+use crate::work::{Queue, Tid, Work};
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{Kind, Message};
-use baton_abi::uapi::*;
 use rustix::io::Errno;
 
 impl State {
@@ -33,7 +36,7 @@ impl State {
             sender: (0, self.user_of(peer)),
             label: None,
             min_priority: None,
-            turn: Turn::default(),
+            queue_priority: QueuePriority::default(),
             serving: None,
         };
         self.unread_replies += 1;
@@ -44,18 +47,17 @@ impl State {
     pub fn never_sent(&mut self, tid: Tid, kind: Kind, errno: i32) {
         self.thread(tid).todo.take_last_if(|work| matches!(work, Work::Complete(_)));
         self.pop_call(tid);
-        let errno = Errno::from_raw_os_error(-errno);
-        self.refused(tid, Refusal { command: refusal_command(kind), errno });
+        self.refused(tid, Refusal::of(kind, Errno::from_raw_os_error(-errno)));
         self.wake(tid);
     }
 
-    /// The call has failed at the other end. Of who has left or died there is no errno (0): that is
-    /// no failure to be asked for.
+    /// The call has failed at the other end. `errno` is 0 if the server has left or died: the
+    /// extended error does not tell of that.
     pub fn answered_with(&mut self, tid: Tid, kind: Kind, errno: i32) {
         self.pop_call(tid);
-        let command = refusal_command(kind);
+        let command = Refusal::of(kind, Errno::INVAL).command;
         let error = &mut self.thread(tid).error;
-        // What has failed since the call stays to be asked for.
+        // A failure since the call stays in the extended error.
         if error.command == 0 && errno != 0 {
             (error.command, error.param) = (command, errno);
         }
@@ -65,8 +67,8 @@ impl State {
         }
     }
 
-    /// The calls under way by a handle: whose, the level of its stack, and the lane of one that may
-    /// not have been taken in yet. What a thread has called further out was, or it would not serve.
+    /// The calls under way by a handle: each with its thread, its level of the stack, and its lane
+    /// if it may not have been taken in yet. A call further out was, or its thread would not serve.
     pub fn callers_by(&self, handle: u32) -> Vec<(Tid, usize, Option<LaneId>)> {
         let calls = |(tid, thread): (Tid, &Thread)| {
             let innermost = thread.stack.len().saturating_sub(1);
@@ -97,25 +99,20 @@ impl State {
         };
         self.pop_call(tid);
         if !calling.dead {
-            self.effect(Effect::Leave(calling.via, vec![Half::Calling]));
+            self.effect(Effect::Leave(calling.via, vec![FrameKind::Calling]));
         }
         true
     }
 
     /// Threads outside of the driver that have not been answered.
     pub fn callers(&self) -> Vec<Tid> {
-        let calls = |(_, thread): &(Tid, &Thread)| {
-            thread.calls_on().is_some() && thread.waiting == Waiting::No
-        };
-        self.threads.iter().filter(calls).map(|(tid, _)| tid).collect()
+        let calls = |thread: &Thread| thread.calls_on().is_some() && thread.waiting == Waiting::No;
+        self.threads.matching(calls)
     }
 
     /// Threads that a process has not answered.
     pub fn callers_of(&self, peer: ProcessId) -> Vec<Tid> {
-        let calls = |(_, thread): &(Tid, &Thread)| {
-            thread.calls_on().is_some_and(|calling| calling.peer == peer)
-        };
-        self.threads.iter().filter(calls).map(|(tid, _)| tid).collect()
+        self.threads.matching(|thread| thread.calls_on().is_some_and(|on| on.peer == peer))
     }
 
     pub(super) fn pop_call(&mut self, tid: Tid) {
@@ -139,18 +136,13 @@ impl State {
     /// may find room there.
     pub fn refuse_channel(&mut self, channel: ChannelId) {
         let calls = |thread: &Thread| thread.calls_on().is_some_and(|on| on.via.channel == channel);
-        let called = self.threads.iter().filter(|(_, thread)| calls(thread));
-        let mut tids: Vec<Tid> = called.map(|(tid, _)| tid).collect();
-        tids.sort_unstable();
-        for tid in tids {
+        for tid in self.threads.matching(calls) {
             self.answered_with(tid, Kind::Failed, -Errno::MFILE.raw_os_error());
         }
     }
 
     fn fail_calls_if(&mut self, lost: impl Fn(&Calling) -> bool) {
-        let mut tids: Vec<Tid> = self.threads.iter().map(|(tid, _)| tid).collect();
-        tids.sort_unstable();
-        for tid in tids {
+        for tid in self.threads.matching(|_| true) {
             for frame in &mut self.thread(tid).stack {
                 if let Frame::Calling(calling) = frame
                     && lost(calling)
@@ -166,13 +158,5 @@ impl State {
         if self.thread(tid).calls_on().is_some_and(|calling| calling.dead) {
             self.answered_with(tid, Kind::Dead, 0);
         }
-    }
-}
-
-fn refusal_command(kind: Kind) -> u32 {
-    match kind {
-        Kind::Dead => BR_DEAD_REPLY,
-        Kind::Frozen => BR_FROZEN_REPLY,
-        _ => BR_FAILED_REPLY,
     }
 }

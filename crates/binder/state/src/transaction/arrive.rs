@@ -1,13 +1,66 @@
 //! How a transaction comes in.
 
-use super::{Arrival, Buffer, Incoming, Received, Recipient, Room, Serving, Verdict};
-use crate::State;
-use crate::buffer::{NoRoom, allocation_bytes};
-use crate::work::{Queue, Turn, Work};
+use crate::buffer::{NoRoom, Offset, allocation_bytes};
+use crate::message::{Buffer, Incoming, LaneId, Received, Serving};
+use crate::priority::QueuePriority;
+use crate::process::State;
+use crate::ticket::Key;
+use crate::work::{Queue, Tid, Work};
 use baton_abi::control::{ChannelId, Granted, NodeId, ProcessId, TicketId};
-use baton_abi::lane::{Kind, Message};
+use baton_abi::lane::{ChainEntry, Kind, Message};
 use baton_abi::uapi::*;
 use rustix::io::Errno;
+
+/// Why a message does not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The event that allows it has not come yet.
+    NotYet,
+    /// There is no room for a one-way message: it waits.
+    NoRoom,
+    /// Its sender is told.
+    Refused(Kind, Errno),
+}
+
+/// Room that has been taken for a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Its place in the mapping.
+    pub buffer: Offset,
+    /// The place of the sender's label. `None` if the node does not want it.
+    pub label: Option<Offset>,
+}
+
+/// A message as the runner read it from a channel, its header validated.
+#[derive(Clone, Debug)]
+pub struct Arrival<'a> {
+    /// The channel and lane; the lane does not matter to a one-way transaction.
+    pub via: LaneId,
+    /// Its sender.
+    pub peer: ProcessId,
+    /// Its header.
+    pub message: &'a Message,
+    /// The callers above.
+    pub chain: Vec<ChainEntry>,
+}
+
+impl Arrival<'_> {
+    /// The ticket that carries its references.
+    fn ticket(&self) -> Key {
+        (self.peer, TicketId(self.message.ticket))
+    }
+}
+
+/// The thread that a request is for, unless its chain names another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// Any looper of the pool.
+    Pool,
+    /// The thread to which the lane is dedicated, unless the chain names another one.
+    Dedicated(Tid),
+    /// The thread that waits on the lane for an answer: the lane has turned round.
+    Waiting(Tid),
+}
 
 impl State {
     /// Checks a transaction's right to come in and takes room for it.
@@ -31,17 +84,15 @@ impl State {
     }
 
     pub(super) fn has_ticket(&self, arrival: &Arrival<'_>) -> bool {
-        let key = (arrival.peer, TicketId(arrival.message.ticket));
-        arrival.message.ticket == 0 || self.tickets.contains_key(&key)
+        arrival.message.ticket == 0 || self.tickets.has(arrival.ticket())
     }
 
-    /// What allows a message has not come. It never will if it was a dead broker's to send.
+    /// The event that allows a message has not come. It never will if a dead broker was to send it.
     pub(super) fn missing(&self, arrival: &Arrival<'_>) -> Verdict {
-        let ticket = arrival.message.ticket;
-        if self.is_overdrawn(arrival.peer, TicketId(ticket)) {
+        if self.tickets.is_overdrawn(arrival.ticket()) {
             return Verdict::Refused(Kind::Failed, Errno::DQUOT);
         }
-        match self.is_to_come(ticket) {
+        match self.broker.may_send(arrival.message.ticket) {
             true => Verdict::NotYet,
             false => Verdict::Refused(Kind::Failed, Errno::CONNREFUSED),
         }
@@ -53,7 +104,10 @@ impl State {
         label: Option<usize>,
         one_way: Option<ChannelId>,
     ) -> Result<Room, Verdict> {
-        let bytes = message_bytes(message, label.unwrap_or(0));
+        let [data, offsets, buffers] =
+            [message.data_bytes, message.offsets_bytes, message.buffers_bytes]
+                .map(|it| it as usize);
+        let bytes = allocation_bytes(data, offsets, buffers, label.unwrap_or(0));
         match self.allocate(bytes, one_way.is_some()) {
             Ok(buffer) => {
                 let label = label.map(|label| buffer + bytes - label.next_multiple_of(8));
@@ -72,16 +126,12 @@ impl State {
 
     /// The references that the message's ticket brought, in the order of its objects.
     pub fn claim(&mut self, arrival: &Arrival<'_>) -> Vec<Granted> {
-        let key = (arrival.peer, TicketId(arrival.message.ticket));
-        self.tickets.remove(&key).map_or_else(Vec::new, |ticket| ticket.objects)
+        self.tickets.take(arrival.ticket()).unwrap_or_default()
     }
 
     /// A refused message's references go back.
     pub fn drop_claim(&mut self, arrival: &Arrival<'_>) {
-        for granted in self.claim(arrival) {
-            self.let_go(&granted);
-        }
-        self.forget_overdrawn(arrival.peer, TicketId(arrival.message.ticket));
+        self.release_ticket(arrival.ticket());
     }
 
     /// The message turned out to be malformed: undo [`State::admit`] and [`State::claim`].
@@ -120,14 +170,14 @@ impl State {
             peer: arrival.peer,
             node: Some(node),
             code: message.code,
-            // Whether it is one-way is where it lay, not what it says: a thread that is told
-            // otherwise never answers, and so never serves again.
+            // Its place says whether it is one-way, not its flags: a thread that is told otherwise
+            // never answers, and so never serves again.
             flags: message.flags & !TF_ONE_WAY | if one_way { TF_ONE_WAY } else { 0 },
             sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
             sender: (if one_way { 0 } else { pid }, uid),
             label: room.label,
             min_priority,
-            turn: Turn::of(message.param),
+            queue_priority: QueuePriority::of(message.param),
             serving: (!one_way).then_some(Serving {
                 via: arrival.via,
                 peer: arrival.peer,
@@ -176,20 +226,10 @@ impl State {
         node: Option<NodeId>,
     ) {
         let buffer = self.contents.get_mut(&room.buffer).expect("admitted");
-        *buffer = Buffer {
-            node,
-            one_way: buffer.one_way,
-            held: contents.held,
-            fds: contents.fds,
-            array_fds: contents.array_fds,
-            clear: message.flags & TF_CLEAR_BUF != 0,
-            delivered: false,
-            bytes: buffer.bytes,
-        };
+        let Received { held, fds, array_fds } = contents;
+        let (one_way, bytes) = (buffer.one_way, buffer.bytes);
+        let clear = message.flags & TF_CLEAR_BUF != 0;
+        let delivered = false;
+        *buffer = Buffer { node, one_way, held, fds, array_fds, clear, delivered, bytes };
     }
-}
-
-fn message_bytes(message: &Message, label: usize) -> usize {
-    let (data, offsets) = (message.data_bytes as usize, message.offsets_bytes as usize);
-    allocation_bytes(data, offsets, message.buffers_bytes as usize, label)
 }

@@ -1,14 +1,65 @@
 //! How a transaction leaves.
 
-use super::{Departure, LaneId, Refusal, Target};
-use crate::State;
-use crate::parcel::Sent;
+use super::refusal::Refusal;
+use crate::message::{LaneId, Serving};
+use crate::parcel::{Named, Sent};
+use crate::process::State;
 use crate::thread::{Calling, ExtendedError, Frame};
 use crate::work::{Completion, Queue, Tid, Work};
 use baton_abi::control::{NodeId, Object, ProcessId, Strength};
-use baton_abi::lane::Kind;
+use baton_abi::lane::{ChainEntry, Kind};
 use baton_abi::uapi::*;
 use rustix::io::Errno;
+
+/// The target of a transaction that the program sends.
+#[derive(Clone, Copy, Debug)]
+pub enum Target {
+    /// The node of a handle.
+    Handle(u32),
+    /// The caller that the thread serves.
+    Reply,
+}
+
+/// A transaction that has been checked and is on its way out.
+#[derive(Clone, Debug)]
+pub struct Departure {
+    /// The receiving process.
+    pub peer: ProcessId,
+    /// Its node there; 0 for a reply.
+    pub node: NodeId,
+    /// Its kind in the lane.
+    pub kind: Kind,
+    /// The lane, if there is one already: a reply's, or one that turns round.
+    pub via: Option<LaneId>,
+    /// Objects that the broker has to translate.
+    pub objects: Vec<Object>,
+    /// The handle that is kept while the transaction is under way.
+    pub handle: Option<u32>,
+    /// The callers above the new one.
+    pub chain: Vec<ChainEntry>,
+    /// A number that no other transaction of this process has.
+    pub number: u64,
+    /// Nodes of ours among the objects.
+    in_transit: Vec<(NodeId, Strength)>,
+    accepts_fds: bool,
+}
+
+impl Departure {
+    fn to(peer: ProcessId, kind: Kind) -> Departure {
+        Departure {
+            peer,
+            node: NodeId(0),
+            kind,
+            via: None,
+            objects: Vec::new(),
+            handle: None,
+            chain: Vec::new(),
+            number: 0,
+            in_transit: Vec::new(),
+            accepts_fds: false,
+        }
+    }
+}
 
 impl State {
     /// Checks a transaction and counts what it carries. A reply takes its frame off the stack
@@ -22,12 +73,11 @@ impl State {
     ) -> Result<Departure, (Refusal, Option<LaneId>)> {
         let number = self.next_number();
         self.thread(tid).error = ExtendedError { id: number as u32, ..ExtendedError::default() };
-        let mut departure = match target {
-            Target::Handle(handle) => {
-                self.call_route(tid, handle, flags).map_err(|refusal| (refusal, None))?
-            }
-            Target::Reply => self.reply_route(tid).map_err(|refusal| (refusal, None))?,
+        let departure = match target {
+            Target::Handle(handle) => self.call_route(tid, handle, flags),
+            Target::Reply => self.reply_route(tid),
         };
+        let mut departure = departure.map_err(|refusal| (refusal, None))?;
         departure.number = number;
         match self.carry(tid, &mut departure, sent) {
             Ok(()) => {
@@ -47,7 +97,7 @@ impl State {
         }
     }
 
-    /// Where a call would go, and what it would be part of.
+    /// The route of a call by this handle, and the calls that it would be part of.
     pub fn call_route(&mut self, tid: Tid, handle: u32, flags: u32) -> Result<Departure, Refusal> {
         let one_way = flags & TF_ONE_WAY != 0;
         let (handle, allowed) = match handle {
@@ -55,8 +105,8 @@ impl State {
             other => (other, self.holds(other, Strength::Strong)),
         };
         let Some(reference) = self.references.get(handle).filter(|_| allowed) else {
-            self.complain(format!("got transaction to invalid handle, {handle}"));
-            return Err(Refusal::failed(Errno::INVAL));
+            let line = format!("got transaction to invalid handle, {handle}");
+            return Err(Refusal::failed(self.complain_of(line, Errno::INVAL)));
         };
         if reference.dead {
             return Err(Refusal::dead());
@@ -64,19 +114,15 @@ impl State {
         let (peer, node) = (reference.owner, reference.node);
         let accepts_fds = reference.flags & FLAT_BINDER_FLAG_ACCEPTS_FDS != 0;
         let thread = self.thread(tid);
-        let mut via = None;
-        let mut chain = Vec::new();
+        let (mut via, mut chain) = (None, Vec::new());
         if !one_way {
             if thread.calls_on().is_some() {
-                self.complain("got new transaction with bad transaction stack".to_owned());
-                return Err(Refusal::failed(Errno::PROTO));
+                let line = "got new transaction with bad transaction stack";
+                return Err(Refusal::failed(self.complain_of(line, Errno::PROTO)));
             }
             if matches!(thread.todo.first(), Some(Work::Transaction(_) | Work::Reply(_))) {
-                self.complain(
-                    "new transaction not allowed when there is a transaction on thread todo"
-                        .to_owned(),
-                );
-                return Err(Refusal::failed(Errno::PROTO));
+                let line = "new transaction not allowed when there is a transaction on thread todo";
+                return Err(Refusal::failed(self.complain_of(line, Errno::PROTO)));
             }
             if let Some(serving) = thread.serves() {
                 via = (serving.peer == peer).then_some(serving.via);
@@ -84,18 +130,8 @@ impl State {
             }
         }
         let kind = if one_way { Kind::OneWay } else { Kind::Request };
-        Ok(Departure {
-            peer,
-            node,
-            kind,
-            via,
-            objects: Vec::new(),
-            handle: Some(handle),
-            chain,
-            number: 0,
-            in_transit: Vec::new(),
-            accepts_fds,
-        })
+        let departure = Departure::to(peer, kind);
+        Ok(Departure { node, via, handle: Some(handle), chain, accepts_fds, ..departure })
     }
 
     fn reply_route(&mut self, tid: Tid) -> Result<Departure, Refusal> {
@@ -105,23 +141,14 @@ impl State {
             other => {
                 let why = if other.is_some() { "bad" } else { "no" };
                 thread.stack.extend(other);
-                self.complain(format!("got reply transaction with {why} transaction stack"));
-                return Err(Refusal::failed(Errno::PROTO));
+                let line = format!("got reply transaction with {why} transaction stack");
+                return Err(Refusal::failed(self.complain_of(line, Errno::PROTO)));
             }
         };
         self.outstanding -= 1;
-        Ok(Departure {
-            peer: serving.peer,
-            node: NodeId(0),
-            kind: Kind::Reply,
-            via: Some(serving.via),
-            objects: Vec::new(),
-            handle: None,
-            chain: Vec::new(),
-            number: 0,
-            in_transit: Vec::new(),
-            accepts_fds: serving.accepts_fds,
-        })
+        let Serving { peer, via, accepts_fds, .. } = serving;
+        let departure = Departure::to(peer, Kind::Reply);
+        Ok(Departure { via: Some(via), accepts_fds, ..departure })
     }
 
     /// Names the objects for the broker; a node of ours is held while it is in transit.
@@ -139,17 +166,17 @@ impl State {
                 return self.refuse_fd(errno);
             }
             let object = match *object {
-                crate::parcel::Named::Binder { ptr, cookie, flags, strength } => {
+                Named::Binder { ptr, cookie, flags, strength } => {
                     let node = self.nodes.find_or_add(ptr, cookie, flags);
                     let known = self.nodes.get_mut(node).expect("just found").cookie;
                     if known != cookie {
-                        self.complain(format!(
+                        let line = format!(
                             "sending u{ptr:016x} node, cookie mismatch {cookie:016x} != \
                              {known:016x}"
-                        ));
-                        return Err(Errno::INVAL);
+                        );
+                        return Err(self.complain_of(line, Errno::INVAL));
                     }
-                    // What came before in the same parcel makes the receiver a holder already.
+                    // An earlier object of this parcel makes the receiver a holder already.
                     if departure.in_transit.contains(&(node, strength)) {
                         let node = self.nodes.get_mut(node).expect("just found");
                         *node.in_transit.of(strength) += 1;
@@ -159,10 +186,10 @@ impl State {
                     departure.in_transit.push((node, strength));
                     Object::Node { node, strength, flags }
                 }
-                crate::parcel::Named::Handle { handle, strength } => {
+                Named::Handle { handle, strength } => {
                     if !self.holds(handle, strength) {
-                        self.complain(format!("got transaction with invalid handle, {handle}"));
-                        return Err(Errno::INVAL);
+                        let line = format!("got transaction with invalid handle, {handle}");
+                        return Err(self.complain_of(line, Errno::INVAL));
                     }
                     Object::Handle { handle, strength }
                 }
@@ -200,7 +227,7 @@ impl State {
         }
     }
 
-    /// The transaction is as good as posted: what it carried is the broker's to count.
+    /// The transaction is as good as posted: the broker counts its references from now on.
     pub fn departed(
         &mut self,
         tid: Tid,
@@ -228,15 +255,11 @@ impl State {
                 }
             }
         }
-        self.end_transit(departure);
+        self.turn_back(departure);
     }
 
-    /// The transaction is not leaving.
+    /// The transaction is no longer in transit: it has left, or it is not leaving.
     pub fn turn_back(&mut self, departure: Departure) {
-        self.end_transit(departure);
-    }
-
-    fn end_transit(&mut self, departure: Departure) {
         for (id, strength) in departure.in_transit {
             if let Some(node) = self.nodes.get_mut(id) {
                 *node.in_transit.of(strength) -= 1;

@@ -1,33 +1,15 @@
 //! Messages of the fast path in the receive buffer. They come in and are the program's at once:
 //! they never wait in a to-do list.
 
-use super::Buffer;
-use crate::State;
 use crate::buffer::{Offset, allocation_bytes};
+use crate::message::Buffer;
+use crate::process::State;
 use crate::thread::ExtendedError;
 use crate::work::Tid;
 use baton_abi::control::NodeId;
 use baton_abi::uapi::TF_CLEAR_BUF;
 
 impl State {
-    /// Whether nothing stands between the thread and a plain message: no answer that it owes or
-    /// waits for, nothing that it is to be told.
-    pub fn is_free(&self, tid: Tid) -> bool {
-        let thread = self.threads.get(tid);
-        thread.is_some_and(|thread| {
-            let first = thread.failed
-                | thread.return_once
-                | thread.relieved_of.is_some()
-                | thread.is_off_priority;
-            thread.is_available() && !first
-        })
-    }
-
-    /// Whether there is work for whichever looper comes.
-    pub fn has_process_work(&self) -> bool {
-        !self.todo.is_empty()
-    }
-
     /// Room for a plain message, with its node held if it has one. `None` if there is none.
     pub fn take_plain_room(&mut self, data_bytes: usize, node: Option<NodeId>) -> Option<Offset> {
         let bytes = allocation_bytes(data_bytes, 0, 0, 0);
@@ -47,7 +29,7 @@ impl State {
         self.drop_buffer(buffer, true);
     }
 
-    /// The message lies there.
+    /// The message is in its room, complete.
     pub fn fill_plain_room(&mut self, buffer: Offset, flags: u32) {
         if flags & TF_CLEAR_BUF != 0
             && let Some(buffer) = self.contents.get_mut(&buffer)
@@ -56,14 +38,13 @@ impl State {
         }
     }
 
-    /// The thread has sent something past the state: what it can ask for of its last failure is
-    /// that there was none.
+    /// The thread has sent something past the state: its extended error says that nothing failed.
     pub fn has_sent(&mut self, tid: Tid) {
         let id = self.next_number() as u32;
         self.thread(tid).error = ExtendedError { id, ..ExtendedError::default() };
     }
 
-    /// Whether the buffer can be freed and nothing comes of it but room.
+    /// Whether the buffer can be freed, with no other effect than more room.
     pub fn frees_room_only(&self, offset: Offset) -> bool {
         self.contents.get(&offset).is_some_and(|buffer| {
             let more = buffer.one_way.is_some() || buffer.clear;

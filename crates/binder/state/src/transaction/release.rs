@@ -1,40 +1,12 @@
-//! What lies in the receive buffer is given to the program, and given back.
+//! Buffers are freed, by the program or with the work that nobody reads.
 
-use super::Incoming;
 use crate::buffer::Offset;
-use crate::thread::Frame;
-use crate::work::{Tid, Work};
-use crate::{Effect, Return, State};
+use crate::effect::Effect;
+use crate::process::State;
+use crate::work::Work;
 use baton_abi::control::{ChannelId, NodeId, ProcessId, Strength};
 
 impl State {
-    pub(crate) fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
-        self.hand_over(&incoming);
-        if incoming.serving.as_ref().is_some_and(|serving| !self.peers.contains_key(&serving.peer))
-        {
-            // The caller is dead: there is no process with that number any more.
-            incoming.sender.0 = 0;
-        }
-        let node = incoming.node.and_then(|node| self.nodes.get(node));
-        let subject = node.map_or((0, 0), |node| (node.ptr, node.cookie));
-        match &incoming.serving {
-            Some(serving) => {
-                let serving = serving.clone();
-                self.thread(tid).stack.push(Frame::Serving(serving));
-            }
-            None => self.unread_one_way -= 1,
-        }
-        Return::Transaction(incoming, subject)
-    }
-
-    /// The buffer is the program's now, with its descriptors.
-    pub(crate) fn hand_over(&mut self, incoming: &Incoming) {
-        if let Some(buffer) = self.contents.get_mut(&incoming.buffer) {
-            buffer.delivered = true;
-            buffer.fds.clear();
-        }
-    }
-
     /// Whether freeing this buffer may lead to work.
     pub fn frees_more(&self, offset: Option<Offset>) -> bool {
         let buffer = offset.and_then(|offset| self.contents.get(&offset));

@@ -88,8 +88,8 @@ impl<T> Client<T> {
         cache.take_if(|client| client.epoch != epoch);
         let client = cache.get_or_insert(Client { channel, epoch, sender, nodes });
         let min_priority = state.nodes.get(node).and_then(Node::min_priority);
-        let nice =
-            Some(incoming.turn.nice()).filter(|nice| priority::is_served_here(*nice, min_priority));
+        let nice = Some(incoming.queue_priority.nice())
+            .filter(|nice| priority::is_served_here(*nice, min_priority));
         let nice = nice.unwrap_or(NO_NICE);
         client.nodes[node.0 as usize % NODES] = Some(Known { node, object, min_priority, nice });
     }

@@ -112,7 +112,8 @@ impl Engine {
             return FastRead::No;
         }
         let mut state = self.lock();
-        let is_wanted = state.has_process_work() || state.wants_dedicated() || state.is_to_ask(tid);
+        let is_wanted =
+            state.has_process_work() || state.pool.wants_dedicated() || state.is_to_ask(tid);
         if is_wanted || route_cache.is_stale(self) || !state.is_free(tid) {
             return FastRead::No;
         }

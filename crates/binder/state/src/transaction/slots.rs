@@ -1,137 +1,72 @@
-//! Room that is set aside for the next plain message of a real-time caller's, so that its looper
-//! takes it in without the state.
-//!
-//! It is the state's to give to others at any time: to a message for which there is no room else,
-//! or when what the looper goes by is over. A message that lies there then is a buffer like others
-//! from there on.
-//!
-//! **Invariant**: what lies in a slot is for a node that the caller's process holds strongly, as
-//! long as the gates on its way have not been shut: whoever shuts them takes over the slots of that
-//! peer before the state changes, and the buffer holds the node.
+//! Reserved slots are handed out, taken over and freed.
 
-use super::Buffer;
-use crate::State;
 use crate::buffer::{NoRoom, Offset};
+use crate::message::{Buffer, LaneId};
+use crate::process::State;
+use crate::reserved_slot::{ReservedSlot, SLOT_BYTES};
 use crate::thread::Waiting;
-use crate::transaction::LaneId;
 use crate::work::Tid;
-use baton_abi::control::{NodeId, ProcessId};
+use baton_abi::control::ProcessId;
 use baton_shm::event_flag::EventFlag;
-use baton_shm::reserved_slot::{self, SlotState};
-use baton_shm::sync::{AtomicU64, Ordering};
+use baton_shm::reserved_slot::SlotState;
 use std::sync::Arc;
 
-/// Most bytes of a message that comes in without the state: what real-time callers send is short,
-/// and as many slots as there are loopers dedicated are room that others do not see.
-pub const SLOT_BYTES: usize = 4096;
-
-/// One thread's.
-#[derive(Debug)]
-pub struct ReservedSlot {
-    word: reserved_slot::ReservedSlot,
-    /// Where.
-    pub buffer: Offset,
-    tid: Tid,
-    /// Whose messages lie there.
-    peer: ProcessId,
-    /// The node of the one that does.
-    node: AtomicU64,
-}
-
-impl ReservedSlot {
-    /// Its thread: a message for this node is to lie there. False if one does, or the slot has
-    /// gone.
-    #[inline(always)]
-    pub fn begin(&self, node: NodeId) -> bool {
-        if !self.word.is_free() {
-            return false;
-        }
-        // Relaxed: released by `begin`, and read by who takes over what has begun.
-        self.node.store(node.0, Ordering::Relaxed);
-        self.word.begin_fill()
-    }
-
-    /// See [`reserved_slot::ReservedSlot::finish_fill`]; if false [`State::lies_there`].
-    #[inline(always)]
-    pub fn lie(&self) -> bool {
-        self.word.finish_fill()
-    }
-
-    /// See [`reserved_slot::ReservedSlot::cancel_fill`]; if false [`State::give_plain_room_back`].
-    pub fn turn_back(&self) -> bool {
-        self.word.cancel_fill()
-    }
-
-    /// See [`reserved_slot::ReservedSlot::free`].
-    #[inline(always)]
-    pub fn end(&self) -> bool {
-        self.word.free()
-    }
-
-    /// See [`reserved_slot::ReservedSlot::is_taken_over`].
-    pub fn is_gone(&self) -> bool {
-        self.word.is_taken_over()
-    }
-}
-
 impl State {
-    /// Sets room aside for what the thread takes in of this peer. `None` if there is none to spare.
+    /// Sets room aside for the messages that the thread takes in of this peer. `None` if there is
+    /// no room to spare.
     pub fn reserve_slot(&mut self, tid: Tid, peer: ProcessId) -> Option<Arc<ReservedSlot>> {
         let buffer = self.buffers.allocate(SLOT_BYTES, false).ok()?;
-        let (word, node) = (reserved_slot::ReservedSlot::default(), AtomicU64::new(0));
-        let slot = Arc::new(ReservedSlot { word, buffer, tid, peer, node });
+        let slot = Arc::new(ReservedSlot::new(buffer, tid, peer));
         self.slots.push(Arc::clone(&slot));
         Some(slot)
     }
 
-    /// ReservedSlots, all or a peer's, are slots no more. To be called after the gates have been
-    /// shut by which messages come to lie there.
+    /// All slots, or a peer's, are slots no more. To be called once the routes are revoked by which
+    /// messages come into them.
     pub fn take_over_slots_of(&mut self, peer: Option<ProcessId>) {
         self.take_over_slots(|slot| peer.is_none_or(|peer| slot.peer == peer));
     }
 
-    /// The same of a thread that is dedicated no more.
+    /// Like [`State::take_over_slots_of`], for a thread that is dedicated no more.
     pub(crate) fn take_over_slots_by(&mut self, tid: Tid) {
         self.take_over_slots(|slot| slot.tid == tid);
     }
 
-    /// The same of what lies at this offset.
+    /// Like [`State::take_over_slots_of`], for the slot at this offset.
     pub(super) fn take_over_slot_at(&mut self, buffer: Offset) {
         self.take_over_slots(|slot| slot.buffer == buffer);
     }
 
     fn take_over_slots(&mut self, concerned: impl Fn(&ReservedSlot) -> bool) {
-        let (taken_over, kept) =
-            std::mem::take(&mut self.slots).into_iter().partition(|slot| concerned(slot));
-        self.slots = kept;
-        let taken_over: Vec<Arc<ReservedSlot>> = taken_over;
-        taken_over.iter().for_each(|slot| self.take_over_slot(slot));
+        let taken_over = self.slots.extract_if(.., |slot| concerned(slot));
+        for slot in taken_over.collect::<Vec<_>>() {
+            self.take_over_slot(&slot);
+        }
     }
 
     fn take_over_slot(&mut self, slot: &ReservedSlot) {
-        let was = slot.word.take_over();
-        if was == SlotState::Free {
+        let (slot_state, node) = slot.take_over();
+        if slot_state == SlotState::Free {
             self.buffers.release(slot.buffer, SLOT_BYTES, false);
             self.made_room = true;
             return;
         }
-        let node = NodeId(slot.node.load(Ordering::Relaxed));
         let target = self.nodes.get_mut(node);
         let node = target.is_some().then_some(node);
         target.into_iter().for_each(|target| target.local.strong += 1);
-        let delivered = was == SlotState::Filled;
+        let delivered = slot_state == SlotState::Filled;
         let buffer = Buffer { node, bytes: SLOT_BYTES, delivered, ..Buffer::default() };
         self.contents.insert(slot.buffer, buffer);
     }
 
-    /// The message whose slot went while it came in lies there now, and is the program's.
+    /// A message whose slot was taken over while it came in is complete, and is the program's.
     pub fn lies_there(&mut self, buffer: Offset) {
         if let Some(buffer) = self.contents.get_mut(&buffer) {
             buffer.delivered = true;
         }
     }
 
-    /// The program frees what lies there, if it is a slot where something lies.
+    /// Frees the message in the slot at this offset. False if there is no such slot or message.
     pub fn free_slot_at(&self, buffer: Offset) -> bool {
         self.slots.iter().any(|slot| slot.buffer == buffer && slot.end())
     }
@@ -147,8 +82,8 @@ impl State {
         }
     }
 
-    /// What of the receive buffer peers see: allocated bytes, buffers, and the largest range that a
-    /// message may find.
+    /// The part of the receive buffer that peers see: allocated bytes, buffers, and the largest
+    /// range that a message may find.
     pub fn room(&self) -> (usize, usize, usize) {
         let (used, buffers) = self.buffers.used();
         let slots = self.slots.len();
@@ -174,7 +109,8 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Effect;
+    use crate::effect::Effect;
+    use baton_abi::control::NodeId;
 
     const TID: Tid = 1;
     const PEER: ProcessId = ProcessId(9);
@@ -225,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_berth_is_used_again_and_again() {
+    fn a_slot_is_used_again_and_again() {
         let stage = stage();
         for _ in 0..3 {
             stage.lie();
@@ -239,9 +175,9 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_a_berth_that_goes_is_a_buffer_like_others() {
-        type Seize = fn(&mut State);
-        let ends: [(&str, Seize); 5] = [
+    fn a_message_in_a_slot_that_is_taken_over_is_a_buffer_like_others() {
+        type TakeOver = fn(&mut State);
+        let ends: [(&str, TakeOver); 5] = [
             ("everybody's", |state| state.take_over_slots_of(None)),
             ("its peer's", |state| state.take_over_slots_of(Some(PEER))),
             ("its thread's", |state| state.take_over_slots_by(TID)),
@@ -277,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_berth_where_nothing_lies_is_anybodys_who_needs_it() {
+    fn an_empty_slot_goes_to_a_message_that_needs_its_room() {
         let mut stage = stage();
         stage.state.take_over_slots_of(Some(ProcessId(8)));
         assert!(stage.state.allocate(MAP_BYTES - SLOT_BYTES, false).is_ok());
@@ -287,15 +223,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_comes_in_by_a_berth_once_the_map_is_gone() {
+    fn no_message_comes_into_a_slot_once_the_map_is_gone() {
         let mut stage = stage();
         stage.state.unmap();
         assert!(!stage.slot.begin(stage.node));
     }
 
-    /// What the program frees without having got it.
+    /// The program frees a buffer that it has not been given.
     #[test]
-    fn a_berth_where_nothing_lies_is_not_freed() {
+    fn an_empty_slot_is_not_freed() {
         let mut stage = stage();
         assert!(!stage.free());
         stage.assert_empty("it was the program's fault");

@@ -1,0 +1,33 @@
+//! The error with which a broker ends.
+
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+
+/// The reason for which a broker could not run: the system's or the configuration's fault. No
+/// action of a peer ends a broker.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Another broker serves the path.
+    #[error("a broker is already listening at {}", .0.display())]
+    AlreadyRunning(PathBuf),
+    /// A context's name cannot be used.
+    #[error("context name {0:?} is invalid or taken")]
+    BadContext(String),
+    /// A system call failed, or would have had a forbidden effect.
+    #[error("{operation} {}: {errno}", path.display())]
+    System {
+        /// The operation that failed.
+        operation: &'static str,
+        /// The path that the operation concerned.
+        path: PathBuf,
+        /// The error of the operation.
+        errno: Errno,
+    },
+}
+
+impl RunError {
+    pub(crate) fn of(operation: &'static str, path: &Path) -> impl FnOnce(Errno) -> RunError {
+        let path = path.to_owned();
+        move |errno| RunError::System { operation, path, errno }
+    }
+}

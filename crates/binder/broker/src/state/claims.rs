@@ -1,0 +1,118 @@
+//! Claims of engines that rejoin, until both parties to each have made theirs.
+
+use super::handle::Handle;
+use super::node::NodeKey;
+use super::process::Process;
+use crate::limits::Limits;
+use baton_abi::claim::{Claim, era_of};
+use baton_abi::control::{ChannelId, End, NodeId, ProcessId, Strength};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Claims and processes about which the broker does not know the truth yet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rebuild {
+    pub joining: BTreeMap<ProcessId, Joining>,
+    /// Absent holders that owners have named, with the nodes that they hold.
+    pub awaited: BTreeMap<ProcessId, BTreeSet<NodeKey>>,
+    /// Channels that only one end has claimed, with that end.
+    pub channels: BTreeSet<(ProcessId, ChannelClaim)>,
+    /// For each process that has rejoined: absent processes that it had to do with.
+    pub absent_peers: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
+    /// Processes that rejoined and died again. Others know of their deaths.
+    pub died_again: BTreeSet<ProcessId>,
+    /// Nodes that managed contexts and whose owners are absent.
+    pub managers: BTreeMap<String, NodeKey>,
+}
+
+impl Rebuild {
+    /// Whether no process is joining and no claim is open.
+    pub fn is_empty(&self) -> bool {
+        self.joining.is_empty() && self.channels.is_empty() && self.absent_peers.is_empty()
+    }
+
+    /// Records that `who` had to do with `whom`, which is absent.
+    pub fn add_absent_peer(&mut self, who: ProcessId, whom: ProcessId) {
+        self.absent_peers.entry(who).or_default().insert(whom);
+    }
+}
+
+/// An engine that has been readmitted and makes its claims.
+#[derive(Clone, Debug)]
+pub(super) struct Joining {
+    pub process: Process,
+    pub claims: Vec<Claim>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ChannelClaim {
+    pub channel: ChannelId,
+    pub peer: ProcessId,
+    pub is_server: bool,
+}
+
+/// An owner's claims about one node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OwnerClaim {
+    pub flags: u32,
+    pub strong: bool,
+    pub holders: BTreeSet<ProcessId>,
+}
+
+impl OwnerClaim {
+    /// Whether the owner says that `holder` holds the node this strongly.
+    pub fn confirms(&self, holder: ProcessId, strength: Option<Strength>) -> bool {
+        self.holders.contains(&holder) && (self.strong || strength != Some(Strength::Strong))
+    }
+}
+
+/// A process's claims, checked to be possible.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    pub nodes: BTreeMap<NodeId, OwnerClaim>,
+    pub handles: BTreeMap<u32, Handle>,
+    pub channels: BTreeSet<ChannelClaim>,
+}
+
+impl Claims {
+    /// Checks claims. `None` if they contradict each other, or name an id that no previous broker
+    /// can have given. The giver of a handle is no longer known, so the handle counts against
+    /// `giver`, the holder's own user.
+    pub fn check(
+        of: ProcessId,
+        giver: u32,
+        era: u32,
+        limits: &Limits,
+        claims: Vec<Claim>,
+    ) -> Option<Claims> {
+        let mut checked = Claims::default();
+        for claim in claims {
+            let fits = match claim {
+                Claim::Node { node, flags, strong, holder } => {
+                    let claim = checked.nodes.entry(node).or_default();
+                    (claim.flags, claim.strong) = (flags, strong);
+                    holder != of && holder.era() < era && claim.holders.insert(holder)
+                }
+                Claim::Handle { handle: number, owner, node, strong, grants } => {
+                    let key = NodeKey { owner, node };
+                    let (grants, strong_grants) = (u64::from(grants), u64::from(strong));
+                    let handle = Handle { key, grants, strong_grants, giver };
+                    let before = checked.handles.insert(number, handle);
+                    let possible = owner != of && owner.era() < era && strong_grants <= grants;
+                    // The kernel's numbering has no large gaps.
+                    let low = number <= limits.process.handles;
+                    before.is_none() && possible && low && grants > 0
+                }
+                Claim::Channel { channel, end, peer } => {
+                    let is_server = end == End::Server;
+                    let old = era_of(channel.0) < era && peer.era() < era;
+                    let claim = ChannelClaim { channel, peer, is_server };
+                    old && peer != of && checked.channels.insert(claim)
+                }
+            };
+            if !fits {
+                return None;
+            }
+        }
+        Some(checked)
+    }
+}

@@ -1,0 +1,104 @@
+//! Contexts are added, and managers found for them.
+
+use super::context::{Context, Rule};
+use super::effect::Effect;
+use super::node::{Node, NodeKey};
+use super::tables::State;
+use crate::limits::Resource;
+use baton_abi::control::{MAX_CONTEXT_NAME_BYTES, NodeId, ProcessId, Strength, TicketId};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+
+impl State {
+    /// Every context's rule, if one has changed since the last call.
+    pub fn changed_rules(&mut self) -> Option<BTreeMap<String, Rule>> {
+        if !std::mem::take(&mut self.rules_changed) {
+            return None;
+        }
+        let rule = |(name, context): (&String, &Context)| {
+            let manager = context.manager.or_else(|| self.manager_to_rejoin(name));
+            let manager = manager.map(|key| (key.owner, key.node));
+            (name.clone(), Rule { manager, manager_uid: context.manager_uid })
+        };
+        Some(self.contexts.iter().map(rule).collect())
+    }
+
+    /// The manager of a process's context.
+    pub(super) fn manager_of(&self, process: ProcessId) -> Option<NodeKey> {
+        self.contexts[&self.processes[&process].context].manager
+    }
+
+    /// Adds a context for a user. `EPERM` unless the user is root or the broker's own, `EINVAL` for
+    /// an invalid name, `EEXIST`, `ENOSPC` for too many contexts.
+    pub fn add_context(&mut self, uid: u32, name: &str) -> Result<(), Errno> {
+        if uid != 0 && uid != self.uid {
+            return Err(Errno::PERM);
+        }
+        // Programs see the name as a file name. binderfs refuses these names too.
+        let bad = name.is_empty()
+            || name.len() > MAX_CONTEXT_NAME_BYTES
+            || name.contains(['/', '\0'])
+            || matches!(name, "." | ".." | "binder-control" | "features");
+        if bad {
+            return Err(Errno::INVAL);
+        }
+        if self.contexts.contains_key(name) {
+            return Err(Errno::EXIST);
+        }
+        if self.contexts.len() >= self.limits.contexts {
+            return Err(Errno::NOSPC);
+        }
+        self.contexts.insert(name.to_owned(), Context::default());
+        self.rules_changed = true;
+        Ok(())
+    }
+
+    pub(super) fn become_manager(
+        &mut self,
+        from: ProcessId,
+        node: NodeId,
+        flags: u32,
+    ) -> Result<(), Errno> {
+        let process = &self.processes[&from];
+        let uid = process.identity.uid;
+        let context = &self.contexts[&process.context];
+        let key = NodeKey { owner: from, node };
+        if context.manager == Some(key) {
+            return Ok(()); // The previous broker's reply was lost.
+        }
+        if context.manager.is_some() || self.manager_to_rejoin(&process.context).is_some() {
+            return Err(Errno::BUSY);
+        }
+        let managed_by_another = context.manager_uid.is_some_and(|managed_by| managed_by != uid);
+        if managed_by_another || !process.rights.manages {
+            return Err(Errno::PERM);
+        }
+        if !self.nodes.contains_key(&key) {
+            self.check_room(from, Resource::Nodes, 1)?;
+            self.charge(from, Resource::Nodes);
+        }
+        self.nodes.entry(key).or_insert_with(|| Node::new(flags)).is_manager = true;
+        let name = &self.processes[&from].context;
+        let context = self.contexts.get_mut(name).expect("contexts never go");
+        *context = Context { manager: Some(key), manager_uid: Some(uid) };
+        self.rules_changed = true;
+        Ok(())
+    }
+
+    /// Gives the asker a strong grant on its manager's node.
+    pub(super) fn context_manager(
+        &mut self,
+        from: ProcessId,
+        out: &mut Vec<Effect>,
+    ) -> Result<TicketId, Errno> {
+        let key = self.manager_of(from).ok_or(Errno::SRCH)?;
+        if key.owner == from {
+            return Err(Errno::INVAL);
+        }
+        if self.processes[&from].handles.number_of(key).is_none() {
+            self.check_room_for_handles(from, from, 1)?;
+        }
+        let granted = self.grant(from, from, key, Strength::Strong, out);
+        Ok(self.send_ticket(ProcessId::BROKER, from, vec![granted], out))
+    }
+}

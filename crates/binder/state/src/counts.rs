@@ -1,0 +1,264 @@
+//! Reference counts: the program's commands, and the news and grants that follow from a change.
+
+use crate::effect::{Effect, Return};
+use crate::notice::{DeathNotice, FreezeNotice};
+use crate::process::State;
+use crate::reference::Reference;
+use crate::work::{Queue, Work};
+use baton_abi::control::{Granted, NodeId, ProcessId, Request, Strength};
+use baton_abi::uapi::*;
+
+/// Counts of this process's own nodes.
+impl State {
+    /// Queues a node's news for the pool, or forgets the node if nobody ever knew of it.
+    pub(crate) fn node_changed(&mut self, id: NodeId) {
+        self.look_at_node(id, None);
+    }
+
+    /// A count of the node has gone.
+    pub(crate) fn node_dropped(&mut self, id: NodeId, gone: Strength) {
+        self.look_at_node(id, Some(gone));
+    }
+
+    fn look_at_node(&mut self, id: NodeId, gone: Option<Strength>) {
+        let Some(node) = self.nodes.get_mut(id) else { return };
+        if !node.is_held() && !node.is_known() {
+            self.unqueue_node(id);
+            self.nodes.remove(id);
+        } else if node.queued.is_none()
+            && (node.has_news() || gone.is_some_and(|gone| node.is_to_be_looked_at(gone)))
+        {
+            node.queued = Some(Queue::Process);
+            self.push_process(Work::Node(id));
+        }
+    }
+
+    /// Takes a node's news from the queue in which they wait.
+    pub(crate) fn unqueue_node(&mut self, id: NodeId) {
+        let queued = self.nodes.get_mut(id).and_then(|node| node.queued.take());
+        let is_it = |work: &Work| matches!(work, Work::Node(queued) if *queued == id);
+        match queued {
+            Some(Queue::Thread(tid)) => drop(self.thread(tid).todo.take_if(is_it)),
+            Some(Queue::Process) => drop(self.todo.take_if(is_it)),
+            None => {}
+        }
+    }
+
+    pub(crate) fn tell_node(&mut self, id: NodeId) -> Return {
+        let Some(node) = self.nodes.get_mut(id) else { return Return::Nothing };
+        node.queued = None;
+        let news = node.take_news();
+        if !node.is_held() && !node.is_known() {
+            self.nodes.remove(id);
+        }
+        if news.returns.is_empty() { Return::Nothing } else { Return::Node(news) }
+    }
+
+    /// BC_ACQUIRE_DONE and BC_INCREFS_DONE.
+    pub fn acknowledge(&mut self, ptr: u64, cookie: u64, strength: Strength) {
+        let name = match strength {
+            Strength::Strong => "BC_ACQUIRE_DONE",
+            Strength::Weak => "BC_INCREFS_DONE",
+        };
+        let Some(id) = self.nodes.at(ptr) else {
+            return self.complain(format!("{name} u{ptr:016x} no match"));
+        };
+        let node = self.nodes.get_mut(id).expect("indexed");
+        if node.cookie != cookie {
+            let known = node.cookie;
+            let line = format!("{name} u{ptr:016x} cookie mismatch {cookie:016x} != {known:016x}");
+            self.complain(line);
+        } else if !node.acknowledge(strength) {
+            self.complain(format!("{name} u{ptr:016x} node has no pending request"));
+        } else {
+            self.node_dropped(id, strength);
+        }
+        // The program has named the node: whatever came of it, the kernel looks then whether anyone
+        // needs its name.
+        self.node_dropped(id, Strength::Weak);
+    }
+
+    /// Makes a node of this process the context manager's: it is told of no references to it.
+    pub fn context_manager_node(&mut self, ptr: u64, cookie: u64, flags: u32) -> NodeId {
+        let id = self.nodes.find_or_add(ptr, cookie, flags);
+        self.nodes.get_mut(id).expect("just found").manage();
+        id
+    }
+
+    /// The broker refused: the node is as it was.
+    pub fn not_context_manager(&mut self, id: NodeId) {
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.do_not_manage();
+        }
+        self.node_changed(id);
+    }
+}
+
+/// Counts of handles.
+impl State {
+    /// BC_INCREFS of a handle that the program has, and BC_ACQUIRE of one that it has strongly.
+    pub fn increase(&mut self, handle: u32, strength: Strength) -> bool {
+        let held = self.holds(handle, strength);
+        if let Some(reference) = self.references.get_mut(handle).filter(|_| held) {
+            *reference.counts.of(strength) += 1;
+        }
+        held
+    }
+
+    /// BC_INCREFS and BC_ACQUIRE of handle 0, which make it the program's while there is a context
+    /// manager.
+    pub fn increase_manager(&mut self, strength: Strength) -> bool {
+        let Some(reference) = self.manager.and_then(|handle| self.references.get_mut(handle))
+        else {
+            return self.increase(0, strength);
+        };
+        *reference.counts.of(strength) += 1;
+        true
+    }
+
+    /// A command named a handle that does not exist.
+    pub fn invalid_handle(&mut self, command: u32, handle: u32) {
+        self.complain(format!("{} tried on invalid ref {handle}", command_name(command)));
+    }
+
+    /// BC_RELEASE and BC_DECREFS.
+    pub fn decrease(&mut self, handle: u32, strength: Strength) {
+        let command = match strength {
+            Strength::Strong => BC_RELEASE,
+            Strength::Weak => BC_DECREFS,
+        };
+        if self.manager == Some(handle) && self.held(handle).is_none() {
+            return self.invalid_handle(command, handle);
+        }
+        match self.drop_count(handle, strength) {
+            None => self.invalid_handle(command, handle),
+            Some(true) => {}
+            Some(false) => {
+                self.complain(format!("{} invalid dec, ref {handle}", command_name(command)));
+            }
+        }
+    }
+
+    /// Whether a count of the handle's could be taken off. `None` if there is no such handle.
+    fn drop_count(&mut self, handle: u32, strength: Strength) -> Option<bool> {
+        let pinned = self.pinned(handle, strength);
+        let count = self.references.get_mut(handle)?.counts.of(strength);
+        if *count <= pinned {
+            return Some(false);
+        }
+        *count -= 1;
+        self.return_grants(handle);
+        Some(true)
+    }
+
+    /// Counts that calls to handle 0 keep, and that the program cannot give up.
+    fn pinned(&self, handle: u32, strength: Strength) -> u32 {
+        u32::from(strength == Strength::Strong && self.manager == Some(handle))
+    }
+
+    /// A handle that the program has: not one that only calls to handle 0 keep.
+    pub(crate) fn held(&mut self, handle: u32) -> Option<&mut Reference> {
+        let pinned = self.pinned(handle, Strength::Strong);
+        let reference = self.references.get_mut(handle)?;
+        (reference.counts.strong > pinned || reference.counts.weak > 0).then_some(reference)
+    }
+
+    /// Whether the program has a handle this strongly.
+    pub fn holds(&mut self, handle: u32, strength: Strength) -> bool {
+        let pinned = self.pinned(handle, Strength::Strong);
+        self.held(handle)
+            .is_some_and(|reference| strength == Strength::Weak || reference.counts.strong > pinned)
+    }
+
+    /// The owner of the handle's node, if the handle may not be held strongly any more when up to
+    /// so many counts go.
+    pub fn owner_of_last(&self, handle: u32, counts: usize) -> Option<ProcessId> {
+        let pinned = self.pinned(handle, Strength::Strong) as usize;
+        let is_last = |held: &&Reference| held.counts.strong as usize <= pinned + counts;
+        self.references.get(handle).filter(is_last).map(|reference| reference.owner)
+    }
+
+    /// Like [`State::owner_of_last`], of all handles among these references.
+    pub(crate) fn owners_of_last(&self, held: &[Granted]) -> Vec<ProcessId> {
+        let owner = |granted: &Granted| match *granted {
+            Granted::Handle { handle, strength: Strength::Strong, .. } => {
+                self.owner_of_last(handle, held.len())
+            }
+            _ => None,
+        };
+        held.iter().filter_map(owner).collect()
+    }
+
+    fn drop_notices(&mut self, death: Option<DeathNotice>, freeze: Option<FreezeNotice>) {
+        if let Some(notice) = death {
+            self.drop_death(notice);
+        }
+        if let Some(notice) = freeze {
+            self.drop_freeze(notice);
+        }
+    }
+
+    pub(crate) fn return_grants(&mut self, handle: u32) {
+        let Some(reference) = self.references.get_mut(handle) else { return };
+        let unused = reference.counts.strong == 0 && reference.sending > 0;
+        let owner = reference.owner;
+        let Some(((strong, grants), over)) = reference.surplus() else {
+            if unused {
+                self.effect(Effect::EndSending(handle));
+            }
+            // The program may have let go of the manager's handle, which stays for calls to
+            // handle 0: its notices go.
+            if self.held(handle).is_none()
+                && let Some(reference) = self.references.get_mut(handle)
+            {
+                let (death, freeze) = (reference.death.take(), reference.freeze.take());
+                self.drop_notices(death, freeze);
+            }
+            return;
+        };
+        if over {
+            // Before the broker hears that the number is free.
+            self.effect(Effect::Forgotten(owner));
+        }
+        if strong > 0 || grants > 0 {
+            self.effect(Effect::Tell(Request::Release { handle, strong, grants }));
+        }
+        if over && let Some(reference) = self.references.remove(handle) {
+            self.drop_notices(reference.death, reference.freeze);
+        }
+    }
+
+    pub(crate) fn hold(&mut self, granted: &Granted) {
+        match *granted {
+            Granted::Handle { handle, owner, node, strength, flags } => {
+                let reference = self.references.granted(handle, owner, node, flags);
+                reference.grant(strength);
+                *reference.counts.of(strength) += 1;
+            }
+            Granted::Own { node, strength } => {
+                if let Some(node) = self.nodes.get_mut(node) {
+                    *node.local.of(strength) += 1;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn let_go(&mut self, granted: &Granted) {
+        match *granted {
+            Granted::Handle { handle, strength, .. } => {
+                if self.drop_count(handle, strength) == Some(false) {
+                    // The program has given up a count that was not its own.
+                    self.complain(format!("invalid dec, ref {handle}"));
+                }
+            }
+            Granted::Own { node: id, strength } => {
+                if let Some(node) = self.nodes.get_mut(id) {
+                    *node.local.of(strength) -= 1;
+                }
+                self.node_dropped(id, strength);
+                // A buffer has named the node, as the program does in `acknowledge`.
+                self.node_dropped(id, Strength::Weak);
+            }
+        }
+    }
+}

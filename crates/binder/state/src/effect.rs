@@ -1,0 +1,58 @@
+//! Effects, which the state asks its runner for, and returns, which it gives to threads.
+
+use crate::message::{Incoming, LaneId};
+use crate::node::News;
+use crate::thread::{FrameKind, Waiting};
+use crate::work::Tid;
+use baton_abi::control::{ChannelId, ProcessId, Request};
+
+/// Something to be done outside the state, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// This thread sleeps and has work of its own.
+    Wake(Tid, Waiting),
+    /// The process has work: wake a looper.
+    WakeLooper,
+    /// Tell the broker.
+    Tell(Request),
+    /// A thread has left with these frames open on a lane, innermost first: the innermost caller
+    /// is to be told, and no thread takes a later message for the one that left.
+    Leave(LaneId, Vec<FrameKind>),
+    /// A handle to a node of this process's is no more: its number may be another's.
+    Forgotten(ProcessId),
+    /// Only calls under way need this handle strongly: those that were taken in no longer do.
+    EndSending(u32),
+    /// The lane is dedicated to this thread no longer, which loses the caller's priority.
+    Relieved(LaneId, Tid),
+    /// A thread that was dedicated to the lane has ended. It may have been woken for a request
+    /// there.
+    LookAfter(LaneId),
+    /// No looper of the pool waits, and some are dedicated: a round of the watchdog, a while
+    /// later.
+    Watchdog,
+    /// Publish how much of the receive buffer a channel's client has.
+    Account(ChannelId),
+    /// Close descriptors of the program.
+    Close(Vec<i32>),
+    /// A line for the log: the program broke a rule.
+    Complain(String),
+}
+
+/// One return of the protocol, for a thread that reads.
+#[derive(Clone, Debug)]
+pub enum Return {
+    /// `BR_TRANSACTION` or `BR_TRANSACTION_SEC_CTX`, of a node at (ptr, cookie).
+    Transaction(Incoming, (u64, u64)),
+    /// `BR_REPLY`.
+    Reply(Incoming),
+    /// A return without payload.
+    Bare(u32),
+    /// Reference counts of a node.
+    Node(News),
+    /// A return with a cookie.
+    Cookie(u32, u64),
+    /// `BR_FROZEN_BINDER`.
+    Frozen(u64, bool),
+    /// Nothing after all: take the next.
+    Nothing,
+}

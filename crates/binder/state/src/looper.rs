@@ -1,0 +1,151 @@
+//! Loopers come, wait, are asked for and leave; and threads end.
+
+use crate::effect::Effect;
+use crate::message::LaneId;
+use crate::process::State;
+use crate::thread::{Frame, FrameKind, Looper, Waiting};
+use crate::work::{Tid, Work};
+
+impl State {
+    /// The thread sleeps, or does so no more. While loopers sleep the driver asks for no more.
+    pub fn set_waiting(&mut self, tid: Tid, waiting: Waiting) {
+        let thread = self.thread(tid);
+        let before = std::mem::replace(&mut thread.waiting, waiting);
+        thread.is_past = false;
+        match (before == Waiting::Bell, waiting == Waiting::Bell) {
+            (false, true) => {
+                self.sleepers += 1;
+                self.watchdog.count_visit();
+            }
+            (true, false) => {
+                self.sleepers -= 1;
+                if self.sleepers == 0 {
+                    self.none_waits();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the thread's read is to ask for one more looper; if so, one is being asked for.
+    #[inline]
+    pub fn wants_looper(&mut self, tid: Tid) -> bool {
+        let wants = self.pool.may_ask()
+            && (self.sleepers == 0 || self.pool.lacks_loopers())
+            && self.thread(tid).looper.serves();
+        self.pool.requested += u32::from(wants);
+        wants
+    }
+
+    /// BC_REGISTER_LOOPER.
+    pub fn register_looper(&mut self, tid: Tid) {
+        let requested = self.pool.requested > 0;
+        let entered = self.thread(tid).looper.entered;
+        self.change_looper(tid, |looper| looper.registered = true);
+        if entered || !requested {
+            let why = if entered { "after BC_ENTER_LOOPER" } else { "without request" };
+            self.thread(tid).looper.invalid = true;
+            self.complain(format!("BC_REGISTER_LOOPER called {why}"));
+        } else {
+            self.pool.requested -= 1;
+            self.pool.started += 1;
+        }
+    }
+
+    /// BC_ENTER_LOOPER.
+    pub fn enter_looper(&mut self, tid: Tid) {
+        self.change_looper(tid, |looper| looper.entered = true);
+        let looper = &mut self.thread(tid).looper;
+        if looper.registered {
+            looper.invalid = true;
+            self.complain("BC_ENTER_LOOPER called after BC_REGISTER_LOOPER".to_owned());
+        }
+    }
+
+    /// BC_EXIT_LOOPER.
+    pub fn exit_looper(&mut self, tid: Tid) {
+        self.change_looper(tid, |looper| looper.exited = true);
+    }
+
+    fn change_looper(&mut self, tid: Tid, change: impl FnOnce(&mut Looper)) {
+        let looper = &mut self.thread(tid).looper;
+        let before = looper.is_there();
+        change(looper);
+        let after = looper.is_there();
+        self.pool.there += usize::from(after);
+        self.pool.there -= usize::from(before);
+        if before && !after {
+            self.vacate_of(tid);
+            self.balance_dedicated();
+        }
+    }
+
+    /// BINDER_THREAD_EXIT, and the end of a thread that did not say so.
+    pub fn thread_exit(&mut self, tid: Tid) {
+        self.set_waiting(tid, Waiting::No);
+        self.vacate_of(tid);
+        let Some(mut thread) = self.threads.remove(tid) else { return };
+        if let Some(via) = thread.relieved_of {
+            self.effect(Effect::LookAfter(via));
+        }
+        self.pool.there -= usize::from(thread.looper.is_there());
+        self.balance_dedicated();
+        let mut lanes: Vec<(LaneId, Vec<FrameKind>)> = Vec::new();
+        let mut open = |via, kind| match lanes.iter_mut().find(|(lane, _)| *lane == via) {
+            Some((_, kinds)) => kinds.push(kind),
+            None => lanes.push((via, vec![kind])),
+        };
+        for work in thread.todo.drain() {
+            if let Some(via) = self.discard(work) {
+                open(via, FrameKind::Serving);
+            }
+        }
+        for frame in thread.stack.into_iter().rev() {
+            match frame {
+                Frame::Serving(serving) => {
+                    self.outstanding -= 1;
+                    open(serving.via, FrameKind::Serving);
+                }
+                Frame::Calling(calling) => {
+                    self.tokens.remove(&calling.token);
+                    self.end_sending(calling.handle);
+                    if !calling.dead {
+                        open(calling.via, FrameKind::Calling);
+                    }
+                }
+            }
+        }
+        for (via, kinds) in lanes {
+            self.effect(Effect::Leave(via, kinds));
+        }
+    }
+
+    /// Discards work that no thread will read. Returns the lane on which an answer to it is due.
+    pub(crate) fn discard(&mut self, work: Work) -> Option<LaneId> {
+        let mut owed = None;
+        match work {
+            Work::Transaction(incoming) | Work::Reply(incoming) => {
+                match &incoming.serving {
+                    Some(serving) => {
+                        self.outstanding -= 1;
+                        owed = Some(serving.via);
+                    }
+                    None if incoming.node.is_some() => self.unread_one_way -= 1,
+                    None => self.unread_replies -= 1,
+                }
+                self.drop_buffer(incoming.buffer, true);
+            }
+            // As in the kernel, its program hears of it at the next change only.
+            Work::Node(node) => {
+                if let Some(node) = self.nodes.get_mut(node) {
+                    node.queued = None;
+                }
+            }
+            Work::Dead(_) | Work::DeathCleared(_) | Work::Frozen(_) | Work::FreezeCleared(_) => {
+                self.push_process(work);
+            }
+            Work::Complete(_) | Work::Error(_) | Work::Refused(_) => {}
+        }
+        owed
+    }
+}

@@ -1,0 +1,111 @@
+//! Messages as they lie in the receive buffer, and the lanes by which they come.
+
+use crate::buffer::Offset;
+use crate::priority::{QueuePriority, RequestedPriority};
+use baton_abi::control::{ChannelId, Granted, NodeId, ProcessId};
+use baton_abi::lane::ChainEntry;
+use baton_abi::sched_priority::SchedPriority;
+
+/// A lane of a channel, seen from this process's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaneId {
+    /// The channel.
+    pub channel: ChannelId,
+    /// The lane's number in it.
+    pub lane: u32,
+}
+
+/// A two-way transaction that a thread has to answer.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// The lane that takes the answer.
+    pub via: LaneId,
+    /// The caller's process.
+    pub peer: ProcessId,
+    /// The answer may carry descriptors.
+    pub accepts_fds: bool,
+    /// The callers above.
+    pub chain: Vec<ChainEntry>,
+}
+
+/// A transaction or reply that lies in the receive buffer.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// Its place in the mapping.
+    pub buffer: Offset,
+    /// Its sender.
+    pub peer: ProcessId,
+    /// The node that a transaction is for. `None` of a reply.
+    pub node: Option<NodeId>,
+    /// `binder_transaction_data.code`.
+    pub code: u32,
+    /// `binder_transaction_data.flags`.
+    pub flags: u32,
+    /// Bytes of data and of offsets.
+    pub sizes: (usize, usize),
+    /// The sender's pid, 0 for a one-way transaction, and effective uid.
+    pub sender: (u32, u32),
+    /// Offset in the mapping of the sender's label, if the node wants it.
+    pub label: Option<Offset>,
+    /// The minimum priority at which it is served, if its node asks for one.
+    pub min_priority: Option<SchedPriority>,
+    /// Its place among calls that wait.
+    pub queue_priority: QueuePriority,
+    /// The caller that waits for the answer. `None` of a one-way transaction and of a reply.
+    pub serving: Option<Serving>,
+}
+
+impl Incoming {
+    /// The priority at which the caller and the node want it to be served.
+    pub fn requested_priority(&self) -> RequestedPriority {
+        let nice = self.serving.is_some().then(|| self.queue_priority.nice());
+        RequestedPriority { nice, minimum: self.min_priority }
+    }
+}
+
+/// The part of a message in the receive buffer that its reader is told.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferedMessage {
+    /// Its place in the mapping.
+    pub buffer: Offset,
+    /// Bytes of data and of offsets.
+    pub sizes: (usize, usize),
+    /// `binder_transaction_data.code`.
+    pub code: u32,
+    /// `binder_transaction_data.flags`.
+    pub flags: u32,
+    /// The sender's pid and effective uid.
+    pub sender: (u32, u32),
+}
+
+/// Everything that a buffer keeps until it is freed.
+#[derive(Clone, Debug, Default)]
+pub struct Buffer {
+    /// The node that the transaction was for: held strongly meanwhile.
+    pub node: Option<NodeId>,
+    /// The channel whose one-way account it is on.
+    pub one_way: Option<ChannelId>,
+    /// References in it.
+    pub held: Vec<Granted>,
+    /// Descriptors to close if the program never gets it.
+    pub fds: Vec<i32>,
+    /// Descriptors that are closed when the program frees it.
+    pub array_fds: Vec<i32>,
+    /// TF_CLEAR_BUF.
+    pub clear: bool,
+    /// The program has got it and may free it.
+    pub delivered: bool,
+    /// Its size.
+    pub bytes: usize,
+}
+
+/// References and descriptors of a message that lies in the receive buffer.
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    /// Its references.
+    pub held: Vec<Granted>,
+    /// All descriptors that were installed for it.
+    pub fds: Vec<i32>,
+    /// Those of them that stand in arrays.
+    pub array_fds: Vec<i32>,
+}

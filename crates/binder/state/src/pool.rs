@@ -1,0 +1,66 @@
+//! The pool of loopers, and how many of them may be dedicated to real-time callers' lanes.
+//!
+//! **Invariant**: at most half of the loopers are dedicated, so that ordinary callers have a looper
+//! whenever there is one.
+
+use crate::message::LaneId;
+
+/// The pool of loopers.
+#[derive(Clone, Debug, Default)]
+pub struct Pool {
+    /// BINDER_SET_MAX_THREADS.
+    pub max: u32,
+    /// Asked for, not yet registered.
+    pub requested: u32,
+    /// Registered.
+    pub started: u32,
+    /// Loopers of both kinds that have not left.
+    pub there: usize,
+    /// Lanes that wait for a looper, oldest first.
+    pub(crate) vacant: Vec<LaneId>,
+    /// How many loopers are dedicated: as many threads have a `dedicated_to`.
+    pub(crate) n_dedicated: usize,
+    /// A thread polls. No further looper becomes dedicated.
+    pub(crate) dedicates_no_more: bool,
+}
+
+impl Pool {
+    /// Whether the program may be asked for one more looper now.
+    #[inline]
+    pub(crate) fn may_ask(&self) -> bool {
+        self.requested == 0 && self.started < self.max
+    }
+
+    /// Whether one more looper may be dedicated.
+    fn can_spare(&self) -> bool {
+        (self.n_dedicated + 1) * 2 <= self.there
+    }
+
+    /// Whether more loopers are dedicated than may be, because some have left.
+    pub(crate) fn spares_too_many(&self) -> bool {
+        self.n_dedicated * 2 > self.there
+    }
+
+    /// Whether a looper of the pool that comes to read becomes dedicated.
+    #[inline]
+    pub fn wants_dedicated(&self) -> bool {
+        !self.vacant.is_empty() && self.can_spare()
+    }
+
+    /// Whether a lane waits for a looper that the pool cannot spare.
+    #[inline]
+    pub fn lacks_loopers(&self) -> bool {
+        !self.vacant.is_empty() && !self.can_spare()
+    }
+
+    /// Whether a lane that is offered gets a looper: the pool can spare one, or the driver asks the
+    /// program for one.
+    pub fn may_dedicate(&self) -> bool {
+        !self.dedicates_no_more && (self.can_spare() || self.requested > 0 || self.may_grow())
+    }
+
+    /// Whether the program allows the pool one more thread.
+    pub fn may_grow(&self) -> bool {
+        !self.dedicates_no_more && self.requested + self.started < self.max
+    }
+}

@@ -1,0 +1,213 @@
+//! The state of one process, and the queues into which everything puts its work.
+
+use crate::account::Accounts;
+use crate::buffer::{Buffers, Offset};
+use crate::effect::Effect;
+use crate::message::{Buffer, Incoming};
+use crate::node::Nodes;
+use crate::notice::ToldDeath;
+use crate::peer::{Broker, Peer};
+use crate::pool::Pool;
+use crate::reference::References;
+use crate::reserved_slot::ReservedSlot;
+use crate::thread::{Thread, Threads, Waiting};
+use crate::ticket::Tickets;
+use crate::watchdog::Watchdog;
+use crate::work::{Queue, Tid, Todo, Work};
+use baton_abi::control::{ChannelId, ProcessId};
+use rustc_hash::FxHashMap;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One process, as its driver knows it.
+#[derive(Debug)]
+pub struct State {
+    /// The broker's name for it.
+    pub id: ProcessId,
+    /// Its own objects.
+    pub nodes: Nodes,
+    /// Its handles to objects of others.
+    pub references: References,
+    /// Its threads.
+    pub threads: Threads,
+    /// Its receive buffer. Given back by `drop_buffer` alone.
+    pub buffers: Buffers,
+    /// The messages in the receive buffer.
+    pub contents: FxHashMap<Offset, Buffer>,
+    /// Bytes and buffers of one-way transactions in the receive buffer, for each channel that has
+    /// any.
+    pub(crate) one_way_accounts: FxHashMap<ChannelId, (usize, usize)>,
+    /// Room for messages that come in past the state.
+    pub(crate) slots: Vec<Arc<ReservedSlot>>,
+    /// The amounts that its peers' users hold of it.
+    pub accounts: Accounts,
+    /// The processes that it talks to.
+    pub peers: BTreeMap<ProcessId, Peer>,
+    /// Its loopers.
+    pub pool: Pool,
+    /// BINDER_ENABLE_ONEWAY_SPAM_DETECTION.
+    pub spam_detection: bool,
+    /// The handle that stands for handle 0 in calls, with a count of its own.
+    pub manager: Option<u32>,
+    /// Two-way transactions received and not answered.
+    pub outstanding: u32,
+    /// One-way transactions taken in and not yet read.
+    pub unread_one_way: u32,
+    /// Answers taken in and not yet read.
+    pub unread_replies: u32,
+    /// Transactions received.
+    pub received: u64,
+    pub(crate) todo: Todo,
+    pub(crate) tickets: Tickets,
+    pub(crate) watchdog: Watchdog,
+    /// Threads, by the numbers that stand for them in the chains of their calls.
+    pub(crate) tokens: FxHashMap<u64, Tid>,
+    pub(crate) broker: Broker,
+    pub(crate) told_deaths: Vec<ToldDeath>,
+    pub(crate) cleared_freezes: Vec<u64>,
+    pub(crate) numbers: u64,
+    pub(crate) sleepers: u32,
+    pub(crate) made_room: bool,
+    pub(crate) effects: Vec<Effect>,
+}
+
+impl State {
+    /// A process that has just been admitted.
+    pub fn new(id: ProcessId) -> State {
+        State {
+            id,
+            nodes: Nodes::default(),
+            references: References::default(),
+            threads: Threads::default(),
+            buffers: Buffers::default(),
+            contents: FxHashMap::default(),
+            one_way_accounts: FxHashMap::default(),
+            slots: Vec::new(),
+            accounts: Accounts::default(),
+            peers: BTreeMap::new(),
+            pool: Pool::default(),
+            spam_detection: false,
+            manager: None,
+            outstanding: 0,
+            unread_one_way: 0,
+            unread_replies: 0,
+            received: 0,
+            todo: Todo::default(),
+            tickets: Tickets::default(),
+            watchdog: Watchdog::default(),
+            tokens: FxHashMap::default(),
+            broker: Broker { era: id.era(), is_alive: true },
+            told_deaths: Vec::new(),
+            cleared_freezes: Vec::new(),
+            numbers: 0,
+            sleepers: 0,
+            made_room: false,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Everything that is to be done, in order; empty most of the time.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whether [`State::take_effects`] has any.
+    pub fn has_effects(&self) -> bool {
+        !self.effects.is_empty()
+    }
+
+    /// Whether a buffer has been freed since this was last asked: one-way transactions that waited
+    /// for room may come in.
+    pub fn take_made_room(&mut self) -> bool {
+        std::mem::take(&mut self.made_room)
+    }
+
+    /// Whether nothing waits for its other half: no ticket for its message, no call for its
+    /// answer, no notice for its acknowledgement.
+    pub fn is_settled(&self) -> bool {
+        self.tickets.is_empty()
+            && self.tokens.is_empty()
+            && self.told_deaths.is_empty()
+            && self.cleared_freezes.is_empty()
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    pub(crate) fn complain(&mut self, line: String) {
+        self.effect(Effect::Complain(line));
+    }
+
+    /// Complains of the program, which is told `errno`.
+    pub(crate) fn complain_of(&mut self, line: impl Into<String>, errno: Errno) -> Errno {
+        self.complain(line.into());
+        errno
+    }
+
+    /// A number never used before in this process.
+    pub fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// The thread, known from its first use of the driver on.
+    pub fn thread(&mut self, tid: Tid) -> &mut Thread {
+        self.threads.get_or_add(tid)
+    }
+
+    pub(crate) fn push(&mut self, queue: Queue, work: Work) {
+        match queue {
+            Queue::Process => self.push_process(work),
+            Queue::Thread(tid) => {
+                self.thread(tid).todo.push(work);
+                self.wake(tid);
+            }
+        }
+    }
+
+    /// A thread that serves hears of its own clear; any other's goes to the pool.
+    pub(crate) fn push_own_or_process(&mut self, tid: Tid, work: Work) {
+        let serves = self.thread(tid).looper.serves();
+        self.push(if serves { Queue::Thread(tid) } else { Queue::Process }, work);
+    }
+
+    /// The thread has work of its own.
+    pub(crate) fn wake(&mut self, tid: Tid) {
+        let thread = self.thread(tid);
+        let waiting = thread.waiting;
+        thread.flag.raise();
+        if waiting != Waiting::No {
+            self.effect(Effect::Wake(tid, waiting));
+        }
+    }
+
+    pub(crate) fn push_process_call(&mut self, incoming: Incoming) {
+        self.todo.push_call(incoming);
+        self.wake_sleeper();
+    }
+
+    pub(crate) fn push_process(&mut self, work: Work) {
+        self.todo.push(work);
+        self.wake_sleeper();
+    }
+
+    fn wake_sleeper(&mut self) {
+        if self.sleepers > 0 {
+            self.effect(Effect::WakeLooper);
+        }
+    }
+
+    /// Whether there is work for whichever looper comes.
+    pub fn has_process_work(&self) -> bool {
+        !self.todo.is_empty()
+    }
+
+    /// Two-way transactions received and not answered, one-way ones and answers not read, and
+    /// threads that wait for an answer: a process that has any is not frozen.
+    pub fn pending_calls(&self) -> usize {
+        let unread = self.unread_one_way + self.unread_replies;
+        (self.outstanding + unread) as usize + self.tokens.len()
+    }
+}

@@ -1,0 +1,120 @@
+//! Reads: whether a thread has something to read, and the returns that it gets.
+
+use crate::buffer::Offset;
+use crate::effect::Return;
+use crate::message::Incoming;
+use crate::process::State;
+use crate::thread::{Frame, Thread, Waiting};
+use crate::work::{Completion, Tid, Work};
+use baton_abi::uapi::*;
+
+impl State {
+    /// Whether the thread takes the process's work: it owes nothing, has no work of its own, and is
+    /// dedicated to no lane.
+    pub fn takes_process_work(&mut self, tid: Tid) -> bool {
+        let thread = self.thread(tid);
+        thread.is_available() && thread.dedicated_to.is_none()
+    }
+
+    /// Whether a read by this thread has something to return.
+    pub fn has_work(&mut self, tid: Tid, process_work: bool) -> bool {
+        let process = process_work && (!self.todo.is_empty() || self.is_to_ask(tid));
+        let thread = self.thread(tid);
+        process || thread.todo.urgent || thread.return_once
+    }
+
+    /// Whether something has come for a thread that sleeps for any work.
+    pub fn has_work_for_sleepers(&self) -> bool {
+        self.threads.iter().any(|(_, thread)| {
+            thread.waiting == Waiting::Bell && (thread.todo.urgent || !self.todo.is_empty())
+        })
+    }
+
+    /// Whether a read by this thread would find something that is here already.
+    pub fn would_read(&self, tid: Tid) -> bool {
+        let thread = self.threads.get(tid);
+        thread.is_some_and(|thread| thread.todo.urgent || thread.return_once)
+            || thread.is_none_or(Thread::is_available) && !self.todo.is_empty()
+    }
+
+    /// Whether nothing stands between the thread and a plain message: no answer that it owes or
+    /// waits for, nothing that it is to be told.
+    pub fn is_free(&self, tid: Tid) -> bool {
+        let thread = self.threads.get(tid);
+        thread.is_some_and(|thread| {
+            let first = thread.failed
+                | thread.return_once
+                | thread.relieved_of.is_some()
+                | thread.is_off_priority;
+            thread.is_available() && !first
+        })
+    }
+
+    /// The next return for a thread. `None`: nothing is left.
+    pub fn next_return(&mut self, tid: Tid, process_work: bool) -> Option<Return> {
+        let work = match self.thread(tid).todo.pop() {
+            Some(work) => work,
+            None if process_work => {
+                self.watchdog.count_visit();
+                self.todo.pop()?
+            }
+            None => return None,
+        };
+        Some(match work {
+            Work::Transaction(incoming) => self.start_serving(tid, incoming),
+            Work::Reply(incoming) => {
+                self.hand_over(incoming.buffer);
+                self.unread_replies -= 1;
+                Return::Reply(incoming)
+            }
+            Work::Complete(completion) => Return::Bare(match completion {
+                Completion::PendingFrozen => BR_TRANSACTION_PENDING_FROZEN,
+                Completion::SpamSuspect if self.spam_detection => BR_ONEWAY_SPAM_SUSPECT,
+                Completion::SpamSuspect | Completion::Taken => BR_TRANSACTION_COMPLETE,
+            }),
+            Work::Error(command) => Return::Bare(command),
+            Work::Refused(command) => {
+                self.thread(tid).failed = false;
+                Return::Bare(command)
+            }
+            Work::Node(node) => self.tell_node(node),
+            Work::Dead(obituary) => {
+                self.death_delivered(obituary);
+                Return::Cookie(BR_DEAD_BINDER, obituary.cookie)
+            }
+            Work::DeathCleared(cookie) => Return::Cookie(BR_CLEAR_DEATH_NOTIFICATION_DONE, cookie),
+            Work::Frozen(obituary) => match self.freeze_delivered(obituary) {
+                Some(frozen) => Return::Frozen(obituary.cookie, frozen),
+                None => Return::Nothing,
+            },
+            Work::FreezeCleared(cookie) => {
+                Return::Cookie(BR_CLEAR_FREEZE_NOTIFICATION_DONE, cookie)
+            }
+        })
+    }
+
+    fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
+        self.hand_over(incoming.buffer);
+        match &incoming.serving {
+            Some(serving) => {
+                if !self.peers.contains_key(&serving.peer) {
+                    // The caller is dead: there is no process with that number any more.
+                    incoming.sender.0 = 0;
+                }
+                self.thread(tid).stack.push(Frame::Serving(serving.clone()));
+            }
+            None => self.unread_one_way -= 1,
+        }
+        let node = incoming.node.and_then(|node| self.nodes.get(node));
+        let subject = node.map_or((0, 0), |node| (node.ptr, node.cookie));
+        Return::Transaction(incoming, subject)
+    }
+
+    /// The buffer is the program's now, with its descriptors.
+    fn hand_over(&mut self, buffer: Offset) {
+        if let Some(buffer) = self.contents.get_mut(&buffer) {
+            buffer.delivered = true;
+            buffer.fds.clear();
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Standard output.
+
+use crate::failure::Failure;
+use std::io::Write;
+
+/// Writes to standard output. If the reader has closed it, the command ends quietly.
+pub fn show(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new("write to standard output", error))
+        }
+        _ => Ok(()),
+    }
+}
