@@ -40,6 +40,8 @@ pub(crate) struct Credentials {
 pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     let peer = sockopt::socket_peercred(&socket)?;
     let pid = peer.pid.as_raw_nonzero().get().cast_unsigned();
+    #[cfg(simulated)]
+    let pid = simulated_pid().unwrap_or(pid);
     let security_context = match peer_label(&socket) {
         Ok(label) => label_text(&label),
         // The kernel has no security module that labels sockets.
@@ -50,6 +52,12 @@ pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     gids.push(peer.gid.as_raw());
     let uid = peer.uid.as_raw();
     Ok(Credentials { pid, uid, gids, security_context, started: started_or_shortage(pid)? })
+}
+
+/// On a simulated machine all processes are one of the kernel's: the number of the simulated one.
+#[cfg(simulated)]
+fn simulated_pid() -> Option<u32> {
+    baton_shm::simulation::machine()?.take_connection()
 }
 
 /// A pidfd of the process that connected, which becomes readable when the process ends. `None`

@@ -133,6 +133,7 @@ impl Broker {
             None,
         )?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(&self.place)?)?;
+        note_connection();
         if sockopt::socket_peercred(&socket)?.uid != self.uid {
             return Err(Errno::PERM);
         }
@@ -297,6 +298,14 @@ pub fn descriptors() -> u64 {
     limit.unwrap_or(u64::MAX)
 }
 
+/// The broker of a simulated machine hears so who has connected.
+fn note_connection() {
+    #[cfg(simulated)]
+    if let Some(machine) = baton_shm::simulation::machine() {
+        machine.note_connection();
+    }
+}
+
 /// Connects to the broker's socket, and makes sure of who listens: its directory may be one that
 /// anybody can make, and whoever listens there could tell this process anything.
 pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
@@ -311,6 +320,7 @@ pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
     let address = SocketAddrUnix::new(socket).map_err(system("the broker's socket path"))?;
     rustix::net::connect(&fd, &address)
         .map_err(|errno| OpenError::NoBroker { socket: socket.display().to_string(), errno })?;
+    note_connection();
     let listener = rustix::net::sockopt::socket_peercred(&fd).map_err(system("SO_PEERCRED"))?.uid;
     if !listener.is_root() && listener != rustix::process::geteuid() {
         let (socket, uid) = (socket.display().to_string(), listener.as_raw());

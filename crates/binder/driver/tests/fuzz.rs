@@ -6,7 +6,7 @@
 
 #[path = "../../../../fuzz/bodies/mod.rs"]
 mod bodies;
-#[path = "simulation/rng.rs"]
+#[path = "support/rng.rs"]
 #[allow(dead_code, reason = "not every die is thrown")]
 mod rng;
 

@@ -6,7 +6,7 @@
 mod input;
 #[path = "../../../../fuzz/bodies/log_entries.rs"]
 mod log_entries;
-#[path = "../../../binder/driver/tests/simulation/rng.rs"]
+#[path = "../../../binder/driver/tests/support/rng.rs"]
 #[allow(dead_code, reason = "not every die is thrown")]
 mod rng;
 

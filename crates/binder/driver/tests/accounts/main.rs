@@ -4,7 +4,7 @@
 #[path = "../restart/child.rs"]
 #[allow(dead_code, reason = "another test's children say more")]
 mod child;
-#[path = "../simulation/rng.rs"]
+#[path = "../support/rng.rs"]
 #[allow(dead_code, reason = "children need it for what this test does not do")]
 mod rng;
 #[path = "../support/stranger.rs"]

@@ -6,7 +6,7 @@
 mod child;
 #[path = "../support/program.rs"]
 mod program;
-#[path = "../simulation/rng.rs"]
+#[path = "../support/rng.rs"]
 #[allow(dead_code, reason = "children need it for what this test does not do")]
 mod rng;
 #[path = "../support/stranger.rs"]

@@ -9,7 +9,7 @@
 
 mod actor;
 mod crew;
-#[path = "../simulation/rng.rs"]
+#[path = "../support/rng.rs"]
 mod rng;
 #[path = "../support/mod.rs"]
 mod support;

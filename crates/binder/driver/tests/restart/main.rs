@@ -7,7 +7,7 @@
 
 #[expect(dead_code, reason = "few children need no more")]
 mod child;
-#[path = "../simulation/rng.rs"]
+#[path = "../support/rng.rs"]
 #[expect(dead_code, reason = "a choice of moments needs no more")]
 mod rng;
 mod roles;

@@ -1,93 +1,78 @@
-//! Many engines and one broker, without a machine: their pure states, driven by one seed.
+//! Random histories of whole processes on a simulated machine.
 //!
-//! A history is a random run of programs that keep Binder's rules: calls, nested calls, replies,
-//! one-way transactions, objects that travel and come home, counts, acknowledgements, death and
-//! freeze notifications, threads that leave, processes killed between any two critical sections,
-//! managers that come and go. When it comes to rest, a naive model says what must be left.
+//! A history is one broker and some processes with the shipped engine behind the raw interface.
+//! Their programs keep Binder's rules: calls, nested calls, replies, one-way transactions, objects
+//! and descriptors that travel and come home, counts, death notifications, threads that leave,
+//! real-time callers. The machine switches threads at any access to shared memory. Processes are
+//! killed between any two such accesses, and so is the broker, which another one succeeds. When a
+//! history comes to rest, a naive model of the programs says what must be left.
 //!
-//! `SEED=n` replays one history (with `SIM_TRACE=1`, step by step); `SIM_HISTORIES=n` runs more.
+//! The test is built with `--cfg simulated` (`make test-simulation`). `SEED=n` replays one history;
+//! `SIM_HISTORIES=n` runs more.
 
-mod acts;
+#[cfg(simulated)]
 mod check;
-mod glue;
-mod party;
+#[cfg(simulated)]
+mod model;
+#[cfg(simulated)]
+mod payload;
+#[cfg(simulated)]
+#[path = "../support/program.rs"]
 mod program;
-mod restart;
-mod rng;
-mod threads;
-mod wire;
+#[cfg(simulated)]
+mod worker;
+#[cfg(simulated)]
 mod world;
 
-use world::{Phase, World};
-
-const HISTORIES: u64 = 8000;
-
-/// Prints the seed of a history that fails.
-struct Seed(u64);
-
-impl Drop for Seed {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!(
-                "replay: SEED={} SIM_TRACE=1 cargo test -p baton-driver --test simulation",
-                self.0
-            );
-        }
-    }
+#[cfg(not(simulated))]
+fn main() {
+    println!("skipped: simulation (needs --cfg simulated: `make test-simulation`)");
 }
 
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
+#[cfg(simulated)]
+fn main() {
+    histories::run();
 }
 
-fn run(seed: u64) {
-    let seed = Seed(seed);
-    let mut world = World::new(seed.0, setting("SIM_TRACE").is_some());
-    for _ in 0..2 + world.rng.below(3) {
-        world.spawn();
+#[cfg(simulated)]
+mod histories {
+    use crate::world::World;
+    use std::process::{Command, exit};
+
+    /// Histories without `SIM_HISTORIES`.
+    const HISTORIES: u64 = 400;
+    /// Histories of one operating system's process, which keeps the stacks of what was killed.
+    const A_PROCESS: u64 = 20;
+    /// Names the first and the last history of a child.
+    const CHILD: &str = "SIM_CHILD";
+
+    fn setting(name: &str) -> Option<u64> {
+        std::env::var(name).ok().map(|value| value.parse().expect("a number"))
     }
-    let steps = 50 + world.rng.below(600);
-    let kills = world.rng.below(6);
-    let broker_dies = world.rng.below(3) * 5;
-    for _ in 0..steps {
-        if world.rng.below(400) < broker_dies {
-            world.kill_broker();
+
+    pub fn run() {
+        if let Some(seed) = setting("SEED") {
+            return World::run(seed);
         }
-        if world.rng.below(200) < kills {
-            let ids: Vec<_> = world.parties.keys().copied().collect();
-            if let Some(id) = world.rng.pick(&ids) {
-                world.kill(id);
+        if let Some(first) = setting(CHILD) {
+            return (first..first + A_PROCESS).for_each(World::run);
+        }
+        let last = setting("SIM_HISTORIES").unwrap_or(HISTORIES);
+        let mut running = Vec::new();
+        for first in (1..=last).step_by(A_PROCESS as usize) {
+            let program = std::env::current_exe().expect("our own program");
+            running.push(Command::new(program).env(CHILD, first.to_string()).spawn().unwrap());
+            if running.len() == 2 {
+                finish(running.remove(0));
             }
         }
-        if world.parties.len() < 2 || world.parties.len() < 6 && world.rng.below(200) < kills {
-            world.spawn();
-        }
-        let agents = world.agents();
-        if let Some(agent) = world.rng.pick(&agents) {
-            world.step(agent);
-        }
+        running.into_iter().for_each(finish);
+        println!("simulation: {last} histories");
     }
-    world.enter(Phase::Finish);
-    world.come_to_rest();
-    world.check_at_rest();
-    world.enter(Phase::GiveBack);
-    world.come_to_rest();
-    world.check_at_rest();
-    world.check_given_back();
-    while let Some(&id) = world.parties.keys().next() {
-        world.kill(id);
-    }
-    world.come_to_rest();
-    assert!(world.broker.is_empty(), "the broker is left with {:?}", world.broker);
-}
 
-#[test]
-fn histories() {
-    if let Some(seed) = setting("SEED") {
-        return run(seed);
-    }
-    let histories = setting("SIM_HISTORIES").unwrap_or(HISTORIES);
-    for seed in 1..=histories {
-        run(seed);
+    fn finish(mut child: std::process::Child) {
+        if !child.wait().expect("a child").success() {
+            exit(1);
+        }
     }
 }

@@ -1,308 +1,236 @@
-//! The machine: processes, the broker, and everything under way between them. One step is one
-//! critical section of one party; which party's is the dice's choice.
+//! One history: a broker, some processes, and what happens to them.
 
-use crate::party::{Link, Party, Stage};
-use crate::rng::Rng;
-use crate::wire::{Channel, other};
-use baton_abi::control::{ChannelId, End, Event, ProcessId, Reply};
-use baton_broker::limits::Limits;
-use baton_broker::state::{Effect, NewProcess, Rule, State as Broker, Violation};
-use baton_state::work::Tid;
-use std::collections::BTreeMap;
+use crate::check;
+use crate::model::Model;
+use crate::program::{Program, RECEIVE_BYTES};
+use crate::worker::Worker;
+use baton_abi::uapi::{BC_ENTER_LOOPER, BINDER_SET_MAX_THREADS};
+use baton_broker::Config;
+use baton_driver::device::Device;
+use baton_shm::blocking::pause;
+use baton_shm::simulation::{Machine, relinquish};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-pub const CONTEXT: &str = "binder";
+/// Switches after which a history counts as endless.
+const MOST_SWITCHES: u64 = 3_000_000;
+/// Loopers that a driver may ask a program to start.
+const MOST_LOOPERS: u32 = 3;
+/// The first process; the harness is process 0.
+const FIRST_PROCESS: u32 = 1;
 
 pub struct World {
-    pub rng: Rng,
-    pub broker: Broker,
-    /// What the next broker will know of contexts.
-    pub rules: BTreeMap<String, Rule>,
-    pub parties: BTreeMap<ProcessId, Party>,
-    /// Killed processes whose end the broker has not seen.
-    pub dying: BTreeMap<ProcessId, Party>,
-    pub channels: BTreeMap<ChannelId, Channel>,
-    pub clock: u64,
-    pub phase: Phase,
-    pub last_pid: u32,
-    pub trace: bool,
+    pub machine: Arc<Machine>,
+    pub socket: PathBuf,
+    parties: Mutex<Vec<Arc<Party>>>,
+    dead: Mutex<BTreeSet<u64>>,
+    last_process: AtomicU32,
+    last_nonce: AtomicU64,
+    broker: AtomicU32,
+    /// Threads that act and are not loopers.
+    active: AtomicU32,
 }
 
-/// What programs do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Anything.
-    Busy,
-    /// They finish what they have begun.
-    Finish,
-    /// They give back all that they hold.
-    GiveBack,
+/// One process.
+pub struct Party {
+    pub process: u32,
+    pub program: Program,
+    model: Mutex<Model>,
 }
 
-/// Who may take the next step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Agent {
-    /// The broker reads a request of this process.
-    Broker(ProcessId),
-    /// The broker notices that this process is dead.
-    Coroner(ProcessId),
-    /// The control thread takes one event.
-    Events(ProcessId),
-    /// The control thread looks at a channel that has rung.
-    Visit(ProcessId, ChannelId),
-    /// The control thread has caught up.
-    CaughtUp(ProcessId),
-    Thread(ProcessId, Tid),
-    /// The control thread finds the next broker.
-    Rejoin(ProcessId),
-    /// Whoever has not come back to the broker is dead.
-    Settle,
+/// Says which history has failed.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay: SEED={} make test-simulation", self.0);
+        }
+    }
+}
+
+impl Party {
+    /// What the program has. No step while it is borrowed.
+    pub fn model(&self) -> MutexGuard<'_, Model> {
+        self.model.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub fn id(&self) -> u64 {
+        self.process.into()
+    }
+
+    /// Another looper of the pool.
+    pub fn start_looper(self: &Arc<Party>, world: &Arc<World>, command: u32) {
+        let worker = Worker::new(world, self);
+        world.start(self.process, "looper", move || worker.serve(command));
+    }
 }
 
 impl World {
-    pub fn new(seed: u64, trace: bool) -> World {
-        World {
-            rng: Rng::new(seed),
-            broker: Broker::new(Limits::default(), 0),
-            rules: BTreeMap::new(),
-            parties: BTreeMap::new(),
-            dying: BTreeMap::new(),
-            channels: BTreeMap::new(),
-            clock: 0,
-            phase: Phase::Busy,
-            last_pid: 0,
-            trace,
+    pub fn run(seed: u64) {
+        let name = Seed(seed);
+        let machine = Machine::begin(seed, MOST_SWITCHES);
+        machine.on_failure(format!("replay: SEED={} make test-simulation", name.0));
+        let directory = tempfile::tempdir().expect("a directory");
+        let world = Arc::new(World {
+            machine: Arc::clone(&machine),
+            socket: directory.path().join("broker.sock"),
+            parties: Mutex::default(),
+            dead: Mutex::default(),
+            last_process: AtomicU32::new(FIRST_PROCESS),
+            last_nonce: AtomicU64::new(0),
+            broker: AtomicU32::new(0),
+            active: AtomicU32::new(0),
+        });
+        world.start_broker();
+        world.live();
+        world.come_to_rest();
+        for party in world.parties() {
+            world.start_worker(&party, Worker::thaw);
         }
+        world.come_to_rest();
+        check::at_rest(&world);
+        for party in world.parties() {
+            world.start_worker(&party, Worker::check_handles);
+        }
+        world.come_to_rest();
+        check::at_rest(&world);
+        for party in world.parties() {
+            world.start_worker(&party, Worker::give_back);
+        }
+        world.come_to_rest();
+        check::at_rest(&world);
+        check::given_back(&world);
+        world.parties().iter().for_each(|party| world.kill(party));
+        world.come_to_rest();
+        check::nobody_left(&world);
+        if std::env::var_os("SIM_TRACE").is_some() {
+            println!("history {seed}: {}", machine.summary());
+        }
+        machine.close();
     }
 
-    pub fn note(&self, line: impl FnOnce() -> String) {
-        if self.trace {
-            println!("{:>5} {}", self.clock, line());
-        }
-    }
-
-    /// A new process with a looper that stays, and maybe threads that come and go.
-    pub fn spawn(&mut self) {
-        self.last_pid += 1;
-        let label = "u:r:test:s0".to_owned();
-        let (pid, rights) = (self.last_pid, Default::default());
-        let newcomer = NewProcess { pid, uid: 0, security_context: label, rights };
-        let identity = self.broker.admit(newcomer, CONTEXT, u32::MAX).expect("room");
-        let mut party = Party::new(identity);
-        party.start_thread(true, true);
-        for _ in 0..self.rng.below(3) {
-            let looper = self.rng.percent(50);
-            party.start_thread(false, looper);
-        }
-        self.note(|| format!("{:?} starts", party.id()));
-        self.parties.insert(party.id(), party);
-    }
-
-    /// SIGKILL: nothing of the process runs any more; what it has sent stays sent.
-    pub fn kill(&mut self, id: ProcessId) {
-        if let Some(party) = self.parties.remove(&id) {
-            self.note(|| format!("{id:?} is killed"));
-            self.dying.insert(id, party);
-        }
-    }
-
-    pub fn agents(&self) -> Vec<Agent> {
-        let mut agents = Vec::new();
-        for (&id, party) in &self.dying {
-            agents.push(Agent::Coroner(id));
-            if !party.requests.is_empty() {
-                agents.push(Agent::Broker(id));
+    /// Programs act, and processes come and go.
+    fn live(self: &Arc<World>) {
+        let dice = |bound| self.machine.below(bound);
+        (0..2 + dice(3)).for_each(|_| self.spawn());
+        let (kills, broker_dies) = (dice(6), dice(3) * 4);
+        for _ in 0..20 + dice(100) {
+            pause(Duration::from_micros(dice(2_000)));
+            let parties = self.parties();
+            if dice(400) < broker_dies {
+                self.restart_broker();
             }
-        }
-        for (&id, party) in &self.parties {
-            if !party.requests.is_empty() {
-                agents.push(Agent::Broker(id));
+            if dice(100) < kills && !parties.is_empty() {
+                self.kill(&parties[dice(parties.len() as u64) as usize]);
             }
-            if !party.events.is_empty() || party.link == Link::HungUp {
-                agents.push(Agent::Events(id));
+            if parties.len() < 2 || parties.len() < 6 && dice(100) < kills {
+                self.spawn();
             }
-            if party.link == Link::Lost {
-                agents.push(Agent::Rejoin(id));
-            }
-            match &party.control {
-                Some((number, _)) if party.has_caught_up(*number) => {
-                    agents.push(Agent::CaughtUp(id));
-                }
-                Some(_) => {}
-                None => agents.extend(self.visits(id)),
-            }
-            for &tid in party.threads.keys() {
-                if party.is_runnable(tid) {
-                    agents.push(Agent::Thread(id, tid));
-                }
-            }
-        }
-        if self.may_settle() {
-            agents.push(Agent::Settle);
-        }
-        agents
-    }
-
-    fn visits(&self, id: ProcessId) -> impl Iterator<Item = Agent> {
-        self.channels
-            .values()
-            .filter(move |channel| channel.client == id || channel.server == id)
-            .filter(move |channel| {
-                let end = channel.end_of(id);
-                let rung = channel.end(end).rung;
-                channel.is_open(end) && (rung || self.has_hung_up(channel, end))
-            })
-            .map(move |channel| Agent::Visit(id, channel.id))
-    }
-
-    /// The other side has closed the channel's socket.
-    pub fn has_hung_up(&self, channel: &Channel, end: End) -> bool {
-        let peer = if end == End::Client { channel.server } else { channel.client };
-        !self.parties.contains_key(&peer) || channel.end(other(end)).dead
-    }
-
-    pub fn step(&mut self, agent: Agent) {
-        self.clock += 1;
-        self.note(|| format!("{agent:?}"));
-        match agent {
-            Agent::Broker(id) => self.serve_request(id),
-            Agent::Coroner(id) => self.reclaim(id),
-            Agent::Events(id) => self.with(id, |world, party| world.take_event(party)),
-            Agent::Visit(id, channel) => self.with(id, |world, party| world.visit(party, channel)),
-            Agent::CaughtUp(id) => self.with(id, |world, party| {
-                let (_, before) = party.control.take().expect("it caught up");
-                let blocked = world.end_liars(party, None, &before);
-                world.control_catches_up(party, blocked);
-            }),
-            Agent::Rejoin(id) => self.with(id, |world, party| world.rejoin(party)),
-            Agent::Settle => self.settle(),
-            Agent::Thread(id, tid) => self.with(id, |world, party| world.run_thread(party, tid)),
-        }
-    }
-
-    /// Runs with a party taken out of the world, which it is then put back into.
-    pub fn with(&mut self, id: ProcessId, body: impl FnOnce(&mut World, &mut Party)) {
-        let mut party = self.parties.remove(&id).expect("a living party");
-        body(self, &mut party);
-        self.parties.insert(id, party);
-    }
-
-    // ---- the broker -------------------------------------------------------------------------
-
-    fn serve_request(&mut self, id: ProcessId) {
-        let party = match self.parties.get_mut(&id) {
-            Some(party) => party,
-            None => self.dying.get_mut(&id).expect("its requests are there"),
-        };
-        let (request, asker) = party.requests.pop_front().expect("listed as nonempty");
-        if self.trace {
-            println!("      {request:?}");
-        }
-        let mut effects = Vec::new();
-        let reply = self.broker.request(id, request, &mut effects);
-        self.carry_out_broker(effects);
-        self.write_rules();
-        if let (Some(reply), Some(party)) = (reply, self.parties.get_mut(&id)) {
-            let tid = asker.expect("only questions are answered");
-            if let Some(thread) = party.threads.get_mut(&tid) {
-                thread.answer = Some(reply);
+            if let Some(party) = self.parties().get(dice(6) as usize)
+                && self.active.load(Ordering::Relaxed) < 8
+            {
+                let often = 1 + dice(30);
+                self.start_worker(party, move |worker| worker.act_often(often));
             }
         }
     }
 
-    fn reclaim(&mut self, id: ProcessId) {
-        self.dying.remove(&id);
-        let mut effects = Vec::new();
-        self.broker.remove_process(id, &mut effects);
-        self.carry_out_broker(effects);
-        self.write_rules();
+    fn come_to_rest(&self) {
+        self.machine.await_quiet();
+        let active = self.active.load(Ordering::Relaxed);
+        assert_eq!(active, 0, "threads that never end:{}", self.machine.describe());
     }
 
-    pub fn carry_out_broker(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
-            if self.trace {
-                println!("      -> {effect:?}");
+    fn next_process(&self) -> u32 {
+        self.last_process.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn next_nonce(&self) -> u64 {
+        self.last_nonce.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn parties(&self) -> Vec<Arc<Party>> {
+        self.parties.lock().expect("no panic under it").clone()
+    }
+
+    pub fn is_dead(&self, process: u64) -> bool {
+        self.dead.lock().expect("no panic under it").contains(&process)
+    }
+
+    fn start(&self, process: u32, name: &str, body: impl FnOnce() + Send + 'static) {
+        self.machine.spawn(process, name, body).expect("a thread");
+    }
+
+    /// A thread that is no looper, and ends.
+    fn start_worker(
+        self: &Arc<World>,
+        party: &Arc<Party>,
+        life: impl FnOnce(Worker) + Send + 'static,
+    ) {
+        let world = Arc::clone(self);
+        let worker = Worker::new(self, party);
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.start(party.process, "worker", move || {
+            life(worker);
+            world.active.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
+    /// A process opens the device, on a thread of its own.
+    fn spawn(self: &Arc<World>) {
+        let (process, world) = (self.next_process(), Arc::clone(self));
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.start(process, "worker", move || {
+            // There may be no broker at this moment.
+            if let Ok(device) = Device::open("binder", &world.socket) {
+                device.mapped(crate::program::BASE, RECEIVE_BYTES);
+                let most = MOST_LOOPERS;
+                let argument = std::ptr::from_ref(&most) as usize;
+                device.ioctl(BINDER_SET_MAX_THREADS, argument, false).expect("a number");
+                let program = Program { device };
+                let party = Arc::new(Party { process, program, model: Mutex::default() });
+                world.parties.lock().expect("no panic under it").push(Arc::clone(&party));
+                party.start_looper(&world, BC_ENTER_LOOPER);
             }
-            match effect {
-                Effect::Event { to, event } => self.send_event(to, event),
-                Effect::Promote { .. } | Effect::SetPriority { .. } => {
-                    unreachable!("no thread here is a real one")
-                }
-                Effect::SetFrozen { process, frozen } => {
-                    if let Some(party) = self.parties.get_mut(&process) {
-                        party.frozen = frozen;
-                    }
-                }
-                Effect::OpenChannel { channel, client, server } => {
-                    self.channels.insert(channel, Channel::new(channel, client, server));
-                    for (to, end, peer) in
-                        [(server, End::Server, client), (client, End::Client, server)]
-                    {
-                        let peer = self.broker.identity(peer).expect("just seen").clone();
-                        self.send_event(to, Event::Channel { channel, end, peer });
-                    }
-                }
-                Effect::Disconnect { process, why } => {
-                    // Killed before it had made its claims, it is late.
-                    let dead = !self.parties.contains_key(&process);
-                    assert!(dead && why == Violation::Claims, "{process:?} disconnected: {why}");
-                }
-            }
+            world.active.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
+    /// SIGKILL: its threads stop where they are, and its sockets close.
+    fn kill(&self, party: &Arc<Party>) {
+        self.dead.lock().expect("no panic under it").insert(party.id());
+        self.parties.lock().expect("no panic under it").retain(|other| !Arc::ptr_eq(other, party));
+        let ended = self.machine.kill(party.process);
+        let workers = ended.iter().filter(|name| *name == "worker").count() as u32;
+        self.active.fetch_sub(workers, Ordering::Relaxed);
+        party.program.device.forked();
+    }
+
+    fn start_broker(&self) {
+        let process = self.next_process();
+        self.broker.store(process, Ordering::Relaxed);
+        let config = Config::at(&self.socket);
+        self.start(process, "broker", move || {
+            baton_broker::run(config, || {}).expect("a broker that serves");
+        });
+        while !self.socket.exists() {
+            relinquish();
         }
     }
 
-    fn send_event(&mut self, to: ProcessId, event: Event) {
-        if let Some(party) = self.parties.get_mut(&to) {
-            party.events.push_back(event);
+    /// The broker dies amid whatever it does, and after a while there is another one.
+    fn restart_broker(&self) {
+        let process = self.broker.load(Ordering::Relaxed);
+        self.machine.doom(process);
+        while !self.machine.has_ended(process) {
+            relinquish();
         }
-    }
-
-    // ---- running ----------------------------------------------------------------------------
-
-    /// Steps until nobody has anything left to do.
-    pub fn come_to_rest(&mut self) {
-        for _ in 0..50_000 {
-            let agents = self.agents();
-            match self.rng.pick(&agents) {
-                Some(agent) => self.step(agent),
-                None if self.add_loopers() => {}
-                None => return,
-            }
-        }
-        panic!("no rest: {:?}", self.agents());
-    }
-
-    /// Programs go over to another phase: in each a passing thread sees to what lies about. Those
-    /// that sleep are left alone, as their wake-ups are what is being looked at.
-    pub fn enter(&mut self, phase: Phase) {
-        self.phase = phase;
-        for party in self.parties.values_mut() {
-            party.start_thread(false, false);
-        }
-    }
-
-    /// A process whose threads are all taken gets another one, as BR_SPAWN_LOOPER would have it.
-    fn add_loopers(&mut self) -> bool {
-        let ids: Vec<ProcessId> = self.parties.keys().copied().collect();
-        let mut added = false;
-        for id in ids {
-            let party = self.parties.get_mut(&id).expect("listed");
-            let free = party.threads.keys().copied().collect::<Vec<_>>().into_iter().any(|tid| {
-                let sleeps =
-                    matches!(party.threads[&tid].stage, Stage::Asleep { process_work: true, .. });
-                sleeps && party.state.takes_process_work(tid)
-            });
-            if !free {
-                party.start_thread(true, true);
-                added = true;
-            }
-        }
-        added
-    }
-
-    pub fn errno(reply: &Reply) -> Option<i32> {
-        match reply {
-            Reply::Refused { errno } => Some(*errno),
-            _ => None,
-        }
+        self.machine.drop_connections();
+        pause(Duration::from_micros(self.machine.below(5_000)));
+        self.start_broker();
     }
 }

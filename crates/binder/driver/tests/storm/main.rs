@@ -12,7 +12,7 @@
 #[path = "../restart/child.rs"]
 #[expect(dead_code, reason = "the children of a storm are asked less")]
 mod child;
-#[path = "../simulation/rng.rs"]
+#[path = "../support/rng.rs"]
 #[expect(dead_code, reason = "a choice of moments needs no more")]
 mod rng;
 mod roles;

@@ -30,6 +30,7 @@ use rustix::event::EventfdFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -62,6 +63,8 @@ struct Inner {
     random: u64,
     /// Times at which a descriptor becomes readable.
     timers: Vec<(u64, OwnedFd)>,
+    /// The processes that have connected to a broker, which has not asked who they are.
+    connections: VecDeque<u32>,
     switches: u64,
     /// The history fails if it takes more switches.
     most_switches: u64,
@@ -175,6 +178,7 @@ impl Machine {
                 threads: Vec::new(),
                 random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
                 timers: Vec::new(),
+                connections: VecDeque::new(),
                 switches: 0,
                 most_switches,
                 on_failure: String::new(),
@@ -247,6 +251,23 @@ impl Machine {
         // It moves now and then.
         let number = if self.below(16) == 0 { number + 1 } else { number };
         (number % PROCESSORS as u64) as u32
+    }
+
+    /// The calling thread's process has connected to the broker.
+    pub fn note_connection(&self) {
+        let process = self.process();
+        self.lock().connections.push_back(process);
+    }
+
+    /// The process whose connection is accepted now: the kernel keeps their order, and knows only
+    /// one process.
+    pub fn take_connection(&self) -> Option<u32> {
+        self.lock().connections.pop_front()
+    }
+
+    /// The broker is gone, and with it the connections that it has not accepted.
+    pub fn drop_connections(&self) {
+        self.lock().connections.clear();
     }
 
     /// The process of the calling thread.

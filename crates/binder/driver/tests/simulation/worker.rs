@@ -92,7 +92,7 @@ impl Worker {
         while self.free() {}
         loop {
             let Some((cookie, handle)) = self.party.model().notice_to_clear() else { break };
-            self.clear_death(cookie, handle);
+            self.clear_notice(cookie, handle);
         }
         while self.release() {}
         while self.drop_object() {}
@@ -144,16 +144,25 @@ impl Worker {
                         assert!(self.world.is_dead(name.owner), "{name:?} lives");
                         self.owe(BC_DEAD_BINDER_DONE, payload);
                     }
-                    BR_CLEAR_DEATH_NOTIFICATION_DONE => {
-                        self.party.model().death_cleared(pod_read_unaligned(payload));
+                    BR_FROZEN_BINDER => {
+                        let state: FrozenStateInfo = pod_read_unaligned(payload);
+                        self.party.model().frozen(state.cookie, state.is_frozen != 0);
+                        self.owe(BC_FREEZE_NOTIFICATION_DONE, &payload[..8]);
                     }
-                    BR_TRANSACTION_COMPLETE | BR_ONEWAY_SPAM_SUSPECT => {
+                    BR_CLEAR_DEATH_NOTIFICATION_DONE | BR_CLEAR_FREEZE_NOTIFICATION_DONE => {
+                        let is_of_freezes = command == BR_CLEAR_FREEZE_NOTIFICATION_DONE;
+                        let cookie = pod_read_unaligned(payload);
+                        self.party.model().notice_cleared(cookie, is_of_freezes);
+                    }
+                    BR_TRANSACTION_COMPLETE
+                    | BR_ONEWAY_SPAM_SUSPECT
+                    | BR_TRANSACTION_PENDING_FROZEN => {
                         assert!(!is_taken, "BR_TRANSACTION_COMPLETE of nothing");
                         self.party.model().unpin(pins);
                         is_taken = true;
                         self.n_open += u32::from(until == Until::Answered);
                     }
-                    BR_FAILED_REPLY | BR_DEAD_REPLY => self.ends.push(None),
+                    BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY => self.ends.push(None),
                     BR_REPLY => self.ends.push(messages.next()),
                     BR_TRANSACTION => {
                         let message = messages.next().expect("one message a transaction");
@@ -316,8 +325,9 @@ impl Worker {
             50..60 => _ = self.free(),
             60..68 => _ = self.release(),
             68..73 => _ = self.drop_object(),
-            73..80 => self.ask_of_death(),
-            80..84 => self.stop_asking(),
+            73..80 => self.ask_for_notices(),
+            80..83 => self.stop_asking(),
+            83 => self.freeze(),
             84..88 => pause(Duration::from_micros(self.dice(3_000))),
             88..92 => self.flush(),
             _ => relinquish(),
@@ -511,13 +521,17 @@ impl Worker {
         true
     }
 
-    fn ask_of_death(&mut self) {
+    fn ask_for_notices(&mut self) {
         let mut model = self.party.model();
+        let is_of_freezes = self.dice(3) == 0;
         let held = model.references.iter().filter(|(_, r)| r.strong > 0 || r.weak > 0);
         let held: Vec<(u32, Name)> = held.map(|(handle, r)| (*handle, r.name)).collect();
         // Of a handle that was dropped, the driver may still have the notice: a free is owed.
         let is_asked = |(handle, name): &(u32, Name)| {
-            model.deaths.values().any(|n| (n.handle, n.name) == (*handle, *name))
+            let mut notices = model.notices.values();
+            notices.any(|n| {
+                (n.handle, n.name, n.is_of_freezes) == (*handle, *name, is_of_freezes)
+            })
         };
         let free: Vec<_> = held.into_iter().filter(|held| !is_asked(held)).collect();
         if free.is_empty() {
@@ -525,36 +539,70 @@ impl Worker {
         }
         let (handle, name) = free[self.dice(free.len() as u64) as usize];
         let cookie = model.next_cookie();
-        model.deaths.insert(cookie, Notice { handle, name, ..Notice::default() });
+        model.notices.insert(cookie, Notice { handle, name, is_of_freezes, ..Notice::default() });
         model.references.get_mut(&handle).expect("listed").sending += 1;
         drop(model);
-        self.owe(BC_REQUEST_DEATH_NOTIFICATION, &death(handle, cookie));
+        let command = match is_of_freezes {
+            true => BC_REQUEST_FREEZE_NOTIFICATION,
+            false => BC_REQUEST_DEATH_NOTIFICATION,
+        };
+        self.owe(command, &handle_cookie(handle, cookie));
         self.flush();
         let mut model = self.party.model();
-        model.deaths.get_mut(&cookie).expect("not cleared yet").is_asked = true;
+        model.notices.get_mut(&cookie).expect("not cleared yet").is_asked = true;
         model.unpin(&Pins { handles: vec![handle], ..Pins::default() });
+    }
+
+    /// BINDER_FREEZE of anybody.
+    fn freeze(&self) {
+        let parties = self.world.parties();
+        if !parties.is_empty() {
+            let process = parties[self.dice(parties.len() as u64) as usize].process;
+            self.set_frozen(process, self.dice(2) == 0);
+        }
+    }
+
+    fn set_frozen(&self, process: u32, is_frozen: bool) {
+        let info = FreezeInfo { pid: process, enable: is_frozen.into(), timeout_ms: 0 };
+        let argument = std::ptr::from_ref(&info) as usize;
+        match self.party.program.device.ioctl(BINDER_FREEZE, argument, false) {
+            // It has calls to serve, has gone, or there is no broker at this moment.
+            Ok(_) | Err(Errno::AGAIN | Errno::INVAL | Errno::CONNREFUSED) => {}
+            Err(errno) => panic!("BINDER_FREEZE: {errno}"),
+        }
+    }
+
+    /// Ends what any program may have done to this one.
+    pub fn thaw(self) {
+        self.set_frozen(self.party.process, false);
+        self.party.program.leave();
     }
 
     fn stop_asking(&mut self) {
         let notice = self.party.model().notice_to_clear();
         if let Some((cookie, handle)) = notice {
-            self.clear_death(cookie, handle);
+            self.clear_notice(cookie, handle);
         }
     }
 
-    fn clear_death(&mut self, cookie: u64, handle: u32) {
+    fn clear_notice(&mut self, cookie: u64, handle: u32) {
         let mut model = self.party.model();
-        model.deaths.get_mut(&cookie).expect("asked for").is_cleared = true;
+        let notice = model.notices.get_mut(&cookie).expect("asked for");
+        notice.is_cleared = true;
+        let command = match notice.is_of_freezes {
+            true => BC_CLEAR_FREEZE_NOTIFICATION,
+            false => BC_CLEAR_DEATH_NOTIFICATION,
+        };
         model.references.get_mut(&handle).expect("held").sending += 1;
         drop(model);
-        self.owe(BC_CLEAR_DEATH_NOTIFICATION, &death(handle, cookie));
+        self.owe(command, &handle_cookie(handle, cookie));
         self.flush();
         self.party.model().unpin(&Pins { handles: vec![handle], ..Pins::default() });
     }
 }
 
 /// `binder_handle_cookie`, packed.
-fn death(handle: u32, cookie: u64) -> [u8; 12] {
+fn handle_cookie(handle: u32, cookie: u64) -> [u8; 12] {
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&handle.to_ne_bytes());
     bytes[4..].copy_from_slice(&cookie.to_ne_bytes());

@@ -35,14 +35,19 @@ pub struct Reference {
     pub sending: u32,
 }
 
-/// A death notification.
+/// A death or freeze notification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notice {
+    /// Of freezes, not of the owner's death.
+    pub is_of_freezes: bool,
     pub handle: u32,
     pub name: Name,
     /// The driver has been asked.
     pub is_asked: bool,
+    /// BR_DEAD_BINDER has come.
     pub is_delivered: bool,
+    /// What the last BR_FROZEN_BINDER said.
+    pub is_frozen: Option<bool>,
     pub is_cleared: bool,
     /// The handle went first.
     pub is_dropped: bool,
@@ -68,7 +73,7 @@ pub struct Pins {
 pub struct Model {
     pub objects: BTreeMap<u64, Object>,
     pub references: BTreeMap<u32, Reference>,
-    pub deaths: BTreeMap<u64, Notice>,
+    pub notices: BTreeMap<u64, Notice>,
     pub buffers: Vec<Held>,
     pub last_cookie: u64,
     /// Of each sender and object, the nonce of the last one-way transaction.
@@ -121,7 +126,7 @@ impl Model {
         let is_free = |r: &Reference| (r.strong, r.weak, r.in_buffers, r.sending) == (0, 0, 0, 0);
         if self.references.get(&handle).is_some_and(is_free) {
             self.references.remove(&handle);
-            let notices = self.deaths.values_mut().filter(|notice| notice.handle == handle);
+            let notices = self.notices.values_mut().filter(|notice| notice.handle == handle);
             notices.for_each(|notice| notice.is_dropped = true);
         }
     }
@@ -164,7 +169,8 @@ impl Model {
     }
 
     pub fn dead(&mut self, cookie: u64) -> Name {
-        let notice = self.deaths.get_mut(&cookie).expect("BR_DEAD_BINDER nobody asked for");
+        let notice = self.notices.get_mut(&cookie).expect("BR_DEAD_BINDER nobody asked for");
+        assert!(!notice.is_of_freezes, "BR_DEAD_BINDER for {notice:?}");
         assert!(!notice.is_delivered, "BR_DEAD_BINDER twice: {cookie}");
         notice.is_delivered = true;
         notice.name
@@ -173,12 +179,21 @@ impl Model {
     /// The cookie and handle of a notice that the program may clear.
     pub fn notice_to_clear(&self) -> Option<(u64, u32)> {
         let may = |notice: &Notice| notice.is_asked && !notice.is_cleared && !notice.is_dropped;
-        let found = self.deaths.iter().find(|(_, notice)| may(notice));
+        let found = self.notices.iter().find(|(_, notice)| may(notice));
         found.map(|(cookie, notice)| (*cookie, notice.handle))
     }
 
-    pub fn death_cleared(&mut self, cookie: u64) {
-        let notice = self.deaths.remove(&cookie).expect("cleared once");
-        assert!(notice.is_cleared, "BR_CLEAR_DEATH_NOTIFICATION_DONE nobody asked for");
+    /// BR_FROZEN_BINDER.
+    pub fn frozen(&mut self, cookie: u64, is_frozen: bool) {
+        let notice = self.notices.get_mut(&cookie).expect("BR_FROZEN_BINDER nobody asked for");
+        assert!(notice.is_of_freezes, "BR_FROZEN_BINDER for {notice:?}");
+        notice.is_frozen = Some(is_frozen);
+    }
+
+    /// BR_CLEAR_DEATH_NOTIFICATION_DONE, or the one of freezes.
+    pub fn notice_cleared(&mut self, cookie: u64, is_of_freezes: bool) {
+        let notice = self.notices.remove(&cookie).expect("cleared once");
+        assert!(notice.is_cleared, "a notice that nobody has cleared: {notice:?}");
+        assert_eq!(notice.is_of_freezes, is_of_freezes, "{notice:?}");
     }
 }
