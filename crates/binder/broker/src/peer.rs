@@ -40,8 +40,6 @@ pub(crate) struct Credentials {
 pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     let peer = sockopt::socket_peercred(&socket)?;
     let pid = peer.pid.as_raw_nonzero().get().cast_unsigned();
-    #[cfg(simulated)]
-    let pid = simulated_pid().unwrap_or(pid);
     let security_context = match peer_label(&socket) {
         Ok(label) => label_text(&label),
         // The kernel has no security module that labels sockets.
@@ -51,6 +49,10 @@ pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     let mut gids = peer_groups(&socket).unwrap_or_default();
     gids.push(peer.gid.as_raw());
     let uid = peer.uid.as_raw();
+    #[cfg(simulated)]
+    if let Some(pid) = simulated_pid() {
+        return Ok(Credentials { pid, uid, gids, security_context, started: Some(pid.into()) });
+    }
     Ok(Credentials { pid, uid, gids, security_context, started: started_or_shortage(pid)? })
 }
 

@@ -3,6 +3,7 @@
 use crate::world::{Party, World};
 use baton_abi::control::{ProcessReport, Report};
 use baton_driver::observer::Observer;
+use baton_shm::simulation::FIRST_PID;
 use std::collections::BTreeSet;
 
 /// Everything that was begun has ended, and broker, engines and programs agree on who holds what.
@@ -73,7 +74,7 @@ fn check_notices(world: &World, party: &Party, report: &Report) {
         assert!(!notice.is_cleared, "the end of {cookie} is missing: {notice:?}");
         let owner = notice.name.owner;
         if notice.is_of_freezes {
-            let is_frozen = processes(report).find(|it| u64::from(it.pid) == owner);
+            let is_frozen = processes(report).find(|it| u64::from(it.pid - FIRST_PID) == owner);
             let is_frozen = is_frozen.map(|process| process.frozen);
             let is_told = is_frozen.is_none() || notice.is_frozen == is_frozen;
             assert!(is_told, "BR_FROZEN_BINDER missing: {cookie} {notice:?}, {is_frozen:?}");

@@ -69,6 +69,12 @@ pub struct Pins {
     pub handles: Vec<u32>,
 }
 
+impl Pins {
+    pub fn of(handle: u32) -> Pins {
+        Pins { handles: vec![handle], ..Pins::default() }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Model {
     pub objects: BTreeMap<u64, Object>,
@@ -183,11 +189,15 @@ impl Model {
         found.map(|(cookie, notice)| (*cookie, notice.handle))
     }
 
-    /// BR_FROZEN_BINDER.
-    pub fn frozen(&mut self, cookie: u64, is_frozen: bool) {
+    /// BR_FROZEN_BINDER. The handle, pinned, unless the program has dropped it: else the driver
+    /// is to hear that this is done.
+    pub fn frozen(&mut self, cookie: u64, is_frozen: bool) -> Option<u32> {
         let notice = self.notices.get_mut(&cookie).expect("BR_FROZEN_BINDER nobody asked for");
         assert!(notice.is_of_freezes, "BR_FROZEN_BINDER for {notice:?}");
         notice.is_frozen = Some(is_frozen);
+        let handle = (!notice.is_dropped).then_some(notice.handle)?;
+        self.references.get_mut(&handle)?.sending += 1;
+        Some(handle)
     }
 
     /// BR_CLEAR_DEATH_NOTIFICATION_DONE, or the one of freezes.

@@ -6,9 +6,9 @@ use crate::program::{Commands, Message, returns};
 use crate::world::{Party, World};
 use baton_abi::uapi::*;
 use baton_shm::blocking::pause;
-use baton_shm::simulation::relinquish;
+use baton_shm::simulation::{FIRST_PID, relinquish};
 use baton_state::thread::Frame;
-use bytemuck::pod_read_unaligned;
+use bytemuck::{Zeroable, pod_read_unaligned};
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -81,7 +81,8 @@ impl Worker {
             self.party.model().references.iter().filter_map(strong).collect();
         for (handle, name) in references {
             let answered = self.call(handle, name, false);
-            assert!(answered || self.world.is_dead(name.owner), "{name:?} does not answer");
+            let why = self.last_error();
+            assert!(answered || self.world.is_dead(name.owner), "{name:?} does not answer: {why:?}");
         }
         self.flush();
         self.party.program.leave();
@@ -146,8 +147,13 @@ impl Worker {
                     }
                     BR_FROZEN_BINDER => {
                         let state: FrozenStateInfo = pod_read_unaligned(payload);
-                        self.party.model().frozen(state.cookie, state.is_frozen != 0);
-                        self.owe(BC_FREEZE_NOTIFICATION_DONE, &payload[..8]);
+                        let is_frozen = state.is_frozen != 0;
+                        let handle = self.party.model().frozen(state.cookie, is_frozen);
+                        if let Some(handle) = handle {
+                            self.owe(BC_FREEZE_NOTIFICATION_DONE, &payload[..8]);
+                            self.flush();
+                            self.party.model().unpin(&Pins::of(handle));
+                        }
                     }
                     BR_CLEAR_DEATH_NOTIFICATION_DONE | BR_CLEAR_FREEZE_NOTIFICATION_DONE => {
                         let is_of_freezes = command == BR_CLEAR_FREEZE_NOTIFICATION_DONE;
@@ -207,6 +213,14 @@ impl Worker {
         answer
     }
 
+    /// Why the thread's last transaction failed.
+    fn last_error(&self) -> ExtendedError {
+        let mut error = ExtendedError::zeroed();
+        let argument = std::ptr::from_mut(&mut error) as usize;
+        self.party.program.device.ioctl(BINDER_GET_EXTENDED_ERROR, argument, false).unwrap();
+        error
+    }
+
     fn node_news(&mut self, command: u32, payload: &[u8]) {
         let (ptr, cookie) = (pod_read_unaligned(&payload[..8]), pod_read_unaligned(&payload[8..]));
         if ptr != 0 {
@@ -235,7 +249,7 @@ impl Worker {
                     held.handles.push(handle);
                     let command = if strong { BC_ACQUIRE } else { BC_INCREFS };
                     if self.dice(100) < 60 {
-                        model.pin(&Pins { handles: vec![handle], ..Pins::default() });
+                        model.pin(&Pins::of(handle));
                         wanted.push((command, handle));
                     }
                 }
@@ -275,7 +289,7 @@ impl Worker {
             BC_ACQUIRE => reference.strong += 1,
             _ => reference.weak += 1,
         }
-        model.unpin(&Pins { handles: vec![handle], ..Pins::default() });
+        model.unpin(&Pins::of(handle));
     }
 
     fn take_in(&mut self, message: &Message) {
@@ -550,7 +564,7 @@ impl Worker {
         self.flush();
         let mut model = self.party.model();
         model.notices.get_mut(&cookie).expect("not cleared yet").is_asked = true;
-        model.unpin(&Pins { handles: vec![handle], ..Pins::default() });
+        model.unpin(&Pins::of(handle));
     }
 
     /// BINDER_FREEZE of anybody.
@@ -558,23 +572,24 @@ impl Worker {
         let parties = self.world.parties();
         if !parties.is_empty() {
             let process = parties[self.dice(parties.len() as u64) as usize].process;
-            self.set_frozen(process, self.dice(2) == 0);
+            match self.set_frozen(process, self.dice(2) == 0) {
+                // It has calls to serve, has gone, or there is no broker at this moment.
+                Ok(()) | Err(Errno::AGAIN | Errno::INVAL | Errno::CONNREFUSED) => {}
+                Err(errno) => panic!("BINDER_FREEZE: {errno}"),
+            }
         }
     }
 
-    fn set_frozen(&self, process: u32, is_frozen: bool) {
-        let info = FreezeInfo { pid: process, enable: is_frozen.into(), timeout_ms: 0 };
+    fn set_frozen(&self, process: u32, is_frozen: bool) -> Result<(), Errno> {
+        let info = FreezeInfo { pid: FIRST_PID + process, enable: is_frozen.into(), timeout_ms: 0 };
         let argument = std::ptr::from_ref(&info) as usize;
-        match self.party.program.device.ioctl(BINDER_FREEZE, argument, false) {
-            // It has calls to serve, has gone, or there is no broker at this moment.
-            Ok(_) | Err(Errno::AGAIN | Errno::INVAL | Errno::CONNREFUSED) => {}
-            Err(errno) => panic!("BINDER_FREEZE: {errno}"),
-        }
+        self.party.program.device.ioctl(BINDER_FREEZE, argument, false).map(drop)
     }
 
     /// Ends what any program may have done to this one.
     pub fn thaw(self) {
-        self.set_frozen(self.party.process, false);
+        let thawed = self.set_frozen(self.party.process, false);
+        assert_eq!(thawed, Ok(()), "{} stays frozen", self.party.process);
         self.party.program.leave();
     }
 
@@ -597,7 +612,7 @@ impl Worker {
         drop(model);
         self.owe(command, &handle_cookie(handle, cookie));
         self.flush();
-        self.party.model().unpin(&Pins { handles: vec![handle], ..Pins::default() });
+        self.party.model().unpin(&Pins::of(handle));
     }
 }
 

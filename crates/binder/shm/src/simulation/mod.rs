@@ -42,6 +42,8 @@ const SLOWNESS_NS: u64 = 20_000_000;
 const QUIET_NS: u64 = 30_000_000_000;
 /// Processors of a machine, as far as threads ask.
 pub const PROCESSORS: usize = 2;
+/// The pid of process 0 for brokers; the kernel has none as high.
+pub const FIRST_PID: u32 = 1 << 30;
 /// Id of a machine's first thread.
 const FIRST_ID: u32 = 1_000;
 /// Stack of a simulated thread in bytes.
@@ -259,10 +261,10 @@ impl Machine {
         self.lock().connections.push_back(process);
     }
 
-    /// The process whose connection is accepted now: the kernel keeps their order, and knows only
-    /// one process.
+    /// The pid of the process whose connection is accepted now: the kernel keeps their order, and
+    /// knows only one process.
     pub fn take_connection(&self) -> Option<u32> {
-        self.lock().connections.pop_front()
+        Some(FIRST_PID + self.lock().connections.pop_front()?)
     }
 
     /// The broker is gone, and with it the connections that it has not accepted.
