@@ -42,8 +42,10 @@ build:
 	@echo 'build: baton'
 	@$(CARGO) build --release --quiet
 
-.PHONY: test test-workspace test-instructions test-loom test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
-test: test-workspace test-instructions test-loom test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
+SIMULATED_HISTORIES ?= 100
+
+.PHONY: test test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
+test: test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
 
 test-workspace: setup
 	@echo 'test: workspace'
@@ -57,6 +59,12 @@ test-loom: setup
 	@echo 'test: shared-memory protocols under the model checker'
 	@RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --quiet --release \
 		--target-dir target/loom --package baton-shm --package baton-log --package baton-nucleus --lib
+
+# SIMULATED_HISTORIES=: how many. SEED=: this one.
+test-simulation: setup
+	@echo 'test: whole processes on a simulated machine'
+	@RUSTFLAGS='--cfg simulated' SIM_HISTORIES=$(SIMULATED_HISTORIES) $(CARGO) test --quiet \
+		--target-dir target/simulation --package baton-driver --test simulation
 
 test-uapi: setup build
 	@echo 'test: the driver behind its ioctl interface'

@@ -82,7 +82,10 @@ impl Worker {
         for (handle, name) in references {
             let answered = self.call(handle, name, false);
             let why = self.last_error();
-            assert!(answered || self.world.is_dead(name.owner), "{name:?} does not answer: {why:?}");
+            assert!(
+                answered || self.world.is_dead(name.owner),
+                "{name:?} does not answer: {why:?}"
+            );
         }
         self.flush();
         self.party.program.leave();
@@ -341,7 +344,7 @@ impl Worker {
             68..73 => _ = self.drop_object(),
             73..80 => self.ask_for_notices(),
             80..83 => self.stop_asking(),
-            83 => self.freeze(),
+            83 if self.world.is_busy() => self.freeze(),
             84..88 => pause(Duration::from_micros(self.dice(3_000))),
             88..92 => self.flush(),
             _ => relinquish(),
@@ -543,9 +546,7 @@ impl Worker {
         // Of a handle that was dropped, the driver may still have the notice: a free is owed.
         let is_asked = |(handle, name): &(u32, Name)| {
             let mut notices = model.notices.values();
-            notices.any(|n| {
-                (n.handle, n.name, n.is_of_freezes) == (*handle, *name, is_of_freezes)
-            })
+            notices.any(|n| (n.handle, n.name, n.is_of_freezes) == (*handle, *name, is_of_freezes))
         };
         let free: Vec<_> = held.into_iter().filter(|held| !is_asked(held)).collect();
         if free.is_empty() {

@@ -11,7 +11,7 @@ use baton_shm::blocking::pause;
 use baton_shm::simulation::{Machine, relinquish};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub struct World {
     last_process: AtomicU32,
     last_nonce: AtomicU64,
     broker: AtomicU32,
+    /// Whether processes come, go and freeze each other.
+    is_busy: AtomicBool,
     /// Threads that act and are not loopers.
     active: AtomicU32,
 }
@@ -83,11 +85,13 @@ impl World {
             last_process: AtomicU32::new(FIRST_PROCESS),
             last_nonce: AtomicU64::new(0),
             broker: AtomicU32::new(0),
+            is_busy: AtomicBool::new(true),
             active: AtomicU32::new(0),
         });
         world.start_broker();
         world.live();
         world.come_to_rest();
+        world.is_busy.store(false, Ordering::Relaxed);
         for party in world.parties() {
             world.start_worker(&party, Worker::thaw);
         }
@@ -147,6 +151,10 @@ impl World {
 
     fn next_process(&self) -> u32 {
         self.last_process.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.is_busy.load(Ordering::Relaxed)
     }
 
     pub fn next_nonce(&self) -> u64 {
