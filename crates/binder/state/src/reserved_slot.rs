@@ -50,13 +50,15 @@ impl ReservedSlot {
         self.word.begin_fill()
     }
 
-    /// See [`reserved_slot::ReservedSlot::finish_fill`]; if false [`State::lies_there`].
+    /// See [`reserved_slot::ReservedSlot::finish_fill`]; if false
+    /// [`State::lies_there`](crate::State::lies_there).
     #[inline(always)]
     pub fn lie(&self) -> bool {
         self.word.finish_fill()
     }
 
-    /// See [`reserved_slot::ReservedSlot::cancel_fill`]; if false [`State::give_plain_room_back`].
+    /// See [`reserved_slot::ReservedSlot::cancel_fill`]; if false
+    /// [`State::give_plain_room_back`](crate::State).
     pub fn turn_back(&self) -> bool {
         self.word.cancel_fill()
     }

@@ -105,7 +105,8 @@ pub struct Thread {
     pub stack: Vec<Frame>,
     /// The word on which it sleeps.
     pub waiting: Waiting,
-    /// It goes on past the state, and says itself whether it waits: see [`State::go_past`].
+    /// It goes on past the state, and says itself whether it waits: see
+    /// [`State::go_past`](crate::State::go_past).
     pub is_past: bool,
     /// The flag by which it says so, and is told of news.
     pub flag: Arc<EventFlag>,
