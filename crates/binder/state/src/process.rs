@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One process, as its driver knows it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct State {
     /// The broker's name for it.
     pub id: ProcessId,
@@ -75,36 +75,7 @@ pub struct State {
 impl State {
     /// A process that has just been admitted.
     pub fn new(id: ProcessId) -> State {
-        State {
-            id,
-            nodes: Nodes::default(),
-            references: References::default(),
-            threads: Threads::default(),
-            buffers: Buffers::default(),
-            contents: FxHashMap::default(),
-            one_way_accounts: FxHashMap::default(),
-            slots: Vec::new(),
-            accounts: Accounts::default(),
-            peers: BTreeMap::new(),
-            pool: Pool::default(),
-            spam_detection: false,
-            manager: None,
-            outstanding: 0,
-            unread_one_way: 0,
-            unread_replies: 0,
-            received: 0,
-            todo: Todo::default(),
-            tickets: Tickets::default(),
-            watchdog: Watchdog::default(),
-            tokens: FxHashMap::default(),
-            broker: Broker { era: id.era(), is_alive: true },
-            told_deaths: Vec::new(),
-            cleared_freezes: Vec::new(),
-            numbers: 0,
-            sleepers: 0,
-            made_room: false,
-            effects: Vec::new(),
-        }
+        State { id, broker: Broker { era: id.era(), is_alive: true }, ..State::default() }
     }
 
     /// Everything that is to be done, in order; empty most of the time.
