@@ -3,7 +3,7 @@
 use crate::account::Accounts;
 use crate::buffer::{Buffers, Offset};
 use crate::effect::Effect;
-use crate::message::{Buffer, Incoming};
+use crate::message::Buffer;
 use crate::node::Nodes;
 use crate::notice::ToldDeath;
 use crate::peer::{Broker, Peer};
@@ -154,17 +154,12 @@ impl State {
         }
     }
 
-    pub(crate) fn push_process_call(&mut self, incoming: Incoming) {
-        self.todo.push_call(incoming);
-        self.wake_sleeper();
-    }
-
+    /// The process has work: a call goes before calls of worse nice values.
     pub(crate) fn push_process(&mut self, work: Work) {
-        self.todo.push(work);
-        self.wake_sleeper();
-    }
-
-    fn wake_sleeper(&mut self) {
+        match work {
+            Work::Transaction(call) if call.serving.is_some() => self.todo.push_call(call),
+            work => self.todo.push(work),
+        }
         if self.sleepers > 0 {
             self.effect(Effect::WakeLooper);
         }

@@ -187,10 +187,7 @@ impl State {
             return self.queue_one_way(node, incoming);
         }
         self.outstanding += 1;
-        match thread {
-            Some(tid) => self.push(Queue::Thread(tid), Work::Transaction(incoming)),
-            None => self.push_process_call(incoming),
-        }
+        self.push(thread.map_or(Queue::Process, Queue::Thread), Work::Transaction(incoming));
     }
 
     /// A message in its buffer, as far as transactions and replies have it in common.
