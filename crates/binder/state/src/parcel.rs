@@ -395,4 +395,60 @@ mod tests {
         let sent = send(&mut data, &offsets, 8, |_, _| Err(Errno::FAULT));
         assert_eq!((sent.failed, sent.objects.len()), (Some(Errno::INVAL), 1));
     }
+
+    /// The sender's pass over objects, each with its offset. Descriptors, or the error.
+    fn sent(objects: &[(u64, &[u8])]) -> Result<Vec<i32>, Errno> {
+        let mut data = vec![0; 256];
+        for (offset, bytes) in objects {
+            data[*offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        }
+        let offsets: Vec<u64> = objects.iter().map(|(offset, _)| *offset).collect();
+        let sent = send(&mut data, &offsets, 64, |from, to| {
+            to.fill(from as u8);
+            if from == 0 { Err(Errno::FAULT) } else { Ok(()) }
+        });
+        sent.failed.map_or(Ok(sent.fds), Err)
+    }
+
+    #[test]
+    fn objects_stand_one_after_the_other() {
+        let fd = |fd| FdObject { kind: BINDER_TYPE_FD, fd, ..Zeroable::zeroed() };
+        let (first, second) = (fd(3), fd(4));
+        for (offsets, expected) in [
+            ([0, 24], Ok(vec![3, 4])),
+            ([8, 64], Ok(vec![3, 4])),
+            ([24, 0], Err(Errno::INVAL)),
+            ([0, 20], Err(Errno::INVAL)),
+            ([0, 26], Err(Errno::INVAL)),
+        ] {
+            let objects = [(offsets[0], bytes_of(&first)), (offsets[1], bytes_of(&second))];
+            assert_eq!(sent(&objects), expected, "{offsets:?}");
+        }
+    }
+
+    /// An array of descriptors in a buffer of 8 bytes, each of which is 1.
+    #[test]
+    fn an_array_lies_within_a_buffer_that_can_be_read() {
+        const FD: i32 = i32::from_ne_bytes([1; 4]);
+        // Where the program has the buffer, how many descriptors, from where in the buffer.
+        for (buffer, num_fds, parent_offset, expected) in [
+            (1, 2, 0, Ok(vec![FD, FD])),
+            (1, 1, 4, Ok(vec![FD])),
+            (1, 2, 4, Err(Errno::INVAL)),
+            (1, 1, 2, Err(Errno::INVAL)),
+            (1, 0, 99, Ok(vec![])),
+            (1, u64::MAX / 2, 0, Err(Errno::INVAL)),
+            (0, 1, 0, Err(Errno::INVAL)),
+        ] {
+            let kind = BINDER_TYPE_PTR;
+            let bytes = BufferObject { kind, buffer, length: 8, ..Zeroable::zeroed() };
+            let kind = BINDER_TYPE_FDA;
+            let array = FdArrayObject { kind, num_fds, parent_offset, ..Zeroable::zeroed() };
+            // The kernel takes a buffer object at offset 0 for none.
+            for (at, expected) in [(8, expected), (0, Err(Errno::INVAL))] {
+                let objects = [(at, bytes_of(&bytes)), (at + 40, bytes_of(&array))];
+                assert_eq!(sent(&objects), expected, "{buffer} {num_fds} {parent_offset} {at}");
+            }
+        }
+    }
 }
