@@ -41,7 +41,7 @@ pub fn run(data: &[u8]) {
                 let (pid, uid) = (input.small() as u32, input.pick(&[0, 1000, 1001]));
                 let context = input.pick(&["binder", "hwbinder", "nowhere"]);
                 let channels = input.below(12) as u32;
-                if let Ok(identity) = broker.admit(newcomer(pid, uid), context, channels) {
+                if let Ok(identity) = broker.admit(new_process(pid, uid), context, channels) {
                     living.push(identity.process);
                 }
             }
@@ -68,13 +68,13 @@ pub fn run(data: &[u8]) {
     assert!(broker.is_empty(), "all are gone, and left {broker:?}");
 }
 
-fn newcomer(pid: u32, uid: u32) -> NewProcess {
+fn new_process(pid: u32, uid: u32) -> NewProcess {
     let rights = Rights { manages: pid % 8 != 7, ..Rights::default() };
     NewProcess { pid, uid, security_context: "label".to_owned(), rights }
 }
 
 fn ask_one(broker: &mut State, request: Request) {
-    let identity = broker.admit(newcomer(1, 1000), "binder", 4).expect("room");
+    let identity = broker.admit(new_process(1, 1000), "binder", 4).expect("room");
     broker.request(identity.process, request, &mut Vec::new());
     broker.remove_process(identity.process, &mut Vec::new());
 }

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// The broker's name for one opened device. No name is used twice: see [`crate::claim`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct ProcessId(pub u64);
 
 impl ProcessId {

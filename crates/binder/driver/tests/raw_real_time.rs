@@ -405,7 +405,7 @@ fn a_looper_that_stays_away_leaves_its_lane_to_the_pool() {
 }
 
 #[test]
-fn an_ordinary_caller_is_served_though_the_pool_has_no_looper_but_those_on_duty() {
+fn an_ordinary_caller_is_served_though_all_idle_loopers_are_dedicated() {
     let Some(stage) = stage(1) else { return };
     stage.at(libc::SCHED_FIFO, 30, || {
         stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
@@ -465,7 +465,7 @@ fn whatever_a_real_time_caller_sends_arrives() {
 }
 
 #[test]
-fn a_looper_on_duty_is_told_of_its_last_answer() {
+fn a_dedicated_looper_is_told_of_its_last_answer() {
     let Some(stage) = stage(1) else { return };
     stage.at(libc::SCHED_FIFO, 30, || {
         stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
@@ -478,7 +478,7 @@ fn a_looper_on_duty_is_told_of_its_last_answer() {
 }
 
 #[test]
-fn a_signal_ends_the_read_of_a_looper_on_duty_and_not_its_duty() {
+fn a_signal_ends_the_read_of_a_dedicated_looper_which_stays_dedicated() {
     extern "C" fn nothing(_: i32) {}
     let Some(stage) = stage(1) else { return };
     // SAFETY: the handler does nothing, and without SA_RESTART.

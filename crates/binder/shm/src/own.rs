@@ -115,25 +115,25 @@ impl Own {
 /// A ring buffer whose bytes are mapped twice in a row, so that a range past its end continues at
 /// its beginning. The capacity is a power of two.
 #[derive(Debug)]
-pub struct Circle {
+pub struct MirroredRing {
     bytes: Own,
     /// The capacity minus one.
     mask: usize,
 }
 
-impl Circle {
+impl MirroredRing {
     /// Most bytes of one write, and the smallest capacity.
     pub const MOST_AT_ONCE: usize = 8192;
 
     /// Maps a part of the file twice. `EINVAL` if `bytes` is no power of two or less than
-    /// [`Circle::MOST_AT_ONCE`].
-    pub fn map(file: impl AsFd, offset: u64, bytes: usize) -> Result<Circle> {
-        if !bytes.is_power_of_two() || bytes < Circle::MOST_AT_ONCE {
+    /// [`MirroredRing::MOST_AT_ONCE`].
+    pub fn map(file: impl AsFd, offset: u64, bytes: usize) -> Result<MirroredRing> {
+        if !bytes.is_power_of_two() || bytes < MirroredRing::MOST_AT_ONCE {
             return Err(Errno::INVAL);
         }
-        let circle = Circle { bytes: Own::map(file, offset, bytes, 2)?, mask: bytes - 1 };
-        circle.bytes.populate(0, 2 * bytes);
-        Ok(circle)
+        let ring = MirroredRing { bytes: Own::map(file, offset, bytes, 2)?, mask: bytes - 1 };
+        ring.bytes.populate(0, 2 * bytes);
+        Ok(ring)
     }
 
     /// Capacity in bytes.
@@ -146,7 +146,7 @@ impl Circle {
     /// are copied without a call.
     ///
     /// # Panics
-    /// Panics if the slices together exceed [`Circle::MOST_AT_ONCE`].
+    /// Panics if the slices together exceed [`MirroredRing::MOST_AT_ONCE`].
     #[inline]
     pub fn write_in_a_row<const N: usize>(
         &self,
@@ -157,7 +157,7 @@ impl Circle {
     ) {
         let bytes = N.saturating_add(second.len()).saturating_add(third.len());
         // The compiler often knows that this holds.
-        assert!(bytes <= Circle::MOST_AT_ONCE, "more than there is room for");
+        assert!(bytes <= MirroredRing::MOST_AT_ONCE, "more than there is room for");
         // SAFETY: the index is below the capacity, and as many bytes again are mapped after it.
         // Slices of ours never overlap a mapping that no code borrows.
         unsafe {
@@ -224,28 +224,28 @@ mod tests {
     #[test]
     fn a_write_past_the_end_continues_at_the_beginning() {
         let file = file(12288);
-        let circle = Circle::map(&file, 4096, 8192).unwrap();
-        circle.write_in_a_row(5 * 8192 + 8190, b"abcd", b"", b"");
+        let ring = MirroredRing::map(&file, 4096, 8192).unwrap();
+        ring.write_in_a_row(5 * 8192 + 8190, b"abcd", b"", b"");
         let mut seen = [0; 2];
         for (at, expected) in [(4096 + 8190, b"ab"), (4096, b"cd")] {
             rustix::io::pread(&file, &mut seen, at).unwrap();
             assert_eq!(&seen, expected);
         }
-        assert_eq!(circle.capacity(), 8192);
+        assert_eq!(ring.capacity(), 8192);
         for bytes in [0, 4096, 12288] {
-            assert_eq!(Circle::map(&file, 0, bytes).err(), Some(Errno::INVAL));
+            assert_eq!(MirroredRing::map(&file, 0, bytes).err(), Some(Errno::INVAL));
         }
     }
 
     #[test]
     fn slices_of_any_length_are_written_in_a_row() {
         let file = file(8192);
-        let circle = Circle::map(&file, 0, 8192).unwrap();
+        let ring = MirroredRing::map(&file, 0, 8192).unwrap();
         let bytes: Vec<u8> = (1..=100).collect();
         for second in 0..=40 {
             for third in [0, 1, 50] {
-                circle.write_in_a_row(0, &[0; 128], &[], &[]);
-                circle.write_in_a_row(3, b"head", &bytes[..second], &bytes[40..][..third]);
+                ring.write_in_a_row(0, &[0; 128], &[], &[]);
+                ring.write_in_a_row(3, b"head", &bytes[..second], &bytes[40..][..third]);
                 let mut seen = [0; 128];
                 rustix::io::pread(&file, &mut seen, 0).unwrap();
                 let expected =
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "more than there is room for")]
     fn a_write_of_more_than_the_limit_panics() {
-        Circle::map(file(8192), 0, 8192).unwrap().write_in_a_row(0, &[0; 8192], &[1], &[]);
+        MirroredRing::map(file(8192), 0, 8192).unwrap().write_in_a_row(0, &[0; 8192], &[1], &[]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The receive buffer's allocator: best fit over the offsets of the mapping, neighbours coalesced.
 //!
 //! No header lies inside the mapping: a buffer is exactly what the program may read. One-way
-//! transactions together may take half of the mapping. Sizes and rules follow what the kernel's
-//! driver shows to programs; the algorithm is Knuth, TAOCP 1, 2.5, best fit with boundary merge.
+//! transactions together may take half of the mapping. Sizes and rules are those that the kernel's
+//! driver shows to programs. The algorithm is Knuth, TAOCP 1, 2.5, best fit with boundary merge.
 //!
 //! One free range stands outside of the two indices: most allocations are cut from it and come back
 //! to it, and touch neither.
@@ -18,7 +18,7 @@ pub struct Buffers {
     bytes: usize,
     one_way_free: usize,
     /// The free range that is in no index; empty if there is none.
-    apart: Free,
+    unindexed: Free,
     free_by_offset: BTreeMap<Offset, Free>,
     free_by_size: BTreeSet<Free>,
     used_bytes: usize,
@@ -52,7 +52,7 @@ pub enum NoRoom {
     OneWayFull,
 }
 
-/// What an allocation of these parts takes.
+/// Bytes of an allocation of these parts.
 pub fn allocation_bytes(data: usize, offsets: usize, buffers: usize, label: usize) -> usize {
     let parts = [data, offsets, buffers, label].map(|part| part.next_multiple_of(8));
     // A payload of nothing still has an address of its own, which can be freed.
@@ -64,11 +64,12 @@ impl Buffers {
     pub fn map(&mut self, bytes: usize) {
         debug_assert_eq!(self.n_used, 0);
         let changes = self.changes + 1;
-        let apart = Free { bytes, since: changes, offset: 0 };
-        *self = Buffers { bytes, one_way_free: bytes / 2, apart, changes, ..Buffers::default() };
+        let unindexed = Free { bytes, since: changes, offset: 0 };
+        *self =
+            Buffers { bytes, one_way_free: bytes / 2, unindexed, changes, ..Buffers::default() };
     }
 
-    /// The mapping is gone, for good: what lies there can be freed, and nothing comes in.
+    /// The mapping is gone, for good: buffers there can be freed, and none is made.
     pub fn unmap(&mut self) {
         self.bytes = 0;
         self.changes += 1;
@@ -79,14 +80,14 @@ impl Buffers {
         self.bytes
     }
 
-    /// What is left of the half for one-way transactions.
+    /// Free bytes of the half for one-way transactions.
     pub fn one_way_free(&self) -> usize {
         self.one_way_free
     }
 
     /// The largest range that is free.
     pub fn largest_free(&self) -> usize {
-        self.free_by_size.last().map_or(0, |range| range.bytes).max(self.apart.bytes)
+        self.free_by_size.last().map_or(0, |range| range.bytes).max(self.unindexed.bytes)
     }
 
     /// How often anything of this has changed.
@@ -108,13 +109,13 @@ impl Buffers {
             return Err(NoRoom::OneWayFull);
         }
         let indexed = self.free_by_size.range(Free { bytes, ..Free::default() }..).next().copied();
-        let apart = Some(self.apart).filter(|apart| apart.bytes >= bytes);
-        let range = indexed.into_iter().chain(apart).min().ok_or(NoRoom::Full)?;
+        let unindexed = Some(self.unindexed).filter(|unindexed| unindexed.bytes >= bytes);
+        let range = indexed.into_iter().chain(unindexed).min().ok_or(NoRoom::Full)?;
         self.changes += 1;
         let since = self.changes;
         let rest = Free { bytes: range.bytes - bytes, since, offset: range.offset + bytes };
-        if Some(range) == apart {
-            self.apart = rest;
+        if Some(range) == unindexed {
+            self.unindexed = rest;
         } else {
             self.remove_free(range);
             self.insert_free(rest);
@@ -127,7 +128,7 @@ impl Buffers {
         Ok(range.offset)
     }
 
-    /// Gives back what [`Buffers::allocate`] has given for the same size and kind.
+    /// Gives back a range of [`Buffers::allocate`], of this size and kind.
     pub fn release(&mut self, offset: Offset, bytes: usize, one_way: bool) {
         self.used_bytes -= bytes;
         self.n_used -= 1;
@@ -146,11 +147,11 @@ impl Buffers {
             self.remove_free(after);
             range.bytes += after.bytes;
         }
-        if self.apart.bytes == 0 || self.apart.offset == range.end() {
-            self.apart = Free { bytes: range.bytes + self.apart.bytes, ..range };
-        } else if self.apart.end() == range.offset {
-            self.apart.bytes += range.bytes;
-            self.apart.since = range.since;
+        if self.unindexed.bytes == 0 || self.unindexed.offset == range.end() {
+            self.unindexed = Free { bytes: range.bytes + self.unindexed.bytes, ..range };
+        } else if self.unindexed.end() == range.offset {
+            self.unindexed.bytes += range.bytes;
+            self.unindexed.since = range.since;
         } else {
             self.insert_free(range);
         }
@@ -302,7 +303,7 @@ mod tests {
         }
     }
 
-    /// What lies between `used`; a gap that was there `before` is as old as it was.
+    /// The gaps between `used`; a gap that was there `before` is as old as it was.
     fn naive_gaps(used: &BTreeMap<Offset, usize>, before: &[Free], now: u64) -> Vec<Free> {
         let mut gaps = Vec::new();
         let mut at = 0;

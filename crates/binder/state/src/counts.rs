@@ -73,8 +73,8 @@ impl State {
         } else {
             self.node_dropped(id, strength);
         }
-        // The program has named the node: whatever came of it, the kernel looks then whether anyone
-        // needs its name.
+        // The program has named the node: in every case the kernel looks then whether anyone needs
+        // its name.
         self.node_dropped(id, Strength::Weak);
     }
 
@@ -231,8 +231,9 @@ impl State {
     pub(crate) fn hold(&mut self, granted: &Granted) {
         match *granted {
             Granted::Handle { handle, owner, node, strength, flags } => {
-                let reference = self.references.granted(handle, owner, node, flags);
-                reference.grant(strength);
+                let reference = self.references.get_or_add(handle, (owner, node), flags);
+                reference.grants.0 += u32::from(strength == Strength::Strong);
+                reference.grants.1 += 1;
                 *reference.counts.of(strength) += 1;
             }
             Granted::Own { node, strength } => {

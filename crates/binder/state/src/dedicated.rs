@@ -2,7 +2,7 @@
 //!
 //! A looper of the pool that comes to read becomes dedicated to a vacant lane, and is the pool's
 //! again when it is relieved. Where the pool cannot spare a looper, the driver asks the program for
-//! one more. Which thread takes a request on a lane is not decided here: [`LaneOwner`] does that.
+//! one more. [`LaneOwner`] decides which thread takes a request on a lane.
 //!
 //! The pool's remaining loopers may all serve, and one of them may wait for a request that nobody
 //! takes in. The [watchdog](crate::watchdog) finds such requests.
@@ -126,7 +126,7 @@ impl State {
         (thread.dedicated_to, thread.relieved_of) = (None, Some(via));
         self.pool.n_dedicated -= 1;
         self.effect(Effect::Relieved(via, tid));
-        self.take_over_slots_by(tid);
+        self.take_over_slots(|slot| slot.tid == tid);
         self.wake(tid);
         true
     }

@@ -1,6 +1,7 @@
 //! Events of the broker, and the tickets that they bring.
 
 use crate::account::Resource;
+use crate::peer::NOBODY;
 use crate::process::State;
 use crate::ticket::{Key, Places};
 use baton_abi::control::{Event, Granted, ProcessId, Strength, TicketId};
@@ -14,13 +15,10 @@ pub enum Manager {
     Dead,
 }
 
-/// The user of a process of which no channel has told.
-const NOBODY: u32 = u32::MAX;
-
 impl State {
-    /// One event of the broker's stream. Channels and who serves a lane are the runner's, and
-    /// `Barrier` is its own question; before `References` that take a holder away and before
-    /// `Dead`, the runner has taken in what that process had sent.
+    /// Applies one event of the broker's stream. The runner looks after channels, the owners of
+    /// lanes and `Barrier`. Before `References` that take a holder away and before `Dead`, it has
+    /// taken in the messages that the process had sent.
     pub fn event(&mut self, event: Event) {
         match event {
             Event::Ticket { from, ticket, objects } => {
@@ -137,7 +135,7 @@ impl State {
         for handle in handles {
             self.node_dead(handle);
         }
-        self.fail_calls(process);
+        self.fail_calls_if(|calling| calling.peer == process);
     }
 
     fn node_dead(&mut self, handle: u32) {

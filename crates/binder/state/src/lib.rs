@@ -1,8 +1,8 @@
 //! The engine's state: all that the driver knows of one process, without I/O.
 //!
 //! Front ends and the runner call it under one lock; work outside it is left as [`Effect`]s, which
-//! the runner carries out before it lets the lock go. That is what lets one simulator drive many
-//! engines and a broker, and kill any of them between two steps.
+//! the runner carries out before it lets the lock go. So one simulator can drive many engines
+//! and a broker, and kill any of them between two steps.
 //!
 //! Modules, lower ones first; none imports a module of a row below its own:
 //!

@@ -78,6 +78,17 @@ pub struct BufferedMessage {
     pub sender: (u32, u32),
 }
 
+/// References and descriptors of a message that lies in the receive buffer.
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    /// Its references.
+    pub held: Vec<Granted>,
+    /// All descriptors that were installed for it, which are closed if the program never gets it.
+    pub fds: Vec<i32>,
+    /// Those of them that stand in arrays, which are closed when the program frees the buffer.
+    pub array_fds: Vec<i32>,
+}
+
 /// Everything that a buffer keeps until it is freed.
 #[derive(Clone, Debug, Default)]
 pub struct Buffer {
@@ -85,27 +96,12 @@ pub struct Buffer {
     pub node: Option<NodeId>,
     /// The channel whose one-way account it is on.
     pub one_way: Option<ChannelId>,
-    /// References in it.
-    pub held: Vec<Granted>,
-    /// Descriptors to close if the program never gets it.
-    pub fds: Vec<i32>,
-    /// Descriptors that are closed when the program frees it.
-    pub array_fds: Vec<i32>,
+    /// References and descriptors in it.
+    pub received: Received,
     /// TF_CLEAR_BUF.
     pub clear: bool,
     /// The program has got it and may free it.
     pub delivered: bool,
     /// Its size.
     pub bytes: usize,
-}
-
-/// References and descriptors of a message that lies in the receive buffer.
-#[derive(Clone, Debug, Default)]
-pub struct Received {
-    /// Its references.
-    pub held: Vec<Granted>,
-    /// All descriptors that were installed for it.
-    pub fds: Vec<i32>,
-    /// Those of them that stand in arrays.
-    pub array_fds: Vec<i32>,
 }

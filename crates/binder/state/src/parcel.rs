@@ -1,12 +1,11 @@
 //! A transaction's objects: found in the sender's data, put in place in the receiver's.
 //!
 //! Both directions are pure functions over copies. The sender's pass gives the errors that the
-//! kernel's driver gives; the receiver's pass believes nothing of what the sender's engine wrote:
-//! every place is checked again, and references and descriptors come from the broker's ticket and
-//! the socket, never from the bytes.
+//! kernel's driver gives. The receiver's pass trusts no byte of the sender's engine: every place is
+//! checked again, and references and descriptors come from the broker's ticket and the socket.
 
 use crate::message::Received;
-use baton_abi::control::{Granted, NodeId, Strength};
+use baton_abi::control::{Granted, MAX_OBJECTS, NodeId, Strength};
 use baton_abi::lane::MAX_FDS;
 use baton_abi::uapi::*;
 use bytemuck::{AnyBitPattern, NoUninit, bytes_of, pod_read_unaligned};
@@ -23,19 +22,19 @@ pub enum Named {
         cookie: u64,
         /// `flat_binder_object.flags`.
         flags: u32,
-        /// Which of the two.
+        /// Strong or weak.
         strength: Strength,
     },
     /// HANDLE, WEAK_HANDLE.
     Handle {
         /// `flat_binder_object.handle`.
         handle: u32,
-        /// Which of the two.
+        /// Strong or weak.
         strength: Strength,
     },
 }
 
-/// What the sender's pass found.
+/// The findings of the sender's pass.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
     /// In the order of the objects.
@@ -46,7 +45,7 @@ pub struct Sent {
     pub before_fd: Vec<usize>,
     /// The first of the descriptors that is not open, by its index.
     pub bad_fd: Option<usize>,
-    /// What ended the pass before its end. What was found until then comes first.
+    /// The error that ended the pass early. Findings until then come first.
     pub failed: Option<Errno>,
     /// The scatter-revoke buffers, each padded to 8 bytes.
     pub buffers: Vec<u8>,
@@ -65,8 +64,8 @@ fn write<T: NoUninit>(data: &mut [u8], at: usize, value: &T) -> Option<()> {
     Some(())
 }
 
-/// Kind and size of the object at an offset: within the data, aligned to 4, known.
-fn object_at(data: &[u8], offset: u64) -> Option<(u32, usize)> {
+/// Kind, start and end of the object at an offset: within the data, aligned to 4, known.
+fn object_at(data: &[u8], offset: u64) -> Option<(u32, usize, usize)> {
     let at = usize::try_from(offset).ok()?;
     let kind: u32 = read(data, at).filter(|_| at.is_multiple_of(4))?;
     let bytes = match kind {
@@ -79,7 +78,8 @@ fn object_at(data: &[u8], offset: u64) -> Option<(u32, usize)> {
         BINDER_TYPE_FDA => size_of::<FdArrayObject>(),
         _ => return None,
     };
-    (at.checked_add(bytes)? <= data.len()).then_some((kind, at))
+    let end = at.checked_add(bytes)?;
+    (end <= data.len()).then_some((kind, at, end))
 }
 
 /// A PTR that later objects may point into: its object's index, where its bytes lie in the buffers,
@@ -92,9 +92,8 @@ struct Placed {
     object_at: usize,
 }
 
-/// The rule that pointers are fixed up depth first, front to back: a later object may point only
-/// into the buffer that was placed last or, past what has been fixed up there, into one of those
-/// that this one hangs from.
+/// The rule that pointers are fixed up depth first, front to back. A later object may point only
+/// into the buffer that was placed last, or into a buffer above it, past the last fix-up there.
 #[derive(Default)]
 struct FixUps {
     placed: Vec<Placed>,
@@ -145,50 +144,39 @@ pub fn send(
     mut copy: impl FnMut(u64, &mut [u8]) -> Result<(), Errno>,
 ) -> Sent {
     let mut sent = Sent::default();
-    sent.failed = pass(data, offsets, buffers_size, &mut copy, &mut sent).err();
+    let is_valid = pass(data, offsets, buffers_size, &mut copy, &mut sent).is_some();
+    let is_small = sent.fds.len() <= MAX_FDS && sent.objects.len() <= MAX_OBJECTS;
+    sent.failed = match is_valid {
+        true => (!is_small).then_some(Errno::NOMEM),
+        false => Some(Errno::INVAL),
+    };
     sent
 }
 
+/// Like [`send`]. `None` stands for `EINVAL`.
 fn pass(
     data: &mut [u8],
     offsets: &[u64],
     buffers_size: usize,
     copy: &mut impl FnMut(u64, &mut [u8]) -> Result<(), Errno>,
     sent: &mut Sent,
-) -> Result<(), Errno> {
+) -> Option<()> {
     let mut fix_ups = FixUps::default();
     let mut end_of_last = 0;
     for (index, &offset) in offsets.iter().enumerate() {
-        let (kind, at) = object_at(data, offset).ok_or(Errno::INVAL)?;
-        if at < end_of_last {
-            return Err(Errno::INVAL);
-        }
-        end_of_last = at
-            + match kind {
-                BINDER_TYPE_PTR => size_of::<BufferObject>(),
-                BINDER_TYPE_FDA => size_of::<FdArrayObject>(),
-                _ => size_of::<FlatObject>(),
-            };
+        let (kind, at, end) = object_at(data, offset).filter(|(_, at, _)| *at >= end_of_last)?;
+        end_of_last = end;
         match kind {
-            BINDER_TYPE_FD => {
-                let object: FdObject = read(data, at).ok_or(Errno::INVAL)?;
-                sent.push_fd(object.fd as u32 as i32);
-            }
+            BINDER_TYPE_FD => sent.push_fd(read::<FdObject>(data, at)?.fd as u32 as i32),
             BINDER_TYPE_PTR => {
                 send_buffer(data, at, index as u64, buffers_size, sent, &mut fix_ups, copy)?;
             }
             BINDER_TYPE_FDA => send_array(data, at, sent, &mut fix_ups)?,
-            _ => sent.objects.push(named(kind, read(data, at).ok_or(Errno::INVAL)?)),
+            _ => sent.objects.push(named(kind, read(data, at)?)),
         }
     }
-    if !fix_ups.unread.is_empty() {
-        // The kernel's error as well, though the address is at fault.
-        return Err(Errno::INVAL);
-    }
-    if sent.fds.len() > MAX_FDS || sent.objects.len() > baton_abi::control::MAX_OBJECTS {
-        return Err(Errno::NOMEM);
-    }
-    Ok(())
+    // `EINVAL` is the kernel's error here as well, though an address is at fault.
+    fix_ups.unread.is_empty().then_some(())
 }
 
 impl Sent {
@@ -203,14 +191,12 @@ fn named(kind: u32, object: FlatObject) -> Named {
         BINDER_TYPE_BINDER | BINDER_TYPE_HANDLE => Strength::Strong,
         _ => Strength::Weak,
     };
+    let FlatObject { binder, cookie, flags, .. } = object;
     match kind {
-        BINDER_TYPE_BINDER | BINDER_TYPE_WEAK_BINDER => Named::Binder {
-            ptr: object.binder,
-            cookie: object.cookie,
-            flags: object.flags,
-            strength,
-        },
-        _ => Named::Handle { handle: object.binder as u32, strength },
+        BINDER_TYPE_BINDER | BINDER_TYPE_WEAK_BINDER => {
+            Named::Binder { ptr: binder, cookie, flags, strength }
+        }
+        _ => Named::Handle { handle: binder as u32, strength },
     }
 }
 
@@ -222,62 +208,58 @@ fn send_buffer(
     sent: &mut Sent,
     fix_ups: &mut FixUps,
     copy: &mut impl FnMut(u64, &mut [u8]) -> Result<(), Errno>,
-) -> Result<(), Errno> {
-    let mut object: BufferObject = read(data, at).ok_or(Errno::INVAL)?;
+) -> Option<()> {
+    let mut object: BufferObject = read(data, at)?;
     let from = sent.buffers.len();
-    let length = usize::try_from(object.length).map_err(|_| Errno::INVAL)?;
+    let length = usize::try_from(object.length).ok()?;
     if length > buffers_size - from.min(buffers_size) {
-        return Err(Errno::INVAL);
+        return None;
     }
     sent.buffers.resize(from + length.next_multiple_of(8), 0);
     if copy(object.buffer, &mut sent.buffers[from..from + length]).is_err() {
         fix_ups.unread.push(index);
     }
     if object.flags & BUFFER_FLAG_HAS_PARENT != 0 {
-        let parent = fix_ups.parent(object.parent).ok_or(Errno::INVAL)?;
+        let parent = fix_ups.parent(object.parent)?;
         if !fix_ups.allows(object.parent, object.parent_offset)
             || !lies_within(object.parent_offset, 8, parent.object.length)
             || !object.parent_offset.is_multiple_of(4)
         {
-            return Err(Errno::INVAL);
+            return None;
         }
     }
     object.buffer = from as u64;
-    write(data, at, &object).ok_or(Errno::INVAL)?;
+    write(data, at, &object)?;
     fix_ups.placed.push(Placed { index, object, at: from, object_at: at });
     fix_ups.last = Some((index, 0));
-    Ok(())
+    Some(())
 }
 
-fn send_array(data: &[u8], at: usize, sent: &mut Sent, fix_ups: &mut FixUps) -> Result<(), Errno> {
-    let array: FdArrayObject = read(data, at).ok_or(Errno::INVAL)?;
-    let parent = fix_ups.parent(array.parent).ok_or(Errno::INVAL)?;
-    let bytes = array.num_fds.checked_mul(4).ok_or(Errno::INVAL)?;
+fn send_array(data: &[u8], at: usize, sent: &mut Sent, fix_ups: &mut FixUps) -> Option<()> {
+    let array: FdArrayObject = read(data, at)?;
+    let parent = fix_ups.parent(array.parent)?;
+    let bytes = array.num_fds.checked_mul(4)?;
+    if !fix_ups.allows(array.parent, array.parent_offset) {
+        return None;
+    }
     // As in the kernel, an array of none may lie anywhere.
-    let lies = array.num_fds == 0
-        || lies_within(array.parent_offset, bytes, parent.object.length)
+    if array.num_fds > 0 {
+        let lies = lies_within(array.parent_offset, bytes, parent.object.length)
             && array.parent_offset.is_multiple_of(4);
-    if !fix_ups.allows(array.parent, array.parent_offset) || !lies {
-        return Err(Errno::INVAL);
+        if !lies || fix_ups.unread.contains(&array.parent) {
+            return None;
+        }
+        let from = parent.at + array.parent_offset as usize;
+        for at in (from..from + bytes as usize).step_by(4) {
+            let fd = read(&sent.buffers, at)?;
+            sent.push_fd(fd);
+        }
     }
-    if array.num_fds == 0 {
-        fix_ups.last = Some((array.parent, array.parent_offset));
-        return Ok(());
-    }
-    if fix_ups.unread.contains(&array.parent) {
-        return Err(Errno::INVAL);
-    }
-    let from = parent.at + array.parent_offset as usize;
-    let mut fds = Vec::new();
-    for fd in sent.buffers[from..from + bytes as usize].chunks_exact(4) {
-        fds.push(pod_read_unaligned(fd));
-    }
-    fds.into_iter().for_each(|fd| sent.push_fd(fd));
     fix_ups.last = Some((array.parent, array.parent_offset + bytes));
-    Ok(())
+    Some(())
 }
 
-/// What the receiver's pass takes besides the bytes.
+/// The parts of a delivery besides its bytes.
 pub struct Delivery<'a> {
     /// The ticket's references.
     pub granted: &'a [Granted],
@@ -298,53 +280,57 @@ pub fn receive(
     delivery: &Delivery<'_>,
     mut subject: impl FnMut(NodeId) -> Option<(u64, u64)>,
 ) -> Result<Received, Malformed> {
+    let array_fds =
+        put_in_place(data, offsets, buffers, delivery, &mut subject).ok_or(Malformed)?;
+    Ok(Received { held: delivery.granted.to_vec(), fds: delivery.fds.to_vec(), array_fds })
+}
+
+/// Like [`receive`]. Returns the descriptors in arrays.
+fn put_in_place(
+    data: &mut [u8],
+    offsets: &[u64],
+    buffers: &mut [u8],
+    delivery: &Delivery<'_>,
+    subject: &mut impl FnMut(NodeId) -> Option<(u64, u64)>,
+) -> Option<Vec<i32>> {
     let mut granted = delivery.granted.iter();
     let mut fds = delivery.fds.iter();
     let mut array_fds = Vec::new();
     let mut placed: Vec<Placed> = Vec::new();
     for (index, &offset) in offsets.iter().enumerate() {
-        let (kind, at) = object_at(data, offset).ok_or(Malformed)?;
+        let (kind, at, _) = object_at(data, offset)?;
         match kind {
             BINDER_TYPE_FD => {
-                let mut object: FdObject = read(data, at).ok_or(Malformed)?;
-                object.fd = *fds.next().ok_or(Malformed)? as u64;
-                write(data, at, &object).ok_or(Malformed)?;
+                let object: FdObject = read(data, at)?;
+                write(data, at, &FdObject { fd: *fds.next()? as u64, ..object })?;
             }
             BINDER_TYPE_PTR => {
-                let mut object: BufferObject = read(data, at).ok_or(Malformed)?;
+                let mut object: BufferObject = read(data, at)?;
                 let from = object.buffer;
                 if !lies_within(from, object.length, buffers.len() as u64) {
-                    return Err(Malformed);
+                    return None;
                 }
                 object.buffer = delivery.buffers_address + from;
                 place_pointer(&object, &placed, buffers)?;
-                write(data, at, &object).ok_or(Malformed)?;
-                placed.push(Placed {
-                    index: index as u64,
-                    object,
-                    at: from as usize,
-                    object_at: at,
-                });
+                write(data, at, &object)?;
+                let (index, from) = (index as u64, from as usize);
+                placed.push(Placed { index, object, at: from, object_at: at });
             }
             BINDER_TYPE_FDA => {
-                let array: FdArrayObject = read(data, at).ok_or(Malformed)?;
+                let array: FdArrayObject = read(data, at)?;
                 for place in array_places(&array, &placed)? {
-                    let fd = *fds.next().ok_or(Malformed)?;
-                    write(buffers, place, &fd).ok_or(Malformed)?;
+                    let fd = *fds.next()?;
+                    write(buffers, place, &fd)?;
                     array_fds.push(fd);
                 }
             }
             _ => {
-                let object: FlatObject = read(data, at).ok_or(Malformed)?;
-                let object = installed(object, granted.next().ok_or(Malformed)?, &mut subject);
-                write(data, at, &object.ok_or(Malformed)?).ok_or(Malformed)?;
+                let object = installed(read(data, at)?, granted.next()?, subject)?;
+                write(data, at, &object)?;
             }
         }
     }
-    if granted.next().is_some() || fds.next().is_some() {
-        return Err(Malformed);
-    }
-    Ok(Received { held: delivery.granted.to_vec(), fds: delivery.fds.to_vec(), array_fds })
+    (granted.next().is_none() && fds.next().is_none()).then_some(array_fds)
 }
 
 fn installed(
@@ -371,33 +357,28 @@ fn installed(
     Some(FlatObject { kind, flags: sent.flags, binder, cookie })
 }
 
-fn place_pointer(
-    object: &BufferObject,
-    placed: &[Placed],
-    buffers: &mut [u8],
-) -> Result<(), Malformed> {
+fn place_pointer(object: &BufferObject, placed: &[Placed], buffers: &mut [u8]) -> Option<()> {
     if object.flags & BUFFER_FLAG_HAS_PARENT == 0 {
-        return Ok(());
+        return Some(());
     }
-    let parent = placed.iter().find(|p| p.index == object.parent).ok_or(Malformed)?;
+    let parent = placed.iter().find(|p| p.index == object.parent)?;
     if !lies_within(object.parent_offset, 8, parent.object.length) {
-        return Err(Malformed);
+        return None;
     }
-    let at = parent.at + object.parent_offset as usize;
-    write(buffers, at, &object.buffer).ok_or(Malformed)
+    write(buffers, parent.at + object.parent_offset as usize, &object.buffer)
 }
 
 fn array_places(
     array: &FdArrayObject,
     placed: &[Placed],
-) -> Result<impl Iterator<Item = usize> + use<>, Malformed> {
-    let parent = placed.iter().find(|p| p.index == array.parent).ok_or(Malformed)?;
-    let bytes = array.num_fds.checked_mul(4).ok_or(Malformed)?;
+) -> Option<impl Iterator<Item = usize> + use<>> {
+    let parent = placed.iter().find(|p| p.index == array.parent)?;
+    let bytes = array.num_fds.checked_mul(4)?;
     if bytes > 0 && !lies_within(array.parent_offset, bytes, parent.object.length) {
-        return Err(Malformed);
+        return None;
     }
     let from = if bytes > 0 { parent.at + array.parent_offset as usize } else { parent.at };
-    Ok((from..from + bytes as usize).step_by(4))
+    Some((from..from + bytes as usize).step_by(4))
 }
 
 #[cfg(test)]
@@ -413,5 +394,61 @@ mod tests {
         let offsets = [0, size_of::<BufferObject>() as u64];
         let sent = send(&mut data, &offsets, 8, |_, _| Err(Errno::FAULT));
         assert_eq!((sent.failed, sent.objects.len()), (Some(Errno::INVAL), 1));
+    }
+
+    /// The sender's pass over objects, each with its offset. Descriptors, or the error.
+    fn sent(objects: &[(u64, &[u8])]) -> Result<Vec<i32>, Errno> {
+        let mut data = vec![0; 256];
+        for (offset, bytes) in objects {
+            data[*offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        }
+        let offsets: Vec<u64> = objects.iter().map(|(offset, _)| *offset).collect();
+        let sent = send(&mut data, &offsets, 64, |from, to| {
+            to.fill(from as u8);
+            if from == 0 { Err(Errno::FAULT) } else { Ok(()) }
+        });
+        sent.failed.map_or(Ok(sent.fds), Err)
+    }
+
+    #[test]
+    fn objects_stand_one_after_the_other() {
+        let fd = |fd| FdObject { kind: BINDER_TYPE_FD, fd, ..Zeroable::zeroed() };
+        let (first, second) = (fd(3), fd(4));
+        for (offsets, expected) in [
+            ([0, 24], Ok(vec![3, 4])),
+            ([8, 64], Ok(vec![3, 4])),
+            ([24, 0], Err(Errno::INVAL)),
+            ([0, 20], Err(Errno::INVAL)),
+            ([0, 26], Err(Errno::INVAL)),
+        ] {
+            let objects = [(offsets[0], bytes_of(&first)), (offsets[1], bytes_of(&second))];
+            assert_eq!(sent(&objects), expected, "{offsets:?}");
+        }
+    }
+
+    /// An array of descriptors in a buffer of 8 bytes, each of which is 1.
+    #[test]
+    fn an_array_lies_within_a_buffer_that_can_be_read() {
+        const FD: i32 = i32::from_ne_bytes([1; 4]);
+        // Where the program has the buffer, how many descriptors, from where in the buffer.
+        for (buffer, num_fds, parent_offset, expected) in [
+            (1, 2, 0, Ok(vec![FD, FD])),
+            (1, 1, 4, Ok(vec![FD])),
+            (1, 2, 4, Err(Errno::INVAL)),
+            (1, 1, 2, Err(Errno::INVAL)),
+            (1, 0, 99, Ok(vec![])),
+            (1, u64::MAX / 2, 0, Err(Errno::INVAL)),
+            (0, 1, 0, Err(Errno::INVAL)),
+        ] {
+            let kind = BINDER_TYPE_PTR;
+            let bytes = BufferObject { kind, buffer, length: 8, ..Zeroable::zeroed() };
+            let kind = BINDER_TYPE_FDA;
+            let array = FdArrayObject { kind, num_fds, parent_offset, ..Zeroable::zeroed() };
+            // The kernel takes a buffer object at offset 0 for none.
+            for (at, expected) in [(8, expected), (0, Err(Errno::INVAL))] {
+                let objects = [(at, bytes_of(&bytes)), (at + 40, bytes_of(&array))];
+                assert_eq!(sent(&objects), expected, "{buffer} {num_fds} {parent_offset} {at}");
+            }
+        }
     }
 }

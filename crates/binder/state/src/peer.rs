@@ -4,6 +4,9 @@ use baton_abi::claim::era_of;
 use baton_abi::control::{NodeId, Strength};
 use rustc_hash::FxHashMap;
 
+/// The user of a process of which no channel has told.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
 /// One other process.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
@@ -25,7 +28,7 @@ impl Peer {
 }
 
 /// The last broker that was told of this process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Broker {
     pub era: u32,
     /// It is there, as far as is known.

@@ -56,11 +56,7 @@ impl Pool {
     /// Whether a lane that is offered gets a looper: the pool can spare one, or the driver asks the
     /// program for one.
     pub fn may_dedicate(&self) -> bool {
-        !self.dedicates_no_more && (self.can_spare() || self.requested > 0 || self.may_grow())
-    }
-
-    /// Whether the program allows the pool one more thread.
-    pub fn may_grow(&self) -> bool {
-        !self.dedicates_no_more && self.requested + self.started < self.max
+        let may_grow = self.requested + self.started < self.max;
+        !self.dedicates_no_more && (self.can_spare() || self.requested > 0 || may_grow)
     }
 }

@@ -78,7 +78,7 @@ mod tests {
             (0, None, nice(OWN)),
             (FLAT_BINDER_FLAG_ACCEPTS_FDS, Some(10), nice(OWN)),
             (FIFO_POLICY, Some(10), nice(OWN)),
-            // What libraries ask for: the caller's.
+            // Libraries ask for the caller's.
             (0x7f, Some(10), nice(10)),
             (0x7f, None, nice(OWN)),
             (19, Some(10), nice(10)),
@@ -86,7 +86,7 @@ mod tests {
             (0xfb, Some(10), nice(-5)),
             (0xfb, None, nice(-5)),
             (0x80, Some(0), nice(-20)),
-            // A caller that says what no caller has.
+            // Nice values that no caller has.
             (19, Some(i32::MAX), nice(19)),
             (19, Some(i32::MIN), nice(-20)),
             (FIFO_POLICY | 30, Some(-20), SchedPriority::fifo(30)),

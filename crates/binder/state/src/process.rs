@@ -3,7 +3,7 @@
 use crate::account::Accounts;
 use crate::buffer::{Buffers, Offset};
 use crate::effect::Effect;
-use crate::message::{Buffer, Incoming};
+use crate::message::Buffer;
 use crate::node::Nodes;
 use crate::notice::ToldDeath;
 use crate::peer::{Broker, Peer};
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One process, as its driver knows it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct State {
     /// The broker's name for it.
     pub id: ProcessId,
@@ -75,36 +75,7 @@ pub struct State {
 impl State {
     /// A process that has just been admitted.
     pub fn new(id: ProcessId) -> State {
-        State {
-            id,
-            nodes: Nodes::default(),
-            references: References::default(),
-            threads: Threads::default(),
-            buffers: Buffers::default(),
-            contents: FxHashMap::default(),
-            one_way_accounts: FxHashMap::default(),
-            slots: Vec::new(),
-            accounts: Accounts::default(),
-            peers: BTreeMap::new(),
-            pool: Pool::default(),
-            spam_detection: false,
-            manager: None,
-            outstanding: 0,
-            unread_one_way: 0,
-            unread_replies: 0,
-            received: 0,
-            todo: Todo::default(),
-            tickets: Tickets::default(),
-            watchdog: Watchdog::default(),
-            tokens: FxHashMap::default(),
-            broker: Broker { era: id.era(), is_alive: true },
-            told_deaths: Vec::new(),
-            cleared_freezes: Vec::new(),
-            numbers: 0,
-            sleepers: 0,
-            made_room: false,
-            effects: Vec::new(),
-        }
+        State { id, broker: Broker { era: id.era(), is_alive: true }, ..State::default() }
     }
 
     /// Everything that is to be done, in order; empty most of the time.
@@ -183,17 +154,12 @@ impl State {
         }
     }
 
-    pub(crate) fn push_process_call(&mut self, incoming: Incoming) {
-        self.todo.push_call(incoming);
-        self.wake_sleeper();
-    }
-
+    /// The process has work: a call goes before calls of worse nice values.
     pub(crate) fn push_process(&mut self, work: Work) {
-        self.todo.push(work);
-        self.wake_sleeper();
-    }
-
-    fn wake_sleeper(&mut self) {
+        match work {
+            Work::Transaction(call) if call.serving.is_some() => self.todo.push_call(call),
+            work => self.todo.push(work),
+        }
         if self.sleepers > 0 {
             self.effect(Effect::WakeLooper);
         }

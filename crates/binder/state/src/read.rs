@@ -114,7 +114,7 @@ impl State {
     fn hand_over(&mut self, buffer: Offset) {
         if let Some(buffer) = self.contents.get_mut(&buffer) {
             buffer.delivered = true;
-            buffer.fds.clear();
+            buffer.received.fds.clear();
         }
     }
 }

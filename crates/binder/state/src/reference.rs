@@ -6,7 +6,7 @@
 
 use crate::node::Counts;
 use crate::notice::{DeathNotice, FreezeNotice};
-use baton_abi::control::{NodeId, ProcessId, Strength};
+use baton_abi::control::{NodeId, ProcessId};
 use std::collections::BTreeMap;
 
 /// One handle.
@@ -34,29 +34,6 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// A handle that has just been granted.
-    pub fn new(owner: ProcessId, node: NodeId, flags: u32) -> Reference {
-        Reference {
-            owner,
-            node,
-            flags,
-            counts: Counts::default(),
-            sending: 0,
-            grants: (0, 0),
-            dead: false,
-            death: None,
-            freeze: None,
-        }
-    }
-
-    /// One more grant from the broker.
-    pub fn grant(&mut self, strength: Strength) {
-        self.grants.1 += 1;
-        if strength == Strength::Strong {
-            self.grants.0 += 1;
-        }
-    }
-
     /// Grants that are not needed any more, strong and all, and whether the handle goes.
     pub fn surplus(&mut self) -> Option<((u32, u32), bool)> {
         if self.counts.strong > 0 || self.sending > 0 {
@@ -90,16 +67,24 @@ impl References {
         self.by_handle.get_mut(&handle)
     }
 
-    /// A handle that the broker named, known already or not.
-    pub fn granted(
+    /// The handle that the broker named, known already or not.
+    pub(crate) fn get_or_add(
         &mut self,
         handle: u32,
-        owner: ProcessId,
-        node: NodeId,
+        (owner, node): (ProcessId, NodeId),
         flags: u32,
     ) -> &mut Reference {
-        let reference =
-            self.by_handle.entry(handle).or_insert_with(|| Reference::new(owner, node, flags));
+        let reference = self.by_handle.entry(handle).or_insert_with(|| Reference {
+            owner,
+            node,
+            flags,
+            counts: Counts::default(),
+            sending: 0,
+            grants: (0, 0),
+            dead: false,
+            death: None,
+            freeze: None,
+        });
         debug_assert!(
             reference.dead || (reference.owner, reference.node) == (owner, node),
             "the broker reused {handle}"

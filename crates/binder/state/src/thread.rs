@@ -93,7 +93,7 @@ pub struct ExtendedError {
 }
 
 /// One thread.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Thread {
     /// Its part in the pool.
     pub looper: Looper,
@@ -129,28 +129,6 @@ pub struct Thread {
     pub return_once: bool,
     /// Its last failure.
     pub error: ExtendedError,
-}
-
-impl Default for Thread {
-    fn default() -> Self {
-        Thread {
-            looper: Looper::default(),
-            todo: Todo::default(),
-            failed: false,
-            stack: Vec::new(),
-            waiting: Waiting::No,
-            is_past: false,
-            flag: Arc::default(),
-            dedicated_to: None,
-            relieved_of: None,
-            is_off_priority: false,
-            was_dedicated: false,
-            is_missed: false,
-            is_unsuited: false,
-            return_once: true,
-            error: ExtendedError::default(),
-        }
-    }
 }
 
 impl Thread {
@@ -236,7 +214,7 @@ impl Threads {
     fn find_or_add(&mut self, tid: Tid) -> usize {
         self.places.get(&tid).copied().unwrap_or_else(|| {
             self.places.insert(tid, self.all.len());
-            self.all.push((tid, Thread::default()));
+            self.all.push((tid, Thread { return_once: true, ..Thread::default() }));
             self.all.len() - 1
         })
     }

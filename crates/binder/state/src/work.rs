@@ -107,9 +107,7 @@ impl Todo {
     /// The next item.
     pub fn pop(&mut self) -> Option<Work> {
         let work = self.items.pop_front();
-        if self.items.is_empty() {
-            self.urgent = false;
-        }
+        self.urgent &= !self.items.is_empty();
         work
     }
 
@@ -127,9 +125,7 @@ impl Todo {
     pub fn take_if(&mut self, mut matches: impl FnMut(&Work) -> bool) -> Option<Work> {
         let at = self.items.iter().position(&mut matches)?;
         let work = self.items.remove(at);
-        if self.items.is_empty() {
-            self.urgent = false;
-        }
+        self.urgent &= !self.items.is_empty();
         work
     }
 
@@ -137,9 +133,7 @@ impl Todo {
     pub fn take_last_if(&mut self, matches: impl FnMut(&Work) -> bool) {
         if let Some(at) = self.items.iter().rposition(matches) {
             self.items.remove(at);
-        }
-        if self.items.is_empty() {
-            self.urgent = false;
+            self.urgent &= !self.items.is_empty();
         }
     }
 

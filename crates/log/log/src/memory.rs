@@ -8,7 +8,7 @@
 
 use crate::bounds::Bounds;
 use baton_shm::held::Held;
-use baton_shm::own::{Circle, Own};
+use baton_shm::own::{MirroredRing, Own};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use std::sync::atomic::AtomicU64;
 /// The memory of one ring, for its writer. Both positions are in the map that all rings of the file
 /// share.
 pub(crate) struct Memory {
-    bytes: Circle,
+    bytes: MirroredRing,
     head: Held<Own, AtomicU64>,
     tail: Held<Own, AtomicU64>,
 }
 
 impl Memory {
     /// `tail_at`: the offset of the tail in the table. The head follows it.
-    pub fn new(table: &Arc<Own>, tail_at: usize, bytes: Circle) -> Memory {
+    pub fn new(table: &Arc<Own>, tail_at: usize, bytes: MirroredRing) -> Memory {
         let word = |at: usize| Held::new(Arc::clone(table), |table| table.double_word(at));
         Memory { bytes, head: word(tail_at + 8), tail: word(tail_at) }
     }

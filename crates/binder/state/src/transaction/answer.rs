@@ -3,8 +3,7 @@
 use super::arrive::{Arrival, Room, Verdict};
 use super::refusal::Refusal;
 use crate::effect::Effect;
-use crate::message::{Incoming, LaneId, Received};
-use crate::priority::QueuePriority;
+use crate::message::{LaneId, Received};
 use crate::process::State;
 use crate::thread::{Calling, Frame, FrameKind, Thread, Waiting};
 use crate::work::{Queue, Tid, Work};
@@ -26,21 +25,10 @@ impl State {
         self.fill(room, message, contents, None);
         let peer = self.thread(tid).calls_on().map_or(ProcessId::BROKER, |calling| calling.peer);
         self.pop_call(tid);
-        let incoming = Incoming {
-            buffer: room.buffer,
-            peer,
-            node: None,
-            code: message.code,
-            flags: message.flags,
-            sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
-            sender: (0, self.user_of(peer)),
-            label: None,
-            min_priority: None,
-            queue_priority: QueuePriority::default(),
-            serving: None,
-        };
         self.unread_replies += 1;
-        self.push(Queue::Thread(tid), Work::Reply(incoming));
+        let mut reply = self.incoming(peer, message, room);
+        reply.sender.0 = 0;
+        self.push(Queue::Thread(tid), Work::Reply(reply));
     }
 
     /// The call was refused before it was taken in: it never was complete.
@@ -122,11 +110,6 @@ impl State {
         }
     }
 
-    /// Calls to a process that is gone fail; one that is not innermost fails when it becomes so.
-    pub(crate) fn fail_calls(&mut self, process: ProcessId) {
-        self.fail_calls_if(|calling| calling.peer == process);
-    }
-
     /// Calls on a channel that has ended fail.
     pub fn fail_channel(&mut self, channel: ChannelId) {
         self.fail_calls_if(|calling| calling.via.channel == channel);
@@ -141,7 +124,8 @@ impl State {
         }
     }
 
-    fn fail_calls_if(&mut self, lost: impl Fn(&Calling) -> bool) {
+    /// Calls whose answer cannot come fail; one that is not innermost fails when it becomes so.
+    pub(crate) fn fail_calls_if(&mut self, lost: impl Fn(&Calling) -> bool) {
         for tid in self.threads.matching(|_| true) {
             for frame in &mut self.thread(tid).stack {
                 if let Frame::Calling(calling) = frame

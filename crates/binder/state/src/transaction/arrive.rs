@@ -2,6 +2,7 @@
 
 use crate::buffer::{NoRoom, Offset, allocation_bytes};
 use crate::message::{Buffer, Incoming, LaneId, Received, Serving};
+use crate::peer::NOBODY;
 use crate::priority::QueuePriority;
 use crate::process::State;
 use crate::ticket::Key;
@@ -137,7 +138,7 @@ impl State {
     /// The message turned out to be malformed: undo [`State::admit`] and [`State::claim`].
     pub fn reject(&mut self, room: Room, held: Vec<Granted>, fds: Vec<i32>) {
         let buffer = self.contents.get_mut(&room.buffer).expect("admitted");
-        (buffer.held, buffer.fds) = (held, fds);
+        buffer.received = Received { held, fds, array_fds: Vec::new() };
         self.drop_buffer(room.buffer, true);
     }
 
@@ -157,7 +158,6 @@ impl State {
         target.local.strong += 1;
         let min_priority = target.min_priority();
         self.fill(room, message, contents, Some(node));
-        let (pid, uid) = self.peers.get(&arrival.peer).map_or((0, u32::MAX), |p| (p.pid, p.uid));
         let nested = arrival.chain.iter().find(|entry| entry.process == self.id.0);
         let named = nested.and_then(|entry| self.tokens.get(&entry.token)).copied();
         let thread = match recipient {
@@ -165,17 +165,13 @@ impl State {
             Recipient::Dedicated(tid) => named.or(Some(tid)),
             Recipient::Pool => named,
         };
+        let received = self.incoming(arrival.peer, message, room);
         let incoming = Incoming {
-            buffer: room.buffer,
-            peer: arrival.peer,
             node: Some(node),
-            code: message.code,
             // Its place says whether it is one-way, not its flags: a thread that is told otherwise
             // never answers, and so never serves again.
             flags: message.flags & !TF_ONE_WAY | if one_way { TF_ONE_WAY } else { 0 },
-            sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
-            sender: (if one_way { 0 } else { pid }, uid),
-            label: room.label,
+            sender: (if one_way { 0 } else { received.sender.0 }, received.sender.1),
             min_priority,
             queue_priority: QueuePriority::of(message.param),
             serving: (!one_way).then_some(Serving {
@@ -184,15 +180,31 @@ impl State {
                 accepts_fds: message.flags & TF_ACCEPT_FDS != 0,
                 chain: arrival.chain,
             }),
+            ..received
         };
         self.received += 1;
         if one_way {
             return self.queue_one_way(node, incoming);
         }
         self.outstanding += 1;
-        match thread {
-            Some(tid) => self.push(Queue::Thread(tid), Work::Transaction(incoming)),
-            None => self.push_process_call(incoming),
+        self.push(thread.map_or(Queue::Process, Queue::Thread), Work::Transaction(incoming));
+    }
+
+    /// A message in its buffer, as far as transactions and replies have it in common.
+    pub(super) fn incoming(&self, peer: ProcessId, message: &Message, room: Room) -> Incoming {
+        let sender = self.peers.get(&peer).map_or((0, NOBODY), |peer| (peer.pid, peer.uid));
+        Incoming {
+            buffer: room.buffer,
+            peer,
+            node: None,
+            code: message.code,
+            flags: message.flags,
+            sizes: (message.data_bytes as usize, message.offsets_bytes as usize),
+            sender,
+            label: room.label,
+            min_priority: None,
+            queue_priority: QueuePriority::default(),
+            serving: None,
         }
     }
 
@@ -222,14 +234,11 @@ impl State {
         &mut self,
         room: Room,
         message: &Message,
-        contents: Received,
+        received: Received,
         node: Option<NodeId>,
     ) {
         let buffer = self.contents.get_mut(&room.buffer).expect("admitted");
-        let Received { held, fds, array_fds } = contents;
-        let (one_way, bytes) = (buffer.one_way, buffer.bytes);
-        let clear = message.flags & TF_CLEAR_BUF != 0;
-        let delivered = false;
-        *buffer = Buffer { node, one_way, held, fds, array_fds, clear, delivered, bytes };
+        (buffer.node, buffer.received) = (node, received);
+        buffer.clear = message.flags & TF_CLEAR_BUF != 0;
     }
 }

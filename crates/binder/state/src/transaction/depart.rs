@@ -4,7 +4,7 @@ use super::refusal::Refusal;
 use crate::message::{LaneId, Serving};
 use crate::parcel::{Named, Sent};
 use crate::process::State;
-use crate::thread::{Calling, ExtendedError, Frame};
+use crate::thread::{Calling, Frame};
 use crate::work::{Completion, Queue, Tid, Work};
 use baton_abi::control::{NodeId, Object, ProcessId, Strength};
 use baton_abi::lane::{ChainEntry, Kind};
@@ -62,8 +62,8 @@ impl Departure {
 }
 
 impl State {
-    /// Checks a transaction and counts what it carries. A reply takes its frame off the stack
-    /// first, whatever follows; a refused reply has to be told to `Err`'s departure, if any.
+    /// Checks a transaction and counts its objects. A reply takes its frame off the stack first,
+    /// in every case. An `Err` names the lane on which a reply's refusal has to be told, if any.
     pub fn depart(
         &mut self,
         tid: Tid,
@@ -71,8 +71,7 @@ impl State {
         flags: u32,
         sent: &Sent,
     ) -> Result<Departure, (Refusal, Option<LaneId>)> {
-        let number = self.next_number();
-        self.thread(tid).error = ExtendedError { id: number as u32, ..ExtendedError::default() };
+        let number = self.has_sent(tid);
         let departure = match target {
             Target::Handle(handle) => self.call_route(tid, handle, flags),
             Target::Reply => self.reply_route(tid),
@@ -153,18 +152,13 @@ impl State {
 
     /// Names the objects for the broker; a node of ours is held while it is in transit.
     fn carry(&mut self, tid: Tid, departure: &mut Departure, sent: &Sent) -> Result<(), Errno> {
+        let is_refused = !sent.fds.is_empty() && !departure.accepts_fds;
         let refused_fd = match sent.bad_fd {
-            _ if !sent.fds.is_empty() && !departure.accepts_fds => Some((0, Errno::PERM)),
-            Some(bad) => Some((bad, Errno::BADF)),
-            None => None,
+            _ if is_refused => Some((0, Errno::PERM)),
+            bad => bad.map(|fd| (fd, Errno::BADF)),
         };
-        let refused_fd = refused_fd.map(|(fd, errno)| (sent.before_fd.get(fd).copied(), errno));
-        for (index, object) in sent.objects.iter().enumerate() {
-            if let Some((Some(before), errno)) = refused_fd
-                && before <= index
-            {
-                return self.refuse_fd(errno);
-            }
+        let before_fd = refused_fd.and_then(|(fd, _)| sent.before_fd.get(fd).copied());
+        for object in &sent.objects[..before_fd.unwrap_or(sent.objects.len())] {
             let object = match *object {
                 Named::Binder { ptr, cookie, flags, strength } => {
                     let node = self.nodes.find_or_add(ptr, cookie, flags);
@@ -197,16 +191,15 @@ impl State {
             departure.objects.push(object);
         }
         match refused_fd {
-            Some((_, errno)) => self.refuse_fd(errno),
+            Some((_, errno)) => {
+                if errno == Errno::PERM {
+                    let line = "got transaction with fd, but target does not allow fds";
+                    self.complain(line.to_owned());
+                }
+                Err(errno)
+            }
             None => Ok(()),
         }
-    }
-
-    fn refuse_fd(&mut self, errno: Errno) -> Result<(), Errno> {
-        if errno == Errno::PERM {
-            self.complain("got transaction with fd, but target does not allow fds".to_owned());
-        }
-        Err(errno)
     }
 
     /// The sending thread is the one that hears of a node's first references, unless the receiver

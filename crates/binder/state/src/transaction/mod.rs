@@ -5,11 +5,10 @@
 //! Coming in: `State::admit` checks the peer's right and takes room, the runner copies, then
 //! `State::deliver` or `State::answered` queues it.
 
-mod adopt;
 mod answer;
 mod arrive;
 mod depart;
-mod plain;
+mod fast;
 mod refusal;
 mod release;
 mod slots;

@@ -2,33 +2,37 @@
 
 use crate::buffer::Offset;
 use crate::effect::Effect;
+use crate::message::{Buffer, Received};
 use crate::process::State;
 use crate::work::Work;
 use baton_abi::control::{ChannelId, NodeId, ProcessId, Strength};
 
 impl State {
-    /// Whether freeing this buffer may lead to work.
-    pub fn frees_more(&self, offset: Option<Offset>) -> bool {
-        let buffer = offset.and_then(|offset| self.contents.get(&offset));
-        buffer.is_some_and(|buffer| buffer.one_way.is_some() || !buffer.held.is_empty())
+    fn buffer_at(&self, offset: Option<Offset>) -> Option<&Buffer> {
+        self.contents.get(&offset?)
     }
 
-    /// Whose nodes' handles lose with this buffer what may be their last strong count.
+    /// Whether freeing this buffer may lead to work.
+    pub fn frees_more(&self, offset: Option<Offset>) -> bool {
+        let buffer = self.buffer_at(offset);
+        buffer.is_some_and(|buffer| buffer.one_way.is_some() || !buffer.received.held.is_empty())
+    }
+
+    /// Owners of the nodes whose handles lose with this buffer perhaps their last strong count.
     pub fn frees_last(&self, offset: Option<Offset>) -> Vec<ProcessId> {
-        let buffer = offset.and_then(|offset| self.contents.get(&offset));
-        self.owners_of_last(buffer.map_or(&[], |buffer| &buffer.held))
+        self.owners_of_last(self.buffer_at(offset).map_or(&[], |buffer| &buffer.received.held))
     }
 
     /// Whether freeing this buffer closes descriptors.
     pub fn frees_descriptors(&self, offset: Option<Offset>) -> bool {
-        let buffer = offset.and_then(|offset| self.contents.get(&offset));
-        buffer.is_some_and(|buffer| buffer.delivered && !buffer.array_fds.is_empty())
+        let buffer = self.buffer_at(offset);
+        buffer.is_some_and(|buffer| buffer.delivered && !buffer.received.array_fds.is_empty())
     }
 
     /// BC_FREE_BUFFER: `Some` with the bytes to wipe, if the sender asked for that.
     pub fn free(&mut self, offset: Option<Offset>, address: u64) -> Option<(Offset, usize)> {
-        // What another thread than its own frees, or what does not lie there.
-        offset.into_iter().for_each(|offset| self.take_over_slot_at(offset));
+        // Another thread than the slot's own frees its message; or the slot is empty.
+        self.take_over_slots(|slot| Some(slot.buffer) == offset);
         let known = offset.and_then(|offset| Some((offset, self.contents.get(&offset)?)));
         let Some((offset, buffer)) = known else {
             self.complain(format!("BC_FREE_BUFFER u{address:016x} no match"));
@@ -44,14 +48,14 @@ impl State {
         wipe
     }
 
-    /// The program has unmapped its receive buffer: what waits for room waits in vain.
+    /// The program has unmapped its receive buffer: a message that waits for room waits in vain.
     pub fn unmap(&mut self) {
         self.take_over_slots_of(None);
         self.buffers.unmap();
         self.made_room = true;
     }
 
-    /// The device is closed: what has not been given out never will be.
+    /// The device is closed: a message that has not been given out never will be.
     pub fn close(&mut self) {
         let lies_there = |work: &Work| matches!(work, Work::Transaction(_) | Work::Reply(_));
         let mut undelivered = Vec::new();
@@ -72,10 +76,8 @@ impl State {
         let Some(buffer) = self.contents.remove(&offset) else { return };
         self.buffers.release(offset, buffer.bytes, buffer.one_way.is_some());
         self.made_room = true;
-        let fds = if undelivered { buffer.fds } else { buffer.array_fds };
-        if !fds.is_empty() {
-            self.effect(Effect::Close(fds));
-        }
+        let Received { held, fds, array_fds } = buffer.received;
+        self.close_fds(if undelivered { fds } else { array_fds });
         if let Some(channel) = buffer.one_way {
             let (bytes, buffers) = self.one_way_account(channel);
             match buffers {
@@ -93,7 +95,7 @@ impl State {
             }
             self.node_dropped(id, Strength::Strong);
         }
-        for granted in &buffer.held {
+        for granted in &held {
             self.let_go(granted);
         }
     }

@@ -27,17 +27,8 @@ impl State {
         self.take_over_slots(|slot| peer.is_none_or(|peer| slot.peer == peer));
     }
 
-    /// Like [`State::take_over_slots_of`], for a thread that is dedicated no more.
-    pub(crate) fn take_over_slots_by(&mut self, tid: Tid) {
-        self.take_over_slots(|slot| slot.tid == tid);
-    }
-
-    /// Like [`State::take_over_slots_of`], for the slot at this offset.
-    pub(super) fn take_over_slot_at(&mut self, buffer: Offset) {
-        self.take_over_slots(|slot| slot.buffer == buffer);
-    }
-
-    fn take_over_slots(&mut self, concerned: impl Fn(&ReservedSlot) -> bool) {
+    /// Like [`State::take_over_slots_of`], for other slots.
+    pub(crate) fn take_over_slots(&mut self, concerned: impl Fn(&ReservedSlot) -> bool) {
         let taken_over = self.slots.extract_if(.., |slot| concerned(slot));
         for slot in taken_over.collect::<Vec<_>>() {
             self.take_over_slot(&slot);
@@ -180,8 +171,8 @@ mod tests {
         let ends: [(&str, TakeOver); 5] = [
             ("everybody's", |state| state.take_over_slots_of(None)),
             ("its peer's", |state| state.take_over_slots_of(Some(PEER))),
-            ("its thread's", |state| state.take_over_slots_by(TID)),
-            ("its place's", |state| state.take_over_slot_at(0)),
+            ("its thread's", |state| state.take_over_slots(|slot| slot.tid == TID)),
+            ("its place's", |state| state.take_over_slots(|slot| slot.buffer == 0)),
             ("for room", |state| assert!(state.allocate(MAP_BYTES, false).is_err())),
         ];
         for (name, take_over) in ends {

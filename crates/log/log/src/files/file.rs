@@ -12,7 +12,7 @@ use crate::files::lock;
 use crate::memory::Memory;
 use crate::moment::Source;
 use baton_shm::clock;
-use baton_shm::own::{Circle, Own};
+use baton_shm::own::{MirroredRing, Own};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -116,7 +116,7 @@ impl File {
         // Allocates the room first: a write to a map without room is SIGBUS.
         allocate((entry_at - entry_at % PAGE_BYTES) as u64, PAGE_BYTES)?;
         allocate(rings.end, capacity)?;
-        let bytes = Circle::map(&self.file, rings.end, capacity)?;
+        let bytes = MirroredRing::map(&self.file, rings.end, capacity)?;
         let place = Place { buffer, offset: rings.end, capacity: capacity as u64 };
         self.front.write(entry_at, &place.encode());
         rings.n += 1;

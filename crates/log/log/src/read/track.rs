@@ -249,7 +249,7 @@ mod tests {
     use crate::memory::Memory;
     use crate::record::{HEADER_BYTES, Kind, MAX_TEXT_BYTES, record_bytes};
     use crate::ring::{Entry, Ring};
-    use baton_shm::own::{Circle, Own};
+    use baton_shm::own::{MirroredRing, Own};
     use rustix::fd::{AsFd, OwnedFd};
     use rustix::fs::MemfdFlags;
     use std::sync::Arc;
@@ -265,7 +265,7 @@ mod tests {
         let file = rustix::fs::memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, place.offset + place.capacity).unwrap();
         let front = Arc::new(Own::once(&file, 0, FRONT_BYTES).unwrap());
-        let bytes = Circle::map(&file, place.offset, place.capacity as usize).unwrap();
+        let bytes = MirroredRing::map(&file, place.offset, place.capacity as usize).unwrap();
         let memory = Memory::new(&front, layout::entry_at(0) + BOUNDS_AT, bytes);
         (file, Ring::new(memory))
     }
