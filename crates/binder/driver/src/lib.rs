@@ -23,40 +23,36 @@
 //! **Invariant**: `unsafe` stands in the files that `crates/binder/abi/tests/layers.rs` names, with
 //! the reason for each.
 mod channel;
-mod clock;
-mod control;
 pub mod device;
 mod engine;
-mod maps;
+mod fast;
 pub mod observer;
-mod payload;
-mod priority;
-mod send;
-mod thread;
-mod thread_end;
-mod token;
-mod user;
+mod realtime;
+mod runner;
+mod sys;
+mod wait;
 
 /// The parts of which the crate `baton` makes the typed API, for that crate alone: they change with
 /// it, and promise nobody else anything.
 #[doc(hidden)]
 pub mod typed {
-    pub use crate::engine::dedicated::DedicatedLooper;
-    pub use crate::engine::fast::{
-        ActiveSet, Answered, CopiedPayload, INLINE_BYTES, LaneCache, Outcome, PinnedLooper,
-        RouteCache, Served, Server, Taken, while_serving,
+    pub use crate::channel::INLINE_BYTES;
+    pub use crate::channel::loan::LoanedLane;
+    pub use crate::channel::payload::Payload;
+    pub use crate::engine::Engine;
+    pub use crate::engine::real_time::DedicatedLooper;
+    pub use crate::engine::thread_end::remember;
+    pub use crate::fast::{
+        Answered, CopiedPayload, LaneCache, Outcome, PinnedLooper, RouteCache, Taken, while_serving,
     };
-    pub use crate::engine::loan::LoanedLane;
-    pub use crate::engine::settings::Settings;
-    pub use crate::engine::wait::Until;
-    pub use crate::engine::{Engine, tid};
-    pub use crate::payload::Payload;
-    pub use crate::priority::{adopt, of_transaction, restore};
-    pub use crate::send::Outgoing;
-    pub use crate::thread::{
-        Children, become_ordinary, priorities_changed, set_real_time_priority, start,
+    pub use crate::runner::await_work::Until;
+    pub use crate::runner::send::Outgoing;
+    pub use crate::sys::priority::{adopt, of_transaction, restore};
+    pub use crate::sys::thread::{
+        Children, become_ordinary, priorities_changed, set_real_time_priority, start, tid,
     };
-    pub use crate::thread_end::remember;
+    pub use crate::wait::server::{ActiveSet, Served, Server};
+    pub use crate::wait::settings::Settings;
 }
 
 /// Where the broker listens.

@@ -121,7 +121,7 @@ impl Channel {
             Ring::Missed | Ring::Nobody => false,
         };
         if !seen {
-            self.ring_socket();
+            self.socket.ring();
         }
         false
     }
@@ -206,7 +206,7 @@ impl Channel {
     pub fn hurry(&self, lane: usize) {
         if self.lane(lane).is_ok_and(|lane| !lane.outbox().is_empty()) {
             self.set_ready(lane);
-            self.ring_socket();
+            self.socket.ring();
         }
     }
 

@@ -5,7 +5,7 @@
 //! kept here.
 
 use super::Device;
-use crate::priority::{self, Before};
+use crate::sys::priority::{self, Before};
 use baton_state::priority::RequestedPriority;
 use baton_state::work::Tid;
 use std::cell::{Cell, RefCell};
@@ -28,7 +28,7 @@ impl Device {
     /// The thread serves by this from now on.
     pub(super) fn take_priority(&self, tid: Tid, depth: usize, wanted: RequestedPriority) {
         if let Some(before) = priority::adopt(wanted) {
-            let step = Step { engine: self.engine.number(), depth, before };
+            let step = Step { engine: self.engine.number, depth, before };
             STEPS.with_borrow_mut(|steps| steps.push(step));
             IS_UP.set(true);
             self.engine.lock().thread(tid).is_off_priority = depth == 0;
@@ -60,7 +60,7 @@ impl Device {
     #[cold]
     fn step_down(&self, depth: usize) {
         STEPS.with_borrow_mut(|steps| {
-            let is_left = |step: &&Step| step.engine == self.engine.number() && step.depth >= depth;
+            let is_left = |step: &&Step| step.engine == self.engine.number && step.depth >= depth;
             while let Some(step) = steps.last().filter(is_left) {
                 priority::restore(step.before);
                 steps.pop();

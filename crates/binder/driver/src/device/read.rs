@@ -1,23 +1,19 @@
 //! The read half of BINDER_WRITE_READ: what the program is told.
 
-use super::fast::{PendingReturn, What};
-use super::{Device, Exchanged, Written};
-use crate::engine::fast::FastRead;
-use crate::engine::tid;
-use crate::engine::wait::Until;
-use crate::user;
+use super::Device;
+use super::exchange::{Exchanged, LARGEST_RETURN, PendingReturn, Returns, What, Written};
+use crate::fast::FastRead;
+use crate::runner::await_work::Until;
+use crate::sys::thread::tid;
+use crate::sys::user;
 use baton_abi::uapi::*;
 use baton_shm::lock::Guard;
-use baton_shm::sync::Ordering;
 use baton_state::priority::RequestedPriority;
 use baton_state::transaction::{BufferedMessage, Incoming, LaneId};
 use baton_state::work::Tid;
 use baton_state::{Return, State};
 use bytemuck::bytes_of;
 use rustix::io::Errno;
-
-/// Room that the kernel asks for before it takes an item: its largest return, with the command.
-pub(super) const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
 
 impl Device {
     /// The read half: waits for something, then gives all there is, up to one transaction.
@@ -221,7 +217,7 @@ impl Device {
     }
 
     fn address(&self, offset: usize) -> u64 {
-        (self.engine.program_map.load(Ordering::Acquire) + offset) as u64
+        (self.engine.buffer.program_map() + offset) as u64
     }
 }
 
@@ -230,38 +226,8 @@ fn ends_read(item: &Return) -> bool {
     matches!(item, Return::Transaction(..) | Return::Reply(_) | Return::Cookie(BR_DEAD_BINDER, _))
 }
 
-/// Room in the program's read buffer, which has been found writable.
-pub(super) struct Returns {
-    at: usize,
-    end: usize,
-    /// The transaction among them: how many the thread serves with it, and by what.
-    serves: Option<(usize, RequestedPriority)>,
-}
-
 fn serves(state: &mut State, tid: Tid, item: &Return) -> Option<(usize, RequestedPriority)> {
     let Return::Transaction(incoming, _) = item else { return None };
     let depth = incoming.serving.as_ref().map_or(0, |_| state.thread(tid).served());
     Some((depth, incoming.requested_priority()))
-}
-
-impl Returns {
-    /// All of a read buffer.
-    pub fn at(start: usize, bytes: usize) -> Returns {
-        Returns { at: start, end: start.wrapping_add(bytes), serves: None }
-    }
-
-    /// Bytes of it that have been filled.
-    pub fn filled(&self, start: usize) -> u64 {
-        (self.at - start) as u64
-    }
-
-    fn room(&self) -> usize {
-        self.end.saturating_sub(self.at)
-    }
-
-    pub fn put(&mut self, command: u32, payload: &[u8]) {
-        user::copy_out(self.at, bytes_of(&command));
-        user::copy_out(self.at + 4, payload);
-        self.at += 4 + payload.len();
-    }
 }

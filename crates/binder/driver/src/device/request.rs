@@ -1,8 +1,8 @@
 //! The ioctls other than BINDER_WRITE_READ.
 
 use super::Device;
-use crate::engine::tid;
-use crate::user;
+use crate::sys::thread::tid;
+use crate::sys::user;
 use baton_abi::control::{Reply, Request, Strength};
 use baton_abi::uapi::*;
 use baton_shm::blocking::pause;
