@@ -169,12 +169,7 @@ impl Engine {
     /// looper of its own at the other end now, for which it waits for so long.
     pub fn prepare_lane(&self, tid: Tid, handle: u32, longest: Duration) -> Result<bool, Refusal> {
         thread::refresh_priority();
-        self.hear();
-        let mut state = self.lock();
-        self.take_over_own(&mut state);
-        let route = state.call_route(tid, handle, 0);
-        self.unlock(state);
-        let peer = route?.peer;
+        let peer = self.route(tid, handle)?.peer;
         let (channel, lane) = self.lane_to(peer, Purpose::Call).map_err(Refusal::lost)?;
         let is_served = thread::real_time_priority().is_some()
             && self.await_looper(&channel, lane as u32, longest);

@@ -7,12 +7,13 @@ use crate::engine::Engine;
 use crate::engine::real_time::Purpose;
 use crate::sys::clock::{stamp, stamp_in_order};
 use crate::sys::{priority, thread, token};
-use baton_abi::control::{ProcessId, Reply, Request, TicketId};
+use baton_abi::control::{ChannelId, ProcessId, Reply, Request, Strength, TicketId};
 use baton_abi::lane::*;
 use baton_shm::blocking::pause;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
 use baton_shm::sync::{Ordering, fence};
+use baton_state::State;
 use baton_state::buffer::allocation_bytes;
 use baton_state::parcel::Sent;
 use baton_state::transaction::{Departure, LaneId, Refusal, Target};
@@ -38,10 +39,16 @@ pub struct Outgoing<'a> {
 /// How often a sender looks, 50 us apart, whether a full target has made room after all.
 const LOOKS: u32 = 40;
 
-/// Everything of a message but its place.
-struct Prepared {
+/// A transaction of which nothing can fail any more but its target.
+struct Ready {
+    channel: Arc<Channel>,
+    via: LaneId,
     message: Message,
     ticket: Option<TicketId>,
+    /// Of a call: its token, and the callers in its message.
+    token: u64,
+    chain: Vec<ChainEntry>,
+    completion: Completion,
 }
 
 impl Outgoing<'_> {
@@ -146,29 +153,51 @@ impl Engine {
             }
         };
         drop(state);
-        let reply_to = departure.via.filter(|_| departure.kind == Kind::Reply);
-        let result = match outgoing {
-            Err(refusal) => Err((Box::new(departure), refusal)),
+        let (kind, nested) = (departure.kind, departure.via);
+        let ready = match outgoing {
+            Err(refusal) => Err(refusal),
             Ok(Outgoing { sent: Sent { failed: Some(errno), .. }, .. }) => {
-                Err((Box::new(departure), Refusal::failed(errno)))
+                Err(Refusal::failed(errno))
             }
-            Ok(outgoing) => match departure.kind {
-                Kind::Reply => self.send_reply(tid, departure, &outgoing),
-                Kind::OneWay => self.send_one_way(tid, departure, &outgoing),
-                _ => self.send_call(tid, departure, &outgoing),
-            },
+            Ok(outgoing) => match kind {
+                Kind::Reply => self.ready_reply(&departure, &outgoing),
+                Kind::OneWay => self.put_one_way(&departure, &outgoing),
+                _ => self.ready_call(&departure, &outgoing),
+            }
+            .map(|ready| (ready, outgoing)),
         };
-        if let Err((departure, refusal)) = result {
-            let mut state = self.lock();
-            state.turn_back(*departure);
-            self.refuse(&mut state, tid, refusal, sizes, reply_to);
-            self.unlock(state);
+        let mut state = self.lock();
+        let ready = ready.and_then(|(ready, outgoing)| match kind {
+            Kind::Request => self.keep_if_alive(&state, &departure, ready).map(|it| (it, outgoing)),
+            _ => Ok((ready, outgoing)),
+        });
+        match ready {
+            Ok((ready, outgoing)) => {
+                // A replier hears of its reply before anything that the reply causes.
+                let Ready { via, token, completion, .. } = ready;
+                state.departed(tid, departure, via, token, completion);
+                if kind == Kind::Request {
+                    self.expect_answer(&ready);
+                }
+                self.unlock(state);
+                match kind {
+                    Kind::Reply => self.post_reply(tid, &ready, &outgoing),
+                    Kind::OneWay => {}
+                    _ => self.post_call(tid, &ready, nested.is_some(), &outgoing),
+                }
+            }
+            Err(refusal) => {
+                state.turn_back(departure);
+                let reply_to = nested.filter(|_| kind == Kind::Reply);
+                self.refuse(&mut state, tid, refusal, sizes, reply_to);
+                self.unlock(state);
+            }
         }
     }
 
     fn refuse(
         &self,
-        state: &mut baton_state::State,
+        state: &mut State,
         tid: Tid,
         refusal: Refusal,
         sizes: (u64, u64),
@@ -176,12 +205,7 @@ impl Engine {
     ) {
         match reply_to {
             Some(via) => {
-                let message = Message {
-                    kind: refusal.kind() as u32,
-                    param: -refusal.errno.raw_os_error(),
-                    ..Message::default()
-                };
-                let posted = self.post_answer(via, &message, |_| {});
+                let posted = self.answer(via, refusal.kind(), Some(refusal.errno), 0);
                 state.reply_refused(tid);
                 if !posted {
                     self.caller_has_left(state, tid, via);
@@ -195,12 +219,13 @@ impl Engine {
     /// Sizes, references and descriptors: all that can still fail.
     fn prepare(
         &self,
-        channel: &Channel,
+        channel: Arc<Channel>,
+        via: LaneId,
         departure: &Departure,
         outgoing: &Outgoing<'_>,
-        chain: usize,
-    ) -> Result<Prepared, Refusal> {
-        let mut message = outgoing.message(departure, chain);
+        (token, chain): (u64, Vec<ChainEntry>),
+    ) -> Result<Ready, Refusal> {
+        let mut message = outgoing.message(departure, chain.len());
         if outgoing.data.bytes() > MAX_PAYLOAD_BYTES || message.parts().is_none() {
             return Err(Refusal::failed(Errno::NOSPC));
         }
@@ -229,13 +254,14 @@ impl Engine {
                 }
             }
         }
-        Ok(Prepared { message, ticket })
+        let completion = Completion::Taken;
+        Ok(Ready { channel, via, message, ticket, token, chain, completion })
     }
 
-    /// What was sent ahead of a message that stays.
-    fn cancel(&self, channel: &Channel, prepared: &Prepared) {
-        channel.socket.cancel(prepared.message.fds_number);
-        self.cancel_ticket(channel.peer, prepared.ticket);
+    /// Takes back what was sent ahead of a message that stays.
+    fn cancel(&self, Ready { channel, message, ticket, .. }: &Ready) {
+        channel.socket.cancel(message.fds_number);
+        self.cancel_ticket(channel.peer, *ticket);
     }
 
     fn cancel_ticket(&self, target: ProcessId, ticket: Option<TicketId>) {
@@ -246,79 +272,23 @@ impl Engine {
         }
     }
 
-    fn send_reply(
+    fn ready_reply(
         &self,
-        tid: Tid,
-        departure: Departure,
+        departure: &Departure,
         outgoing: &Outgoing<'_>,
-    ) -> Result<(), (Box<Departure>, Refusal)> {
+    ) -> Result<Ready, Refusal> {
         let via = departure.via.expect("a reply has its lane");
-        let Some(channel) = self.channel(via.channel) else {
-            return Err((Box::new(departure), Refusal::dead()));
-        };
-        let prepared = match self.prepare(&channel, &departure, outgoing, 0) {
-            Ok(prepared) => prepared,
-            Err(refusal) => return Err((Box::new(departure), refusal)),
-        };
-        let message = prepared.message;
-        // The replier hears of its reply before anything that the reply causes.
-        let mut state = self.lock();
-        state.departed(tid, departure, via, 0, Completion::Taken);
-        self.unlock(state);
-        let posted = self.post_answer(via, &message, |area| outgoing.write(&message, &[], area, 0));
-        if !posted {
-            self.cancel(&channel, &prepared);
-            let mut state = self.lock();
-            self.caller_has_left(&mut state, tid, via);
-            self.unlock(state);
-        }
-        Ok(())
+        let channel = self.channel(via.channel).ok_or_else(Refusal::dead)?;
+        self.prepare(channel, via, departure, outgoing, (0, Vec::new()))
     }
 
-    fn send_call(
-        &self,
-        tid: Tid,
-        departure: Departure,
-        outgoing: &Outgoing<'_>,
-    ) -> Result<(), (Box<Departure>, Refusal)> {
-        match self.try_call(&departure, outgoing) {
-            Ok((channel, via, prepared, token, chain)) => {
-                let nested = departure.via.is_some();
-                let named = chain[1..].iter().any(|entry| entry.process == departure.peer.0);
-                let mut message = prepared.message;
-                message.stamp = stamp(self.broker.stamps);
-                let mut state = self.lock();
-                if !channel.socket.was_taken_up() && channel.ends().dead {
-                    // A peer that has died had no time to take the channel up.
-                    let reference = departure.handle.and_then(|it| state.references.get(it));
-                    let is_dead = reference.is_some_and(|reference| reference.dead);
-                    let refusal = if is_dead { Refusal::dead() } else { channel.socket.ended() };
-                    self.unlock(state);
-                    self.cancel(&channel, &prepared);
-                    return Err((Box::new(departure), refusal));
-                }
-                channel.set_progress(via.lane as usize, Progress::Departed);
-                state.departed(tid, departure, via, token, Completion::Taken);
-                if self.is_polling()
-                    && let Ok(lane) = channel.lane(via.lane as usize)
-                {
-                    lane.inbox().set_polling(true);
-                }
-                self.unlock(state);
-                let lane = via.lane as usize;
-                let posted = self.post_call(&channel, lane, nested, named, &message, |area| {
-                    outgoing.write(&message, &chain, area, 0);
-                });
-                if !posted {
-                    // The thread that called us has left.
-                    let mut state = self.lock();
-                    state.answered_with(tid, Kind::Dead, 0);
-                    self.unlock(state);
-                    self.cancel(&channel, &prepared);
-                }
-                Ok(())
-            }
-            Err(refusal) => Err((Box::new(departure), refusal)),
+    fn post_reply(&self, tid: Tid, ready: &Ready, outgoing: &Outgoing<'_>) {
+        let Ready { via, message, .. } = ready;
+        if !self.post_answer(*via, message, |area| outgoing.write(message, &[], area, 0)) {
+            self.cancel(ready);
+            let mut state = self.lock();
+            self.caller_has_left(&mut state, tid, *via);
+            self.unlock(state);
         }
     }
 
@@ -333,18 +303,12 @@ impl Engine {
         std::iter::once(ChainEntry { process: us, token }).chain(others.copied()).take(MAX_CHAIN)
     }
 
-    #[expect(clippy::type_complexity, reason = "the parts of a call, taken apart at once")]
-    fn try_call(
-        &self,
-        departure: &Departure,
-        outgoing: &Outgoing<'_>,
-    ) -> Result<(Arc<Channel>, LaneId, Prepared, u64, Vec<ChainEntry>), Refusal> {
+    fn ready_call(&self, departure: &Departure, outgoing: &Outgoing<'_>) -> Result<Ready, Refusal> {
         let token = token::next().map_err(Refusal::failed)?;
-        let chain: Vec<ChainEntry> = self.callers(departure, token).collect();
+        let chain = (token, self.callers(departure, token).collect());
         if let Some(via) = departure.via {
             let channel = self.channel(via.channel).ok_or_else(Refusal::dead)?;
-            let prepared = self.prepare(&channel, departure, outgoing, chain.len())?;
-            return Ok((channel, via, prepared, token, chain));
+            return self.prepare(channel, via, departure, outgoing, chain);
         }
         let loaned = match outgoing.data {
             Payload::Loan(loan) => loan.take(departure.peer),
@@ -354,105 +318,108 @@ impl Engine {
             || self.lane_to(departure.peer, Purpose::Call).map_err(Refusal::lost),
             Ok,
         )?;
-        let prepared = self
-            .refuse_if_frozen(&channel, false)
+        let (via, client) = (channel.via(lane), Arc::clone(&channel));
+        self.refuse_if_frozen(&channel, false)
             .and_then(|_| refuse_if_full(&channel, outgoing))
-            .and_then(|()| self.prepare(&channel, departure, outgoing, chain.len()));
-        match prepared {
-            Ok(prepared) => {
-                let via = channel.via(lane);
-                Ok((channel, via, prepared, token, chain))
-            }
-            Err(refusal) => {
-                channel.give_lane(lane as u32);
-                Err(refusal)
-            }
+            .and_then(|()| self.prepare(channel, via, departure, outgoing, chain))
+            .inspect_err(|_| client.give_lane(via.lane))
+    }
+
+    /// A peer that has died had no time to take the channel up.
+    fn keep_if_alive(
+        &self,
+        state: &State,
+        departure: &Departure,
+        ready: Ready,
+    ) -> Result<Ready, Refusal> {
+        let channel = &ready.channel;
+        if channel.socket.was_taken_up() || !channel.ends().dead {
+            return Ok(ready);
+        }
+        let reference = departure.handle.and_then(|handle| state.references.get(handle));
+        let is_dead = reference.is_some_and(|reference| reference.dead);
+        self.cancel(&ready);
+        Err(if is_dead { Refusal::dead() } else { channel.socket.ended() })
+    }
+
+    /// With the state's lock held: the call is about to be posted.
+    fn expect_answer(&self, Ready { channel, via, .. }: &Ready) {
+        channel.set_progress(via.lane as usize, Progress::Departed);
+        if self.is_polling()
+            && let Ok(lane) = channel.lane(via.lane as usize)
+        {
+            lane.inbox().set_polling(true);
         }
     }
 
-    fn post_call(
-        &self,
-        channel: &Channel,
-        lane: usize,
-        nested: bool,
-        named: bool,
-        message: &Message,
-        body: impl FnOnce(View<'_>),
-    ) -> bool {
-        let Ok(areas) = channel.lane(lane) else { return false };
+    /// Posts a call: to the pool, or `nested` to the thread that waits on this lane.
+    fn post_call(&self, tid: Tid, ready: &Ready, nested: bool, outgoing: &Outgoing<'_>) {
+        let Ready { channel, via, chain, .. } = ready;
+        let message = Message { stamp: stamp(self.broker.stamps), ..ready.message };
+        let lane = via.lane as usize;
+        let Ok(areas) = channel.lane(lane) else { return self.lose_caller(tid, ready) };
         channel.show_nice(lane, message.param);
-        let number = lane as u32;
         if !nested {
-            channel.begin_lending(number);
+            channel.begin_lending(via.lane);
         }
-        let reader = areas.post(message, body);
-        if nested {
-            channel.repay(number);
-            channel.set_progress(lane, Progress::Posted);
-            // It goes back to the thread that waits on this lane, which looks by itself.
-            if reader == Reader::Polling {
-                channel.socket.ring();
-            }
-            return reader != Reader::Closed;
+        let reader = areas.post(&message, |area| outgoing.write(&message, chain, area, 0));
+        if !nested {
+            channel.show_processor();
+            let named = chain[1..].iter().any(|entry| entry.process == channel.peer.0);
+            return channel.tell_of_request(lane, reader, named);
         }
-        channel.show_processor();
-        channel.tell_of_request(lane, reader, named);
-        true
-    }
-
-    fn send_one_way(
-        &self,
-        tid: Tid,
-        departure: Departure,
-        outgoing: &Outgoing<'_>,
-    ) -> Result<(), (Box<Departure>, Refusal)> {
-        match self.try_one_way(&departure, outgoing) {
-            Ok(completion) => {
-                let mut state = self.lock();
-                let via = LaneId { channel: baton_abi::control::ChannelId(0), lane: 0 };
-                state.departed(tid, departure, via, 0, completion);
-                self.unlock(state);
-                Ok(())
-            }
-            Err(refusal) => Err((Box::new(departure), refusal)),
+        channel.repay(via.lane);
+        channel.set_progress(lane, Progress::Posted);
+        match reader {
+            // The thread that waits there looks by itself.
+            Reader::Polling => channel.socket.ring(),
+            Reader::Closed => self.lose_caller(tid, ready),
+            Reader::Woken | Reader::Watching | Reader::Dedicated | Reader::Elsewhere => {}
         }
     }
 
-    fn try_one_way(
+    /// The thread that has called this one has left: nobody takes the nested call.
+    fn lose_caller(&self, tid: Tid, ready: &Ready) {
+        let mut state = self.lock();
+        state.answered_with(tid, Kind::Dead, 0);
+        self.unlock(state);
+        self.cancel(ready);
+    }
+
+    fn put_one_way(
         &self,
         departure: &Departure,
         outgoing: &Outgoing<'_>,
-    ) -> Result<Completion, Refusal> {
-        let channel = self.channel_to(departure.peer).map_err(|errno| match errno {
-            Errno::SRCH => Refusal::dead(),
-            errno => Refusal::failed(errno),
-        })?;
+    ) -> Result<Ready, Refusal> {
+        let channel = self.channel_to(departure.peer).map_err(Refusal::lost)?;
         let frozen = self.refuse_if_frozen(&channel, true)?;
         let spam = self.one_way_room(&channel, outgoing.allocation())?;
-        let prepared = self.prepare(&channel, departure, outgoing, 0)?;
-        let mut message = prepared.message;
+        let (nowhere, nobody) = (LaneId { channel: ChannelId(0), lane: 0 }, (0, Vec::new()));
+        let mut ready = self.prepare(channel, nowhere, departure, outgoing, nobody)?;
+        let (channel, message) = (&ready.channel, &mut ready.message);
         message.param = if frozen { TO_FROZEN } else { 0 };
         // Order among the one-way transactions of this process is that of the ring.
         let put = {
             let mut ends = channel.ends();
             message.stamp = stamp_in_order(self.broker.stamps);
-            channel.put_one_way(&mut ends, &message, outgoing.allocation(), |map, at| {
-                outgoing.write(&message, &[], map, at);
+            channel.put_one_way(&mut ends, message, outgoing.allocation(), |map, at| {
+                outgoing.write(message, &[], map, at);
             })
         };
         if put != Ok(true) {
-            self.cancel(&channel, &prepared);
+            self.cancel(&ready);
             return Err(Refusal::failed(Errno::NOSPC));
         }
         // Nobody comes by in a frozen process, but its control thread may take it in.
         // Before the look at the sleepers; see `bell`.
         fence(Ordering::SeqCst);
         channel.announce(frozen);
-        Ok(match (frozen, spam) {
+        ready.completion = match (frozen, spam) {
             (true, _) => Completion::PendingFrozen,
             (_, true) => Completion::SpamSuspect,
             _ => Completion::Taken,
-        })
+        };
+        Ok(ready)
     }
 
     /// Whether the target has room, as far as this process can tell: what the target publishes,
@@ -494,11 +461,7 @@ impl Engine {
     }
 
     /// BC_ACQUIRE and BC_INCREFS of handle 0. `EINVAL` if this process manages the context itself.
-    pub(crate) fn increase_manager(
-        &self,
-        strength: baton_abi::control::Strength,
-        command: u32,
-    ) -> Result<(), Errno> {
+    pub(crate) fn increase_manager(&self, strength: Strength, command: u32) -> Result<(), Errno> {
         if self.find_manager() == Err(Errno::INVAL) {
             return Err(Errno::INVAL);
         }
@@ -510,17 +473,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes a lane for a call by this handle, with so many bytes of data.
-    pub fn loan_lane(&self, tid: Tid, handle: u32, bytes: usize) -> Result<LoanedLane, Refusal> {
-        if bytes > MAX_PAYLOAD_BYTES {
-            return Err(Refusal::failed(Errno::NOSPC));
-        }
+    /// The way of a call by this handle, as it is now.
+    pub(crate) fn route(&self, tid: Tid, handle: u32) -> Result<Departure, Refusal> {
         self.hear();
         let mut state = self.lock();
         self.take_over_own(&mut state);
         let route = state.call_route(tid, handle, 0);
         self.unlock(state);
-        let route = route?;
+        route
+    }
+
+    /// Takes a lane for a call by this handle, with so many bytes of data.
+    pub fn loan_lane(&self, tid: Tid, handle: u32, bytes: usize) -> Result<LoanedLane, Refusal> {
+        if bytes > MAX_PAYLOAD_BYTES {
+            return Err(Refusal::failed(Errno::NOSPC));
+        }
+        let route = self.route(tid, handle)?;
         let chain = self.callers(&route, 0).count();
         let (channel, lane) = self.lane_to(route.peer, Purpose::Loan).map_err(Refusal::lost)?;
         Ok(LoanedLane::new(channel, lane, chain, bytes))
