@@ -66,7 +66,7 @@ impl<'a> Received<'a> {
     /// Nothing yet, of what comes by the fast path.
     #[inline(always)]
     pub(crate) fn awaited(driver: &'a Arc<Driver>) -> Received<'a> {
-        Received { driver, place: Place::Here(CopiedPayload::new()) }
+        Received { driver, place: Place::Here(CopiedPayload::default()) }
     }
 
     /// Where that comes.
@@ -87,7 +87,7 @@ impl Received<'_> {
     pub fn borrowed_from(self, process: &Process) -> Received<'_> {
         assert!(Arc::ptr_eq(self.driver, &process.driver), "another device's answer");
         let mut this = ManuallyDrop::new(self);
-        let nothing = Place::Here(CopiedPayload::new());
+        let nothing = Place::Here(CopiedPayload::default());
         Received { driver: &process.driver, place: std::mem::replace(&mut this.place, nothing) }
     }
 

@@ -396,9 +396,7 @@ impl<'a> Lane<'a> {
     /// Copies the header of the message that has come in.
     #[inline(always)]
     pub fn header(self) -> Message {
-        let mut message = Message::default();
-        self.incoming().read(0, bytes_of_mut(&mut message));
-        message
+        header_in(self.incoming())
     }
 
     /// The stamp of the message that has come in, which is its sender's word. `None` if none has.
@@ -411,9 +409,7 @@ impl<'a> Lane<'a> {
 
     /// The header of the message that went out last. The peer may have changed it since.
     pub fn sent(self) -> Message {
-        let mut message = Message::default();
-        self.outgoing().read(0, bytes_of_mut(&mut message));
-        message
+        header_in(self.outgoing())
     }
 
     /// Writes a message and posts it; `body` writes chain and payload behind the header.
@@ -424,6 +420,13 @@ impl<'a> Lane<'a> {
         body(self.outgoing());
         self.outbox().post()
     }
+}
+
+#[inline(always)]
+fn header_in(area: View<'_>) -> Message {
+    let mut message = Message::default();
+    area.read(0, bytes_of_mut(&mut message));
+    message
 }
 
 /// The lanes whose bits are set, in order.

@@ -252,8 +252,9 @@ impl Channel {
         mutes
     }
 
-    /// Unmutes the channel.
+    /// Unmutes the channel, and forgets the fruitless looks.
     pub fn unmute(&self) {
+        self.forgive();
         self.times_muted.fetch_add(1, Ordering::Relaxed);
         self.muted.store(false, Ordering::SeqCst);
     }
@@ -270,7 +271,7 @@ impl Channel {
 
     /// Whether one of the last [`RECENT_REQUESTS`] requests was this client's.
     pub fn is_recent(&self, requests: u64) -> bool {
-        requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed)) <= RECENT_REQUESTS
+        self.silence(requests) <= RECENT_REQUESTS
     }
 
     /// Whether the channel is not in the active set.

@@ -21,9 +21,7 @@ impl Device {
         match request {
             BINDER_SET_MAX_THREADS => {
                 let max = user::read(argument).map_err(invalid)?;
-                let mut state = engine.lock();
-                state.pool.max = max;
-                engine.unlock(state);
+                engine.with_state(|state| state.pool.max = max);
             }
             BINDER_SET_CONTEXT_MGR => engine.become_manager(0, 0, 0)?,
             BINDER_SET_CONTEXT_MGR_EXT => {
@@ -149,9 +147,7 @@ impl Device {
         let Some(target) = owner else { return Ok(()) };
         let answer = self.engine.broker.ask(&Request::IsFrozen { target });
         let frozen = matches!(answer, Ok(Reply::Frozen { frozen: true }));
-        let mut state = self.engine.lock();
-        state.freeze_known(handle, cookie, frozen);
-        self.engine.unlock(state);
+        self.engine.with_state(|state| state.freeze_known(handle, cookie, frozen));
         Ok(())
     }
 }

@@ -140,15 +140,9 @@ impl Broker {
 
     /// Greets the next broker without waiting for it. The answer comes on this socket.
     pub fn greet_next(&self) -> Result<OwnedFd, Errno> {
-        let socket = rustix::net::socket_with(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            None,
-        )?;
-        rustix::net::connect(&socket, &SocketAddrUnix::new(&self.place)?)?;
-        note_connection();
-        if sockopt::socket_peercred(&socket)?.uid != self.uid {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (socket, uid) = connect(&self.place, flags).map_err(|(_, errno)| errno)?;
+        if uid != self.uid {
             return Err(Errno::PERM);
         }
         let (credential, channels) = (self.credential.clone(), channels());
@@ -345,22 +339,26 @@ fn note_connection() {
 /// Connects to the broker's socket, and makes sure of who listens: its directory may be one that
 /// anybody can make, and whoever listens there could tell this process anything.
 pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
-    let system = |operation| move |errno| OpenError::System { operation, errno };
-    let fd = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(system("socket"))?;
-    let address = SocketAddrUnix::new(socket).map_err(system("the broker's socket path"))?;
-    rustix::net::connect(&fd, &address)
-        .map_err(|errno| OpenError::NoBroker { socket: socket.display().to_string(), errno })?;
-    note_connection();
-    let listener = rustix::net::sockopt::socket_peercred(&fd).map_err(system("SO_PEERCRED"))?.uid;
+    let (fd, listener) =
+        connect(socket, SocketFlags::CLOEXEC).map_err(|(operation, errno)| match operation {
+            "connect" => OpenError::NoBroker { socket: socket.display().to_string(), errno },
+            _ => OpenError::System { operation, errno },
+        })?;
     if !listener.is_root() && listener != rustix::process::geteuid() {
         let (socket, uid) = (socket.display().to_string(), listener.as_raw());
         return Err(OpenError::Stranger { socket, uid });
     }
     Ok(fd)
+}
+
+/// Connects to a socket, and asks who listens there. An error names the operation that failed.
+fn connect(place: &Path, flags: SocketFlags) -> Result<(OwnedFd, Uid), (&'static str, Errno)> {
+    let failed = |operation| move |errno| (operation, errno);
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let fd = rustix::net::socket_with(family, kind, flags, None).map_err(failed("socket"))?;
+    let address = SocketAddrUnix::new(place).map_err(failed("the broker's socket path"))?;
+    rustix::net::connect(&fd, &address).map_err(failed("connect"))?;
+    note_connection();
+    let listener = sockopt::socket_peercred(&fd).map_err(failed("SO_PEERCRED"))?.uid;
+    Ok((fd, listener))
 }

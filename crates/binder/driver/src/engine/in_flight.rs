@@ -13,8 +13,10 @@ use baton_state::transaction::{LaneId, Serving};
 use baton_state::work::Tid;
 use std::sync::{Arc, Weak};
 
-const CALLING: u32 = 1;
-const SERVING: u32 = 2;
+/// The operation is a call.
+pub(crate) const CALLING: u32 = 1;
+/// The operation is a service.
+pub(crate) const SERVING: u32 = 2;
 
 /// The fast path's part of an engine: what all its threads share.
 #[derive(Debug, Default)]
@@ -132,23 +134,20 @@ impl InFlight {
         self.peer.store(peer.0, Ordering::Relaxed);
     }
 
+    /// Begins a call or a service on the lane of [`InFlight::come_to`]; the thread is inside from
+    /// then on. `handle` and `token` as in the fields. False if the epoch has ended: then see
+    /// [`InFlight::leave`].
     #[inline(always)]
-    fn note(&self, handle: u32, token: u64) {
-        self.handle.store(handle, Ordering::Relaxed);
-        self.token.store(token, Ordering::Relaxed);
-    }
-
-    /// Begins a call on the lane of [`InFlight::come_to`]; the thread is inside from then on. False
-    /// if the epoch has ended: then see [`InFlight::leave`].
-    #[inline(always)]
-    pub fn begin_call(
+    pub fn begin(
         &self,
+        operation: u32,
         (way, epoch): (Revocations<'_>, u64),
         handle: u32,
         token: u64,
     ) -> bool {
-        self.note(handle, token);
-        self.entry.enter(way, epoch, CALLING)
+        self.handle.store(handle, Ordering::Relaxed);
+        self.token.store(token, Ordering::Relaxed);
+        self.entry.enter(way, epoch, operation)
     }
 
     /// Ends the call. False if the state has taken it over.
@@ -161,19 +160,6 @@ impl InFlight {
     #[inline(always)]
     pub fn come_out(&self) {
         self.entry.come_out();
-    }
-
-    /// Begins to serve on the lane of [`InFlight::come_to`]. False if the epoch has ended: then see
-    /// [`InFlight::leave`].
-    #[inline(always)]
-    pub fn begin_service(
-        &self,
-        (way, epoch): (Revocations<'_>, u64),
-        accepts_fds: bool,
-        caller: u64,
-    ) -> bool {
-        self.note(u32::from(accepts_fds), caller);
-        self.entry.enter(way, epoch, SERVING)
     }
 
     /// Ends the operation, or one that has not begun. False if the state has taken it over.
@@ -241,7 +227,7 @@ mod tests {
         let via = LaneId { channel: ChannelId(1), lane: 2 };
         own.revoke();
         in_flight.come_to(via, ProcessId(3));
-        assert!(!in_flight.begin_call((way, known), 4, 5));
+        assert!(!in_flight.begin(CALLING, (way, known), 4, 5));
         let taken_over = in_flight.take_over();
         assert!(
             matches!(&taken_over, Some(Operation::Calling(calling))

@@ -148,3 +148,10 @@ pub(crate) struct Reservation {
     /// The broker that was asked, or [`UNASKED`] if it is to be asked by the next call.
     pub era: u32,
 }
+
+impl Reservation {
+    /// Whether the lane is this one.
+    pub fn is_of(&self, channel: &Channel, lane: u32) -> bool {
+        self.lane == lane && std::ptr::eq(self.channel.as_ptr(), channel)
+    }
+}

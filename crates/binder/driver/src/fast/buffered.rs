@@ -121,9 +121,7 @@ impl<'a> Buffered<'a> {
         let buffer = slot.buffer;
         if !request.begin(engine) {
             if !slot.turn_back() {
-                let mut state = engine.lock();
-                state.give_plain_room_back(buffer);
-                engine.unlock(state);
+                engine.with_state(|state| state.give_plain_room_back(buffer));
             }
             request.turn_back(engine);
             return Ok(false);

@@ -217,9 +217,7 @@ impl Engine {
             self.page.set_open(&in_flight.slot, false);
             return true;
         }
-        let mut state = self.lock();
-        let under_way = state.disown_call(in_flight.tid, via);
-        self.unlock(state);
+        let under_way = self.with_state(|state| state.disown_call(in_flight.tid, via));
         under_way
     }
 
@@ -250,11 +248,11 @@ impl Engine {
     /// The state takes the call over: its answer is not for the fast path.
     #[cold]
     fn hand_over(&self, in_flight: &InFlight) {
-        let mut state = self.lock();
-        self.take_over(&mut state, in_flight);
-        in_flight.leave();
-        state.set_waiting(in_flight.tid, Waiting::No);
-        self.unlock(state);
+        self.with_state(|state| {
+            self.take_over(state, in_flight);
+            in_flight.leave();
+            state.set_waiting(in_flight.tid, Waiting::No);
+        });
     }
 
     /// Remembers the route of a call that has been answered. The state has not changed since.

@@ -39,19 +39,15 @@ pub struct CopiedPayload {
 struct Spare(Long);
 
 impl Default for CopiedPayload {
+    /// An empty one, to be filled.
+    #[inline]
     fn default() -> Self {
-        Self::new()
+        let (short, long) = ([0; SHORT_BYTES], None);
+        CopiedPayload { short, long, bytes: 0, code: 0, flags: 0, sender: (0, 0) }
     }
 }
 
 impl CopiedPayload {
-    /// An empty one, to be filled.
-    #[inline]
-    pub fn new() -> CopiedPayload {
-        let (short, long) = ([0; SHORT_BYTES], None);
-        CopiedPayload { short, long, bytes: 0, code: 0, flags: 0, sender: (0, 0) }
-    }
-
     /// Copies a plain message's data from where it lies in a lane.
     #[inline(always)]
     fn fill(&mut self, message: &Message, map: View<'_>, at: usize) {

@@ -38,7 +38,7 @@ impl DedicatedUapi {
     /// Of a lane to which the thread is dedicated already.
     pub fn new(engine: &Engine, via: LaneId) -> Option<DedicatedUapi> {
         let past = Past { via, slot: None, flag: None, has_sent: false };
-        Some(DedicatedUapi { dedicated: engine.dedicated(via)?, cache: LaneCache::new(), past })
+        Some(DedicatedUapi { dedicated: engine.dedicated(via)?, cache: LaneCache::default(), past })
     }
 
     /// The lane.
@@ -75,9 +75,7 @@ impl DedicatedUapi {
     /// The thread is not past the state any more.
     pub fn come_back(&mut self, engine: &Engine, tid: Tid) {
         if self.is_past() {
-            let mut state = engine.lock();
-            self.past.end(&mut state, tid);
-            engine.unlock(state);
+            engine.with_state(|state| self.past.end(state, tid));
         }
     }
 

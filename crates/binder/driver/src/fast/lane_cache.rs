@@ -20,18 +20,14 @@ pub struct LaneCache<T> {
     client: Option<Client<T>>,
 }
 
-impl<T: Clone> Default for LaneCache<T> {
+impl<T> Default for LaneCache<T> {
+    /// Knows nothing yet.
     fn default() -> Self {
-        Self::new()
+        LaneCache { in_flight: None, client: None }
     }
 }
 
 impl<T: Clone> LaneCache<T> {
-    /// Knows nothing yet.
-    pub fn new() -> LaneCache<T> {
-        LaneCache { in_flight: None, client: None }
-    }
-
     /// Remembers sender, node and priority of a plain transaction that the state has admitted.
     pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         if incoming.label.is_some() || engine.is_polling() {
@@ -128,7 +124,7 @@ mod tests {
         let (data, sent) = (Payload::Bytes(&[]), Sent::default());
         let outgoing = Outgoing { code: 1, flags: 0, data, offsets: &[], sent };
         client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
-        let mut cache = LaneCache::new();
+        let mut cache = LaneCache::default();
         let mut state = server.lock();
         server.accept_first(&mut state);
         let Some(Return::Transaction(incoming, _)) = state.next_return(tid(), true) else {

@@ -14,7 +14,7 @@
 //! ```
 
 use crate::channel::{Channel, Lane, Progress};
-use crate::engine::in_flight::{InFlight, Operations};
+use crate::engine::in_flight::{CALLING, InFlight, Operations};
 use crate::wait::policy::WaitPolicy;
 use baton_abi::control::ProcessId;
 use baton_shm::revocation::{Revocation, Revocations};
@@ -95,7 +95,8 @@ impl OwnLane {
         (handle, token): (u32, u64),
     ) -> Option<Inside<'a>> {
         in_flight.come_to(LaneId { channel: self.via.channel, lane: number }, self.peer);
-        let entered = in_flight.begin_call((self.way(operations), self.epoch.get()), handle, token);
+        let way = (self.way(operations), self.epoch.get());
+        let entered = in_flight.begin(CALLING, way, handle, token);
         // Not `then_some`: that would make an `Inside` and drop it, which ends the entry.
         entered.then(|| Inside { in_flight, lane: self })
     }

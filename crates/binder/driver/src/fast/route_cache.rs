@@ -40,29 +40,23 @@ pub struct RouteCache<T> {
 /// three atomic operations, and whoever calls next on another lane rings the doorbell.
 const PINNED_AFTER: u32 = 64;
 
-impl<T: Clone> Default for RouteCache<T> {
+impl<T> Default for RouteCache<T> {
+    /// Knows nothing yet.
     fn default() -> Self {
-        Self::new()
+        RouteCache {
+            in_flight: None,
+            epoch: 0,
+            active: Weak::new(),
+            clients: Vec::new(),
+            last: None,
+            in_a_row: 0,
+            by_nice: Cell::new(0),
+            by_turn: Cell::new(0),
+        }
     }
 }
 
 impl<T: Clone> RouteCache<T> {
-    /// Knows nothing yet.
-    pub fn new() -> RouteCache<T> {
-        let (active, clients) = (Weak::new(), Vec::new());
-        let (by_nice, by_turn) = (Cell::new(0), Cell::new(0));
-        RouteCache {
-            in_flight: None,
-            epoch: 0,
-            active,
-            clients,
-            last: None,
-            in_a_row: 0,
-            by_nice,
-            by_turn,
-        }
-    }
-
     /// Remembers sender, node and priority of a plain transaction that the state has admitted.
     pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         let Some(serving) = &incoming.serving else { return };
@@ -72,7 +66,7 @@ impl<T: Clone> RouteCache<T> {
         let epoch = engine.operations.revocation.epoch();
         let active = engine.pool.channels.active();
         if self.epoch != epoch || self.in_flight.is_none() {
-            *self = RouteCache { in_flight: engine.in_flight(), epoch, ..RouteCache::new() };
+            *self = RouteCache { in_flight: engine.in_flight(), epoch, ..RouteCache::default() };
         }
         self.follow(&active);
         let place = active.iter().position(|active| active.id == serving.via.channel);
@@ -98,7 +92,7 @@ impl<T: Clone> RouteCache<T> {
     #[inline]
     pub fn forget_stale(&mut self, engine: &Engine) {
         if self.is_stale(engine) {
-            *self = RouteCache::new();
+            *self = RouteCache::default();
         }
     }
 
@@ -361,7 +355,7 @@ mod tests {
             ([-1, 0, -1, 0, -1], [0, 2, 4, 1, 3]),
         ];
         for (values, order) in cases {
-            let (stage, mut route_cache) = (stage(), RouteCache::new());
+            let (stage, mut route_cache) = (stage(), RouteCache::default());
             let _control_waits = stage.server.lock();
             values.iter().enumerate().for_each(|(lane, nice)| stage.post(lane, *nice));
             let served: Vec<u32> = std::iter::from_fn(|| stage.take(&mut route_cache)).collect();
@@ -371,7 +365,7 @@ mod tests {
 
     #[test]
     fn whoever_says_the_best_keeps_nobody_waiting_for_long() {
-        let (stage, mut route_cache) = (stage(), RouteCache::new());
+        let (stage, mut route_cache) = (stage(), RouteCache::default());
         let _control_waits = stage.server.lock();
         let waiting = 3;
         (0..waiting).for_each(|lane| stage.post(lane, 19));

@@ -2,7 +2,7 @@
 
 use crate::channel::{Channel, Lane};
 use crate::engine::Engine;
-use crate::engine::in_flight::InFlight;
+use crate::engine::in_flight::{InFlight, SERVING};
 use crate::sys::thread::tid;
 use baton_abi::lane::{ChainEntry, Kind, Message};
 use baton_abi::uapi::TF_ACCEPT_FDS;
@@ -55,11 +55,8 @@ impl Posted<'_> {
         if !self.is_pinned {
             in_flight.come_to(via, channel.peer);
         }
-        let begun = in_flight.begin_service(
-            (engine.operations.way(channel), self.epoch),
-            accepts_fds,
-            self.caller,
-        );
+        let way = (engine.operations.way(channel), self.epoch);
+        let begun = in_flight.begin(SERVING, way, u32::from(accepts_fds), self.caller);
         if begun {
             engine.page.count_received(&in_flight.slot);
         }
@@ -78,9 +75,7 @@ impl Engine {
     #[cold]
     fn has_lost_caller(&self, channel: &Channel, via: LaneId) {
         channel.repay(via.lane);
-        let mut state = self.lock();
-        self.caller_has_left(&mut state, tid(), via);
-        self.unlock(state);
+        self.with_state(|state| self.caller_has_left(state, tid(), via));
     }
 
     #[cold]
@@ -88,9 +83,7 @@ impl Engine {
         if in_flight.leave() {
             self.page.set_open(&in_flight.slot, false);
         } else {
-            let mut state = self.lock();
-            state.disown_service(tid());
-            self.unlock(state);
+            self.with_state(|state| state.disown_service(tid()));
         }
     }
 }
@@ -158,10 +151,7 @@ impl Taken<'_> {
     /// Gives the transaction to the state: its answer is not for the fast path.
     #[cold]
     pub fn give_up(&self, engine: &Engine) -> Answered {
-        let mut state = engine.lock();
-        engine.take_over(&mut state, self.in_flight);
-        self.in_flight.leave();
-        engine.unlock(state);
+        engine.give_up(self.in_flight);
         Answered::No
     }
 }

@@ -44,6 +44,14 @@ impl Engine {
         }
     }
 
+    /// Gives the state the operation of the calling thread, which is not for the fast path.
+    pub(super) fn give_up(&self, in_flight: &InFlight) {
+        self.with_state(|state| {
+            self.take_over(state, in_flight);
+            in_flight.leave();
+        });
+    }
+
     pub(super) fn take_over(&self, state: &mut State, in_flight: &InFlight) {
         match in_flight.take_over() {
             Some(Operation::Calling(calling)) => state.adopt_call(in_flight.tid, calling),

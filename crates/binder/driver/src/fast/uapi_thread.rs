@@ -60,17 +60,11 @@ impl Engine {
     ) {
         let _ = UAPI_THREAD.try_with(|uapi_thread| {
             let Ok(mut uapi_thread) = uapi_thread.try_borrow_mut() else { return };
-            if uapi_thread.as_ref().is_none_or(|uapi_thread| {
-                uapi_thread.number != self.number && uapi_thread.is_settled()
-            }) {
-                *uapi_thread = Some(UapiThread::new(self));
+            let uapi_thread = uapi_thread.get_or_insert_with(|| UapiThread::new(self));
+            if uapi_thread.number != self.number && uapi_thread.is_settled() {
+                *uapi_thread = UapiThread::new(self);
             }
-            let Some(uapi_thread) =
-                uapi_thread.as_mut().filter(|uapi_thread| uapi_thread.number == self.number)
-            else {
-                return;
-            };
-            if !uapi_thread.owes {
+            if uapi_thread.number == self.number && !uapi_thread.owes {
                 uapi_thread.learn(self, state, incoming, subject);
             }
         });
@@ -198,7 +192,7 @@ impl Engine {
 impl UapiThread {
     fn new(engine: &Arc<Engine>) -> UapiThread {
         let (number, process) = (engine.number, getpid());
-        let (engine, route_cache) = (Arc::downgrade(engine), RouteCache::new());
+        let (engine, route_cache) = (Arc::downgrade(engine), RouteCache::default());
         UapiThread { engine, number, process, route_cache, dedicated: None, owes: false }
     }
 
@@ -232,12 +226,7 @@ impl UapiThread {
             Some(dedicated) => dedicated.in_flight(),
             None => self.route_cache.in_flight(),
         };
-        if let Some(in_flight) = in_flight {
-            let mut state = engine.lock();
-            engine.take_over(&mut state, in_flight);
-            in_flight.leave();
-            engine.unlock(state);
-        }
+        in_flight.into_iter().for_each(|in_flight| engine.give_up(in_flight));
     }
 }
 

@@ -53,7 +53,9 @@ impl Engine {
         if self.real_time.loopers.provider.set(Box::new(provider)).is_ok() {
             self.publish(&self.lock());
             let waiting = self.real_time.loopers.all.lock().clone();
-            self.take_offers_back(&waiting);
+            // The driver's own threads become dedicated to these lanes, and the program's do not.
+            let lanes = waiting.iter().map(|dedicated| dedicated.via());
+            self.with_state(|state| lanes.for_each(|via| state.withdraw_lane(via)));
             waiting.into_iter().for_each(|dedicated| self.give(dedicated));
             self.provide_standby();
         }

@@ -53,9 +53,7 @@ impl Engine {
         let is_contended = self.state.is_contended();
         self.unlock(state);
         let are_at_work = is_contended || loopers.into_iter().any(thread::is_running);
-        let mut state = self.lock();
-        state.end_round(are_at_work);
-        self.unlock(state);
+        self.with_state(|state| state.end_round(are_at_work));
     }
 
     /// A looper of the program is to become dedicated to the lane.
@@ -75,20 +73,6 @@ impl Engine {
                 priority: it has no looper to spare, and its program wants no more of them, or \
                 polls", self.identity.pid);
         }
-    }
-
-    /// The driver's own threads become dedicated to these lanes, and the program's do not.
-    pub(crate) fn take_offers_back(&self, dedicated_loopers: &[Arc<DedicatedLooper>]) {
-        let mut state = self.lock();
-        dedicated_loopers.iter().for_each(|dedicated| state.withdraw_lane(dedicated.via()));
-        self.unlock(state);
-    }
-
-    /// The lane needs no dedicated looper any more.
-    pub(crate) fn end_offer(&self, via: LaneId) {
-        let mut state = self.lock();
-        self.withdraw(&mut state, via);
-        self.unlock(state);
     }
 
     /// No looper stays dedicated to the lane, for the caller that has left it. The lane may have a
@@ -279,9 +263,7 @@ impl Engine {
 
     /// A thread has ended without BINDER_THREAD_EXIT: no lane is kept for it any more.
     pub(crate) fn forget_lanes(&self, tid: Tid) {
-        let mut state = self.lock();
-        state.vacate_of(tid);
-        self.unlock(state);
+        self.with_state(|state| state.vacate_of(tid));
         self.end_reservations(tid);
     }
 }

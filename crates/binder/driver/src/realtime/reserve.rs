@@ -68,15 +68,8 @@ impl Engine {
                 return;
             }
             channel.reserve(lane);
-            let era = UNASKED;
-            all.push(Reservation {
-                tid,
-                peer,
-                channel: Arc::downgrade(channel),
-                lane,
-                priority,
-                era,
-            });
+            let (channel, era) = (Arc::downgrade(channel), UNASKED);
+            all.push(Reservation { tid, peer, channel, lane, priority, era });
             self.real_time.reservations.count.store(all.len(), Ordering::Relaxed);
         }
         self.keep_lane(channel, lane);
@@ -90,9 +83,8 @@ impl Engine {
         // Another broker may have come since the call asked for its looper.
         let asked = (priority, self.broker.link().era);
         let all = self.real_time.reservations.all.lock();
-        let same =
-            |ours: &&Reservation| ours.lane == lane && std::ptr::eq(ours.channel.as_ptr(), channel);
-        all.iter().find(same).is_some_and(|ours| (ours.priority, ours.era) == asked)
+        let ours = all.iter().find(|ours| ours.is_of(channel, lane));
+        ours.is_some_and(|ours| (ours.priority, ours.era) == asked)
     }
 
     /// Asks the broker for a looper, unless this one was asked for the same.
@@ -101,10 +93,8 @@ impl Engine {
         let link = self.broker.link();
         let asked = {
             let mut all = self.real_time.reservations.all.lock();
-            let same = |ours: &&mut Reservation| {
-                ours.lane == lane && ours.channel.as_ptr() == Arc::as_ptr(channel)
-            };
-            let Some(ours) = all.iter_mut().find(same) else { return };
+            let ours = all.iter_mut().find(|ours| ours.is_of(channel, lane));
+            let Some(ours) = ours else { return };
             let before = (ours.priority, ours.era);
             (ours.priority, ours.era) = (priority, link.era);
             before == (priority, link.era)
@@ -177,9 +167,7 @@ impl Engine {
             self.see_looper(&channel, lane as u32);
         }
         channel.give_lane(lane as u32);
-        let mut state = self.lock();
-        self.learn_route(&mut state, tid, handle, channel.via(lane));
-        self.unlock(state);
+        self.with_state(|state| self.learn_route(state, tid, handle, channel.via(lane)));
         Ok(is_served)
     }
 

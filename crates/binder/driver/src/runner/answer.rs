@@ -8,7 +8,7 @@ use baton_abi::lane::{AT_THE_DOOR, Kind, Message};
 use baton_shm::mailbox::{Reader, Seen};
 use baton_shm::mapping::View;
 use baton_state::State;
-use baton_state::transaction::{Arrival, LaneId, Recipient, Verdict};
+use baton_state::transaction::{Arrival, LaneId, Recipient};
 use baton_state::work::Tid;
 use rustix::io::Errno;
 
@@ -119,20 +119,17 @@ impl Engine {
         message: &Message,
         sent: Message,
     ) {
-        let at_the_door = message.code == AT_THE_DOOR;
         let errno = message.param.clamp(-4095, 0);
-        if at_the_door {
+        if message.code == AT_THE_DOOR {
             state.never_sent(tid, kind, errno.min(-1));
+            let sizes = (sent.data_bytes.into(), sent.offsets_bytes.into());
+            self.tell_failure(state.thread(tid).error, sizes);
         } else {
             state.answered_with(tid, kind, errno);
         }
-        if at_the_door {
-            let sizes = (sent.data_bytes.into(), sent.offsets_bytes.into());
-            self.tell_failure(state.thread(tid).error, sizes);
-        }
     }
 
-    pub(crate) fn accept_reply(
+    fn accept_reply(
         &self,
         state: &mut State,
         tid: Tid,
@@ -143,33 +140,18 @@ impl Engine {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
         let via = channel.via(0);
         let arrival = Arrival { via, peer: channel.peer, message, chain: Vec::new() };
-        let room = match state.admit_reply(&arrival) {
-            Ok(room) => room,
-            Err(Verdict::NotYet) => return Err(Stop::Later),
-            Err(Verdict::NoRoom) => unreachable!("a reply is not one-way"),
-            Err(Verdict::Refused(kind, errno)) => {
-                self.drop_cargo(state, &arrival, channel);
-                areas.inbox().clear();
-                state.answered_with(tid, kind, -errno.raw_os_error());
-                return Ok(true);
-            }
-        };
+        let verdict = state.admit_reply(&arrival);
         let from = (areas.incoming(), parts.data_at);
-        match self.unload(state, &arrival, channel, room, from) {
-            Ok(contents) => {
-                areas.inbox().clear();
-                state.answered(tid, message, room, contents);
-            }
-            Err(Stop::Refused(errno)) => {
-                areas.inbox().clear();
-                state.answered_with(tid, Kind::Failed, -errno.raw_os_error());
-            }
-            Err(stop) => return Err(stop),
+        let brought = self.bring_in(state, &arrival, channel, verdict, from)?;
+        areas.inbox().clear();
+        match brought {
+            Ok((room, contents)) => state.answered(tid, message, room, contents),
+            Err((kind, errno)) => state.answered_with(tid, kind, -errno.raw_os_error()),
         }
         Ok(true)
     }
 
-    pub(crate) fn accept_nested(
+    fn accept_nested(
         &self,
         state: &mut State,
         tid: Tid,

@@ -123,18 +123,14 @@ impl Engine {
                 self.pool.channels.lists().refused = Some((process, errno));
             }
             self.broker.tell(&Request::CloseChannel { channel: id });
-            self.log_refused(process, errno);
+            if let Some(count) = self.pool.channels.count_refused() {
+                let (pid, process) = (self.identity.pid, process.0);
+                tracing::warn!(
+                    target: "binder",
+                    "{pid}: {count} channels refused, the last one with process {process}: {errno}"
+                );
+            }
         }
-    }
-
-    fn log_refused(&self, peer: ProcessId, errno: Errno) {
-        let Some(count) = self.pool.channels.count_refused() else { return };
-        let pid = self.identity.pid;
-        tracing::warn!(
-            target: "binder",
-            "{pid}: {count} channels refused, the last one with process {}: {errno}",
-            peer.0
-        );
     }
 
     fn take_up(&self, channel: Arc<Channel>, peer: Identity) -> Result<(), Errno> {
@@ -153,9 +149,7 @@ impl Engine {
         // Edge-triggered: what has no room in the stash stays in the socket. Not before the control
         // thread finds the channel by its name: an edge comes once.
         if let Err(errno) = self.control.watch_channel(channel.socket.fd(), id.0) {
-            let mut state = self.lock();
-            self.lose_channel(&mut state, &channel, None);
-            self.unlock(state);
+            self.with_state(|state| self.lose_channel(state, &channel, None));
             return Err(errno);
         }
         if end == End::Server && !channel.is_inactive() {

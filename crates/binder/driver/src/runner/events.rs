@@ -71,7 +71,7 @@ impl Engine {
             }
             Event::OrdinaryLane { channel, lane } => {
                 self.end_dedicated(channel, Some(lane));
-                self.end_offer(LaneId { channel, lane });
+                self.with_state(|state| self.withdraw(state, LaneId { channel, lane }));
             }
             Event::Barrier { number } => {
                 self.broker.pass_barrier(number);

@@ -52,6 +52,14 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Locks the state for `body`, then carries out what comes of it.
+    pub fn with_state<T>(&self, body: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = body(&mut state);
+        self.unlock(state);
+        result
+    }
+
     /// Carries out what the state wants done, then lets it go.
     pub fn unlock(&self, mut state: Guard<'_, State>) {
         self.carry_out(&mut state);
@@ -79,10 +87,10 @@ impl Engine {
 
     /// A thread uses the device no more: BINDER_THREAD_EXIT, or its end.
     pub fn forget_thread(&self, tid: Tid) {
-        let mut state = self.lock();
-        self.take_over_own(&mut state);
-        state.thread_exit(tid);
-        self.unlock(state);
+        self.with_state(|state| {
+            self.take_over_own(state);
+            state.thread_exit(tid);
+        });
         self.end_reservations(tid);
         self.own_words.lock().remove(&tid);
     }

@@ -286,9 +286,7 @@ impl Engine {
         let Ready { via, message, .. } = ready;
         if !self.post_answer(*via, message, |area| outgoing.write(message, &[], area, 0)) {
             self.cancel(ready);
-            let mut state = self.lock();
-            self.caller_has_left(&mut state, tid, *via);
-            self.unlock(state);
+            self.with_state(|state| self.caller_has_left(state, tid, *via));
         }
     }
 
@@ -380,9 +378,7 @@ impl Engine {
 
     /// The thread that has called this one has left: nobody takes the nested call.
     fn lose_caller(&self, tid: Tid, ready: &Ready) {
-        let mut state = self.lock();
-        state.answered_with(tid, Kind::Dead, 0);
-        self.unlock(state);
+        self.with_state(|state| state.answered_with(tid, Kind::Dead, 0));
         self.cancel(ready);
     }
 

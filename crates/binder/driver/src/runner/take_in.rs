@@ -40,38 +40,55 @@ impl Engine {
         // It may be for one of our threads that waits.
         self.revoke_callers(state, &chain);
         let arrival = Arrival { via, peer: channel.peer, message, chain };
-        let room = match state.admit(&arrival) {
+        let verdict = state.admit(&arrival);
+        let is_one_way = message.kind == Kind::OneWay as u32;
+        if verdict.is_ok()
+            && is_one_way
+            && message.flags & TF_UPDATE_TXN != 0
+            && message.param == TO_FROZEN
+        {
+            let node = baton_abi::control::NodeId(message.node);
+            state.supersede(channel.peer, node, message.code, message.flags);
+        }
+        let from = (map, at + parts.data_at);
+        match self.bring_in(state, &arrival, channel, verdict, from)? {
+            Ok((room, contents)) => {
+                state.deliver(recipient, arrival, room, contents);
+                Ok(None)
+            }
+            Err(refused) => Ok(Some(refused)),
+        }
+    }
+
+    /// Copies a message that the state has judged into its room. `Ok(Err)` if it is refused: then
+    /// its references and descriptors go.
+    pub(crate) fn bring_in(
+        &self,
+        state: &mut State,
+        arrival: &Arrival<'_>,
+        channel: &Channel,
+        verdict: Result<Room, Verdict>,
+        from: (View<'_>, usize),
+    ) -> Result<Result<(Room, Received), (Kind, Errno)>, Stop> {
+        let room = match verdict {
             Ok(room) => room,
             Err(Verdict::NotYet) => return Err(Stop::Later),
             Err(Verdict::NoRoom) => return Err(Stop::NoRoom),
             Err(Verdict::Refused(kind, errno)) => {
-                self.drop_cargo(state, &arrival, channel);
-                return Ok(Some((kind, errno)));
+                state.drop_claim(arrival);
+                drop(channel.socket.take_fds(arrival.message));
+                return Ok(Err((kind, errno)));
             }
         };
-        let is_one_way = message.kind == Kind::OneWay as u32;
-        if is_one_way && message.flags & TF_UPDATE_TXN != 0 && message.param == TO_FROZEN {
-            let node = baton_abi::control::NodeId(message.node);
-            state.supersede(channel.peer, node, message.code, message.flags);
+        match self.unload(state, arrival, channel, room, from) {
+            Ok(contents) => Ok(Ok((room, contents))),
+            Err(Stop::Refused(errno)) => Ok(Err((Kind::Failed, errno))),
+            Err(stop) => Err(stop),
         }
-        let contents = match self.unload(state, &arrival, channel, room, (map, at + parts.data_at))
-        {
-            Ok(contents) => contents,
-            Err(Stop::Refused(errno)) => return Ok(Some((Kind::Failed, errno))),
-            Err(stop) => return Err(stop),
-        };
-        state.deliver(recipient, arrival, room, contents);
-        Ok(None)
-    }
-
-    /// A refused message's references and descriptors.
-    pub(crate) fn drop_cargo(&self, state: &mut State, arrival: &Arrival<'_>, channel: &Channel) {
-        state.drop_claim(arrival);
-        drop(channel.socket.take_fds(arrival.message));
     }
 
     /// Copies a payload into its room and puts its objects in place.
-    pub(crate) fn unload(
+    fn unload(
         &self,
         state: &mut State,
         arrival: &Arrival<'_>,
@@ -115,7 +132,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn place_objects(
+    fn place_objects(
         &self,
         state: &State,
         message: &Message,
@@ -144,7 +161,7 @@ impl Engine {
         })
     }
 
-    pub(crate) fn write_label(&self, state: &State, peer: ProcessId, at: usize) {
+    fn write_label(&self, state: &State, peer: ProcessId, at: usize) {
         let label = state.peers.get(&peer).map_or("", |peer| &peer.label);
         self.buffer.view().write(at, label.as_bytes());
         self.buffer.view().zero(at + label.len(), 1);

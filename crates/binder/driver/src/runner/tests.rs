@@ -259,7 +259,7 @@ fn who_leaves_a_lane_takes_no_later_offer_with_it() {
     server.begin_dedicated(channel.id, 0, 0);
     assert_eq!(server.lock().become_dedicated(1), Some(via));
     server.end_dedicated(channel.id, Some(0));
-    server.end_offer(via);
+    server.with_state(|state| server.withdraw(state, via));
     server.begin_dedicated(channel.id, 0, 0);
     let mut state = server.lock();
     server.withdraw(&mut state, via);

@@ -69,10 +69,9 @@ pub fn real_time_priority() -> Option<SchedPriority> {
 pub fn real_time_priority_again() -> Option<SchedPriority> {
     let at = priority_changes();
     let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: asks about the calling thread, and fills a structure of ours.
-    let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+    let (policy, _) = policy();
     let priority = SchedPriority::of_real_time(policy, 0).and_then(|_| {
-        // SAFETY: as above.
+        // SAFETY: asks about the calling thread, and fills a structure of ours.
         let asked = unsafe { libc::sched_getparam(0, &mut parameters) } == 0;
         let priority = SchedPriority::of_real_time(policy, parameters.sched_priority);
         priority.filter(|_| asked)
@@ -105,11 +104,28 @@ pub enum Children {
 
 /// What threads have that the calling one starts.
 pub fn children() -> Children {
+    policy().1
+}
+
+/// The calling thread's scheduling policy, and what threads have that it starts.
+fn policy() -> (i32, Children) {
     // SAFETY: asks about the calling thread, and touches no memory.
     match unsafe { libc::sched_getscheduler(0) } {
-        policy if policy > 0 && policy & libc::SCHED_RESET_ON_FORK != 0 => Children::Ordinary,
-        _ => Children::Inherit,
+        policy if policy > 0 && policy & libc::SCHED_RESET_ON_FORK != 0 => {
+            (policy & !libc::SCHED_RESET_ON_FORK, Children::Ordinary)
+        }
+        policy => (policy, Children::Inherit),
     }
+}
+
+fn set_policy(policy: i32, sched_priority: i32, children: Children) -> bool {
+    let parameters = libc::sched_param { sched_priority };
+    let flag = match children {
+        Children::Inherit => 0,
+        Children::Ordinary => libc::SCHED_RESET_ON_FORK,
+    };
+    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
+    unsafe { libc::sched_setscheduler(0, policy | flag, &parameters) == 0 }
 }
 
 /// The calling thread gets this real-time priority, or none, in its own right. Nobody is told.
@@ -117,14 +133,7 @@ pub fn children() -> Children {
 /// to [`Children::Inherit`].
 pub fn set_real_time_priority(priority: Option<SchedPriority>, children: Children) -> bool {
     let wanted = priority.unwrap_or_default();
-    let parameters = libc::sched_param { sched_priority: wanted.sched_priority() };
-    let flag = match children {
-        Children::Inherit => 0,
-        Children::Ordinary => libc::SCHED_RESET_ON_FORK,
-    };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    let set =
-        unsafe { libc::sched_setscheduler(0, wanted.policy() as i32 | flag, &parameters) } == 0;
+    let set = set_policy(wanted.policy() as i32, wanted.sched_priority(), children);
     if set {
         PRIORITY.set((priority_changes(), priority));
     }
@@ -174,20 +183,15 @@ pub fn may_yield() -> bool {
 
 /// Whether the calling thread has no policy that anybody has given it.
 pub fn is_ordinary() -> bool {
-    // SAFETY: asks about the calling thread, and touches no memory.
-    unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER }
+    policy().0 == libc::SCHED_OTHER
 }
 
 /// The calling thread, which may have its starter's priority, is an ordinary one.
 pub fn become_ordinary() {
-    let parameters = libc::sched_param { sched_priority: 0 };
     // A thread whose children do not have its priority may need a privilege for any other kind.
-    for policy in [libc::SCHED_OTHER, libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK] {
-        // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-        if unsafe { libc::sched_setscheduler(0, policy, &parameters) } == 0 {
-            return;
-        }
-    }
+    let _ = [Children::Inherit, Children::Ordinary]
+        .into_iter()
+        .any(|children| set_policy(libc::SCHED_OTHER, 0, children));
 }
 
 /// The processor on which this thread runs.

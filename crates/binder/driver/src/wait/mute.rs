@@ -100,7 +100,6 @@ impl Pool {
                 continue;
             }
             let channel = muted.channel;
-            channel.forgive();
             channel.unmute();
             self.control.set_muted(channel.socket.fd(), channel.id.0, false);
             // What has come in between has rung for nobody.
