@@ -87,7 +87,7 @@ const MOST_OF_MUTED: u32 = 16;
 const LEAST_MESSAGE_BYTES: usize = 512;
 
 impl Sent {
-    /// Of so many messages at most the peer has not read the descriptors.
+    /// Keeps the shares of so many messages: the peer has read all earlier ones.
     fn keep_last(&mut self, unread: usize) {
         let read = self.unread.len().saturating_sub(unread);
         self.unread.drain(..read);

@@ -44,9 +44,9 @@ pub(crate) const LONG: i64 = 1 << 19;
 /// Whether yielding on a lane has paid lately. Of two threads that learn at once one may be lost.
 #[derive(Debug, Default)]
 pub struct YieldFirst {
-    /// How many of the next waits are left out.
+    /// The number of the next waits that are left out.
     left_out: AtomicU32,
-    /// How many were left out the last time.
+    /// The number that was left out the last time.
     pause: AtomicU32,
 }
 
@@ -59,13 +59,14 @@ impl YieldFirst {
         now
     }
 
-    /// It has, so often in a row.
+    /// Learns that yielding has paid so often in a row.
     #[cold]
     pub(crate) fn has_paid(&self, often: u32) {
         let pause = self.pause.load(Ordering::Relaxed);
         self.pause.store(pause.checked_shr(often).unwrap_or(0), Ordering::Relaxed);
     }
 
+    /// Learns that yielding has not paid: so many waits are left out, at least and at most.
     #[cold]
     pub(crate) fn has_not_paid(&self, (least, most): (u32, u32)) {
         let last = self.pause.load(Ordering::Relaxed);

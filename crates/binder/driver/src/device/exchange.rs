@@ -11,38 +11,38 @@ use rustix::io::Errno;
 /// Room that the kernel asks for before it takes an item: its largest return, with the command.
 pub(super) const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
 
-/// Who has made an exchange. Past the state only a thread goes that is known to it.
+/// The way of an exchange. Only a thread that the state knows goes past the state.
 pub(super) enum Exchanged {
     Past(Result<(), Errno>),
     ByState(Result<(), Errno>),
 }
 
-/// What the write half leaves to the read half.
+/// The result of the write half, for the read half.
 pub(super) enum Written {
-    /// Nothing but what the state has.
+    /// The state has the rest.
     Nothing,
     /// The last command was a call by this handle.
     Called(u32),
-    /// It was, and a signal has come since.
+    /// The last command was a call by this handle, and a signal has come since.
     Interrupted(u32),
-    /// What is to be told.
+    /// Returns that are given at once.
     PendingReturn(PendingReturn),
 }
 
-/// What a read is to give at once.
+/// The returns of an exchange past the state.
 pub(super) struct PendingReturn {
     pub what: What,
     /// Whether its program is to be asked for one more looper.
     pub wants_looper: bool,
 }
 
-/// Of what it is to tell.
+/// The event of which the program is told.
 pub(super) enum What {
     /// The thread's reply has left.
     Complete,
-    /// Its call has, and has been answered.
+    /// The thread's call has left, and has been answered.
     Answer(BufferedMessage),
-    /// There is something to serve.
+    /// A transaction has come.
     Transaction(BufferedMessage, Subject),
 }
 

@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 
 thread_local! {
     static STEPS: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
-    /// There are some.
+    /// Whether there are any.
     static IS_UP: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -25,7 +25,7 @@ struct Step {
 }
 
 impl Device {
-    /// The thread serves by this from now on.
+    /// The thread serves at this priority from now on.
     pub(super) fn take_priority(&self, tid: Tid, depth: usize, wanted: RequestedPriority) {
         if let Some(before) = priority::adopt(wanted) {
             let step = Step { engine: self.engine.number, depth, before };
@@ -35,14 +35,14 @@ impl Device {
         }
     }
 
-    /// It answers the innermost of so many.
+    /// The thread answers the innermost of so many transactions.
     pub(super) fn leave_priority(&self, depth: impl FnOnce() -> usize) {
         if IS_UP.get() {
             self.step_down(depth());
         }
     }
 
-    /// It reads, and serves nothing any more.
+    /// The thread reads, and serves nothing any more.
     pub(super) fn leave_priorities(&self, tid: Tid) {
         if !IS_UP.get() {
             return;

@@ -61,7 +61,7 @@ impl Device {
         state.has_work(tid, process_work)
     }
 
-    /// What the state has, or will have. `called` is the handle by which the thread has just
+    /// Reads what the state has, or will have. `called` is the handle by which the thread has just
     /// called.
     fn read_state(
         &self,
@@ -141,7 +141,7 @@ impl Device {
         }
     }
 
-    /// What comes like it need not come by the state.
+    /// Remembers this item for the fast path: its like need not come by the state.
     fn learn(&self, state: &mut State, tid: Tid, item: &Return, called: Option<(u32, LaneId)>) {
         match item {
             Return::Reply(_) => {

@@ -19,17 +19,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The broker, whichever it is: when one dies, the control thread finds the next.
+/// The link to the broker. When one broker dies, the control thread finds the next.
 #[derive(Debug)]
 pub struct Broker {
     place: PathBuf,
     /// The engine's status page and tally page, for the next one.
     pages: [OwnedFd; 2],
-    /// Whose broker it is: the next one is to be the same user's.
+    /// The broker's user: the next broker has to be the same user's.
     uid: Uid,
-    /// What proves to the next one who we are.
+    /// The proof for the next broker of who this process is.
     credential: Vec<u8>,
-    /// What messages are stamped with.
+    /// The clock by which messages are stamped.
     pub stamps: Stamps,
     link: Lock<Arc<Link>>,
     /// The page on which the broker counts the events that it has sent.
@@ -46,7 +46,7 @@ pub struct Broker {
 /// A connection to one broker.
 #[derive(Debug)]
 pub struct Link {
-    /// The broker's.
+    /// The broker's number.
     pub era: u32,
     /// Requests, events. None once the engine looks for another broker, which needs two numbers.
     sockets: Option<[OwnedFd; 2]>,
@@ -62,7 +62,7 @@ pub struct Gone;
 /// Attempts at a request that has no answer, one pause apart.
 const ATTEMPTS: u32 = 1000;
 
-/// What came of a greeting to the next broker.
+/// The next broker's answer to a greeting.
 #[derive(Debug)]
 pub enum Greeting {
     /// There is none yet, or it is gone again.
@@ -128,12 +128,12 @@ impl Broker {
         Arc::clone(&self.link.lock())
     }
 
-    /// As [`Link::ask`].
+    /// [`Link::ask`] of the link of this moment.
     pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
         self.link().ask(request)
     }
 
-    /// As [`Link::tell`].
+    /// [`Link::tell`] of the link of this moment.
     pub fn tell(&self, request: &Request) {
         self.link().tell(request);
     }
@@ -152,7 +152,7 @@ impl Broker {
         Ok(socket)
     }
 
-    /// What the next broker has answered.
+    /// Reads the next broker's answer.
     pub fn hear_next(&self, socket: OwnedFd) -> Greeting {
         // Without room for the event socket this process is not welcome yet.
         let Ok((packet, Ok(fds))) = receive(&socket, RecvFlags::DONTWAIT) else {
@@ -177,7 +177,7 @@ impl Broker {
         }
     }
 
-    /// From now on this is the broker.
+    /// Makes this link the current one.
     pub fn replace(&self, link: Arc<Link>) {
         *self.link.lock() = link;
     }
@@ -237,7 +237,7 @@ impl Link {
         Link { era, sockets: Some([requests, events]), question, lost }
     }
 
-    /// What stands in a lost broker's place until the next one has come.
+    /// A link to no broker, until the next broker has come.
     pub fn none(era: u32) -> Link {
         Link { era, sockets: None, question: Lock::new(()), lost: AtomicBool::new(true) }
     }
@@ -305,17 +305,17 @@ impl Link {
         self.lost.load(Ordering::SeqCst)
     }
 
-    /// To poll for events, as long as there are any.
+    /// The event socket, to be polled; `None` once the engine looks for another broker.
     pub fn events(&self) -> Option<BorrowedFd<'_>> {
         self.sockets.as_ref().map(|[_, events]| events.as_fd())
     }
 
-    /// To be closed in a child of fork.
+    /// Both sockets.
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().flatten().map(AsFd::as_fd)
     }
 
-    /// The process is no more.
+    /// Ends the connection: the broker takes this process for dead.
     pub fn shut_down(&self) {
         for socket in self.sockets() {
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);

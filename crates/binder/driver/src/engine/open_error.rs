@@ -10,7 +10,7 @@ pub enum OpenError {
     NoBroker {
         /// The socket that was tried.
         socket: String,
-        /// What connect said.
+        /// The error of `connect`.
         errno: Errno,
     },
     /// Somebody else than root or this process's user listens at the broker's socket.
@@ -24,23 +24,23 @@ pub enum OpenError {
     /// The broker refused.
     #[error("the broker refused context {context:?}: {errno}")]
     Refused {
-        /// The context.
+        /// The context that was asked for.
         context: String,
-        /// Its reason.
+        /// The broker's reason.
         errno: Errno,
     },
     /// The broker refused to be looked at.
     #[error("the broker refused an observer: {errno}")]
     NotObserved {
-        /// Its reason.
+        /// The broker's reason.
         errno: Errno,
     },
     /// A system call failed.
     #[error("{operation}: {errno}")]
     System {
-        /// Which.
+        /// The call.
         operation: &'static str,
-        /// How.
+        /// Its error.
         errno: Errno,
     },
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// One engine's.
+/// The real-time part of one engine.
 #[derive(Debug, Default)]
 pub(crate) struct RealTime {
     pub loopers: DedicatedLoopers,
@@ -118,12 +118,12 @@ pub(crate) struct StandbyPlace {
 /// The era of no broker.
 pub(crate) const UNASKED: u32 = u32::MAX;
 
-/// What a lane is taken for.
+/// The use for which a lane is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A call that is made at once.
     Call,
-    /// One that may be made later, or never.
+    /// A call that may be made later, or never.
     Loan,
 }
 
@@ -131,9 +131,9 @@ pub enum Purpose {
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     pub all: Lock<Vec<Reservation>>,
-    /// How many they are.
+    /// Their number.
     pub count: AtomicUsize,
-    /// It has been said that some caller is not served at its priority.
+    /// The log has said that some caller is not served at its priority.
     pub has_warned: AtomicBool,
 }
 
@@ -143,7 +143,7 @@ pub(crate) struct Reservation {
     pub peer: ProcessId,
     pub channel: Weak<Channel>,
     pub lane: u32,
-    /// As the broker was asked, whatever it answered.
+    /// The priority for which the broker was asked, whatever it answered.
     pub priority: SchedPriority,
     /// The broker that was asked, or [`UNASKED`] if it is to be asked by the next call.
     pub era: u32,

@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One engine's.
+/// The receive buffer of one engine.
 #[derive(Debug)]
 pub struct ReceiveBuffer {
     memory: Mapping<MAX_PAYLOAD_BYTES>,

@@ -10,13 +10,13 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// One engine's. What it shows of the state is changed under the state's lock.
+/// The status page of one engine. What it shows of the state is changed under the state's lock.
 #[derive(Debug)]
 pub(crate) struct StatusPage {
     page: Arc<Mapping<STATUS_BYTES>>,
-    /// What the state was like when it was shown last.
+    /// The state's marks of change when it was shown last.
     shown: [AtomicU64; 2],
-    /// What of the state's stands in the page beside the fast path's.
+    /// The state's share of two counters, to which the fast path adds its own.
     outstanding: AtomicU32,
     received: AtomicU64,
 }

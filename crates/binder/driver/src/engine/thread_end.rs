@@ -19,7 +19,7 @@ thread_local! {
 /// The engines that know this thread, each with the process that it belongs to.
 struct Used(Vec<(Weak<Engine>, Pid, Known)>);
 
-/// What an engine is to forget.
+/// The part of a thread that an engine forgets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     /// All of the thread.

@@ -49,7 +49,7 @@ pub(super) struct Past {
     pub slot: Option<Arc<ReservedSlot>>,
     /// Set while it is past the state: the flag by which it hears of news.
     pub flag: Option<Arc<EventFlag>>,
-    /// It has answered since, and the state does not know that.
+    /// The thread has answered since, and the state does not know that.
     pub has_sent: bool,
 }
 
@@ -88,7 +88,7 @@ impl Past {
 /// A thread's receiver that copies into the receive buffer.
 pub(crate) struct Buffered<'a> {
     tid: Tid,
-    /// Of a dedicated thread.
+    /// The reserved slot and the flag of a dedicated thread.
     past: Option<&'a mut Past>,
     /// The message that has come.
     pub brought: Option<Brought>,
@@ -98,12 +98,12 @@ pub(crate) struct Buffered<'a> {
 struct ByState;
 
 impl<'a> Buffered<'a> {
-    /// Nothing has come yet.
+    /// A receiver to which nothing has come yet.
     pub fn new(tid: Tid) -> Buffered<'a> {
         Buffered { tid, past: None, brought: None }
     }
 
-    /// For a dedicated thread.
+    /// The receiver of a dedicated thread.
     pub(super) fn of_dedicated(tid: Tid, past: &'a mut Past) -> Buffered<'a> {
         Buffered { tid, past: Some(past), brought: None }
     }

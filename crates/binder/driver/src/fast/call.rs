@@ -217,8 +217,7 @@ impl Engine {
             self.page.set_open(&in_flight.slot, false);
             return true;
         }
-        let under_way = self.with_state(|state| state.disown_call(in_flight.tid, via));
-        under_way
+        self.with_state(|state| state.disown_call(in_flight.tid, via))
     }
 
     /// Takes the answer, if it is plain and no event of the broker has to be applied before it.

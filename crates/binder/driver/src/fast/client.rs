@@ -14,7 +14,7 @@ use baton_state::transaction::Incoming;
 use bytemuck::bytes_of_mut;
 use std::cell::Cell;
 
-/// How many nodes of each client are kept.
+/// Nodes of each client that are kept.
 const NODES: usize = 8;
 
 /// No nice value.
@@ -76,7 +76,7 @@ impl<T> Client<T> {
         self.nodes[node as usize % NODES].as_ref().filter(|known| known.is(node))
     }
 
-    /// As `known`, for a caller that mostly asks for the node that it asked for last.
+    /// Like `known`, for a caller that mostly asks for the node that it asked for last.
     #[inline(always)]
     pub fn known_again<'a>(
         &'a self,

@@ -14,7 +14,7 @@ thread_local! {
     static SPARE: RefCell<Vec<Long>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How many a thread keeps at most.
+/// Most boxes that a thread keeps.
 const MOST_SPARE: usize = 2;
 /// The longest payload that is kept inline.
 const SHORT_BYTES: usize = 32;

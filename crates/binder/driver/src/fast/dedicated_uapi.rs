@@ -35,7 +35,7 @@ pub(super) struct DedicatedUapi {
 }
 
 impl DedicatedUapi {
-    /// Of a lane to which the thread is dedicated already.
+    /// The looper of a lane to which the thread is dedicated already.
     pub fn new(engine: &Engine, via: LaneId) -> Option<DedicatedUapi> {
         let past = Past { via, slot: None, flag: None, has_sent: false };
         Some(DedicatedUapi { dedicated: engine.dedicated(via)?, cache: LaneCache::default(), past })

@@ -128,7 +128,7 @@ impl Taken<'_> {
         self.post_on(engine, bytes, named, body);
     }
 
-    /// As [`Taken::post`], by a pinned looper, which goes on serving the lane.
+    /// Like [`Taken::post`], by a pinned looper, which goes on serving the lane.
     #[inline(always)]
     pub(super) fn post_on(
         &self,

@@ -15,7 +15,7 @@ impl Engine {
         state.take_over_slots_of(None);
     }
 
-    /// As [`Engine::revoke`], for the channels and operations with one peer.
+    /// Like [`Engine::revoke`], for the channels and operations with one peer.
     pub(crate) fn revoke_with(&self, state: &mut State, peer: ProcessId) {
         self.pool.channels.revoke_entries_with(peer);
         self.take_over_if(state, |in_flight| in_flight.is_with(peer));

@@ -10,10 +10,10 @@ use baton_abi::lane::{AREA_BYTES, RING_AT};
 use baton_shm::sync::Ordering;
 use rustix::io::Errno;
 
-/// Of either area of a lane: header, chain and payload of a plain call.
+/// Bytes of either area of a lane that are locked: header, chain and payload of a plain call.
 const LANE_BYTES: usize = INLINE_BYTES + PAGE_BYTES;
 const PAGE_BYTES: usize = 4096;
-/// Of a receive buffer: the largest that has its pages kept.
+/// Most bytes of a receive buffer that are locked.
 const BUFFER_BYTES: usize = 1 << 20;
 
 impl Channel {

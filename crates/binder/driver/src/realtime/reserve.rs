@@ -155,8 +155,8 @@ impl Engine {
         channel.see_looper(lane, pid);
     }
 
-    /// What the first call of a real-time thread by a handle would do beforehand: whether it has a
-    /// looper of its own at the other end now, for which it waits for so long.
+    /// Does beforehand what the first call of a real-time thread by this handle would do. Waits for
+    /// so long for a looper of its own at the other end, and returns whether there is one.
     pub fn prepare_lane(&self, tid: Tid, handle: u32, longest: Duration) -> Result<bool, Refusal> {
         thread::refresh_priority();
         let peer = self.route(tid, handle)?.peer;

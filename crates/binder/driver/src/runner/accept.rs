@@ -101,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::accept_posted`] of the watched channels, and then of the channels with this
+    /// Like [`Engine::accept_posted`] for the watched channels, and then for the channels with this
     /// process, if those may be others or a message waits for an event.
     pub(crate) fn accept_posted_by(
         &self,

@@ -17,26 +17,28 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After which the control thread looks at a socket again in which there was no room for what came.
+/// Time after which the control thread looks again at a socket for whose descriptors there was no
+/// room.
 const SECOND_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 const SECOND_LOOK_AFTER: Duration = Duration::from_nanos(SECOND_LOOK.tv_nsec as u64);
 const MUTED_AFTER: Duration = Duration::from_nanos(MUTED_ROUND.tv_nsec as u64);
 
-/// What a visit of the control thread to a channel has shown.
+/// The result of the control thread's look at one channel.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     /// Something may be there to be taken in.
     wanted: bool,
-    /// Of its socket.
+    /// How the look at its socket ended.
     drained: Drained,
 }
 
 impl Engine {
-    /// Events are there to be taken. `Err` also if the link has ended.
+    /// Wakes the control thread for the broker's events. `Err` also if the link has ended.
     pub(crate) fn watch_events(&self, link: &Link) -> Result<(), Errno> {
         self.control.watch(link.events().ok_or(Errno::NOTCONN)?, EVENTS)
     }
 
+    /// The control thread, until the engine is closed.
     pub(crate) fn run_control(&self) {
         let mut events = Vec::with_capacity(32);
         let mut comeback = Comeback::default();
@@ -78,7 +80,7 @@ impl Engine {
                     }
                 }
             }
-            // Nobody puts it off by making events.
+            // A peer that makes events does not put this off.
             if now() - looked >= SECOND_LOOK_AFTER {
                 looked = now();
                 unread.retain(|&channel| {

@@ -106,7 +106,7 @@ impl Engine {
         self.page.publish_room(&state);
     }
 
-    /// A caller that polls may have been answered.
+    /// Whether an answer lies on the lane on which the thread calls.
     pub(crate) fn has_answer(&self, state: &State, tid: Tid) -> bool {
         let calling = state.threads.get(tid).and_then(|thread| thread.calls_on());
         calling.is_some_and(|calling| {

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is to be sent.
+/// A transaction that is to be sent.
 pub struct Outgoing<'a> {
     /// `binder_transaction_data.code`.
     pub code: u32,
@@ -32,7 +32,7 @@ pub struct Outgoing<'a> {
     pub data: Payload<'a>,
     /// Offsets of objects in the data.
     pub offsets: &'a [u64],
-    /// What the objects are.
+    /// The objects.
     pub sent: Sent,
 }
 
@@ -84,8 +84,8 @@ impl Outgoing<'_> {
     }
 }
 
-/// What the target says of its room. It may know better when the call comes in; most often it does
-/// not, and then the caller hears of it at once.
+/// Refuses a call for which its target shows no room. The target decides anew when a call comes in,
+/// but then its caller hears of a refusal later.
 fn refuse_if_full(channel: &Channel, outgoing: &Outgoing<'_>) -> Result<(), Refusal> {
     if channel.status_word(status::BUFFER_BYTES) == 0 {
         return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
@@ -472,11 +472,10 @@ impl Engine {
     /// The way of a call by this handle, as it is now.
     pub(crate) fn route(&self, tid: Tid, handle: u32) -> Result<Departure, Refusal> {
         self.hear();
-        let mut state = self.lock();
-        self.take_over_own(&mut state);
-        let route = state.call_route(tid, handle, 0);
-        self.unlock(state);
-        route
+        self.with_state(|state| {
+            self.take_over_own(state);
+            state.call_route(tid, handle, 0)
+        })
     }
 
     /// Takes a lane for a call by this handle, with so many bytes of data.

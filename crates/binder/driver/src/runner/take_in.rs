@@ -13,6 +13,9 @@ use baton_state::transaction::{Arrival, LaneId, Received, Recipient, Room, Verdi
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
 
+/// A message in its room, or the error that its sender is told.
+pub(super) type Brought = Result<(Room, Received), (Kind, Errno)>;
+
 impl Engine {
     /// Takes a transaction in: right, room, copy, objects. `Ok(Some)` if its sender is to be told
     /// of a refusal.
@@ -69,7 +72,7 @@ impl Engine {
         channel: &Channel,
         verdict: Result<Room, Verdict>,
         from: (View<'_>, usize),
-    ) -> Result<Result<(Room, Received), (Kind, Errno)>, Stop> {
+    ) -> Result<Brought, Stop> {
         let room = match verdict {
             Ok(room) => room,
             Err(Verdict::NotYet) => return Err(Stop::Later),

@@ -17,7 +17,7 @@ pub const GREETING: u64 = 2;
 pub const REPEAT: u64 = 3;
 /// [`ControlPoll::watchdog`] is due.
 pub const WATCHDOG: u64 = 4;
-/// A channel's socket has this number and the channel's, which begin at one.
+/// The number of a channel's socket is this plus the channel's id, which is at least one.
 pub const CHANNELS: u64 = 4;
 
 /// How long a ring may stay lost. No request of an honest client waits for it.
@@ -26,14 +26,14 @@ pub const REPEAT_AFTER: Duration = Duration::from_millis(1);
 /// nobody takes in.
 const WATCHDOG_ROUND: Duration = Duration::from_millis(20);
 
-/// One engine's.
+/// What wakes the control thread of one engine.
 #[derive(Debug)]
 pub(crate) struct ControlPoll {
     pub epoll: OwnedFd,
     stop: OwnedFd,
-    /// Rings that may have missed a looper are repeated.
+    /// Due when rings that may have missed a looper are repeated.
     pub repeats: RoundTimer,
-    /// The look for work that nobody has taken.
+    /// Due when the control thread looks for work that nobody has taken.
     pub watchdog: RoundTimer,
 }
 

@@ -18,7 +18,7 @@ pub const PAUSE: Duration = Duration::from_millis(1);
 /// One packet. The packet always arrives; its descriptors may not.
 #[derive(Debug)]
 pub struct Packet {
-    /// How long it is.
+    /// Its length.
     pub bytes: usize,
     /// Its descriptors, close-on-exec. `EMFILE` if the process has no room for all of them: those
     /// that came are closed again, the others are lost.
@@ -40,7 +40,7 @@ pub fn passes(errno: Errno) -> bool {
     )
 }
 
-/// How many descriptors this process may have at this moment.
+/// The number of descriptors that this process may have at this moment.
 pub fn descriptors() -> u64 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.unwrap_or(u64::MAX)
@@ -70,7 +70,7 @@ pub fn send(
     }
 }
 
-/// What a packet holds, and its descriptors as in [`Packet`].
+/// A packet's bytes, and its descriptors as in [`Packet`].
 pub type Received = (Vec<u8>, Result<Vec<OwnedFd>, Errno>);
 
 /// Receives one packet with its descriptors. The end is `ECONNRESET`.

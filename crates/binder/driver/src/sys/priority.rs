@@ -43,7 +43,7 @@ fn is_to_change(wanted: SchedPriority, before: SchedPriority) -> bool {
     !is_below && wanted != before && DENIED.get() != Some(wanted)
 }
 
-/// What a thread was before it was given another priority.
+/// The priority of a thread before it was given another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
     priority: SchedPriority,

@@ -102,7 +102,7 @@ pub enum Children {
     Ordinary,
 }
 
-/// What threads have that the calling one starts.
+/// The priority of threads that the calling thread starts.
 pub fn children() -> Children {
     policy().1
 }

@@ -11,26 +11,27 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 
-/// As many as the generator makes at once.
+/// Numbers that the generator makes at once.
 const AT_ONCE: usize = 32;
 
-/// Some in stock.
+/// A thread's stock of numbers.
 #[derive(Debug)]
 pub struct Stock {
     numbers: [u64; AT_ONCE],
-    /// How many of them nobody has been given.
+    /// The number of those that nobody has been given.
     left: usize,
 }
 
 thread_local! {
     static STOCK: RefCell<Stock> = const { RefCell::new(Stock::new()) };
-    /// Whose it is: a child of fork has a copy of its parent's.
+    /// The thread whose stock it is: a child of fork has a copy of its parent's.
     static OWNER: Cell<u32> = const { Cell::new(0) };
-    /// With whose that is.
+    /// The thread's generator, with the thread's id.
     static SOURCE: RefCell<Option<(u32, ChaCha8Rng)>> = const { RefCell::new(None) };
 }
 
-/// One that nobody has been given before. An error is the kernel's: it has no randomness yet.
+/// A number that nobody has been given before. An error is the kernel's: it has no randomness
+/// yet.
 #[inline]
 pub fn next() -> Result<u64, Errno> {
     STOCK.with(|stock| {
@@ -47,12 +48,12 @@ pub fn next() -> Result<u64, Errno> {
 }
 
 impl Stock {
-    /// Nothing yet.
+    /// An empty stock.
     pub const fn new() -> Stock {
         Stock { numbers: [0; AT_ONCE], left: 0 }
     }
 
-    /// See [`next`]. One that a child of fork has of its parent gives what its parent's does.
+    /// See [`next`]. In a child of fork, a copy of its parent's stock gives the parent's numbers.
     #[inline(always)]
     pub fn next(&mut self) -> Result<u64, Errno> {
         if self.left == 0 {

@@ -29,7 +29,7 @@ pub(crate) struct Pool {
     pub channels: ChannelTable,
     /// How threads wait.
     pub settings: Settings,
-    /// What messages are stamped with.
+    /// The clock by which messages are stamped.
     pub stamps: Stamps,
     pub(super) control: Arc<ControlPoll>,
     /// The status page, which shows how many loopers sleep.
@@ -40,7 +40,7 @@ pub(crate) struct Pool {
     pub gaps: SpinBudget,
     /// A looper spins: one is enough.
     pub spinning: AtomicBool,
-    /// How much has been taken in while there were several clients.
+    /// The number of requests that were taken in while there were several clients.
     pub(super) requests: AtomicU64,
     /// Removed channels on whose bells loopers may still sleep.
     pub(super) parting: Lock<Vec<Arc<Channel>>>,
@@ -55,7 +55,7 @@ pub(crate) struct Muted {
     pub channel: Arc<Channel>,
     /// Rounds in a row without announcements of nothing.
     pub calm: u32,
-    /// How many it takes.
+    /// The number of such rounds after which the channel is unmuted.
     pub(super) wanted: u32,
 }
 

@@ -87,8 +87,8 @@ impl Settings {
         self.longest_spin_ns > 0 && apart && (self.spin_real_time || !is_real_time())
     }
 
-    /// What of them this machine allows: on one processor, who spins keeps its peer from running,
-    /// and there is nowhere to go.
+    /// The settings that this machine allows: on one processor, a thread that spins keeps its peer
+    /// from running, and a looper has nowhere to go.
     pub(crate) fn here(self) -> Settings {
         self.on(processors())
     }
