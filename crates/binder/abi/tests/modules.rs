@@ -10,18 +10,16 @@ use std::path::{Path, PathBuf};
 
 /// Modules that still stand on a cycle, by crate. The list only shrinks: a module that stands on
 /// no cycle any more has to leave it.
-const EXCEPTIONS: &[(&str, &str)] = &[
-    (
-        "bench",
-        "chart endpoint form latency latency::results log log::floor log::kill_test \
+const EXCEPTIONS: &[(&str, &str)] = &[(
+    "bench",
+    "chart endpoint form latency latency::results log log::floor log::kill_test \
          log::log_writer log::paper log::realtime log::results log::role log::system \
          nucleus::hosting nucleus::results nucleus::workload_results pair ratios report results \
          rt rt::caller rt::ends rt::inversion rt::misuse rt::mqueue rt::plan rt::processes \
          rt::ratios rt::results rt::role rt::rounds rt::steady rt::way server_pool system \
          systems::futex systems::hosted systems::loan systems::pipe systems::stream \
          systems::typed systems::uapi systems::unix table testbed",
-    ),
-];
+)];
 
 /// A token of Rust: a word (identifier, keyword, number), or one character of punctuation. Strings,
 /// character literals, lifetimes and comments are left out.

@@ -73,10 +73,8 @@ impl Channel {
         for lane in (0..LANES).filter(|lane| abandoned >> lane & 1 == 1) {
             let areas = self.lane(lane)?;
             if areas.inbox().is_given_back() {
-                areas.inbox().reset();
-                areas.outbox().reset();
                 ends.abandoned &= !(1 << lane);
-                self.give_lane(lane as u32);
+                self.renew_lane(lane as u32);
             }
         }
         Ok(())

@@ -333,7 +333,7 @@ impl Channel {
     }
 
     /// The header's page, the server's status page and the bell's stay in memory.
-    pub fn keep_words(&self) -> Result<(), Errno> {
+    pub fn mlock_words(&self) -> Result<(), Errno> {
         self.head.view().lock_in_memory(0, RING_AT)?;
         self.front
             .as_ref()

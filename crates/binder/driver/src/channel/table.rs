@@ -57,7 +57,7 @@ pub(crate) struct Lists {
     /// The incoming channels while they are at most [`FEW`]; replaced as a whole: a look costs one
     /// count.
     few: Arc<Vec<Arc<Channel>>>,
-    /// The incoming channels at which loopers look: see [`crate::wait::pool`].
+    /// The incoming channels at which loopers look: see [`crate::wait::active_set`].
     pub active: Arc<Vec<Arc<Channel>>>,
     /// Both ends', oldest first.
     by_peer: FxHashMap<ProcessId, Vec<Arc<Channel>>>,

@@ -90,9 +90,9 @@ impl Device {
         }
         match told.what {
             What::Complete => {}
-            What::Answer(lying) => out.put(BR_REPLY, bytes_of(&self.lay_out(lying, (0, 0)))),
-            What::Transaction(lying, subject) => {
-                out.put(BR_TRANSACTION, bytes_of(&self.lay_out(lying, subject)));
+            What::Answer(message) => out.put(BR_REPLY, bytes_of(&self.lay_out(message, (0, 0)))),
+            What::Transaction(message, subject) => {
+                out.put(BR_TRANSACTION, bytes_of(&self.lay_out(message, subject)));
             }
         }
         exchange.read_consumed = out.filled(start);

@@ -66,11 +66,11 @@ impl Device {
     /// The program's map is at this address. (A program that maps by inline system calls never
     /// says so: the address is then found in /proc/self/maps when the first buffer is needed.)
     pub fn mapped(&self, address: usize, bytes: usize) {
-        let mut state = self.engine.lock();
-        if self.engine.buffer.set_program_map(address) {
-            state.buffers.map(bytes.min(MAX_PAYLOAD_BYTES));
-        }
-        self.engine.unlock(state);
+        self.engine.with_state(|state| {
+            if self.engine.buffer.set_program_map(address) {
+                state.buffers.map(bytes.min(MAX_PAYLOAD_BYTES));
+            }
+        });
     }
 
     /// The program has unmapped its receive buffer, or a part of it: from now on nothing can be

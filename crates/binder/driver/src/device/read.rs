@@ -24,7 +24,7 @@ impl Device {
         written: Written,
     ) -> Exchanged {
         let tid = tid();
-        self.engine.settle_debt();
+        self.engine.settle_answer();
         let called = match written {
             Written::Called(handle) => Some(handle),
             Written::Interrupted(_) if !self.has_work(tid) => {
@@ -36,8 +36,8 @@ impl Device {
         };
         while called.is_none() {
             match self.read_fast(tid, exchange, nonblocking) {
-                FastRead::PendingReturn((lying, wants_looper), subject) => {
-                    let what = What::Transaction(lying, subject);
+                FastRead::PendingReturn((message, wants_looper), subject) => {
+                    let what = What::Transaction(message, subject);
                     self.tell(exchange, PendingReturn { what, wants_looper });
                     return Exchanged::Past(Ok(()));
                 }
@@ -197,18 +197,18 @@ impl Device {
 
     pub(super) fn lay_out(
         &self,
-        lying: BufferedMessage,
+        message: BufferedMessage,
         (ptr, cookie): (u64, u64),
     ) -> TransactionData {
-        let (data_bytes, offsets_bytes) = lying.sizes;
-        let buffer = self.address(lying.buffer);
+        let (data_bytes, offsets_bytes) = message.sizes;
+        let buffer = self.address(message.buffer);
         TransactionData {
             target: ptr,
             cookie,
-            code: lying.code,
-            flags: lying.flags,
-            sender_pid: lying.sender.0 as i32,
-            sender_euid: lying.sender.1,
+            code: message.code,
+            flags: message.flags,
+            sender_pid: message.sender.0 as i32,
+            sender_euid: message.sender.1,
             data_size: data_bytes as u64,
             offsets_size: offsets_bytes as u64,
             buffer,

@@ -139,11 +139,10 @@ impl Device {
         &self,
         HandleCookie { handle, cookie }: HandleCookie,
     ) -> Result<(), Errno> {
-        let mut state = self.engine.lock();
-        let listening = state.listen_for_freeze(handle, cookie);
-        let owner = state.references.get(handle).map(|reference| reference.owner);
-        self.engine.unlock(state);
-        listening?;
+        let owner = self.engine.with_state(|state| {
+            state.listen_for_freeze(handle, cookie)?;
+            Ok(state.references.get(handle).map(|reference| reference.owner))
+        })?;
         let Some(target) = owner else { return Ok(()) };
         let answer = self.engine.broker.ask(&Request::IsFrozen { target });
         let frozen = matches!(answer, Ok(Reply::Frozen { frozen: true }));

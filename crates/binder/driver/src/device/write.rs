@@ -86,11 +86,11 @@ impl Device {
                 if handle == 0 {
                     return engine.increase_manager(strength, command);
                 }
-                let mut state = engine.lock();
-                if !state.increase(handle, strength) {
-                    state.invalid_handle(command, handle);
-                }
-                engine.unlock(state);
+                engine.with_state(|state| {
+                    if !state.increase(handle, strength) {
+                        state.invalid_handle(command, handle);
+                    }
+                });
                 return Ok(());
             }
             BC_REQUEST_FREEZE_NOTIFICATION => return self.request_freeze(user::read(at)?),

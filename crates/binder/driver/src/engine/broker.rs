@@ -165,14 +165,11 @@ impl Broker {
                     Err(_) => Greeting::Later,
                 }
             }
-            (Some(Reply::Refused { errno }), _) => {
-                match Errno::from_raw_os_error(errno) {
-                    // It has not seen yet that an earlier attempt of ours is over.
-                    Errno::BUSY => Greeting::Later,
-                    errno if passes(errno) => Greeting::Later,
-                    errno => Greeting::Refused(errno),
-                }
-            }
+            (Some(Reply::Refused { errno }), _) => match Errno::from_raw_os_error(errno) {
+                // EBUSY: it has not seen yet that an earlier attempt of ours is over.
+                errno if errno == Errno::BUSY || passes(errno) => Greeting::Later,
+                errno => Greeting::Refused(errno),
+            },
             _ => Greeting::Refused(Errno::PROTO),
         }
     }
@@ -206,7 +203,7 @@ impl Broker {
     }
 
     /// The tally page stays in memory.
-    pub fn keep_tally(&self) -> Result<(), Errno> {
+    pub fn mlock_tally(&self) -> Result<(), Errno> {
         self.tally.view().lock_in_memory(0, TALLY_BYTES)
     }
 

@@ -127,14 +127,14 @@ impl InFlight {
 
     /// The thread's next operations are on this lane.
     #[inline(always)]
-    pub fn come_to(&self, via: LaneId, peer: ProcessId) {
+    pub fn set_lane(&self, via: LaneId, peer: ProcessId) {
         // Relaxed: `Entry::enter` releases them.
         self.channel.store(via.channel.0, Ordering::Relaxed);
         self.lane.store(via.lane, Ordering::Relaxed);
         self.peer.store(peer.0, Ordering::Relaxed);
     }
 
-    /// Begins a call or a service on the lane of [`InFlight::come_to`]; the thread is inside from
+    /// Begins a call or a service on the lane of [`InFlight::set_lane`]; the thread is inside from
     /// then on. `handle` and `token` as in the fields. False if the epoch has ended: then see
     /// [`InFlight::leave`].
     #[inline(always)]
@@ -226,7 +226,7 @@ mod tests {
         let in_flight = InFlight::new(1, None);
         let via = LaneId { channel: ChannelId(1), lane: 2 };
         own.revoke();
-        in_flight.come_to(via, ProcessId(3));
+        in_flight.set_lane(via, ProcessId(3));
         assert!(!in_flight.begin(CALLING, (way, known), 4, 5));
         let taken_over = in_flight.take_over();
         assert!(

@@ -23,7 +23,7 @@ pub(crate) struct RealTime {
     pub has_warned_of_paging: AtomicBool,
 }
 
-/// The front end's part: starts a thread for a lane, or for [`Engine::await_lane`] if there is none
+/// The front end's part: starts a thread for a lane, or for `Engine::await_lane` if there is none
 /// yet.
 type Provider = Box<dyn Fn(Option<Arc<DedicatedLooper>>) + Send + Sync>;
 

@@ -94,7 +94,7 @@ impl OwnLane {
         number: u32,
         (handle, token): (u32, u64),
     ) -> Option<Inside<'a>> {
-        in_flight.come_to(LaneId { channel: self.via.channel, lane: number }, self.peer);
+        in_flight.set_lane(LaneId { channel: self.via.channel, lane: number }, self.peer);
         let way = (self.way(operations), self.epoch.get());
         let entered = in_flight.begin(CALLING, way, handle, token);
         // Not `then_some`: that would make an `Inside` and drop it, which ends the entry.

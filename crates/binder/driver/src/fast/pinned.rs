@@ -61,7 +61,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         }
         engine.pool.page.word(status::SLEEPERS).fetch_add(1, Ordering::SeqCst);
         let (known, spins, policy, sleeps) = (Cell::new(None), false, WaitPolicy::new(), 0);
-        at.in_flight.come_to(at.via, at.channel.peer);
+        at.in_flight.set_lane(at.via, at.channel.peer);
         Some(PinnedLooper { engine, at, client, known, any_work, spins, policy, sleeps })
     }
 

@@ -53,7 +53,7 @@ impl Posted<'_> {
         // Before another thread can take the operation over, and clears this.
         engine.page.set_open(&in_flight.slot, true);
         if !self.is_pinned {
-            in_flight.come_to(via, channel.peer);
+            in_flight.set_lane(via, channel.peer);
         }
         let way = (engine.operations.way(channel), self.epoch);
         let begun = in_flight.begin(SERVING, way, u32::from(accepts_fds), self.caller);

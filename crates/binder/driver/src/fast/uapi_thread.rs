@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// Gives the state the answer that the thread owes, if it does: it comes to read.
-    pub(crate) fn settle_debt(&self) {
+    pub(crate) fn settle_answer(&self) {
         with(self, |uapi_thread| {
             uapi_thread.settle(self);
             Some(())

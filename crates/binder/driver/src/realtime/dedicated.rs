@@ -131,7 +131,7 @@ impl Engine {
     pub fn own_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
         let (areas, tid) = (dedicated.areas().ok()?, tid());
         touch_stack();
-        self.keep_lane(&dedicated.channel, dedicated.lane);
+        self.mlock_lane(&dedicated.channel, dedicated.lane);
         self.register(dedicated);
         // The lane's last looper may not have left yet: this waits for it.
         let lock = dedicated.channel.dedicated_lock(dedicated.lane);
@@ -288,7 +288,7 @@ impl Engine {
             self.pool.activate(&dedicated.channel);
         }
         dedicated.channel.borrow_no_more(dedicated.lane);
-        dedicated.channel.release_lane(dedicated.lane);
+        dedicated.channel.munlock_lane(dedicated.lane);
         drop(lock);
         // A message that waits for an event still does: the next look finds it.
         self.accept_first(&mut state);

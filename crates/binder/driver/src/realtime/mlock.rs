@@ -18,15 +18,15 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 impl Channel {
     /// A lane's pages, and those that all lanes share, stay in memory.
-    fn keep_lane(&self, lane: usize) -> Result<(), Errno> {
+    fn mlock_lane(&self, lane: usize) -> Result<(), Errno> {
         let areas = self.lane(lane)?;
         areas.incoming().lock_in_memory(0, LANE_BYTES)?;
         areas.outgoing().lock_in_memory(0, LANE_BYTES)?;
-        self.keep_words()
+        self.mlock_words()
     }
 
     /// A lane's pages may go.
-    pub(crate) fn release_lane(&self, lane: u32) {
+    pub(crate) fn munlock_lane(&self, lane: u32) {
         if let Ok(areas) = self.lane(lane as usize) {
             areas.incoming().release(0, LANE_BYTES);
             areas.outgoing().release(0, LANE_BYTES);
@@ -36,8 +36,8 @@ impl Channel {
 
 impl Engine {
     /// A lane is a real-time caller's, at either end.
-    pub(crate) fn keep_lane(&self, channel: &Channel, lane: u32) {
-        let kept = channel.keep_lane(lane as usize).and_then(|()| self.settle_pages());
+    pub(crate) fn mlock_lane(&self, channel: &Channel, lane: u32) {
+        let kept = channel.mlock_lane(lane as usize).and_then(|()| self.mlock_own_pages());
         if let Err(errno) = kept
             && !self.real_time.has_warned_of_paging.swap(true, Ordering::Relaxed)
         {
@@ -48,13 +48,13 @@ impl Engine {
     }
 
     /// The engine's own pages, at the first such lane.
-    fn settle_pages(&self) -> Result<(), Errno> {
+    fn mlock_own_pages(&self) -> Result<(), Errno> {
         let bytes = self.lock().buffers.bytes().min(BUFFER_BYTES);
         if bytes == 0 || self.real_time.pages_are_locked.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         self.page.lock_in_memory()?;
-        self.broker.keep_tally()?;
+        self.broker.mlock_tally()?;
         self.buffer.lock_in_memory(bytes)?;
         Ok(())
     }

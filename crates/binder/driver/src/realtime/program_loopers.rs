@@ -58,10 +58,10 @@ impl Engine {
 
     /// A looper of the program is to become dedicated to the lane.
     pub(crate) fn offer(&self, dedicated: &DedicatedLooper) {
-        let mut state = self.lock();
-        state.offer_lane(dedicated.via());
-        let is_served = state.pool.may_dedicate();
-        self.unlock(state);
+        let is_served = self.with_state(|state| {
+            state.offer_lane(dedicated.via());
+            state.pool.may_dedicate()
+        });
         if is_served {
             // A looper that waits becomes dedicated, or asks for another one: the caller waits
             // for that.
@@ -92,7 +92,7 @@ impl Engine {
         // The broker takes the priority back too, but later, and the thread's next caller is an
         // ordinary one.
         thread::become_ordinary();
-        affinity::go_free();
+        affinity::unbind_from_caller();
     }
 
     /// Announces the request on a lane to the pool, if there is one. Its client has woken the
@@ -178,7 +178,7 @@ impl Engine {
         let areas = dedicated.areas()?;
         if dedicated.is_news() {
             drop(state);
-            self.keep_lane(&dedicated.channel, dedicated.lane);
+            self.mlock_lane(&dedicated.channel, dedicated.lane);
             state = self.lock();
         }
         loop {
@@ -253,7 +253,7 @@ impl Engine {
                 channel.set_ready(lane as usize);
                 self.pool.wake_looper();
             }
-            channel.release_lane(lane);
+            channel.munlock_lane(lane);
         }
         self.broker.tell(&Request::LeaveRealTime { channel: id, lane });
         // The broker is about to change the thread's priority.

@@ -72,7 +72,7 @@ impl Engine {
             all.push(Reservation { tid, peer, channel, lane, priority, era });
             self.real_time.reservations.count.store(all.len(), Ordering::Relaxed);
         }
-        self.keep_lane(channel, lane);
+        self.mlock_lane(channel, lane);
         self.ask_for_looper(channel, lane, priority);
     }
 
@@ -183,7 +183,7 @@ impl Engine {
             }
             if let Some(channel) = ours.channel.upgrade() {
                 channel.unreserve(ours.lane);
-                channel.release_lane(ours.lane);
+                channel.munlock_lane(ours.lane);
                 self.broker.tell(&Request::Ordinary { channel: channel.id, lane: ours.lane });
             }
             false

@@ -38,7 +38,7 @@ impl Engine {
             if self.is_closed() {
                 return None;
             }
-            self.hear();
+            self.take_new_events();
             let mut place = self.real_time.standby.lock();
             if let Some(dedicated) = place.dedicated.take() {
                 place.waits = None;

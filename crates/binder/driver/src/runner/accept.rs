@@ -44,7 +44,7 @@ impl Engine {
             Among::These(channels) => Arc::new(channels.to_vec()),
         };
         loop {
-            let Ok((mut found, until)) = self.find(state, &channels, muted) else {
+            let Some((mut found, until)) = self.find(state, &channels, muted) else {
                 return self.cut(taken, 0);
             };
             if found.is_empty() {
@@ -125,7 +125,7 @@ impl Engine {
     }
 
     /// Finds the messages that come in next, and the stamp up to which they do so without another
-    /// look.
+    /// look. `None` if the look ended early, because a real-time thread waits for the state.
     ///
     /// A message that was posted because of another one is younger, and a look that sees it sees
     /// the other one, too. So messages that are older than the look itself come in by their stamps.
@@ -136,31 +136,26 @@ impl Engine {
         state: &mut State,
         channels: &[Arc<Channel>],
         muted: bool,
-    ) -> Result<(Found, u64), Awaited> {
+    ) -> Option<(Found, u64)> {
         let began = stamp_in_order(self.broker.stamps);
         let found = self.look(state, channels, muted)?;
         if found.is_empty() || found.is_older_than(began) {
-            return Ok((found, began));
+            return Some((found, began));
         }
         let mut found =
             if channels.len() == 1 { found } else { self.look(state, channels, muted)? };
         if found.is_older_than(began) {
-            return Ok((found, began));
+            return Some((found, began));
         }
         found.keep_first();
-        Ok((found, u64::MAX))
+        Some((found, u64::MAX))
     }
 
-    pub(crate) fn look(
-        &self,
-        state: &mut State,
-        channels: &[Arc<Channel>],
-        muted: bool,
-    ) -> Result<Found, Awaited> {
+    fn look(&self, state: &mut State, channels: &[Arc<Channel>], muted: bool) -> Option<Found> {
         let mut found = Found::default();
         for (nth, channel) in channels.iter().enumerate() {
             if nth >= CHANNELS_AT_ONCE && self.state.is_awaited() {
-                return Err(Awaited);
+                return None;
             }
             if channel.end != End::Server || !muted && channel.is_muted() {
                 continue;
@@ -177,7 +172,7 @@ impl Engine {
                 match channel.lane(lane) {
                     Ok(areas) if areas.inbox().is_empty() => empty |= 1 << lane,
                     Ok(areas) => {
-                        let call = Candidate::call(channel, lane, &areas.header());
+                        let call = Candidate::new(channel, Place::Lane(lane), &areas.header());
                         found.calls.push((Arc::clone(channel), call));
                     }
                     Err(_) => self.end_channel(state, channel, "no memory for its lanes"),
@@ -190,7 +185,7 @@ impl Engine {
             self.find_one_way(state, channel, &mut found);
         }
         found.sort();
-        Ok(found)
+        Some(found)
     }
 
     /// Finds the oldest one-way transaction of a channel, if it can come in.
@@ -320,9 +315,6 @@ pub(crate) enum Look {
     Cut { taken: usize, next: u64 },
 }
 
-/// The look ended early: a real-time thread waits for the state.
-pub(crate) struct Awaited;
-
 impl Look {
     /// The message that waits for an event.
     pub fn later(self) -> Option<Candidate> {
@@ -369,7 +361,7 @@ impl Found {
     }
 
     fn add_one_way(&mut self, channel: &Arc<Channel>, message: &Message) {
-        let what = Candidate::one_way(channel, message);
+        let what = Candidate::new(channel, Place::OneWay, message);
         let later = |(_, other): &(_, Candidate)| other.order() > what.order();
         let place = self.one_ways.partition_point(later);
         self.one_ways.insert(place, (Arc::clone(channel), what));
@@ -422,14 +414,10 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    fn call(channel: &Channel, lane: usize, message: &Message) -> Candidate {
-        let (place, nice) = (Place::Lane(lane), SchedPriority::nice(message.param));
-        Candidate { channel: channel.id, place, nice, stamp: message.stamp }
-    }
-
-    fn one_way(channel: &Channel, message: &Message) -> Candidate {
-        let (place, nice) = (Place::OneWay, SchedPriority::nice(0));
-        Candidate { channel: channel.id, place, nice, stamp: message.stamp }
+    fn new(channel: &Channel, place: Place, message: &Message) -> Candidate {
+        let nice = if place == Place::OneWay { 0 } else { message.param };
+        let (channel, nice) = (channel.id, SchedPriority::nice(nice));
+        Candidate { channel, place, nice, stamp: message.stamp }
     }
 
     /// Of two messages of one kind the lesser comes first.

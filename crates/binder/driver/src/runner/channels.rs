@@ -170,7 +170,7 @@ impl Engine {
             self.end_dedicated(channel.id, None);
             self.pool.tell_loopers();
             // Those who sleep there choose anew.
-            removed.iter().for_each(|channel| self.pool.part_with(channel));
+            removed.iter().for_each(|channel| self.pool.ring_removed(channel));
         }
         // What takes long is done when nobody waits for the state.
         self.pool.channels.retire(removed.map(|channel| Retired { channel, why }));
@@ -248,7 +248,7 @@ impl Engine {
     /// Asks the broker for the context manager, unless it is known. One whose death the program may
     /// have heard of elsewhere is not known any more.
     pub fn find_manager(&self) -> Result<(), Errno> {
-        self.hear();
+        self.take_new_events();
         while self.lock().manager.is_none() {
             let asked = patiently(|| self.broker.ask(&Request::ContextManager))?;
             let Reply::Ticket { ticket } = asked else { return Err(Errno::PROTO) };

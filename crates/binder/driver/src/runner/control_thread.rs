@@ -60,7 +60,7 @@ impl Engine {
             let mut wanted = false;
             for event in &events {
                 match event.data.u64() {
-                    STOP => return self.see_loopers_off(),
+                    STOP => return self.ring_until_all_have_left(),
                     REPEAT => self.repeat_rings(),
                     WATCHDOG => self.watchdog(),
                     EVENTS => {
@@ -90,11 +90,11 @@ impl Engine {
                 });
             }
             if wanted {
-                self.hear_among(Among::Watched);
+                self.accept_and_catch_up(Among::Watched);
             }
             if now() - heard >= MUTED_AFTER && self.pool.has_muted() {
                 heard = now();
-                self.hear_muted();
+                self.look_at_muted();
             }
             if comeback.is_due() {
                 self.greet_broker(&mut comeback);
@@ -104,7 +104,7 @@ impl Engine {
     }
 
     /// A peer has rung, sent descriptors ahead, or hung up: then what it has left comes in, or else
-    /// by the next [`Engine::hear_among`].
+    /// by the next [`Engine::accept_and_catch_up`].
     fn visit(&self, id: ChannelId, has_hung_up: bool) -> Visit {
         let nothing = Visit { wanted: false, drained: Drained::Empty };
         let Some(channel) = self.channel(id) else { return nothing };
@@ -131,7 +131,7 @@ impl Engine {
                 // Whoever has died is dead before its channel has failed.
                 drop(self.pass_barrier());
             }
-            let later = self.see_off(&channel);
+            let later = self.end_after_hang_up(&channel);
             if later.is_some() {
                 drop(self.catch_up(later, None));
             }
@@ -141,7 +141,7 @@ impl Engine {
     }
 
     /// Takes in what has come.
-    fn hear_among(&self, among: Among<'_>) {
+    fn accept_and_catch_up(&self, among: Among<'_>) {
         let mut state = self.lock();
         let later = self.accept(&mut state, among).later();
         self.accept_answers(&mut state);
@@ -152,7 +152,7 @@ impl Engine {
     }
 
     /// Takes in what a peer has left that has hung up.
-    fn see_off(&self, channel: &Channel) -> Option<Candidate> {
+    fn end_after_hang_up(&self, channel: &Channel) -> Option<Candidate> {
         let (pid, peer) = (self.identity.pid, channel.peer.0);
         tracing::debug!(target: "binder", "{pid}: process {peer} has hung up");
         let (mut state, later) = self.accept_posted_by(channel.peer);
@@ -165,17 +165,17 @@ impl Engine {
     }
 
     /// A round of the look at muted channels.
-    fn hear_muted(&self) {
+    fn look_at_muted(&self) {
         let round = self.pool.begin_muted_round();
         let channels: Vec<_> = round.iter().map(|muted| Arc::clone(&muted.channel)).collect();
-        self.hear_among(Among::These(&channels));
+        self.accept_and_catch_up(Among::These(&channels));
         self.pool.end_muted_round(round);
     }
 
     /// [`REPEAT_AFTER`] after a ring: rings again if the work is still there.
     fn repeat_rings(&self) {
         self.control.repeats.begin();
-        if self.pool.ring_parting() {
+        if self.pool.ring_removed_again() {
             self.control.repeats.expect();
         }
         let unseen = self.lock().has_work_for_sleepers();
@@ -186,12 +186,12 @@ impl Engine {
 
     /// The control thread's last act: rings until no looper sleeps. [`Engine::close`] may have
     /// missed loopers that were about to.
-    fn see_loopers_off(&self) {
+    fn ring_until_all_have_left(&self) {
         let bells_are_left = || {
             // Under the lock, as in `close`: either that has removed the channels, or there are
             // some left.
             let _state = self.lock();
-            self.pool.channels.lists().n_incoming() > 0 || self.pool.ring_parting()
+            self.pool.channels.lists().n_incoming() > 0 || self.pool.ring_removed_again()
         };
         while bells_are_left() {
             blocking::pause(REPEAT_AFTER);

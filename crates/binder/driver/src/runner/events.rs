@@ -15,7 +15,7 @@ use std::time::Duration;
 
 impl Engine {
     /// Applies the events that have come, if there are any.
-    pub(crate) fn hear(&self) {
+    pub(crate) fn take_new_events(&self) {
         if self.broker.has_events() {
             self.take_events();
         }
@@ -37,10 +37,10 @@ impl Engine {
                     // A peer may have been faster than its event: what it posted has rung for
                     // nobody, or was left for later.
                     if news {
-                        let mut state = self.lock();
-                        self.accept(&mut state, Among::Watched);
-                        self.accept_answers(&mut state);
-                        self.carry_out(&mut state);
+                        self.with_state(|state| {
+                            self.accept(state, Among::Watched);
+                            self.accept_answers(state);
+                        });
                     }
                     return;
                 }

@@ -66,12 +66,12 @@ impl Engine {
             let what = "the broker is gone; calls go on, nothing new can be reached";
             tracing::warn!(target: "binder", "{what}");
         }
-        let mut state = self.lock();
-        self.revoke(&mut state);
-        self.broker.forget_tally();
-        state.broker_lost();
-        self.accept(&mut state, Among::All);
-        self.carry_out(&mut state);
+        self.with_state(|state| {
+            self.revoke(state);
+            self.broker.forget_tally();
+            state.broker_lost();
+            self.accept(state, Among::All);
+        });
     }
 
     /// Begins to look for another broker if ours is gone.

@@ -110,7 +110,7 @@ impl Engine {
     ) {
         // Strangers may cause any number of events: others apply them.
         if !thread::is_real_time() {
-            self.hear();
+            self.take_new_events();
         }
         let mut state = self.lock();
         self.take_over_own(&mut state);
@@ -461,17 +461,17 @@ impl Engine {
         if self.find_manager() == Err(Errno::INVAL) {
             return Err(Errno::INVAL);
         }
-        let mut state = self.lock();
-        if !state.increase_manager(strength) {
-            state.invalid_handle(command, 0);
-        }
-        self.unlock(state);
+        self.with_state(|state| {
+            if !state.increase_manager(strength) {
+                state.invalid_handle(command, 0);
+            }
+        });
         Ok(())
     }
 
     /// The way of a call by this handle, as it is now.
     pub(crate) fn route(&self, tid: Tid, handle: u32) -> Result<Departure, Refusal> {
-        self.hear();
+        self.take_new_events();
         self.with_state(|state| {
             self.take_over_own(state);
             state.call_route(tid, handle, 0)

@@ -1,10 +1,11 @@
 //! The descriptors and timers that wake the control thread, each with its number in one epoll.
 
-use super::round_timer::RoundTimer;
+use baton_shm::blocking::Timer;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Events of the broker can be taken.
@@ -80,5 +81,40 @@ impl ControlPoll {
     /// The control thread ends.
     pub fn stop(&self) {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+}
+
+/// A timer of one period, which runs only while a round of some work is expected.
+#[derive(Debug)]
+pub(crate) struct RoundTimer {
+    /// Runs while `expected`.
+    timer: Timer,
+    expected: AtomicBool,
+    period: Duration,
+}
+
+impl RoundTimer {
+    /// Errors of `timerfd_create`.
+    fn new(period: Duration) -> Result<RoundTimer, Errno> {
+        Ok(RoundTimer { timer: Timer::new()?, expected: AtomicBool::new(false), period })
+    }
+
+    /// Polls readable when a round is due.
+    fn timer(&self) -> BorrowedFd<'_> {
+        self.timer.descriptor()
+    }
+
+    /// A round is due a period from now, or sooner if one is expected already.
+    pub fn expect(&self) {
+        // SeqCst: after the work for the round. If the timer runs, the end of its period finds it.
+        if !self.expected.swap(true, Ordering::SeqCst) {
+            self.timer.set(self.period);
+        }
+    }
+
+    /// The round begins. Work that comes from now on expects another one.
+    pub fn begin(&self) {
+        self.timer.clear();
+        self.expected.store(false, Ordering::SeqCst);
     }
 }

@@ -6,7 +6,6 @@ pub(crate) mod control_poll;
 pub(crate) mod maps;
 pub(crate) mod packet;
 pub(crate) mod priority;
-mod round_timer;
 pub(crate) mod spin;
 pub(crate) mod thread;
 pub(crate) mod token;

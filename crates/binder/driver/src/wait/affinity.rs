@@ -165,7 +165,7 @@ fn move_to(processor: u32) {
 }
 
 /// The calling thread is dedicated no longer.
-pub(crate) fn go_free() {
+pub(crate) fn unbind_from_caller() {
     if STAYS_AT.get().is_some() {
         stay_at(None);
     }
@@ -318,7 +318,7 @@ mod tests {
                 stay_at(Some(processor));
                 assert_eq!(bound(), only(processor));
             }
-            go_free();
+            unbind_from_caller();
             assert_eq!(bound(), before);
         });
     }
@@ -331,7 +331,7 @@ mod tests {
                 stay_at(Some(processor));
                 assert_eq!(bound(), before);
             }
-            go_free();
+            unbind_from_caller();
             assert_eq!(bound(), before);
         });
     }
@@ -344,7 +344,7 @@ mod tests {
             };
             stay_at(Some(first));
             assert!(sched_setaffinity(None, &only(second)).is_ok());
-            go_free();
+            unbind_from_caller();
             assert_eq!(bound(), only(second));
         });
     }

@@ -63,18 +63,18 @@ impl Pool {
     }
 
     /// Wakes the loopers on the bell of a channel that has been removed. They know that it has.
-    pub(crate) fn part_with(&self, channel: &Arc<Channel>) {
+    pub(crate) fn ring_removed(&self, channel: &Arc<Channel>) {
         if ring(channel, |bell| bell.ring()) == OwnRing::Rung {
-            self.parting.lock().push(Arc::clone(channel));
+            self.removed.lock().push(Arc::clone(channel));
             self.control.repeats.expect();
         }
     }
 
     /// Rings on the bells of removed channels. True if a looper still sleeps there.
-    pub(crate) fn ring_parting(&self) -> bool {
-        let mut parting = self.parting.lock();
-        parting.retain(|channel| ring(channel, |bell| bell.ring()) == OwnRing::Rung);
-        !parting.is_empty()
+    pub(crate) fn ring_removed_again(&self) -> bool {
+        let mut removed = self.removed.lock();
+        removed.retain(|channel| ring(channel, |bell| bell.ring()) == OwnRing::Rung);
+        !removed.is_empty()
     }
 
     /// Rings again for work that no looper has seen yet.

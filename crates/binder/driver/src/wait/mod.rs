@@ -1,6 +1,6 @@
 //! How threads wait: for an answer on a lane, or as loopers of the pool for whatever comes.
 
-mod active_set;
+pub(crate) mod active_set;
 pub(crate) mod affinity;
 mod bells;
 pub(crate) mod mute;

@@ -43,7 +43,7 @@ pub(crate) struct Pool {
     /// The number of requests that were taken in while there were several clients.
     pub(super) requests: AtomicU64,
     /// Removed channels on whose bells loopers may still sleep.
-    pub(super) parting: Lock<Vec<Arc<Channel>>>,
+    pub(super) removed: Lock<Vec<Arc<Channel>>>,
     /// Channels whose client has announced too much that was not there. Those that are looked at
     /// next come first.
     pub(super) muted: Lock<VecDeque<Muted>>,
@@ -80,7 +80,7 @@ impl Pool {
             gaps: SpinBudget::default(),
             spinning: AtomicBool::new(false),
             requests: AtomicU64::new(0),
-            parting: Lock::default(),
+            removed: Lock::default(),
             muted: Lock::default(),
         }
     }
