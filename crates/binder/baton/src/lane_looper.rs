@@ -25,7 +25,7 @@ impl Driver {
             engine.provide_standby();
         }
         let Some(own) = cache else { return engine.forget_thread(tid) };
-        let mut cache = LaneCache::new();
+        let mut cache = LaneCache::default();
         let mut state = engine.lock();
         while let Some(woken) =
             engine.await_dedicated(state, dedicated, || self.serve_posted(&mut cache, dedicated))

@@ -31,7 +31,7 @@ impl Process {
         if engine.is_inherited() {
             return Errno::BADF;
         }
-        let route_cache = RouteCache::new();
+        let route_cache = RouteCache::default();
         let mut looper = Looper { driver, callbacks: &self.callbacks, route_cache };
         driver.serve_real_time();
         let mut state = engine.lock();

@@ -66,7 +66,7 @@ impl<'a> Received<'a> {
     /// Nothing yet, of what comes by the fast path.
     #[inline(always)]
     pub(crate) fn awaited(driver: &'a Arc<Driver>) -> Received<'a> {
-        Received { driver, place: Place::Here(CopiedPayload::new()) }
+        Received { driver, place: Place::Here(CopiedPayload::default()) }
     }
 
     /// Where that comes.
@@ -87,7 +87,7 @@ impl Received<'_> {
     pub fn borrowed_from(self, process: &Process) -> Received<'_> {
         assert!(Arc::ptr_eq(self.driver, &process.driver), "another device's answer");
         let mut this = ManuallyDrop::new(self);
-        let nothing = Place::Here(CopiedPayload::new());
+        let nothing = Place::Here(CopiedPayload::default());
         Received { driver: &process.driver, place: std::mem::replace(&mut this.place, nothing) }
     }
 
@@ -103,7 +103,7 @@ impl Received<'_> {
             // SAFETY: the buffer is this value's until it is dropped, and the engine writes to no
             // buffer that has been delivered; peers never map the receive buffer.
             Place::Buffer(incoming) => unsafe {
-                self.driver.engine.memory.view().bytes_at(incoming.buffer, incoming.sizes.0)
+                self.driver.engine.buffer.view().bytes_at(incoming.buffer, incoming.sizes.0)
             },
             Place::Here(inline) => inline.data(),
         }
@@ -128,7 +128,7 @@ impl Received<'_> {
         }
         let at = incoming.buffer + data_bytes.next_multiple_of(8) + index * 8;
         let mut offset = [0; 8];
-        self.driver.engine.memory.view().read(at, &mut offset);
+        self.driver.engine.buffer.view().read(at, &mut offset);
         let offset = u64::from_ne_bytes(offset) as usize;
         let object = self.data().get(offset..offset + size_of::<FlatObject>())?;
         Some(bytemuck::pod_read_unaligned(object))
@@ -199,7 +199,7 @@ impl Received<'_> {
         }
         let mut state = engine.lock();
         if let Some((offset, bytes)) = state.free(Some(incoming.buffer), 0) {
-            engine.memory.view().zero(offset, bytes);
+            engine.buffer.view().zero(offset, bytes);
         }
         state.close_fds(fds);
         engine.unlock(state);

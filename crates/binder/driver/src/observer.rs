@@ -1,7 +1,8 @@
 //! A connection to the broker that looks and manages, and takes part in nothing.
 
-use crate::control::{dial, receive_patiently, send};
-use crate::device::OpenError;
+use crate::engine::broker::dial;
+use crate::engine::open_error::OpenError;
+use crate::sys::packet::{receive_patiently, send};
 use baton_abi::control::{Account, Cursor, Reply, Report, Request, VERSION, decode, encode};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;

@@ -73,10 +73,8 @@ impl Channel {
         for lane in (0..LANES).filter(|lane| abandoned >> lane & 1 == 1) {
             let areas = self.lane(lane)?;
             if areas.inbox().is_given_back() {
-                areas.inbox().reset();
-                areas.outbox().reset();
                 ends.abandoned &= !(1 << lane);
-                self.give_lane(lane as u32);
+                self.renew_lane(lane as u32);
             }
         }
         Ok(())
@@ -121,7 +119,7 @@ impl Channel {
             Ring::Missed | Ring::Nobody => false,
         };
         if !seen {
-            self.ring_socket();
+            self.socket.ring();
         }
         false
     }
@@ -206,7 +204,7 @@ impl Channel {
     pub fn hurry(&self, lane: usize) {
         if self.lane(lane).is_ok_and(|lane| !lane.outbox().is_empty()) {
             self.set_ready(lane);
-            self.ring_socket();
+            self.socket.ring();
         }
     }
 

@@ -24,7 +24,7 @@
 //! does at that priority.
 
 use super::{Channel, Lane};
-use crate::thread;
+use crate::sys::thread;
 use baton_abi::lane::header::{OWNERS, owner_at, waits_at};
 use baton_shm::futex::{self, Lent, WAITERS};
 use baton_shm::mailbox::Seen;

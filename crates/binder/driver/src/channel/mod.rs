@@ -4,14 +4,17 @@
 
 mod client;
 mod lend;
-mod server;
+pub(crate) mod loan;
+pub(crate) mod payload;
+pub(crate) mod server;
 mod socket;
+pub(crate) mod table;
+pub(crate) mod yield_first;
 pub use server::{ACTIVE_REQUESTS, OneWay, RECENT_REQUESTS};
 pub use socket::{Drained, duplicate};
 
-use crate::engine::spin::SpinBudget;
-use crate::engine::yield_first::YieldFirst;
-use crate::thread::processor;
+use crate::sys::spin::SpinBudget;
+use crate::sys::thread::processor;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
 use baton_shm::bell::{Bell, OwnBell};
@@ -23,16 +26,17 @@ use baton_shm::revocation::Revocation;
 use baton_shm::ring::{Consumer, Producer};
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::account::{Account, Held, Resource};
-use baton_state::transaction::{LaneId, Refusal};
+use baton_state::transaction::LaneId;
 use bytemuck::{bytes_of, bytes_of_mut};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-
+use socket::Socket;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, OnceLock};
+use yield_first::YieldFirst;
 
-/// How many descriptor messages an end keeps at most; further ones wait in the socket.
-const MAX_STASHED: usize = 1024;
+/// Most bytes of data that the fast path carries.
+pub const INLINE_BYTES: usize = 64 << 10;
 
 /// Size of a lane's two areas.
 const LANE_BYTES: usize = 2 * AREA_BYTES;
@@ -46,10 +50,11 @@ pub struct Channel {
     pub end: End,
     /// The process at the other end.
     pub peer: ProcessId,
-    /// The revocation of plain calls on this channel alone: see [`crate::engine::fast`].
+    /// The revocation of plain calls on this channel alone: see [`crate::fast`].
     pub revocation: Arc<Revocation>,
+    /// Doorbells and descriptors.
+    pub socket: Socket,
     file: OwnedFd,
-    socket: OwnedFd,
     /// Server: the channel's share of what its user may have.
     _place: Option<Held>,
     /// Header and ring.
@@ -57,9 +62,6 @@ pub struct Channel {
     lanes: [OnceLock<Mapping<LANE_BYTES>>; LANES],
     /// The server's status page, at the client's end.
     front: Option<Mapping<STATUS_BYTES>>,
-    /// The page with the bell on which the server's loopers sleep. Unset until the client's end has
-    /// received it, or for good if there was no descriptor for it: then clients ring the doorbell.
-    bell: OnceLock<Mapping<BELL_BYTES>>,
     /// Server: loopers that sleep on the bell, or are about to.
     asleep: AtomicU32,
     /// Server: the channel is not in the active set.
@@ -102,12 +104,8 @@ pub struct Channel {
     pub full: AtomicBool,
     /// Server: the position up to which the one-way ring has been read.
     one_way_read: AtomicU64,
-    /// Client: the server has taken the channel up, and has said so on the socket.
-    taken_up: AtomicBool,
     /// Server: the shares of the lanes that are mapped. Locked while one is being mapped.
     mapped: Lock<Vec<Held>>,
-    stash: Lock<socket::Stash>,
-    sent: Lock<socket::Sent>,
     /// The account of the peer's user.
     account: Account,
     work: Lock<Ends>,
@@ -148,8 +146,6 @@ pub struct Ends {
     pub pending: std::collections::VecDeque<(u64, usize)>,
     /// Client: the program has been told of the target's flood warning, since there was room.
     pub spam_told: bool,
-    /// Client: number of the last descriptor message.
-    pub fds_number: u32,
     /// Server: lanes with a request that a look has found and not taken.
     pub ready: u64,
     /// Server: lanes that the client has announced since the last look at them.
@@ -183,19 +179,13 @@ impl Channel {
             }
             End::Server => None,
         };
-        let bell = OnceLock::new();
-        if end == End::Server
-            && let Some(page) = socket::introduce(&socket)?
-        {
-            let _ = bell.set(page);
-        }
+        let socket = Socket::new(socket, end, account.clone())?;
         let head = Mapping::<LANES_AT>::new(&file, Access::ReadWrite)?;
         let work = Lock::new(Ends {
             abandoned: 0,
             producer: Producer::new(RING_BYTES),
             pending: Default::default(),
             spam_told: false,
-            fds_number: 0,
             ready: 0,
             announced: 0,
             consumer: Consumer::new(RING_BYTES),
@@ -207,13 +197,12 @@ impl Channel {
             end,
             peer,
             revocation: Arc::default(),
-            file,
             socket,
+            file,
             _place: place,
             head,
             lanes,
             front,
-            bell,
             asleep: AtomicU32::new(0),
             inactive: AtomicBool::new(false),
             muted: AtomicBool::new(false),
@@ -235,27 +224,10 @@ impl Channel {
             loopers: std::array::from_fn(|_| AtomicU32::new(0)),
             full: AtomicBool::new(false),
             one_way_read: AtomicU64::new(0),
-            taken_up: AtomicBool::new(end == End::Server),
             mapped: Lock::default(),
-            stash: Lock::default(),
-            sent: Lock::default(),
             account,
             work,
         })
-    }
-
-    /// Whether the server has ever had its end. If not, no call on the channel has reached it.
-    pub fn was_taken_up(&self) -> bool {
-        self.taken_up.load(Ordering::Relaxed)
-    }
-
-    /// The error of a call on the channel once it has ended: dead, or `EMFILE` if the server has
-    /// never taken it up.
-    pub fn ended(&self) -> Refusal {
-        match self.was_taken_up() {
-            true => Refusal::dead(),
-            false => Refusal::failed(Errno::MFILE),
-        }
     }
 
     /// Locks the part of this end that is under a lock.
@@ -315,7 +287,7 @@ impl Channel {
 
     /// The bell, where there is one.
     pub fn bell(&self) -> Option<Bell<'_>> {
-        let page = self.bell.get()?;
+        let page = self.socket.bell.get()?;
         Some(Bell::new(page.word(bell::BELL), page.word(bell::SLEPT_ON), page.word(bell::INACTIVE)))
     }
 
@@ -361,23 +333,18 @@ impl Channel {
     }
 
     /// The header's page, the server's status page and the bell's stay in memory.
-    pub fn keep_words(&self) -> Result<(), Errno> {
+    pub fn mlock_words(&self) -> Result<(), Errno> {
         self.head.view().lock_in_memory(0, RING_AT)?;
         self.front
             .as_ref()
             .map_or(Ok(()), |front| mapping::lock_in_memory_at(front.address(), STATUS_BYTES))?;
-        self.bell.get().map_or(Ok(()), |bell| bell.view().lock_in_memory(0, BELL_BYTES))
+        self.socket.bell.get().map_or(Ok(()), |bell| bell.view().lock_in_memory(0, BELL_BYTES))
     }
 
     /// Announces that the lane's request area holds a request.
     pub fn set_ready(&self, lane: usize) {
         // SeqCst: before the look at the sleepers in `announce`; see `bell`.
         self.head.double_word(header::READY).fetch_or(1 << lane, Ordering::SeqCst);
-    }
-
-    /// The socket, for doorbells and descriptors.
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 
@@ -429,9 +396,7 @@ impl<'a> Lane<'a> {
     /// Copies the header of the message that has come in.
     #[inline(always)]
     pub fn header(self) -> Message {
-        let mut message = Message::default();
-        self.incoming().read(0, bytes_of_mut(&mut message));
-        message
+        header_in(self.incoming())
     }
 
     /// The stamp of the message that has come in, which is its sender's word. `None` if none has.
@@ -444,9 +409,7 @@ impl<'a> Lane<'a> {
 
     /// The header of the message that went out last. The peer may have changed it since.
     pub fn sent(self) -> Message {
-        let mut message = Message::default();
-        self.outgoing().read(0, bytes_of_mut(&mut message));
-        message
+        header_in(self.outgoing())
     }
 
     /// Writes a message and posts it; `body` writes chain and payload behind the header.
@@ -457,6 +420,13 @@ impl<'a> Lane<'a> {
         body(self.outgoing());
         self.outbox().post()
     }
+}
+
+#[inline(always)]
+fn header_in(area: View<'_>) -> Message {
+    let mut message = Message::default();
+    area.read(0, bytes_of_mut(&mut message));
+    message
 }
 
 /// The lanes whose bits are set, in order.

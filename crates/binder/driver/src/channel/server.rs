@@ -1,7 +1,6 @@
 //! A channel at the server's end: announced lanes, their owners, the one-way ring, muting.
 
 use super::{Channel, Ends, Lane, lanes_of};
-use crate::engine::mute::FORGIVEN;
 use baton_abi::lane::*;
 use baton_abi::sched_priority::SchedPriority;
 use baton_shm::futex::Wait;
@@ -21,6 +20,9 @@ pub const RECENT_REQUESTS: u64 = 64;
 /// After so many requests of others no looper looks at a silent client's channel any more: a look
 /// takes 5 ns, and a client that comes back rings the doorbell once.
 pub const ACTIVE_REQUESTS: u64 = 1024;
+
+/// Fruitless looks that one request makes up for.
+pub const FORGIVEN: u32 = 4;
 
 /// A one-way transaction waits in the ring.
 pub struct OneWay;
@@ -250,8 +252,9 @@ impl Channel {
         mutes
     }
 
-    /// Unmutes the channel.
+    /// Unmutes the channel, and forgets the fruitless looks.
     pub fn unmute(&self) {
+        self.forgive();
         self.times_muted.fetch_add(1, Ordering::Relaxed);
         self.muted.store(false, Ordering::SeqCst);
     }
@@ -268,7 +271,7 @@ impl Channel {
 
     /// Whether one of the last [`RECENT_REQUESTS`] requests was this client's.
     pub fn is_recent(&self, requests: u64) -> bool {
-        requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed)) <= RECENT_REQUESTS
+        self.silence(requests) <= RECENT_REQUESTS
     }
 
     /// Whether the channel is not in the active set.

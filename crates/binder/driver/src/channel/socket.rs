@@ -1,19 +1,24 @@
-//! A channel's socket: doorbells, descriptors, the server's bell.
+//! A channel's socket: doorbells, descriptors, the page with the server's bell.
 
-use super::{Channel, MAX_STASHED};
-use crate::control::{passes, receive_into};
+use crate::sys::packet::{self, passes, receive_into};
 use baton_abi::control::End;
 use baton_abi::lane::*;
+use baton_shm::lock::Lock;
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::socket::unread_bytes;
 use baton_shm::sync::Ordering;
-use baton_state::account::{Held, Resource};
+use baton_state::account::{Account, Held, Resource};
 use baton_state::transaction::Refusal;
 use bytemuck::{bytes_of, bytes_of_mut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use std::collections::{HashMap, VecDeque};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+
+/// How many descriptor messages an end keeps at most; further ones wait in the socket.
+const MAX_STASHED: usize = 1024;
 
 /// The number of a message that is only a nudge or, from the server and with a descriptor, its bell
 /// page.
@@ -22,9 +27,25 @@ const DOORBELL: u32 = 0;
 /// One message of the socket, as it is written: its number, and how many descriptors come with it.
 type Announced = [u32; 2];
 
+/// One end's socket, and what came by it.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    end: End,
+    /// The page with the bell on which the server's loopers sleep. Unset until the client's end has
+    /// received it, or for good if there was no descriptor for it: then clients ring the doorbell.
+    pub bell: OnceLock<Mapping<BELL_BYTES>>,
+    /// The server has taken the channel up; it says so to the client on the socket.
+    taken_up: AtomicBool,
+    stash: Lock<Stash>,
+    sent: Lock<Sent>,
+    /// The account of the peer's user.
+    account: Account,
+}
+
 /// Descriptors that have come, by the number of their message.
 #[derive(Debug, Default)]
-pub(super) struct Stash {
+struct Stash {
     by_number: HashMap<u32, Stashed>,
     /// Messages whose descriptors could not all be installed.
     failed: Vec<u32>,
@@ -48,9 +69,14 @@ pub enum Drained {
     More,
 }
 
-/// Descriptors on their way to the peer, oldest first.
+/// Descriptors that this end has sent.
 #[derive(Debug, Default)]
-pub(super) struct Sent(VecDeque<Held>);
+struct Sent {
+    /// Those on their way to the peer, oldest first.
+    unread: VecDeque<Held>,
+    /// Number of the last message with descriptors.
+    last_number: u32,
+}
 
 /// Messages that are read before others have their turn.
 const MOST_AT_ONCE: u32 = 64;
@@ -61,10 +87,10 @@ const MOST_OF_MUTED: u32 = 16;
 const LEAST_MESSAGE_BYTES: usize = 512;
 
 impl Sent {
-    /// Of so many messages at most the peer has not read the descriptors.
+    /// Keeps the shares of so many messages: the peer has read all earlier ones.
     fn keep_last(&mut self, unread: usize) {
-        let read = self.0.len().saturating_sub(unread);
-        self.0.drain(..read);
+        let read = self.unread.len().saturating_sub(unread);
+        self.unread.drain(..read);
     }
 }
 
@@ -81,12 +107,11 @@ impl Stash {
 }
 
 /// Tells the client that the channel is there, and with it, if there is room, of the bell page.
-pub(super) fn introduce(socket: &OwnedFd) -> Result<Option<Mapping<BELL_BYTES>>, Errno> {
+fn introduce(socket: &OwnedFd) -> Result<Option<Mapping<BELL_BYTES>>, Errno> {
     if let Ok(page) = send_bell(socket) {
         return Ok(Some(page));
     }
-    let flags = rustix::net::SendFlags::DONTWAIT;
-    match crate::control::send(socket, bytes_of(&[DOORBELL, 0]), &[], flags) {
+    match packet::send(socket, bytes_of(&[DOORBELL, 0]), &[], SendFlags::DONTWAIT) {
         // A client that has gone may have left something to be taken in.
         Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(None),
         Err(errno) => Err(errno),
@@ -97,8 +122,8 @@ fn send_bell(socket: &OwnedFd) -> Result<Mapping<BELL_BYTES>, Errno> {
     let file = mapping::create("baton-bell", BELL_BYTES)?;
     let page = Mapping::<BELL_BYTES>::new(&file, Access::ReadWrite)?;
     mapping::freeze_seals(&file)?;
-    let flags = rustix::net::SendFlags::DONTWAIT;
-    crate::control::send(socket, bytes_of(&[DOORBELL, 1]), &[file.as_fd()], flags)?;
+    let flags = SendFlags::DONTWAIT;
+    packet::send(socket, bytes_of(&[DOORBELL, 1]), &[file.as_fd()], flags)?;
     Ok(page)
 }
 
@@ -112,26 +137,35 @@ pub fn duplicate(fd: i32) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(borrowed, 0)
 }
 
-impl Channel {
-    fn hear_of_bell(&self, fds: &[OwnedFd]) {
-        if self.end == End::Client
-            && let Some(file) = fds.first()
-            && let Ok(page) = Mapping::<BELL_BYTES>::new(file, Access::ReadWrite)
+impl Socket {
+    /// The socket of this end; `account` is that of the peer's user. A server tells the client that
+    /// the channel is there, and with it, if there is room, of the bell page.
+    pub fn new(fd: OwnedFd, end: End, account: Account) -> Result<Socket, Errno> {
+        let bell = OnceLock::new();
+        if end == End::Server
+            && let Some(page) = introduce(&fd)?
         {
-            // The first one counts.
-            let _ = self.bell.set(page);
+            let _ = bell.set(page);
         }
+        let taken_up = AtomicBool::new(end == End::Server);
+        let (stash, sent) = (Lock::default(), Lock::default());
+        Ok(Socket { fd, end, bell, taken_up, stash, sent, account })
+    }
+
+    /// The descriptor.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// The doorbell that always works: the peer's control thread looks.
-    pub fn ring_socket(&self) {
+    pub fn ring(&self) {
         // A full queue means that the peer has been told often enough.
         self.write([DOORBELL, 0]);
     }
 
     fn write(&self, message: Announced) {
-        let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
-        let _ = rustix::net::send(&self.socket, bytes_of(&message), flags);
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let _ = rustix::net::send(&self.fd, bytes_of(&message), flags);
     }
 
     /// Sends descriptors ahead of their message. `EAGAIN` if the peer does not read,
@@ -139,22 +173,19 @@ impl Channel {
     /// more.
     pub fn send_fds(&self, owned: &[OwnedFd]) -> Result<u32, Refusal> {
         let mut sent = self.sent.lock();
-        let unread = unread_bytes(&self.socket).map_or(usize::MAX, |bytes| bytes as usize);
+        let unread = unread_bytes(&self.fd).map_or(usize::MAX, |bytes| bytes as usize);
         sent.keep_last(unread / LEAST_MESSAGE_BYTES);
         let held = self.account.take(Resource::Sent, owned.len());
         let held = held.ok_or_else(|| Refusal::failed(Errno::TOOMANYREFS))?;
-        let number = {
-            let mut ends = self.ends();
-            ends.fds_number = ends.fds_number.wrapping_add(1).max(1);
-            ends.fds_number
-        };
+        sent.last_number = sent.last_number.wrapping_add(1).max(1);
+        let number = sent.last_number;
         let borrowed: Vec<_> = owned.iter().map(AsFd::as_fd).collect();
         // A peer that does not read its socket keeps nobody waiting.
-        let flags = rustix::net::SendFlags::DONTWAIT;
+        let flags = SendFlags::DONTWAIT;
         let message = [number, owned.len() as u32];
-        match crate::control::send(&self.socket, bytes_of(&message), &borrowed, flags) {
+        match packet::send(&self.fd, bytes_of(&message), &borrowed, flags) {
             Ok(()) => {
-                sent.0.push_back(held);
+                sent.unread.push_back(held);
                 Ok(number)
             }
             Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(self.ended()),
@@ -162,19 +193,32 @@ impl Channel {
         }
     }
 
+    /// Whether the server has ever had its end. If not, no call on the channel has reached it.
+    pub fn was_taken_up(&self) -> bool {
+        self.taken_up.load(Ordering::Relaxed)
+    }
+
+    /// The error of a call on the channel once it has ended: dead, or `EMFILE` if the server has
+    /// never taken it up.
+    pub fn ended(&self) -> Refusal {
+        match self.was_taken_up() {
+            true => Refusal::dead(),
+            false => Refusal::failed(Errno::MFILE),
+        }
+    }
+
     /// The message for which descriptors were sent ahead will not come.
-    pub fn cancel_fds(&self, number: u32) {
+    pub fn cancel(&self, number: u32) {
         if number != DOORBELL {
             self.write([number, 0]);
         }
     }
 
     /// Reads the socket until it is empty, there is no room for what is in it, or it has been
-    /// enough for now; with how many doorbells there were. `Err` once the peer has closed it or
-    /// misbehaved.
-    pub fn drain_socket(&self) -> Result<(Drained, u32), Errno> {
+    /// enough for now: less of a muted channel. With how many doorbells there were. `Err` once the
+    /// peer has closed it or misbehaved.
+    pub fn drain(&self, muted: bool) -> Result<(Drained, u32), Errno> {
         let mut stash = self.stash.lock();
-        let muted = self.muted.load(Ordering::Relaxed);
         let (mut doorbells, mut left) = (0, if muted { MOST_OF_MUTED } else { MOST_AT_ONCE });
         let counted = |number| {
             doorbells += u32::from(number == DOORBELL);
@@ -213,7 +257,7 @@ impl Channel {
             let mut message: Announced = [0; 2];
             let installed = if is_unwanted { 0 } else { count as usize };
             let packet = bytes_of_mut(&mut message);
-            let fds = match receive_into(&self.socket, packet, installed, RecvFlags::DONTWAIT) {
+            let fds = match receive_into(&self.fd, packet, installed, RecvFlags::DONTWAIT) {
                 Ok(packet) => packet.fds,
                 Err(errno) if passes(errno) => return more,
                 Err(_) => break,
@@ -221,7 +265,7 @@ impl Channel {
             self.taken_up.store(true, Ordering::Relaxed);
             match (fds, held) {
                 (Ok(fds), _) if fds.len() != count as usize => break,
-                (Ok(fds), _) if number == DOORBELL => self.hear_of_bell(&fds),
+                (Ok(fds), _) if number == DOORBELL => self.take_bell(&fds),
                 (Ok(fds), _) if is_wanted && count > 0 => {
                     return Ok((Drained::More, Some(fds)));
                 }
@@ -240,13 +284,23 @@ impl Channel {
         Err(Errno::CONNRESET)
     }
 
+    fn take_bell(&self, fds: &[OwnedFd]) {
+        if self.end == End::Client
+            && let Some(file) = fds.first()
+            && let Ok(page) = Mapping::<BELL_BYTES>::new(file, Access::ReadWrite)
+        {
+            // The first one counts.
+            let _ = self.bell.set(page);
+        }
+    }
+
     /// The next message of the socket, which stays there: nothing is installed before it is known
     /// how much that is. `EPROTO` if it is none.
     fn peek(&self) -> Result<Announced, Errno> {
         let mut message: Announced = [0; 2];
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let read = loop {
-            match rustix::net::recv(&self.socket, bytes_of_mut(&mut message), flags) {
+            match rustix::net::recv(&self.fd, bytes_of_mut(&mut message), flags) {
                 // A peer that has left with something unread is told of once, before what it has
                 // sent.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
@@ -296,39 +350,34 @@ impl Channel {
 
     /// Ends the conversation: the peer's control thread sees it.
     pub fn shut_down(&self) {
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_abi::control::{ChannelId, ProcessId};
     use baton_state::account::Accounts;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     const STRANGER: u32 = 1000;
 
     /// A server's end whose process may have so many descriptors, and what its client has of it.
-    fn channel(descriptors: u64) -> (Channel, OwnedFd) {
-        let memory = mapping::create("channel", CHANNEL_BYTES).unwrap();
+    fn channel(descriptors: u64) -> (Socket, OwnedFd) {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
         let accounts = Accounts::default();
         accounts.set_owner(0, descriptors);
-        let account = accounts.of(STRANGER);
-        let fds = vec![memory, ours];
-        let channel = Channel::new(ChannelId(1), End::Server, ProcessId(2), account, fds).unwrap();
-        (channel, theirs)
+        (Socket::new(ours, End::Server, accounts.of(STRANGER)).unwrap(), theirs)
     }
 
     fn send(theirs: &OwnedFd, number: u32, count: u32, fds: usize) {
         let carried = vec![theirs.as_fd(); fds];
-        let flags = rustix::net::SendFlags::DONTWAIT;
-        crate::control::send(theirs, bytes_of(&[number, count]), &carried, flags).unwrap();
+        let flags = SendFlags::DONTWAIT;
+        packet::send(theirs, bytes_of(&[number, count]), &carried, flags).unwrap();
     }
 
-    fn take(channel: &Channel, fds_number: u32, fds: u16) -> Result<usize, Errno> {
+    fn take(channel: &Socket, fds_number: u32, fds: u16) -> Result<usize, Errno> {
         let message = Message { fds, fds_number, ..Message::default() };
         channel.take_fds(&message).map(|fds| fds.len())
     }
@@ -338,17 +387,17 @@ mod tests {
         // Of sixteen a stranger gets seven.
         let (channel, theirs) = channel(64);
         (1..=5).for_each(|number| send(&theirs, number, 3, 3));
-        assert_eq!(channel.drain_socket(), Ok((Drained::More, 0)));
+        assert_eq!(channel.drain(false), Ok((Drained::More, 0)));
         assert_eq!(channel.stash.lock().by_number.len(), 2);
         assert_eq!(take(&channel, 4, 3), Err(Errno::MFILE), "it lies behind the third");
         assert_eq!(take(&channel, 3, 3), Ok(3), "it is the next, and needs no room");
         assert_eq!(take(&channel, 1, 3), Ok(3));
-        assert_eq!(channel.drain_socket(), Ok((Drained::Empty, 0)));
+        assert_eq!(channel.drain(false), Ok((Drained::Empty, 0)));
         let waiting: Vec<u32> = channel.stash.lock().by_number.keys().copied().collect();
         assert!(waiting.len() == 2 && !waiting.contains(&4), "what has failed is dropped");
         send(&theirs, 2, 0, 0);
         assert_eq!(take(&channel, 5, 3), Ok(3));
-        assert_eq!(channel.drain_socket(), Ok((Drained::Empty, 0)));
+        assert_eq!(channel.drain(false), Ok((Drained::Empty, 0)));
         assert!(channel.stash.lock().by_number.is_empty(), "cancelled");
         assert_eq!(take(&channel, 6, 1), Err(Errno::PROTO), "never sent");
     }
@@ -366,13 +415,13 @@ mod tests {
         ] {
             let (channel, theirs) = channel(1024);
             send(&theirs, 1, count, fds);
-            let drained = channel.drain_socket();
+            let drained = channel.drain(false);
             assert_eq!(drained.is_err(), ends, "{count} for {fds}");
             assert!(take(&channel, 1, fds as u16 + 1).is_err());
         }
         let (channel, theirs) = channel(1024);
-        crate::control::send(&theirs, &[0; 4], &[], rustix::net::SendFlags::empty()).unwrap();
-        assert_eq!(channel.drain_socket(), Err(Errno::CONNRESET), "no message");
+        packet::send(&theirs, &[0; 4], &[], SendFlags::empty()).unwrap();
+        assert_eq!(channel.drain(false), Err(Errno::CONNRESET), "no message");
     }
 
     #[test]
@@ -392,12 +441,9 @@ mod tests {
 
     #[test]
     fn descriptors_for_a_peer_that_is_gone_are_for_the_dead() {
-        let memory = mapping::create("channel", CHANNEL_BYTES).unwrap();
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
-        let fds = vec![memory, ours];
-        let account = Accounts::default().of(0);
-        let channel = Channel::new(ChannelId(1), End::Server, ProcessId(2), account, fds).unwrap();
+        let channel = Socket::new(ours, End::Server, Accounts::default().of(0)).unwrap();
         assert_eq!(duplicate(-1).unwrap_err(), Errno::BADF);
         let sent = [duplicate(0).unwrap()];
         assert!(channel.send_fds(&sent).is_ok());

@@ -2,33 +2,14 @@
 //!
 //! What the program sees is what the general path would have shown it, to the byte.
 
-use super::read::{LARGEST_RETURN, Returns};
-use super::{Device, Written};
-use crate::engine::fast::{Buffered, FastRead, Outcome, Subject};
-use crate::user::{self, Source};
+use super::Device;
+use super::exchange::{LARGEST_RETURN, PendingReturn, Returns, What, Written};
+use crate::fast::{Buffered, FastRead, Outcome};
+use crate::sys::user::{self, Source};
 use baton_abi::uapi::*;
 use baton_shm::futex::Wait;
-use baton_shm::sync::Ordering;
-use baton_state::transaction::BufferedMessage;
 use baton_state::work::Tid;
 use bytemuck::bytes_of;
-
-/// What a read is to give at once.
-pub(super) struct PendingReturn {
-    pub what: What,
-    /// Whether its program is to be asked for one more looper.
-    pub wants_looper: bool,
-}
-
-/// Of what it is to tell.
-pub(super) enum What {
-    /// The thread's reply has left.
-    Complete,
-    /// Its call has, and has been answered.
-    Answer(BufferedMessage),
-    /// There is something to serve.
-    Transaction(BufferedMessage, Subject),
-}
 
 impl Device {
     /// Runs the next command past the state, if it is one for that: its bytes then. What comes of
@@ -94,7 +75,7 @@ impl Device {
 
     fn free_fast(&self, tid: Tid, at: usize) -> Option<()> {
         let address: u64 = user::read(at).ok()?;
-        let base = self.engine.program_map.load(Ordering::Acquire) as u64;
+        let base = self.engine.buffer.program_map() as u64;
         let offset = address.checked_sub(base).filter(|_| base != 0)?;
         self.engine.free_room(tid, offset as usize, address).then_some(())
     }
@@ -109,9 +90,9 @@ impl Device {
         }
         match told.what {
             What::Complete => {}
-            What::Answer(lying) => out.put(BR_REPLY, bytes_of(&self.lay_out(lying, (0, 0)))),
-            What::Transaction(lying, subject) => {
-                out.put(BR_TRANSACTION, bytes_of(&self.lay_out(lying, subject)));
+            What::Answer(message) => out.put(BR_REPLY, bytes_of(&self.lay_out(message, (0, 0)))),
+            What::Transaction(message, subject) => {
+                out.put(BR_TRANSACTION, bytes_of(&self.lay_out(message, subject)));
             }
         }
         exchange.read_consumed = out.filled(start);

@@ -4,7 +4,7 @@
 //! them: the order of returns, `BR_NOOP` first, when a command stops the rest, what is written
 //! back to `binder_write_read`, and when.
 
-mod error;
+mod exchange;
 mod fast;
 mod priorities;
 mod read;
@@ -13,13 +13,14 @@ mod request;
 mod tests;
 mod write;
 
-pub use error::OpenError;
+pub use crate::engine::open_error::OpenError;
 
-use crate::engine::{Engine, tid};
-use crate::user;
+use crate::engine::Engine;
+use crate::sys::thread::tid;
+use crate::sys::user;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
-use baton_shm::sync::Ordering;
+use exchange::{Exchanged, Written};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::path::Path;
@@ -47,7 +48,7 @@ impl Device {
     /// program's descriptor; a map of it (`PROT_READ`, at offset 0) is the program's receive
     /// buffer.
     pub fn file(&self) -> BorrowedFd<'_> {
-        self.engine.memory_file()
+        self.engine.buffer.file()
     }
 
     /// Checks an `mmap` of the device before it is done: the length to map, at most 4 MiB.
@@ -56,7 +57,7 @@ impl Device {
         if writable {
             return Err(Errno::PERM);
         }
-        if self.engine.program_map.load(Ordering::Acquire) != 0 {
+        if self.engine.buffer.program_map() != 0 {
             return Err(Errno::BUSY);
         }
         Ok(bytes.min(MAX_PAYLOAD_BYTES))
@@ -65,11 +66,11 @@ impl Device {
     /// The program's map is at this address. (A program that maps by inline system calls never
     /// says so: the address is then found in /proc/self/maps when the first buffer is needed.)
     pub fn mapped(&self, address: usize, bytes: usize) {
-        let mut state = self.engine.lock();
-        if self.engine.program_map.swap(address, Ordering::AcqRel) == 0 {
-            state.buffers.map(bytes.min(MAX_PAYLOAD_BYTES));
-        }
-        self.engine.unlock(state);
+        self.engine.with_state(|state| {
+            if self.engine.buffer.set_program_map(address) {
+                state.buffers.map(bytes.min(MAX_PAYLOAD_BYTES));
+            }
+        });
     }
 
     /// The program has unmapped its receive buffer, or a part of it: from now on nothing can be
@@ -149,31 +150,13 @@ impl Device {
 
     /// A program that maps by inline system calls: look where.
     fn find_map(&self) {
-        if self.engine.program_map.load(Ordering::Acquire) != 0 {
+        if self.engine.buffer.program_map() != 0 {
             return;
         }
-        if let Some((address, bytes)) = crate::maps::find_private(self.file()) {
+        if let Some((address, bytes)) = crate::sys::maps::find_private(self.file()) {
             self.mapped(address, bytes);
         }
     }
-}
-
-/// Who has made an exchange. Past the state only a thread goes that is known to it.
-enum Exchanged {
-    Past(Result<(), Errno>),
-    ByState(Result<(), Errno>),
-}
-
-/// What the write half leaves to the read half.
-enum Written {
-    /// Nothing but what the state has.
-    Nothing,
-    /// The last command was a call by this handle.
-    Called(u32),
-    /// It was, and a signal has come since.
-    Interrupted(u32),
-    /// What is to be told.
-    PendingReturn(fast::PendingReturn),
 }
 
 impl Drop for Device {
@@ -191,8 +174,8 @@ pub fn handlers_restart() {
 /// A thread of the program has got another scheduling policy, priority or nice value: its next call
 /// is made by that.
 pub fn priorities_change() {
-    if !crate::priority::is_at_it() {
-        crate::thread::priorities_changed();
+    if !crate::sys::priority::is_at_it() {
+        crate::sys::thread::priorities_changed();
     }
 }
 

@@ -5,14 +5,14 @@
 //! kept here.
 
 use super::Device;
-use crate::priority::{self, Before};
+use crate::sys::priority::{self, Before};
 use baton_state::priority::RequestedPriority;
 use baton_state::work::Tid;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
     static STEPS: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
-    /// There are some.
+    /// Whether there are any.
     static IS_UP: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -25,24 +25,24 @@ struct Step {
 }
 
 impl Device {
-    /// The thread serves by this from now on.
+    /// The thread serves at this priority from now on.
     pub(super) fn take_priority(&self, tid: Tid, depth: usize, wanted: RequestedPriority) {
         if let Some(before) = priority::adopt(wanted) {
-            let step = Step { engine: self.engine.number(), depth, before };
+            let step = Step { engine: self.engine.number, depth, before };
             STEPS.with_borrow_mut(|steps| steps.push(step));
             IS_UP.set(true);
             self.engine.lock().thread(tid).is_off_priority = depth == 0;
         }
     }
 
-    /// It answers the innermost of so many.
+    /// The thread answers the innermost of so many transactions.
     pub(super) fn leave_priority(&self, depth: impl FnOnce() -> usize) {
         if IS_UP.get() {
             self.step_down(depth());
         }
     }
 
-    /// It reads, and serves nothing any more.
+    /// The thread reads, and serves nothing any more.
     pub(super) fn leave_priorities(&self, tid: Tid) {
         if !IS_UP.get() {
             return;
@@ -60,7 +60,7 @@ impl Device {
     #[cold]
     fn step_down(&self, depth: usize) {
         STEPS.with_borrow_mut(|steps| {
-            let is_left = |step: &&Step| step.engine == self.engine.number() && step.depth >= depth;
+            let is_left = |step: &&Step| step.engine == self.engine.number && step.depth >= depth;
             while let Some(step) = steps.last().filter(is_left) {
                 priority::restore(step.before);
                 steps.pop();

@@ -1,23 +1,19 @@
 //! The read half of BINDER_WRITE_READ: what the program is told.
 
-use super::fast::{PendingReturn, What};
-use super::{Device, Exchanged, Written};
-use crate::engine::fast::FastRead;
-use crate::engine::tid;
-use crate::engine::wait::Until;
-use crate::user;
+use super::Device;
+use super::exchange::{Exchanged, LARGEST_RETURN, PendingReturn, Returns, What, Written};
+use crate::fast::FastRead;
+use crate::runner::await_work::Until;
+use crate::sys::thread::tid;
+use crate::sys::user;
 use baton_abi::uapi::*;
 use baton_shm::lock::Guard;
-use baton_shm::sync::Ordering;
 use baton_state::priority::RequestedPriority;
 use baton_state::transaction::{BufferedMessage, Incoming, LaneId};
 use baton_state::work::Tid;
 use baton_state::{Return, State};
 use bytemuck::bytes_of;
 use rustix::io::Errno;
-
-/// Room that the kernel asks for before it takes an item: its largest return, with the command.
-pub(super) const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
 
 impl Device {
     /// The read half: waits for something, then gives all there is, up to one transaction.
@@ -28,7 +24,7 @@ impl Device {
         written: Written,
     ) -> Exchanged {
         let tid = tid();
-        self.engine.settle_debt();
+        self.engine.settle_answer();
         let called = match written {
             Written::Called(handle) => Some(handle),
             Written::Interrupted(_) if !self.has_work(tid) => {
@@ -40,8 +36,8 @@ impl Device {
         };
         while called.is_none() {
             match self.read_fast(tid, exchange, nonblocking) {
-                FastRead::PendingReturn((lying, wants_looper), subject) => {
-                    let what = What::Transaction(lying, subject);
+                FastRead::PendingReturn((message, wants_looper), subject) => {
+                    let what = What::Transaction(message, subject);
                     self.tell(exchange, PendingReturn { what, wants_looper });
                     return Exchanged::Past(Ok(()));
                 }
@@ -65,7 +61,7 @@ impl Device {
         state.has_work(tid, process_work)
     }
 
-    /// What the state has, or will have. `called` is the handle by which the thread has just
+    /// Reads what the state has, or will have. `called` is the handle by which the thread has just
     /// called.
     fn read_state(
         &self,
@@ -145,7 +141,7 @@ impl Device {
         }
     }
 
-    /// What comes like it need not come by the state.
+    /// Remembers this item for the fast path: its like need not come by the state.
     fn learn(&self, state: &mut State, tid: Tid, item: &Return, called: Option<(u32, LaneId)>) {
         match item {
             Return::Reply(_) => {
@@ -201,18 +197,18 @@ impl Device {
 
     pub(super) fn lay_out(
         &self,
-        lying: BufferedMessage,
+        message: BufferedMessage,
         (ptr, cookie): (u64, u64),
     ) -> TransactionData {
-        let (data_bytes, offsets_bytes) = lying.sizes;
-        let buffer = self.address(lying.buffer);
+        let (data_bytes, offsets_bytes) = message.sizes;
+        let buffer = self.address(message.buffer);
         TransactionData {
             target: ptr,
             cookie,
-            code: lying.code,
-            flags: lying.flags,
-            sender_pid: lying.sender.0 as i32,
-            sender_euid: lying.sender.1,
+            code: message.code,
+            flags: message.flags,
+            sender_pid: message.sender.0 as i32,
+            sender_euid: message.sender.1,
             data_size: data_bytes as u64,
             offsets_size: offsets_bytes as u64,
             buffer,
@@ -221,7 +217,7 @@ impl Device {
     }
 
     fn address(&self, offset: usize) -> u64 {
-        (self.engine.program_map.load(Ordering::Acquire) + offset) as u64
+        (self.engine.buffer.program_map() + offset) as u64
     }
 }
 
@@ -230,38 +226,8 @@ fn ends_read(item: &Return) -> bool {
     matches!(item, Return::Transaction(..) | Return::Reply(_) | Return::Cookie(BR_DEAD_BINDER, _))
 }
 
-/// Room in the program's read buffer, which has been found writable.
-pub(super) struct Returns {
-    at: usize,
-    end: usize,
-    /// The transaction among them: how many the thread serves with it, and by what.
-    serves: Option<(usize, RequestedPriority)>,
-}
-
 fn serves(state: &mut State, tid: Tid, item: &Return) -> Option<(usize, RequestedPriority)> {
     let Return::Transaction(incoming, _) = item else { return None };
     let depth = incoming.serving.as_ref().map_or(0, |_| state.thread(tid).served());
     Some((depth, incoming.requested_priority()))
-}
-
-impl Returns {
-    /// All of a read buffer.
-    pub fn at(start: usize, bytes: usize) -> Returns {
-        Returns { at: start, end: start.wrapping_add(bytes), serves: None }
-    }
-
-    /// Bytes of it that have been filled.
-    pub fn filled(&self, start: usize) -> u64 {
-        (self.at - start) as u64
-    }
-
-    fn room(&self) -> usize {
-        self.end.saturating_sub(self.at)
-    }
-
-    pub fn put(&mut self, command: u32, payload: &[u8]) {
-        user::copy_out(self.at, bytes_of(&command));
-        user::copy_out(self.at + 4, payload);
-        self.at += 4 + payload.len();
-    }
 }

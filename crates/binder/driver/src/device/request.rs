@@ -1,8 +1,8 @@
 //! The ioctls other than BINDER_WRITE_READ.
 
 use super::Device;
-use crate::engine::tid;
-use crate::user;
+use crate::sys::thread::tid;
+use crate::sys::user;
 use baton_abi::control::{Reply, Request, Strength};
 use baton_abi::uapi::*;
 use baton_shm::blocking::pause;
@@ -21,9 +21,7 @@ impl Device {
         match request {
             BINDER_SET_MAX_THREADS => {
                 let max = user::read(argument).map_err(invalid)?;
-                let mut state = engine.lock();
-                state.pool.max = max;
-                engine.unlock(state);
+                engine.with_state(|state| state.pool.max = max);
             }
             BINDER_SET_CONTEXT_MGR => engine.become_manager(0, 0, 0)?,
             BINDER_SET_CONTEXT_MGR_EXT => {
@@ -141,17 +139,14 @@ impl Device {
         &self,
         HandleCookie { handle, cookie }: HandleCookie,
     ) -> Result<(), Errno> {
-        let mut state = self.engine.lock();
-        let listening = state.listen_for_freeze(handle, cookie);
-        let owner = state.references.get(handle).map(|reference| reference.owner);
-        self.engine.unlock(state);
-        listening?;
+        let owner = self.engine.with_state(|state| {
+            state.listen_for_freeze(handle, cookie)?;
+            Ok(state.references.get(handle).map(|reference| reference.owner))
+        })?;
         let Some(target) = owner else { return Ok(()) };
         let answer = self.engine.broker.ask(&Request::IsFrozen { target });
         let frozen = matches!(answer, Ok(Reply::Frozen { frozen: true }));
-        let mut state = self.engine.lock();
-        state.freeze_known(handle, cookie, frozen);
-        self.engine.unlock(state);
+        self.engine.with_state(|state| state.freeze_known(handle, cookie, frozen));
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Device;
 use crate::engine::Engine;
-use crate::engine::tests::broker;
-use crate::thread;
+use crate::runner::tests::broker;
+use crate::sys::thread;
 use baton::{Parcel, Process};
 use baton_abi::control::ProcessId;
 use baton_abi::uapi::*;

@@ -1,15 +1,15 @@
 //! The write half of BINDER_WRITE_READ: the program's commands.
 
-use super::{Device, Written};
+use super::Device;
+use super::exchange::Written;
 use crate::channel::duplicate;
-use crate::engine::tid;
-use crate::payload::Payload;
-use crate::send::Outgoing;
-use crate::user::{self, Source};
+use crate::channel::payload::Payload;
+use crate::runner::send::Outgoing;
+use crate::sys::thread::tid;
+use crate::sys::user::{self, Source};
 use baton_abi::control::Strength;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
-use baton_shm::sync::Ordering;
 use baton_state::State;
 use baton_state::parcel;
 use baton_state::transaction::Target;
@@ -86,11 +86,11 @@ impl Device {
                 if handle == 0 {
                     return engine.increase_manager(strength, command);
                 }
-                let mut state = engine.lock();
-                if !state.increase(handle, strength) {
-                    state.invalid_handle(command, handle);
-                }
-                engine.unlock(state);
+                engine.with_state(|state| {
+                    if !state.increase(handle, strength) {
+                        state.invalid_handle(command, handle);
+                    }
+                });
                 return Ok(());
             }
             BC_REQUEST_FREEZE_NOTIFICATION => return self.request_freeze(user::read(at)?),
@@ -153,7 +153,7 @@ impl Device {
     }
 
     fn free(&self, state: &mut State, tid: Tid, address: u64) {
-        let base = self.engine.program_map.load(Ordering::Acquire) as u64;
+        let base = self.engine.buffer.program_map() as u64;
         let offset = address.checked_sub(base).filter(|_| base != 0).map(|offset| offset as usize);
         if state.frees_more(offset) {
             self.engine.accept_first(state);
@@ -166,7 +166,7 @@ impl Device {
             state.thread(tid).return_once = true;
         }
         if let Some((offset, bytes)) = state.free(offset, address) {
-            self.engine.memory.view().zero(offset, bytes);
+            self.engine.buffer.view().zero(offset, bytes);
         }
     }
 
@@ -176,10 +176,10 @@ impl Device {
         }
         let target = if reply { Target::Reply } else { Target::Handle(transaction.target as u32) };
         let (mut data, mut offsets) = (Vec::new(), Vec::new());
-        let outgoing = revoke(transaction, buffers_size, &mut data, &mut offsets);
+        let outgoing = checked(transaction, buffers_size, &mut data, &mut offsets);
         let sizes = (transaction.data_size, transaction.offsets_size);
-        if !reply && crate::thread::is_real_time() {
-            crate::thread_end::remember_lanes(&self.engine);
+        if !reply && crate::sys::thread::is_real_time() {
+            crate::engine::thread_end::remember_lanes(&self.engine);
         }
         self.engine.send(tid, target, transaction.flags, sizes, outgoing);
     }
@@ -195,7 +195,7 @@ fn read_vec<T: AnyBitPattern + bytemuck::NoUninit>(
 }
 
 /// The program's transaction: checked in place if it is plain, copied if it has objects.
-fn revoke<'a>(
+fn checked<'a>(
     transaction: &TransactionData,
     buffers_size: u64,
     data: &'a mut Vec<u8>,

@@ -1,0 +1,256 @@
+//! The channels that this process has, by peer and by number.
+
+use super::Channel;
+use crate::sys::clock::now;
+use baton_abi::control::{ChannelId, End, ProcessId};
+use baton_shm::lock::{Guard, Lock};
+use baton_shm::sync::Ordering;
+use rustc_hash::FxHashMap;
+use rustix::io::Errno;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// Up to so many channels every look for messages sees all of them.
+pub(crate) const FEW: usize = 64;
+
+/// Between two lines of the log about channels that could not be had.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
+
+/// The channels of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct ChannelTable {
+    lists: Lock<Lists>,
+    /// Held while a channel is opened.
+    pub opening: Lock<()>,
+    /// Channels that have been removed.
+    retired: Lock<Vec<Retired>>,
+    /// Channels that could not be had, of which the log has not heard.
+    unlogged: Lock<Unlogged>,
+    /// Whether there are channels in `full`. Written and read under the state's lock.
+    any_full: AtomicBool,
+    /// Channels whose oldest one-way transaction waits for room in the receive buffer.
+    full: Lock<Vec<Arc<Channel>>>,
+}
+
+/// A channel that is on no list any more, and the warning about its end: a log may keep its writer
+/// waiting, so the warning is written when no lock is held.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    pub channel: Arc<Channel>,
+    pub why: Option<&'static str>,
+}
+
+/// A line of the log that is written once in [`LOG_PAUSE`] at most.
+#[derive(Debug, Default)]
+struct Unlogged {
+    count: u64,
+    written: Option<Instant>,
+}
+
+/// The lists of channels.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    by_id: FxHashMap<ChannelId, Arc<Channel>>,
+    incoming: Vec<Arc<Channel>>,
+    /// The incoming channels while they are at most [`FEW`]; replaced as a whole: a look costs one
+    /// count.
+    few: Arc<Vec<Arc<Channel>>>,
+    /// The incoming channels at which loopers look: see [`crate::wait::active_set`].
+    pub active: Arc<Vec<Arc<Channel>>>,
+    /// Both ends', oldest first.
+    by_peer: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
+    /// The last channel that was opened to be called on and could not be had, and why.
+    pub refused: Option<(ProcessId, Errno)>,
+}
+
+impl Lists {
+    /// All channels.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Channel>> {
+        self.by_id.values()
+    }
+
+    /// Whether a channel is on the lists.
+    pub fn has(&self, id: ChannelId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    /// The number of channels on which this process is called.
+    pub fn n_incoming(&self) -> usize {
+        self.incoming.len()
+    }
+
+    /// The channels on which a process is called, oldest first.
+    fn to(&self, peer: ProcessId) -> impl DoubleEndedIterator<Item = &Arc<Channel>> {
+        let all = self.by_peer.get(&peer).into_iter().flatten();
+        all.filter(|channel| channel.end == End::Client)
+    }
+
+    fn add(&mut self, channel: &Arc<Channel>) {
+        if channel.end == End::Server {
+            self.incoming.push(Arc::clone(channel));
+            self.count_again();
+            if self.active.len() < FEW || !channel.deactivate() {
+                Arc::make_mut(&mut self.active).push(Arc::clone(channel));
+            }
+        }
+        self.by_peer.entry(channel.peer).or_default().push(Arc::clone(channel));
+        self.by_id.insert(channel.id, Arc::clone(channel));
+    }
+
+    fn remove(&mut self, channel: &Channel) -> Option<Arc<Channel>> {
+        let is_other = |other: &Arc<Channel>| !std::ptr::eq(&raw const **other, channel);
+        if channel.end == End::Server {
+            if let Some(place) = self.incoming.iter().position(|other| !is_other(other)) {
+                self.incoming.swap_remove(place);
+            }
+            self.count_again();
+            if !self.active.iter().all(is_other) {
+                Arc::make_mut(&mut self.active).retain(is_other);
+            }
+        }
+        if let Entry::Occupied(mut all) = self.by_peer.entry(channel.peer) {
+            all.get_mut().retain(is_other);
+            if all.get().is_empty() {
+                all.remove();
+            }
+        }
+        self.by_id.remove(&channel.id)
+    }
+
+    fn count_again(&mut self) {
+        let few = if self.incoming.len() <= FEW { &self.incoming[..] } else { &[] };
+        if few.len() != self.few.len() || !few.is_empty() {
+            self.few = Arc::new(few.to_vec());
+        }
+    }
+}
+
+impl ChannelTable {
+    /// The lists, locked. Take it for a look, under the state's lock or alone.
+    pub fn lists(&self) -> Guard<'_, Lists> {
+        self.lists.lock()
+    }
+
+    /// In a child of fork, where a thread that is not there may hold the lock.
+    pub fn lists_in_child(&self) -> Option<Guard<'_, Lists>> {
+        self.lists.try_lock()
+    }
+
+    /// A channel by its number.
+    pub fn get(&self, id: ChannelId) -> Option<Arc<Channel>> {
+        self.lists().by_id.get(&id).cloned()
+    }
+
+    /// All channels, one by one.
+    pub fn all(&self) -> Vec<Arc<Channel>> {
+        self.lists().all().cloned().collect()
+    }
+
+    /// The channels on which this process is called, one by one: it takes long where there are
+    /// many.
+    pub fn incoming(&self) -> Vec<Arc<Channel>> {
+        self.lists().incoming.clone()
+    }
+
+    /// The channels at which every look for messages goes: all if they are few, or else the active
+    /// ones.
+    pub fn watched(&self) -> Arc<Vec<Arc<Channel>>> {
+        let lists = self.lists();
+        let few = lists.incoming.len() <= FEW;
+        Arc::clone(if few { &lists.few } else { &lists.active })
+    }
+
+    /// The channels at which loopers look.
+    pub fn active(&self) -> Arc<Vec<Arc<Channel>>> {
+        Arc::clone(&self.lists().active)
+    }
+
+    /// The channels with a process, oldest first.
+    pub fn with(&self, peer: ProcessId) -> Vec<Arc<Channel>> {
+        self.lists().by_peer.get(&peer).cloned().unwrap_or_default()
+    }
+
+    /// The newest channel on which a process is called.
+    pub fn newest_to(&self, peer: ProcessId) -> Option<Arc<Channel>> {
+        self.lists().to(peer).next_back().cloned()
+    }
+
+    /// A free lane to a process, on the oldest channel that has one.
+    pub fn free_lane(&self, peer: ProcessId) -> Result<Option<(Arc<Channel>, usize)>, Errno> {
+        let all: Vec<_> = self.lists().to(peer).cloned().collect();
+        for channel in all {
+            if let Some(lane) = channel.take_lane()? {
+                return Ok(Some((channel, lane)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Nobody enters any more by what has been learnt of calls from the peer or to it.
+    pub fn revoke_entries_with(&self, peer: ProcessId) {
+        let lists = self.lists();
+        let with = lists.by_peer.get(&peer).into_iter().flatten();
+        with.for_each(|channel| channel.revocation.revoke());
+    }
+
+    /// Puts a channel on the lists.
+    pub fn add(&self, channel: &Arc<Channel>) {
+        self.lists().add(channel);
+    }
+
+    /// Takes a channel off the lists, if it is there.
+    pub fn remove(&self, channel: &Channel) -> Option<Arc<Channel>> {
+        let removed = self.lists().remove(channel);
+        if channel.end == End::Server {
+            self.full.lock().retain(|full| full.id != channel.id);
+        }
+        removed
+    }
+
+    /// A removed channel goes when nobody waits for the state.
+    pub fn retire(&self, retired: impl IntoIterator<Item = Retired>) {
+        self.retired.lock().extend(retired);
+    }
+
+    /// The channels that have been retired since.
+    pub fn take_retired(&self) -> Vec<Retired> {
+        std::mem::take(&mut self.retired.lock())
+    }
+
+    /// Counts a channel that could not be had. If it is time for the log to hear: how many there
+    /// were.
+    pub fn count_refused(&self) -> Option<u64> {
+        let mut unlogged = self.unlogged.lock();
+        unlogged.count += 1;
+        if unlogged.written.is_some_and(|last| now() - last < LOG_PAUSE) {
+            return None;
+        }
+        unlogged.written = Some(now());
+        Some(std::mem::take(&mut unlogged.count))
+    }
+
+    /// With the state's lock held: the channel's oldest one-way transaction waits for room.
+    pub fn wait_for_room(&self, channel: Arc<Channel>) {
+        if !channel.full.swap(true, Ordering::Relaxed) {
+            self.full.lock().push(channel);
+        }
+        self.any_full.store(true, Ordering::Relaxed);
+    }
+
+    /// With the state's lock held: whether a one-way transaction waits for room.
+    pub fn has_full(&self) -> bool {
+        self.any_full.load(Ordering::Relaxed)
+    }
+
+    /// With the state's lock held: no channel waits for room any more. True if one did.
+    pub fn end_waits_for_room(&self) -> bool {
+        if !self.any_full.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        let full = std::mem::take(&mut *self.full.lock());
+        full.iter().for_each(|channel| channel.full.store(false, Ordering::Relaxed));
+        !full.is_empty()
+    }
+}

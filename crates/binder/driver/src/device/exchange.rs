@@ -1,0 +1,77 @@
+//! What the halves of one exchange leave to each other, and the program's read buffer.
+
+use crate::fast::Subject;
+use crate::sys::user;
+use baton_abi::uapi::*;
+use baton_state::priority::RequestedPriority;
+use baton_state::transaction::BufferedMessage;
+use bytemuck::bytes_of;
+use rustix::io::Errno;
+
+/// Room that the kernel asks for before it takes an item: its largest return, with the command.
+pub(super) const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
+
+/// The way of an exchange. Only a thread that the state knows goes past the state.
+pub(super) enum Exchanged {
+    Past(Result<(), Errno>),
+    ByState(Result<(), Errno>),
+}
+
+/// The result of the write half, for the read half.
+pub(super) enum Written {
+    /// The state has the rest.
+    Nothing,
+    /// The last command was a call by this handle.
+    Called(u32),
+    /// The last command was a call by this handle, and a signal has come since.
+    Interrupted(u32),
+    /// Returns that are given at once.
+    PendingReturn(PendingReturn),
+}
+
+/// The returns of an exchange past the state.
+pub(super) struct PendingReturn {
+    pub what: What,
+    /// Whether its program is to be asked for one more looper.
+    pub wants_looper: bool,
+}
+
+/// The event of which the program is told.
+pub(super) enum What {
+    /// The thread's reply has left.
+    Complete,
+    /// The thread's call has left, and has been answered.
+    Answer(BufferedMessage),
+    /// A transaction has come.
+    Transaction(BufferedMessage, Subject),
+}
+
+/// Room in the program's read buffer, which has been found writable.
+pub(super) struct Returns {
+    pub at: usize,
+    pub end: usize,
+    /// The transaction among them: how many the thread serves with it, and by what.
+    pub serves: Option<(usize, RequestedPriority)>,
+}
+
+impl Returns {
+    /// All of a read buffer.
+    pub fn at(start: usize, bytes: usize) -> Returns {
+        Returns { at: start, end: start.wrapping_add(bytes), serves: None }
+    }
+
+    /// Bytes of it that have been filled.
+    pub fn filled(&self, start: usize) -> u64 {
+        (self.at - start) as u64
+    }
+
+    pub fn room(&self) -> usize {
+        self.end.saturating_sub(self.at)
+    }
+
+    pub fn put(&mut self, command: u32, payload: &[u8]) {
+        user::copy_out(self.at, bytes_of(&command));
+        user::copy_out(self.at + 4, payload);
+        self.at += 4 + payload.len();
+    }
+}

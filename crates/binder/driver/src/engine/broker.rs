@@ -1,0 +1,361 @@
+//! The engine's link to its broker: two sockets, the tally page, barriers; and to the next broker
+//! when this one has died.
+
+use super::open_error::OpenError;
+use crate::sys::packet::{PAUSE, descriptors, passes, receive, receive_patiently, send};
+use baton_abi::control::{Event, Identity, Reply, Request, Stamps, VERSION, decode, encode};
+use baton_abi::lane::{TALLY_BYTES, tally};
+use baton_shm::blocking::pause;
+use baton_shm::lock::Lock;
+use baton_shm::mapping::{self, Access, Mapping};
+use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+use rustix::process::Uid;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The link to the broker. When one broker dies, the control thread finds the next.
+#[derive(Debug)]
+pub struct Broker {
+    place: PathBuf,
+    /// The engine's status page and tally page, for the next one.
+    pages: [OwnedFd; 2],
+    /// The broker's user: the next broker has to be the same user's.
+    uid: Uid,
+    /// The proof for the next broker of who this process is.
+    credential: Vec<u8>,
+    /// The clock by which messages are stamped.
+    pub stamps: Stamps,
+    link: Lock<Arc<Link>>,
+    /// The page on which the broker counts the events that it has sent.
+    tally: Mapping<TALLY_BYTES>,
+    /// Held while events are taken from the stream and applied.
+    pub applying: Lock<()>,
+    events_taken: AtomicU32,
+    /// The number of the last barrier that was asked for.
+    barriers: AtomicU64,
+    /// The number of the last barrier that has come.
+    barrier_seen: AtomicU64,
+}
+
+/// A connection to one broker.
+#[derive(Debug)]
+pub struct Link {
+    /// The broker's number.
+    pub era: u32,
+    /// Requests, events. None once the engine looks for another broker, which needs two numbers.
+    sockets: Option<[OwnedFd; 2]>,
+    /// Held from a question to its answer.
+    question: Lock<()>,
+    lost: AtomicBool,
+}
+
+/// The broker's end of the connection is closed, or what it says is no protocol.
+#[derive(Debug)]
+pub struct Gone;
+
+/// Attempts at a request that has no answer, one pause apart.
+const ATTEMPTS: u32 = 1000;
+
+/// The next broker's answer to a greeting.
+#[derive(Debug)]
+pub enum Greeting {
+    /// There is none yet, or it is gone again.
+    Later,
+    /// It will not have us back.
+    Refused(Errno),
+    /// It knows us again, and waits for our claims.
+    Welcome(Link),
+}
+
+impl Broker {
+    /// Connects, and introduces the engine with its status page and a tally page.
+    pub fn connect(
+        socket: &Path,
+        context: &str,
+        status_page: OwnedFd,
+    ) -> Result<(Broker, Identity), OpenError> {
+        let system = |operation| move |errno| OpenError::System { operation, errno };
+        let tally_page =
+            mapping::create("baton-tally", TALLY_BYTES).map_err(system("memfd_create"))?;
+        let tally = Mapping::new(&tally_page, Access::ReadWrite).map_err(system("mmap"))?;
+        let pages = [status_page, tally_page];
+        let requests = dial(socket)?;
+        let channels = channels();
+        let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
+        let failed = |errno| OpenError::System { operation: "talk to the broker", errno };
+        let carried = pages.each_ref().map(AsFd::as_fd);
+        send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(failed)?;
+        let uid = sockopt::socket_peercred(&requests).map_err(failed)?.uid;
+        let (packet, fds) = receive_patiently(&requests).map_err(failed)?;
+        match decode(&packet) {
+            Some(Reply::Welcome { identity, era, credential, stamps }) => {
+                let mut fds = fds.map_err(failed)?.into_iter();
+                let events = fds.next().ok_or(failed(Errno::PROTO))?;
+                let link = Lock::new(Arc::new(Link::new(era, requests, events)));
+                // The program may go to another directory.
+                let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
+                let broker = Broker {
+                    place,
+                    pages,
+                    uid,
+                    credential,
+                    stamps,
+                    link,
+                    tally,
+                    applying: Lock::new(()),
+                    events_taken: AtomicU32::new(0),
+                    barriers: AtomicU64::new(0),
+                    barrier_seen: AtomicU64::new(0),
+                };
+                Ok((broker, identity))
+            }
+            Some(Reply::Refused { errno }) => Err(OpenError::Refused {
+                context: context.to_owned(),
+                errno: Errno::from_raw_os_error(errno),
+            }),
+            _ => Err(failed(Errno::PROTO)),
+        }
+    }
+
+    /// The connection of this moment, dead or alive.
+    pub fn link(&self) -> Arc<Link> {
+        Arc::clone(&self.link.lock())
+    }
+
+    /// [`Link::ask`] of the link of this moment.
+    pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
+        self.link().ask(request)
+    }
+
+    /// [`Link::tell`] of the link of this moment.
+    pub fn tell(&self, request: &Request) {
+        self.link().tell(request);
+    }
+
+    /// Greets the next broker without waiting for it. The answer comes on this socket.
+    pub fn greet_next(&self) -> Result<OwnedFd, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (socket, uid) = connect(&self.place, flags).map_err(|(_, errno)| errno)?;
+        if uid != self.uid {
+            return Err(Errno::PERM);
+        }
+        let (credential, channels) = (self.credential.clone(), channels());
+        let resume = Request::Resume { version: VERSION, credential, channels };
+        let carried = self.pages.each_ref().map(AsFd::as_fd);
+        send(&socket, &encode(&resume), &carried, SendFlags::empty())?;
+        Ok(socket)
+    }
+
+    /// Reads the next broker's answer.
+    pub fn hear_next(&self, socket: OwnedFd) -> Greeting {
+        // Without room for the event socket this process is not welcome yet.
+        let Ok((packet, Ok(fds))) = receive(&socket, RecvFlags::DONTWAIT) else {
+            return Greeting::Later;
+        };
+        match (decode(&packet), fds.into_iter().next()) {
+            (Some(Reply::Welcome { era, .. }), Some(events)) => {
+                match rustix::io::ioctl_fionbio(&socket, false) {
+                    Ok(()) => Greeting::Welcome(Link::new(era, socket, events)),
+                    Err(_) => Greeting::Later,
+                }
+            }
+            (Some(Reply::Refused { errno }), _) => match Errno::from_raw_os_error(errno) {
+                // EBUSY: it has not seen yet that an earlier attempt of ours is over.
+                errno if errno == Errno::BUSY || passes(errno) => Greeting::Later,
+                errno => Greeting::Refused(errno),
+            },
+            _ => Greeting::Refused(Errno::PROTO),
+        }
+    }
+
+    /// Makes this link the current one.
+    pub fn replace(&self, link: Arc<Link>) {
+        *self.link.lock() = link;
+    }
+
+    /// Whether the broker has sent events that nobody has taken yet. The control thread will, but
+    /// what a program has been told of elsewhere its own engine should know.
+    pub fn has_events(&self) -> bool {
+        let sent = self.tally.word(tally::EVENTS).load(Ordering::Acquire);
+        sent != self.events_taken.load(Ordering::Relaxed)
+    }
+
+    /// An event has been taken and applied.
+    pub fn count_event(&self) {
+        self.events_taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Events that were counted and not sent will not come.
+    pub fn forget_tally(&self) {
+        let taken = self.events_taken.load(Ordering::Relaxed);
+        self.tally.word(tally::EVENTS).store(taken, Ordering::Relaxed);
+    }
+
+    /// The word at which the standby looper waits: the broker changes it with each lane.
+    pub fn lanes_word(&self) -> &AtomicU32 {
+        self.tally.word(tally::LANES)
+    }
+
+    /// The tally page stays in memory.
+    pub fn mlock_tally(&self) -> Result<(), Errno> {
+        self.tally.view().lock_in_memory(0, TALLY_BYTES)
+    }
+
+    /// The number of a new barrier.
+    pub fn next_barrier(&self) -> u64 {
+        self.barriers.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The barrier has come.
+    pub fn pass_barrier(&self, number: u64) {
+        self.barrier_seen.fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Whether the barrier has come.
+    pub fn has_passed(&self, number: u64) -> bool {
+        self.barrier_seen.load(Ordering::Acquire) >= number
+    }
+
+    /// In a child of fork, where a thread that is not there may hold the lock.
+    pub fn link_in_child(&self) -> Option<Arc<Link>> {
+        self.link.try_lock().map(|link| Arc::clone(&link))
+    }
+}
+
+impl Link {
+    fn new(era: u32, requests: OwnedFd, events: OwnedFd) -> Link {
+        let (question, lost) = (Lock::new(()), AtomicBool::new(false));
+        Link { era, sockets: Some([requests, events]), question, lost }
+    }
+
+    /// A link to no broker, until the next broker has come.
+    pub fn none(era: u32) -> Link {
+        Link { era, sockets: None, question: Lock::new(()), lost: AtomicBool::new(true) }
+    }
+
+    fn requests(&self) -> Result<BorrowedFd<'_>, Errno> {
+        self.sockets.as_ref().map(|[requests, _]| requests.as_fd()).ok_or(Errno::CONNREFUSED)
+    }
+
+    /// A request and its answer; a refusal is its errno. `ECONNREFUSED` once the broker is gone;
+    /// `ENOMEM` and its like if the request could not be sent.
+    pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
+        let _question = self.question.lock();
+        let requests = self.requests()?;
+        let gone = |errno| if passes(errno) { errno } else { Errno::CONNREFUSED };
+        send(requests, &encode(request), &[], SendFlags::empty()).map_err(gone)?;
+        let (packet, _) = receive_patiently(requests).map_err(|_| Errno::CONNREFUSED)?;
+        match decode(&packet) {
+            Some(Reply::Refused { errno }) => Err(Errno::from_raw_os_error(errno)),
+            Some(reply) => Ok(reply),
+            None => Err(Errno::CONNREFUSED),
+        }
+    }
+
+    /// A request without an answer. Lost with the broker if that is gone: false.
+    pub fn tell(&self, request: &Request) -> bool {
+        let Ok(requests) = self.requests() else { return false };
+        let packet = encode(request);
+        for _ in 0..ATTEMPTS {
+            match send(requests, &packet, &[], SendFlags::empty()) {
+                Err(errno) if passes(errno) => pause(PAUSE),
+                outcome => return outcome.is_ok(),
+            }
+        }
+        false
+    }
+
+    /// The next event with its descriptors, if there is one.
+    #[expect(clippy::type_complexity, reason = "an event, and what came of its descriptors")]
+    pub fn next_event(&self) -> Result<Option<(Event, Result<Vec<OwnedFd>, Errno>)>, Gone> {
+        let events = self.events().ok_or(Gone)?;
+        match receive(events, RecvFlags::DONTWAIT) {
+            Ok((packet, fds)) => decode(&packet).map(|event| Some((event, fds))).ok_or(Gone),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(errno) if passes(errno) => {
+                // The event stays where it is.
+                pause(PAUSE);
+                Ok(None)
+            }
+            Err(_) => Err(Gone),
+        }
+    }
+
+    /// Its last event has been taken, and nothing can be asked any more: the broker, if it lives,
+    /// sees so and can take this process back. True the first time.
+    pub fn set_lost(&self) -> bool {
+        let is_first = !self.lost.swap(true, Ordering::SeqCst);
+        if is_first {
+            self.shut_down();
+        }
+        is_first
+    }
+
+    /// Whether [`Link::set_lost`] was called.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
+    }
+
+    /// The event socket, to be polled; `None` once the engine looks for another broker.
+    pub fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.sockets.as_ref().map(|[_, events]| events.as_fd())
+    }
+
+    /// Both sockets.
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().flatten().map(AsFd::as_fd)
+    }
+
+    /// Ends the connection: the broker takes this process for dead.
+    pub fn shut_down(&self) {
+        for socket in self.sockets() {
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
+    }
+}
+
+/// Channels for which this process has descriptors as server: two for each, of half the table.
+fn channels() -> u32 {
+    u32::try_from(descriptors() / 4).unwrap_or(u32::MAX)
+}
+
+/// The broker of a simulated machine hears so who has connected.
+fn note_connection() {
+    #[cfg(simulated)]
+    if let Some(machine) = baton_shm::simulation::machine() {
+        machine.note_connection();
+    }
+}
+
+/// Connects to the broker's socket, and makes sure of who listens: its directory may be one that
+/// anybody can make, and whoever listens there could tell this process anything.
+pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
+    let (fd, listener) =
+        connect(socket, SocketFlags::CLOEXEC).map_err(|(operation, errno)| match operation {
+            "connect" => OpenError::NoBroker { socket: socket.display().to_string(), errno },
+            _ => OpenError::System { operation, errno },
+        })?;
+    if !listener.is_root() && listener != rustix::process::geteuid() {
+        let (socket, uid) = (socket.display().to_string(), listener.as_raw());
+        return Err(OpenError::Stranger { socket, uid });
+    }
+    Ok(fd)
+}
+
+/// Connects to a socket, and asks who listens there. An error names the operation that failed.
+fn connect(place: &Path, flags: SocketFlags) -> Result<(OwnedFd, Uid), (&'static str, Errno)> {
+    let failed = |operation| move |errno| (operation, errno);
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let fd = rustix::net::socket_with(family, kind, flags, None).map_err(failed("socket"))?;
+    let address = SocketAddrUnix::new(place).map_err(failed("the broker's socket path"))?;
+    rustix::net::connect(&fd, &address).map_err(failed("connect"))?;
+    note_connection();
+    let listener = sockopt::socket_peercred(&fd).map_err(failed("SO_PEERCRED"))?.uid;
+    Ok((fd, listener))
+}

@@ -1,0 +1,157 @@
+//! The real-time part of an engine: the lanes that real-time threads keep, and the loopers of such
+//! lanes.
+
+use crate::channel::{Channel, Lane};
+use baton_abi::control::ProcessId;
+use baton_abi::sched_priority::SchedPriority;
+use baton_shm::lock::Lock;
+use baton_state::transaction::LaneId;
+use baton_state::work::Tid;
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// The real-time part of one engine.
+#[derive(Debug, Default)]
+pub(crate) struct RealTime {
+    pub loopers: DedicatedLoopers,
+    pub standby: Lock<StandbyPlace>,
+    pub reservations: Reservations,
+    /// The engine's own pages have been locked in memory.
+    pub pages_are_locked: AtomicBool,
+    /// The log has said that pages cannot be locked in memory.
+    pub has_warned_of_paging: AtomicBool,
+}
+
+/// The front end's part: starts a thread for a lane, or for `Engine::await_lane` if there is none
+/// yet.
+type Provider = Box<dyn Fn(Option<Arc<DedicatedLooper>>) + Send + Sync>;
+
+/// All dedicated loopers of the process.
+#[derive(Default)]
+pub(crate) struct DedicatedLoopers {
+    pub provider: OnceLock<Provider>,
+    pub all: Lock<Vec<Arc<DedicatedLooper>>>,
+    /// The log has said that loopers do not get their callers' priority.
+    pub has_warned: AtomicBool,
+    /// The log has said that the pool serves real-time callers, too.
+    pub has_told_of_pool: AtomicBool,
+}
+
+impl std::fmt::Debug for DedicatedLoopers {
+    fn fmt(&self, form: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        form.debug_struct("DedicatedLoopers").field("all", &self.all).finish_non_exhaustive()
+    }
+}
+
+/// One lane that has, or waits for, a looper of its own.
+#[derive(Debug)]
+pub struct DedicatedLooper {
+    /// The caller's channel.
+    pub channel: Arc<Channel>,
+    /// The lane's number in it.
+    pub lane: u32,
+    /// The front end has been asked for a thread, or the broker has chosen one.
+    pub(crate) is_given: AtomicBool,
+    /// The caller is no real-time thread any more, or has left: the looper leaves the lane.
+    pub(crate) is_over: AtomicBool,
+    /// The broker is to be told of the looper: its priority has changed, or the broker.
+    pub(crate) is_news: AtomicBool,
+    /// The looper does not have the caller's priority, and is lent it.
+    pub(crate) borrows: AtomicBool,
+}
+
+impl DedicatedLooper {
+    /// The lane.
+    pub fn via(&self) -> LaneId {
+        self.channel.via(self.lane as usize)
+    }
+
+    pub(crate) fn areas(&self) -> Result<Lane<'_>, Errno> {
+        self.channel.lane(self.lane as usize)
+    }
+
+    /// Whether the looper has to leave the lane.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// The broker has given its looper the caller's priority.
+    pub fn set_registered(&self) {
+        self.is_news.store(false, Ordering::Release);
+    }
+
+    /// Whether the broker has to be told of the looper.
+    pub fn is_news(&self) -> bool {
+        self.is_news.load(Ordering::Acquire)
+    }
+
+    /// Another thread is the looper from now on.
+    pub fn renew(&self) {
+        self.is_news.store(true, Ordering::Release);
+    }
+
+    /// The caller lends the looper its priority from now on, if the looper needs that.
+    pub(crate) fn borrow(&self) {
+        if self.borrows.load(Ordering::Relaxed) {
+            self.channel.borrow(self.lane);
+        }
+    }
+
+    pub(crate) fn tell(&self, flag: &AtomicBool) {
+        flag.store(true, Ordering::Release);
+        if let Ok(areas) = self.areas() {
+            areas.inbox().nudge();
+        }
+    }
+}
+
+/// The standby looper, if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct StandbyPlace {
+    /// The thread that waits.
+    pub waits: Option<Tid>,
+    /// The lane that it gets.
+    pub dedicated: Option<Arc<DedicatedLooper>>,
+}
+
+/// The era of no broker.
+pub(crate) const UNASKED: u32 = u32::MAX;
+
+/// The use for which a lane is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A call that is made at once.
+    Call,
+    /// A call that may be made later, or never.
+    Loan,
+}
+
+/// The reservations of all threads.
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    pub all: Lock<Vec<Reservation>>,
+    /// Their number.
+    pub count: AtomicUsize,
+    /// The log has said that some caller is not served at its priority.
+    pub has_warned: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    pub tid: Tid,
+    pub peer: ProcessId,
+    pub channel: Weak<Channel>,
+    pub lane: u32,
+    /// The priority for which the broker was asked, whatever it answered.
+    pub priority: SchedPriority,
+    /// The broker that was asked, or [`UNASKED`] if it is to be asked by the next call.
+    pub era: u32,
+}
+
+impl Reservation {
+    /// Whether the lane is this one.
+    pub fn is_of(&self, channel: &Channel, lane: u32) -> bool {
+        self.lane == lane && std::ptr::eq(self.channel.as_ptr(), channel)
+    }
+}

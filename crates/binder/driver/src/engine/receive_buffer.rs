@@ -1,0 +1,60 @@
+//! The memory of the receive buffer, as the engine writes it and as the program reads it.
+
+use super::open_error::OpenError;
+use baton_abi::lane::MAX_PAYLOAD_BYTES;
+use baton_shm::mapping::{self, Access, Mapping, View};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The receive buffer of one engine.
+#[derive(Debug)]
+pub struct ReceiveBuffer {
+    memory: Mapping<MAX_PAYLOAD_BYTES>,
+    file: OwnedFd,
+    /// Where the program has mapped it; 0 before.
+    program_map: AtomicUsize,
+}
+
+impl ReceiveBuffer {
+    pub(crate) fn new() -> Result<ReceiveBuffer, OpenError> {
+        let system = |operation| move |errno| OpenError::System { operation, errno };
+        let file = mapping::create("binder", MAX_PAYLOAD_BYTES).map_err(system("memfd_create"))?;
+        let memory = Mapping::new(&file, Access::ReadWrite).map_err(system("mmap"))?;
+        // The program may map it to read, and nothing else.
+        mapping::forbid_new_writers(&file).map_err(system("fcntl"))?;
+        Ok(ReceiveBuffer { memory, file, program_map: AtomicUsize::new(0) })
+    }
+
+    /// The bytes.
+    #[inline(always)]
+    pub fn view(&self) -> View<'_> {
+        self.memory.view()
+    }
+
+    /// The file, of which the program maps a part.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Where the program has mapped the file; 0 before.
+    pub(crate) fn program_map(&self) -> usize {
+        self.program_map.load(Ordering::Acquire)
+    }
+
+    /// The program's map is at this address. True if there was none before.
+    pub(crate) fn set_program_map(&self, address: usize) -> bool {
+        self.program_map.swap(address, Ordering::AcqRel) == 0
+    }
+
+    /// The first bytes stay in memory, here and where the program has mapped them.
+    pub(crate) fn lock_in_memory(&self, bytes: usize) -> Result<(), Errno> {
+        self.view().lock_in_memory(0, bytes)?;
+        let program_map = self.program_map();
+        if program_map != 0 {
+            // It is the program's to say where that is.
+            let _ = mapping::lock_in_memory_at(program_map, bytes);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! The end of a thread that has called by the typed API: its engines forget it.
+//!
+//! A program of the raw interface says so itself (BINDER_THREAD_EXIT). What it does not say, the
+//! kernel does not know either; but real-time lanes, which the kernel has none of, go.
+//!
+//! **Invariant**: nothing here keeps an engine alive. One that is gone first is not missed; one
+//! whose last reference goes here is closed here, on a thread that holds none of its locks.
+
+use super::Engine;
+use crate::sys::thread::tid;
+use rustix::process::{Pid, getpid};
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+thread_local! {
+    static USED: RefCell<Used> = const { RefCell::new(Used(Vec::new())) };
+}
+
+/// The engines that know this thread, each with the process that it belongs to.
+struct Used(Vec<(Weak<Engine>, Pid, Known)>);
+
+/// The part of a thread that an engine forgets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// All of the thread.
+    Thread,
+    /// The lanes that are reserved for it, or to which it is dedicated.
+    Lanes,
+}
+
+/// The engine is about to know the calling thread.
+pub fn remember(engine: &Arc<Engine>) {
+    keep(engine, Known::Thread);
+}
+
+/// A thread of the raw interface has, or may get, lanes of its own.
+pub fn remember_lanes(engine: &Arc<Engine>) {
+    keep(engine, Known::Lanes);
+}
+
+fn keep(engine: &Arc<Engine>, known: Known) {
+    // A call by the destructor of another thread-local may come too late to be remembered.
+    let _ = USED.try_with(|used| {
+        let Used(engines) = &mut *used.borrow_mut();
+        if engines.iter().any(|(old, ..)| std::ptr::eq(old.as_ptr(), Arc::as_ptr(engine))) {
+            return;
+        }
+        engines.retain(|(old, ..)| old.strong_count() > 0);
+        engines.push((Arc::downgrade(engine), getpid(), known));
+    });
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        for (engine, process, known) in self.0.drain(..) {
+            // In a child of fork nobody may be left to let go of the engine's locks.
+            if process == getpid()
+                && let Some(engine) = engine.upgrade()
+            {
+                match known {
+                    Known::Thread => engine.forget_thread(tid()),
+                    Known::Lanes => engine.forget_lanes(tid()),
+                }
+            }
+        }
+    }
+}

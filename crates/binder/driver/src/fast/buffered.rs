@@ -1,0 +1,237 @@
+//! Plain messages in the receive buffer, for the uapi front end.
+//!
+//! A thread takes room, copies, and learns whether the program needs one more looper under one hold
+//! of the state's lock. No epoch ends meanwhile, so an operation that begins or ends then does so
+//! for good. A dedicated thread copies into its reserved slot without the lock: see
+//! [`super::dedicated_uapi`].
+
+use super::call::Outcome;
+use super::receiver::{Plain, Receiver};
+use super::serve::{DATA_AT, Posted};
+use crate::channel::payload::Payload;
+use crate::engine::Engine;
+use crate::sys::user::Source;
+use baton_abi::control::NodeId;
+use baton_abi::lane::Message;
+use baton_shm::event_flag::EventFlag;
+use baton_shm::mapping::View;
+use baton_state::State;
+use baton_state::buffer::Offset;
+use baton_state::thread::Waiting;
+use baton_state::transaction::{BufferedMessage, LaneId, ReservedSlot, SLOT_BYTES};
+use baton_state::work::Tid;
+use std::sync::Arc;
+
+/// A message that has come in, and whether the thread has to ask its program for one more looper.
+pub(crate) type Brought = (BufferedMessage, bool);
+
+/// The program's object behind a node: its address and cookie.
+pub(crate) type Subject = (u64, u64);
+
+/// How a looper's read on the fast path has ended.
+pub(crate) enum FastRead {
+    /// With a transaction.
+    PendingReturn(Brought, Subject),
+    /// With work for a looper that looks at everything.
+    Look,
+    /// With a signal, and nothing to return.
+    Interrupted,
+    /// With the thread's relief: it reads on as a looper of the pool.
+    Relieved,
+    /// At once: the read is the state's.
+    No,
+}
+
+/// The parts of the state that the thread has while it is past it.
+pub(super) struct Past {
+    pub via: LaneId,
+    /// Room for its next message, if that is reserved.
+    pub slot: Option<Arc<ReservedSlot>>,
+    /// Set while it is past the state: the flag by which it hears of news.
+    pub flag: Option<Arc<EventFlag>>,
+    /// The thread has answered since, and the state does not know that.
+    pub has_sent: bool,
+}
+
+impl Past {
+    /// Goes past the state, if it has a reserved slot and no news.
+    pub fn begin(&mut self, engine: &Engine, state: &mut State, tid: Tid) {
+        self.slot.take_if(|slot| slot.is_gone());
+        // One-way transactions that wait for room get it first.
+        if self.slot.is_none() && !engine.pool.channels.has_full() {
+            let peer = engine.channel(self.via.channel).map(|channel| channel.peer);
+            self.slot = peer.and_then(|peer| state.reserve_slot(tid, peer));
+        }
+        self.flag = match &self.slot {
+            Some(_) => state.go_past(tid, self.via),
+            None => None,
+        };
+    }
+
+    /// With the state's lock held: the thread is not past the state any more.
+    pub fn end(&mut self, state: &mut State, tid: Tid) {
+        if self.flag.take().is_some() {
+            state.set_waiting(tid, Waiting::No);
+        }
+        if std::mem::take(&mut self.has_sent) {
+            state.has_sent(tid);
+        }
+    }
+
+    /// Whether it is past the state, and has no news.
+    #[inline(always)]
+    pub fn holds(&self) -> bool {
+        self.flag.as_ref().is_some_and(|flag| !flag.is_raised())
+    }
+}
+
+/// A thread's receiver that copies into the receive buffer.
+pub(crate) struct Buffered<'a> {
+    tid: Tid,
+    /// The reserved slot and the flag of a dedicated thread.
+    past: Option<&'a mut Past>,
+    /// The message that has come.
+    pub brought: Option<Brought>,
+}
+
+/// The message has to come in under the state's lock.
+struct ByState;
+
+impl<'a> Buffered<'a> {
+    /// A receiver to which nothing has come yet.
+    pub fn new(tid: Tid) -> Buffered<'a> {
+        Buffered { tid, past: None, brought: None }
+    }
+
+    /// The receiver of a dedicated thread.
+    pub(super) fn of_dedicated(tid: Tid, past: &'a mut Past) -> Buffered<'a> {
+        Buffered { tid, past: Some(past), brought: None }
+    }
+
+    /// Takes a request into the thread's reserved slot, without the state's lock.
+    fn take_past(&mut self, engine: &Engine, request: &Posted<'_>) -> Result<bool, ByState> {
+        let (message, bytes) = (&request.message, request.message.data_bytes as usize);
+        let past = self.past.as_ref().ok_or(ByState)?;
+        let (Some(flag), Some(slot)) = (&past.flag, &past.slot) else {
+            return Err(ByState);
+        };
+        if bytes > SLOT_BYTES || !slot.begin(NodeId(message.node)) {
+            return Err(ByState);
+        }
+        let buffer = slot.buffer;
+        if !request.begin(engine) {
+            if !slot.turn_back() {
+                engine.with_state(|state| state.give_plain_room_back(buffer));
+            }
+            request.turn_back(engine);
+            return Ok(false);
+        }
+        // The point of no return.
+        flag.end_wait();
+        View::copy(request.taken.lane.incoming(), DATA_AT, engine.buffer.view(), buffer, bytes);
+        if !slot.lie() {
+            engine.lock().lies_there(buffer);
+        }
+        self.brought = Some((buffered_request(request, buffer), false));
+        Ok(true)
+    }
+}
+
+impl Receiver for Buffered<'_> {
+    fn take_answer(&mut self, engine: &Engine, answer: &Plain<'_>) -> bool {
+        let (message, bytes) = (answer.message, answer.message.data_bytes as usize);
+        let mut state = engine.lock();
+        let Some(buffer) = state.take_plain_room(bytes, None) else { return false };
+        if !answer.leave() {
+            state.give_plain_room_back(buffer);
+            engine.unlock(state);
+            return false;
+        }
+        View::copy(answer.area, size_of::<Message>(), engine.buffer.view(), buffer, bytes);
+        state.fill_plain_room(buffer, message.flags);
+        state.has_sent(self.tid);
+        let wants_looper = state.wants_looper(self.tid);
+        // A reply has a user and no process.
+        let sender = (0, state.user_of(answer.peer()));
+        engine.unlock_room(state);
+        self.brought = Some((buffered(message, buffer, sender), wants_looper));
+        true
+    }
+
+    /// Takes the request in. Its looper counts as busy from then on.
+    fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
+        if let Ok(taken) = self.take_past(engine, request) {
+            return taken;
+        }
+        let (message, bytes) = (&request.message, request.message.data_bytes as usize);
+        let mut state = engine.lock();
+        let node = NodeId(message.node);
+        let Some(buffer) = state.take_plain_room(bytes, Some(node)) else { return false };
+        if !request.begin(engine) {
+            state.give_plain_room_back(buffer);
+            engine.unlock(state);
+            request.turn_back(engine);
+            return false;
+        }
+        // The point of no return.
+        View::copy(request.taken.lane.incoming(), DATA_AT, engine.buffer.view(), buffer, bytes);
+        state.set_waiting(self.tid, Waiting::No);
+        let wants_looper = state.wants_looper(self.tid);
+        if let Some(past) = &mut self.past {
+            past.begin(engine, &mut state, self.tid);
+        }
+        engine.unlock_room(state);
+        self.brought = Some((buffered_request(request, buffer), wants_looper));
+        true
+    }
+}
+
+impl Engine {
+    /// Calls by the fast path with bytes of the program's memory. The answer goes to `receiver`.
+    pub(crate) fn call_buffered(
+        &self,
+        handle: u32,
+        named: (u32, u32),
+        source: Source,
+        receiver: &mut Buffered<'_>,
+    ) -> Outcome {
+        if !self.is_settled() {
+            return Outcome::No;
+        }
+        if self.is_polling() || !self.lock().is_free(receiver.tid) {
+            return Outcome::No;
+        }
+        self.call_fast(handle, named, Payload::Program(source), None, receiver)
+    }
+
+    /// Frees a buffer, if that has no effect but free room. False if it has.
+    pub(crate) fn free_room(&self, tid: Tid, buffer: Offset, address: u64) -> bool {
+        if self.free_slot_at(buffer) {
+            return true;
+        }
+        let mut state = self.lock();
+        let thread = state.threads.get(tid);
+        let reads_on = thread.is_some_and(|thread| !thread.failed && thread.calls_on().is_none());
+        if reads_on && state.free_slot_at(buffer) {
+            return true;
+        }
+        if !reads_on || !state.frees_room_only(buffer) {
+            return false;
+        }
+        state.free(Some(buffer), address);
+        self.unlock_room(state);
+        true
+    }
+}
+
+fn buffered_request(request: &Posted<'_>, buffer: Offset) -> BufferedMessage {
+    let &(pid, uid) = request.sender;
+    // A caller that has left has no pid any more.
+    let sender = (if request.taken.lane.outbox().is_closed() { 0 } else { pid }, uid);
+    buffered(&request.message, buffer, sender)
+}
+
+fn buffered(message: &Message, buffer: Offset, sender: (u32, u32)) -> BufferedMessage {
+    let (code, flags) = (message.code, message.flags);
+    BufferedMessage { buffer, sizes: (message.data_bytes as usize, 0), code, flags, sender }
+}

@@ -1,0 +1,120 @@
+//! A payload that has been copied out of its lane into the thread's own memory.
+
+use super::receiver::{Plain, Receiver};
+use super::serve::{DATA_AT, Posted};
+use crate::engine::Engine;
+use baton_abi::lane::Message;
+use baton_shm::mapping::View;
+use std::cell::RefCell;
+
+type Long = Box<[u8]>;
+
+thread_local! {
+    /// Memory of payloads that are gone, for the next ones. A thread needs one or two.
+    static SPARE: RefCell<Vec<Long>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Most boxes that a thread keeps.
+const MOST_SPARE: usize = 2;
+/// The longest payload that is kept inline.
+const SHORT_BYTES: usize = 32;
+/// The least that is allocated for a longer payload.
+const LEAST_BYTES: usize = 128;
+
+/// One payload.
+pub struct CopiedPayload {
+    short: [u8; SHORT_BYTES],
+    /// Where it does not fit there.
+    long: Option<Spare>,
+    bytes: usize,
+    /// `binder_transaction_data.code`.
+    pub code: u32,
+    /// `binder_transaction_data.flags`.
+    pub flags: u32,
+    /// The sender's pid and effective uid.
+    pub sender: (u32, u32),
+}
+
+/// Memory that goes back to [`SPARE`] when it is dropped; empty only then.
+struct Spare(Long);
+
+impl Default for CopiedPayload {
+    /// An empty one, to be filled.
+    #[inline]
+    fn default() -> Self {
+        let (short, long) = ([0; SHORT_BYTES], None);
+        CopiedPayload { short, long, bytes: 0, code: 0, flags: 0, sender: (0, 0) }
+    }
+}
+
+impl CopiedPayload {
+    /// Copies a plain message's data from where it lies in a lane.
+    #[inline(always)]
+    fn fill(&mut self, message: &Message, map: View<'_>, at: usize) {
+        (self.code, self.flags) = (message.code, message.flags);
+        self.bytes = message.data_bytes as usize;
+        if self.bytes <= SHORT_BYTES {
+            // Always the full size: such a copy is one load and one store.
+            map.read(at, &mut self.short);
+            self.long = None;
+        } else {
+            self.long = Some(Spare::filled(map, at, self.bytes));
+        }
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        let all = self.long.as_ref().map_or(&self.short[..], |Spare(data)| data);
+        &all[..self.bytes]
+    }
+}
+
+impl Receiver for CopiedPayload {
+    #[inline(always)]
+    fn take_answer(&mut self, _: &Engine, answer: &Plain<'_>) -> bool {
+        let is_ours = answer.leave();
+        if is_ours {
+            self.fill(answer.message, answer.area, size_of::<Message>());
+        }
+        is_ours
+    }
+
+    #[inline(always)]
+    fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
+        if !request.begin(engine) {
+            request.turn_back(engine);
+            return false;
+        }
+        // The point of no return.
+        self.fill(&request.message, request.taken.lane.incoming(), DATA_AT);
+        self.sender = *request.sender;
+        true
+    }
+}
+
+impl Spare {
+    #[inline(never)]
+    fn filled(map: View<'_>, at: usize, bytes: usize) -> Spare {
+        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
+        // Memory that is too short is dropped: calls of one size find each other's.
+        let mut data = spare.filter(|data: &Long| data.len() >= bytes).unwrap_or_else(|| {
+            vec![0; bytes.next_power_of_two().max(LEAST_BYTES)].into_boxed_slice()
+        });
+        map.read(at, &mut data[..bytes]);
+        Spare(data)
+    }
+}
+
+impl Drop for Spare {
+    // Not inlined: few payloads are long.
+    #[inline(never)]
+    fn drop(&mut self) {
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < MOST_SPARE {
+                spare.push(std::mem::take(&mut self.0));
+            }
+        });
+    }
+}

@@ -1,0 +1,211 @@
+//! A dedicated thread on the fast path: it knows one client, and takes the requests of one lane.
+//!
+//! Unlike a looper of the pool it applies no events first, of which strangers may cause any number.
+//! A plain request needs none, and the general path asks for those that a request needs.
+
+use super::client::Client;
+use super::receiver::Receiver;
+use super::serve::Taken;
+use crate::channel::Channel;
+use crate::engine::Engine;
+use crate::engine::in_flight::InFlight;
+use baton_shm::lane_owner::Owner;
+use baton_state::State;
+use baton_state::transaction::Incoming;
+use std::sync::Arc;
+
+/// What a dedicated thread knows of its client.
+pub struct LaneCache<T> {
+    in_flight: Option<Arc<InFlight>>,
+    client: Option<Client<T>>,
+}
+
+impl<T> Default for LaneCache<T> {
+    /// Knows nothing yet.
+    fn default() -> Self {
+        LaneCache { in_flight: None, client: None }
+    }
+}
+
+impl<T: Clone> LaneCache<T> {
+    /// Remembers sender, node and priority of a plain transaction that the state has admitted.
+    pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
+        if incoming.label.is_some() || engine.is_polling() {
+            return;
+        }
+        let serving = incoming.serving.as_ref();
+        let channel = serving.and_then(|serving| engine.channel(serving.via.channel));
+        let Some(channel) = channel else { return };
+        if self.is_stale(engine, &channel) || self.in_flight.is_none() {
+            *self = LaneCache { in_flight: engine.in_flight(), client: None };
+        }
+        Client::learn(
+            &mut self.client,
+            engine.operations.way(&channel).epoch(),
+            state,
+            incoming,
+            object,
+        );
+    }
+
+    /// Whether the channel's client has been revoked since, or is not known.
+    #[inline(always)]
+    pub fn is_stale(&self, engine: &Engine, channel: &Channel) -> bool {
+        let epoch = engine.operations.way(channel).epoch();
+        self.client.as_ref().is_none_or(|client| client.epoch() != epoch)
+    }
+
+    /// The thread's operation in flight.
+    pub(super) fn in_flight(&self) -> Option<&InFlight> {
+        self.in_flight.as_deref()
+    }
+
+    /// Takes in the request on this lane, if it is a plain one to a known node, and finds the
+    /// node's object. The payload goes to `receiver`.
+    #[inline(always)]
+    pub fn take<'a>(
+        &'a mut self,
+        engine: &Engine,
+        channel: &'a Channel,
+        number: usize,
+        receiver: &mut impl Receiver,
+    ) -> Option<(Taken<'a>, &'a T)> {
+        if self.is_stale(engine, channel) {
+            return None;
+        }
+        let (in_flight, client) = (self.in_flight.as_deref()?, self.client.as_ref()?);
+        let (lane, via) = (channel.lane(number).ok()?, channel.via(number));
+        if !channel.start_serving(via.lane, Owner::Dedicated(in_flight.tid)) {
+            return None;
+        }
+        let taken = Taken { in_flight, channel, lane, via };
+        let object = client.take_in(engine, taken, receiver);
+        match object {
+            Some(_) => {
+                lane.inbox().clear();
+                channel.count_fruitful();
+            }
+            None => channel.end_serving(via.lane),
+        }
+        Some((taken, object?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::payload::Payload;
+    use crate::runner::send::Outgoing;
+    use crate::runner::tests::{broker, channel, other_end};
+    use crate::sys::thread::tid;
+    use baton_abi::lane::{ChainEntry, MAX_PAYLOAD_BYTES};
+    use baton_broker::Running;
+    use baton_state::Return;
+    use baton_state::parcel::Sent;
+    use baton_state::transaction::Target;
+
+    struct Stage {
+        broker: (Running, tempfile::TempDir),
+        server: Arc<Engine>,
+        client: Arc<Engine>,
+        /// The server's end.
+        channel: Arc<Channel>,
+        cache: LaneCache<()>,
+    }
+
+    /// A cache that knows a client.
+    fn stage() -> Stage {
+        let broker = broker();
+        let (server, client, channel) = channel(&broker.0);
+        let channel = other_end(&server, &channel);
+        let mut state = server.lock();
+        state.buffers.map(MAX_PAYLOAD_BYTES);
+        server.unlock(state);
+        let (data, sent) = (Payload::Bytes(&[]), Sent::default());
+        let outgoing = Outgoing { code: 1, flags: 0, data, offsets: &[], sent };
+        client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
+        let mut cache = LaneCache::default();
+        let mut state = server.lock();
+        server.accept_first(&mut state);
+        let Some(Return::Transaction(incoming, _)) = state.next_return(tid(), true) else {
+            panic!("the call has been posted");
+        };
+        cache.learn(&server, &state, &incoming, ());
+        server.unlock(state);
+        assert!(!cache.is_stale(&server, &channel), "it has learnt");
+        Stage { broker, server, client, channel, cache }
+    }
+
+    impl Stage {
+        fn stranger(&self) -> (Arc<Engine>, Arc<Channel>) {
+            let stranger = Engine::open("binder", self.broker.0.socket()).unwrap();
+            stranger.find_manager().unwrap();
+            let channel = stranger.channel_to(self.server.identity.process).unwrap();
+            let channel = other_end(&self.server, &channel);
+            (stranger, channel)
+        }
+
+        fn lose(&self, channel: &Channel) {
+            let mut state = self.server.lock();
+            self.server.end_channel(&mut state, channel, "a test");
+            self.server.unlock(state);
+        }
+
+        /// What has been caused so far has been applied.
+        fn settle(&self, gone: &Channel) {
+            while self.server.channel(gone.id).is_some() {
+                std::thread::yield_now();
+            }
+            drop(self.server.pass_barrier());
+        }
+
+        fn is_stale(&self) -> bool {
+            self.cache.is_stale(&self.server, &self.channel)
+        }
+    }
+
+    impl Drop for Stage {
+        fn drop(&mut self) {
+            self.client.close();
+            self.server.close();
+        }
+    }
+
+    #[test]
+    fn what_strangers_do_leaves_a_cache_as_it_is() {
+        let stage = stage();
+        for breaks_protocol in [false, true] {
+            let (stranger, channel) = stage.stranger();
+            assert!(!stage.is_stale(), "a stranger holds a reference, and has a channel");
+            if breaks_protocol {
+                stage.lose(&channel);
+                assert!(!stage.is_stale(), "it has lost the channel");
+            }
+            stranger.close();
+            stage.settle(&channel);
+            assert!(!stage.is_stale(), "and it is dead");
+        }
+        let mut state = stage.server.lock();
+        let process = stage.server.identity.process.0;
+        stage.server.revoke_callers(&mut state, &[ChainEntry { process, token: 1 }]);
+        assert!(!stage.is_stale(), "a stranger says that we have called it");
+    }
+
+    #[test]
+    fn what_concerns_its_client_ends_a_cache() {
+        type End = (&'static str, fn(&Stage));
+        let ends: [End; 3] = [
+            ("its channel", |stage| stage.lose(&stage.channel)),
+            ("its process", |stage| {
+                stage.client.close();
+                stage.settle(&stage.channel);
+            }),
+            ("everybody", |stage| stage.server.revoke(&mut stage.server.lock())),
+        ];
+        for (whose, end) in ends {
+            let stage = stage();
+            end(&stage);
+            assert!(stage.is_stale(), "the end of {whose}");
+        }
+    }
+}

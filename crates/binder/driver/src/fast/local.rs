@@ -1,0 +1,197 @@
+//! A thread's routes: what it remembers of its last calls, for the next ones.
+
+use super::own_lane::OwnLane;
+use crate::channel::Channel;
+use crate::engine::Engine;
+use crate::engine::in_flight::InFlight;
+use crate::sys::priority::nice;
+use crate::sys::thread::priority_changes;
+use crate::sys::thread::tid;
+use baton_abi::control::NodeId;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+thread_local! {
+    static LOCAL: RefCell<Local> = const { RefCell::new(Local::new()) };
+    /// How many transactions the thread serves. A call that it makes meanwhile is nested.
+    static SERVING: Cell<u32> = const { Cell::new(0) };
+}
+
+/// How many routes a thread keeps.
+const ROUTES: usize = 8;
+
+/// The routes of one engine, the last that the thread has used.
+pub(super) struct Local {
+    engine: u64,
+    pub in_flight: Option<Arc<InFlight>>,
+    /// At the handle's remainder.
+    routes: [Option<Route>; ROUTES],
+}
+
+/// The route of calls by one handle.
+pub(super) struct Route {
+    pub handle: u32,
+    pub node: NodeId,
+    pub lane: Rc<OwnLane>,
+    /// The thread's nice value.
+    pub nice: i32,
+    /// [`priority_changes`] at that time: a thread of another priority has other lanes.
+    priority_changes: u32,
+}
+
+impl Route {
+    /// Whether the thread's priority may have changed since.
+    #[inline(always)]
+    fn has_other_priority(&self) -> bool {
+        self.priority_changes != priority_changes()
+    }
+
+    /// Whether calls cannot take this route any more.
+    fn is_stale(&self, engine: &Engine) -> bool {
+        self.lane.is_stale(&engine.operations) || self.has_other_priority()
+    }
+}
+
+impl Local {
+    const fn new() -> Local {
+        Local { engine: 0, in_flight: None, routes: [const { None }; ROUTES] }
+    }
+
+    fn is_of(&self, engine: &Engine) -> bool {
+        self.engine == engine.number
+    }
+
+    /// The thread's operation and its route for this handle, which may be stale.
+    #[inline]
+    pub fn way(&self, handle: u32) -> Option<(&InFlight, &Route)> {
+        let route = self.routes[handle as usize % ROUTES].as_ref();
+        let route = route.filter(|route| route.handle == handle && !route.has_other_priority())?;
+        Some((self.in_flight.as_deref()?, route))
+    }
+
+    /// Forgets the routes that are stale.
+    #[cold]
+    pub fn forget_stale(&mut self, engine: &Engine) {
+        for route in &mut self.routes {
+            route.take_if(|route| route.is_stale(engine));
+        }
+    }
+
+    /// Calls by the handle use this lane from now on, or the lane that the thread has on the
+    /// channel.
+    pub fn learn(
+        &mut self,
+        engine: &Engine,
+        (handle, node): (u32, NodeId),
+        channel: &Arc<Channel>,
+        number: u32,
+    ) {
+        let (epoch, priority_changes) =
+            (engine.operations.way(channel).epoch(), priority_changes());
+        self.forget_stale(engine);
+        let mut lanes = self.routes.iter().flatten().map(|route| &route.lane);
+        let lane = match lanes.find(|lane| lane.is_on(channel)) {
+            Some(lane) => Rc::clone(lane),
+            None => match OwnLane::take(channel, number, epoch) {
+                Some(lane) => Rc::new(lane),
+                None => return,
+            },
+        };
+        self.routes[handle as usize % ROUTES] =
+            Some(Route { handle, node, lane, nice: nice(), priority_changes });
+    }
+
+    /// The state has taken the call over, and with it the handle's lane.
+    pub fn leave_lane(&mut self, handle: u32) {
+        let route = self.routes[handle as usize % ROUTES].take();
+        if let Some(Route { lane, .. }) = route {
+            self.leave(&lane);
+        }
+    }
+
+    fn leave(&mut self, lane: &Rc<OwnLane>) {
+        lane.is_no_more();
+        for route in &mut self.routes {
+            route.take_if(|route| Rc::ptr_eq(&route.lane, lane));
+        }
+    }
+
+    /// Gives a lane without a call to the one who asks, if the thread has it.
+    fn part_with(&mut self, channel: &Channel, number: u32) -> Option<()> {
+        let is_this = |lane: &Rc<OwnLane>| lane.via().lane == number && lane.is_on(channel);
+        let lane = self.routes.iter().flatten().map(|route| &route.lane).find(|lane| is_this(lane));
+        let lane = Rc::clone(lane?);
+        self.leave(&lane);
+        Some(())
+    }
+}
+
+/// Uses the calling thread's routes, if they are of this engine. `None` also if a signal handler
+/// has interrupted their use, or if the thread is ending.
+#[inline(always)]
+pub(super) fn with<T>(engine: &Engine, body: impl FnOnce(&mut Local) -> Option<T>) -> Option<T> {
+    let used = LOCAL.try_with(|local| {
+        let mut local = local.try_borrow_mut().ok()?;
+        if local.is_of(engine) { body(&mut local) } else { None }
+    });
+    used.ok().flatten()
+}
+
+/// Whether the calling thread may have an operation of an engine that it has used before.
+fn has_used_others() -> bool {
+    LOCAL.try_with(|local| local.try_borrow().is_ok_and(|local| local.engine != 0)).unwrap_or(true)
+}
+
+/// Whether the calling thread serves a transaction.
+pub(super) fn is_serving() -> bool {
+    SERVING.get() > 0
+}
+
+/// Runs the program's handler of a transaction.
+#[inline(always)]
+pub fn while_serving<T>(body: impl FnOnce() -> T) -> T {
+    struct Back;
+    impl Drop for Back {
+        fn drop(&mut self) {
+            SERVING.set(SERVING.get() - 1);
+        }
+    }
+    SERVING.set(SERVING.get() + 1);
+    let _back = Back;
+    body()
+}
+
+impl Engine {
+    /// Takes a lane that the calling thread keeps for its plain calls. It has none in flight now.
+    pub(crate) fn take_own_lane(&self, channel: &Channel, number: u32) -> bool {
+        with(self, |local| local.part_with(channel, number)).is_some()
+    }
+
+    /// The calling thread's operation, a new one if it has none.
+    pub(super) fn in_flight(&self) -> Option<Arc<InFlight>> {
+        let known = with(self, |local| local.in_flight.clone());
+        if known.is_some() {
+            return known;
+        }
+        LOCAL
+            .try_with(|local| {
+                let mut local = local.try_borrow_mut().ok()?;
+                let listed = self.operations.of(tid());
+                let in_flight =
+                    listed.unwrap_or_else(|| self.operations.add(tid(), self.page.mapping()));
+                (local.engine, local.routes) = (self.number, Default::default());
+                local.in_flight = Some(Arc::clone(&in_flight));
+                Some(in_flight)
+            })
+            .ok()
+            .flatten()
+    }
+
+    /// The calling thread's operation, if it has one. It may be in the engine's list alone: a
+    /// looper keeps it while the thread uses other engines.
+    pub(super) fn own_in_flight(&self) -> Option<Arc<InFlight>> {
+        let known = with(self, |local| local.in_flight.clone());
+        known.or_else(|| has_used_others().then(|| self.operations.of(tid())).flatten())
+    }
+}

@@ -1,0 +1,152 @@
+//! A lane that a thread keeps for its plain calls, as long as it has a route on it.
+//!
+//! The lane does not keep its channel alive: a channel whose peer is gone must not stay for a
+//! thread that calls no more. A call does not count itself at the channel either, which would take
+//! two atomic operations. Instead the calling thread is inside an [entry](crate::engine::in_flight)
+//! meanwhile, and the channel goes when no thread is inside for it:
+//!
+//! ```text
+//!   caller                                   engine
+//!   enters by the epoch of its route         the channel is on no list  (under the state's lock)
+//!   uses the channel                         revokes entries on the way
+//!   comes out                                control thread: is anybody inside who uses it?
+//!                                              yes: asks again later        no: lets it go
+//! ```
+
+use crate::channel::{Channel, Lane, Progress};
+use crate::engine::in_flight::{CALLING, InFlight, Operations};
+use crate::wait::policy::WaitPolicy;
+use baton_abi::control::ProcessId;
+use baton_shm::revocation::{Revocation, Revocations};
+use baton_state::transaction::LaneId;
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::{Arc, Weak};
+
+/// An epoch that no revocation reaches.
+const NEVER: u64 = u64::MAX;
+
+/// The lane.
+pub(super) struct OwnLane {
+    channel: Weak<Channel>,
+    /// Its address, while it is alive.
+    at: NonNull<Channel>,
+    /// The channel's own.
+    revocation: Arc<Revocation>,
+    via: LaneId,
+    /// Its areas, of the channel's memory.
+    areas: Lane<'static>,
+    /// The process at the other end.
+    pub peer: ProcessId,
+    /// An epoch at which the engine had the channel; [`NEVER`] once the lane is not the thread's.
+    epoch: Cell<u64>,
+    /// How the thread waits for answers on it.
+    pub policy: WaitPolicy,
+}
+
+/// A thread inside an entry: it may use the lane's channel as long as this lives.
+pub(super) struct Inside<'a> {
+    in_flight: &'a InFlight,
+    lane: &'a OwnLane,
+}
+
+impl OwnLane {
+    /// Takes a lane that is free. `None` if it is not.
+    pub fn take(channel: &Arc<Channel>, number: u32, epoch: u64) -> Option<OwnLane> {
+        if !channel.take_this_lane(number) {
+            return None;
+        }
+        // Each call begins and ends with this.
+        channel.set_progress(number as usize, Progress::Departed);
+        let (via, peer) = (channel.via(number as usize), channel.peer);
+        let areas = channel.lane(number as usize).ok()?;
+        // SAFETY: lent by `channel` only, which gives the channel too.
+        let areas = unsafe { std::mem::transmute::<Lane<'_>, Lane<'static>>(areas) };
+        let (epoch, policy) = (Cell::new(epoch), WaitPolicy::new());
+        let (at, revocation) = (NonNull::from(&**channel), Arc::clone(&channel.revocation));
+        let channel = Arc::downgrade(channel);
+        Some(OwnLane { channel, at, revocation, via, areas, peer, epoch, policy })
+    }
+
+    /// The lane.
+    pub fn via(&self) -> LaneId {
+        self.via
+    }
+
+    /// The revocations that a call on it checks.
+    #[inline(always)]
+    fn way<'a>(&'a self, operations: &'a Operations) -> Revocations<'a> {
+        Revocations(&operations.revocation, &self.revocation)
+    }
+
+    /// Whether the epoch has ended: no call can begin on the lane any more.
+    pub fn is_stale(&self, operations: &Operations) -> bool {
+        self.way(operations).epoch() != self.epoch.get()
+    }
+
+    /// Begins a call on a lane of this channel. `None` if the epoch has ended: then see
+    /// [`InFlight::leave`].
+    #[inline(always)]
+    pub fn enter<'a>(
+        &'a self,
+        operations: &Operations,
+        in_flight: &'a InFlight,
+        number: u32,
+        (handle, token): (u32, u64),
+    ) -> Option<Inside<'a>> {
+        in_flight.set_lane(LaneId { channel: self.via.channel, lane: number }, self.peer);
+        let way = (self.way(operations), self.epoch.get());
+        let entered = in_flight.begin(CALLING, way, handle, token);
+        // Not `then_some`: that would make an `Inside` and drop it, which ends the entry.
+        entered.then(|| Inside { in_flight, lane: self })
+    }
+
+    /// Whether the lane is one of this channel.
+    pub fn is_on(&self, channel: &Channel) -> bool {
+        std::ptr::eq(self.at.as_ptr(), channel)
+    }
+
+    /// The lane is the state's or another thread's from now on.
+    pub fn is_no_more(&self) {
+        self.epoch.set(NEVER);
+    }
+}
+
+impl Inside<'_> {
+    /// The channel and the lane's areas.
+    #[inline(always)]
+    pub fn channel(&self) -> (&Channel, Lane<'_>) {
+        // SAFETY: at the epoch by which it has entered the engine had the channel on its lists. Off
+        // them it keeps it until no operation says that its thread is inside for this channel
+        // (`Engine::reclaim`), and nobody enters by that epoch any more.
+        (unsafe { self.lane.at.as_ref() }, self.lane.areas)
+    }
+
+    /// The process at the other end.
+    pub fn peer(&self) -> ProcessId {
+        self.lane.peer
+    }
+
+    /// The call is over. False if the state has it.
+    #[inline(always)]
+    pub fn end_call(&self) -> bool {
+        self.in_flight.end_call()
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.in_flight.come_out();
+    }
+}
+
+impl Drop for OwnLane {
+    fn drop(&mut self) {
+        if self.epoch.get() != NEVER
+            && let Some(channel) = self.channel.upgrade()
+        {
+            channel.give_lane(self.via.lane);
+        }
+    }
+}

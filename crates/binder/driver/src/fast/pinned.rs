@@ -1,0 +1,178 @@
+//! A looper with one caller is pinned to that caller's lane: it sleeps on the lane's mailbox, and
+//! the caller's post wakes it at once.
+//!
+//! ```text
+//!             other loopers of the pool               a pinned looper
+//!   client    READY, fence, bell, wake                wake
+//!   looper    counts itself among the sleepers and    is counted all the time, and on no bell
+//!             on the bell, looks at all channels,
+//!             claims the READY bit, marks the lane
+//! ```
+//!
+//! Another client that wants a looper sees one that sleeps elsewhere, and rings the doorbell. With
+//! each request that it takes, the pinned looper looks for requests of others. It is pinned only
+//! while there is one active channel, after [`super::route_cache`]'s number of requests in a row on
+//! one lane, and until there is anything else to do.
+//!
+//! **Invariant**: a pinned looper owns its lane ([`baton_shm::lane_owner`]). See [ADR
+//! 0036](../../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
+
+use super::client::{Client, Known};
+use super::receiver::Receiver;
+use super::serve::{Posted, Taken};
+use crate::engine::Engine;
+use crate::sys::clock::now_ns;
+use crate::sys::spin::Spun;
+use crate::wait::policy::{WaitMode, WaitPolicy};
+use baton_abi::lane::status;
+use baton_shm::futex::Wait;
+use baton_shm::mailbox::Seen;
+use baton_shm::sync::Ordering;
+use std::cell::Cell;
+
+/// A looper that is pinned to a lane until this is dropped.
+pub struct PinnedLooper<'a, T> {
+    engine: &'a Engine,
+    at: Taken<'a>,
+    client: &'a Client<T>,
+    /// The node that was called last.
+    known: Cell<Option<&'a Known<T>>>,
+    any_work: u32,
+    /// It is the one looper of the process that may spin.
+    spins: bool,
+    policy: WaitPolicy,
+    sleeps: u32,
+}
+
+/// Sleeps between two looks at where the caller runs.
+const FOLLOWS_EVERY: u32 = 8;
+
+impl<'a, T> PinnedLooper<'a, T> {
+    /// Pins the calling looper, which has validated the client at its epoch, and has seen
+    /// `any_work`. `None` if the lane is not the pool's, or is served.
+    pub(super) fn begin(
+        engine: &'a Engine,
+        at: Taken<'a>,
+        client: &'a Client<T>,
+        any_work: u32,
+    ) -> Option<PinnedLooper<'a, T>> {
+        if !at.channel.pin(at.lane, at.via.lane) {
+            return None;
+        }
+        engine.pool.page.word(status::SLEEPERS).fetch_add(1, Ordering::SeqCst);
+        let (known, spins, policy, sleeps) = (Cell::new(None), false, WaitPolicy::new(), 0);
+        at.in_flight.set_lane(at.via, at.channel.peer);
+        Some(PinnedLooper { engine, at, client, known, any_work, spins, policy, sleeps })
+    }
+
+    /// The transaction that it has taken in last.
+    pub fn taken(&self) -> &Taken<'a> {
+        &self.at
+    }
+
+    /// Waits for a request, or for anything else to do.
+    #[inline(always)]
+    pub fn wait(&mut self) -> Result<Seen, Wait> {
+        let PinnedLooper { engine, at: Taken { channel, lane, via, .. }, .. } = *self;
+        self.policy.next(&engine.pool.settings, channel, via.lane);
+        if self.policy.lets_by(engine.broker.stamps, channel, via.lane, || lane.arrived()) {
+            return Ok(Seen::Message);
+        }
+        self.spin_or_sleep()
+    }
+
+    #[inline(never)]
+    fn spin_or_sleep(&mut self) -> Result<Seen, Wait> {
+        let PinnedLooper { engine, at: Taken { channel, lane, via, .. }, any_work, .. } = *self;
+        let is_wanted = || engine.pool.any_work.load(Ordering::SeqCst) != any_work;
+        let longest = engine.pool.settings.longest_spin_ns;
+        let mut since = None;
+        if self.policy.mode() == WaitMode::Spin && self.may_spin() {
+            let spun = engine.pool.gaps.spin(longest, || match lane.inbox().look() {
+                Seen::Nothing => (channel.has_news() || is_wanted()).then_some(Seen::Nothing),
+                seen => Some(seen),
+            });
+            match spun {
+                Spun::Saw(seen) => return Ok(seen),
+                Spun::Since(start) => since = Some(start),
+            }
+        }
+        self.policy.sleep();
+        let seen = channel.sleep_pinned(lane, via.lane, is_wanted);
+        if let Some(start) = since {
+            engine.pool.gaps.learn(now_ns() - start, longest);
+        }
+        if self.sleeps.is_multiple_of(FOLLOWS_EVERY) {
+            engine.pool.follow(&[channel]);
+        }
+        self.sleeps = self.sleeps.wrapping_add(1);
+        seen
+    }
+
+    fn may_spin(&mut self) -> bool {
+        self.spins = self.spins || !self.engine.pool.spinning.swap(true, Ordering::Acquire);
+        self.spins
+    }
+
+    /// The request that has come, and its node's object. `None` if it is not plain, or if there is
+    /// anything else to do.
+    #[inline(always)]
+    pub fn find(&self) -> Option<(Posted<'a>, &'a T)> {
+        if self.is_wanted() || self.has_others() {
+            return None;
+        }
+        let known = |node| self.client.known_again(node, &self.known);
+        let (posted, object) = self.client.find(self.at, known)?;
+        Some((Posted { is_pinned: true, ..posted }, object))
+    }
+
+    /// Takes the request in; the payload goes to `receiver`. False if it stays on its lane.
+    #[inline(always)]
+    pub fn take(&self, posted: &Posted<'a>, receiver: &mut impl Receiver) -> bool {
+        let taken = receiver.fits(&posted.message) && receiver.take_request(self.engine, posted);
+        if taken {
+            self.at.lane.inbox().clear_watched();
+            self.at.channel.count_fruitful();
+        }
+        taken
+    }
+
+    /// Whether there is anything to do besides this lane's requests.
+    #[inline(always)]
+    pub fn is_disturbed(&self) -> bool {
+        let PinnedLooper { engine, at, client, .. } = *self;
+        let is_stale = engine.operations.way(at.channel).epoch() != client.epoch();
+        self.is_wanted() || is_stale || self.has_others()
+    }
+
+    #[inline(always)]
+    fn is_wanted(&self) -> bool {
+        let PinnedLooper { engine, any_work, .. } = *self;
+        engine.pool.any_work.load(Ordering::Acquire) != any_work || engine.broker.has_events()
+    }
+
+    /// Whether the client has announced anything on other lanes or in its ring.
+    #[inline(always)]
+    fn has_others(&self) -> bool {
+        let Taken { channel, via, .. } = self.at;
+        match channel.new_lanes() {
+            Ok(0) => false,
+            // Announced before the looper was pinned.
+            Ok(ready) if ready == 1 << via.lane => {
+                channel.claim_ready(via.lane as usize);
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+impl<T> Drop for PinnedLooper<'_, T> {
+    fn drop(&mut self) {
+        if self.spins {
+            self.engine.pool.spinning.store(false, Ordering::Release);
+        }
+        self.at.channel.unpin(self.at.lane, self.at.via.lane);
+        self.engine.pool.page.word(status::SLEEPERS).fetch_sub(1, Ordering::SeqCst);
+    }
+}

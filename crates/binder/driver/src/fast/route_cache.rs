@@ -1,0 +1,386 @@
+//! What a looper has validated of its clients, and which of them it serves next.
+
+use super::client::Client;
+use super::pinned::PinnedLooper;
+use super::receiver::Receiver;
+use super::serve::Taken;
+use crate::channel::{Channel, OneWay, lanes_of};
+use crate::engine::Engine;
+use crate::engine::in_flight::InFlight;
+use crate::wait::server::{ActiveSet, Served};
+use baton_abi::lane::LANES;
+use baton_shm::lane_owner::Owner;
+use baton_shm::sync::Ordering;
+use baton_state::State;
+use baton_state::transaction::Incoming;
+use rustc_hash::FxHashMap;
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::sync::{Arc, Weak};
+
+/// What a looper has validated of its clients, in the order of the active channels. The cache keeps
+/// no channel alive: its looper may stay with its program for any time.
+pub struct RouteCache<T> {
+    in_flight: Option<Arc<InFlight>>,
+    /// The engine's epoch when this was learnt.
+    epoch: u64,
+    active: Weak<Vec<Arc<Channel>>>,
+    clients: Vec<Option<Client<T>>>,
+    /// The lane that was served last: the index of its channel, and its number.
+    last: Option<(usize, u32)>,
+    /// How many requests in a row came on that lane, while there was one active channel.
+    in_a_row: u32,
+    /// How many choices in a row were made by nice values.
+    by_nice: Cell<u8>,
+    /// The lane after the one that was last chosen in turn, among such choices.
+    by_turn: Cell<usize>,
+}
+
+/// After so many requests in a row on one lane a looper is pinned. To begin is a lock and
+/// three atomic operations, and whoever calls next on another lane rings the doorbell.
+const PINNED_AFTER: u32 = 64;
+
+impl<T> Default for RouteCache<T> {
+    /// Knows nothing yet.
+    fn default() -> Self {
+        RouteCache {
+            in_flight: None,
+            epoch: 0,
+            active: Weak::new(),
+            clients: Vec::new(),
+            last: None,
+            in_a_row: 0,
+            by_nice: Cell::new(0),
+            by_turn: Cell::new(0),
+        }
+    }
+}
+
+impl<T: Clone> RouteCache<T> {
+    /// Remembers sender, node and priority of a plain transaction that the state has admitted.
+    pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
+        let Some(serving) = &incoming.serving else { return };
+        if incoming.label.is_some() || engine.is_polling() {
+            return;
+        }
+        let epoch = engine.operations.revocation.epoch();
+        let active = engine.pool.channels.active();
+        if self.epoch != epoch || self.in_flight.is_none() {
+            *self = RouteCache { in_flight: engine.in_flight(), epoch, ..RouteCache::default() };
+        }
+        self.follow(&active);
+        let place = active.iter().position(|active| active.id == serving.via.channel);
+        let Some(place) = place else { return };
+        if let Some(cache) = self.clients.get_mut(place) {
+            Client::learn(
+                cache,
+                engine.operations.way(&active[place]).epoch(),
+                state,
+                incoming,
+                object,
+            );
+        }
+    }
+
+    /// Whether the epoch has ended, and nothing that is known holds.
+    #[inline(always)]
+    pub fn is_stale(&self, engine: &Engine) -> bool {
+        engine.operations.revocation.epoch() != self.epoch
+    }
+
+    /// See [`crate::wait::server::Server::forget_stale`].
+    #[inline]
+    pub fn forget_stale(&mut self, engine: &Engine) {
+        if self.is_stale(engine) {
+            *self = RouteCache::default();
+        }
+    }
+
+    /// Looks at these channels from now on, and keeps what it knows of those that stay.
+    pub fn follow(&mut self, active: &ActiveSet) {
+        if self.in_flight.is_none() || self.knows(active) {
+            return;
+        }
+        let known = self.clients.drain(..).flatten().map(|client| (client.channel, client));
+        let mut known: FxHashMap<_, _> = known.collect();
+        self.clients = active.iter().map(|channel| known.remove(&channel.id)).collect();
+        (self.active, self.last) = (Arc::downgrade(active), None);
+    }
+
+    /// See [`crate::wait::server::Server::last_lane`].
+    pub fn last_lane(&self, active: &ActiveSet) -> Option<(usize, u32)> {
+        self.last.filter(|_| self.knows(active))
+    }
+
+    /// See [`crate::wait::server::Server::serve_pinned`].
+    #[inline(always)]
+    pub fn pin<'a>(
+        &'a mut self,
+        engine: &'a Engine,
+        active: &'a ActiveSet,
+        any_work: u32,
+    ) -> Option<PinnedLooper<'a, T>> {
+        if self.in_a_row < PINNED_AFTER {
+            return None;
+        }
+        self.in_a_row = 0;
+        let taken = self.taken(active)?;
+        let (place, _) = self.last?;
+        let client = self.clients[place].as_ref()?;
+        PinnedLooper::begin(engine, taken, client, any_work)
+    }
+
+    /// Whether these are the channels at which it looks.
+    #[inline(always)]
+    fn knows(&self, active: &ActiveSet) -> bool {
+        std::ptr::eq(self.active.as_ptr(), Arc::as_ptr(active))
+    }
+
+    /// The channels at which it looks, if they still exist.
+    pub fn active(&self) -> Option<ActiveSet> {
+        self.active.upgrade()
+    }
+
+    /// The thread's operation in flight.
+    pub(super) fn in_flight(&self) -> Option<&InFlight> {
+        self.in_flight.as_deref()
+    }
+
+    /// The transaction that it has taken in last, on one of these channels.
+    pub fn taken<'a>(&'a self, active: &'a ActiveSet) -> Option<Taken<'a>> {
+        let (place, number) = self.last_lane(active)?;
+        let (in_flight, channel) = (self.in_flight()?, &*active[place]);
+        let (lane, via) = (channel.lane(number as usize).ok()?, channel.via(number as usize));
+        Some(Taken { in_flight, channel, lane, via })
+    }
+
+    /// Takes in one plain request, and finds its node's object. The payload goes to `receiver`. If
+    /// it takes nothing in: whether the looper waits on, or looks at everything.
+    #[inline(always)]
+    pub fn take<'a>(
+        &'a mut self,
+        engine: &Engine,
+        active: &'a ActiveSet,
+        (any_work, posted): (u32, bool),
+        receiver: &mut impl Receiver,
+    ) -> Result<(Taken<'a>, &'a T), Served> {
+        self.forget_stale(engine);
+        let wanted =
+            engine.pool.any_work.load(Ordering::Acquire) != any_work || engine.broker.has_events();
+        if wanted || !self.knows(active) {
+            return Err(Served::Look);
+        }
+        let Ok(chosen) = self.choose(active, posted) else { return Err(Served::Look) };
+        let Some(Chosen { place, number, ours }) = chosen else { return Err(Served::Wait) };
+        let (Some(client), Some(in_flight)) = (&self.clients[place], self.in_flight.as_deref())
+        else {
+            return Err(Served::Look);
+        };
+        let (channel, number) = (&*active[place], number as usize);
+        let Ok(lane) = channel.lane(number) else { return Err(Served::Look) };
+        // Announced before the lane got that owner, or by a client in a hurry: the general path
+        // nudges the owner.
+        if !channel.is_pools(number as u32) {
+            return Err(Served::Look);
+        }
+        if !ours && !channel.claim_ready(number) {
+            // Another looper has claimed it.
+            return Err(Served::Wait);
+        }
+        let last = Some((place, number as u32));
+        self.in_a_row = if self.last == last && active.len() == 1 { self.in_a_row + 1 } else { 0 };
+        self.last = last;
+        let taken = Taken { in_flight, channel, lane, via: channel.via(number) };
+        let idle = channel.start_serving(taken.via.lane, Owner::Pool);
+        let object = if idle { client.take_in(engine, taken, receiver) } else { None };
+        let Some(object) = object else {
+            if idle {
+                channel.end_serving(taken.via.lane);
+            }
+            engine.pool.leave_ready(&active[place], number, !ours);
+            return Err(Served::Look);
+        };
+        lane.inbox().clear();
+        engine.pool.count_request(channel, active);
+        channel.show_processor();
+        Ok((taken, object))
+    }
+
+    /// Chooses the lane that is served next: of those with a request the first after the last that
+    /// was served, so that all have their turn. If some requests have other nice values than 0, it
+    /// is mostly the one with the best. `Err` if a one-way transaction waits.
+    #[inline(always)]
+    fn choose(&self, active: &[Arc<Channel>], posted: bool) -> Result<Option<Chosen>, OneWay> {
+        let last = self.last.filter(|_| posted);
+        let (last_place, last_number) = self.last.unwrap_or((usize::MAX, 0));
+        let mut first: Option<(usize, u64)> = None;
+        let mut niced = 0;
+        for (place, channel) in active.iter().enumerate() {
+            let ready = channel.new_lanes()?;
+            let later = |(first, _): (usize, u64)| first <= last_place && place > last_place;
+            if ready != 0 {
+                niced |= channel.niced(ready);
+                if first.is_none_or(later) {
+                    first = Some((place, ready));
+                }
+            }
+        }
+        let Some((place, ready)) = first else {
+            return Ok(last.map(|(place, number)| Chosen { place, number, ours: true }));
+        };
+        if niced != 0 {
+            return Ok(self.choose_by_nice(active, last));
+        }
+        if let Some((place, number)) = last {
+            // Another lane's turn: this one is announced like others.
+            active[place].set_ready(number as usize);
+        }
+        let beyond = if place == last_place { ready & (u64::MAX << last_number) << 1 } else { 0 };
+        let ready = if beyond != 0 { beyond } else { ready };
+        Ok(Some(Chosen { place, number: ready.trailing_zeros(), ours: false }))
+    }
+}
+
+/// After so many choices by nice values the next lane is chosen in turn: a nice value is the
+/// client's word. A lane so waits for at most `MOST_BY_NICE + 1` times as many others as without
+/// nice values.
+const MOST_BY_NICE: u8 = 8;
+
+impl<T: Clone> RouteCache<T> {
+    /// Chooses the lane with the best nice value; of several the first after the last one served.
+    #[cold]
+    fn choose_by_nice(
+        &self,
+        active: &[Arc<Channel>],
+        last: Option<(usize, u32)>,
+    ) -> Option<Chosen> {
+        let index = |(place, number): (usize, u32)| place * LANES + number as usize;
+        let in_turn = self.by_nice.get() == MOST_BY_NICE;
+        self.by_nice.set(if in_turn { 0 } else { self.by_nice.get() + 1 });
+        let next =
+            if in_turn { self.by_turn.get() } else { self.last.map_or(0, |last| index(last) + 1) };
+        let lanes = active.len() * LANES;
+        let key = |place: usize, number: u32| {
+            let nice = (!in_turn).then(|| active[place].nice(number as usize));
+            (Reverse(nice), (index((place, number)) + lanes - next % lanes) % lanes)
+        };
+        let ours = last.map(|(place, number)| Chosen { place, number, ours: true });
+        let others = active.iter().enumerate().flat_map(|(place, channel)| {
+            let ready = channel.new_lanes().unwrap_or(0);
+            lanes_of(ready).map(move |lane| Chosen { place, number: lane as u32, ours: false })
+        });
+        let chosen =
+            ours.into_iter().chain(others).min_by_key(|lane| key(lane.place, lane.number))?;
+        if in_turn {
+            self.by_turn.set(index((chosen.place, chosen.number)) + 1);
+        }
+        if let Some((place, number)) = last.filter(|_| !chosen.ours) {
+            // The other lane's turn: this one is announced like others.
+            active[place].set_ready(number as usize);
+        }
+        Some(chosen)
+    }
+}
+
+/// The lane that is to be served next.
+struct Chosen {
+    place: usize,
+    number: u32,
+    /// Only this looper knows of its request.
+    ours: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_abi::lane::{Kind, Message};
+    use baton_broker::{Config, Running};
+
+    struct Stage {
+        server: Arc<Engine>,
+        /// The client's end, and its engine.
+        client: (Arc<Channel>, Arc<Engine>),
+        _broker: (Running, tempfile::TempDir),
+    }
+
+    fn stage() -> Stage {
+        let directory = tempfile::tempdir().unwrap();
+        let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
+        let server = Engine::open("binder", broker.socket()).unwrap();
+        server.become_manager(0x10, 0, 0).unwrap();
+        let client = Engine::open("binder", broker.socket()).unwrap();
+        client.find_manager().unwrap();
+        let channel = client.channel_to(server.identity.process).unwrap();
+        while server.pool.channels.active().is_empty() {
+            server.take_events();
+        }
+        Stage { server, client: (channel, client), _broker: (broker, directory) }
+    }
+
+    impl Stage {
+        /// A request that nobody takes in: the server's control thread is not rung for.
+        fn post(&self, lane: usize, nice: i32) {
+            let (channel, _) = &self.client;
+            channel.show_nice(lane, nice);
+            let message = Message { kind: Kind::Request as u32, param: nice, ..Message::default() };
+            channel.lane(lane).unwrap().post(&message, |_| {});
+            channel.set_ready(lane);
+        }
+
+        /// Which lane a looper takes, that has served `last`.
+        fn take(&self, route_cache: &mut RouteCache<()>) -> Option<u32> {
+            let active = self.server.pool.channels.active();
+            let chosen = route_cache.choose(&active, false).ok().flatten()?;
+            assert!(active[chosen.place].claim_ready(chosen.number as usize));
+            route_cache.last = Some((chosen.place, chosen.number));
+            Some(chosen.number)
+        }
+    }
+
+    impl Drop for Stage {
+        fn drop(&mut self) {
+            self.server.close();
+            self.client.1.close();
+        }
+    }
+
+    #[test]
+    fn lanes_are_served_by_nice_values_and_else_in_turn() {
+        let cases: [([i32; 5], [u32; 5]); 5] = [
+            ([0, 0, 0, 0, 0], [0, 1, 2, 3, 4]),
+            ([10, 0, -10, 0, 5], [2, 3, 1, 4, 0]),
+            ([3, 3, 3, 3, 2], [4, 0, 1, 2, 3]),
+            // What no caller has counts as the nearest that one may have.
+            ([i32::MIN, -20, 19, i32::MAX, 0], [0, 1, 4, 2, 3]),
+            ([-1, 0, -1, 0, -1], [0, 2, 4, 1, 3]),
+        ];
+        for (values, order) in cases {
+            let (stage, mut route_cache) = (stage(), RouteCache::default());
+            let _control_waits = stage.server.lock();
+            values.iter().enumerate().for_each(|(lane, nice)| stage.post(lane, *nice));
+            let served: Vec<u32> = std::iter::from_fn(|| stage.take(&mut route_cache)).collect();
+            assert_eq!(served, order, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_says_the_best_keeps_nobody_waiting_for_long() {
+        let (stage, mut route_cache) = (stage(), RouteCache::default());
+        let _control_waits = stage.server.lock();
+        let waiting = 3;
+        (0..waiting).for_each(|lane| stage.post(lane, 19));
+        let liars = [10, 20, 30];
+        liars.iter().for_each(|lane| stage.post(*lane, -20));
+        let mut left = waiting;
+        let most = (usize::from(MOST_BY_NICE) + 1) * (waiting + liars.len());
+        for _ in 0..most {
+            let lane = stage.take(&mut route_cache).unwrap() as usize;
+            if liars.contains(&lane) {
+                stage.client.0.set_ready(lane);
+            } else {
+                left -= 1;
+            }
+        }
+        assert_eq!(left, 0);
+    }
+}

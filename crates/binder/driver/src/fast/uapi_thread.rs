@@ -1,0 +1,279 @@
+//! A looper of the uapi front end on the fast path. It goes back to its program with a transaction
+//! and answers by a later ioctl; in between its in_flight has the transaction, and the thread keeps
+//! here where it came from.
+//!
+//! **Invariant**: a thread that owes an answer here either gives it by [`Engine::answer_fast`], or
+//! makes it the state's by [`Engine::settle`] before it does anything else on the device, or when
+//! it ends.
+
+use super::buffered::{Brought, Buffered, FastRead, Subject};
+use super::dedicated_uapi::DedicatedUapi;
+use super::route_cache::RouteCache;
+use super::serve::Taken;
+use crate::channel::INLINE_BYTES;
+use crate::engine::Engine;
+use crate::sys::thread::tid;
+use crate::sys::user::Source;
+use crate::wait::server::{ActiveSet, Served, Server};
+use baton_shm::futex::Wait;
+use baton_shm::sync::Ordering;
+use baton_state::State;
+use baton_state::buffer::Offset;
+use baton_state::thread::Waiting;
+use baton_state::transaction::Incoming;
+use baton_state::work::Tid;
+use rustix::process::{Pid, getpid};
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+thread_local!(static UAPI_THREAD: RefCell<Option<UapiThread>> = const { RefCell::new(None) });
+
+/// A thread of the program, at the last engine for which it has served a plain transaction.
+struct UapiThread {
+    engine: Weak<Engine>,
+    number: u64,
+    process: Pid,
+    route_cache: RouteCache<Subject>,
+    /// What the thread knows of the lane to which it is dedicated, if it is.
+    dedicated: Option<DedicatedUapi>,
+    /// The program has the last transaction, and owes its answer.
+    owes: bool,
+}
+
+/// Uses the calling thread's part, if it is of this engine.
+fn with<T>(engine: &Engine, body: impl FnOnce(&mut UapiThread) -> Option<T>) -> Option<T> {
+    let used = UAPI_THREAD.try_with(|uapi_thread| {
+        // A signal handler may have interrupted its use.
+        let mut uapi_thread = uapi_thread.try_borrow_mut().ok()?;
+        body(uapi_thread.as_mut().filter(|uapi_thread| uapi_thread.number == engine.number)?)
+    });
+    used.ok().flatten()
+}
+
+impl Engine {
+    /// Remembers what the state has admitted, to take in by the fast path what comes like it.
+    pub(crate) fn learn_client(
+        self: &Arc<Engine>,
+        state: &State,
+        incoming: &Incoming,
+        subject: Subject,
+    ) {
+        let _ = UAPI_THREAD.try_with(|uapi_thread| {
+            let Ok(mut uapi_thread) = uapi_thread.try_borrow_mut() else { return };
+            let uapi_thread = uapi_thread.get_or_insert_with(|| UapiThread::new(self));
+            if uapi_thread.number != self.number && uapi_thread.is_settled() {
+                *uapi_thread = UapiThread::new(self);
+            }
+            if uapi_thread.number == self.number && !uapi_thread.owes {
+                uapi_thread.learn(self, state, incoming, subject);
+            }
+        });
+    }
+
+    /// Waits as a looper for a plain request.
+    pub(crate) fn read_fast(&self, tid: Tid) -> FastRead {
+        let read = with(self, |uapi_thread| {
+            if uapi_thread.owes {
+                return None;
+            }
+            let read = match &mut uapi_thread.dedicated {
+                Some(dedicated) => self.read_dedicated(tid, dedicated),
+                None => self.read_of_pool(tid, &mut uapi_thread.route_cache),
+            };
+            uapi_thread.owes = matches!(read, FastRead::PendingReturn(..));
+            if matches!(read, FastRead::Relieved) {
+                uapi_thread.dedicated = None;
+            }
+            Some(read)
+        });
+        read.unwrap_or(FastRead::No)
+    }
+
+    fn read_of_pool(&self, tid: Tid, route_cache: &mut RouteCache<Subject>) -> FastRead {
+        if self.is_polling() || self.broker.has_events() || self.is_closed() {
+            return FastRead::No;
+        }
+        let mut state = self.lock();
+        let is_wanted =
+            state.has_process_work() || state.pool.wants_dedicated() || state.is_to_ask(tid);
+        if is_wanted || route_cache.is_stale(self) || !state.is_free(tid) {
+            return FastRead::No;
+        }
+        state.set_waiting(tid, Waiting::Bell);
+        // Acquire pairs with the release in `wake_looper`.
+        let any_work = self.pool.any_work.load(Ordering::Acquire);
+        drop(state);
+        let mut looper = Looper { engine: self, tid, route_cache, told: None };
+        let outcome = self.pool.await_client(any_work, &mut Some(&mut looper));
+        if let Some((brought, subject)) = looper.told {
+            return FastRead::PendingReturn(brought, subject);
+        }
+        let mut state = self.lock();
+        state.set_waiting(tid, Waiting::No);
+        match outcome {
+            Wait::Interrupted if !state.has_work(tid, true) => FastRead::Interrupted,
+            _ => FastRead::Look,
+        }
+    }
+
+    /// Answers the transaction that the thread has taken in last. `None` if the state has to; else
+    /// whether the program has to be asked for one more looper.
+    pub(crate) fn answer_fast(&self, tid: Tid, named: (u32, u32), source: Source) -> Option<bool> {
+        with(self, |uapi_thread| {
+            if !uapi_thread.owes || source.bytes() > INLINE_BYTES {
+                return None;
+            }
+            let wants_looper = match &mut uapi_thread.dedicated {
+                // A dedicated thread applies no events, neither before a request nor before an
+                // answer.
+                Some(dedicated) => self.answer_dedicated(tid, dedicated, named, source)?,
+                None if self.broker.has_events() => return None,
+                None => {
+                    let active = uapi_thread.route_cache.active()?;
+                    self.answer_taken(tid, uapi_thread.route_cache.taken(&active)?, named, source)?
+                }
+            };
+            uapi_thread.owes = false;
+            Some(wants_looper)
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn answer_taken(
+        &self,
+        tid: Tid,
+        taken: Taken<'_>,
+        named: (u32, u32),
+        source: Source,
+    ) -> Option<bool> {
+        if taken.has_left() {
+            return None;
+        }
+        let mut state = self.lock();
+        if !state.is_free(tid) || !taken.leave(self) {
+            return None;
+        }
+        state.has_sent(tid);
+        let wants_looper = state.wants_looper(tid);
+        drop(state);
+        taken.post(self, source.bytes(), named, |area, at| source.copy_to(area, at));
+        Some(wants_looper)
+    }
+
+    /// Gives the state everything that the thread has open past it.
+    pub(crate) fn settle(&self) {
+        with(self, |uapi_thread| {
+            uapi_thread.settle(self);
+            uapi_thread.come_back(self);
+            Some(())
+        });
+    }
+
+    /// Gives the state the answer that the thread owes, if it does: it comes to read.
+    pub(crate) fn settle_answer(&self) {
+        with(self, |uapi_thread| {
+            uapi_thread.settle(self);
+            Some(())
+        });
+    }
+
+    /// Whether the state knows everything that the thread has open.
+    pub(super) fn is_settled(&self) -> bool {
+        with(self, |uapi_thread| (!uapi_thread.is_settled()).then_some(())).is_none()
+    }
+
+    /// Frees a buffer without the state's lock. False if the state has to free it.
+    pub(super) fn free_slot_at(&self, buffer: Offset) -> bool {
+        with(self, |uapi_thread| uapi_thread.dedicated.as_ref()?.free(buffer).then_some(()))
+            .is_some()
+    }
+}
+
+impl UapiThread {
+    fn new(engine: &Arc<Engine>) -> UapiThread {
+        let (number, process) = (engine.number, getpid());
+        let (engine, route_cache) = (Arc::downgrade(engine), RouteCache::default());
+        UapiThread { engine, number, process, route_cache, dedicated: None, owes: false }
+    }
+
+    fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, subject: Subject) {
+        let lane = incoming.serving.as_ref().map(|serving| serving.via);
+        if lane.is_none() || state.dedicated_to(tid()) != lane {
+            return self.route_cache.learn(engine, state, incoming, subject);
+        }
+        if self.dedicated.as_ref().is_none_or(|dedicated| Some(dedicated.via()) != lane) {
+            self.dedicated = lane.and_then(|via| DedicatedUapi::new(engine, via));
+        }
+        if let Some(dedicated) = &mut self.dedicated {
+            dedicated.learn(engine, state, incoming, subject);
+        }
+    }
+
+    /// Whether the state knows everything that the thread has open.
+    fn is_settled(&self) -> bool {
+        !self.owes && !self.dedicated.as_ref().is_some_and(DedicatedUapi::is_past)
+    }
+
+    fn come_back(&mut self, engine: &Engine) {
+        self.dedicated.iter_mut().for_each(|dedicated| dedicated.come_back(engine, tid()));
+    }
+
+    fn settle(&mut self, engine: &Engine) {
+        if !std::mem::take(&mut self.owes) {
+            return;
+        }
+        let in_flight = match &self.dedicated {
+            Some(dedicated) => dedicated.in_flight(),
+            None => self.route_cache.in_flight(),
+        };
+        in_flight.into_iter().for_each(|in_flight| engine.give_up(in_flight));
+    }
+}
+
+impl Drop for UapiThread {
+    fn drop(&mut self) {
+        // In a child of fork the holders of the engine's locks may be gone.
+        if !self.is_settled()
+            && self.process == getpid()
+            && let Some(engine) = self.engine.upgrade()
+        {
+            self.settle(&engine);
+            self.come_back(&engine);
+        }
+    }
+}
+
+/// A looper of the pool that waits for one transaction.
+struct Looper<'a> {
+    engine: &'a Engine,
+    tid: Tid,
+    route_cache: &'a mut RouteCache<Subject>,
+    told: Option<(Brought, Subject)>,
+}
+
+impl Server for Looper<'_> {
+    fn forget_stale(&mut self, active: &ActiveSet) {
+        self.route_cache.forget_stale(self.engine);
+        self.route_cache.follow(active);
+    }
+
+    fn last_lane(&self, active: &ActiveSet) -> Option<(usize, u32)> {
+        self.route_cache.last_lane(active)
+    }
+
+    /// Never: it returns to its program with each transaction.
+    fn serve_pinned(&mut self, _: &ActiveSet, _: u32) -> Option<Wait> {
+        None
+    }
+
+    fn serve_next(&mut self, active: &ActiveSet, any_work: u32, posted: bool) -> Served {
+        let (engine, tid, news) = (self.engine, self.tid, (any_work, posted));
+        let mut receiver = Buffered::new(tid);
+        let (_, subject) = match self.route_cache.take(engine, active, news, &mut receiver) {
+            Ok(taken) => taken,
+            Err(served) => return served,
+        };
+        self.told = receiver.brought.map(|brought| (brought, *subject));
+        Served::Leave
+    }
+}

@@ -1,0 +1,304 @@
+//! Loopers of real-time callers: each waits on one lane alone, at its caller's priority.
+//!
+//! The broker tells the engine of such a lane, the front end provides a thread, and the thread
+//! becomes *dedicated* to the lane:
+//!
+//! ```text
+//!   register   the broker gives the thread the caller's priority, unless it has (see `standby`)
+//!   own        the thread owns the lane, and the mailbox says so to the client
+//!   serve      look, take in, answer, sleep on the lane's own word
+//!   leave      what has come meanwhile is the pool's
+//! ```
+//!
+//! A dedicated looper never spins: at its priority it could keep its own caller from running. It
+//! stays on its caller's processor instead: see [`crate::wait::affinity`].
+//!
+//! It may have to wait for a looper of the pool that still serves the lane. That looper would never
+//! run below it on one processor, so the wait is a short sleep.
+//!
+//! **Invariant**: the thread owns the lane ([`baton_shm::lane_owner`]) while it is dedicated to
+//! it, and at no other time.
+
+use crate::channel::Lane;
+use crate::engine::Engine;
+use crate::engine::real_time::DedicatedLooper;
+use crate::sys::thread::{self, tid};
+use crate::wait::policy::WaitPolicy;
+use baton_abi::control::{ChannelId, End, Request};
+use baton_abi::lane::LANES;
+use baton_shm::blocking::pause;
+use baton_shm::lock::Guard;
+use baton_shm::mailbox::Seen;
+use baton_state::State;
+use baton_state::thread::Waiting;
+use baton_state::transaction::LaneId;
+use baton_state::work::Tid;
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long a dedicated looper leaves its processor to the thread that serves its lane.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// In the warning: what holds without the caller's priority.
+const BORROWED: &str = ". They lend it while they wait; what a looper calls, or does for callers \
+    by the raw interface, \
+    is done as by an ordinary thread";
+
+impl Engine {
+    /// Sets the front end's provider. It is asked at once for a thread for each lane that waits for
+    /// one, and for one standby looper.
+    pub fn provide(&self, provider: impl Fn(Option<Arc<DedicatedLooper>>) + Send + Sync + 'static) {
+        if self.real_time.loopers.provider.set(Box::new(provider)).is_ok() {
+            self.publish(&self.lock());
+            let waiting = self.real_time.loopers.all.lock().clone();
+            // The driver's own threads become dedicated to these lanes, and the program's do not.
+            let lanes = waiting.iter().map(|dedicated| dedicated.via());
+            self.with_state(|state| lanes.for_each(|via| state.withdraw_lane(via)));
+            waiting.into_iter().for_each(|dedicated| self.give(dedicated));
+            self.provide_standby();
+        }
+    }
+
+    /// Asks the front end for a thread that waits for the next lane.
+    pub fn provide_standby(&self) {
+        self.real_time.loopers.provider.get().into_iter().for_each(|provider| provider(None));
+    }
+
+    /// Whether the front end starts the loopers of lanes.
+    pub(crate) fn provides_loopers(&self) -> bool {
+        self.real_time.loopers.provider.get().is_some()
+    }
+
+    fn give(&self, dedicated: Arc<DedicatedLooper>) {
+        let Some(provider) = self.real_time.loopers.provider.get() else {
+            return self.offer(&dedicated);
+        };
+        if !dedicated.is_given.swap(true, Ordering::AcqRel) {
+            provider(Some(dedicated));
+        }
+    }
+
+    /// The lane's looper, or the one that it waits for.
+    pub(crate) fn dedicated(&self, via: LaneId) -> Option<Arc<DedicatedLooper>> {
+        self.real_time.loopers.all.lock().iter().find(|dedicated| dedicated.via() == via).cloned()
+    }
+
+    /// The broker says that a lane is a real-time caller's, and which standby looper it has chosen
+    /// for it; 0 if none.
+    pub(crate) fn begin_dedicated(&self, id: ChannelId, lane: u32, looper: Tid) {
+        let channel = self.channel(id).filter(|channel| channel.end == End::Server);
+        let Some(channel) = channel.filter(|_| (lane as usize) < LANES) else { return };
+        let via = channel.via(lane as usize);
+        let dedicated = {
+            let mut all = self.real_time.loopers.all.lock();
+            if let Some(dedicated) = all.iter().find(|dedicated| dedicated.via() == via) {
+                return dedicated.tell(&dedicated.is_news);
+            }
+            let dedicated = Arc::new(DedicatedLooper {
+                channel,
+                lane,
+                is_given: AtomicBool::new(looper != 0),
+                is_over: AtomicBool::new(false),
+                is_news: AtomicBool::new(true),
+                borrows: AtomicBool::new(false),
+            });
+            all.push(Arc::clone(&dedicated));
+            dedicated
+        };
+        if !self.give_to_standby(&dedicated, looper) {
+            dedicated.is_given.store(false, Ordering::Release);
+            self.give(dedicated);
+        }
+    }
+
+    /// The loopers of a channel's lanes, or of one lane, have to leave.
+    pub(crate) fn end_dedicated(&self, channel: ChannelId, lane: Option<u32>) {
+        self.real_time.loopers.all.lock().retain(|dedicated| {
+            let ends = dedicated.via().channel == channel
+                && lane.is_none_or(|lane| lane == dedicated.lane);
+            if ends {
+                dedicated.tell(&dedicated.is_over);
+            }
+            !ends
+        });
+    }
+
+    /// The calling thread, at its caller's priority, alone takes what comes on the lane from now
+    /// on. What has come before is its own or somebody's. `None` if the thread is dedicated no
+    /// longer; else what it keeps until [`Engine::leave_dedicated`].
+    pub fn own_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
+        let (areas, tid) = (dedicated.areas().ok()?, tid());
+        touch_stack();
+        self.mlock_lane(&dedicated.channel, dedicated.lane);
+        self.register(dedicated);
+        // The lane's last looper may not have left yet: this waits for it.
+        let lock = dedicated.channel.dedicated_lock(dedicated.lane);
+        dedicated.borrow();
+        let mut state = self.lock();
+        state.thread(tid).return_once = false;
+        while !dedicated.channel.dedicate(areas, dedicated.lane, tid) {
+            if dedicated.is_over() || self.is_closed() {
+                dedicated.channel.release_ownership(areas, dedicated.lane, tid);
+                self.unlock(state);
+                return None;
+            }
+            state = self.accept_own(state, dedicated);
+            self.unlock(state);
+            pause(PAUSE);
+            state = self.lock();
+        }
+        self.unlock(state);
+        Some(lock)
+    }
+
+    /// Tells the broker which thread is dedicated, if the broker has to know.
+    pub(crate) fn register(&self, dedicated: &DedicatedLooper) {
+        if !dedicated.is_news.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let LaneId { channel, lane } = dedicated.via();
+        let registered = self.broker.ask(&Request::RealTimeLooper { channel, lane, tid: tid() });
+        thread::real_time_priority_again();
+        let refused = registered == Err(Errno::PERM);
+        // The program's own threads do not borrow: they go back to the program, which may keep
+        // them.
+        let borrows = refused && self.real_time.loopers.provider.get().is_some();
+        dedicated.borrows.store(borrows, Ordering::Relaxed);
+        if borrows {
+            dedicated.channel.borrow(lane);
+        } else {
+            dedicated.channel.borrow_no_more(lane);
+        }
+        if refused && !self.real_time.loopers.has_warned.swap(true, Ordering::Relaxed) {
+            let rest = if borrows { BORROWED } else { "" };
+            tracing::warn!(target: "binder", "{}: real-time callers have loopers of their own, but \
+                not their \
+                priority: the broker may not set it{rest}", self.identity.pid);
+        }
+    }
+
+    /// Waits until the state has something for the dedicated thread. Meanwhile `serve` takes in
+    /// requests past the state, and says whether it could. `None` once the thread has to leave.
+    pub fn await_dedicated<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        dedicated: &DedicatedLooper,
+        mut serve: impl FnMut() -> bool,
+    ) -> Option<Guard<'a, State>> {
+        let (areas, tid) = (dedicated.areas().ok()?, tid());
+        loop {
+            state = self.accept_own(state, dedicated);
+            if state.has_work(tid, false) {
+                return Some(state);
+            }
+            if dedicated.is_over() || self.is_closed() {
+                return None;
+            }
+            // Other threads that have work for this one nudge it from now on.
+            state.set_waiting(tid, Waiting::Lane(dedicated.via()));
+            self.unlock(state);
+            self.register(dedicated);
+            self.serve_lane(dedicated, areas, &mut serve);
+            state = self.lock();
+            state.set_waiting(tid, Waiting::No);
+        }
+    }
+
+    #[inline]
+    fn wait_dedicated(
+        &self,
+        dedicated: &DedicatedLooper,
+        areas: Lane<'_>,
+        policy: &WaitPolicy,
+    ) -> Seen {
+        let (channel, lane) = (&*dedicated.channel, dedicated.lane);
+        policy.next(&self.pool.settings, channel, lane);
+        if policy.lets_by(self.broker.stamps, channel, lane, || areas.arrived()) {
+            return Seen::Message;
+        }
+        policy.sleep();
+        let seen = areas.inbox().wait(None).unwrap_or(Seen::Nothing);
+        self.pool.stay_with_caller(channel, lane);
+        channel.show_processor();
+        seen
+    }
+
+    #[inline]
+    fn serve_lane(
+        &self,
+        dedicated: &DedicatedLooper,
+        areas: Lane<'_>,
+        serve: &mut impl FnMut() -> bool,
+    ) {
+        let policy = WaitPolicy::new();
+        loop {
+            let seen = match areas.inbox().look() {
+                Seen::Nothing => self.wait_dedicated(dedicated, areas, &policy),
+                seen => seen,
+            };
+            dedicated.borrow();
+            let goes_on = match seen {
+                Seen::Message => serve(),
+                Seen::Nudge => false,
+                Seen::Nothing => true,
+            };
+            // The calls of a fast caller hide nudges: a message goes first.
+            if !goes_on || dedicated.is_over() || dedicated.is_news.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+
+    /// Takes in the request on the thread's lane, by the general path.
+    pub(crate) fn accept_own<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        dedicated: &DedicatedLooper,
+    ) -> Guard<'a, State> {
+        let channel = &*dedicated.channel;
+        let Ok(areas) = dedicated.areas() else { return state };
+        if areas.inbox().is_empty() || channel.ends().dead {
+            return state;
+        }
+        dedicated.borrow();
+        if self.accept_dedicated(&mut state, channel, dedicated.lane as usize).is_some() {
+            // Its grant or ticket has not come. If it has not after a barrier, it never will.
+            self.unlock(state);
+            state = self.pass_barrier();
+            if self.accept_dedicated(&mut state, channel, dedicated.lane as usize).is_some() {
+                self.end_channel(&mut state, channel, "a call without a grant");
+            }
+        }
+        if !areas.inbox().is_empty() && !channel.ends().dead {
+            // The thread that serves the lane may not run as long as this one does.
+            self.unlock(state);
+            pause(PAUSE);
+            state = self.lock();
+        }
+        state
+    }
+
+    /// The thread leaves the lane, which is the pool's again, with what has arrived.
+    pub fn leave_dedicated(&self, dedicated: &DedicatedLooper, tid: Tid, lock: Guard<'_, ()>) {
+        let mut state = self.lock();
+        if let Ok(areas) = dedicated.areas() {
+            dedicated.channel.release_ownership(areas, dedicated.lane, tid);
+            self.pool.activate(&dedicated.channel);
+        }
+        dedicated.channel.borrow_no_more(dedicated.lane);
+        dedicated.channel.munlock_lane(dedicated.lane);
+        drop(lock);
+        // A message that waits for an event still does: the next look finds it.
+        self.accept_first(&mut state);
+        self.unlock(state);
+        self.forget_thread(tid);
+    }
+}
+
+/// Touches the pages of the stack that a handler may use, before it is called.
+fn touch_stack() {
+    const STACK_BYTES: usize = 128 << 10;
+    std::hint::black_box(&mut [0u8; STACK_BYTES]);
+}

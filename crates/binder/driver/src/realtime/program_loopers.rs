@@ -1,0 +1,274 @@
+//! Loopers of real-time callers in a server of the raw interface: the program's own threads.
+//!
+//! A looper that comes to read becomes *dedicated* to a lane ([`super::dedicated`]), if the pool
+//! can spare it: it waits on that lane alone, inside its read, and serves at the priority that the
+//! broker gives it. If the pool cannot spare it, the driver asks the program for one more looper,
+//! up to the program's maximum.
+//!
+//! Between two reads the thread is with the program, which may keep it. A caller whose request has
+//! not been taken in for a millisecond announces it. If the thread does not read within one more
+//! round of the watchdog, the lane goes back to the pool.
+//!
+//! **Invariant**: the channel, the state and the [`DedicatedUapi`](crate::fast) of a dedicated
+//! thread are changed by that thread, or under the state's lock while the thread is not in its
+//! read.
+
+use crate::channel::{Channel, lanes_of};
+use crate::engine::Engine;
+use crate::engine::real_time::DedicatedLooper;
+use crate::engine::thread_end;
+use crate::sys::thread;
+use crate::wait::affinity;
+use baton_abi::control::Request;
+use baton_shm::futex::Wait;
+use baton_shm::lock::Guard;
+use baton_state::State;
+use baton_state::thread::Waiting;
+use baton_state::transaction::LaneId;
+use baton_state::watchdog::Round;
+use baton_state::work::Tid;
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Engine {
+    /// One round of the watchdog, on the control thread.
+    pub(crate) fn watchdog(&self) {
+        self.control.watchdog.begin();
+        let mut state = self.lock();
+        for via in state.take_absent() {
+            if let Some(channel) = self.channel(via.channel) {
+                self.end_absence(&mut state, &channel, via);
+                self.pool.activate(&channel);
+            }
+        }
+        // A message that waits for an event still does: the next round finds it.
+        self.accept_first(&mut state);
+        let round = state.watchdog();
+        if round != Round::Last {
+            self.control.watchdog.expect();
+        }
+        let Round::Missed(loopers) = round else { return self.unlock(state) };
+        // A thread that waits for the state comes by.
+        let is_contended = self.state.is_contended();
+        self.unlock(state);
+        let are_at_work = is_contended || loopers.into_iter().any(thread::is_running);
+        self.with_state(|state| state.end_round(are_at_work));
+    }
+
+    /// A looper of the program is to become dedicated to the lane.
+    pub(crate) fn offer(&self, dedicated: &DedicatedLooper) {
+        let is_served = self.with_state(|state| {
+            state.offer_lane(dedicated.via());
+            state.pool.may_dedicate()
+        });
+        if is_served {
+            // A looper that waits becomes dedicated, or asks for another one: the caller waits
+            // for that.
+            self.pool.wake_looper();
+        }
+        if !is_served && !self.real_time.loopers.has_told_of_pool.swap(true, Ordering::Relaxed) {
+            tracing::warn!(target: "binder", "{}: real-time callers are served by the pool, at its \
+                loopers' own \
+                priority: it has no looper to spare, and its program wants no more of them, or \
+                polls", self.identity.pid);
+        }
+    }
+
+    /// No looper stays dedicated to the lane, for the caller that has left it. The lane may have a
+    /// new real-time caller by now.
+    pub(crate) fn withdraw(&self, state: &mut State, via: LaneId) {
+        state.withdraw_lane(via);
+        if self.dedicated(via).is_some_and(|dedicated| !dedicated.is_over()) {
+            state.offer_lane(via);
+        }
+    }
+
+    /// The calling thread comes to read: if it has been relieved, it is an ordinary looper of the
+    /// pool from now on.
+    pub(crate) fn end_dedication(&self, state: &mut State, tid: Tid) {
+        let Some(via) = state.thread(tid).relieved_of.take() else { return };
+        self.look_after(via);
+        // The broker takes the priority back too, but later, and the thread's next caller is an
+        // ordinary one.
+        thread::become_ordinary();
+        affinity::unbind_from_caller();
+    }
+
+    /// Announces the request on a lane to the pool, if there is one. Its client has woken the
+    /// dedicated thread, which has been relieved since, and has told no other.
+    pub(crate) fn look_after(&self, via: LaneId) {
+        let Some(channel) = self.channel(via.channel) else { return };
+        let Ok(areas) = channel.lane(via.lane as usize) else { return };
+        if areas.inbox().is_empty() {
+            return;
+        }
+        self.pool.activate(&channel);
+        channel.set_ready(via.lane as usize);
+        self.pool.wake_looper();
+    }
+
+    /// The calling looper comes to read, and would wait: it becomes dedicated if a lane is vacant.
+    pub(crate) fn become_dedicated<'a>(
+        self: &'a Arc<Engine>,
+        mut state: Guard<'a, State>,
+        tid: Tid,
+    ) -> Guard<'a, State> {
+        if !state.pool.wants_dedicated() {
+            return state;
+        }
+        if !thread::is_ordinary() {
+            // A thread that was dedicated may have a priority that the broker is about to take
+            // back.
+            let thread = state.thread(tid);
+            let was_unsuited = thread.is_unsuited;
+            thread.is_unsuited = !thread.was_dedicated;
+            if thread.is_unsuited && !was_unsuited {
+                // It may have been woken in the place of a looper that can become dedicated.
+                self.pool.wake_looper();
+            }
+            return state;
+        }
+        let Some(via) = state.become_dedicated(tid) else { return state };
+        let Some(dedicated) = self.dedicated(via).filter(|dedicated| !dedicated.is_over()) else {
+            self.withdraw(&mut state, via);
+            return state;
+        };
+        thread_end::remember_lanes(self);
+        dedicated.renew();
+        // Before the waiting caller calls. Under the lock: the broker hears of a relief after this.
+        self.register(&dedicated);
+        self.own_at_once(state, &dedicated, tid)
+    }
+
+    /// The thread owns the lane from now on, and takes in a request that lies there already. If a
+    /// thread of the pool is at the lane, it stays the pool's for now.
+    fn own_at_once<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        dedicated: &DedicatedLooper,
+        tid: Tid,
+    ) -> Guard<'a, State> {
+        let Ok(areas) = dedicated.areas() else { return state };
+        for _ in 0..2 {
+            if dedicated.channel.dedicate(areas, dedicated.lane, tid) {
+                return state;
+            }
+            let lane = dedicated.lane as usize;
+            if self.accept_dedicated(&mut state, &dedicated.channel, lane).is_some() {
+                break;
+            }
+        }
+        state.vacate(dedicated.via());
+        state
+    }
+
+    /// Waits until a read by this dedicated thread has something to return, or the thread is
+    /// relieved. Errors as in [`Engine::await_work`].
+    pub(crate) fn await_dedicated_lane<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        (tid, via): (Tid, LaneId),
+        nonblocking: bool,
+    ) -> Result<Guard<'a, State>, Errno> {
+        let Some(dedicated) = self.dedicated(via) else {
+            self.withdraw(&mut state, via);
+            return Ok(state);
+        };
+        let areas = dedicated.areas()?;
+        if dedicated.is_news() {
+            drop(state);
+            self.mlock_lane(&dedicated.channel, dedicated.lane);
+            state = self.lock();
+        }
+        loop {
+            state = self.accept_own(state, &dedicated);
+            self.carry_out(&mut state);
+            if self.is_closed() {
+                return Err(Errno::BADF);
+            }
+            if dedicated.is_over() && state.dedicated_to(tid) == Some(via) {
+                self.withdraw(&mut state, via);
+            }
+            if state.dedicated_to(tid) != Some(via) {
+                // It may have been woken for a request, and returns to its program with other work.
+                self.look_after(via);
+                return Ok(state);
+            }
+            if state.has_work(tid, false) {
+                return Ok(state);
+            }
+            if nonblocking {
+                return Err(Errno::AGAIN);
+            }
+            state.set_waiting(tid, Waiting::Lane(via));
+            // Under the lock: the broker hears of a relief after this.
+            self.register(&dedicated);
+            drop(state);
+            let outcome = areas.inbox().wait(None);
+            self.pool.stay_with_caller(&dedicated.channel, dedicated.lane);
+            state = self.lock();
+            state.set_waiting(tid, Waiting::No);
+            if outcome == Err(Wait::Interrupted) && !state.has_work(tid, false) {
+                return Err(Errno::INTR);
+            }
+        }
+    }
+
+    /// Notes dedicated lanes whose callers have announced a request. A lane whose thread is still
+    /// away a round later goes back to the pool.
+    #[inline]
+    pub(crate) fn look_for_absent(&self, state: &mut State, channel: &Channel, announced: u64) {
+        for lane in lanes_of(announced) {
+            let via = channel.via(lane);
+            // The thread may only be about to return to its program: the next round sees it.
+            if is_posted(channel, via) && state.has_dedicated(via) {
+                state.note_absent(via);
+            }
+        }
+    }
+
+    fn end_absence(&self, state: &mut State, channel: &Channel, via: LaneId) {
+        if !is_posted(channel, via) || !state.has_dedicated(via) {
+            return;
+        }
+        if !state.is_away(via) || channel.is_served(via.lane) {
+            // The caller announces its request once only.
+            return state.note_absent(via);
+        }
+        state.vacate(via);
+        // The pool takes the request in at once.
+        self.carry_out_effects(state);
+    }
+
+    /// A thread of the program has been relieved: the lane is the pool's, and so is a request
+    /// there.
+    pub(crate) fn leave_relieved(&self, via: LaneId, tid: Tid) {
+        let LaneId { channel: id, lane } = via;
+        if let Some(channel) = self.channel(id)
+            && let Ok(areas) = channel.lane(lane as usize)
+        {
+            if channel.release_ownership(areas, lane, tid) {
+                self.pool.activate(&channel);
+                channel.set_ready(lane as usize);
+                self.pool.wake_looper();
+            }
+            channel.munlock_lane(lane);
+        }
+        self.broker.tell(&Request::LeaveRealTime { channel: id, lane });
+        // The broker is about to change the thread's priority.
+        thread::priorities_changed();
+        self.end_reservations(tid);
+    }
+
+    /// A thread has ended without BINDER_THREAD_EXIT: no lane is kept for it any more.
+    pub(crate) fn forget_lanes(&self, tid: Tid) {
+        self.with_state(|state| state.vacate_of(tid));
+        self.end_reservations(tid);
+    }
+}
+
+/// Whether a request lies on the lane.
+fn is_posted(channel: &Channel, via: LaneId) -> bool {
+    channel.lane(via.lane as usize).is_ok_and(|areas| !areas.inbox().is_empty())
+}

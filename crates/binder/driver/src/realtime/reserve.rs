@@ -1,0 +1,229 @@
+//! Lanes of real-time threads: each has lanes of its own to those whom it calls, and the broker is
+//! asked for loopers at its priority there.
+//!
+//! A thread has at most [`MOST`] to a peer: one for calls, which the fast path holds on to in
+//! between, and one for loans. Calls that are nested deeper go by any lane.
+
+use crate::channel::Channel;
+use crate::engine::Engine;
+use crate::engine::real_time::{Purpose, Reservation, UNASKED};
+use crate::sys::clock::now;
+use crate::sys::thread::{self, tid};
+use baton_abi::control::{ProcessId, Request};
+use baton_abi::lane::status;
+use baton_abi::sched_priority::SchedPriority;
+use baton_shm::sync::Ordering;
+use baton_state::transaction::Refusal;
+use baton_state::work::Tid;
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Lanes that a thread keeps to one peer.
+const MOST: usize = 2;
+/// How long a first call waits for its looper, at most: without one it is the pool's.
+const FIRST: Duration = Duration::from_millis(100);
+/// Between two looks at whether the server is there.
+const SLICE: Duration = Duration::from_millis(10);
+
+impl Engine {
+    /// A lane of the calling thread's own, if it is a real-time one and has one that is free.
+    pub(crate) fn reserved_lane(
+        &self,
+        peer: ProcessId,
+        purpose: Purpose,
+    ) -> Option<(Arc<Channel>, usize)> {
+        let Some(priority) = thread::real_time_priority() else {
+            if self.real_time.reservations.count.load(Ordering::Relaxed) != 0 {
+                self.end_reservations(tid());
+            }
+            return None;
+        };
+        let take = |free: &dyn Fn(&Channel, u32) -> bool| {
+            let all = self.real_time.reservations.all.lock();
+            let mut ours = all.iter().filter(|ours| ours.tid == tid() && ours.peer == peer);
+            ours.find_map(|ours| {
+                let channel = ours.channel.upgrade()?;
+                free(&channel, ours.lane).then_some((channel, ours.lane))
+            })
+        };
+        let found = take(&|channel, lane| channel.take_this_lane(lane));
+        let (channel, lane) = match (found, purpose) {
+            (None, Purpose::Call) => take(&|channel, lane| self.take_own_lane(channel, lane))?,
+            (found, _) => found?,
+        };
+        self.ask_for_looper(&channel, lane, priority);
+        Some((channel, lane as usize))
+    }
+
+    /// The calling thread keeps the lane that it has just taken, if it is a real-time one.
+    pub(crate) fn reserve(&self, channel: &Arc<Channel>, lane: usize) {
+        let Some(priority) = thread::real_time_priority() else { return };
+        let (tid, peer, lane) = (tid(), channel.peer, lane as u32);
+        {
+            let mut all = self.real_time.reservations.all.lock();
+            all.retain(|old| old.channel.strong_count() > 0);
+            let ours = all.iter().filter(|ours| ours.tid == tid && ours.peer == peer);
+            if ours.count() >= MOST {
+                return;
+            }
+            channel.reserve(lane);
+            let (channel, era) = (Arc::downgrade(channel), UNASKED);
+            all.push(Reservation { tid, peer, channel, lane, priority, era });
+            self.real_time.reservations.count.store(all.len(), Ordering::Relaxed);
+        }
+        self.mlock_lane(channel, lane);
+        self.ask_for_looper(channel, lane, priority);
+    }
+
+    /// Whether the next call by this lane may be made like the last one, as the calling thread's
+    /// priority has it.
+    pub(crate) fn is_served_at_priority(&self, channel: &Channel, lane: u32) -> bool {
+        let Some(priority) = thread::real_time_priority_again() else { return true };
+        // Another broker may have come since the call asked for its looper.
+        let asked = (priority, self.broker.link().era);
+        let all = self.real_time.reservations.all.lock();
+        let ours = all.iter().find(|ours| ours.is_of(channel, lane));
+        ours.is_some_and(|ours| (ours.priority, ours.era) == asked)
+    }
+
+    /// Asks the broker for a looper, unless this one was asked for the same.
+    fn ask_for_looper(&self, channel: &Arc<Channel>, lane: u32, priority: SchedPriority) {
+        channel.show_bound(lane, thread::bound_to());
+        let link = self.broker.link();
+        let asked = {
+            let mut all = self.real_time.reservations.all.lock();
+            let ours = all.iter_mut().find(|ours| ours.is_of(channel, lane));
+            let Some(ours) = ours else { return };
+            let before = (ours.priority, ours.era);
+            (ours.priority, ours.era) = (priority, link.era);
+            before == (priority, link.era)
+        };
+        if asked {
+            return;
+        }
+        let request = Request::RealTime { channel: channel.id, lane, tid: tid() };
+        let Err(errno) = link.ask(&request) else {
+            if self.await_looper(channel, lane, FIRST) {
+                self.see_looper(channel, lane);
+            }
+            return;
+        };
+        // The server has not come back to this broker, or there have been too many at once.
+        if matches!(errno, Errno::NOENT | Errno::AGAIN) {
+            let mut all = self.real_time.reservations.all.lock();
+            all.iter_mut().filter(|ours| ours.tid == tid()).for_each(|ours| ours.era = UNASKED);
+        } else if errno != Errno::CONNREFUSED
+            && !self.real_time.reservations.has_warned.swap(true, Ordering::Relaxed)
+        {
+            let pid = self.identity.pid;
+            tracing::warn!(
+                target: "binder",
+                "{pid}:{} is not served at its real-time priority: {errno}",
+                tid()
+            );
+        }
+    }
+
+    /// Waits until the lane has its looper, if its server has loopers for lanes: a call that is
+    /// made before is the pool's. False if it has none after so long a time.
+    fn await_looper(&self, channel: &Channel, lane: u32, longest: Duration) -> bool {
+        let Ok(areas) = channel.lane(lane as usize) else { return false };
+        let (start, outbox) = (now(), areas.outbox());
+        loop {
+            let comes = channel.status_word(status::LANE_LOOPERS) != 0
+                && channel.status_word(status::FROZEN) == 0
+                && !channel.ends().dead;
+            let left = longest.saturating_sub(now() - start);
+            let slice = left.min(if comes { SLICE } else { Duration::ZERO });
+            if outbox.await_dedicated(Some(slice)).is_ok() {
+                return true;
+            }
+            if slice.is_zero() {
+                return false;
+            }
+        }
+    }
+
+    /// The looper of the calling thread's lane has its priority, or is to be lent it. Not by a
+    /// program of the raw interface: signals interrupt its calls, and do not interrupt who lends.
+    fn see_looper(&self, channel: &Channel, lane: u32) {
+        if self.buffer.program_map() != 0 {
+            return;
+        }
+        let pid = self.lock().peers.get(&channel.peer).map_or(0, |peer| peer.pid);
+        channel.see_looper(lane, pid);
+    }
+
+    /// Does beforehand what the first call of a real-time thread by this handle would do. Waits for
+    /// so long for a looper of its own at the other end, and returns whether there is one.
+    pub fn prepare_lane(&self, tid: Tid, handle: u32, longest: Duration) -> Result<bool, Refusal> {
+        thread::refresh_priority();
+        let peer = self.route(tid, handle)?.peer;
+        let (channel, lane) = self.lane_to(peer, Purpose::Call).map_err(Refusal::lost)?;
+        let is_served = thread::real_time_priority().is_some()
+            && self.await_looper(&channel, lane as u32, longest);
+        if is_served {
+            self.see_looper(&channel, lane as u32);
+        }
+        channel.give_lane(lane as u32);
+        self.with_state(|state| self.learn_route(state, tid, handle, channel.via(lane)));
+        Ok(is_served)
+    }
+
+    /// A thread calls as a real-time one no more.
+    pub(crate) fn end_reservations(&self, tid: Tid) {
+        if self.real_time.reservations.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut all = self.real_time.reservations.all.lock();
+        all.retain(|ours| {
+            if ours.tid != tid {
+                return true;
+            }
+            if let Some(channel) = ours.channel.upgrade() {
+                channel.unreserve(ours.lane);
+                channel.munlock_lane(ours.lane);
+                self.broker.tell(&Request::Ordinary { channel: channel.id, lane: ours.lane });
+            }
+            false
+        });
+        self.real_time.reservations.count.store(all.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::tests::{broker, channel};
+
+    /// The broker had not known the lane's server, or it is another one by now: only a call that
+    /// asks again changes that.
+    #[test]
+    fn a_call_whose_looper_is_yet_to_be_asked_for_is_not_repeated_as_it_was() {
+        let (broker, _directory) = broker();
+        let (server, client, channel) = channel(&broker);
+        let caller = || {
+            if !thread::set_real_time_priority(
+                Some(SchedPriority::fifo(1)),
+                thread::Children::Inherit,
+            ) {
+                return println!(
+                    "skipped: {} (no real-time priority here)",
+                    std::thread::current().name().unwrap_or_default()
+                );
+            }
+            let lane = channel.take_lane().unwrap().unwrap();
+            client.reserve(&channel, lane);
+            assert!(client.is_served_at_priority(&channel, lane as u32), "the broker has answered");
+            for era in [UNASKED, client.broker.link().era + 1] {
+                let ask_another = |ours: &mut Reservation| ours.era = era;
+                client.real_time.reservations.all.lock().iter_mut().for_each(ask_another);
+                assert!(!client.is_served_at_priority(&channel, lane as u32), "{era}");
+            }
+        };
+        std::thread::scope(|scope| scope.spawn(caller).join().unwrap());
+        client.close();
+        server.close();
+    }
+}

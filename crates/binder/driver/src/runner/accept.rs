@@ -1,0 +1,442 @@
+//! Messages of peers come in, oldest first: requests on lanes, one-way transactions in rings.
+
+use crate::channel::table::FEW;
+use crate::channel::{Channel, lanes_of};
+use crate::engine::Engine;
+use crate::sys::clock::stamp_in_order;
+use crate::sys::thread::tid;
+use baton_abi::control::{ChannelId, End, ProcessId};
+use baton_abi::lane::{AT_THE_DOOR, Kind, LANES, Message, RING_BYTES};
+use baton_abi::sched_priority::SchedPriority;
+use baton_shm::lane_owner::Owner;
+use baton_shm::lock::Guard;
+use baton_shm::sync::Ordering;
+use baton_state::State;
+use baton_state::transaction::Recipient;
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+/// After so many announcements of nothing a look gives up: a client could go on for ever.
+const MOST_GONE: u32 = 64;
+
+/// After so many messages a look lets other threads have the state: clients may post as fast as it
+/// takes in.
+pub(crate) const MOST_AT_ONCE: usize = 256;
+
+/// So many channels are looked at even if a real-time thread waits for the state: a look always
+/// makes progress.
+const CHANNELS_AT_ONCE: usize = 16;
+
+/// How many messages a channel can hold.
+const CAPACITY: usize = LANES + RING_BYTES / size_of::<Message>();
+
+impl Engine {
+    /// Takes in the messages on some channels, oldest first.
+    pub(crate) fn accept(&self, state: &mut State, among: Among<'_>) -> Look {
+        let (mut taken, mut gone) = (0, 0);
+        let muted = !matches!(among, Among::Watched);
+        let channels = match among {
+            Among::Watched => self.pool.channels.watched(),
+            Among::Of(peer) => Arc::new(self.pool.channels.with(peer)),
+            Among::All => Arc::new(self.pool.channels.incoming()),
+            Among::These(channels) => Arc::new(channels.to_vec()),
+        };
+        loop {
+            let Some((mut found, until)) = self.find(state, &channels, muted) else {
+                return self.cut(taken, 0);
+            };
+            if found.is_empty() {
+                return Look::All;
+            }
+            while let Some((channel, what)) = found.next(until) {
+                if taken == MOST_AT_ONCE || taken > 0 && self.state.is_awaited() {
+                    return self.cut(taken, what.stamp);
+                }
+                taken += 1;
+                self.pool.activate(&channel);
+                channel.show_processor();
+                let outcome = match what.place {
+                    Place::Lane(lane) => self.accept_lane(state, &channel, lane, Recipient::Pool),
+                    Place::OneWay => self.accept_one_way(state, &channel),
+                };
+                match outcome {
+                    Ok(()) if what.place == Place::OneWay => {
+                        self.pool.count_request(&channel, &channels);
+                        self.find_one_way(state, &channel, &mut found);
+                    }
+                    Ok(()) => self.pool.count_request(&channel, &channels),
+                    Err(Stop::Later) => return Look::Later(what),
+                    Err(Stop::Gone) if gone == MOST_GONE => return Look::All,
+                    Err(Stop::Gone) => gone += 1,
+                    Err(Stop::NoRoom) => self.pool.channels.wait_for_room(channel),
+                    Err(Stop::Violation(why)) => self.end_channel(state, &channel, why),
+                    Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
+                }
+            }
+        }
+    }
+
+    fn cut(&self, taken: usize, next: u64) -> Look {
+        if !self.pool.wake_one() {
+            self.control.watchdog.expect();
+        }
+        Look::Cut { taken, next }
+    }
+
+    /// The state, once every message that was posted before this call is in, up to one that waits
+    /// for an event, which is returned. Other threads have the state in between.
+    pub(crate) fn accept_posted(&self, among: Among<'_>) -> (Guard<'_, State>, Option<Candidate>) {
+        let began = stamp_in_order(self.broker.stamps);
+        // A bound of messages, too: stamps are their senders' word.
+        let mut left = self.pool.channels.lists().n_incoming() * CAPACITY;
+        loop {
+            let mut state = self.lock();
+            match self.accept(&mut state, among) {
+                Look::Cut { taken, next } if next <= began && taken < left => left -= taken,
+                look => return (state, look.later()),
+            }
+            self.unlock(state);
+        }
+    }
+
+    /// Like [`Engine::accept_posted`] for the watched channels, and then for the channels with this
+    /// process, if those may be others or a message waits for an event.
+    pub(crate) fn accept_posted_by(
+        &self,
+        process: ProcessId,
+    ) -> (Guard<'_, State>, Option<Candidate>) {
+        let (state, later) = self.accept_posted(Among::Watched);
+        let all_are_watched =
+            self.pool.channels.lists().n_incoming() <= FEW && !self.pool.has_muted();
+        if later.is_none() && all_are_watched {
+            return (state, later);
+        }
+        self.unlock(state);
+        let (state, of_its_own) = self.accept_posted(Among::Of(process));
+        (state, of_its_own.or(later))
+    }
+
+    /// Takes in the messages that are older than the work that a command is about to queue.
+    pub fn accept_first(&self, state: &mut State) {
+        // A message that waits for an event still does: the next look finds it.
+        self.accept(state, Among::Watched);
+    }
+
+    /// Finds the messages that come in next, and the stamp up to which they do so without another
+    /// look. `None` if the look ended early, because a real-time thread waits for the state.
+    ///
+    /// A message that was posted because of another one is younger, and a look that sees it sees
+    /// the other one, too. So messages that are older than the look itself come in by their stamps.
+    /// Of messages that claim to be younger only the first comes in, after a second look: its
+    /// causes may have been posted during the first look.
+    fn find(
+        &self,
+        state: &mut State,
+        channels: &[Arc<Channel>],
+        muted: bool,
+    ) -> Option<(Found, u64)> {
+        let began = stamp_in_order(self.broker.stamps);
+        let found = self.look(state, channels, muted)?;
+        if found.is_empty() || found.is_older_than(began) {
+            return Some((found, began));
+        }
+        let mut found =
+            if channels.len() == 1 { found } else { self.look(state, channels, muted)? };
+        if found.is_older_than(began) {
+            return Some((found, began));
+        }
+        found.keep_first();
+        Some((found, u64::MAX))
+    }
+
+    fn look(&self, state: &mut State, channels: &[Arc<Channel>], muted: bool) -> Option<Found> {
+        let mut found = Found::default();
+        for (nth, channel) in channels.iter().enumerate() {
+            if nth >= CHANNELS_AT_ONCE && self.state.is_awaited() {
+                return None;
+            }
+            if channel.end != End::Server || !muted && channel.is_muted() {
+                continue;
+            }
+            let mut ends = channel.ends();
+            if ends.dead {
+                continue;
+            }
+            let (ready, owned) = channel.ready_lanes(&mut ends);
+            drop(ends);
+            self.look_for_absent(state, channel, owned);
+            let mut empty = 0u64;
+            for lane in lanes_of(ready) {
+                match channel.lane(lane) {
+                    Ok(areas) if areas.inbox().is_empty() => empty |= 1 << lane,
+                    Ok(areas) => {
+                        let call = Candidate::new(channel, Place::Lane(lane), &areas.header());
+                        found.calls.push((Arc::clone(channel), call));
+                    }
+                    Err(_) => self.end_channel(state, channel, "no memory for its lanes"),
+                }
+            }
+            if empty != 0 {
+                // A looper that watched these lanes has taken the requests, or there were none.
+                self.pool.count_fruitless(channel, channel.clear_ready(empty));
+            }
+            self.find_one_way(state, channel, &mut found);
+        }
+        found.sort();
+        Some(found)
+    }
+
+    /// Finds the oldest one-way transaction of a channel, if it can come in.
+    fn find_one_way(&self, state: &mut State, channel: &Arc<Channel>, found: &mut Found) {
+        if channel.full.load(Ordering::Relaxed) {
+            return;
+        }
+        let first = channel.first_one_way(&mut channel.ends());
+        match first {
+            Ok(Some((message, _))) => found.add_one_way(channel, &message),
+            Ok(None) => {}
+            Err(_) => self.end_channel(state, channel, "impossible one-way ring"),
+        }
+    }
+
+    /// A buffer has been freed: one-way transactions that waited for room come in.
+    pub(crate) fn made_room(&self, state: &mut State) {
+        if self.pool.channels.end_waits_for_room() {
+            // A message that waits for an event still does: the next look finds it.
+            self.accept(state, Among::Watched);
+        }
+    }
+
+    /// Takes in the request on a lane that is dedicated to the calling thread. A request that has
+    /// to wait for an event is returned.
+    pub(crate) fn accept_dedicated(
+        &self,
+        state: &mut State,
+        channel: &Channel,
+        lane: usize,
+    ) -> Option<Stop> {
+        let tid = tid();
+        if channel.lane_owner(lane as u32) != Owner::Dedicated(tid) {
+            return None;
+        }
+        match self.accept_lane(state, channel, lane, Recipient::Dedicated(tid)) {
+            Ok(()) => {
+                channel.count_fruitful();
+                None
+            }
+            Err(Stop::Gone) => None,
+            Err(Stop::Later) => Some(Stop::Later),
+            Err(Stop::Violation(why)) => {
+                self.end_channel(state, channel, why);
+                None
+            }
+            Err(Stop::NoRoom | Stop::Refused(_)) => unreachable!("not of a request"),
+        }
+    }
+
+    pub(crate) fn accept_lane(
+        &self,
+        state: &mut State,
+        channel: &Channel,
+        lane: usize,
+        recipient: Recipient,
+    ) -> Result<(), Stop> {
+        let areas = channel.lane(lane).map_err(|_| Stop::Later)?;
+        let (bit, number) = (1 << lane, lane as u32);
+        // A looper that was pinned may have taken it, before or after its caller announced it.
+        let owner = match recipient {
+            Recipient::Dedicated(tid) => Owner::Dedicated(tid),
+            _ => Owner::Pool,
+        };
+        let idle = channel.start_serving(number, owner);
+        if !idle || areas.inbox().is_empty() {
+            self.pool.count_fruitless(channel, channel.clear_ready(bit));
+            if idle {
+                channel.end_serving(number);
+            }
+            return Err(Stop::Gone);
+        }
+        let message = areas.header();
+        if message.kind != Kind::Request as u32 {
+            return Err(Stop::Violation("no request where one must be"));
+        }
+        let via = channel.via(lane);
+        match self.take_in(state, channel, &message, areas.incoming(), 0, via, recipient) {
+            Err(Stop::NoRoom) => unreachable!("only one-way transactions wait for room"),
+            Err(stop) => {
+                channel.end_serving(number);
+                return Err(stop);
+            }
+            Ok(refused) => {
+                channel.clear_ready(bit);
+                areas.inbox().clear();
+                if let Some((kind, errno)) = refused {
+                    // The kernel installs descriptors at the read, when the call has been sent.
+                    let code = if errno == Errno::MFILE { 0 } else { AT_THE_DOOR };
+                    if !self.answer(via, kind, Some(errno), code) {
+                        areas.outbox().give_back();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn accept_one_way(&self, state: &mut State, channel: &Channel) -> Result<(), Stop> {
+        let first = channel.first_one_way(&mut channel.ends());
+        let Ok(first) = first else { return Err(Stop::Violation("impossible one-way ring")) };
+        let Some((message, at)) = first else {
+            self.pool.count_fruitless(channel, 1);
+            return Err(Stop::Gone);
+        };
+        let via = channel.via(0);
+        self.take_in(state, channel, &message, channel.head(), at, via, Recipient::Pool)?;
+        // The buffer's use is published before the ring's record is given back: the client never
+        // misses the transaction in both.
+        channel.publish_account(state.one_way_account(channel.id));
+        self.publish(state);
+        channel.release_one_way(&mut channel.ends(), &message);
+        Ok(())
+    }
+}
+
+/// The result of a look for messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Look {
+    /// Every message is in.
+    All,
+    /// Every message is in that is older than this one, which waits for an event of the broker.
+    /// Younger ones wait with it: a node's transactions come in the order in which they were sent.
+    Later(Candidate),
+    /// The look ended after so many messages, so that other threads have the state. The next
+    /// message was sent at `next`; 0 if that is not known. A looper or the watchdog goes on.
+    Cut { taken: usize, next: u64 },
+}
+
+impl Look {
+    /// The message that waits for an event.
+    pub fn later(self) -> Option<Candidate> {
+        match self {
+            Look::Later(what) => Some(what),
+            Look::All | Look::Cut { .. } => None,
+        }
+    }
+}
+
+/// The channels of a look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Among<'a> {
+    /// The watched ones: see [`crate::wait::active_set`].
+    Watched,
+    /// The channels with one process.
+    Of(ProcessId),
+    /// All, however many.
+    All,
+    /// These, muted or not.
+    These(&'a [Arc<Channel>]),
+}
+
+/// The messages that a look has found. Calls of the best nice value come first, and the oldest of
+/// these; one-way transactions that are older than a call come before it. No waiting call was made
+/// because of another waiting one.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The first one last.
+    calls: SmallVec<[(Arc<Channel>, Candidate); 4]>,
+    /// One of each channel, the oldest one last.
+    one_ways: SmallVec<[(Arc<Channel>, Candidate); 4]>,
+}
+
+impl Found {
+    fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.one_ways.is_empty()
+    }
+
+    fn sort(&mut self) {
+        let later = |(_, what): &(_, Candidate)| Reverse(what.order());
+        self.calls.sort_unstable_by_key(later);
+        self.one_ways.sort_unstable_by_key(later);
+    }
+
+    fn add_one_way(&mut self, channel: &Arc<Channel>, message: &Message) {
+        let what = Candidate::new(channel, Place::OneWay, message);
+        let later = |(_, other): &(_, Candidate)| other.order() > what.order();
+        let place = self.one_ways.partition_point(later);
+        self.one_ways.insert(place, (Arc::clone(channel), what));
+    }
+
+    fn is_older_than(&self, stamp: u64) -> bool {
+        self.calls.iter().chain(&self.one_ways).any(|(_, what)| what.stamp < stamp)
+    }
+
+    /// Keeps only the message that comes next.
+    fn keep_first(&mut self) {
+        let next = self.next(u64::MAX);
+        let (calls, one_ways) = match next {
+            Some(first) if first.1.place == Place::OneWay => (None, Some(first)),
+            first => (first, None),
+        };
+        (self.calls, self.one_ways) = (calls.into_iter().collect(), one_ways.into_iter().collect());
+    }
+
+    /// Takes out the message that comes next. `None` if none was sent before `until`.
+    fn next(&mut self, until: u64) -> Option<(Arc<Channel>, Candidate)> {
+        let in_time = |what: &Candidate| what.stamp < until || until == u64::MAX;
+        let call = self.calls.iter().rposition(|(_, what)| in_time(what));
+        let one_way = self.one_ways.last().filter(|(_, what)| in_time(what));
+        match (call, one_way) {
+            (Some(call), Some((_, one_way))) if one_way.stamp >= self.calls[call].1.stamp => {
+                Some(self.calls.remove(call))
+            }
+            (Some(call), None) => Some(self.calls.remove(call)),
+            (_, Some(_)) => self.one_ways.pop(),
+            (None, None) => None,
+        }
+    }
+}
+
+/// Where a message lies on its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Lane(usize),
+    OneWay,
+}
+
+/// A message that could come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) channel: ChannelId,
+    place: Place,
+    nice: SchedPriority,
+    stamp: u64,
+}
+
+impl Candidate {
+    fn new(channel: &Channel, place: Place, message: &Message) -> Candidate {
+        let nice = if place == Place::OneWay { 0 } else { message.param };
+        let (channel, nice) = (channel.id, SchedPriority::nice(nice));
+        Candidate { channel, place, nice, stamp: message.stamp }
+    }
+
+    /// Of two messages of one kind the lesser comes first.
+    fn order(&self) -> (Reverse<SchedPriority>, u64) {
+        (Reverse(self.nice), self.stamp)
+    }
+}
+
+/// Why a message does not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It waits for an event.
+    Later,
+    /// Another thread has taken it.
+    Gone,
+    /// It waits for room.
+    NoRoom,
+    /// It is refused, and its sender is told.
+    Refused(Errno),
+    /// Its sender has broken the protocol: the channel ends.
+    Violation(&'static str),
+}

@@ -1,0 +1,154 @@
+//! Waiting until a thread's read has something to return.
+
+use super::accept::{Among, Look};
+use crate::engine::Engine;
+use crate::sys::clock::{now, stamp};
+use crate::wait::policy::{WaitPolicy, left_until};
+use crate::wait::server::Server;
+use baton_shm::futex::Wait;
+use baton_shm::lock::Guard;
+use baton_shm::mailbox::{Mailbox, Seen};
+use baton_shm::sync::Ordering;
+use baton_state::State;
+use baton_state::thread::Waiting;
+use baton_state::work::Tid;
+use rustix::io::Errno;
+use std::time::Instant;
+
+/// How long a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Until there is work.
+    News,
+    /// Until there is work, or this time has come.
+    Deadline(Instant),
+    /// Not at all.
+    Now,
+}
+
+impl Engine {
+    /// Waits until a read by this thread has something to return. `EAGAIN` if the read may not
+    /// wait, `ETIMEDOUT` once the deadline has passed, `EINTR` after a signal. Meanwhile `server`
+    /// serves plain calls past the state.
+    pub fn await_work<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        tid: Tid,
+        process_work: bool,
+        until: Until,
+        mut server: Option<&mut dyn Server>,
+    ) -> Result<Guard<'a, State>, Errno> {
+        if !process_work && let Some(via) = state.idle_dedicated_to(tid) {
+            return self.await_dedicated_lane(state, (tid, via), until == Until::Now);
+        }
+        // Requests that `server` can take in must not come in by the state.
+        if server.is_some() && process_work && !state.has_work(tid, true) && !self.is_closed() {
+            state = self.sleep(state, tid, process_work, until, &mut server)?;
+        }
+        loop {
+            if self.broker.has_events() {
+                drop(state);
+                self.take_events();
+                state = self.lock();
+            }
+            let answered = self.accept_answer(&mut state, tid);
+            let look =
+                if process_work { self.accept(&mut state, Among::Watched) } else { Look::All };
+            self.carry_out(&mut state);
+            if state.has_work(tid, process_work) {
+                return Ok(state);
+            }
+            if self.is_closed() {
+                return Err(Errno::BADF);
+            }
+            if let Look::Cut { .. } = look {
+                drop(state);
+                state = self.lock();
+                continue;
+            }
+            let later = look.later();
+            if !answered || later.is_some() {
+                drop(state);
+                state = self.catch_up(later, (!answered).then_some(tid));
+                continue;
+            }
+            match until {
+                Until::Now => {
+                    self.hurry(&mut state, tid);
+                    return Err(Errno::AGAIN);
+                }
+                Until::Deadline(deadline) if deadline <= now() => {
+                    return Err(Errno::TIMEDOUT);
+                }
+                Until::News | Until::Deadline(_) => {}
+            }
+            state = self.sleep(state, tid, process_work, until, &mut server)?;
+            if process_work && server.is_none() && state.pool.wants_dedicated() {
+                // This thread may have been woken for it.
+                return Ok(state);
+            }
+        }
+    }
+
+    /// Rings the doorbell for the thread's call, if the server has not taken it in yet: the
+    /// server's control thread finds out whether it will.
+    pub(crate) fn hurry(&self, state: &mut State, tid: Tid) {
+        if let Some(calling) = state.thread(tid).calls_on()
+            && let Some(channel) = self.channel(calling.via.channel)
+        {
+            channel.hurry(calling.via.lane as usize);
+        }
+    }
+
+    pub(crate) fn sleep<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        tid: Tid,
+        process_work: bool,
+        until: Until,
+        server: &mut Option<&mut dyn Server>,
+    ) -> Result<Guard<'a, State>, Errno> {
+        let innermost = state.thread(tid).calls_on().map(|calling| calling.via);
+        let deadline = match until {
+            Until::Deadline(deadline) => Some(deadline),
+            Until::News | Until::Now => None,
+        };
+        let outcome = if let Some(via) = innermost {
+            let Some(channel) = self.channel(via.channel) else { return Ok(state) };
+            let lane = channel.lane(via.lane as usize)?;
+            state.set_waiting(tid, Waiting::Lane(via));
+            drop(state);
+            let (settings, stamps) = (&self.pool.settings, self.broker.stamps);
+            let policy = WaitPolicy::of_one(settings, &channel, via.lane);
+            let posted = stamp(stamps);
+            let is_there = || (!lane.inbox().is_empty()).then_some(posted);
+            match policy.lets_by(stamps, &channel, via.lane, is_there) {
+                true => Ok(Seen::Message),
+                false => policy.await_answer_by(settings, &channel, via.lane, lane, deadline),
+            }
+        } else if process_work {
+            state.set_waiting(tid, Waiting::Bell);
+            // Acquire pairs with the release in `wake_looper`.
+            let any_work = self.pool.any_work.load(Ordering::Acquire);
+            drop(state);
+            match self.pool.await_client(any_work, server) {
+                Wait::Woken => Ok(Seen::Nudge),
+                other => Err(other),
+            }
+        } else {
+            let word = self.own_word(tid);
+            state.set_waiting(tid, Waiting::Own);
+            drop(state);
+            Mailbox::new(&word).wait(deadline.map(left_until))
+        };
+        state = self.lock();
+        state.set_waiting(tid, Waiting::No);
+        match outcome {
+            Err(Wait::Interrupted) if !state.has_work(tid, process_work) => {
+                // The next read takes an answer that came with the signal.
+                Err(Errno::INTR)
+            }
+            _ => Ok(state),
+        }
+    }
+}

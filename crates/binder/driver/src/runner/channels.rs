@@ -1,0 +1,299 @@
+//! The channels that this process has, by peer and by name; the lanes of a peer.
+
+use crate::channel::Channel;
+use crate::channel::table::Retired;
+use crate::engine::Engine;
+use crate::engine::real_time::Purpose;
+use crate::sys::clock::now;
+use crate::sys::packet::descriptors;
+use baton_abi::control::{ChannelId, End, Identity, ProcessId, Reply, Request};
+use baton_abi::lane::status;
+use baton_shm::blocking::pause;
+use baton_state::Manager;
+use baton_state::State;
+use baton_state::node::Node;
+use baton_state::transaction::Refusal;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long is asked again for what cannot be had at the moment: the peer, or the broker, has yet
+/// to take what was sent before.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two of these.
+const ASK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Asks again as long as the answer is `EAGAIN`, for a while.
+fn patiently<T>(mut ask: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut began = None;
+    loop {
+        match ask() {
+            Err(Errno::AGAIN) if now() - *began.get_or_insert_with(now) < PATIENCE => {
+                pause(ASK_PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+impl Engine {
+    /// A channel to a process, opened if there is none.
+    pub fn channel_to(&self, peer: ProcessId) -> Result<Arc<Channel>, Errno> {
+        if let Some(channel) = self.pool.channels.newest_to(peer) {
+            return Ok(channel);
+        }
+        patiently(|| {
+            // Of threads that call for the first time at once, one opens it for all.
+            let _opening = self.pool.channels.opening.lock();
+            self.pool.channels.newest_to(peer).map_or_else(|| self.open_channel(peer), Ok)
+        })
+    }
+
+    pub(crate) fn open_channel(&self, peer: ProcessId) -> Result<Arc<Channel>, Errno> {
+        let known = self.pool.channels.newest_to(peer).map(|channel| channel.id);
+        self.pool.channels.lists().refused = None;
+        self.broker.ask(&Request::OpenChannel { target: peer })?;
+        self.take_events();
+        let opened = || {
+            let newest = self.pool.channels.newest_to(peer);
+            newest.filter(|channel| Some(channel.id) != known)
+        };
+        // It may be refused at any moment, and is then told of before it goes.
+        let mut newest = opened();
+        if newest.is_none() && self.pool.channels.lists().refused.is_none() {
+            // The broker keeps descriptors back while too many are unread, and what comes after
+            // them.
+            drop(self.pass_barrier());
+            newest = opened();
+        }
+        let refused = self.pool.channels.lists().refused.take();
+        match refused.filter(|(to, _)| *to == peer) {
+            Some((_, errno)) => Err(errno),
+            None => newest.ok_or(Errno::SRCH),
+        }
+    }
+
+    /// A free lane to a process, on another channel if there is none.
+    pub(crate) fn lane_to(
+        &self,
+        peer: ProcessId,
+        purpose: Purpose,
+    ) -> Result<(Arc<Channel>, usize), Errno> {
+        if let Some(own) = self.reserved_lane(peer, purpose) {
+            return Ok(own);
+        }
+        let (channel, lane) = self.any_lane_to(peer)?;
+        self.reserve(&channel, lane);
+        Ok((channel, lane))
+    }
+
+    fn any_lane_to(&self, peer: ProcessId) -> Result<(Arc<Channel>, usize), Errno> {
+        let newest = self.channel_to(peer)?;
+        if let Some(lane) = newest.take_lane()? {
+            return Ok((newest, lane));
+        }
+        if let Some(found) = self.pool.channels.free_lane(peer)? {
+            return Ok(found);
+        }
+        let _opening = self.pool.channels.opening.lock();
+        if let Some(found) = self.pool.channels.free_lane(peer)? {
+            return Ok(found);
+        }
+        let another = self.open_channel(peer)?;
+        let lane = another.take_lane()?.ok_or(Errno::AGAIN)?;
+        Ok((another, lane))
+    }
+
+    /// Takes a channel up, or gives it up: then its other end hears so from the broker's next
+    /// answer or from the channel's socket.
+    pub(crate) fn add_channel(
+        &self,
+        id: ChannelId,
+        end: End,
+        peer: Identity,
+        fds: Result<Vec<OwnedFd>, Errno>,
+    ) {
+        let process = peer.process;
+        self.accounts.set_descriptors(descriptors());
+        let account = self.accounts.of(peer.uid);
+        let taken = fds.and_then(|fds| Channel::new(id, end, process, account, fds));
+        if let Err(errno) = taken.and_then(|channel| self.take_up(Arc::new(channel), peer)) {
+            if end == End::Client {
+                self.pool.channels.lists().refused = Some((process, errno));
+            }
+            self.broker.tell(&Request::CloseChannel { channel: id });
+            if let Some(count) = self.pool.channels.count_refused() {
+                let (pid, process) = (self.identity.pid, process.0);
+                tracing::warn!(
+                    target: "binder",
+                    "{pid}: {count} channels refused, the last one with process {process}: {errno}"
+                );
+            }
+        }
+    }
+
+    fn take_up(&self, channel: Arc<Channel>, peer: Identity) -> Result<(), Errno> {
+        let (id, end) = (channel.id, channel.end);
+        let mut state = self.lock();
+        if self.is_closed() {
+            return Ok(());
+        }
+        // Nothing that calls were checked by: who a process is, it is from its first channel on.
+        let known = state.peers.entry(peer.process).or_default();
+        (known.pid, known.uid, known.label) = (peer.pid, peer.uid, peer.security_context);
+        self.pool.begin_as_recent(&channel);
+        self.pool.channels.add(&channel);
+        // What is left takes long where there are many.
+        drop(state);
+        // Edge-triggered: what has no room in the stash stays in the socket. Not before the control
+        // thread finds the channel by its name: an edge comes once.
+        if let Err(errno) = self.control.watch_channel(channel.socket.fd(), id.0) {
+            self.with_state(|state| self.lose_channel(state, &channel, None));
+            return Err(errno);
+        }
+        if end == End::Server && !channel.is_inactive() {
+            // Those who sleep, or are about to, do not know it.
+            self.pool.wake_loopers();
+        }
+        Ok(())
+    }
+
+    /// With why, if that is to be said.
+    pub(crate) fn remove_channel(&self, channel: &Channel, why: Option<&'static str>) {
+        channel.ends().dead = true;
+        channel.socket.shut_down();
+        // Whoever is inside for it is seen by the control thread, which keeps it.
+        channel.revocation.revoke();
+        let removed = self.pool.channels.remove(channel);
+        if channel.end == End::Server {
+            self.end_dedicated(channel.id, None);
+            self.pool.tell_loopers();
+            // Those who sleep there choose anew.
+            removed.iter().for_each(|channel| self.pool.ring_removed(channel));
+        }
+        // What takes long is done when nobody waits for the state.
+        self.pool.channels.retire(removed.map(|channel| Retired { channel, why }));
+        self.control.watchdog.expect();
+    }
+
+    /// The control thread: channels that have been removed go.
+    pub(crate) fn reclaim(&self) {
+        let retired = self.pool.channels.take_retired();
+        for Retired { channel, why } in &retired {
+            self.control.forget(channel.socket.fd());
+            if let Some(why) = why {
+                let (pid, id, peer) = (self.identity.pid, channel.id.0, channel.peer.0);
+                tracing::warn!(
+                    target: "binder",
+                    "{pid}: channel {id} with process {peer} ended: {why}"
+                );
+            }
+        }
+        if !retired.is_empty() {
+            // A looper that sleeps on another's bell keeps them.
+            self.pool.ring_own_bells();
+        }
+        let mut used = retired;
+        used.retain_mut(|retired| {
+            retired.why = None;
+            self.operations.use_channel(&retired.channel)
+        });
+        if !used.is_empty() {
+            // Their callers hear of the end soon.
+            self.pool.channels.retire(used);
+            self.control.watchdog.expect();
+        }
+    }
+
+    /// The peer has broken the protocol: it loses the channel, and nobody else loses anything.
+    pub fn end_channel(&self, state: &mut State, channel: &Channel, why: &'static str) {
+        self.lose_channel(state, channel, Some(why));
+    }
+
+    /// A channel is over, whoever ended it.
+    pub(crate) fn lose_channel(
+        &self,
+        state: &mut State,
+        channel: &Channel,
+        why: Option<&'static str>,
+    ) {
+        self.revoke_with(state, channel.peer);
+        if channel.socket.was_taken_up() {
+            state.fail_channel(channel.id);
+        } else {
+            self.pool.channels.lists().refused = Some((channel.peer, Errno::MFILE));
+            state.refuse_channel(channel.id);
+        }
+        self.carry_out_effects(state);
+        self.remove_channel(channel, why);
+    }
+
+    /// Sends descriptors, chooses a lane: see [`crate::runner::send`].
+    pub(crate) fn refuse_if_frozen(
+        &self,
+        channel: &Channel,
+        one_way: bool,
+    ) -> Result<bool, Refusal> {
+        if channel.status_word(status::FROZEN) == 0 {
+            return Ok(false);
+        }
+        self.broker.tell(&Request::FrozenTouched { target: channel.peer, two_way: !one_way });
+        if one_way {
+            return Ok(true);
+        }
+        Err(Refusal { command: baton_abi::uapi::BR_FROZEN_REPLY, errno: Errno::AGAIN })
+    }
+
+    /// Asks the broker for the context manager, unless it is known. One whose death the program may
+    /// have heard of elsewhere is not known any more.
+    pub fn find_manager(&self) -> Result<(), Errno> {
+        self.take_new_events();
+        while self.lock().manager.is_none() {
+            let asked = patiently(|| self.broker.ask(&Request::ContextManager))?;
+            let Reply::Ticket { ticket } = asked else { return Err(Errno::PROTO) };
+            self.take_events();
+            let mut state = self.lock();
+            let mut found = state.set_manager(ticket);
+            if found.is_none() {
+                // It waits behind descriptors that the broker keeps back.
+                self.unlock(state);
+                state = self.pass_barrier();
+                found = state.set_manager(ticket);
+            }
+            self.unlock(state);
+            match found {
+                Some(Manager::Known) => return Ok(()),
+                Some(Manager::Dead) => {}
+                None => return Err(Errno::PROTO),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a node of this process the context manager's. A refusal leaves it as it was: `EBUSY`
+    /// if there is one, `EPERM` if the context is another user's.
+    pub fn become_manager(&self, ptr: u64, cookie: u64, flags: u32) -> Result<(), Errno> {
+        let mut state = self.lock();
+        if state.nodes.at(ptr).and_then(|id| state.nodes.get(id)).is_some_and(Node::may_manage) {
+            return Err(Errno::BUSY);
+        }
+        let node = state.context_manager_node(ptr, cookie, flags);
+        self.unlock(state);
+        loop {
+            let link = self.broker.link();
+            let asked = link.ask(&Request::BecomeContextManager { node, flags });
+            let mut state = self.lock();
+            match asked {
+                // A broker that died may have agreed, and the one after it knows.
+                Err(Errno::CONNREFUSED) if !state.is_of(link.era) => {}
+                Ok(_) => return Ok(()),
+                Err(errno) => {
+                    state.not_context_manager(node);
+                    self.unlock(state);
+                    return Err(errno);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What the state wants done, and what peers see of the state.
+
+use crate::engine::Engine;
+use crate::sys::thread::tid;
+use baton_shm::lock::Guard;
+use baton_shm::mailbox::Mailbox;
+use baton_state::thread::{ExtendedError, Waiting};
+use baton_state::transaction::LaneId;
+use baton_state::work::Tid;
+use baton_state::{Effect, State};
+use rustix::fd::{FromRawFd, OwnedFd};
+
+impl Engine {
+    /// Carries out the effects, lets in what waited for room, and publishes what peers see of the
+    /// state.
+    pub fn carry_out(&self, state: &mut State) {
+        self.carry_out_effects(state);
+        while state.take_made_room() {
+            self.made_room(state);
+            self.carry_out_effects(state);
+        }
+        self.publish(state);
+        if self.is_polling() {
+            self.pollables.show(|tid| state.would_read(tid) || self.has_answer(state, tid));
+        }
+    }
+
+    /// The effects alone: what comes in while messages are being looked at comes in by that look.
+    pub(crate) fn carry_out_effects(&self, state: &mut State) {
+        while state.has_effects() {
+            for effect in state.take_effects() {
+                self.carry_out_one(state, effect);
+            }
+        }
+    }
+
+    pub(crate) fn carry_out_one(&self, state: &mut State, effect: Effect) {
+        match effect {
+            Effect::Wake(_, Waiting::No) => {}
+            Effect::Wake(_, Waiting::Bell) | Effect::WakeLooper => self.pool.wake_looper(),
+            Effect::Wake(_, Waiting::Lane(via)) => {
+                if let Some(channel) = self.channel(via.channel)
+                    && let Ok(lane) = channel.lane(via.lane as usize)
+                {
+                    lane.inbox().nudge();
+                }
+            }
+            Effect::Wake(tid, Waiting::Own) => Mailbox::new(&self.own_word(tid)).nudge(),
+            Effect::Tell(request) => self.broker.tell(&request),
+            Effect::Forgotten(owner) => self.pool.channels.revoke_entries_with(owner),
+            Effect::LookAfter(via) => self.look_after(via),
+            Effect::Watchdog => self.control.watchdog.expect(),
+            Effect::Relieved(via, tid) => self.leave_relieved(via, tid),
+            Effect::Leave(via, open) => self.leave_lane(state, via, &open),
+            Effect::EndSending(handle) => {
+                let was_taken =
+                    |via: LaneId| self.channel(via.channel).is_some_and(|c| c.was_taken(via.lane));
+                for (tid, level, via) in state.callers_by(handle) {
+                    if via.is_none_or(was_taken) {
+                        state.taken(tid, level);
+                    }
+                }
+            }
+            Effect::Account(channel) => {
+                if let Some(channel) = self.channel(channel) {
+                    channel.publish_account(state.one_way_account(channel.id));
+                }
+            }
+            Effect::Close(fds) => {
+                for fd in fds {
+                    // SAFETY: installed by this engine for a buffer that has just been dropped;
+                    // nobody else owns the number (or, for an array's, the protocol says so).
+                    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+                }
+            }
+            Effect::Complain(line) => {
+                tracing::warn!(target: "binder", "{}:{} {line}", self.identity.pid, tid());
+            }
+        }
+    }
+
+    /// In the kernel's words, which the tests of Binder programs look for.
+    pub(crate) fn tell_failure(&self, error: ExtendedError, (data, offsets): (u64, u64)) {
+        let ExtendedError { command, param, .. } = error;
+        let pid = self.identity.pid;
+        tracing::debug!(
+            target: "binder",
+            "{pid}:{} transaction failed {command}/{param}, size {data}-{offsets}",
+            tid()
+        );
+    }
+
+    /// Shows peers what they see of the state.
+    pub(crate) fn publish(&self, state: &State) {
+        self.page.publish_lane_loopers(self.provides_loopers() || state.pool.may_dedicate());
+        self.page.publish(state, self.is_polling());
+    }
+
+    /// [`Engine::unlock`], where nothing has changed but what lies in the receive buffer, and what
+    /// nobody else sees. If more has come of it, that is carried out as ever.
+    pub(crate) fn unlock_room(&self, mut state: Guard<'_, State>) {
+        if self.pool.channels.has_full() || self.is_polling() || state.has_effects() {
+            return self.unlock(state);
+        }
+        state.take_made_room();
+        self.page.publish_room(&state);
+    }
+
+    /// Whether an answer lies on the lane on which the thread calls.
+    pub(crate) fn has_answer(&self, state: &State, tid: Tid) -> bool {
+        let calling = state.threads.get(tid).and_then(|thread| thread.calls_on());
+        calling.is_some_and(|calling| {
+            self.channel(calling.via.channel).is_some_and(|channel| {
+                channel.lane(calling.via.lane as usize).is_ok_and(|lane| !lane.inbox().is_empty())
+            })
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! The broker's events, in the order in which the broker decided.
+
+use super::accept::{Among, Candidate};
+use crate::engine::Engine;
+use crate::engine::broker::Gone;
+use baton_abi::control::{Event, Request};
+use baton_shm::blocking::await_readable;
+use baton_shm::lock::Guard;
+use baton_state::State;
+use baton_state::transaction::LaneId;
+use baton_state::work::Tid;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::time::Duration;
+
+impl Engine {
+    /// Applies the events that have come, if there are any.
+    pub(crate) fn take_new_events(&self) {
+        if self.broker.has_events() {
+            self.take_events();
+        }
+    }
+
+    /// Applies every event that has come.
+    pub fn take_events(&self) {
+        let _events = self.broker.applying.lock();
+        let link = self.broker.link();
+        let mut news = false;
+        loop {
+            match link.next_event() {
+                Ok(Some((event, fds))) => {
+                    self.apply(event, fds);
+                    self.broker.count_event();
+                    news = true;
+                }
+                Ok(None) => {
+                    // A peer may have been faster than its event: what it posted has rung for
+                    // nobody, or was left for later.
+                    if news {
+                        self.with_state(|state| {
+                            self.accept(state, Among::Watched);
+                            self.accept_answers(state);
+                        });
+                    }
+                    return;
+                }
+                Err(Gone) => {
+                    if link.set_lost() {
+                        self.broker_is_gone();
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Applies every event that the broker has sent before this call, also those that it keeps
+    /// back: the socket has no room for them, or this process has not read enough descriptors.
+    pub(crate) fn take_all_events(&self) {
+        self.take_events();
+        if self.broker.has_events() {
+            drop(self.pass_barrier());
+        }
+    }
+
+    pub(crate) fn apply(&self, event: Event, fds: Result<Vec<OwnedFd>, Errno>) {
+        match event {
+            Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
+            Event::RealTimeLane { channel, lane, looper, .. } => {
+                self.begin_dedicated(channel, lane, looper);
+            }
+            Event::OrdinaryLane { channel, lane } => {
+                self.end_dedicated(channel, Some(lane));
+                self.with_state(|state| self.withdraw(state, LaneId { channel, lane }));
+            }
+            Event::Barrier { number } => {
+                self.broker.pass_barrier(number);
+            }
+            Event::References { holder: (process, holding), .. } => {
+                // What came before it stands before what it leads to.
+                let mut state = match holding {
+                    Some(_) => self.accept_posted(Among::Watched).0,
+                    None => self.accept_posted_by(process).0,
+                };
+                self.revoke_with(&mut state, process);
+                state.event(event);
+                self.carry_out(&mut state);
+            }
+            Event::Dead { process } => {
+                // No more of them come.
+                let its_channels = self.pool.channels.with(process);
+                let (mut state, _) = self.accept_posted_by(process);
+                self.revoke_with(&mut state, process);
+                self.accept_last_words(&mut state, process);
+                state.event(event);
+                self.carry_out(&mut state);
+                its_channels.iter().for_each(|channel| self.remove_channel(channel, None));
+            }
+            event => {
+                self.see_freeze(&event);
+                let mut state = self.lock();
+                match event {
+                    // What it adds was never checked, or is given back at once.
+                    Event::Ticket { .. } => {}
+                    // Whether a target is frozen its own page says.
+                    Event::Frozen { process, .. } if process != self.identity.process => {}
+                    Event::TicketCancelled { from, ticket } => {
+                        let owners = state.ends_with(from, ticket);
+                        owners.into_iter().for_each(|owner| self.revoke_with(&mut state, owner));
+                    }
+                    _ => self.revoke(&mut state),
+                }
+                state.event(event);
+                self.carry_out(&mut state);
+            }
+        }
+    }
+
+    /// Waits until every event that was caused before now has been applied. A message that is then
+    /// still without its grant or its references never had them: its channel ends. So it is with
+    /// what has come meanwhile, until nothing waits.
+    pub(crate) fn catch_up(
+        &self,
+        mut later: Option<Candidate>,
+        mut caller: Option<Tid>,
+    ) -> Guard<'_, State> {
+        loop {
+            let mut state = self.pass_barrier();
+            let mut still = self.accept(&mut state, Among::Watched).later();
+            if let Some(liar) = still.filter(|_| still == later)
+                && let Some(channel) = self.channel(liar.channel)
+            {
+                self.end_channel(&mut state, &channel, "a call without a grant");
+                still = self.accept(&mut state, Among::Watched).later();
+            }
+            if let Some(tid) = caller.take()
+                && !self.accept_answer(&mut state, tid)
+                && let Some(calling) = state.thread(tid).calls_on().copied()
+                && let Some(channel) = self.channel(calling.via.channel)
+            {
+                self.end_channel(&mut state, &channel, "a reply with references it was not given");
+            }
+            self.carry_out(&mut state);
+            if still.is_none() {
+                return state;
+            }
+            later = still;
+        }
+    }
+
+    /// The state, once every event that was caused before has been applied, or there is no broker.
+    pub(crate) fn pass_barrier(&self) -> Guard<'_, State> {
+        let number = self.broker.next_barrier();
+        loop {
+            self.await_barrier(number);
+            let state = self.lock();
+            // Another broker may have come meanwhile, which was not asked.
+            if !state.has_broker() || self.broker.has_passed(number) {
+                return state;
+            }
+        }
+    }
+
+    /// Asks for a barrier, and applies events until it has come or the broker is gone.
+    fn await_barrier(&self, number: u64) {
+        let link = self.broker.link();
+        link.tell(&Request::Barrier { number });
+        while !self.broker.has_passed(number) && !link.is_lost() {
+            let Some(events) = link.events() else { return };
+            // The control thread may take the event from under this wait.
+            await_readable(events, Duration::from_millis(1));
+            self.take_events();
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The runner: the state under its lock, and the I/O that the state asks for.
+//!
+//! A hidden control thread takes what no thread of the program comes for: the broker's events, and
+//! messages of peers that found nobody at home.
+
+mod accept;
+mod answer;
+pub(crate) mod await_work;
+mod channels;
+mod control_thread;
+mod effects;
+mod events;
+mod leave;
+mod rejoin;
+pub(crate) mod send;
+mod take_in;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use crate::engine::Engine;
+use crate::engine::open_error::OpenError;
+use crate::sys::thread::{self, tid};
+use crate::wait::settings::Settings;
+use baton_shm::lock::Guard;
+use baton_shm::sync::Ordering;
+use baton_state::work::Tid;
+use baton_state::{Effect, State};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+
+impl Engine {
+    /// [`Engine::open_with`] the environment's settings.
+    pub fn open(context: &str, socket: &Path) -> Result<Arc<Engine>, OpenError> {
+        Engine::open_with(context, socket, Settings::of_environment())
+    }
+
+    /// Connects to the broker at `socket` and starts the control thread.
+    pub fn open_with(
+        context: &str,
+        socket: &Path,
+        settings: Settings,
+    ) -> Result<Arc<Engine>, OpenError> {
+        let system = |operation| move |errno| OpenError::System { operation, errno };
+        let engine = Arc::new(Engine::connect(context, socket, settings)?);
+        engine.watch_events(&engine.broker.link()).map_err(system("epoll_ctl"))?;
+        thread::forget_in_children();
+        let control = Arc::clone(&engine);
+        thread::start("baton-control", move || control.run_control())
+            .map_err(system("start the control thread"))?;
+        Ok(engine)
+    }
+
+    /// Locks the state for `body`, then carries out what comes of it.
+    pub fn with_state<T>(&self, body: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = body(&mut state);
+        self.unlock(state);
+        result
+    }
+
+    /// Carries out what the state wants done, then lets it go.
+    pub fn unlock(&self, mut state: Guard<'_, State>) {
+        self.carry_out(&mut state);
+    }
+
+    /// Polls readable while the calling thread would find work. Polling threads cost the others a
+    /// doorbell over the socket, so it begins with the first use.
+    pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
+        let tid = tid();
+        let mut state = self.lock();
+        state.end_dedicated(tid);
+        self.pollables.begin();
+        self.revoke(&mut state);
+        let pollable = self.pollables.of(tid)?;
+        if let Some(calling) = state.thread(tid).calls_on()
+            && let Some(channel) = self.channel(calling.via.channel)
+        {
+            channel.lane(calling.via.lane as usize)?.inbox().set_polling(true);
+        }
+        self.publish(&state);
+        self.accept_first(&mut state);
+        self.carry_out(&mut state);
+        Ok(pollable.as_fd())
+    }
+
+    /// A thread uses the device no more: BINDER_THREAD_EXIT, or its end.
+    pub fn forget_thread(&self, tid: Tid) {
+        self.with_state(|state| {
+            self.take_over_own(state);
+            state.thread_exit(tid);
+        });
+        self.end_reservations(tid);
+        self.own_words.lock().remove(&tid);
+    }
+
+    /// Closes the device: the broker is told by the end of the connection.
+    pub fn close(&self) {
+        if self.is_inherited() || self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.control.stop();
+        self.wake_standby();
+        self.broker.link().shut_down();
+        let mut state = self.lock();
+        self.revoke(&mut state);
+        for channel in self.pool.channels.all() {
+            state.fail_channel(channel.id);
+            self.carry_out_effects(&mut state);
+            self.remove_channel(&channel, None);
+        }
+        state.close();
+        self.carry_out(&mut state);
+        let tids: Vec<Tid> = state.threads.iter().map(|(tid, _)| tid).collect();
+        for tid in tids {
+            let waiting = state.thread(tid).waiting;
+            self.carry_out_one(&mut state, Effect::Wake(tid, waiting));
+        }
+    }
+
+    /// In a child of fork, which shares nothing of the device: its copies of the sockets go, so
+    /// that the parent's death is seen.
+    pub fn forked(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.operations.revocation.revoke();
+        let channels = self.pool.channels.lists_in_child();
+        let sockets = channels.iter().flat_map(|lists| lists.all()).map(|it| it.socket.fd());
+        let link = self.broker.link_in_child();
+        for socket in sockets.chain(link.iter().flat_map(|link| link.sockets())) {
+            thread::close_in_child(socket);
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

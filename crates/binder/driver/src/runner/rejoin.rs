@@ -1,0 +1,166 @@
+//! Finding the next broker when one has died, and telling it what this process has.
+//!
+//! ```text
+//!             the event socket ends                 Welcome
+//!   (joined) ----------------------> Later <---> Greeted -----> claims, (joined)
+//!                                    (timer)        |
+//!                                                   +--> Over: it will not have us back
+//! ```
+//!
+//! All of it is the control thread's. Nobody waits for a broker: until there is one, what needs it
+//! fails. From the moment when the claims are made, under the state's lock, what the state tells
+//! the broker goes to the new one.
+
+use super::accept::Among;
+use crate::channel::Channel;
+use crate::engine::Engine;
+use crate::engine::broker::{Greeting, Link};
+use crate::sys::clock::now;
+use crate::sys::control_poll::GREETING;
+use baton_abi::claim::{Claim, MAX_CLAIMS};
+use baton_abi::control::{Event, Request};
+use rustix::event::Timespec;
+use rustix::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// Well within the time that a broker waits for engines.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How far the control thread has come.
+#[derive(Debug, Default)]
+pub(crate) enum Comeback {
+    /// There is a broker.
+    #[default]
+    Joined,
+    /// There is none: when to look again, and how long to wait after that.
+    Later(Instant, Duration),
+    /// One was greeted; the pause after it if it goes away.
+    Greeted(OwnedFd, Duration),
+    /// None will have us.
+    Over,
+}
+
+impl Comeback {
+    /// How long the control thread may sleep.
+    pub fn pause(&self) -> Option<Timespec> {
+        let Comeback::Later(time, _) = self else { return None };
+        let left = time.saturating_duration_since(now());
+        Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
+    }
+
+    pub fn is_due(&self) -> bool {
+        matches!(self, Comeback::Later(time, _) if *time <= now())
+    }
+
+    fn later(pause: Duration) -> Comeback {
+        Comeback::Later(now() + pause, (pause * 2).min(LONGEST_PAUSE))
+    }
+}
+
+impl Engine {
+    /// The last event has been taken: what has not come by now will not come.
+    pub(crate) fn broker_is_gone(&self) {
+        if !self.is_closed() {
+            let what = "the broker is gone; calls go on, nothing new can be reached";
+            tracing::warn!(target: "binder", "{what}");
+        }
+        self.with_state(|state| {
+            self.revoke(state);
+            self.broker.forget_tally();
+            state.broker_lost();
+            self.accept(state, Among::All);
+        });
+    }
+
+    /// Begins to look for another broker if ours is gone.
+    pub(crate) fn look_for_broker(&self, comeback: &mut Comeback) {
+        let link = self.broker.link();
+        if link.is_lost() && matches!(comeback, Comeback::Joined) && !self.is_closed() {
+            if let Some(events) = link.events() {
+                self.control.forget(events);
+            }
+            // Its two numbers are for the next one, should there be no others.
+            self.broker.replace(Arc::new(Link::none(link.era)));
+            *comeback = Comeback::Later(now(), FIRST_PAUSE);
+        }
+    }
+
+    pub(crate) fn greet_broker(&self, comeback: &mut Comeback) {
+        let &mut Comeback::Later(_, pause) = comeback else { return };
+        let greeted = self.broker.greet_next().and_then(|socket| {
+            self.control.watch(socket.as_fd(), GREETING)?;
+            Ok(socket)
+        });
+        *comeback = match greeted {
+            Ok(socket) => Comeback::Greeted(socket, pause),
+            Err(_) => Comeback::later(pause),
+        };
+    }
+
+    pub(crate) fn hear_broker(&self, comeback: &mut Comeback) {
+        let Comeback::Greeted(socket, pause) = std::mem::take(comeback) else { return };
+        self.control.forget(socket.as_fd());
+        *comeback = match self.broker.hear_next(socket) {
+            Greeting::Welcome(link) => match self.rejoin(Arc::new(link)) {
+                true => Comeback::Joined,
+                false => Comeback::later(pause),
+            },
+            Greeting::Later => Comeback::later(pause),
+            Greeting::Refused(errno) => {
+                tracing::warn!(target: "binder", "the next broker does not take us back: {errno}");
+                Comeback::Over
+            }
+        };
+    }
+
+    /// Makes this process's claims. False if that broker is gone as well.
+    fn rejoin(&self, link: Arc<Link>) -> bool {
+        let _events = self.broker.applying.lock();
+        // What was announced in time comes in now; what comes later has lost its references.
+        let (mut state, _) = self.accept_posted(Among::All);
+        self.revoke(&mut state);
+        if self.is_closed() || self.watch_events(&link).is_err() {
+            return false;
+        }
+        self.broker.forget_tally();
+        let channels = self.pool.channels.all();
+        let with = |process| channels.iter().any(|channel| channel.peer == process);
+        let mut claims = state.rejoin(link.era, with);
+        let claim = |channel: &Arc<Channel>| {
+            let (end, peer) = (channel.end, channel.peer);
+            Claim::Channel { channel: channel.id, end, peer }
+        };
+        claims.extend(channels.iter().map(claim));
+        // What it makes the state tell goes the way of the old broker: the claims are without it.
+        self.carry_out(&mut state);
+        let manages = state.managers();
+        let told = claims
+            .chunks(MAX_CLAIMS)
+            .all(|claims| link.tell(&Request::Claim { claims: claims.to_vec() }))
+            && link.tell(&Request::Rejoin { manages });
+        if !told {
+            state.broker_lost();
+            return false;
+        }
+        tracing::info!(target: "binder", "another broker is there");
+        self.broker.replace(Arc::clone(&link));
+        drop(state);
+        self.wake_standby();
+        if self.is_closed() {
+            link.shut_down();
+        }
+        true
+    }
+
+    /// A broker that did not seal our status page cannot write it.
+    pub(crate) fn see_freeze(&self, event: &Event) {
+        if let Event::Frozen { process, frozen } = *event
+            && process == self.identity.process
+            && self.broker.link().era != process.era()
+        {
+            self.page.set_frozen(frozen);
+        }
+    }
+}

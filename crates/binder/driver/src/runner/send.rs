@@ -1,0 +1,491 @@
+//! Sending: from a checked departure to a posted message.
+
+use crate::channel::loan::LoanedLane;
+use crate::channel::payload::Payload;
+use crate::channel::{Channel, Progress, duplicate};
+use crate::engine::Engine;
+use crate::engine::real_time::Purpose;
+use crate::sys::clock::{stamp, stamp_in_order};
+use crate::sys::{priority, thread, token};
+use baton_abi::control::{ChannelId, ProcessId, Reply, Request, Strength, TicketId};
+use baton_abi::lane::*;
+use baton_shm::blocking::pause;
+use baton_shm::mailbox::Reader;
+use baton_shm::mapping::View;
+use baton_shm::sync::{Ordering, fence};
+use baton_state::State;
+use baton_state::buffer::allocation_bytes;
+use baton_state::parcel::Sent;
+use baton_state::transaction::{Departure, LaneId, Refusal, Target};
+use baton_state::work::{Completion, Tid};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A transaction that is to be sent.
+pub struct Outgoing<'a> {
+    /// `binder_transaction_data.code`.
+    pub code: u32,
+    /// `binder_transaction_data.flags`.
+    pub flags: u32,
+    /// The data.
+    pub data: Payload<'a>,
+    /// Offsets of objects in the data.
+    pub offsets: &'a [u64],
+    /// The objects.
+    pub sent: Sent,
+}
+
+/// How often a sender looks, 50 us apart, whether a full target has made room after all.
+const LOOKS: u32 = 40;
+
+/// A transaction of which nothing can fail any more but its target.
+struct Ready {
+    channel: Arc<Channel>,
+    via: LaneId,
+    message: Message,
+    ticket: Option<TicketId>,
+    /// Of a call: its token, and the callers in its message.
+    token: u64,
+    chain: Vec<ChainEntry>,
+    completion: Completion,
+}
+
+impl Outgoing<'_> {
+    fn message(&self, departure: &Departure, chain: usize) -> Message {
+        let is_call = departure.kind == Kind::Request;
+        Message {
+            kind: departure.kind as u32,
+            node: departure.node.0,
+            code: self.code,
+            flags: self.flags,
+            data_bytes: self.data.bytes() as u32,
+            offsets_bytes: size_of_val(self.offsets) as u32,
+            buffers_bytes: self.sent.buffers.len() as u32,
+            fds: self.sent.fds.len() as u16,
+            chain: chain as u16,
+            param: if is_call { priority::nice() } else { 0 },
+            ..Message::default()
+        }
+    }
+
+    fn write(&self, message: &Message, chain: &[ChainEntry], map: View<'_>, at: usize) {
+        let parts = message.parts().expect("sizes were checked");
+        // First: a loan's data may lie where its chain goes.
+        self.data.copy_to(map, at + parts.data_at);
+        map.write(at + parts.chain_at, bytemuck::cast_slice(chain));
+        map.write(at + parts.offsets_at, bytemuck::cast_slice(self.offsets));
+        map.write(at + parts.buffers_at, &self.sent.buffers);
+    }
+
+    fn allocation(&self) -> usize {
+        let offsets = size_of_val(self.offsets);
+        allocation_bytes(self.data.bytes(), offsets, self.sent.buffers.len(), 0)
+    }
+}
+
+/// Refuses a call for which its target shows no room. The target decides anew when a call comes in,
+/// but then its caller hears of a refusal later.
+fn refuse_if_full(channel: &Channel, outgoing: &Outgoing<'_>) -> Result<(), Refusal> {
+    if channel.status_word(status::BUFFER_BYTES) == 0 {
+        return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
+    }
+    if outgoing.allocation() > channel.status_word(status::LARGEST_FREE) as usize {
+        return Err(Refusal::failed(Errno::NOSPC));
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// Sends a transaction or a reply for a thread. Whatever comes of it, the thread is told
+    /// through its to-do list. `sizes` are of data and offsets, as the program has said them;
+    /// `outgoing` is an error if its bytes could not be used.
+    pub fn send(
+        &self,
+        tid: Tid,
+        target: Target,
+        flags: u32,
+        sizes: (u64, u64),
+        outgoing: Result<Outgoing<'_>, Errno>,
+    ) {
+        // Strangers may cause any number of events: others apply them.
+        if !thread::is_real_time() {
+            self.take_new_events();
+        }
+        let mut state = self.lock();
+        self.take_over_own(&mut state);
+        // An answer that has come stands before whatever this leads to.
+        self.accept_answer(&mut state, tid);
+        if matches!(target, Target::Handle(0)) && state.manager.is_none() {
+            drop(state);
+            let found = self.find_manager();
+            state = self.lock();
+            if let Err(errno) = found {
+                let refusal = match errno {
+                    // No manager; no broker to ask for one.
+                    Errno::SRCH | Errno::CONNREFUSED => Refusal::dead(),
+                    _ => Refusal::failed(errno),
+                };
+                self.refuse(&mut state, tid, refusal, sizes, None);
+                return self.unlock(state);
+            }
+        }
+        let nothing = Sent::default();
+        let via = state.thread(tid).serves().map(|serving| serving.via);
+        let outgoing = match (target, via) {
+            // Nobody waits for the answer: nothing of it is looked at.
+            (Target::Reply, Some(via)) if self.has_left(via) => Err(Refusal::dead()),
+            _ => outgoing.map_err(Refusal::failed),
+        };
+        let sent = outgoing.as_ref().map_or(&nothing, |outgoing| &outgoing.sent);
+        let departed = state.depart(tid, target, flags, sent);
+        let departure = match departed {
+            Ok(mut departure) => {
+                if departure.kind == Kind::Request {
+                    // Nobody waits at the other end of the lane to turn round: the pool serves.
+                    departure.via = departure.via.filter(|via| !self.has_left(*via));
+                }
+                departure
+            }
+            Err((refusal, reply_to)) => {
+                self.refuse(&mut state, tid, refusal, sizes, reply_to);
+                return self.unlock(state);
+            }
+        };
+        drop(state);
+        let (kind, nested) = (departure.kind, departure.via);
+        let ready = match outgoing {
+            Err(refusal) => Err(refusal),
+            Ok(Outgoing { sent: Sent { failed: Some(errno), .. }, .. }) => {
+                Err(Refusal::failed(errno))
+            }
+            Ok(outgoing) => match kind {
+                Kind::Reply => self.ready_reply(&departure, &outgoing),
+                Kind::OneWay => self.put_one_way(&departure, &outgoing),
+                _ => self.ready_call(&departure, &outgoing),
+            }
+            .map(|ready| (ready, outgoing)),
+        };
+        let mut state = self.lock();
+        let ready = ready.and_then(|(ready, outgoing)| match kind {
+            Kind::Request => self.keep_if_alive(&state, &departure, ready).map(|it| (it, outgoing)),
+            _ => Ok((ready, outgoing)),
+        });
+        match ready {
+            Ok((ready, outgoing)) => {
+                // A replier hears of its reply before anything that the reply causes.
+                let Ready { via, token, completion, .. } = ready;
+                state.departed(tid, departure, via, token, completion);
+                if kind == Kind::Request {
+                    self.expect_answer(&ready);
+                }
+                self.unlock(state);
+                match kind {
+                    Kind::Reply => self.post_reply(tid, &ready, &outgoing),
+                    Kind::OneWay => {}
+                    _ => self.post_call(tid, &ready, nested.is_some(), &outgoing),
+                }
+            }
+            Err(refusal) => {
+                state.turn_back(departure);
+                let reply_to = nested.filter(|_| kind == Kind::Reply);
+                self.refuse(&mut state, tid, refusal, sizes, reply_to);
+                self.unlock(state);
+            }
+        }
+    }
+
+    fn refuse(
+        &self,
+        state: &mut State,
+        tid: Tid,
+        refusal: Refusal,
+        sizes: (u64, u64),
+        reply_to: Option<LaneId>,
+    ) {
+        match reply_to {
+            Some(via) => {
+                let posted = self.answer(via, refusal.kind(), Some(refusal.errno), 0);
+                state.reply_refused(tid);
+                if !posted {
+                    self.caller_has_left(state, tid, via);
+                }
+            }
+            None => state.refused(tid, refusal),
+        }
+        self.tell_failure(state.thread(tid).error, sizes);
+    }
+
+    /// Sizes, references and descriptors: all that can still fail.
+    fn prepare(
+        &self,
+        channel: Arc<Channel>,
+        via: LaneId,
+        departure: &Departure,
+        outgoing: &Outgoing<'_>,
+        (token, chain): (u64, Vec<ChainEntry>),
+    ) -> Result<Ready, Refusal> {
+        let mut message = outgoing.message(departure, chain.len());
+        if outgoing.data.bytes() > MAX_PAYLOAD_BYTES || message.parts().is_none() {
+            return Err(Refusal::failed(Errno::NOSPC));
+        }
+        let fds = outgoing.sent.fds.iter().map(|fd| duplicate(*fd));
+        let fds: Vec<_> = fds.collect::<Result<_, _>>().map_err(Refusal::failed)?;
+        let mut ticket = None;
+        if !departure.objects.is_empty() {
+            let objects = departure.objects.clone();
+            let request = Request::Translate { target: departure.peer, objects };
+            match self.broker.ask(&request) {
+                Ok(Reply::Ticket { ticket: granted }) => ticket = Some(granted),
+                Ok(_) => return Err(Refusal::failed(Errno::PROTO)),
+                Err(Errno::SRCH) => return Err(Refusal::dead()),
+                Err(errno) => return Err(Refusal::failed(errno)),
+            }
+            // The grant keeps our own nodes from now on, and they are in transit no more.
+            self.take_all_events();
+            message.ticket = ticket.map_or(0, |ticket| ticket.0);
+        }
+        if !fds.is_empty() {
+            match channel.socket.send_fds(&fds) {
+                Ok(number) => message.fds_number = number,
+                Err(refusal) => {
+                    self.cancel_ticket(departure.peer, ticket);
+                    return Err(refusal);
+                }
+            }
+        }
+        let completion = Completion::Taken;
+        Ok(Ready { channel, via, message, ticket, token, chain, completion })
+    }
+
+    /// Takes back what was sent ahead of a message that stays.
+    fn cancel(&self, Ready { channel, message, ticket, .. }: &Ready) {
+        channel.socket.cancel(message.fds_number);
+        self.cancel_ticket(channel.peer, *ticket);
+    }
+
+    fn cancel_ticket(&self, target: ProcessId, ticket: Option<TicketId>) {
+        let link = self.broker.link();
+        // Of a broker that is gone nobody holds a ticket any more.
+        if let Some(ticket) = ticket.filter(|ticket| ticket.era() == link.era) {
+            link.tell(&Request::CancelTicket { target, ticket });
+        }
+    }
+
+    fn ready_reply(
+        &self,
+        departure: &Departure,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<Ready, Refusal> {
+        let via = departure.via.expect("a reply has its lane");
+        let channel = self.channel(via.channel).ok_or_else(Refusal::dead)?;
+        self.prepare(channel, via, departure, outgoing, (0, Vec::new()))
+    }
+
+    fn post_reply(&self, tid: Tid, ready: &Ready, outgoing: &Outgoing<'_>) {
+        let Ready { via, message, .. } = ready;
+        if !self.post_answer(*via, message, |area| outgoing.write(message, &[], area, 0)) {
+            self.cancel(ready);
+            self.with_state(|state| self.caller_has_left(state, tid, *via));
+        }
+    }
+
+    /// A call's chain: this process, then those further up.
+    pub(crate) fn callers<'a>(
+        &self,
+        departure: &'a Departure,
+        token: u64,
+    ) -> impl Iterator<Item = ChainEntry> + use<'a> {
+        let us = self.identity.process.0;
+        let others = departure.chain.iter().filter(move |entry| entry.process != us);
+        std::iter::once(ChainEntry { process: us, token }).chain(others.copied()).take(MAX_CHAIN)
+    }
+
+    fn ready_call(&self, departure: &Departure, outgoing: &Outgoing<'_>) -> Result<Ready, Refusal> {
+        let token = token::next().map_err(Refusal::failed)?;
+        let chain = (token, self.callers(departure, token).collect());
+        if let Some(via) = departure.via {
+            let channel = self.channel(via.channel).ok_or_else(Refusal::dead)?;
+            return self.prepare(channel, via, departure, outgoing, chain);
+        }
+        let loaned = match outgoing.data {
+            Payload::Loan(loan) => loan.take(departure.peer),
+            _ => None,
+        };
+        let (channel, lane) = loaned.map_or_else(
+            || self.lane_to(departure.peer, Purpose::Call).map_err(Refusal::lost),
+            Ok,
+        )?;
+        let (via, client) = (channel.via(lane), Arc::clone(&channel));
+        self.refuse_if_frozen(&channel, false)
+            .and_then(|_| refuse_if_full(&channel, outgoing))
+            .and_then(|()| self.prepare(channel, via, departure, outgoing, chain))
+            .inspect_err(|_| client.give_lane(via.lane))
+    }
+
+    /// A peer that has died had no time to take the channel up.
+    fn keep_if_alive(
+        &self,
+        state: &State,
+        departure: &Departure,
+        ready: Ready,
+    ) -> Result<Ready, Refusal> {
+        let channel = &ready.channel;
+        if channel.socket.was_taken_up() || !channel.ends().dead {
+            return Ok(ready);
+        }
+        let reference = departure.handle.and_then(|handle| state.references.get(handle));
+        let is_dead = reference.is_some_and(|reference| reference.dead);
+        self.cancel(&ready);
+        Err(if is_dead { Refusal::dead() } else { channel.socket.ended() })
+    }
+
+    /// With the state's lock held: the call is about to be posted.
+    fn expect_answer(&self, Ready { channel, via, .. }: &Ready) {
+        channel.set_progress(via.lane as usize, Progress::Departed);
+        if self.is_polling()
+            && let Ok(lane) = channel.lane(via.lane as usize)
+        {
+            lane.inbox().set_polling(true);
+        }
+    }
+
+    /// Posts a call: to the pool, or `nested` to the thread that waits on this lane.
+    fn post_call(&self, tid: Tid, ready: &Ready, nested: bool, outgoing: &Outgoing<'_>) {
+        let Ready { channel, via, chain, .. } = ready;
+        let message = Message { stamp: stamp(self.broker.stamps), ..ready.message };
+        let lane = via.lane as usize;
+        let Ok(areas) = channel.lane(lane) else { return self.lose_caller(tid, ready) };
+        channel.show_nice(lane, message.param);
+        if !nested {
+            channel.begin_lending(via.lane);
+        }
+        let reader = areas.post(&message, |area| outgoing.write(&message, chain, area, 0));
+        if !nested {
+            channel.show_processor();
+            let named = chain[1..].iter().any(|entry| entry.process == channel.peer.0);
+            return channel.tell_of_request(lane, reader, named);
+        }
+        channel.repay(via.lane);
+        channel.set_progress(lane, Progress::Posted);
+        match reader {
+            // The thread that waits there looks by itself.
+            Reader::Polling => channel.socket.ring(),
+            Reader::Closed => self.lose_caller(tid, ready),
+            Reader::Woken | Reader::Watching | Reader::Dedicated | Reader::Elsewhere => {}
+        }
+    }
+
+    /// The thread that has called this one has left: nobody takes the nested call.
+    fn lose_caller(&self, tid: Tid, ready: &Ready) {
+        self.with_state(|state| state.answered_with(tid, Kind::Dead, 0));
+        self.cancel(ready);
+    }
+
+    fn put_one_way(
+        &self,
+        departure: &Departure,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<Ready, Refusal> {
+        let channel = self.channel_to(departure.peer).map_err(Refusal::lost)?;
+        let frozen = self.refuse_if_frozen(&channel, true)?;
+        let spam = self.one_way_room(&channel, outgoing.allocation())?;
+        let (nowhere, nobody) = (LaneId { channel: ChannelId(0), lane: 0 }, (0, Vec::new()));
+        let mut ready = self.prepare(channel, nowhere, departure, outgoing, nobody)?;
+        let (channel, message) = (&ready.channel, &mut ready.message);
+        message.param = if frozen { TO_FROZEN } else { 0 };
+        // Order among the one-way transactions of this process is that of the ring.
+        let put = {
+            let mut ends = channel.ends();
+            message.stamp = stamp_in_order(self.broker.stamps);
+            channel.put_one_way(&mut ends, message, outgoing.allocation(), |map, at| {
+                outgoing.write(message, &[], map, at);
+            })
+        };
+        if put != Ok(true) {
+            self.cancel(&ready);
+            return Err(Refusal::failed(Errno::NOSPC));
+        }
+        // Nobody comes by in a frozen process, but its control thread may take it in.
+        // Before the look at the sleepers; see `bell`.
+        fence(Ordering::SeqCst);
+        channel.announce(frozen);
+        ready.completion = match (frozen, spam) {
+            (true, _) => Completion::PendingFrozen,
+            (_, true) => Completion::SpamSuspect,
+            _ => Completion::Taken,
+        };
+        Ok(ready)
+    }
+
+    /// Whether the target has room, as far as this process can tell: what the target publishes,
+    /// less what is on its way there. True if the target may call it spam.
+    fn one_way_room(&self, channel: &Channel, bytes: usize) -> Result<bool, Refusal> {
+        for attempt in 0..LOOKS {
+            let mut ends = channel.ends();
+            let account = channel.one_way_account(&mut ends);
+            let largest = channel.status_word(status::LARGEST_FREE) as usize;
+            let free = channel.status_word(status::ONE_WAY_FREE) as usize;
+            let size = channel.status_word(status::BUFFER_BYTES) as usize;
+            if size == 0 {
+                return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
+            }
+            if account.pending_bytes + bytes <= free.min(largest) {
+                let left = free - account.pending_bytes - bytes;
+                let ours = account.pending_bytes + account.taken_bytes + bytes;
+                let many = account.pending + account.taken + 1 > 50;
+                if left >= size / 10 {
+                    ends.spam_told = false;
+                } else if !ends.spam_told && (many || ours > size / 4) {
+                    ends.spam_told = true;
+                    return Ok(true);
+                }
+                return Ok(false);
+            }
+            drop(ends);
+            if account.pending == 0 {
+                break;
+            }
+            // What is in the ring may make room when it is taken in, or be counted twice just then:
+            // the target's control thread takes it in.
+            if attempt == 0 {
+                channel.socket.ring();
+            }
+            pause(Duration::from_micros(50));
+        }
+        Err(Refusal::failed(Errno::NOSPC))
+    }
+
+    /// BC_ACQUIRE and BC_INCREFS of handle 0. `EINVAL` if this process manages the context itself.
+    pub(crate) fn increase_manager(&self, strength: Strength, command: u32) -> Result<(), Errno> {
+        if self.find_manager() == Err(Errno::INVAL) {
+            return Err(Errno::INVAL);
+        }
+        self.with_state(|state| {
+            if !state.increase_manager(strength) {
+                state.invalid_handle(command, 0);
+            }
+        });
+        Ok(())
+    }
+
+    /// The way of a call by this handle, as it is now.
+    pub(crate) fn route(&self, tid: Tid, handle: u32) -> Result<Departure, Refusal> {
+        self.take_new_events();
+        self.with_state(|state| {
+            self.take_over_own(state);
+            state.call_route(tid, handle, 0)
+        })
+    }
+
+    /// Takes a lane for a call by this handle, with so many bytes of data.
+    pub fn loan_lane(&self, tid: Tid, handle: u32, bytes: usize) -> Result<LoanedLane, Refusal> {
+        if bytes > MAX_PAYLOAD_BYTES {
+            return Err(Refusal::failed(Errno::NOSPC));
+        }
+        let route = self.route(tid, handle)?;
+        let chain = self.callers(&route, 0).count();
+        let (channel, lane) = self.lane_to(route.peer, Purpose::Loan).map_err(Refusal::lost)?;
+        Ok(LoanedLane::new(channel, lane, chain, bytes))
+    }
+}

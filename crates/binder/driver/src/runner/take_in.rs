@@ -1,0 +1,172 @@
+//! One transaction comes in: right, room, copy, objects.
+
+use super::accept::Stop;
+use super::leave::drop_message;
+use crate::channel::Channel;
+use crate::engine::Engine;
+use baton_abi::control::{Granted, ProcessId, Request};
+use baton_abi::lane::{ChainEntry, Kind, Message, TO_FROZEN};
+use baton_abi::uapi::TF_UPDATE_TXN;
+use baton_shm::mapping::View;
+use baton_state::State;
+use baton_state::transaction::{Arrival, LaneId, Received, Recipient, Room, Verdict};
+use rustix::fd::IntoRawFd;
+use rustix::io::Errno;
+
+/// A message in its room, or the error that its sender is told.
+pub(super) type Brought = Result<(Room, Received), (Kind, Errno)>;
+
+impl Engine {
+    /// Takes a transaction in: right, room, copy, objects. `Ok(Some)` if its sender is to be told
+    /// of a refusal.
+    #[expect(clippy::too_many_arguments, reason = "a message's place, and whom it is for")]
+    pub(crate) fn take_in(
+        &self,
+        state: &mut State,
+        channel: &Channel,
+        message: &Message,
+        map: View<'_>,
+        at: usize,
+        via: LaneId,
+        recipient: Recipient,
+    ) -> Result<Option<(Kind, Errno)>, Stop> {
+        let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
+        if matches!(recipient, Recipient::Waiting(_)) && self.page.is_frozen() {
+            // Its sender sees the status page of those only whom it calls itself.
+            drop_message(state, channel, message);
+            let target = self.identity.process;
+            self.broker.tell(&Request::FrozenTouched { target, two_way: true });
+            return Ok(Some((Kind::Frozen, Errno::AGAIN)));
+        }
+        let mut chain = vec![ChainEntry::default(); usize::from(message.chain)];
+        map.read(at + parts.chain_at, bytemuck::cast_slice_mut(&mut chain));
+        // It may be for one of our threads that waits.
+        self.revoke_callers(state, &chain);
+        let arrival = Arrival { via, peer: channel.peer, message, chain };
+        let verdict = state.admit(&arrival);
+        let is_one_way = message.kind == Kind::OneWay as u32;
+        if verdict.is_ok()
+            && is_one_way
+            && message.flags & TF_UPDATE_TXN != 0
+            && message.param == TO_FROZEN
+        {
+            let node = baton_abi::control::NodeId(message.node);
+            state.supersede(channel.peer, node, message.code, message.flags);
+        }
+        let from = (map, at + parts.data_at);
+        match self.bring_in(state, &arrival, channel, verdict, from)? {
+            Ok((room, contents)) => {
+                state.deliver(recipient, arrival, room, contents);
+                Ok(None)
+            }
+            Err(refused) => Ok(Some(refused)),
+        }
+    }
+
+    /// Copies a message that the state has judged into its room. `Ok(Err)` if it is refused: then
+    /// its references and descriptors go.
+    pub(crate) fn bring_in(
+        &self,
+        state: &mut State,
+        arrival: &Arrival<'_>,
+        channel: &Channel,
+        verdict: Result<Room, Verdict>,
+        from: (View<'_>, usize),
+    ) -> Result<Brought, Stop> {
+        let room = match verdict {
+            Ok(room) => room,
+            Err(Verdict::NotYet) => return Err(Stop::Later),
+            Err(Verdict::NoRoom) => return Err(Stop::NoRoom),
+            Err(Verdict::Refused(kind, errno)) => {
+                state.drop_claim(arrival);
+                drop(channel.socket.take_fds(arrival.message));
+                return Ok(Err((kind, errno)));
+            }
+        };
+        match self.unload(state, arrival, channel, room, from) {
+            Ok(contents) => Ok(Ok((room, contents))),
+            Err(Stop::Refused(errno)) => Ok(Err((Kind::Failed, errno))),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Copies a payload into its room and puts its objects in place.
+    fn unload(
+        &self,
+        state: &mut State,
+        arrival: &Arrival<'_>,
+        channel: &Channel,
+        room: Room,
+        (map, at): (View<'_>, usize),
+    ) -> Result<Received, Stop> {
+        let message = arrival.message;
+        let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
+        let bytes = parts.end - parts.data_at;
+        if let Some(label) = room.label {
+            self.write_label(state, arrival.peer, label);
+        }
+        if message.offsets_bytes == 0 && message.ticket == 0 && message.fds == 0 {
+            View::copy(map, at, self.buffer.view(), room.buffer, bytes);
+            return Ok(Received::default());
+        }
+        let held = state.claim(arrival);
+        let fds: Vec<i32> = match channel.socket.take_fds(message) {
+            Ok(fds) => fds.into_iter().map(IntoRawFd::into_raw_fd).collect(),
+            Err(errno) => {
+                state.reject(room, held, Vec::new());
+                return Err(match errno {
+                    Errno::MFILE => Stop::Refused(errno),
+                    _ => Stop::Violation("descriptors missing"),
+                });
+            }
+        };
+        let mut payload = vec![0; bytes];
+        map.read(at, &mut payload);
+        let placed = self.place_objects(state, message, &mut payload, room, &held, &fds);
+        match placed {
+            Ok(contents) => {
+                self.buffer.view().write(room.buffer, &payload);
+                Ok(contents)
+            }
+            Err(baton_state::parcel::Malformed) => {
+                state.reject(room, held, fds);
+                Err(Stop::Violation("malformed objects"))
+            }
+        }
+    }
+
+    fn place_objects(
+        &self,
+        state: &State,
+        message: &Message,
+        payload: &mut [u8],
+        room: Room,
+        granted: &[Granted],
+        fds: &[i32],
+    ) -> Result<Received, baton_state::parcel::Malformed> {
+        let data_bytes = message.data_bytes as usize;
+        let offsets_at = data_bytes.next_multiple_of(8);
+        let buffers_at = offsets_at + (message.offsets_bytes as usize).next_multiple_of(8);
+        if !message.offsets_bytes.is_multiple_of(8) {
+            return Err(baton_state::parcel::Malformed);
+        }
+        let (front, buffers) = payload.split_at_mut(buffers_at);
+        let (data, offsets) = front.split_at_mut(offsets_at);
+        let offsets: Vec<u64> = offsets.chunks_exact(8).map(bytemuck::pod_read_unaligned).collect();
+        let base = self.buffer.program_map() + room.buffer;
+        let delivery = baton_state::parcel::Delivery {
+            granted,
+            fds,
+            buffers_address: (base + buffers_at) as u64,
+        };
+        baton_state::parcel::receive(&mut data[..data_bytes], &offsets, buffers, &delivery, |id| {
+            state.nodes.get(id).map(|node| (node.ptr, node.cookie))
+        })
+    }
+
+    fn write_label(&self, state: &State, peer: ProcessId, at: usize) {
+        let label = state.peers.get(&peer).map_or("", |peer| &peer.label);
+        self.buffer.view().write(at, label.as_bytes());
+        self.buffer.view().zero(at + label.len(), 1);
+    }
+}

@@ -1,0 +1,519 @@
+//! What an engine keeps, and when it lets go of it.
+
+use super::accept::{Among, Look, MOST_AT_ONCE};
+use crate::channel::Channel;
+use crate::channel::payload::Payload;
+use crate::engine::Engine;
+use crate::engine::thread_end::remember;
+use crate::runner::send::Outgoing;
+use crate::sys::thread::is_running;
+use crate::sys::thread::tid;
+use baton_abi::control::ChannelId;
+use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message, status};
+use baton_abi::uapi::TF_ONE_WAY;
+use baton_broker::{Config, Running};
+use baton_shm::bell::Sleep;
+use baton_shm::futex::{self, Wait};
+use baton_shm::lane_owner::Owner;
+use baton_shm::mailbox::Reader;
+use baton_shm::sync::{AtomicU32, Ordering};
+use baton_state::parcel::Sent;
+use baton_state::thread::{Calling, Waiting};
+use baton_state::transaction::{LaneId, Target};
+use baton_state::work::{Tid, Work};
+use baton_state::{Effect, State};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+pub(crate) fn broker() -> (Running, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let config = Config::at(directory.path().join("broker.sock"));
+    (Running::start(config).unwrap(), directory)
+}
+
+#[test]
+fn a_thread_that_ends_is_forgotten() {
+    let (broker, _directory) = broker();
+    let engine = Engine::open("binder", broker.socket()).unwrap();
+    let known = || (engine.lock().threads.len(), engine.own_words.lock().len());
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            remember(&engine);
+            remember(&engine);
+            engine.lock().thread(tid());
+            engine.own_word(tid());
+            assert_eq!(known(), (1, 1));
+        });
+        // The scope's end waits for its body only, not for the thread's.
+        thread.join().unwrap();
+    });
+    assert_eq!(known(), (0, 0));
+}
+
+#[test]
+fn an_engine_may_go_before_its_threads_do() {
+    let (broker, _directory) = broker();
+    let engine = Engine::open("binder", broker.socket()).unwrap();
+    let thread = std::thread::spawn(move || {
+        remember(&engine);
+        let gone = Arc::downgrade(&engine);
+        engine.close();
+        drop(engine);
+        // The control thread has the last reference, and ends.
+        while gone.strong_count() > 0 {
+            std::thread::yield_now();
+        }
+    });
+    thread.join().unwrap();
+}
+
+/// The broker keeps back what comes after more descriptors than an engine has read.
+#[test]
+fn events_that_the_broker_keeps_back_are_waited_for() {
+    const CLIENTS: usize = 40;
+    let (broker, _directory) = broker();
+    let server = Engine::open("binder", broker.socket()).unwrap();
+    server.become_manager(0x10, 0, 0).unwrap();
+    let unread = server.broker.applying.lock();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let client = Engine::open("binder", broker.socket()).unwrap();
+            client.find_manager().unwrap();
+            client.channel_to(server.identity.process).unwrap();
+            client
+        })
+        .collect();
+    drop(unread);
+    server.take_all_events();
+    let channels = server.pool.channels.lists().n_incoming();
+    assert_eq!(channels, CLIENTS, "all that was sent before has come");
+    clients.iter().for_each(|client| client.close());
+    server.close();
+}
+
+#[test]
+fn a_node_that_may_not_manage_is_as_it_was() {
+    let (broker, _directory) = broker();
+    let manager = Engine::open("binder", broker.socket()).unwrap();
+    manager.become_manager(0x10, 0x20, 0).unwrap();
+    assert!(manager.lock().nodes.at(0x10).is_some());
+    let other = Engine::open("binder", broker.socket()).unwrap();
+    assert_eq!(other.become_manager(0x30, 0x40, 0), Err(Errno::BUSY));
+    assert_eq!(other.lock().nodes.at(0x30), None);
+    manager.close();
+    other.close();
+}
+
+#[test]
+fn a_manager_whose_death_has_been_told_elsewhere_is_not_known() {
+    let (broker, _directory) = broker();
+    let open = || Engine::open("binder", broker.socket()).unwrap();
+    let (before, after, client) = (open(), open(), open());
+    before.become_manager(0x10, 0, 0).unwrap();
+    client.find_manager().unwrap();
+    // The control thread does not hear of the death before this thread allows it.
+    let events = client.broker.applying.lock();
+    before.close();
+    while after.become_manager(0x10, 0, 0) == Err(Errno::BUSY) {
+        std::thread::yield_now();
+    }
+    std::thread::scope(|scope| {
+        let found = scope.spawn(|| client.find_manager());
+        for _ in 0..1000 {
+            std::thread::yield_now();
+            assert!(!found.is_finished(), "the dead manager is taken for the context's");
+        }
+        drop(events);
+        found.join().unwrap().unwrap();
+    });
+    let state = client.lock();
+    let owner = state.manager.and_then(|handle| state.references.get(handle)).map(|r| r.owner);
+    assert_eq!(owner, Some(after.identity.process));
+    drop(state);
+    client.close();
+    after.close();
+}
+
+/// A client's channel to a server that nobody serves but its control thread.
+pub(crate) fn channel(broker: &Running) -> (Arc<Engine>, Arc<Engine>, Arc<Channel>) {
+    let server = Engine::open("binder", broker.socket()).unwrap();
+    server.become_manager(0x10, 0, 0).unwrap();
+    let client = Engine::open("binder", broker.socket()).unwrap();
+    client.find_manager().unwrap();
+    let channel = client.channel_to(server.identity.process).unwrap();
+    (server, client, channel)
+}
+
+pub(crate) fn other_end(server: &Engine, channel: &Channel) -> Arc<Channel> {
+    loop {
+        if let Some(theirs) = server.channel(channel.id) {
+            return theirs;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A ring has been made for a looper that was about to sleep, and its client undoes it: the looper
+/// sleeps all the same.
+fn sleep_all_the_same((word, expected): (&AtomicU32, u32)) {
+    word.store(expected, Ordering::Relaxed);
+    let woken = futex::wait(word, expected, Some(Duration::from_secs(60)));
+    assert_eq!(woken, Wait::Woken, "somebody has rung again");
+}
+
+#[test]
+fn a_ring_that_a_client_undoes_is_repeated_as_long_as_there_is_work() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let bell = theirs.own_bell().unwrap();
+    let sleep = bell.announce(Sleep::Alone);
+    {
+        let mut state = server.lock();
+        state.set_waiting(tid(), Waiting::Bell);
+        state.thread(tid()).todo.push(Work::DeathCleared(1));
+        server.carry_out_one(&mut state, Effect::Wake(tid(), Waiting::Bell));
+    }
+    sleep_all_the_same(sleep);
+    sleep_all_the_same(sleep);
+    bell.withdraw(Sleep::Alone);
+    server.lock().set_waiting(tid(), Waiting::No);
+    client.close();
+    server.close();
+}
+
+#[test]
+fn the_bell_of_a_channel_that_has_gone_is_rung_until_nobody_sleeps_there() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let bell = theirs.own_bell().unwrap();
+    let sleep = bell.announce(Sleep::Alone);
+    client.close();
+    while server.channel(channel.id).is_some() {
+        std::thread::yield_now();
+    }
+    sleep_all_the_same(sleep);
+    sleep_all_the_same(sleep);
+    bell.withdraw(Sleep::Alone);
+    let gone = Arc::downgrade(&theirs);
+    drop(theirs);
+    // Its memory goes with the last who slept there.
+    while gone.strong_count() > 0 {
+        std::thread::yield_now();
+    }
+    server.close();
+}
+
+#[test]
+fn a_close_waits_for_no_looper_and_its_control_thread_for_all() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let bell = theirs.own_bell().unwrap();
+    let sleep = bell.announce(Sleep::Alone);
+    server.close();
+    sleep_all_the_same(sleep);
+    sleep_all_the_same(sleep);
+    bell.withdraw(Sleep::Alone);
+    let gone = Arc::downgrade(&server);
+    drop(server);
+    while gone.strong_count() > 0 {
+        std::thread::yield_now();
+    }
+    client.close();
+}
+
+/// Whoever watched a lane may have taken what its client tells everybody of a millisecond later.
+#[test]
+fn what_has_been_taken_may_be_told_of() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    for _ in 0..1000 {
+        channel.tell_of_request(0, Reader::Elsewhere, true);
+        let _ = server.accept(&mut server.lock(), Among::Watched);
+    }
+    assert!(!theirs.ends().dead, "it is no violation");
+    assert!(!theirs.has_news(), "and it is forgotten");
+    assert!(theirs.start_serving(0, Owner::Pool), "nobody serves what is not there");
+    client.close();
+    server.close();
+}
+
+/// Its caller has become an ordinary one and a real-time one again before the looper has looked.
+#[test]
+fn who_leaves_a_lane_takes_no_later_offer_with_it() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let via = other_end(&server, &channel).via(0);
+    {
+        let mut state = server.lock();
+        for looper in [1, 2] {
+            state.enter_looper(looper);
+            state.thread(looper).return_once = false;
+        }
+    }
+    server.begin_dedicated(channel.id, 0, 0);
+    assert_eq!(server.lock().become_dedicated(1), Some(via));
+    server.end_dedicated(channel.id, Some(0));
+    server.with_state(|state| server.withdraw(state, via));
+    server.begin_dedicated(channel.id, 0, 0);
+    let mut state = server.lock();
+    server.withdraw(&mut state, via);
+    assert!(state.pool.wants_dedicated());
+    drop(state);
+    client.close();
+    server.close();
+}
+
+/// A real-time caller is told to wait for a looper of the program's as long as there may come one.
+#[test]
+fn callers_are_told_whether_lanes_get_loopers() {
+    type Change = fn(&mut State);
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let changes: [(&str, Change, u32); 8] = [
+        ("no looper", |_| {}, 0),
+        ("one, which is the pool's", |state| state.enter_looper(1), 0),
+        ("two", |state| state.enter_looper(2), 1),
+        ("one of them has gone", |state| state.exit_looper(1), 0),
+        ("the program may be asked for one more", |state| state.pool.max = 1, 1),
+        ("it has been asked", |state| state.pool.requested = 1, 1),
+        (
+            "its only one has come, and gone",
+            |state| (state.pool.requested, state.pool.started) = (0, 1),
+            0,
+        ),
+        (
+            "two more, and somebody polls",
+            |state| {
+                (3..5).for_each(|looper| state.enter_looper(looper));
+                state.end_dedicated(9);
+            },
+            0,
+        ),
+    ];
+    for (name, change, told) in changes {
+        let mut state = server.lock();
+        change(&mut state);
+        server.unlock(state);
+        assert_eq!(channel.status_word(status::LANE_LOOPERS), told, "{name}");
+    }
+    client.close();
+    server.close();
+}
+
+/// A client may post as fast as the server takes in, and others want the state as well.
+#[test]
+fn a_look_ends_however_much_there_is() {
+    const POSTED: usize = MOST_AT_ONCE * 2 + 1;
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let _theirs = other_end(&server, &channel);
+    let mut state = server.lock();
+    state.buffers.map(MAX_PAYLOAD_BYTES);
+    server.carry_out(&mut state);
+    for _ in 0..POSTED {
+        let (data, sent) = (Payload::Bytes(&[]), Sent::default());
+        let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
+        client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
+    }
+    let look = server.accept(&mut state, Among::Watched);
+    // Fewer, if the control thread waits for its turn.
+    assert!(matches!(look, Look::Cut { taken: 1..=MOST_AT_ONCE, .. }), "{look:?}");
+    server.unlock(state);
+    let (state, later) = server.accept_posted(Among::Watched);
+    assert_eq!((later, state.received as usize), (None, POSTED));
+    drop(state);
+    client.close();
+    server.close();
+}
+
+/// Its caller may still be about to sleep there: somebody else on the lane would take its nudge.
+#[test]
+fn only_its_caller_frees_the_lane_of_an_answer() {
+    let (broker, _directory) = broker();
+    let (server, client, at_client) = channel(&broker);
+    let at_server = other_end(&server, &at_client);
+    for (last_words, free) in [(true, false), (false, true)] {
+        let lane = at_client.take_lane().unwrap().unwrap();
+        let (via, peer, token) = (at_client.via(lane), at_client.peer, 1 + lane as u64);
+        let (handle, owns_lane, dead) = (None, true, false);
+        let mut state = client.lock();
+        state.adopt_call(tid(), Calling { via, peer, handle, token, owns_lane, dead });
+        let answer = Message { kind: Kind::Dead as u32, ..Message::default() };
+        at_server.lane(lane).unwrap().post(&answer, |_| {});
+        match last_words {
+            true => client.accept_last_words(&mut state, peer),
+            false => assert!(client.accept_answer(&mut state, tid())),
+        }
+        assert!(state.thread(tid()).calls_on().is_none(), "it is answered");
+        client.unlock(state);
+        assert_eq!(at_client.take_this_lane(lane as u32), free, "last words: {last_words}");
+    }
+    client.close();
+    server.close();
+}
+
+/// A client that has woken the thread to which a lane was dedicated tells no other.
+#[test]
+fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
+    let (broker, _directory) = broker();
+    for leaves in [false, true] {
+        let (server, client, channel) = channel(&broker);
+        let (tid, via) = (1, channel.via(0));
+        let theirs = loop {
+            server.take_events();
+            let Some(theirs) = server.channel(channel.id) else { continue };
+            break theirs;
+        };
+        let mut state = server.lock();
+        for tid in 1..=2 {
+            state.enter_looper(tid);
+            state.thread(tid).return_once = false;
+        }
+        state.offer_lane(via);
+        assert_eq!(state.become_dedicated(tid), Some(via));
+        assert!(theirs.dedicate(theirs.lane(0).unwrap(), 0, tid));
+        state.vacate(via);
+        server.unlock(state);
+        let request = Message { kind: Kind::Request as u32, ..Message::default() };
+        assert_eq!(channel.lane(0).unwrap().post(&request, |_| {}), Reader::Elsewhere);
+        assert_eq!(theirs.new_lanes().ok(), Some(0));
+        let mut state = server.lock();
+        match leaves {
+            true => state.thread_exit(tid),
+            false => server.end_dedication(&mut state, tid),
+        }
+        server.carry_out_effects(&mut state);
+        assert_eq!(theirs.new_lanes().ok(), Some(1), "{leaves}");
+        drop(state);
+        server.close();
+        client.close();
+    }
+}
+
+/// Says how often anything was logged by the thread that has it.
+#[derive(Clone, Default)]
+struct Log(Arc<std::sync::atomic::AtomicUsize>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Where the log goes nobody may be reading, and any client can have something said.
+#[test]
+fn what_is_said_of_a_channel_that_ends_is_said_without_the_state() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let log = Log::default();
+    let said = tracing::subscriber::with_default(log.clone(), || {
+        let mut state = server.lock();
+        server.end_channel(&mut state, &theirs, "a test");
+        server.unlock(state);
+        log.0.load(Ordering::Relaxed)
+    });
+    assert_eq!(said, 0);
+    client.close();
+    server.close();
+}
+
+/// A thread that has been relieved in its sleep leaves the lane's request to the next dedicated
+/// thread, which is with its program.
+#[test]
+fn only_the_owner_of_a_lane_takes_its_requests() {
+    let (broker, _directory) = broker();
+    const ANOTHER: Tid = (1 << 22) - 1;
+    for owner in [tid(), ANOTHER] {
+        let (server, client, channel) = channel(&broker);
+        let theirs = other_end(&server, &channel);
+        let (areas, via) = (theirs.lane(0).unwrap(), theirs.via(0));
+        let mut state = server.lock();
+        state.buffers.map(MAX_PAYLOAD_BYTES);
+        for looper in [tid(), ANOTHER] {
+            state.enter_looper(looper);
+            state.thread(looper).return_once = false;
+        }
+        server.unlock(state);
+        server.begin_dedicated(channel.id, 0, 0);
+        let dedicated = server.dedicated(via).unwrap();
+        let mut state = server.lock();
+        assert_eq!(state.become_dedicated(owner), Some(via));
+        assert!(theirs.dedicate(areas, 0, owner));
+        let (data, sent) = (Payload::Bytes(&[]), Sent::default());
+        let outgoing = Outgoing { code: 1, flags: 0, data, offsets: &[], sent };
+        client.send(tid(), Target::Handle(0), 0, (0, 0), Ok(outgoing));
+        assert!(!areas.inbox().is_empty());
+        state = server.accept_own(state, &dedicated);
+        assert_eq!(areas.inbox().is_empty(), owner == tid());
+        assert_eq!(state.has_work(owner, false), owner == tid());
+        server.unlock(state);
+        client.close();
+        server.close();
+    }
+}
+
+/// The pool's other looper is with its program while work waits: it lacks a processor, or waits for
+/// what that brings.
+#[test]
+fn a_dedicated_looper_is_relieved_if_the_pool_waits_and_not_if_it_runs() {
+    for (waits, stays) in [(false, true), (true, false)] {
+        let (broker, _directory) = broker();
+        let server = Engine::open("binder", broker.socket()).unwrap();
+        let (is_over, other) = (AtomicBool::new(false), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                other.store(tid(), Ordering::Release);
+                while waits && !is_over.load(Ordering::Acquire) {
+                    std::thread::park();
+                }
+                while !is_over.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+            });
+            let other = loop {
+                match other.load(Ordering::Acquire) {
+                    0 => std::thread::yield_now(),
+                    other if waits && is_running(other) => std::thread::yield_now(),
+                    other => break other,
+                }
+            };
+            let via = LaneId { channel: ChannelId(1), lane: 0 };
+            let mut state = server.lock();
+            for looper in [tid(), other] {
+                state.enter_looper(looper);
+                state.thread(looper).return_once = false;
+            }
+            state.offer_lane(via);
+            assert_eq!(state.become_dedicated(tid()), Some(via));
+            state.set_waiting(tid(), Waiting::Lane(via));
+            // What a thread leaves that goes is the pool's.
+            const GONE: Tid = 1;
+            state.thread(GONE).todo.push(Work::DeathCleared(1));
+            state.thread_exit(GONE);
+            server.unlock(state);
+            (0..3).for_each(|_| server.watchdog());
+            let still = server.lock().dedicated_to(tid()).is_some();
+            is_over.store(true, Ordering::Release);
+            thread.thread().unpark();
+            assert_eq!(still, stays, "it waits: {waits}");
+        });
+        server.close();
+    }
+}

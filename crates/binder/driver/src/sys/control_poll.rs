@@ -1,0 +1,120 @@
+//! The descriptors and timers that wake the control thread, each with its number in one epoll.
+
+use baton_shm::blocking::Timer;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Events of the broker can be taken.
+pub const EVENTS: u64 = 0;
+/// The control thread ends.
+pub const STOP: u64 = 1;
+/// The next broker has answered.
+pub const GREETING: u64 = 2;
+/// [`ControlPoll::repeats`] is due.
+pub const REPEAT: u64 = 3;
+/// [`ControlPoll::watchdog`] is due.
+pub const WATCHDOG: u64 = 4;
+/// The number of a channel's socket is this plus the channel's id, which is at least one.
+pub const CHANNELS: u64 = 4;
+
+/// How long a ring may stay lost. No request of an honest client waits for it.
+pub const REPEAT_AFTER: Duration = Duration::from_millis(1);
+/// The watchdog's period. A pool that serves longer without a look may wait for a request that
+/// nobody takes in.
+const WATCHDOG_ROUND: Duration = Duration::from_millis(20);
+
+/// What wakes the control thread of one engine.
+#[derive(Debug)]
+pub(crate) struct ControlPoll {
+    pub epoll: OwnedFd,
+    stop: OwnedFd,
+    /// Due when rings that may have missed a looper are repeated.
+    pub repeats: RoundTimer,
+    /// Due when the control thread looks for work that nobody has taken.
+    pub watchdog: RoundTimer,
+}
+
+impl ControlPoll {
+    /// Errors of `epoll_create`, `eventfd`, `timerfd_create`.
+    pub fn new() -> Result<ControlPoll, Errno> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let poll = ControlPoll {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            stop: eventfd(0, flags)?,
+            repeats: RoundTimer::new(REPEAT_AFTER)?,
+            watchdog: RoundTimer::new(WATCHDOG_ROUND)?,
+        };
+        poll.watch(poll.stop.as_fd(), STOP)?;
+        poll.watch(poll.repeats.timer(), REPEAT)?;
+        poll.watch(poll.watchdog.timer(), WATCHDOG)?;
+        Ok(poll)
+    }
+
+    /// The control thread wakes while there is something to read.
+    pub fn watch(&self, fd: BorrowedFd<'_>, number: u64) -> Result<(), Errno> {
+        let flags = EventFlags::IN | EventFlags::RDHUP;
+        epoll::add(&self.epoll, fd, EventData::new_u64(number), flags)
+    }
+
+    /// The control thread wakes once for whatever comes on a channel's socket.
+    pub fn watch_channel(&self, socket: BorrowedFd<'_>, id: u64) -> Result<(), Errno> {
+        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&self.epoll, socket, EventData::new_u64(id + CHANNELS), flags)
+    }
+
+    /// Of a muted channel the control thread hears nothing but its end.
+    pub fn set_muted(&self, socket: BorrowedFd<'_>, id: u64, muted: bool) {
+        let always = EventFlags::RDHUP | EventFlags::ET;
+        let flags = if muted { always } else { always | EventFlags::IN };
+        let _ = epoll::modify(&self.epoll, socket, EventData::new_u64(id + CHANNELS), flags);
+    }
+
+    /// Undoes [`ControlPoll::watch`] and [`ControlPoll::watch_channel`].
+    pub fn forget(&self, fd: BorrowedFd<'_>) {
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// The control thread ends.
+    pub fn stop(&self) {
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+}
+
+/// A timer of one period, which runs only while a round of some work is expected.
+#[derive(Debug)]
+pub(crate) struct RoundTimer {
+    /// Runs while `expected`.
+    timer: Timer,
+    expected: AtomicBool,
+    period: Duration,
+}
+
+impl RoundTimer {
+    /// Errors of `timerfd_create`.
+    fn new(period: Duration) -> Result<RoundTimer, Errno> {
+        Ok(RoundTimer { timer: Timer::new()?, expected: AtomicBool::new(false), period })
+    }
+
+    /// Polls readable when a round is due.
+    fn timer(&self) -> BorrowedFd<'_> {
+        self.timer.descriptor()
+    }
+
+    /// A round is due a period from now, or sooner if one is expected already.
+    pub fn expect(&self) {
+        // SeqCst: after the work for the round. If the timer runs, the end of its period finds it.
+        if !self.expected.swap(true, Ordering::SeqCst) {
+            self.timer.set(self.period);
+        }
+    }
+
+    /// The round begins. Work that comes from now on expects another one.
+    pub fn begin(&self) {
+        self.timer.clear();
+        self.expected.store(false, Ordering::SeqCst);
+    }
+}

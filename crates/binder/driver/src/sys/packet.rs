@@ -1,0 +1,123 @@
+//! Packets with descriptors over sockets.
+
+use baton_abi::control::MAX_PACKET_BYTES;
+use baton_shm::blocking::{before_read, before_write, pause};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// Pause after a failure of the system's that passes.
+pub const PAUSE: Duration = Duration::from_millis(1);
+
+/// One packet. The packet always arrives; its descriptors may not.
+#[derive(Debug)]
+pub struct Packet {
+    /// Its length.
+    pub bytes: usize,
+    /// Its descriptors, close-on-exec. `EMFILE` if the process has no room for all of them: those
+    /// that came are closed again, the others are lost.
+    pub fds: Result<Vec<OwnedFd>, Errno>,
+}
+
+/// Whether a failure says nothing of the connection: the system lacks memory or descriptors for
+/// now.
+pub fn passes(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOMEM
+            | Errno::NOBUFS
+            | Errno::MFILE
+            | Errno::NFILE
+            | Errno::TOOMANYREFS
+            | Errno::AGAIN
+            | Errno::DQUOT
+    )
+}
+
+/// The number of descriptors that this process may have at this moment.
+pub fn descriptors() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.unwrap_or(u64::MAX)
+}
+
+/// Sends one packet with descriptors; `flags` say whether it waits for room.
+pub fn send(
+    socket: impl AsFd,
+    packet: &[u8],
+    fds: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> Result<(), Errno> {
+    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(fds.len()))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::INVAL);
+    }
+    let slices = [IoSlice::new(packet)];
+    loop {
+        if !flags.contains(SendFlags::DONTWAIT) {
+            before_write(&socket);
+        }
+        match rustix::net::sendmsg(&socket, &slices, &mut ancillary, flags | SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// A packet's bytes, and its descriptors as in [`Packet`].
+pub type Received = (Vec<u8>, Result<Vec<OwnedFd>, Errno>);
+
+/// Receives one packet with its descriptors. The end is `ECONNRESET`.
+pub fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<Received, Errno> {
+    let mut packet = vec![0; MAX_PACKET_BYTES];
+    let Packet { bytes, fds } = receive_into(socket, &mut packet, 4, flags)?;
+    packet.truncate(bytes);
+    Ok((packet, fds))
+}
+
+/// Waits for a packet for as long as the connection stands.
+pub fn receive_patiently(socket: impl AsFd) -> Result<Received, Errno> {
+    loop {
+        before_read(&socket);
+        match receive(&socket, RecvFlags::empty()) {
+            Err(errno) if passes(errno) => pause(PAUSE),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Receives one packet into `packet`, with up to `max_fds` descriptors.
+pub fn receive_into(
+    socket: impl AsFd,
+    packet: &mut [u8],
+    max_fds: usize,
+    flags: RecvFlags,
+) -> Result<Packet, Errno> {
+    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(max_fds))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let message = loop {
+        let mut slices = [IoSliceMut::new(packet)];
+        match rustix::net::recvmsg(&socket, &mut slices, &mut ancillary, flags) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    let mut fds = Vec::new();
+    for part in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = part {
+            fds.extend(rights);
+        }
+    }
+    if message.bytes == 0 {
+        return Err(Errno::CONNRESET);
+    }
+    let is_cut = message.flags.contains(rustix::net::ReturnFlags::CTRUNC);
+    Ok(Packet { bytes: message.bytes, fds: if is_cut { Err(Errno::MFILE) } else { Ok(fds) } })
+}

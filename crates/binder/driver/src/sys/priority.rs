@@ -1,0 +1,205 @@
+//! The calling thread's priority, and the one that it takes over while it serves. It has its own
+//! again when it has answered. Everything here is done in the thread's own right; a change that the
+//! thread has no right to is left undone.
+//!
+//! Threads that the program starts meanwhile are ordinary ones: with a real-time priority comes
+//! SCHED_RESET_ON_FORK, as with those that Android's kernels give. A thread that may not take the
+//! flag back keeps it.
+//!
+//! **Invariant**: a thread is made less urgent only if it can come back.
+
+use crate::sys::thread::{self, Children};
+use baton_abi::sched_priority::SchedPriority;
+use baton_state::priority::RequestedPriority;
+use rustix::process::{Resource, geteuid, getrlimit};
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+/// The most urgent nice value.
+const BEST_NICE: i32 = -20;
+/// CAP_SYS_NICE, in /proc/PID/status.
+const CAP_SYS_NICE: u64 = 1 << 23;
+
+thread_local! {
+    /// The priority, when [`thread::priority_changes`] was this.
+    static OWN: Cell<(u32, SchedPriority)> =
+        const { Cell::new((u32::MAX, SchedPriority::LEAST)) };
+    /// A priority that the thread has no right to.
+    static DENIED: Cell<Option<SchedPriority>> = const { Cell::new(None) };
+    /// The nice value, when [`thread::priority_changes`] was this.
+    static NICE: Cell<(u32, i32)> = const { Cell::new((u32::MAX, 0)) };
+    /// Changes that are made here are not told of.
+    static IS_AT_IT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread serves a caller at this nice value, of a node that asks for this
+/// minimum, at the priority that it has, or has to.
+pub fn is_served_here(nice: i32, minimum: Option<SchedPriority>) -> bool {
+    wanted_elsewhere(RequestedPriority { nice: Some(nice), minimum }).is_none()
+}
+
+fn is_to_change(wanted: SchedPriority, before: SchedPriority) -> bool {
+    let is_below = before.is_real_time() && !wanted.is_above(before);
+    !is_below && wanted != before && DENIED.get() != Some(wanted)
+}
+
+/// The priority of a thread before it was given another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    priority: SchedPriority,
+    children: Children,
+}
+
+/// The priority at which the calling thread is to serve a transaction, whether it has the right to
+/// that or not; without a transaction its own.
+pub fn of_transaction(wanted: Option<RequestedPriority>) -> SchedPriority {
+    let own = own();
+    let priority = wanted.map_or(own, |wanted| wanted.priority(own));
+    let is_below = own.is_real_time() && !priority.is_above(own);
+    if is_below { own } else { priority }
+}
+
+/// Gives the calling thread the priority that is wanted. The priority that it had is returned for
+/// [`restore`]; `None` if nothing has changed.
+pub fn adopt(wanted: RequestedPriority) -> Option<Before> {
+    let (wanted, before) = wanted_elsewhere(wanted)?;
+    let children = if wanted.is_real_time() { thread::children() } else { Children::Inherit };
+    if !set(wanted, before) {
+        DENIED.set(Some(wanted));
+        return None;
+    }
+    OWN.set((thread::priority_changes(), wanted));
+    Some(Before { priority: before, children })
+}
+
+/// The priority that is wanted, and the calling thread's own, if they differ.
+fn wanted_elsewhere(wanted: RequestedPriority) -> Option<(SchedPriority, SchedPriority)> {
+    let known = own();
+    // That is asked for anew only if it matters.
+    if wanted.priority(known) == known {
+        return None;
+    }
+    let own = own_again();
+    let priority = wanted.priority(own);
+    is_to_change(priority, own).then_some((priority, own))
+}
+
+/// Gives the calling thread the priority that it had before [`adopt`].
+pub fn restore(Before { priority, children }: Before) {
+    let was_real_time = OWN.get().1.is_real_time();
+    let set = |children| {
+        let real_time = Some(priority).filter(|priority| priority.is_real_time());
+        thread::set_real_time_priority(real_time, children)
+    };
+    while_at_it(|| match priority.nice_value() {
+        Some(nice) if !was_real_time => _ = set_nice(nice),
+        _ => _ = set(children) || set(Children::Ordinary),
+    });
+    OWN.set((thread::priority_changes(), priority));
+}
+
+fn set_nice(value: i32) -> bool {
+    let set = rustix::process::setpriority_process(None, value).is_ok();
+    if set {
+        NICE.set((thread::priority_changes(), value));
+    }
+    set
+}
+
+/// The calling thread's nice value: as it was when it first asked, after the last change that was
+/// told of, or as it was given to it here.
+pub fn nice() -> i32 {
+    let at = thread::priority_changes();
+    match NICE.get() {
+        (known_at, nice) if known_at == at => nice,
+        _ => nice_again(),
+    }
+}
+
+fn nice_again() -> i32 {
+    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+    NICE.set((thread::priority_changes(), nice));
+    nice
+}
+
+/// Whether the calling thread is just being given a priority here.
+pub fn is_at_it() -> bool {
+    IS_AT_IT.try_with(Cell::get).unwrap_or(false)
+}
+
+fn while_at_it<T>(body: impl FnOnce() -> T) -> T {
+    IS_AT_IT.set(true);
+    let result = body();
+    IS_AT_IT.set(false);
+    result
+}
+
+fn own() -> SchedPriority {
+    match OWN.get() {
+        (at, own) if at == thread::priority_changes() => own,
+        _ => own_again(),
+    }
+}
+
+fn own_again() -> SchedPriority {
+    let own = thread::real_time_priority().unwrap_or_else(|| SchedPriority::nice(nice_again()));
+    OWN.set((thread::priority_changes(), own));
+    own
+}
+
+fn set(wanted: SchedPriority, before: SchedPriority) -> bool {
+    while_at_it(|| match wanted.nice_value() {
+        None => thread::set_real_time_priority(Some(wanted), Children::Ordinary),
+        Some(_) if wanted < before && !may_be_at(before) => false,
+        Some(nice) => {
+            // As far as it may.
+            let best_nice = best_nice_by_limit();
+            let best = SchedPriority::nice(best_nice);
+            set_nice(nice) || (best < wanted && before < best && set_nice(best_nice))
+        }
+    })
+}
+
+/// The best nice value that the process may have by its limit.
+fn best_nice_by_limit() -> i32 {
+    let limit = getrlimit(Resource::Nice).current.unwrap_or(u64::from(u8::MAX));
+    (20 - limit.min(40) as i32).max(BEST_NICE)
+}
+
+/// Whether a thread that is less urgent could become as urgent as this again.
+fn may_be_at(priority: SchedPriority) -> bool {
+    static MAY_ALL: OnceLock<bool> = OnceLock::new();
+    priority <= SchedPriority::nice(best_nice_by_limit())
+        || *MAY_ALL.get_or_init(|| geteuid().is_root() || has_capability())
+}
+
+fn has_capability() -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|all| u64::from_str_radix(all.trim(), 16).ok());
+    effective.is_some_and(|all| all & CAP_SYS_NICE != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_takes_over_a_priority_has_its_own_again() {
+        let nice = || rustix::process::getpriority_process(None).unwrap();
+        std::thread::spawn(move || {
+            let own = nice();
+            let of =
+                |nice| RequestedPriority { nice: Some(nice), minimum: Some(SchedPriority::LEAST) };
+            assert_eq!(adopt(of(own)), None);
+            if let Some(before) = adopt(of(own + 3)) {
+                assert_eq!(nice(), own + 3);
+                assert_eq!(adopt(of(own + 3)), None);
+                restore(before);
+            }
+            assert_eq!(nice(), own);
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,253 @@
+//! The pool: what all loopers of a process share that take whatever comes, and how one of them
+//! waits.
+
+use super::policy::{WaitMode, WaitPolicy};
+use super::server::{Served, Server};
+use super::settings::Settings;
+use crate::channel::table::ChannelTable;
+use crate::channel::{Channel, Placed, RECENT_REQUESTS};
+use crate::sys::clock::now_ns;
+use crate::sys::control_poll::ControlPoll;
+use crate::sys::spin::{SpinBudget, Spun};
+use baton_abi::control::Stamps;
+use baton_abi::lane::{STATUS_BYTES, status};
+use baton_shm::bell::{self, OwnBell, Sleep};
+use baton_shm::futex::{self, MAX_WORDS, Wait};
+use baton_shm::lock::Lock;
+use baton_shm::mailbox::Mailbox;
+use baton_shm::mapping::Mapping;
+use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The part of an engine that its loopers share.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    /// The channels at which loopers look, and all others.
+    pub channels: ChannelTable,
+    /// How threads wait.
+    pub settings: Settings,
+    /// The clock by which messages are stamped.
+    pub stamps: Stamps,
+    pub(super) control: Arc<ControlPoll>,
+    /// The status page, which shows how many loopers sleep.
+    pub page: Arc<Mapping<STATUS_BYTES>>,
+    /// Loopers sleep on it beside their clients' bells; this process's own.
+    pub any_work: AtomicU32,
+    /// How long loopers wait for clients.
+    pub gaps: SpinBudget,
+    /// A looper spins: one is enough.
+    pub spinning: AtomicBool,
+    /// The number of requests that were taken in while there were several clients.
+    pub(super) requests: AtomicU64,
+    /// Removed channels on whose bells loopers may still sleep.
+    pub(super) removed: Lock<Vec<Arc<Channel>>>,
+    /// Channels whose client has announced too much that was not there. Those that are looked at
+    /// next come first.
+    pub(super) muted: Lock<VecDeque<Muted>>,
+}
+
+/// One channel that is muted.
+#[derive(Debug)]
+pub(crate) struct Muted {
+    pub channel: Arc<Channel>,
+    /// Rounds in a row without announcements of nothing.
+    pub calm: u32,
+    /// The number of such rounds after which the channel is unmuted.
+    pub(super) wanted: u32,
+}
+
+/// A futex word and its expected value.
+type Word<'a> = (&'a AtomicU32, u32);
+
+impl Pool {
+    /// A pool without channels.
+    pub fn new(
+        settings: Settings,
+        stamps: Stamps,
+        control: Arc<ControlPoll>,
+        page: Arc<Mapping<STATUS_BYTES>>,
+    ) -> Pool {
+        Pool {
+            channels: ChannelTable::default(),
+            settings: settings.here(),
+            stamps,
+            control,
+            page,
+            any_work: AtomicU32::new(0),
+            gaps: SpinBudget::default(),
+            spinning: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+            removed: Lock::default(),
+            muted: Lock::default(),
+        }
+    }
+
+    /// Waits until a client or this process wants a looper that looks at everything.
+    pub(crate) fn await_client(&self, any_work: u32, server: &mut Option<&mut dyn Server>) -> Wait {
+        // After `any_work` was read: a later change of the list changes that word.
+        let active = self.channels.active();
+        if let Some(server) = server {
+            server.forget_stale(&active);
+        }
+        let (mut recent, mut looks) = (self.recent(&active), 0);
+        loop {
+            looks += 1;
+            if looks % RECENT_REQUESTS == 0 {
+                recent = self.recent(&active);
+            }
+            if let Some(outcome) =
+                server.as_mut().and_then(|server| server.serve_pinned(&active, any_work))
+            {
+                return outcome;
+            }
+            let last = || server.as_ref().and_then(|server| server.last_lane(&active));
+            let (outcome, posted) = self.await_news(&active, &recent, any_work, last);
+            let serve = |server: &mut &mut dyn Server| {
+                server.serve_next(&active, any_work, posted.is_some())
+            };
+            let served = server.as_mut().map_or(Served::Look, serve);
+            if served != Served::Wait || outcome != Wait::Woken {
+                if let Some((place, number)) = posted.filter(|_| served == Served::Look) {
+                    self.leave_ready(&active[place], number as usize, false);
+                }
+                return outcome;
+            }
+        }
+    }
+
+    /// The channels of clients that have called lately, at most as many as a thread waits for.
+    fn recent<'a>(&self, active: &'a [Arc<Channel>]) -> SmallVec<[&'a Channel; MAX_WORDS]> {
+        let requests = self.requests.load(Ordering::Relaxed);
+        let recent = active.iter().filter(|channel| channel.is_recent(requests));
+        recent.map(|channel| &**channel).take(MAX_WORDS).collect()
+    }
+
+    /// Waits for news. Returns the last lane that was served if the news is a message there, of
+    /// which no other thread knows.
+    #[inline]
+    fn await_news(
+        &self,
+        active: &[Arc<Channel>],
+        recent: &[&Channel],
+        any_work: u32,
+        last: impl Fn() -> Option<(usize, u32)>,
+    ) -> (Wait, Option<(usize, u32)>) {
+        if let [channel] = active
+            && let Some((_, number)) = last()
+            && self.lets_caller_by(channel, number)
+        {
+            return (Wait::Woken, last());
+        }
+        let longest = self.settings.longest_spin_ns;
+        if !self.settings.may_spin(recent.iter().any(|channel| channel.placed() == Placed::Apart))
+            || self.spinning.swap(true, Ordering::Acquire)
+        {
+            return (self.sleep_as_looper(active, recent, any_work), None);
+        }
+        let last = last();
+        let lane = last.map(|(place, number)| active[place].lane(number as usize));
+        let watched = lane.and_then(|lane| Some(lane.ok()?.inbox()));
+        watched.inspect(|mailbox| mailbox.watch());
+        let spun = self.gaps.spin(longest, || {
+            let wanted = watched.is_some_and(|mailbox| !mailbox.is_empty())
+                || recent.iter().any(|channel| channel.has_news())
+                || self.any_work.load(Ordering::Relaxed) != any_work;
+            wanted.then_some(())
+        });
+        let posted = last.filter(|_| watched.is_some_and(Mailbox::unwatch));
+        self.spinning.store(false, Ordering::Release);
+        match spun {
+            Spun::Since(start) if posted.is_none() => {
+                let outcome = self.sleep_as_looper(active, recent, any_work);
+                self.gaps.learn(now_ns() - start, longest);
+                (outcome, None)
+            }
+            _ => (Wait::Woken, posted),
+        }
+    }
+
+    /// Yields to the caller that was served last, and watches its lane meanwhile. True if a message
+    /// lies there, of which no other thread may know.
+    fn lets_caller_by(&self, channel: &Channel, number: u32) -> bool {
+        let Ok(lane) = channel.lane(number as usize) else { return false };
+        let policy = WaitPolicy::of_one(&self.settings, channel, number);
+        if policy.mode() != WaitMode::LetBy {
+            return false;
+        }
+        lane.inbox().watch();
+        policy.lets_by(self.stamps, channel, number, || lane.arrived());
+        lane.inbox().unwatch()
+    }
+
+    /// Sleeps on the bells of the recent clients. For one client that is the bell's word alone,
+    /// which costs the kernel least.
+    #[inline]
+    fn sleep_as_looper(&self, active: &[Arc<Channel>], recent: &[&Channel], any_work: u32) -> Wait {
+        let asleep = self.page.word(status::SLEEPERS);
+        asleep.fetch_add(1, Ordering::SeqCst);
+        let only = match active {
+            [channel] => channel.own_bell(),
+            _ => None,
+        };
+        let slept = match only {
+            Some(bell) => {
+                let slept = self.sleep_on(&[bell.announce(Sleep::Alone)], active, any_work);
+                bell.withdraw(Sleep::Alone);
+                slept.map(|(outcome, _)| outcome)
+            }
+            None => self.sleep_on_several(active, recent, any_work),
+        };
+        self.follow(slept.map_or(&[], |_| recent));
+        asleep.fetch_sub(1, Ordering::SeqCst);
+        slept.unwrap_or(Wait::Woken)
+    }
+
+    fn sleep_on_several(
+        &self,
+        active: &[Arc<Channel>],
+        recent: &[&Channel],
+        any_work: u32,
+    ) -> Option<Wait> {
+        let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
+        let recent = recent.iter().filter_map(|channel| Some((*channel, channel.own_bell()?)));
+        let recent: SmallVec<[(&Channel, OwnBell<'_>); MAX_WORDS]> = recent.take(most).collect();
+        let bells = || recent.iter().map(|(_, bell)| *bell);
+        let sleep = if recent.len() == 1 { Sleep::Alone } else { Sleep::Among };
+        let mut words: SmallVec<[Word<'_>; MAX_WORDS]> =
+            bells().map(|bell| bell.announce(sleep)).collect();
+        if sleep == Sleep::Among {
+            words.push((&self.any_work, any_work));
+        }
+        let slept = self.sleep_on(&words, active, any_work);
+        bells().for_each(|bell| bell.withdraw(sleep));
+        let (outcome, woken) = slept?;
+        if let Some((channel, _)) = woken.and_then(|nth| recent.get(nth))
+            && !channel.has_news()
+            && self.any_work.load(Ordering::SeqCst) == any_work
+        {
+            // The client has rung for a request that another thread has taken, or for nothing.
+            // Rings by this process change the word.
+            self.count_fruitless(channel, 1);
+        }
+        Some(outcome)
+    }
+
+    /// Sleeps on several words. `None` if there is news at once.
+    #[inline]
+    fn sleep_on(
+        &self,
+        words: &[Word<'_>],
+        active: &[Arc<Channel>],
+        any_work: u32,
+    ) -> Option<(Wait, Option<usize>)> {
+        bell::fence_before_check();
+        // The process announces its own work after queueing it: either this look finds it, or the
+        // words have changed.
+        let news = self.any_work.load(Ordering::SeqCst) != any_work
+            || active.iter().any(|channel| channel.has_news());
+        (!news).then(|| futex::wait_any_of(words))
+    }
+}

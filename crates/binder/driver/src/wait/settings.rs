@@ -1,0 +1,163 @@
+//! How the threads of a process wait, where the program has a choice.
+
+use crate::sys::thread::{is_real_time, processors};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Longest spin in microseconds, for all waits of the process; 0 for none.
+const SPIN_VARIABLE: &str = "BATON_SPIN_US";
+/// Whether loopers follow their callers: 0 or 1.
+const FOLLOW_VARIABLE: &str = "BATON_FOLLOW";
+/// Whether threads at a real-time priority spin as well: 0 or 1.
+const REAL_TIME_VARIABLE: &str = "BATON_SPIN_REAL_TIME";
+
+/// The longest spin by default: a few times what a wake takes.
+const SPIN_NS: u64 = 50_000;
+/// The longest that can be asked for: beyond it, it is no wait but a burnt processor.
+const MOST_SPIN_NS: u64 = 1_000_000_000;
+
+/// What a program has chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Longest spin before a sleep; 0 for none.
+    pub(crate) longest_spin_ns: u64,
+    /// Loopers move to the processor of the one caller that they have.
+    pub(crate) follow: bool,
+    /// Threads at a real-time priority spin as well.
+    pub(crate) spin_real_time: bool,
+}
+
+impl Settings {
+    const DEFAULT: Settings =
+        Settings { longest_spin_ns: SPIN_NS, follow: true, spin_real_time: false };
+
+    /// The environment's, as it was when this was first asked. A value that means nothing is told
+    /// of then, and the default holds.
+    pub fn of_environment() -> Settings {
+        static SETTINGS: OnceLock<Settings> = OnceLock::new();
+        *SETTINGS.get_or_init(|| {
+            let find = |name| std::env::var_os(name)?.into_string().ok();
+            let tell = |what: &str| tracing::warn!(target: "binder", "{what}: the default holds");
+            Settings::parse(find, tell)
+        })
+    }
+
+    fn parse(find: impl Fn(&'static str) -> Option<String>, tell: impl Fn(&str)) -> Settings {
+        let mut settings = Settings::DEFAULT;
+        let wrong = |name, value: &str, wanted| tell(&format!("{name}={value} is not {wanted}"));
+        if let Some(value) = find(SPIN_VARIABLE) {
+            match value.parse() {
+                Ok(us) => settings.set_longest_spin(Duration::from_micros(us)),
+                Err(_) => wrong(SPIN_VARIABLE, &value, "a number of microseconds"),
+            }
+        }
+        let switches = [
+            (FOLLOW_VARIABLE, &mut settings.follow),
+            (REAL_TIME_VARIABLE, &mut settings.spin_real_time),
+        ];
+        for (name, switch) in switches {
+            match find(name).as_deref() {
+                Some("0") => *switch = false,
+                Some("1") => *switch = true,
+                Some(value) => wrong(name, value, "0 or 1"),
+                None => {}
+            }
+        }
+        settings
+    }
+
+    /// How long a thread looks for a peer before it sleeps, at most a second.
+    pub fn set_longest_spin(&mut self, longest: Duration) {
+        self.longest_spin_ns = longest.as_nanos().min(MOST_SPIN_NS.into()) as u64;
+    }
+
+    /// Whether a looper moves to its only caller's processor.
+    pub fn set_follow(&mut self, follow: bool) {
+        self.follow = follow;
+    }
+
+    /// Whether real-time threads look before they sleep.
+    pub fn set_spin_real_time(&mut self, spin: bool) {
+        self.spin_real_time = spin;
+    }
+
+    /// Whether the calling thread may spin for a peer that is on another processor.
+    #[inline]
+    pub(crate) fn may_spin(&self, apart: bool) -> bool {
+        self.longest_spin_ns > 0 && apart && (self.spin_real_time || !is_real_time())
+    }
+
+    /// The settings that this machine allows: on one processor, a thread that spins keeps its peer
+    /// from running, and a looper has nowhere to go.
+    pub(crate) fn here(self) -> Settings {
+        self.on(processors())
+    }
+
+    fn on(self, processors: usize) -> Settings {
+        match processors {
+            1 => Settings { longest_spin_ns: 0, follow: false, ..self },
+            _ => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// What an environment of these variables means, and how often it is told of.
+    fn parse(environment: &[(&str, &str)]) -> (Settings, usize) {
+        let find = |name| {
+            let found = environment.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.to_string())
+        };
+        let told = Cell::new(0);
+        let settings = Settings::parse(find, |_| told.set(told.get() + 1));
+        (settings, told.get())
+    }
+
+    #[test]
+    fn settings_are_the_environments_or_the_defaults() {
+        let default = Settings::DEFAULT;
+        for (environment, settings, told) in [
+            (&[][..], default, 0),
+            (&[("BATON_SPIN_US", "7")], Settings { longest_spin_ns: 7_000, ..default }, 0),
+            (&[("BATON_SPIN_US", "0")], Settings { longest_spin_ns: 0, ..default }, 0),
+            (
+                &[("BATON_SPIN_US", "9999999999")],
+                Settings { longest_spin_ns: MOST_SPIN_NS, ..default },
+                0,
+            ),
+            (&[("BATON_SPIN_US", "often")], default, 1),
+            (&[("BATON_FOLLOW", "0")], Settings { follow: false, ..default }, 0),
+            (&[("BATON_FOLLOW", "1")], default, 0),
+            (
+                &[("BATON_SPIN_REAL_TIME", "1"), ("BATON_FOLLOW", "yes")],
+                Settings { spin_real_time: true, ..default },
+                1,
+            ),
+            (&[("BATON_SPIN_US", "-1"), ("BATON_SPIN_REAL_TIME", "")], default, 2),
+        ] {
+            assert_eq!(parse(environment), (settings, told), "{environment:?}");
+        }
+    }
+
+    #[test]
+    fn on_one_processor_nobody_spins_or_follows() {
+        let here = Settings { spin_real_time: true, ..Settings::DEFAULT };
+        assert_eq!(here.on(2), here);
+        let alone = Settings { longest_spin_ns: 0, follow: false, spin_real_time: true };
+        assert_eq!(here.on(1), alone);
+    }
+
+    #[test]
+    fn only_a_peer_on_another_processor_is_spun_for() {
+        let mut settings = Settings::DEFAULT;
+        settings.set_longest_spin(Duration::from_nanos(1));
+        assert!(settings.may_spin(true));
+        assert!(!settings.may_spin(false));
+        settings.set_longest_spin(Duration::ZERO);
+        assert!(!settings.may_spin(true), "switched off");
+    }
+}
