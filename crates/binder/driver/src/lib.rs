@@ -4,10 +4,10 @@
 //! [`baton_state`] holds what the process has: nodes, references, threads, transactions. This crate
 //! runs that state. Its directories, highest first; each uses only those below it:
 //!
-//! - [`device`]: the uapi front end, byte for byte. [`typed`]: the parts of the typed API (the crate
-//!   `baton`). [`observer`]: a look at the broker, for those who take no part.
-//! - `runner`: the state under its lock, and the I/O that it asks for: what goes out, what comes in,
-//!   the broker's events, the hidden control thread.
+//! - [`device`]: the uapi front end, byte for byte. [`typed`]: the parts of the typed API (the
+//!   crate `baton`). [`observer`]: a look at the broker, for those who take no part.
+//! - `runner`: the state under its lock, and the I/O that it asks for: what goes out, what comes
+//!   in, the broker's events, the hidden control thread.
 //! - `fast`: plain calls, past the state.
 //! - `realtime`: lanes of real-time callers, and loopers that wait on one lane alone.
 //! - `engine`: the engine of one opened device as its parts: the link to the broker, the status
