@@ -6,7 +6,6 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -59,13 +58,17 @@ impl ChildProcess {
         Ok(ChildProcess { name, process, orders, lines, farewell: Duration::ZERO })
     }
 
-    /// Starts a role of this program, which ends with it, and waits until it is at it.
+    /// Starts a program as a process of that kind and role, which ends with this one, and waits
+    /// until it is at it.
     pub fn start_role(
         name: &'static str,
-        command: &mut Command,
+        program: &mut Command,
+        kind: &str,
+        role: &impl Serialize,
     ) -> Result<ChildProcess, ChildError> {
-        command.arg("--starter").arg(std::process::id().to_string());
-        let mut child = ChildProcess::start(name, command)?;
+        let role = serde_json::to_string(role).expect("strings and numbers");
+        program.args([kind, &role, &std::process::id().to_string()]);
+        let mut child = ChildProcess::start(name, program)?;
         child.is_ready()?;
         Ok(child)
     }
@@ -143,17 +146,25 @@ impl Drop for ChildProcess {
     }
 }
 
-/// In the child: does its part, and ends with the process that started it.
-pub(crate) fn run_part(
-    name: impl Display,
-    starter: u32,
-    part: impl FnOnce() -> io::Result<()>,
-) -> ExitCode {
-    match end_with(starter).and_then(|()| part()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{name}: {error}");
-            ExitCode::FAILURE
+/// What a process is to be, as the run has written it.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RoleArgs {
+    /// The role, in JSON
+    pub role: String,
+    /// Process id of who started it: it ends with that one
+    pub starter: u32,
+}
+
+impl RoleArgs {
+    /// In the child: does its part, and ends with the process that started it.
+    pub fn run<R: DeserializeOwned>(&self, part: impl FnOnce(R) -> io::Result<()>) -> ExitCode {
+        let role = || Ok(serde_json::from_str(&self.role)?);
+        match end_with(self.starter).and_then(|()| role()).and_then(part) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{}: {error}", self.role);
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Which processors the two sides run on.
 
+use baton_rt::schedule::parse_cpus;
 use rustix::io::Result;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -59,16 +60,7 @@ impl Processors {
 
 fn siblings(cpu: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-    parse_list(&std::fs::read_to_string(path).unwrap_or_default())
-}
-
-/// The kernel's list format: `0,2-3`.
-fn parse_list(text: &str) -> Vec<usize> {
-    let ranges = text.trim().split(',').filter_map(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    });
-    ranges.flatten().collect()
+    parse_cpus(&std::fs::read_to_string(path).unwrap_or_default()).unwrap_or_default()
 }
 
 /// Binds the calling thread alone to one processor.
@@ -102,15 +94,6 @@ pub fn go_to(cpu: Option<usize>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_processors() {
-        for (text, expected) in
-            [("0\n", &[0][..]), ("0,2-3\n", &[0, 2, 3]), ("", &[]), ("1-2,8", &[1, 2, 8])]
-        {
-            assert_eq!(parse_list(text), expected, "{text:?}");
-        }
-    }
 
     #[test]
     fn both_sides_are_allowed_where_they_are_put() {

@@ -4,37 +4,42 @@
 //! messages in turn, as fast as one writer can, and as one writer on each processor can. Beside
 //! ours the paper's own scheme, the least that any log could cost, and what others use.
 //!
-//! - [`messages`]; [`log_writer`]: who writes them, and is measured; [`system`]: how each is set
-//!   up.
+//! - [`messages`]; [`system`]: what is measured; [`log_writer`]: who writes them, and is measured;
+//!   [`setup`]: how each system is set up.
 //! - [`floor`], [`paper`], [`descriptors`]: what ours is compared with. Others are programs of
 //!   their own, in bench/peers/log.
 //! - [`realtime`]: a writer that must not be late; [`step`]: what a clock of steps tells of it.
-//!   [`kill_test`]: writers that are killed. [`role`]: processes beside this one.
-//! - [`results`]: all that was measured, as rows, ratios, tables and charts.
+//!   [`kill_test`]: writers that are killed. [`role`]: processes beside this one; [`parts`]: what
+//!   they do.
+//! - [`results`]: all that was measured, as rows and ratios.
 
 mod descriptors;
 mod floor;
-pub(crate) mod kill_test;
+mod kill_test;
 pub mod log_writer;
 mod messages;
 mod paper;
+pub(crate) mod parts;
 mod realtime;
-pub(crate) mod results;
-pub(crate) mod role;
+mod results;
+mod role;
+mod setup;
 mod step;
 mod system;
 
 use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
+use crate::report::RowKey;
+use crate::table::Unit;
 use crate::testbed::Setting;
+use baton_log::moment::Source;
 use baton_rt::memory;
 use log_writer::{Length, Places};
-use results::{Count, LogResults};
+use results::{Count, LogResults, Pace, add_round, missing};
+use setup::Setup;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 use std::process::ExitCode;
-use system::{MOST_TURNS, Setup, System};
-use tempfile::TempDir;
+use system::{MOST_TURNS, System};
 
 const NAME: &str = "log";
 
@@ -78,47 +83,47 @@ impl LogArgs {
     }
 }
 
-/// Where a system's files are: in memory, as a log's are.
-fn directory() -> io::Result<TempDir> {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
-}
-
 pub(crate) fn log(args: &LogArgs) -> ExitCode {
     form::finish(NAME, &args.form, run(args))
 }
 
 fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
-    let [one, all] = Places::choose(setting.processors.client)?;
-    let _locked = or_without("bench log", memory::Locked::new());
-    let mut found = LogResults::default();
-    rates(args, &[(Count::One, one), (Count::All, all)], &mut found);
     let cpu = setting.processors.client;
-    let real_time = realtime::measure(args.n_rounds(), args.form.quick, cpu);
-    found.real_time = Some(real_time.map_err(|error| error.to_string()));
+    let [one, all] = Places::choose(cpu)?;
+    let _locked = or_without("bench log", memory::Locked::new());
+    let mut results = LogResults { n_processors: all.n_writers(), ..LogResults::default() };
+    rates(args, &[(Count::One, one), (Count::All, all)], &mut results);
+    let found = &mut results.found;
+    let charts = found.charts();
+    let real_time = realtime::measure(found, args.n_rounds(), args.form.quick, cpu);
+    let ours = System::Baton(Source::best()).name();
+    found.ok(RowKey::new(ours, Pace::Full.into()), real_time);
     let n_kills = if args.form.quick { 10 } else { 100 };
-    found.killed = Some(kill_test::run(n_kills).map_err(|error| error.to_string()));
-    let mut report = setting.report(NAME, args.n_rounds(), found.rows());
-    report.ratios = found.ratios();
-    let tables = results::tables(&report.rows);
-    let page = found.page(&report, &tables);
-    Ok(Finding { report, tables, page })
+    if let Some(tally) = found.ok(LogResults::killed(), kill_test::run(n_kills)) {
+        results.add_faults(tally.faults());
+        results.found.tell(LogResults::killed(), tally.keys());
+    }
+    let report = setting.report(NAME, args.n_rounds(), results.rows(), results.ratios());
+    let lead = "What a single record takes, two readings of the clock included: how many are not \
+                longer. Time is on a logarithmic axis, as are the nines of the share.";
+    Ok(Finding { unit: Unit::Nanoseconds, ..Finding::new(report, charts, lead) })
 }
 
 /// All systems in turn, in each round.
-fn rates(args: &LogArgs, places: &[(Count, Places)], found: &mut LogResults) {
+fn rates(args: &LogArgs, places: &[(Count, Places)], results: &mut LogResults) {
     let most = places.iter().map(|(_, places)| places.n_writers()).max().unwrap_or(1);
     let mut setups = Vec::new();
     for system in args.systems() {
-        let setup = found.rates.ok(system.name(), Setup::new(system, most));
+        let setup = results.found.ok(missing(system), Setup::new(system, most));
         setups.extend(setup.map(|setup| (system, setup)));
     }
     let progress = progress(args.n_rounds() as usize * places.len());
     for _ in 0..args.n_rounds() {
         for (count, places) in places {
-            progress.set_message(count.case());
-            round(&mut setups, (*count, places), args.n_records(), found);
+            let case: &str = count.into();
+            progress.set_message(case);
+            round(&mut setups, (*count, places), args.n_records(), results);
             progress.inc(1);
         }
     }
@@ -129,11 +134,11 @@ fn round(
     setups: &mut Vec<(System, Setup)>,
     (count, places): (Count, &Places),
     n_records: usize,
-    found: &mut LogResults,
+    results: &mut LogResults,
 ) {
     let mut lasted_ns = BTreeMap::new();
     for turn in 0..MOST_TURNS {
-        each(setups, found, |system, setup, _| {
+        each(setups, results, |system, setup, _| {
             if turn < system.n_turns() {
                 let length = Length::of(system, n_records);
                 let duration_ns = setup.writers.many(places, length.in_a_turn(system))?;
@@ -142,12 +147,14 @@ fn round(
             Ok(())
         });
     }
-    each(setups, found, |system, setup, found| {
+    each(setups, results, |system, setup, results| {
         let length = Length::of(system, n_records);
-        let times = setup.writers.singles(places, length.of_singles())?;
-        let rounds = found.rates.measured.entry((count, system)).or_default();
-        rounds.add(places.n_writers(), length.in_all_turns(system), lasted_ns[&system]);
-        rounds.times.add_round(&times);
+        let singles = setup.writers.singles(places, length.of_singles())?;
+        let all = (length.in_all_turns(system), lasted_ns[&system]);
+        let key = results.key(count, system);
+        results.found.add(key, Ok::<_, io::Error>(singles), |rounds, singles| {
+            add_round(rounds, all, &singles);
+        });
         Ok(())
     });
 }
@@ -155,11 +162,11 @@ fn round(
 /// Does something with each system. One that fails is missing from then on.
 fn each(
     setups: &mut Vec<(System, Setup)>,
-    found: &mut LogResults,
+    results: &mut LogResults,
     mut work: impl FnMut(System, &mut Setup, &mut LogResults) -> io::Result<()>,
 ) {
     setups.retain_mut(|(system, setup)| {
-        let done = work(*system, setup, found);
-        found.rates.ok(system.name(), done).is_some()
+        let done = work(*system, setup, results);
+        results.found.ok(missing(*system), done).is_some()
     });
 }

@@ -12,16 +12,6 @@ use std::path::{Path, PathBuf};
 /// no cycle any more has to leave it.
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
-        "bench",
-        "chart endpoint form latency latency::results log log::floor log::kill_test \
-         log::log_writer log::paper log::realtime log::results log::role log::system \
-         nucleus::hosting nucleus::results nucleus::workload_results pair ratios report results \
-         rt rt::caller rt::ends rt::inversion rt::misuse rt::mqueue rt::plan rt::processes \
-         rt::ratios rt::results rt::role rt::rounds rt::steady rt::way server_pool system \
-         systems::futex systems::hosted systems::loan systems::pipe systems::stream \
-         systems::typed systems::uapi systems::unix table testbed",
-    ),
-    (
         "driver",
         "channel channel::server channel::socket device device::fast device::read engine \
          engine::accept engine::active_set engine::bells engine::dedicated engine::events \
