@@ -11,7 +11,7 @@
 
 use crate::child::{self, RoleArgs, say, tell};
 use crate::gate;
-use crate::order::{EndpointRole, Measured, Order, Side, place};
+use crate::order::{EndpointRole, Measured, Order, Side};
 use crate::processors;
 use crate::service::{Service, now_ns};
 use crate::system::{Accept, Client};
@@ -21,7 +21,6 @@ use baton_rt::memory;
 use baton_rt::schedule::set_priority;
 use std::io;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// Does what the end has to do until it is told no more.
@@ -33,7 +32,10 @@ pub(crate) fn run(args: &RoleArgs) -> ExitCode {
             Side::Client => {
                 calls_for(systems::connect(system, directory, broker)?, system.service(service))
             }
-            Side::Server if n_clients > 1 => serves_each(&role),
+            Side::Threads => {
+                let server = systems::threads(system, directory, broker, n_clients)?;
+                serves(Box::new(move || Ok(server)))
+            }
             Side::Server => serves(systems::listen(system, directory, broker, service)?),
             Side::Pool => {
                 let server = systems::pool(system, directory, broker, (service, n_clients))?;
@@ -72,68 +74,6 @@ pub fn serves(accept: Accept) -> io::Result<()> {
         say("ready")?;
     }
     Ok(())
-}
-
-/// Serves clients that go at once, each with a thread that does what the server of a single client
-/// does.
-fn serves_each(role: &EndpointRole) -> io::Result<()> {
-    let start = |client| ClientThread::start(role, client);
-    let mut threads = (0..role.n_clients).map(start).collect::<io::Result<Vec<ClientThread>>>()?;
-    say("ready")?;
-    for order in orders() {
-        let order = order?;
-        processors::go_to(order.cpu)?;
-        let taken = &mut threads[..order.n_clients];
-        taken.iter().for_each(|thread| drop(thread.orders.send(order.clone())));
-        say("ready")?;
-        for thread in taken {
-            thread.hear()?;
-        }
-        say("ready")?;
-    }
-    Ok(())
-}
-
-/// A thread that serves one client.
-struct ClientThread {
-    orders: Sender<Order>,
-    done: Receiver<io::Result<()>>,
-}
-
-impl ClientThread {
-    fn start(role: &EndpointRole, client: usize) -> io::Result<ClientThread> {
-        let (orders, to_do) = channel::<Order>();
-        let (tell, done) = channel();
-        let (system, service, broker) = (role.system, role.service, role.broker.clone());
-        let directory = place(&role.directory, client);
-        std::thread::Builder::new().spawn(move || {
-            let serve = || {
-                let accept = systems::listen(system, &directory, &broker, service)?;
-                // Nobody hears of it if the process ends.
-                let _ = tell.send(Ok(()));
-                let mut listening = Some(accept);
-                let mut server = None;
-                for order in to_do {
-                    if let Some(accept) = listening.take() {
-                        server = Some(accept()?);
-                    }
-                    let server = server.as_mut().expect("accepted at the first order");
-                    server.serve(order.n_warm_up + order.n_calls, order.payload_bytes)?;
-                    let _ = tell.send(Ok(()));
-                }
-                Ok(())
-            };
-            let served = serve();
-            let _ = tell.send(served);
-        })?;
-        let mut thread = ClientThread { orders, done };
-        thread.hear()?;
-        Ok(thread)
-    }
-
-    fn hear(&mut self) -> io::Result<()> {
-        self.done.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
-    }
 }
 
 /// Calls a server that echoes.

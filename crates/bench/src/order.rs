@@ -31,8 +31,10 @@ pub struct EndpointRole {
 pub enum Side {
     /// Calls.
     Client,
-    /// Answers one client, or a number of clients, each with a thread of its own.
+    /// Answers one client.
     Server,
+    /// Answers a number of clients, each with a thread of its own.
+    Threads,
     /// Answers as many clients as come with a pool of threads.
     Pool,
     /// Calls once as each of many clients, and keeps all of them.
@@ -57,8 +59,6 @@ pub(crate) struct Order {
     pub n_calls: u32,
     /// Sleep between two calls, in microseconds.
     pub delay_us: u64,
-    /// How many clients call.
-    pub n_clients: usize,
     /// Where clients wait for each other, and for which number.
     pub gate: Option<(PathBuf, u32)>,
 }

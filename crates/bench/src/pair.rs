@@ -81,8 +81,7 @@ impl Chunk {
 
     fn order(&self, cpu: Option<usize>) -> Order {
         let &Chunk { payload_bytes, n_warm_up, n_calls, delay_us, .. } = self;
-        let (n_clients, gate) = (1, None);
-        Order { cpu, payload_bytes, n_warm_up, n_calls, delay_us, n_clients, gate }
+        Order { cpu, payload_bytes, n_warm_up, n_calls, delay_us, gate: None }
     }
 }
 
@@ -172,7 +171,7 @@ impl ClientGroup {
         // What is Binder has a pool of threads, any of which answers any client.
         let (side, n_threads) = match system.is_binder() {
             true => (Side::Pool, n_clients.min(MOST_LOOPERS)),
-            false => (Side::Server, n_clients),
+            false => (Side::Threads, n_clients),
         };
         let server = Endpoint::start(system, side, place, n_threads)?;
         let client = |client| {
@@ -187,7 +186,7 @@ impl ClientGroup {
     /// them.
     pub fn measure(&mut self, n_clients: usize, chunk: &Chunk) -> Result<Together, PairError> {
         let gate = Some((self.gate.place(), self.gate.next()));
-        let order = Order { n_clients, gate, ..chunk.order(None) };
+        let order = Order { gate, ..chunk.order(None) };
         let clients = &mut self.clients[..n_clients];
         self.server.order(&order)?;
         self.server.0.is_ready()?;

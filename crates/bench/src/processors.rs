@@ -41,8 +41,7 @@ impl Processors {
     /// first takes most of a machine's interrupts; the server one of another core, if there is
     /// one.
     pub fn choose() -> Result<Processors> {
-        let set = sched_getaffinity(None)?;
-        let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+        let allowed = allowed()?;
         let (&client, rest) = allowed.split_last().expect("a thread runs somewhere");
         let siblings = siblings(client);
         let elsewhere = rest.iter().rev().find(|cpu| !siblings.contains(cpu));
@@ -56,6 +55,12 @@ impl Processors {
             Placement::Different => self.other,
         }
     }
+}
+
+/// Those that this process may use.
+pub fn allowed() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 fn siblings(cpu: usize) -> Vec<usize> {

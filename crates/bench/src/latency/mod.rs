@@ -19,6 +19,7 @@ pub mod timer;
 
 use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
 use crate::pair::{Chunk, Pair, Place};
+use crate::processors;
 use crate::service::{STAMPED_BYTES, Service};
 use crate::system::System;
 use crate::testbed::{Setting, Testbed};
@@ -107,10 +108,8 @@ impl LatencyArgs {
             None => vec![None],
             Some(Cpus::List(cpus)) => cpus.iter().copied().map(Some).collect(),
             Some(Cpus::All) => {
-                let set =
-                    rustix::thread::sched_getaffinity(None).map_err(BenchError::Processors)?;
-                let allowed = |&cpu: &usize| set.is_set(cpu);
-                (0..rustix::thread::CpuSet::MAX_CPU).filter(allowed).map(Some).collect()
+                let allowed = processors::allowed().map_err(BenchError::Processors)?;
+                allowed.into_iter().map(Some).collect()
             }
         })
     }

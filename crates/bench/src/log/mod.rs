@@ -28,6 +28,7 @@ mod step;
 mod system;
 
 use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
+use crate::processors;
 use crate::report::RowKey;
 use crate::table::Unit;
 use crate::testbed::Setting;
@@ -90,7 +91,8 @@ pub(crate) fn log(args: &LogArgs) -> ExitCode {
 fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let cpu = setting.processors.client;
-    let [one, all] = Places::choose(cpu)?;
+    let all = Places::new(processors::allowed().map_err(BenchError::Processors)?);
+    let one = Places::new(vec![cpu]);
     let _locked = or_without("bench log", memory::Locked::new());
     let mut results = LogResults { n_processors: all.n_writers(), ..LogResults::default() };
     rates(args, &[(Count::One, one), (Count::All, all)], &mut results);
@@ -140,23 +142,30 @@ fn round(
     for turn in 0..MOST_TURNS {
         each(setups, results, |system, setup, _| {
             if turn < system.n_turns() {
-                let length = Length::of(system, n_records);
-                let duration_ns = setup.writers.many(places, length.in_a_turn(system))?;
+                let duration_ns = setup.writers.many(places, turn_of(system, n_records))?;
                 *lasted_ns.entry(system).or_default() += duration_ns;
             }
             Ok(())
         });
     }
     each(setups, results, |system, setup, results| {
-        let length = Length::of(system, n_records);
-        let singles = setup.writers.singles(places, length.of_singles())?;
-        let all = (length.in_all_turns(system), lasted_ns[&system]);
+        let length = Length::with_practice(n_records.div_ceil(system.slowness()).div_ceil(4));
+        let singles = setup.writers.singles(places, length)?;
+        let n_in_a_row = turn_of(system, n_records).n_records * system.n_turns();
+        let all = (n_in_a_row, lasted_ns[&system]);
         let key = results.key(count, system);
         results.found.add(key, Ok::<_, io::Error>(singles), |rounds, singles| {
             add_round(rounds, all, &singles);
         });
         Ok(())
     });
+}
+
+/// One turn of a system's round, with no less practice than a whole round has: others have been there
+/// meanwhile.
+fn turn_of(system: System, n_records: usize) -> Length {
+    let round = Length::with_practice(n_records.div_ceil(system.slowness()));
+    Length { n_records: round.n_records.div_ceil(system.n_turns()), ..round }
 }
 
 /// Does something with each system. One that fails is missing from then on.
@@ -169,4 +178,23 @@ fn each(
         let done = work(*system, setup, results);
         results.found.ok(missing(*system), done).is_some()
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_a_part_of_a_round_with_no_less_practice() {
+        for (system, n_records, each) in [
+            (System::Baton(Source::Vdso), 100_000, 12_500),
+            (System::Baton(Source::Vdso), 9, 2),
+            (System::Baton(Source::SystemCall), 100_000, 3125),
+            (System::Null, 100_000, 25_000),
+        ] {
+            let (turn, round) =
+                (turn_of(system, n_records), n_records.div_ceil(system.slowness()));
+            assert_eq!((turn.n_records, turn.n_practice), (each, round / 10), "{system:?}");
+        }
+    }
 }

@@ -10,12 +10,15 @@ pub mod typed;
 mod uapi;
 mod unix;
 
+use crate::order;
+use crate::payload::SMALL_BYTES;
 use crate::service::Service;
 use crate::system::System::{self, *};
 use crate::system::{Accept, Client, Server, ready};
 use baton_host::Stays;
 use std::io;
 use std::path::Path;
+use std::sync::mpsc::channel;
 
 /// How a system's Binder program makes system calls.
 fn form(system: System) -> uapi::Form {
@@ -83,6 +86,37 @@ pub fn pool(
         _ if system.is_binder() => Box::new(uapi::pool(form(system), service, n_loopers)?),
         _ => return Err(elsewhere()),
     })
+}
+
+/// Starts a thread for each of so many clients, which meets its client at a place of its own and
+/// does what the server of a single client does, with the smallest payload.
+pub fn threads(
+    system: System,
+    directory: &Path,
+    broker: &Path,
+    n_clients: usize,
+) -> io::Result<Box<dyn Server>> {
+    struct Threads;
+    impl Server for Threads {}
+    let (tell, told) = channel();
+    for client in 0..n_clients {
+        let (directory, broker) = (order::place(directory, client), broker.to_owned());
+        let tell = tell.clone();
+        std::thread::spawn(move || {
+            let listening = listen(system, &directory, &broker, Service::Echo);
+            let (heard, accept) = match listening {
+                Ok(accept) => (Ok(()), Some(accept)),
+                Err(error) => (Err(error), None),
+            };
+            // Nobody hears of it if the process ends.
+            let _ = tell.send(heard);
+            // It ends with its client.
+            let served = accept.map(|accept| accept()?.serve(u32::MAX, SMALL_BYTES));
+            drop(served);
+        });
+    }
+    told.iter().take(n_clients).collect::<io::Result<()>>()?;
+    Ok(Box::new(Threads))
 }
 
 /// So many calling ends of one process, for a thread each, of a server that is a pool.
