@@ -90,7 +90,7 @@ impl ChildProcess {
         let mut line = String::new();
         if self.lines.buffer().is_empty() {
             let mut fds = [PollFd::new(self.lines.get_ref(), PollFlags::IN)];
-            match poll(&mut fds, Some(&timespec(patience))) {
+            match poll(&mut fds, Timespec::try_from(patience).ok().as_ref()) {
                 Ok(0) => return Err(ChildError::Stuck(self.name)),
                 Ok(_) => {}
                 Err(errno) => return Err(ChildError::System(self.name, errno.into())),
@@ -129,16 +129,12 @@ impl ChildProcess {
     }
 }
 
-fn timespec(duration: Duration) -> Timespec {
-    Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
-}
-
 impl Drop for ChildProcess {
     fn drop(&mut self) {
         if !self.farewell.is_zero() {
             drop(self.orders.take());
             let output = PollFd::new(self.lines.get_ref(), PollFlags::empty());
-            let _ = poll(&mut [output], Some(&timespec(self.farewell)));
+            let _ = poll(&mut [output], Timespec::try_from(self.farewell).ok().as_ref());
         }
         // One that has ended is as good.
         let _ = self.process.kill();

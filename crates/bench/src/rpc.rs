@@ -13,7 +13,7 @@ use crate::processors::{Placement, Processors};
 use crate::ratios::{CallResults, Counting, call};
 use crate::report::{Keys, RowKey};
 use crate::service::Service;
-use crate::system::System;
+use crate::system::{Peers, System};
 use crate::testbed::{Setting, Testbed};
 use crate::throughput;
 use std::collections::BTreeMap;
@@ -58,10 +58,6 @@ impl RpcArgs {
         if self.instructions { Counting::Instructions } else { Counting::Time }
     }
 }
-
-/// What to measure beside Baton.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peers(pub Vec<System>);
 
 pub(crate) fn parse_peers(text: &str) -> Result<Peers, String> {
     let all = System::called().filter(|system| system.is_peer());

@@ -12,6 +12,10 @@ use strum::{IntoStaticStr, VariantArray};
 pub(crate) const RECEIVE_BYTES: usize = (1 << 20) - 8192;
 const MOST_BYTES: (usize, &str) = (RECEIVE_BYTES, "a receive buffer has 1 MiB - 8 KiB");
 
+/// What to measure beside Baton.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peers(pub Vec<System>);
+
 /// The end that calls.
 pub trait Client {
     /// Brings a request to where the call has it, if there is such a place. The time that counts.

@@ -192,8 +192,7 @@ mod tests {
             (System::Baton(Source::SystemCall), 100_000, 3125),
             (System::Null, 100_000, 25_000),
         ] {
-            let (turn, round) =
-                (turn_of(system, n_records), n_records.div_ceil(system.slowness()));
+            let (turn, round) = (turn_of(system, n_records), n_records.div_ceil(system.slowness()));
             assert_eq!((turn.n_records, turn.n_practice), (each, round / 10), "{system:?}");
         }
     }

@@ -130,7 +130,7 @@ fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
                 the highest thread since its timer's signal, of single ones: how many of a hundred \
                 are in each step, in a row for each kernel.";
     let finding = Finding::new(report, charts, lead);
-    Ok(Finding { unit: Unit::Nanoseconds, notes: results.notes(), ..finding })
+    Ok(Finding { unit: Unit::Nanoseconds, notes: results.workloads.text(), ..finding })
 }
 
 /// One round of a case, on the kernels that are wanted, and of what else is measured of it.

@@ -7,10 +7,9 @@ use super::latency::Load;
 use super::peers::PEERS;
 use super::workload_results::{WorkloadResults, snake};
 use crate::payload::COMMON_BYTES;
-use crate::report::{Bar, Ratio};
+use crate::report::{Bar, Ratio, RowKey};
 use crate::results::{P50, P99, Results, ratio};
 use crate::system::System;
-use crate::table;
 use baton_nucleus::each_kernel;
 use baton_nucleus::variant::Variant;
 use std::collections::BTreeMap;
@@ -72,8 +71,18 @@ impl NucleusResults {
         }
     }
 
-    /// Adds the thesis's figures.
+    /// Adds the thesis's figures, and what was counted.
     pub fn quote(&mut self) {
+        for (kernel, count) in &self.instructions {
+            let key = RowKey::new(kernel, "instructions").heading("one IPC of 8 words, counted");
+            if let Some(count) = self.found.ok(key.clone(), count.as_ref()) {
+                let cycles = THESIS.iter().find(|(name, _)| name == kernel);
+                let cycles = cycles.map(|(_, cycles)| ("thesis_cycles", (*cycles).into()));
+                let keys = [("instructions", (*count).into())].into_iter().chain(cycles);
+                self.found.tell(key, keys.collect());
+            }
+        }
+        self.workloads.tell_shares(&mut self.found);
         for (kernel, cycles) in THESIS {
             self.found.quote(COMMON.key(kernel), SOURCE, [None, Some(cycles * 2.5), None]);
         }
@@ -135,20 +144,5 @@ impl NucleusResults {
             });
         }
         ratios
-    }
-
-    /// Counts, which are no rows.
-    pub fn notes(&self) -> String {
-        let heads = ["one IPC of 8 words", "instructions", "thesis, cycles"];
-        let mut lines = vec![heads.map(str::to_owned).to_vec()];
-        for (kernel, count) in &self.instructions {
-            let count = count.as_ref().map_or_else(String::clone, |count| format!("{count:.1}"));
-            let thesis = THESIS.iter().find(|(name, _)| name == kernel);
-            let thesis = thesis.map_or(String::new(), |(_, cycles)| format!("{cycles:.0}"));
-            lines.push(vec![(*kernel).to_owned(), count, thesis]);
-        }
-        let counts = format!("\n{}", table::aligned(&lines));
-        let counts = if self.instructions.is_empty() { String::new() } else { counts };
-        counts + &self.workloads.text()
     }
 }

@@ -3,7 +3,8 @@
 
 use super::sampler::{self, Shares};
 use super::workload::{WORKLOADS, Workload};
-use crate::report::Ratio;
+use crate::report::{Ratio, RowKey, rounded};
+use crate::results::Results;
 use crate::table;
 use baton_nucleus::each_kernel;
 use baton_nucleus::statistics::{Counters, Event};
@@ -56,6 +57,19 @@ impl WorkloadResults {
         ratios
     }
 
+    /// Adds a row for each kernel: what share of a workload's time it takes.
+    pub fn tell_shares(&self, found: &mut Results) {
+        for (kernel, shares) in &self.shares {
+            let key = RowKey::new(kernel, "udpserver-share").heading("share of udpserver's time");
+            if let Some(Shares { ipc, scheduler, n }) = found.ok(key.clone(), shares.as_ref()) {
+                let [ipc, scheduler] = [ipc, scheduler].map(|share| rounded(share * 100.0, 100.0));
+                let shares = [("ipc_percent", ipc.into()), ("scheduler_percent", scheduler.into())];
+                found.tell(key, [&shares[..], &[("samples", (*n).into())]].concat());
+            }
+        }
+    }
+
+    /// A table of the counts.
     pub fn text(&self) -> String {
         let first = |words: &str| vec![words.to_owned()];
         let mut text = String::new();
@@ -70,19 +84,6 @@ impl WorkloadResults {
                 first(title).into_iter().chain(cells).collect()
             };
             let lines: Vec<_> = [heads].into_iter().chain(LINES.iter().map(line)).collect();
-            text += &format!("\n{}", table::aligned(&lines));
-        }
-        if !self.shares.is_empty() {
-            let heads = ["share of udpserver's time", "IPC, %", "scheduler, %", "samples"];
-            let line = |(kernel, shares): &(&'static str, io::Result<Shares>)| match shares {
-                Ok(Shares { ipc, scheduler, n }) => {
-                    let [ipc, scheduler] = [ipc, scheduler].map(|it| format!("{:.2}", it * 100.0));
-                    vec![(*kernel).to_owned(), ipc, scheduler, n.to_string()]
-                }
-                Err(why) => vec![(*kernel).to_owned(), why.to_string()],
-            };
-            let heads = heads.map(str::to_owned).to_vec();
-            let lines: Vec<_> = [heads].into_iter().chain(self.shares.iter().map(line)).collect();
             text += &format!("\n{}", table::aligned(&lines));
         }
         text

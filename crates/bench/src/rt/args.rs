@@ -2,7 +2,7 @@
 
 use crate::form::{self, FormArgs};
 use crate::rt::case::{Bound, SYSTEMS, inherits, name};
-use crate::system::System;
+use crate::system::Peers;
 use strum::VariantArray;
 
 /// What to measure.
@@ -73,10 +73,6 @@ pub enum Part {
     Misuse,
 }
 
-/// What to measure beside Baton.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peers(pub Vec<System>);
-
 fn parse_peers(text: &str) -> Result<Peers, String> {
     let all = SYSTEMS.into_iter().filter(|&system| !inherits(system));
     form::parse_peers(text, all, name).map(Peers)
@@ -85,6 +81,7 @@ fn parse_peers(text: &str) -> Result<Peers, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::System;
 
     #[test]
     fn peers_by_name() {

@@ -45,7 +45,7 @@ fn run(args: &RtArgs) -> Result<Finding, BenchError> {
     let mut found = rounds::measure(&plan, &setting.processors);
     found.has_kernel_binder = pair::has_kernel_binder().is_ok();
     found.quote();
-    let report = setting.report("rt", plan.rounds, found.rows(), ratios::of(&found, args));
+    let report = setting.report("rt", plan.rounds, found.rows(), ratios::of(&found));
     let lead = "How long a real-time call takes to its handler (T_CALL), back (T_RET), and both \
                 together, among ordinary callers: how many are not longer, all rounds together. \
                 Time is on a logarithmic axis, as are the nines of the share. Broken lines: the \

@@ -23,6 +23,8 @@ pub struct Plan {
     /// How often each inversion is measured in a round.
     pub n_inversions: u32,
     pub level: u8,
+    /// The most ordinary callers.
+    pub most_callers: usize,
 }
 
 impl Plan {
@@ -72,6 +74,7 @@ impl Plan {
             steady,
             n_inversions: n_calls.min(n_inversions),
             level: args.priorities[0],
+            most_callers: most,
         }
     }
 

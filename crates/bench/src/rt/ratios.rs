@@ -3,7 +3,6 @@
 use crate::distribution::divide;
 use crate::report::{Bar, Ratio};
 use crate::results::{MAX, MEAN, P99, P999, Rounds, median, ratio};
-use crate::rt::args::RtArgs;
 use crate::rt::case::{Bound, Case, Inversion, Leg, Resource};
 use crate::rt::misuse::{Aim, Harm, Misuse};
 use crate::rt::results::{RtResults, TAKEN};
@@ -14,9 +13,8 @@ use strum::VariantArray;
 const SEVEN: usize = 7;
 
 /// Every ratio that has a bar, and others that a reader asks for.
-pub fn of(results: &RtResults, args: &RtArgs) -> Vec<Ratio> {
-    let most = args.callers.iter().copied().max().unwrap_or(0);
-    let mut ratios = of_calls(results, most);
+pub fn of(results: &RtResults) -> Vec<Ratio> {
+    let mut ratios = of_calls(results, results.most_callers);
     ratios.extend(of_inversion(results));
     ratios.extend(Resource::ALL.map(|resource| of_steady(results, resource)));
     ratios.extend(Misuse::VARIANTS.iter().flat_map(|&it| of_misuse(results, it)));
@@ -119,14 +117,7 @@ fn better_of<'a>(one: &'a Rounds, other: &'a Rounds) -> &'a Rounds {
 mod tests {
     use super::*;
     use crate::rt::caller::Times;
-    use clap::Parser;
     use std::io;
-
-    #[derive(Parser)]
-    struct Words {
-        #[command(flatten)]
-        args: RtArgs,
-    }
 
     fn add(results: &mut RtResults, case: &Case, [call_ns, return_ns]: [u64; 2]) {
         let times = Times { call_ns: vec![call_ns], return_ns: vec![return_ns] };
@@ -134,7 +125,12 @@ mod tests {
     }
 
     fn results() -> RtResults {
-        let mut results = RtResults { level: 80, has_kernel_binder: true, ..RtResults::default() };
+        let mut results = RtResults {
+            level: 80,
+            most_callers: 100,
+            has_kernel_binder: true,
+            ..RtResults::default()
+        };
         for (system, callers, real_time_callers, bound, times_ns) in [
             (System::BatonTyped, 0, 1, Bound::Caller, [500, 250]),
             (System::BatonTyped, 100, 1, Bound::Caller, [1000, 300]),
@@ -170,8 +166,7 @@ mod tests {
     }
 
     fn ratio(name: &str) -> Ratio {
-        let args = Words::parse_from(["rt"]).args;
-        of(&results(), &args).into_iter().find(|ratio| ratio.name == name).unwrap()
+        of(&results()).into_iter().find(|ratio| ratio.name == name).unwrap()
     }
 
     #[test]
@@ -209,7 +204,7 @@ mod tests {
         );
         assert_eq!(ratio("misuse_garbage_p99_over_elsewhere").holds, Some(false));
         assert!(ratio("typed_max_over_cyclictest").why.is_some());
-        let nowhere = of(&RtResults::default(), &Words::parse_from(["rt"]).args);
+        let nowhere = of(&RtResults::default());
         let kernel = nowhere.iter().find(|ratio| ratio.name == "kernel_p999_over_typed").unwrap();
         assert_eq!((kernel.value, kernel.holds), (None, None), "a machine without one");
     }

@@ -35,6 +35,8 @@ pub struct RtResults {
     pub found: Results,
     /// The first of the callers' priorities: that of all but some calls.
     pub level: u8,
+    /// The most ordinary callers.
+    pub most_callers: usize,
     /// Whether there is one to be measured.
     pub has_kernel_binder: bool,
 }
@@ -98,20 +100,16 @@ impl RtResults {
 
     /// The mean T_CALL of callers that are not bound, by their number.
     fn by_real_time_callers(&self) -> Option<Chart> {
-        let rows = self.rows();
-        let number = |key: &RowKey, name: &str| {
-            key.more.iter().find(|(known, _)| *known == name)?.1.as_u64().map(|it| it as usize)
-        };
-        let most = rows.iter().filter_map(|row| number(&row.key, "callers")).max()?;
-        let mean = |real_time_callers: usize| {
-            let case = Case::one(System::BatonTyped, self.level, most);
-            let rounds =
-                self.found.find(&Case { real_time_callers, ..case }.key(Leg::Call)).ok()?;
-            Some(point(real_time_callers, Spread::of(MEAN(rounds).into_iter())?))
-        };
-        let most_callers =
-            rows.iter().filter_map(|row| number(&row.key, "real_time_callers")).max()?;
-        let ours: Vec<_> = (1..=most_callers).filter_map(mean).collect();
+        let mut ours = Vec::new();
+        for (key, rounds) in self.found.measured() {
+            let real_time_callers = key.more.first().and_then(|(_, number)| number.as_u64());
+            let real_time_callers = real_time_callers.unwrap_or(0) as usize;
+            let case = Case::one(System::BatonTyped, self.level, self.most_callers);
+            if *key == (Case { real_time_callers, ..case }).key(Leg::Call) {
+                ours.push(point(real_time_callers, Spread::of(MEAN(rounds).into_iter())?));
+            }
+        }
+        ours.sort_by_key(|point| point.0);
         let quoted = THESIS_MEANS.map(|(callers, mean_us)| (callers, [mean_us * 1e3; 3]));
         (ours.len() > 1).then(|| Chart::ByNumber {
             title: "mean T_CALL, by the number of real-time callers".to_owned(),
@@ -143,7 +141,7 @@ mod tests {
     }
 
     fn results() -> RtResults {
-        let mut results = RtResults { level: 80, ..RtResults::default() };
+        let mut results = RtResults { level: 80, most_callers: 100, ..RtResults::default() };
         for (callers, real_time_callers, system) in [
             (0, 1, System::BatonTyped),
             (100, 1, System::BatonTyped),

@@ -23,7 +23,8 @@ use std::time::Duration;
 /// The cases of a round follow each other: what disturbs the machine for a while disturbs all of
 /// them.
 pub fn measure(plan: &Plan, processors: &Processors) -> RtResults {
-    let mut found = RtResults { level: plan.level, ..RtResults::default() };
+    let mut found =
+        RtResults { level: plan.level, most_callers: plan.most_callers, ..RtResults::default() };
     let progress = progress(plan.n_steps());
     for _ in 0..plan.rounds {
         for case in &plan.cases {
