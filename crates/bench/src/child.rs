@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -140,6 +141,13 @@ impl Drop for ChildProcess {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// A program that stands beside this one.
+pub(crate) fn beside(name: &str, advice: &str) -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    let missing = || io::Error::new(io::ErrorKind::NotFound, format!("{name} is not built: {advice}"));
+    if path.exists() { Ok(path) } else { Err(missing()) }
 }
 
 /// What a process is to be, as the run has written it.

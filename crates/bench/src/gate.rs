@@ -8,8 +8,10 @@ use baton_shm::sync::Ordering;
 use std::io;
 use std::path::{Path, PathBuf};
 
+const BYTES: usize = 4096;
+
 /// The end of who opens it.
-pub struct Gate(SharedMap<4096>);
+pub struct Gate(SharedMap<BYTES>);
 
 impl Gate {
     /// A gate at which nobody waits.
@@ -24,21 +26,21 @@ impl Gate {
 
     /// Lets those go who wait for the next number.
     pub fn open(&self) {
-        let word = self.0.map.word(0);
+        let word = self.0.word(0);
         // Release pairs with the acquire in `wait`.
         word.fetch_add(1, Ordering::Release);
         futex::wake(word, i32::MAX as u32);
     }
 
     pub fn next(&self) -> u32 {
-        self.0.map.word(0).load(Ordering::Relaxed).wrapping_add(1)
+        self.0.word(0).load(Ordering::Relaxed).wrapping_add(1)
     }
 }
 
 /// Waits at the gate at `place` until it has been opened for `number`.
 pub fn wait(place: &Path, number: u32) -> io::Result<()> {
-    let Gate(shared) = SharedMap::find(place).map(Gate)?;
-    let word = shared.map.word(0);
+    let shared = SharedMap::<BYTES>::find(place)?;
+    let word = shared.word(0);
     // Acquire pairs with the release in `Gate::open`.
     while word.load(Ordering::Acquire) != number {
         futex::wait(word, number.wrapping_sub(1), None);

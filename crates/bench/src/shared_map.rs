@@ -4,12 +4,21 @@ use baton_shm::mapping::{self, Access, Mapping};
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// A map, and the file that it is of.
 pub struct SharedMap<const BYTES: usize> {
-    pub map: Mapping<BYTES>,
+    map: Mapping<BYTES>,
     file: OwnedFd,
+}
+
+impl<const BYTES: usize> Deref for SharedMap<BYTES> {
+    type Target = Mapping<BYTES>;
+
+    fn deref(&self) -> &Mapping<BYTES> {
+        &self.map
+    }
 }
 
 impl<const BYTES: usize> SharedMap<BYTES> {

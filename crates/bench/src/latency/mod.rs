@@ -202,7 +202,7 @@ fn calls(
                 let chunk = Chunk::new(placement, STAMPED_BYTES, n_warm_up, period.n_loops);
                 let chunk = Chunk { delay_us: u64::from(period.interval_us), ..chunk };
                 let points = pair.find(&chunk, &setting.processors);
-                for (leg, times_ns) in found.found.ok(missing(), points).iter().flat_map(legs) {
+                for (leg, times_ns) in found.found.ok(missing(), points).iter().flat_map(|it| legs(it)) {
                     let key = found.call(leg, load, placement);
                     found.found.add_times(key, Ok::<_, String>(times_ns));
                 }
@@ -214,8 +214,8 @@ fn calls(
     Ok(())
 }
 
-fn legs(points: &Vec<Vec<u64>>) -> [(&'static str, Vec<u64>); 2] {
-    let [received, replied, ended] = &points[..] else {
+fn legs(points: &[Vec<u64>]) -> [(&'static str, Vec<u64>); 2] {
+    let [received, replied, ended] = points else {
         unreachable!("a stamped message has three points")
     };
     let back = ended.iter().zip(replied).map(|(end, reply)| end.saturating_sub(*reply));

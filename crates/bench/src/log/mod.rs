@@ -40,7 +40,7 @@ use setup::Setup;
 use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitCode;
-use system::{MOST_TURNS, System};
+use system::{MOST_TURNS, SYSTEMS, System};
 
 const NAME: &str = "log";
 
@@ -79,8 +79,8 @@ impl LogArgs {
     fn systems(&self) -> impl Iterator<Item = System> {
         let named = |name: &str| self.peers.iter().any(|peer| peer == name);
         let wanted =
-            move |system: &System| !system.is_peer() || named(system.name()) || named("all");
-        System::ALL.into_iter().filter(wanted)
+            move |system: &System| system.program().is_none() || named(system.name()) || named("all");
+        SYSTEMS.into_iter().map(|row| row.0).filter(wanted)
     }
 }
 

@@ -1,6 +1,6 @@
 //! How each system is set up.
 
-use crate::child::ChildProcess;
+use crate::child::{self, ChildProcess};
 use crate::log::descriptors;
 use crate::log::floor::Floor;
 use crate::log::log_writer::{LogWriter, RecordFn, Writers};
@@ -11,7 +11,7 @@ use crate::log::system::System::{self, *};
 use baton_log::moment::Source;
 use baton_log::{Buffer, Logger, Options, Priority, Writer};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -39,18 +39,13 @@ impl Setup {
             _ => None,
         };
         let writers = match system.program() {
-            Some(program) => Writers::start(Command::new(beside(program)?).arg(directory.path()))?,
+            Some(program) => {
+                let program = child::beside(program, "`bench/peers/log/build` builds it")?;
+                Writers::start(Command::new(program).arg(directory.path()))?
+            }
             None => Writers::Threads(threads(system, &place, n_writers)?),
         };
         Ok(Setup { writers, _reader: reader, _directory: directory })
-    }
-}
-
-fn beside((name, advice): (&str, &str)) -> io::Result<PathBuf> {
-    let path = std::env::current_exe()?.with_file_name(name);
-    match path.exists() {
-        true => Ok(path),
-        false => Err(io::Error::other(format!("{name} is not built: {advice}"))),
     }
 }
 
@@ -68,26 +63,18 @@ fn threads(system: System, place: &Path, n_writers: usize) -> io::Result<Vec<Box
         }
         _ => None,
     };
-    let log_writer = |_| log_writer(system, place, logger.as_ref());
+    let log_writer = |_| -> io::Result<Box<dyn LogWriter>> {
+        Ok(match (system, &logger) {
+            (Floor(source), _) => Box::new(Floor::new(source)),
+            (Paper(gets), _) => Box::new(Area::map(place, gets)?),
+            (Datagram, _) => Box::new(descriptors::datagrams(place)?),
+            (Pipe, _) => Box::new(descriptors::file(place)?),
+            (Null, _) => Box::new(descriptors::file(Path::new("/dev/null"))?),
+            (_, Some(logger)) => Box::new(Ours::new(logger)),
+            (_, None) => return Err(io::ErrorKind::Unsupported.into()),
+        })
+    };
     (0..n_writers).map(log_writer).collect()
-}
-
-fn log_writer(
-    system: System,
-    place: &Path,
-    logger: Option<&Logger>,
-) -> io::Result<Box<dyn LogWriter>> {
-    Ok(match system {
-        Floor(source) => Box::new(Floor::new(source)),
-        Paper(gets) => Box::new(Area::map(place, gets)?),
-        Datagram => Box::new(descriptors::datagrams(place)?),
-        Pipe => Box::new(descriptors::file(place)?),
-        Null => Box::new(descriptors::file(Path::new("/dev/null"))?),
-        Baton(_) | Lttng | Spdlog | TracingAppender => {
-            let logger = logger.ok_or(io::ErrorKind::Unsupported)?;
-            Box::new(Ours::new(logger))
-        }
-    })
 }
 
 /// One writer of ours, which has its ring.

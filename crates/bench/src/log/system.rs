@@ -34,78 +34,52 @@ pub enum System {
 
 use System::*;
 
+/// All of them, in the order in which they are measured: those that are compared follow each other.
+/// Beside each its name, and how many times slower it is than ours, in round figures: its rounds
+/// have as many times fewer records.
+pub const SYSTEMS: [(System, &str, usize); 14] = [
+    (Baton(Source::Counter), "baton-counter", 1),
+    (Floor(Source::Counter), "floor-counter", 1),
+    (Baton(Source::Vdso), "baton-vdso", 1),
+    (Floor(Source::Vdso), "floor-vdso", 1),
+    (Paper(Gets::FromThePage), "paper-vdso", 4),
+    (Baton(Source::SystemCall), "baton-system-call", 4),
+    (Floor(Source::SystemCall), "floor-system-call", 4),
+    (Paper(Gets::FromTheKernel), "paper-system-call", 4),
+    (Null, "null-writev", 4),
+    (Pipe, "pipe-writev", 10),
+    (Datagram, "datagram", 20),
+    (Lttng, "lttng-ust", 10),
+    (Spdlog, "spdlog-async", 10),
+    (TracingAppender, "tracing-appender", 10),
+];
+
 impl System {
-    /// All of them, in the order in which they are measured: those that are compared follow each
-    /// other.
-    pub const ALL: [System; 14] = [
-        Baton(Source::Counter),
-        Floor(Source::Counter),
-        Baton(Source::Vdso),
-        Floor(Source::Vdso),
-        Paper(Gets::FromThePage),
-        Baton(Source::SystemCall),
-        Floor(Source::SystemCall),
-        Paper(Gets::FromTheKernel),
-        Null,
-        Pipe,
-        Datagram,
-        Lttng,
-        Spdlog,
-        TracingAppender,
-    ];
+    fn row(self) -> (System, &'static str, usize) {
+        SYSTEMS.into_iter().find(|row| row.0 == self).expect("each system has a row")
+    }
 
     pub fn name(self) -> &'static str {
-        match self {
-            Baton(Source::Counter) => "baton-counter",
-            Baton(Source::Vdso) => "baton-vdso",
-            Baton(Source::SystemCall) => "baton-system-call",
-            Floor(Source::Counter) => "floor-counter",
-            Floor(Source::Vdso) => "floor-vdso",
-            Floor(Source::SystemCall) => "floor-system-call",
-            Paper(Gets::FromThePage) => "paper-vdso",
-            Paper(Gets::FromTheKernel) => "paper-system-call",
-            Datagram => "datagram",
-            Pipe => "pipe-writev",
-            Null => "null-writev",
-            Lttng => "lttng-ust",
-            Spdlog => "spdlog-async",
-            TracingAppender => "tracing-appender",
-        }
+        self.row().1
     }
 
-    /// The program that has it, and what that needs; `None` for what is here.
-    pub fn program(self) -> Option<(&'static str, &'static str)> {
-        const ADVICE: &str = "`bench/peers/log/build` builds it";
-        match self {
-            Lttng => Some(("baton-bench-log-lttng", ADVICE)),
-            Spdlog => Some(("baton-bench-log-spdlog", ADVICE)),
-            TracingAppender => Some(("baton-bench-log-tracing", ADVICE)),
-            _ => None,
-        }
-    }
-
-    /// Whether it is left out when no peers are wanted.
-    pub fn is_peer(self) -> bool {
-        self.program().is_some()
-    }
-
-    /// How many times slower it is than ours, in round figures: its rounds have as many times fewer
-    /// records.
     pub fn slowness(self) -> usize {
+        self.row().2
+    }
+
+    /// The program that has it; `None` for what is here, and stays when no peers are wanted.
+    pub fn program(self) -> Option<&'static str> {
         match self {
-            Baton(Source::SystemCall) | Floor(Source::SystemCall) | Paper(_) | Null => 4,
-            Lttng | Spdlog | TracingAppender | Pipe => 10,
-            Datagram => 20,
-            Baton(_) | Floor(_) => 1,
+            Lttng => Some("baton-bench-log-lttng"),
+            Spdlog => Some("baton-bench-log-spdlog"),
+            TracingAppender => Some("baton-bench-log-tracing"),
+            _ => None,
         }
     }
 
     /// In how many turns it writes a round's records. Those that are compared by tens of
     /// nanoseconds alternate: what else the machine does in a round then meets all of them.
     pub fn n_turns(self) -> usize {
-        match self {
-            Baton(_) | Floor(_) | Paper(_) => MOST_TURNS,
-            Null | Pipe | Datagram | Lttng | Spdlog | TracingAppender => 1,
-        }
+        if matches!(self, Baton(_) | Floor(_) | Paper(_)) { MOST_TURNS } else { 1 }
     }
 }

@@ -2,6 +2,7 @@
 //! same processor: in the same run as the kernels, in turn with them.
 
 use super::batch::batches;
+use crate::child::beside;
 use crate::processors::stay_on;
 use rustix::thread::futex;
 use std::io;
@@ -12,7 +13,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const BATCH: u64 = 1000;
 /// Two switches by the system take as long as hundreds of the others' messages.
 const FUTEX_SHARE: u64 = 20;
-const ADVICE: &str = "not built: bench/peers/ipc/build";
 
 /// A peer: its name, and whether all that it does is to switch stacks.
 pub struct Peer {
@@ -39,10 +39,7 @@ pub const PEERS: [Peer; 4] = [
 
 /// A program that says what a message one way took of each batch.
 fn program(name: &str, arguments: &[&str], n_batches: u64) -> io::Result<Vec<u64>> {
-    let path = std::env::current_exe()?.with_file_name(name);
-    if !path.exists() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, ADVICE));
-    }
+    let path = beside(name, "`bench/peers/ipc/build` builds it")?;
     let n_batches = (n_batches + 1).to_string();
     let output = Command::new(path).args(arguments).arg(n_batches).output()?;
     if !output.status.success() {

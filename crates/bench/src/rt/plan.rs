@@ -60,7 +60,7 @@ impl Plan {
         let mut inversions: Vec<Inversion> = inversions(systems()).collect();
         // Of peers there is no bar.
         inversions
-            .retain(|inversion| has(Part::Inversion) && !(quick && !inherits(inversion.system)));
+            .retain(|inversion| has(Part::Inversion) && (!quick || inherits(inversion.system)));
         let mut steady = Resource::ALL.to_vec();
         steady.retain(|_| has(Part::Steady));
         let n_calls = args.calls.unwrap_or(n_calls);
@@ -135,7 +135,7 @@ fn inversions(systems: impl Iterator<Item = System>) -> impl Iterator<Item = Inv
     systems.filter(move |system| !alike.contains(system)).flat_map(|system| {
         let allowed = Inversion { system, allowed: true };
         let forbidden = inherits(system).then_some(Inversion { system, allowed: false });
-        [Some(allowed), forbidden].into_iter().flatten()
+        forbidden.into_iter().chain([allowed])
     })
 }
 

@@ -51,8 +51,8 @@ pub fn connect(directory: &Path, waiting: Waiting) -> io::Result<Side> {
 
 impl Side {
     fn send(&self, message: &[u8]) {
-        self.shared.map.view().write(self.outbox + DATA_AT, message);
-        let word = self.shared.map.word(self.outbox);
+        self.shared.view().write(self.outbox + DATA_AT, message);
+        let word = self.shared.word(self.outbox);
         // Release pairs with the acquire in the other side's `receive`.
         word.store(self.number, Ordering::Release);
         if self.waiting == Waiting::Blocked {
@@ -61,7 +61,7 @@ impl Side {
     }
 
     fn receive(&mut self, bytes: usize) {
-        let word = self.shared.map.word(self.inbox);
+        let word = self.shared.word(self.inbox);
         // Acquire pairs with the release in the other side's `send`.
         while word.load(Ordering::Acquire) != self.number {
             match self.waiting {
@@ -70,7 +70,7 @@ impl Side {
             }
         }
         self.buffer.resize(bytes, 0);
-        self.shared.map.view().read(self.inbox + DATA_AT, &mut self.buffer);
+        self.shared.view().read(self.inbox + DATA_AT, &mut self.buffer);
     }
 }
 

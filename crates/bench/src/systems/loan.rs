@@ -82,14 +82,14 @@ pub fn listen_floor(directory: &Path, broker: &Path) -> io::Result<Owner> {
         let bytes = request.try_into().map(u32::from_ne_bytes).map_err(|_| Errno::BADMSG)?;
         let mut buffer = buffer.lock().map_err(|_| Errno::FAULT)?;
         let copy = buffer.get_mut(..bytes as usize).ok_or(Errno::BADMSG)?;
-        shared.map.view().read(0, copy);
+        shared.view().read(0, copy);
         typed::reply(Service::Number, copy)
     })
 }
 
 impl Client for Sharer {
     fn fill(&mut self, request: &[u8]) -> io::Result<Duration> {
-        self.shared.map.view().write(0, request);
+        self.shared.view().write(0, request);
         Ok(Duration::ZERO)
     }
 

@@ -20,7 +20,7 @@ use nix::sys::stat::Mode;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Requests that wait: more than callers, so that no caller waits for room; where that is not
 /// allowed, what everybody may have.
@@ -91,7 +91,7 @@ pub fn pool(directory: &Path, service: Service) -> io::Result<Pool> {
 
 fn serve(
     requests: &Queue,
-    directory: &PathBuf,
+    directory: &Path,
     service: Service,
 ) -> io::Result<std::convert::Infallible> {
     let mut replies = HashMap::new();
