@@ -146,7 +146,8 @@ impl Drop for ChildProcess {
 /// A program that stands beside this one.
 pub(crate) fn beside(name: &str, advice: &str) -> io::Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
-    let missing = || io::Error::new(io::ErrorKind::NotFound, format!("{name} is not built: {advice}"));
+    let missing =
+        || io::Error::new(io::ErrorKind::NotFound, format!("{name} is not built: {advice}"));
     if path.exists() { Ok(path) } else { Err(missing()) }
 }
 

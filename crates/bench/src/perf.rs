@@ -3,7 +3,7 @@
 //!
 //! It takes root or CAP_PERFMON, and, for system calls, tracefs.
 
-use perf_event::events::{KProbe, Tracepoint};
+use perf_event::events::{Software, Tracepoint};
 use perf_event::{Builder, Counter};
 use std::ffi::CString;
 use std::io;
@@ -18,7 +18,8 @@ pub struct Counters(Vec<Counter>);
 impl Counters {
     /// Of system calls.
     pub fn of_system_calls(processes: &[u32]) -> io::Result<Counters> {
-        let event = Tracepoint::with_name("raw_syscalls/sys_enter")?;
+        const NAME: &str = "raw_syscalls/sys_enter";
+        let event = Tracepoint::with_name(NAME).map_err(|error| at(NAME, error))?;
         Counters::start(&mut [Builder::new(event)], processes)
     }
 
@@ -31,7 +32,18 @@ impl Counters {
             libc::realloc as *const () as usize,
             libc::posix_memalign as *const () as usize,
         ];
-        let mut events = functions.into_iter().map(call).collect::<io::Result<Vec<_>>>()?;
+        let places = functions.into_iter().map(place).collect::<io::Result<Vec<_>>>()?;
+        let kind = std::fs::read_to_string(UPROBES).map_err(|error| at(UPROBES, error))?;
+        let kind = kind.trim().parse().map_err(io::Error::other)?;
+        let probe = |(path, offset): &(CString, u64)| {
+            // The library has a `UProbe`, which is no event of its own.
+            let mut probe = Builder::new(Software::DUMMY);
+            let attributes = probe.attrs_mut();
+            (attributes.type_, attributes.config) = (kind, 0);
+            (attributes.uprobe_path, attributes.probe_offset) = (path.as_ptr() as u64, *offset);
+            probe
+        };
+        let mut events: Vec<_> = places.iter().map(probe).collect();
         Counters::start(&mut events, processes)
     }
 
@@ -56,19 +68,16 @@ impl Counters {
     }
 }
 
-/// A call of a function that this program and the processes have from the same file.
-fn call(function: usize) -> io::Result<Builder<'static>> {
+fn at(path: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{path}: {error}"))
+}
+
+/// The file that this program and the processes have a function from, and where in it.
+fn place(function: usize) -> io::Result<(CString, u64)> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let (path, offset) = maps
-        .lines()
-        .find_map(|line| place_in(line, function))
-        .ok_or_else(|| io::Error::other("a function that is in no file"))?;
-    let path = CString::new(path.into_os_string().into_vec())?;
-    let kind = std::fs::read_to_string(UPROBES)?;
-    // The library's `UProbe` is no event: attributes of both kinds of probe are alike.
-    let mut probe = Builder::new(KProbe::for_function(false, path, offset)?);
-    probe.attrs_mut().type_ = kind.trim().parse().map_err(io::Error::other)?;
-    Ok(probe)
+    let place = maps.lines().find_map(|line| place_in(line, function));
+    let (path, offset) = place.ok_or_else(|| io::Error::other("a function that is in no file"))?;
+    Ok((CString::new(path.into_os_string().into_vec())?, offset))
 }
 
 /// The file that is mapped there, and what of it, if a line of a process's maps tells of that

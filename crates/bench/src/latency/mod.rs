@@ -202,7 +202,9 @@ fn calls(
                 let chunk = Chunk::new(placement, STAMPED_BYTES, n_warm_up, period.n_loops);
                 let chunk = Chunk { delay_us: u64::from(period.interval_us), ..chunk };
                 let points = pair.find(&chunk, &setting.processors);
-                for (leg, times_ns) in found.found.ok(missing(), points).iter().flat_map(|it| legs(it)) {
+                for (leg, times_ns) in
+                    found.found.ok(missing(), points).iter().flat_map(|it| legs(it))
+                {
                     let key = found.call(leg, load, placement);
                     found.found.add_times(key, Ok::<_, String>(times_ns));
                 }

@@ -78,8 +78,9 @@ impl LogArgs {
 
     fn systems(&self) -> impl Iterator<Item = System> {
         let named = |name: &str| self.peers.iter().any(|peer| peer == name);
-        let wanted =
-            move |system: &System| system.program().is_none() || named(system.name()) || named("all");
+        let wanted = move |system: &System| {
+            system.program().is_none() || named(system.name()) || named("all")
+        };
         SYSTEMS.into_iter().map(|row| row.0).filter(wanted)
     }
 }

@@ -10,7 +10,7 @@ use crate::latency::cyclictest;
 use crate::report::{Keys, Row, RowKey};
 use crate::results::{MEAN, Results};
 use crate::rt::caller::Times;
-use crate::rt::case::{Bound, Case, Leg};
+use crate::rt::case::{Bound, Case, Leg, Resource};
 use crate::system::System;
 use std::io;
 
@@ -91,7 +91,9 @@ impl RtResults {
     }
 
     pub fn rows(&self) -> Vec<Row> {
-        self.found.rows(|_, _| Keys::new())
+        let mut rows = self.found.rows(|_, _| Keys::new());
+        rows.retain(|row| Resource::ALL.iter().all(|resource| resource.key() != row.key));
+        rows
     }
 
     pub fn charts(&self) -> Vec<Chart> {
