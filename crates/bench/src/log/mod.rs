@@ -162,8 +162,8 @@ fn round(
     });
 }
 
-/// One turn of a system's round, with no less practice than a whole round has: others have been there
-/// meanwhile.
+/// One turn of a system's round, with no less practice than a whole round has: others have been
+/// there meanwhile.
 fn turn_of(system: System, n_records: usize) -> Length {
     let round = Length::with_practice(n_records.div_ceil(system.slowness()));
     Length { n_records: round.n_records.div_ceil(system.n_turns()), ..round }

@@ -104,8 +104,8 @@ fn callers(args: &RtArgs, systems: impl Iterator<Item = System>) -> Vec<Case> {
     cases
 }
 
-/// A bound caller of this system with nobody beside it, and with one who wants to hurt it, or somebody
-/// else.
+/// A bound caller of this system with nobody beside it, with one who wants to hurt it, and with one
+/// who wants to hurt somebody else.
 fn misuses(system: System, level: u8) -> impl Iterator<Item = Case> {
     let alone = Case::one(system, level, 0).bound(Bound::Caller);
     let beside = move |misuse| {

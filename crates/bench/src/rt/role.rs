@@ -1,5 +1,5 @@
-//! A process of `baton bench rt`, beside the server, as the run starts it: it says "ready" when it is
-//! at it, tells lines of JSON if it has found something, and ends when it is killed, or with who
+//! A process of `baton bench rt`, beside the server, as the run starts it: it says "ready" when it
+//! is at it, tells lines of JSON if it has found something, and ends when it is killed, or with who
 //! started it.
 //!
 //! ```text
