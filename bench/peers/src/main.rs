@@ -1,5 +1,5 @@
 //! Peers of the benchmarks that bring dependencies of their own. Started by `baton bench`, with the
-//! words of one of its own parties.
+//! words of one of its own processes.
 
 #[cfg(feature = "others")]
 mod bus;
@@ -12,15 +12,15 @@ mod grpc;
 #[cfg(feature = "others")]
 mod iceoryx2;
 mod rsbinder_rpc;
-mod rsbinder_rt;
 #[cfg(feature = "others")]
 mod zenoh;
 #[cfg(feature = "others")]
 mod zeromq;
 
-use baton_bench::endpoint::{self, EndpointArgs, Side};
-use baton_bench::rt::role::{self, RoleArgs};
+use baton_bench::order::{EndpointRole, Side};
+use baton_bench::service::Service;
 use baton_bench::system::{Accept, Client, System, ready};
+use baton_bench::{RoleArgs, endpoint, rt};
 #[cfg(feature = "others")]
 use bus::Kind;
 use clap::Parser;
@@ -30,19 +30,22 @@ use std::process::ExitCode;
 
 #[derive(Parser)]
 enum Command {
-    Endpoint(EndpointArgs),
+    Endpoint(RoleArgs),
     RtRole(RoleArgs),
 }
 
 fn main() -> ExitCode {
     let args = match Command::parse() {
         Command::Endpoint(args) => args,
-        Command::RtRole(args) => return role::run_with(&args, rsbinder_rt::ENDS),
+        Command::RtRole(args) => {
+            let connect = |directory: &Path| Ok(Box::new(rsbinder_rpc::connect(directory)?) as _);
+            return rt::parts::run_with(&args, connect);
+        }
     };
-    endpoint::run_with(&args, || match args.side {
-        Side::Client => endpoint::calls(connect(args.system, &args.directory)?),
-        Side::Server => endpoint::serves(listen(args.system, &args.directory)?),
-        Side::Idlers => Err(elsewhere()),
+    args.run(|EndpointRole { system, side, directory, service, .. }| match side {
+        Side::Client => endpoint::calls(connect(system, &directory)?),
+        Side::Server | Side::Pool => endpoint::serves(listen(system, &directory, service)?),
+        Side::Threads | Side::Idlers => Err(elsewhere()),
     })
 }
 
@@ -65,9 +68,9 @@ fn connect(system: System, directory: &Path) -> io::Result<Box<dyn Client>> {
     })
 }
 
-fn listen(system: System, directory: &Path) -> io::Result<Accept> {
+fn listen(system: System, directory: &Path, service: Service) -> io::Result<Accept> {
     Ok(match system {
-        System::RsbinderRpc => ready(rsbinder_rpc::listen(directory)?),
+        System::RsbinderRpc => ready(rsbinder_rpc::listen(directory, service)?),
         #[cfg(feature = "others")]
         System::Zeromq => ready(zeromq::listen(directory)?),
         #[cfg(feature = "others")]

@@ -1,6 +1,6 @@
 //! rsbinder's RPC: what its AIDL compiler would make of `byte[] ask(in byte[] request)`.
 
-use baton_bench::payload;
+use baton_bench::service::Service;
 use baton_bench::system::{Client, Server};
 use rsbinder::rpc::{RpcProxy, RpcServer, RpcSession};
 use rsbinder::{
@@ -22,11 +22,8 @@ fn place(directory: &Path) -> PathBuf {
     directory.join("socket")
 }
 
-/// What an object makes of a request; `None` if that was none.
-pub type Answer = fn(&[u8]) -> Option<Vec<u8>>;
-
 /// The object.
-struct Asked(Answer);
+struct Asked(Service);
 
 impl Interface for Asked {}
 
@@ -45,7 +42,7 @@ impl Remotable for Asked {
             return Err(StatusCode::UnknownTransaction);
         }
         let data: Vec<u8> = request.read()?;
-        let answer = (self.0)(&data).ok_or(StatusCode::BadValue)?;
+        let answer = self.0.answer(&data, <[u8]>::to_vec).ok_or(StatusCode::BadValue)?;
         reply.write(&Status::from(StatusCode::Ok))?;
         reply.write(&answer)
     }
@@ -60,15 +57,9 @@ pub struct Owner {
     _server: Arc<RpcServer>,
 }
 
-/// One that echoes.
-pub fn listen(directory: &Path) -> io::Result<Owner> {
-    listen_for(directory, |request| payload::check(request).map(|_| request.to_vec()))
-}
-
-/// One that answers so.
-pub fn listen_for(directory: &Path, answer: Answer) -> io::Result<Owner> {
+pub fn listen(directory: &Path, service: Service) -> io::Result<Owner> {
     let server = RpcServer::setup_unix_server(place(directory)).map_err(failed)?;
-    let object = Interface::as_binder(&Binder::new(Asked(answer)));
+    let object = Interface::as_binder(&Binder::new(Asked(service)));
     server.set_root(object).map_err(failed)?;
     drop(server.run_background());
     Ok(Owner { _server: server })
@@ -93,11 +84,6 @@ pub fn connect(directory: &Path) -> io::Result<Caller> {
 }
 
 impl Caller {
-    /// One call.
-    pub fn ask(&self, request: &[u8]) -> io::Result<Vec<u8>> {
-        self.transact(request).map_err(failed)
-    }
-
     fn transact(&self, request: &[u8]) -> rsbinder::Result<Vec<u8>> {
         let proxy =
             (*self.object).as_any().downcast_ref::<RpcProxy>().ok_or(StatusCode::BadType)?;
@@ -114,7 +100,7 @@ impl Caller {
 
 impl Client for Caller {
     fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-        consume(&self.ask(request)?);
+        consume(&self.transact(request).map_err(failed)?);
         Ok(())
     }
 }

@@ -4,18 +4,16 @@
 //! Both ends are put on different processors, for a few calls. Then the server is let go, wherever
 //! it and the kernel like; the client stays. Spinning is switched off: a looper follows instead.
 
-use crate::chart::{self, Chart};
 use crate::form::BenchError;
 use crate::pair::{Chunk, Pair, PairError, Place};
+use crate::payload::SMALL_BYTES;
 use crate::processors::Placement;
-use crate::ratios::SMALL_BYTES;
-use crate::report::{Bar, Detail, Outcome, Ratio, Row};
-use crate::results::Results;
+use crate::report::{Bar, Ratio, RowKey};
+use crate::results::{P50, Results, ratio};
 use crate::service::Service;
 use crate::system::System;
 use crate::testbed::{Setting, Testbed};
 
-const CASE: &str = "follow";
 const SYSTEM: System = System::BatonTyped;
 /// How both ends wait: whether the looper follows, and the setting for it.
 const SETTINGS: [(bool, &[(&str, &str)]); 2] = [
@@ -31,24 +29,31 @@ const DELAYS: [(u64, u32, &str, Option<Bar>); 2] = [
 /// Calls on different processors: too few for a looper that thinks of following.
 const N_APART: u32 = 4;
 
-/// By the sleep between calls, and whether the looper follows.
-pub type Affinity = Results<(u64, bool)>;
+fn key() -> RowKey {
+    RowKey::new(SYSTEM.name(), "follow").bytes(SMALL_BYTES)
+}
+
+fn case(delay_us: u64, follows: bool) -> RowKey {
+    let title = format!("blocking, following and not, {delay_us} us between calls");
+    let key = key().with("follows", follows).with("delay_us", delay_us);
+    key.heading(title).label(if follows { "follows" } else { "follows-not" })
+}
 
 /// Measures, in turn with and without.
-pub fn measure(setting: &Setting, rounds: u32, n_calls: u32) -> Result<Affinity, BenchError> {
-    let mut found = Affinity::default();
+pub fn measure(setting: &Setting, rounds: u32, n_calls: u32) -> Result<Results, BenchError> {
+    let mut found = Results::default();
     if setting.processors.other.is_none() {
-        found.ok(SYSTEM.name(), Err::<(), _>("there is one processor"));
+        found.ok(key(), Err::<(), _>("there is one processor"));
         return Ok(found);
     }
     let testbeds = [Testbed::start()?, Testbed::start()?];
     let done = take(&mut found, &testbeds, setting, rounds, n_calls);
-    found.ok(SYSTEM.name(), done);
+    found.ok(key(), done);
     Ok(found)
 }
 
 fn take(
-    found: &mut Affinity,
+    found: &mut Results,
     testbeds: &[Testbed; 2],
     setting: &Setting,
     rounds: u32,
@@ -67,39 +72,21 @@ fn take(
             for (follows, pair) in &mut pairs {
                 pair.measure(&apart, &setting.processors)?;
                 let times_ns = pair.measure_free_server(&free, &setting.processors)?;
-                found.measured.entry((delay_us, *follows)).or_default().add_round(&times_ns);
+                found.add_times(case(delay_us, *follows), Ok::<_, PairError>(times_ns));
             }
         }
     }
     Ok(())
 }
 
-pub fn rows(found: &Affinity) -> Vec<Row> {
-    let measured = found.measured.iter().filter_map(|(&(delay_us, follows), times)| {
-        let row = Row::new(SYSTEM.name(), CASE, Outcome::of(times)?);
-        Some(row.bytes(SMALL_BYTES).detail(Detail::Follow { follows, delay_us }))
-    });
-    let missing = found.missing_rows(CASE).map(|row| row.bytes(SMALL_BYTES));
-    measured.chain(missing).collect()
-}
-
 /// With over without: no worse where the kernel brings both together by itself, which after a
 /// sleep it mostly does.
-pub fn ratios(found: &Affinity) -> Vec<Ratio> {
-    let ratio = |(delay_us, _, name, bar): (u64, u32, &str, Option<Bar>)| {
-        let find = |follows| found.find(&(delay_us, follows), SYSTEM.name());
-        Ratio::of(name, find(true), find(false), bar)
+pub fn ratios(found: &Results) -> Vec<Ratio> {
+    let over = |(delay_us, _, name, bar): (u64, u32, &str, Option<Bar>)| {
+        let find = |follows| found.find(&case(delay_us, follows));
+        ratio(name, find(true), find(false), P50, bar)
     };
-    DELAYS.map(ratio).into()
-}
-
-pub fn charts(found: &Affinity) -> impl Iterator<Item = Chart> {
-    DELAYS.into_iter().filter_map(|(delay_us, ..)| {
-        let cases = found.measured.iter().filter(move |(case, _)| case.0 == delay_us);
-        let name = |follows| if follows { "follows" } else { "follows-not" };
-        let title = format!("blocking, following and not, {delay_us} us between calls");
-        chart::percentiles(title, cases.map(|(case, times)| (name(case.1), times)))
-    })
+    DELAYS.map(over).into()
 }
 
 #[cfg(test)]
@@ -108,9 +95,9 @@ mod tests {
 
     #[test]
     fn following_is_told_over_not_following() {
-        let mut found = Affinity::default();
+        let mut found = Results::default();
         for (follows, time_ns) in [(false, 1_000), (true, 100)] {
-            found.measured.entry((200, follows)).or_default().add_round(&[time_ns]);
+            found.add_times(case(200, follows), Ok::<_, String>(vec![time_ns]));
         }
         let [blocking, delayed] = &ratios(&found)[..] else { panic!("one for each delay") };
         assert_eq!((blocking.value, delayed.value), (None, Some(0.1)));

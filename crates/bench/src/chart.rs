@@ -2,8 +2,6 @@
 //! the same tables.
 
 use crate::distribution::{Distribution, Spread};
-use crate::report::Report;
-use crate::table;
 use serde::Serialize;
 
 const STEPS_PER_NINE: u32 = 40;
@@ -46,24 +44,15 @@ fn quantiles(n: u64) -> Vec<f64> {
     (0..=steps).map(quantile).collect()
 }
 
-/// A curve for each distribution. `None` if there are none.
+/// A curve for each distribution, and single times to compare with.
 pub(crate) fn percentiles<'a>(
-    title: impl Into<String>,
-    distributions: impl Iterator<Item = (&'static str, &'a Distribution)>,
-) -> Option<Chart> {
-    percentiles_beside(title, distributions, Vec::new())
-}
-
-/// Percentiles with single times to compare with.
-pub(crate) fn percentiles_beside<'a>(
-    title: impl Into<String>,
+    title: String,
     distributions: impl Iterator<Item = (&'static str, &'a Distribution)>,
     levels: Vec<(&'static str, u64)>,
-) -> Option<Chart> {
+) -> Chart {
     let curve =
         |(name, times): (&'static str, &Distribution)| (name, times.curve(&quantiles(times.n())));
-    let curves: Vec<_> = distributions.map(curve).collect();
-    (!curves.is_empty()).then(|| Chart::Percentiles { title: title.into(), curves, levels })
+    Chart::Percentiles { title, curves: distributions.map(curve).collect(), levels }
 }
 
 /// A point of [`Chart::ByNumber`].
@@ -71,38 +60,51 @@ pub(crate) fn point(number: usize, spread: Spread) -> Point {
     (number, [spread.median, spread.least, spread.greatest])
 }
 
-/// Of times in picoseconds. `None` if there are none.
+/// Of times in picoseconds.
 pub(crate) fn histograms<'a>(
     title: String,
     distributions: impl Iterator<Item = (&'static str, &'a Distribution)>,
-) -> Option<Chart> {
+) -> Chart {
     let edge_ps = |step: u32| (LEAST_PS * 10f64.powf(f64::from(step) / 12.0)) as u64;
     let shares = |times: &Distribution| {
         let share = |step| times.share_between(edge_ps(step), edge_ps(step + 1) - 1);
         (0..N_STEPS).map(share).collect()
     };
-    let rows: Vec<_> = distributions.map(|(name, times)| (name, shares(times))).collect();
-    (!rows.is_empty()).then_some(Chart::Histograms { title, rows })
+    let rows = distributions.map(|(name, times)| (name, shares(times)));
+    Chart::Histograms { title, rows: rows.collect() }
 }
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A page: a heading, what it shows, the systems' colours, charts, and the tables.
-pub(crate) fn page(
-    report: &Report,
-    lead: &str,
-    names: &[&str],
-    charts: &[Chart],
-    tables: &str,
-) -> String {
+impl Chart {
+    fn names(&self) -> Vec<&'static str> {
+        match self {
+            Chart::Percentiles { curves, levels, .. } => {
+                let levels = levels.iter().map(|level| level.0);
+                curves.iter().map(|curve| curve.0).chain(levels).collect()
+            }
+            Chart::ByNumber { lines, .. } => lines.iter().map(|line| line.0).collect(),
+            Chart::Histograms { rows, .. } => rows.iter().map(|row| row.0).collect(),
+        }
+    }
+}
+
+/// A page: a heading, what it shows, the colours, charts, and the report as `text`.
+pub(crate) fn page(bench: &str, lead: &str, charts: &[Chart], text: &str) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for name in charts.iter().flat_map(Chart::names) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     let legend = |name: &&str| format!("<span><i class=\"{name}\"></i>{name}</span>\n");
     let legend: String = names.iter().map(legend).collect();
     // A string's `<` might end the script.
     let data = serde_json::to_string(charts).expect("strings and numbers").replace('<', "\\u003c");
     let (style, script) = (include_str!("page.css"), include_str!("page.js"));
-    let (bench, text) = (report.bench, escape(&table::text(report, tables)));
+    let text = escape(text);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>baton bench {bench}\
@@ -129,7 +131,7 @@ mod tests {
 
     #[test]
     fn every_system_has_a_colour() {
-        for system in System::ALL {
+        for system in System::called() {
             let rule = format!(".{} {{ color: ", system.name());
             assert!(include_str!("page.css").contains(&rule), "{rule}");
         }

@@ -6,8 +6,8 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -59,13 +59,17 @@ impl ChildProcess {
         Ok(ChildProcess { name, process, orders, lines, farewell: Duration::ZERO })
     }
 
-    /// Starts a role of this program, which ends with it, and waits until it is at it.
+    /// Starts a program as a process of that kind and role, which ends with this one, and waits
+    /// until it is at it.
     pub fn start_role(
         name: &'static str,
-        command: &mut Command,
+        program: &mut Command,
+        kind: &str,
+        role: &impl Serialize,
     ) -> Result<ChildProcess, ChildError> {
-        command.arg("--starter").arg(std::process::id().to_string());
-        let mut child = ChildProcess::start(name, command)?;
+        let role = serde_json::to_string(role).expect("strings and numbers");
+        program.args([kind, &role, &std::process::id().to_string()]);
+        let mut child = ChildProcess::start(name, program)?;
         child.is_ready()?;
         Ok(child)
     }
@@ -87,7 +91,7 @@ impl ChildProcess {
         let mut line = String::new();
         if self.lines.buffer().is_empty() {
             let mut fds = [PollFd::new(self.lines.get_ref(), PollFlags::IN)];
-            match poll(&mut fds, Some(&timespec(patience))) {
+            match poll(&mut fds, Timespec::try_from(patience).ok().as_ref()) {
                 Ok(0) => return Err(ChildError::Stuck(self.name)),
                 Ok(_) => {}
                 Err(errno) => return Err(ChildError::System(self.name, errno.into())),
@@ -126,16 +130,12 @@ impl ChildProcess {
     }
 }
 
-fn timespec(duration: Duration) -> Timespec {
-    Timespec { tv_sec: duration.as_secs() as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
-}
-
 impl Drop for ChildProcess {
     fn drop(&mut self) {
         if !self.farewell.is_zero() {
             drop(self.orders.take());
             let output = PollFd::new(self.lines.get_ref(), PollFlags::empty());
-            let _ = poll(&mut [output], Some(&timespec(self.farewell)));
+            let _ = poll(&mut [output], Timespec::try_from(self.farewell).ok().as_ref());
         }
         // One that has ended is as good.
         let _ = self.process.kill();
@@ -143,17 +143,33 @@ impl Drop for ChildProcess {
     }
 }
 
-/// In the child: does its part, and ends with the process that started it.
-pub(crate) fn run_part(
-    name: impl Display,
-    starter: u32,
-    part: impl FnOnce() -> io::Result<()>,
-) -> ExitCode {
-    match end_with(starter).and_then(|()| part()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{name}: {error}");
-            ExitCode::FAILURE
+/// A program that stands beside this one.
+pub(crate) fn beside(name: &str, advice: &str) -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    let missing =
+        || io::Error::new(io::ErrorKind::NotFound, format!("{name} is not built: {advice}"));
+    if path.exists() { Ok(path) } else { Err(missing()) }
+}
+
+/// What a process is to be, as the run has written it.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RoleArgs {
+    /// The role, in JSON
+    pub role: String,
+    /// Process id of who started it: it ends with that one
+    pub starter: u32,
+}
+
+impl RoleArgs {
+    /// In the child: does its part, and ends with the process that started it.
+    pub fn run<R: DeserializeOwned>(&self, part: impl FnOnce(R) -> io::Result<()>) -> ExitCode {
+        let role = || Ok(serde_json::from_str(&self.role)?);
+        match end_with(self.starter).and_then(|()| role()).and_then(part) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{}: {error}", self.role);
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -51,6 +51,14 @@ impl Spread {
     }
 }
 
+/// The median of rounds over that of others, and the ratios of the rounds.
+pub(crate) fn divide(over: &[f64], under: &[f64]) -> (f64, Option<Spread>) {
+    let of = |values: &[f64]| Spread::of(values.iter().copied());
+    let median = |values| of(values).map_or(f64::NAN, |spread| spread.median);
+    let rounds = over.iter().zip(under).map(|(over, under)| over / under);
+    (median(over) / median(under), Spread::of(rounds))
+}
+
 fn empty() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("bounds that a histogram can have")
 }
@@ -102,22 +110,18 @@ impl Distribution {
         self.rounds.iter().map(|round| round.max).max().unwrap_or(0)
     }
 
-    /// One's median over the other's, of the medians of the rounds, and as the rounds have it.
-    pub fn ratio(over: &Distribution, under: &Distribution) -> (f64, Option<Spread>) {
-        Distribution::ratio_of(over, under, |round| round.p50 as f64)
+    /// A value of each round.
+    pub fn of_rounds(&self, value: fn(&Summary) -> f64) -> Vec<f64> {
+        self.rounds.iter().map(value).collect()
     }
 
-    /// The same of any value of the rounds.
+    /// One's median over the other's, of a value of the rounds, and as the rounds have it.
     pub fn ratio_of(
         over: &Distribution,
         under: &Distribution,
         value: fn(&Summary) -> f64,
     ) -> (f64, Option<Spread>) {
-        let median =
-            |of: &Distribution| of.over_rounds(value).map_or(f64::NAN, |spread| spread.median);
-        let rounds = over.rounds().iter().zip(under.rounds());
-        let spread = Spread::of(rounds.map(|(over, under)| value(over) / value(under)));
-        (median(over) / median(under), spread)
+        divide(&over.of_rounds(value), &under.of_rounds(value))
     }
 
     /// The share of times from one to the other, both included, of all rounds together.

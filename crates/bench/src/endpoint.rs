@@ -9,125 +9,51 @@
 //!
 //! A client whose order names a gate says "ready" once it is warm, and waits there.
 
-use crate::child::{self, say, tell};
+use crate::child::{self, RoleArgs, say, tell};
 use crate::gate;
+use crate::order::{EndpointRole, Measured, Order, Side};
 use crate::processors;
-use crate::server_pool;
 use crate::service::{Service, now_ns};
-use crate::system::{Accept, Client, System};
+use crate::system::{Accept, Client};
+use crate::systems;
 use crate::systems::typed::{self, CONTEXT};
+use baton_rt::memory;
 use baton_rt::schedule::set_priority;
-use baton_rt::{SchedPriority, memory};
-use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use strum::IntoStaticStr;
-
-/// Which end of what.
-#[derive(Debug, clap::Args)]
-pub struct EndpointArgs {
-    /// The system
-    pub system: System,
-    /// Which end
-    pub side: Side,
-    /// Where the two ends find each other
-    pub directory: PathBuf,
-    /// The broker's socket
-    #[arg(long = "broker")]
-    pub broker: PathBuf,
-    /// Process id of who started it: it ends with that one
-    #[arg(long)]
-    pub starter: u32,
-    /// What the server does
-    #[arg(long, default_value = "echo")]
-    pub service: Service,
-    /// Priority of all its threads, whose memory stays in place then
-    #[arg(long)]
-    pub priority: Option<SchedPriority>,
-    /// How many clients the server has
-    #[arg(long, default_value_t = 1)]
-    pub clients: usize,
-}
-
-/// An end of a system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Side {
-    /// Calls.
-    Client,
-    /// Answers.
-    Server,
-    /// Calls once as each of many clients, and keeps all of them.
-    Idlers,
-}
-
-impl Side {
-    /// As the command line has it.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
-
-/// What both ends are to do.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Order {
-    /// Where: a processor's number; `None` for wherever the kernel likes.
-    pub cpu: Option<usize>,
-    /// Bytes that a call carries.
-    pub payload_bytes: usize,
-    /// Calls whose times are forgotten.
-    pub n_warm_up: u32,
-    /// Calls whose times count.
-    pub n_calls: u32,
-    /// Sleep between two calls, in microseconds.
-    pub delay_us: u64,
-    /// How many clients call.
-    pub n_clients: usize,
-    /// Where clients wait for each other, and for which number.
-    pub gate: Option<(PathBuf, u32)>,
-}
-
-/// What a client has found.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Measured {
-    /// For each point on a call's way, and each call, how long after its beginning it was there,
-    /// in nanoseconds. The last point is the call's end.
-    pub points: Vec<Vec<u64>>,
-    /// CLOCK_MONOTONIC before the first and after the last call, in nanoseconds.
-    pub span_ns: [u64; 2],
-}
 
 /// Does what the end has to do until it is told no more.
-pub(crate) fn run(args: &EndpointArgs) -> ExitCode {
-    let EndpointArgs { system, directory, broker, .. } = args;
-    child::run_part(format!("{}, {}", system.name(), args.side.name()), args.starter, || {
-        args.priority.map_or(Ok(()), hurry)?;
-        match args.side {
+pub(crate) fn run(args: &RoleArgs) -> ExitCode {
+    args.run(|role: EndpointRole| {
+        let EndpointRole { system, ref directory, ref broker, service, n_clients, .. } = role;
+        role.priority.as_deref().map_or(Ok(()), hurry)?;
+        match role.side {
             Side::Client => {
-                calls_for(system.connect(directory, broker)?, system.service(args.service))
+                calls_for(systems::connect(system, directory, broker)?, system.service(service))
             }
-            Side::Server if args.clients > 1 => server_pool::serves(args),
-            Side::Server => serves(system.listen(directory, broker, args.service)?),
-            Side::Idlers => idles(args),
+            Side::Threads => {
+                let server = systems::threads(system, directory, broker, n_clients)?;
+                serves(Box::new(move || Ok(server)))
+            }
+            Side::Server => serves(systems::listen(system, directory, broker, service)?),
+            Side::Pool => {
+                let server = systems::pool(system, directory, broker, (service, n_clients))?;
+                serves(Box::new(move || Ok(server)))
+            }
+            Side::Idlers => idles(&role),
         }
     })
 }
 
-/// Ends this process with `args.starter`, and names the end if it fails.
-pub fn run_with(args: &EndpointArgs, part: impl FnOnce() -> io::Result<()>) -> ExitCode {
-    child::run_part(format!("{}, {}", args.system.name(), args.side.name()), args.starter, part)
-}
-
 /// Before there are threads: those to come inherit it.
-fn hurry(priority: SchedPriority) -> io::Result<()> {
+fn hurry(priority: &str) -> io::Result<()> {
     // Where it may not be had, pages come late, and that shows.
     let _ = memory::Locked::new().map(std::mem::forget);
-    set_priority(priority, None).map_err(io::Error::other)
+    set_priority(priority.parse().map_err(io::Error::other)?, None).map_err(io::Error::other)
 }
 
-pub(crate) fn orders() -> impl Iterator<Item = io::Result<Order>> {
+fn orders() -> impl Iterator<Item = io::Result<Order>> {
     child::orders().map(|line| Ok(serde_json::from_str(&line?)?))
 }
 
@@ -167,10 +93,10 @@ fn calls_for(mut client: Box<dyn Client>, service: Service) -> io::Result<()> {
 }
 
 /// Keeps clients that have called once and then have nothing to do.
-fn idles(args: &EndpointArgs) -> io::Result<()> {
+fn idles(role: &EndpointRole) -> io::Result<()> {
     let mut clients = Vec::new();
-    for number in 0..args.clients {
-        let mut client = typed::connect(&args.broker, CONTEXT)?;
+    for number in 0..role.n_clients {
+        let mut client = typed::connect(&role.broker, CONTEXT)?;
         call(&mut client, Service::Echo, &mut [0; 4], number as u32)?;
         clients.push(client);
     }

@@ -7,19 +7,16 @@
 //! - `add-ints` is its `binderAddInts`: a server adds two ints, with and without a sleep between
 //!   calls.
 
-use crate::chart::{self, Chart};
-use crate::distribution::Distribution;
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::pair::{Chunk, Pair};
 use crate::processors::Placement;
-use crate::report::{Detail, Figures, Outcome, Quoted, Ratio, Row};
-use crate::results::Results;
-use crate::rpc::Peers;
+use crate::report::{Keys, Ratio, RowKey};
+use crate::results::{P50, Results, ratio};
 use crate::service::{INTS_BYTES, STAMPED_BYTES, Service};
-use crate::system::System;
-use crate::table::us;
+use crate::system::{Peers, System};
 use crate::testbed::{Setting, Testbed};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::process::ExitCode;
 
 const SOURCE: &str = "README of android-binder-ipc, 2012";
@@ -103,9 +100,6 @@ struct Situation {
     delay_us: u64,
 }
 
-/// A distribution for each point; the last is the round trip.
-type Measured = Results<(Situation, System), Vec<Distribution>>;
-
 /// Runs `baton bench tester`.
 pub fn tester(args: &ExperimentArgs) -> ExitCode {
     form::finish(TESTER.name, &args.form, run(&TESTER, args))
@@ -118,14 +112,11 @@ pub fn add_ints(args: &ExperimentArgs) -> ExitCode {
 
 fn run(experiment: &Experiment, args: &ExperimentArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
-    let found = experiment.measure(args, &setting)?;
-    let mut report = setting.report(experiment.name, args.rounds, experiment.rows(&found));
-    report.ratios = experiment.ratios(&found);
-    let tables = experiment.tables(&report.rows);
-    let is_measured = |system: &&System| found.measured.keys().any(|case| case.1 == **system);
-    let names: Vec<&str> = System::ALL.iter().filter(is_measured).map(|it| it.name()).collect();
-    let page = chart::page(&report, experiment.lead, &names, &experiment.charts(&found), &tables);
-    Ok(Finding { report, tables, page })
+    let mut found = experiment.measure(args, &setting)?;
+    experiment.quote(&mut found);
+    let (rows, ratios) = (found.rows(|_, _| Keys::new()), experiment.ratios(&found));
+    let report = setting.report(experiment.name, args.rounds, rows, ratios);
+    Ok(Finding::new(report, found.charts(), experiment.lead))
 }
 
 impl ExperimentArgs {
@@ -140,33 +131,34 @@ impl ExperimentArgs {
     /// Baton's, and the kernel's if it is asked for.
     fn systems(&self) -> impl Iterator<Item = System> {
         let asked = |system: &System| !system.is_peer() || self.peers.0.contains(system);
-        System::ALL.iter().copied().filter(|system| system.is_binder()).filter(asked)
+        System::called().filter(|system| system.is_binder()).filter(asked)
     }
 }
 
 impl Experiment {
     /// In each situation the systems take turns, in rounds.
-    fn measure(&self, args: &ExperimentArgs, setting: &Setting) -> Result<Measured, BenchError> {
+    fn measure(&self, args: &ExperimentArgs, setting: &Setting) -> Result<Results, BenchError> {
         let testbed = Testbed::start()?;
-        let mut found = Measured::default();
+        let mut found = Results::default();
         let mut pairs = BTreeMap::new();
         for system in args.systems() {
             let pair = Pair::start(system, testbed.place(self.service));
-            pairs.extend(found.ok(system.name(), pair).map(|pair| (system, pair)));
+            let key = RowKey::new(system.name(), self.name);
+            pairs.extend(found.ok(key, pair).map(|pair| (system, pair)));
         }
         let placements = || [None].into_iter().chain(setting.placements().into_iter().map(Some));
         let progress = progress(placements().count() * self.delays.len() * args.rounds as usize);
         for placement in placements() {
             for &delay_us in self.delays {
+                let at = Situation { placement, delay_us };
                 let n_calls = args.n_calls(delay_us).div_ceil(args.rounds);
                 let n_warm_up = N_WARM_UP.min(n_calls);
                 let chunk = Chunk::new(placement, self.payload_bytes, n_warm_up, n_calls);
                 let chunk = Chunk { delay_us, ..chunk };
                 for _ in 0..args.rounds {
                     pairs.retain(|&system, pair| {
-                        let case = (Situation { placement, delay_us }, system);
                         let round = pair.find(&chunk, &setting.processors);
-                        found.add(case, system.name(), round, add_points)
+                        self.add(&mut found, system.name(), at, round)
                     });
                     progress.inc(1);
                 }
@@ -176,237 +168,99 @@ impl Experiment {
         Ok(found)
     }
 
-    fn row(&self, system: &'static str, at: Situation, point: usize, outcome: Outcome) -> Row {
-        let detail = match self.points.get(point) {
-            Some(point) => Detail::Point { point },
-            None => Detail::Delay { delay_us: at.delay_us },
-        };
-        let row = Row::new(system, self.name, outcome).bytes(self.payload_bytes);
-        row.at(at.placement).detail(detail)
+    fn add<E: Display>(
+        &self,
+        found: &mut Results,
+        system: &'static str,
+        at: Situation,
+        round: Result<Vec<Vec<u64>>, E>,
+    ) -> bool {
+        let Some(points) = found.ok(RowKey::new(system, self.name), round) else { return false };
+        for (point, times_ns) in points.into_iter().enumerate() {
+            found.add_times(self.key(system, at, point), Ok::<_, E>(times_ns));
+        }
+        true
     }
 
-    /// Measured and quoted rows, those of delays by the situation; then missing ones.
-    fn rows(&self, found: &Measured) -> Vec<Row> {
-        let mut rows: Vec<(Situation, Row)> = Vec::new();
-        for (&(at, system), points) in &found.measured {
-            let of_points = points.iter().enumerate().filter_map(|(point, times)| {
-                Some((at, self.row(system.name(), at, point, Outcome::of(times)?)))
-            });
-            rows.extend(of_points);
+    fn key(&self, system: &'static str, at: Situation, point: usize) -> RowKey {
+        let processors = Placement::title(at.placement);
+        let key = RowKey::new(system, self.name).bytes(self.payload_bytes).at(at.placement);
+        match self.points.get(point) {
+            Some(&point) => {
+                key.with("point", point).heading(format!("C_SEND to {point}, {processors}"))
+            }
+            None => key.with("delay_us", at.delay_us).heading(match at.delay_us {
+                0 => format!("no delay, {processors}"),
+                delay_us => format!("{delay_us} us between, {processors}"),
+            }),
         }
+    }
+
+    /// What the README says.
+    fn quote(&self, found: &mut Results) {
         for (driver, figures) in DRIVERS.into_iter().zip(self.quoted_us) {
-            let figures =
-                figures.iter().enumerate().map(|(point, &(delay_us, mean_us, ends_us))| {
-                    let at = Situation { placement: None, delay_us };
-                    (at, self.row(driver, at, point, quoted(mean_us, ends_us)))
-                });
-            rows.extend(figures);
+            for (point, &(delay_us, mean_us, ends_us)) in figures.iter().enumerate() {
+                let at = Situation { placement: None, delay_us };
+                let (min_us, max_us) = ends_us.map(|[min, max]| (min, max)).unzip();
+                let ns = |time_us: f64| (time_us * 1000.0).round();
+                let figures = [min_us, Some(mean_us), max_us].map(|time_us| time_us.map(ns));
+                found.quote(self.key(driver, at, point), SOURCE, figures);
+            }
         }
-        if self.points.is_empty() {
-            rows.sort_by_key(|(at, _)| *at);
-        }
-        rows.into_iter().map(|(_, row)| row).chain(found.missing_rows(self.name)).collect()
     }
 
     /// The kernel's round trip over each of ours, undelayed, by placement.
-    fn ratios(&self, found: &Measured) -> Vec<Ratio> {
+    fn ratios(&self, found: &Results) -> Vec<Ratio> {
         let mut ratios = Vec::new();
         let [same, different] = Placement::BOTH.map(Some);
         for (placement, word) in [(None, ""), (same, "_same"), (different, "_diff")] {
             let round_trip = |system: System| {
-                let case = (Situation { placement, delay_us: 0 }, system);
-                let points = found.find(&case, system.name())?;
-                points.last().ok_or_else(|| "no round trip".to_owned())
+                let (at, last) = (Situation { placement, delay_us: 0 }, self.points.len());
+                found.find(&self.key(system.name(), at, last.saturating_sub(1)))
             };
             for ours in [System::BatonTyped, System::BatonUapiLibc] {
                 let (bench, key) = (self.name.replace('-', "_"), ours.key().replace("baton_", ""));
                 let name = format!("{bench}_kernel_binder{word}_over_{key}");
-                ratios.push(Ratio::of(
-                    name,
-                    round_trip(System::KernelBinder),
-                    round_trip(ours),
-                    None,
-                ));
+                let kernel = round_trip(System::KernelBinder);
+                ratios.push(ratio(name, kernel, round_trip(ours), P50, None));
             }
         }
         ratios
     }
-
-    fn title(&self, at: Situation) -> String {
-        let processors = Placement::title(at.placement);
-        match (self.points, at.delay_us) {
-            ([], 0) => format!("no delay, {processors}"),
-            ([], delay_us) => format!("{delay_us} us between, {processors}"),
-            _ => processors.to_owned(),
-        }
-    }
-
-    fn charts(&self, found: &Measured) -> Vec<Chart> {
-        let mut situations: Vec<Situation> = found.measured.keys().map(|case| case.0).collect();
-        situations.dedup();
-        let chart = |(at, point): (Situation, usize)| {
-            let of_situation = found.measured.iter().filter(|(case, _)| case.0 == at);
-            let times =
-                of_situation.filter_map(|(case, points)| Some((case.1.name(), points.get(point)?)));
-            let point = self.points.get(point).map_or(String::new(), |name| format!("{name}, "));
-            chart::percentiles(point + &self.title(at), times)
-        };
-        let n_points = self.points.len().max(1);
-        let all = situations.into_iter().flat_map(|at| (0..n_points).map(move |it| (at, it)));
-        all.filter_map(chart).collect()
-    }
-
-    /// A table for each situation: systems and drivers, one a line.
-    fn tables(&self, rows: &[Row]) -> String {
-        let mut text = String::new();
-        let mut last = None;
-        for row in rows.iter().filter(|row| row.detail.is_some()) {
-            let delay_us = match row.detail {
-                Some(Detail::Delay { delay_us }) => delay_us,
-                _ => 0,
-            };
-            let at = Situation { placement: row.placement, delay_us };
-            if self.points.is_empty() {
-                if last.replace(at) != Some(at) {
-                    text += &format!("\n{}\n{}\n", self.title(at), columns("us", &TIMES));
-                }
-                text += &format!("{:<18}{}\n", row.system, of_call(row));
-            } else if last.replace(at) != Some(at) {
-                text += &self.of_points(rows, at);
-            }
-        }
-        text
-    }
-
-    /// The mean time at each point, as the README has it, and the round trip.
-    fn of_points(&self, rows: &[Row], at: Situation) -> String {
-        let heads = [&["C_SEND"], self.points, &["C_RECV p50", "p99", "max", "n"]].concat();
-        let mut text = format!(
-            "\nmean time in us, {}, {} bytes\n{}\n",
-            self.title(at),
-            self.payload_bytes,
-            columns("", &heads)
-        );
-        let here = || rows.iter().filter(|row| row.placement == at.placement);
-        let mut names: Vec<&str> =
-            here().filter(|row| row.detail.is_some()).map(|row| row.system).collect();
-        names.dedup();
-        for name in names {
-            let times = here().filter(|row| row.system == name).filter_map(mean_ns);
-            let times = [0.0].into_iter().chain(times);
-            let times: String = times.map(|mean_ns| format!("{:>11}", us(mean_ns))).collect();
-            let tail = match here().rfind(|row| row.system == name).and_then(Row::figures) {
-                Some(Figures { n, p50_ns, p99_ns, max_ns, .. }) => {
-                    let [p50, p99, max] = [*p50_ns, *p99_ns, *max_ns as f64].map(us);
-                    format!("{p50:>11}{p99:>11}{max:>11}{n:>11}")
-                }
-                None => String::new(),
-            };
-            text += &format!("{name:<18}{times}{tail}\n");
-        }
-        text
-    }
-}
-
-fn add_points(points: &mut Vec<Distribution>, round: Vec<Vec<u64>>) {
-    points.resize_with(round.len(), Distribution::default);
-    points.iter_mut().zip(&round).for_each(|(point, times_ns)| point.add_round(times_ns));
-}
-
-const TIMES: [&str; 6] = ["min", "avg", "max", "p50", "p99", "n"];
-
-fn columns(first: &str, heads: &[&str]) -> String {
-    let heads: String = heads.iter().map(|head| format!("{head:>11}")).collect();
-    format!("{first:<18}{heads}")
-}
-
-fn of_call(row: &Row) -> String {
-    let times = |times: &[f64]| -> String {
-        times.iter().map(|&time_ns| format!("{:>11}", us(time_ns))).collect()
-    };
-    match &row.outcome {
-        Outcome::Measured(Figures { n, p50_ns, p99_ns, min_ns, max_ns, mean_ns, .. }) => {
-            times(&[*min_ns as f64, *mean_ns, *max_ns as f64, *p50_ns, *p99_ns])
-                + &format!("{n:>11}")
-        }
-        Outcome::Quoted(Quoted { min_ns, mean_ns, max_ns, .. }) => {
-            let [min, max] = [min_ns, max_ns].map(|end| end.unwrap_or(0) as f64);
-            times(&[min, mean_ns.unwrap_or(f64::NAN), max])
-        }
-        Outcome::Missing { .. } | Outcome::Counted(_) => String::new(),
-    }
-}
-
-fn mean_ns(row: &Row) -> Option<f64> {
-    match &row.outcome {
-        Outcome::Measured(figures) => Some(figures.mean_ns),
-        Outcome::Quoted(quoted) => quoted.mean_ns,
-        Outcome::Missing { .. } | Outcome::Counted(_) => None,
-    }
-}
-
-/// A figure of the README, in microseconds.
-fn quoted(mean_us: f64, ends_us: Option<[f64; 2]>) -> Outcome {
-    let ns = |time_us: f64| (time_us * 1000.0).round() as u64;
-    let (min_ns, max_ns) = ends_us.map(|ends| (ns(ends[0]), ns(ends[1]))).unzip();
-    Outcome::Quoted(Quoted { source: SOURCE, mean_ns: Some(ns(mean_us) as f64), min_ns, max_ns })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn measured(placement: Option<Placement>, delay_us: u64, times_ns: &[u64]) -> Measured {
-        let mut found = Measured::default();
-        let points = times_ns.iter().map(|&time_ns| {
-            let mut point = Distribution::default();
-            point.add_round(&[time_ns; 4]);
-            point
-        });
-        let case = (Situation { placement, delay_us }, System::BatonTyped);
-        found.measured.insert(case, points.collect());
-        found
-    }
+    const UNDELAYED: Situation = Situation { placement: None, delay_us: 0 };
 
-    fn line(text: &str, name: &str) -> Vec<String> {
-        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().skip(1).take(4).map(str::to_owned).collect()
+    fn add(found: &mut Results, experiment: &Experiment, system: System, times_ns: &[u64]) {
+        let points = times_ns.iter().map(|&time_ns| vec![time_ns; 4]).collect();
+        assert!(experiment.add(found, system.name(), UNDELAYED, Ok::<_, String>(points)));
     }
 
     #[test]
-    fn a_line_for_each_system_and_driver() {
-        let mut found = measured(None, 0, &[2_000, 3_000, 5_000]);
-        found.missing.insert("kernel-binder", "no device".to_owned());
-        let rows = TESTER.rows(&found);
+    fn points_stand_beside_those_of_both_drivers() {
+        let mut found = Results::default();
+        add(&mut found, &TESTER, System::BatonTyped, &[2_000, 3_000, 5_000]);
+        found.ok(RowKey::new("kernel-binder", TESTER.name), Err::<(), _>("no device"));
+        TESTER.quote(&mut found);
+        let rows = found.rows(|_, _| Keys::new());
         assert_eq!(rows.len(), 3 + 2 * 3 + 1);
-        let text = TESTER.tables(&rows);
-        assert_eq!(line(&text, "baton-typed"), ["0.00", "2.00", "3.00", "5.00"]);
-        assert_eq!(line(&text, "readme-old-driver"), ["0.00", "7.00", "10.00", "17.00"]);
-        assert_eq!(line(&text, "readme-new-driver"), ["0.00", "7.00", "9.00", "16.00"]);
-        assert!(!text.contains("kernel-binder"));
-    }
-
-    #[test]
-    fn quotes_stand_below_what_was_measured_in_the_same_situation() {
-        let mut found = measured(None, 0, &[2_000]);
-        found.measured.append(&mut measured(None, DELAY_US, &[3_000]).measured);
-        let rows = ADD_INTS.rows(&found);
-        let names: Vec<&str> = rows.iter().map(|row| row.system).collect();
-        assert_eq!(names[..3], ["baton-typed", "readme-old-driver", "readme-new-driver"]);
-        assert_eq!(names[3..], names[..3]);
-        let text = ADD_INTS.tables(&rows);
-        assert!(text.contains("no delay, any processors") && text.contains("1000 us between"));
-        assert_eq!(line(&text, "readme-old-driver")[..3], ["139.96", "258.00", "4903.84"]);
-        assert_eq!(line(&text, "baton-typed")[..3], ["2.00", "2.00", "2.00"]);
+        let title = TESTER.key("baton-typed", UNDELAYED, 1).title();
+        assert_eq!(title, "C_SEND to S_REPLY, any processors");
+        let here: Vec<&str> =
+            rows.iter().filter(|row| row.key.title() == title).map(|row| row.key.system).collect();
+        assert_eq!(here, ["baton-typed", "readme-old-driver", "readme-new-driver"]);
     }
 
     #[test]
     fn the_kernel_is_told_beside_ours_or_missed() {
-        let mut found = measured(None, 0, &[1, 1, 1_000]);
-        let kernel = measured(None, 0, &[1, 1, 2_000]).measured.pop_first().unwrap().1;
-        let at = Situation { placement: None, delay_us: 0 };
-        found.measured.insert((at, System::KernelBinder), kernel);
-        found.missing.insert("baton-uapi-libc", "no library".to_owned());
+        let mut found = Results::default();
+        add(&mut found, &TESTER, System::BatonTyped, &[1, 1, 1_000]);
+        add(&mut found, &TESTER, System::KernelBinder, &[1, 1, 2_000]);
+        found.ok(RowKey::new("baton-uapi-libc", TESTER.name), Err::<(), _>("no library"));
         let ratios = TESTER.ratios(&found);
         let ratio = |name: &str| ratios.iter().find(|ratio| ratio.name == name).unwrap();
         assert_eq!(ratio("tester_kernel_binder_over_typed").value, Some(2.0));

@@ -1,7 +1,8 @@
 //! What every benchmark takes, and how each hands over what it has found.
 
+use crate::chart::{self, Chart};
 use crate::report::Report;
-use crate::table;
+use crate::table::{self, Unit};
 use baton_broker::RunError;
 use clap::builder::RangedI64ValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -44,10 +45,21 @@ pub enum BenchError {
     Output { path: PathBuf, error: io::Error },
 }
 
+/// What a benchmark hands over.
 pub struct Finding {
-    pub report: Report,
-    pub tables: String,
-    pub page: String,
+    pub(crate) report: Report,
+    pub(crate) charts: Vec<Chart>,
+    /// What the charts show.
+    pub lead: &'static str,
+    pub unit: Unit,
+    /// Lines below the tables.
+    pub notes: String,
+}
+
+impl Finding {
+    pub(crate) fn new(report: Report, charts: Vec<Chart>, lead: &'static str) -> Finding {
+        Finding { report, charts, lead, unit: Unit::Microseconds, notes: String::new() }
+    }
 }
 
 /// Hands over what was found: 0 if all went well, 1 if a ratio does not hold (with `--check`) or
@@ -64,10 +76,11 @@ pub fn finish(bench: &str, form: &FormArgs, found: Result<Finding, BenchError>) 
 }
 
 fn show(form: &FormArgs, finding: &Finding) -> Result<bool, BenchError> {
-    let report = &finding.report;
+    let Finding { report, charts, lead, unit, notes } = finding;
+    let table = table::text(report, *unit, notes);
     let text = match form.json {
-        true => serde_json::to_string_pretty(report).expect("strings and numbers") + "\n",
-        false => table::text(report, &finding.tables),
+        true => &(serde_json::to_string_pretty(report).expect("strings and numbers") + "\n"),
+        false => &table,
     };
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -76,10 +89,10 @@ fn show(form: &FormArgs, finding: &Finding) -> Result<bool, BenchError> {
         _ => {}
     }
     if let Some(path) = &form.html {
-        std::fs::write(path, &finding.page)
+        std::fs::write(path, chart::page(report.bench, lead, charts, &table))
             .map_err(|error| BenchError::Output { path: path.clone(), error })?;
     }
-    let measured = report.rows.iter().any(|row| row.figures().is_some());
+    let measured = report.rows.iter().any(|row| row.figures.is_some());
     Ok(measured && (!form.check || report.holds()))
 }
 
@@ -102,15 +115,16 @@ pub fn positive() -> RangedI64ValueParser<u32> {
 /// Peers by their names, or all or none.
 pub fn parse_peers<T: Copy>(
     text: &str,
-    all: impl Iterator<Item = T> + Clone,
+    all: impl Iterator<Item = T>,
     name: fn(T) -> &'static str,
 ) -> Result<Vec<T>, String> {
-    let find = |wanted| all.clone().find(|&peer| name(peer) == wanted);
+    let all: Vec<T> = all.collect();
+    let find = |wanted| all.iter().copied().find(|&peer| name(peer) == wanted);
     match text {
-        "all" => Ok(all.collect()),
+        "all" => Ok(all),
         "none" => Ok(Vec::new()),
         _ => text.split(',').map(find).collect::<Option<_>>().ok_or_else(|| {
-            let names: Vec<&str> = all.clone().map(name).collect();
+            let names: Vec<&str> = all.iter().copied().map(name).collect();
             format!("neither all nor none nor of {}", names.join(","))
         }),
     }

@@ -2,53 +2,45 @@
 //!
 //! It counts up: a client waits until it has come to the number that its order names.
 
+use crate::shared_map::SharedMap;
 use baton_shm::futex;
-use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::Ordering;
-use rustix::fd::{AsRawFd, OwnedFd};
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 const BYTES: usize = 4096;
 
 /// The end of who opens it.
-pub struct Gate {
-    map: Mapping<BYTES>,
-    file: OwnedFd,
-}
+pub struct Gate(SharedMap<BYTES>);
 
 impl Gate {
     /// A gate at which nobody waits.
     pub fn new() -> io::Result<Gate> {
-        let file = mapping::create("bench-gate", BYTES)?;
-        let map = Mapping::<BYTES>::new(&file, Access::ReadWrite)?;
-        Ok(Gate { map, file })
+        SharedMap::new().map(Gate)
     }
 
     /// Where other processes find it, as long as it lives.
     pub fn place(&self) -> PathBuf {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+        self.0.place()
     }
 
     /// Lets those go who wait for the next number.
     pub fn open(&self) {
-        let word = self.map.word(0);
+        let word = self.0.word(0);
         // Release pairs with the acquire in `wait`.
         word.fetch_add(1, Ordering::Release);
         futex::wake(word, i32::MAX as u32);
     }
 
     pub fn next(&self) -> u32 {
-        self.map.word(0).load(Ordering::Relaxed).wrapping_add(1)
+        self.0.word(0).load(Ordering::Relaxed).wrapping_add(1)
     }
 }
 
 /// Waits at the gate at `place` until it has been opened for `number`.
 pub fn wait(place: &Path, number: u32) -> io::Result<()> {
-    let file = File::options().read(true).write(true).open(place)?;
-    let map = Mapping::<BYTES>::new(&file, Access::ReadWrite)?;
-    let word = map.word(0);
+    let shared = SharedMap::<BYTES>::find(place)?;
+    let word = shared.word(0);
     // Acquire pairs with the release in `Gate::open`.
     while word.load(Ordering::Acquire) != number {
         futex::wait(word, number.wrapping_sub(1), None);

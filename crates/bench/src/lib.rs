@@ -8,15 +8,16 @@
 //! - [`nucleus`]: Greenaway's experiments, on the kernels of the nucleus.
 //! - [`log`]: what a record costs, with a directory of its own.
 //! - [`pages`]: what superpages would gain; [`memory`] on them, and the [`drawing`] of a frame.
-//! - [`system`]: what can be measured, with one file each in `systems`; [`service`]: what a server
-//!   does; [`payload`]: what an echo carries.
+//! - [`system`]: what can be measured; [`systems`]: one file each; [`service`]: what a server does;
+//!   [`payload`]: what an echo carries.
 //! - [`child`]: a process that a run has started, both ends of it; [`pair`]: a server and its
-//!   clients, as the run sees them; [`endpoint`]: as they see themselves; [`server_pool`]: a server
-//!   of many, which wait at a [`gate`]; [`processors`]: where they run; [`testbed`]: what they need
-//!   around them.
-//! - [`form`]: what every benchmark takes and prints; [`distribution`], [`results`]: what came of
-//!   it; [`report`]: in JSON, [`table`]: for a person, [`chart`]: as a page; [`machine`]: where all
-//!   this was true; [`perf`]: what the kernel counts of other processes.
+//!   clients, as the run sees them; [`endpoint`]: as they see themselves; [`order`]: what they tell
+//!   each other; [`gate`]: where clients wait, in a [`shared_map`]; [`processors`]: where they run;
+//!   [`testbed`]: what they need around them.
+//! - [`form`]: what every benchmark takes and prints; [`results`]: what came of it, of
+//!   [`distribution`]s of times; [`report`]: in JSON, [`table`]: for a person, [`chart`]: as a
+//!   page; [`machine`]: where all this was true; [`perf`]: what the kernel counts of other
+//!   processes.
 //!
 //! **Invariant**: at any instant one server and its clients at most are measured, and everything
 //! else sleeps.
@@ -36,6 +37,7 @@ pub mod log;
 pub mod machine;
 mod memory;
 mod nucleus;
+pub mod order;
 mod pages;
 mod pair;
 pub mod payload;
@@ -46,15 +48,15 @@ pub mod report;
 mod results;
 mod rpc;
 pub mod rt;
-mod server_pool;
-mod service;
+pub mod service;
+mod shared_map;
 pub mod system;
 mod systems;
 mod table;
 mod testbed;
 mod throughput;
 
-pub use child::{end_with, say};
+pub use child::{RoleArgs, end_with, say};
 use clap::Subcommand;
 use std::process::ExitCode;
 
@@ -79,13 +81,16 @@ pub enum Bench {
     Log(log::LogArgs),
     /// A process of the benchmark of the log
     #[command(hide = true)]
-    LogRole(log::role::RoleArgs),
+    LogRole(RoleArgs),
     /// A process of the benchmark of real-time callers
     #[command(hide = true)]
-    RtRole(rt::role::RoleArgs),
+    RtRole(RoleArgs),
+    /// A kernel whose instructions are counted
+    #[command(hide = true)]
+    NucleusRole(RoleArgs),
     /// One end of a system: what a benchmark starts
     #[command(hide = true)]
-    Endpoint(endpoint::EndpointArgs),
+    Endpoint(RoleArgs),
 }
 
 impl Bench {
@@ -101,8 +106,9 @@ impl Bench {
             Bench::Latency(args) => latency::latency(&args),
             Bench::Rt(args) => rt::rt(&args),
             Bench::Log(args) => log::log(&args),
-            Bench::LogRole(args) => log::role::role(&args),
-            Bench::RtRole(args) => rt::role::role(&args),
+            Bench::LogRole(args) => log::parts::run(&args),
+            Bench::RtRole(args) => rt::parts::run(&args),
+            Bench::NucleusRole(args) => nucleus::count::run(&args),
             Bench::Endpoint(args) => endpoint::run(&args),
         }
     }

@@ -5,17 +5,15 @@
 //! Beside it a large parcel: written into shared memory, announced by a typed call, and copied out
 //! by who serves that, which is what a loan does. Everything runs on one processor, in turns.
 
-use crate::chart;
 use crate::drawing::{self, WINDOW_BYTES};
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::memory::{Memory, Pages};
 use crate::payload;
 use crate::processors::{self, Placement};
-use crate::report::{Outcome, Ratio, Row};
-use crate::results::Results;
+use crate::report::{Keys, RowKey};
+use crate::results::{P50, Results, ratio};
 use crate::service::{Service, now_ns};
 use crate::systems::typed::{self, Owner};
-use crate::table;
 use crate::testbed::{Setting, Testbed};
 use baton::{Handle, Parcel, Process};
 use rustix::io::Errno;
@@ -74,6 +72,11 @@ impl Case {
         }
     }
 
+    fn key(self, system: &'static str) -> RowKey {
+        let title = format!("{}, {} bytes", self.name(), self.bytes());
+        RowKey::new(system, self.name()).bytes(self.bytes()).at(Placement::Same).heading(title)
+    }
+
     fn ratio(self) -> String {
         match self {
             Case::Draw => "draw_4k_over_2m".to_owned(),
@@ -117,17 +120,13 @@ struct ParcelPair {
     _owner: Owner,
 }
 
-/// By case, and the pages that memory lies on.
-type Measured = Results<(Case, Pages)>;
-
 fn receive(request: &[u8], shared: &Mutex<Memory>, copy: &Mutex<Memory>) -> Result<Parcel, Errno> {
     let bytes = request.try_into().map(u32::from_ne_bytes).map_err(|_| Errno::BADMSG)? as usize;
     let mut copy = copy.lock().unwrap_or_else(PoisonError::into_inner);
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let copy = copy.bytes().get_mut(..bytes).ok_or(Errno::BADMSG)?;
     copy.copy_from_slice(&shared.bytes()[..bytes]);
-    let number = Service::Number.answer(copy).ok_or(Errno::BADMSG)?;
-    Ok(Parcel::from(&*number))
+    typed::reply(Service::Number, copy)
 }
 
 impl ParcelPair {
@@ -194,64 +193,36 @@ pub fn pages(args: &PagesArgs) -> ExitCode {
 fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let n_times = args.calls.unwrap_or(if args.form.quick { 200 } else { 1000 });
-    let mut found = Measured::default();
+    let mut found = Results::default();
     let mut all = BTreeMap::new();
     for pages in Pages::ALL {
         let on_pages = OnPages::new(pages)?.map_err(|why| format!("not granted: {why}"));
-        all.extend(found.ok(pages.name(), on_pages).map(|it| (pages, it)));
+        let key = RowKey::new(pages.name(), "all").at(Placement::Same);
+        all.extend(found.ok(key, on_pages).map(|it| (pages, it)));
     }
     processors::go_to(Some(setting.processors.client)).map_err(BenchError::Processors)?;
     let progress = progress(CASES.len() * args.rounds as usize);
     for case in CASES {
         for _ in 0..args.rounds {
             all.retain(|&pages, it| {
-                found.add_times((case, pages), pages.name(), it.measure(case, n_times))
+                found.add_times(case.key(pages.name()), it.measure(case, n_times))
             });
             progress.inc(1);
         }
     }
     progress.finish_and_clear();
-    let mut report = setting.report("pages", args.rounds, rows(&found));
-    report.ratios = CASES.map(|case| ratio(&found, case)).into();
-    let tables = table::of_calls(&report) + &of_thesis();
+    for (system, mean_ns) in THESIS {
+        found.quote(Case::Draw.key(system), SOURCE, [None, Some(mean_ns), None]);
+    }
+    let ratios = CASES.map(|case| {
+        let [small, large] = Pages::ALL.map(|pages| found.find(&case.key(pages.name())));
+        ratio(case.ratio(), small, large, P50, None)
+    });
     let lead = "Time to draw a frame, and to send a parcel, with the large buffers on pages of 4 \
                 KiB and of 2 MiB: how many are not longer.";
-    let charts = CASES.into_iter().filter_map(|case| {
-        let of_case = found.measured.iter().filter(|((other, _), _)| *other == case);
-        let title = format!("{}, {} bytes", case.name(), case.bytes());
-        chart::percentiles(title, of_case.map(|(&(_, pages), times)| (pages.name(), times)))
-    });
-    let charts: Vec<_> = charts.collect();
-    let page = chart::page(&report, lead, &Pages::ALL.map(Pages::name), &charts, &tables);
-    Ok(Finding { report, tables, page })
-}
-
-fn rows(found: &Measured) -> Vec<Row> {
-    let measured = found.measured.iter().filter_map(|(&(case, pages), times)| {
-        let row = Row::new(pages.name(), case.name(), Outcome::of(times)?);
-        Some(row.bytes(case.bytes()))
-    });
-    let quoted = THESIS.iter().map(|&(system, mean_ns)| {
-        Row::new(system, Case::Draw.name(), Outcome::mean(SOURCE, mean_ns)).bytes(WINDOW_BYTES)
-    });
-    let rows = measured.chain(found.missing_rows("all")).chain(quoted);
-    rows.map(|row| row.at(Placement::Same)).collect()
-}
-
-fn ratio(found: &Measured, case: Case) -> Ratio {
-    let [small, large] = Pages::ALL.map(|pages| found.find(&(case, pages), pages.name()));
-    Ratio::of(case.ratio(), small, large, None)
-}
-
-fn of_thesis() -> String {
-    let line = |(system, mean_ns): &(&str, f64)| {
-        format!(
-            "{:<18}{:>10}  mean of 128 frames, TLB misses {}\n",
-            format!("{system} draw"),
-            table::us(*mean_ns),
-            if *system == "thesis-4k" { 489 } else { 297 }
-        )
-    };
-    let lines: String = THESIS.iter().map(line).collect();
-    format!("\nARM11 at 384 MHz, 64 KiB instead of 2 MiB\n{lines}({SOURCE})\n")
+    let rows = found.rows(|_, _| Keys::new());
+    let report = setting.report("pages", args.rounds, rows, ratios.into());
+    let notes = "\nthesis: ARM11 at 384 MHz, 64 KiB instead of 2 MiB, mean of 128 frames, TLB \
+                 misses 489 and 297\n";
+    Ok(Finding { notes: notes.to_owned(), ..Finding::new(report, found.charts(), lead) })
 }

@@ -5,10 +5,9 @@
 
 use crate::child::{ChildError, ChildProcess};
 use crate::distribution::Spread;
-use crate::endpoint::{Measured, Order, Side};
 use crate::gate::Gate;
+use crate::order::{self, EndpointRole, Measured, Order, Side};
 use crate::processors::{Placement, Processors};
-use crate::server_pool;
 use crate::service::Service;
 use crate::system::System;
 use baton_rt::SchedPriority;
@@ -20,6 +19,9 @@ use std::time::Duration;
 
 /// For an end in good order, in which some peers take away what they have put into the system.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Most threads of a pool, as libbinder has it: 15 that the driver asks for, and the first.
+const MOST_LOOPERS: usize = 16;
 
 /// Why a system could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -79,8 +81,7 @@ impl Chunk {
 
     fn order(&self, cpu: Option<usize>) -> Order {
         let &Chunk { payload_bytes, n_warm_up, n_calls, delay_us, .. } = self;
-        let (n_clients, gate) = (1, None);
-        Order { cpu, payload_bytes, n_warm_up, n_calls, delay_us, n_clients, gate }
+        Order { cpu, payload_bytes, n_warm_up, n_calls, delay_us, gate: None }
     }
 }
 
@@ -163,13 +164,18 @@ impl ClientGroup {
     ) -> Result<ClientGroup, PairError> {
         let directory = place.directory.join(system.name());
         for client in 0..n_clients {
-            let directory = server_pool::place(&directory, client);
+            let directory = order::place(&directory, client);
             std::fs::create_dir_all(directory).map_err(made("mkdir"))?;
         }
         let place = Place { directory: &directory, ..place };
-        let server = Endpoint::start(system, Side::Server, place, n_clients)?;
+        // What is Binder has a pool of threads, any of which answers any client.
+        let (side, n_threads) = match system.is_binder() {
+            true => (Side::Pool, n_clients.min(MOST_LOOPERS)),
+            false => (Side::Threads, n_clients),
+        };
+        let server = Endpoint::start(system, side, place, n_threads)?;
         let client = |client| {
-            let place = Place { directory: &server_pool::place(&directory, client), ..place };
+            let place = Place { directory: &order::place(&directory, client), ..place };
             Endpoint::start(system, Side::Client, place, 1)
         };
         let clients = (0..n_clients).map(client).collect::<Result<_, _>>()?;
@@ -180,7 +186,7 @@ impl ClientGroup {
     /// them.
     pub fn measure(&mut self, n_clients: usize, chunk: &Chunk) -> Result<Together, PairError> {
         let gate = Some((self.gate.place(), self.gate.next()));
-        let order = Order { n_clients, gate, ..chunk.order(None) };
+        let order = Order { gate, ..chunk.order(None) };
         let clients = &mut self.clients[..n_clients];
         self.server.order(&order)?;
         self.server.0.is_ready()?;
@@ -223,21 +229,30 @@ impl Endpoint {
         place: Place<'_>,
         n_clients: usize,
     ) -> Result<Endpoint, PairError> {
-        let mut command = command(system, place.broker)?;
-        command.args(["endpoint", system.name(), side.name()]).arg(place.directory);
-        command.arg("--broker").arg(place.broker).envs(place.environment.iter().copied());
-        // Programs of peers know the words that a pair needs, and no more.
-        if place.service != Service::Echo {
-            command.args(["--service", place.service.name()]);
-        }
-        if let Some(priority) = place.priority {
-            command.arg("--priority").arg(priority.to_string());
-        }
-        if n_clients != 1 {
-            command.arg("--clients").arg(n_clients.to_string());
-        }
-        let child = ChildProcess::start_role(side.name(), &mut command)?;
+        let mut program = command(system, place.broker)?;
+        program.envs(place.environment.iter().copied());
+        let role = EndpointRole {
+            system,
+            side,
+            directory: place.directory.to_owned(),
+            broker: place.broker.to_owned(),
+            service: place.service,
+            priority: place.priority.map(|priority| priority.to_string()),
+            n_clients,
+        };
+        let child = ChildProcess::start_role(side.into(), &mut program, "endpoint", &role)?;
         Ok(Endpoint(child.with_farewell(FAREWELL)))
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Binds a pool to a processor.
+    pub fn go_to(&mut self, cpu: usize) -> Result<(), ChildError> {
+        self.order(&Order { cpu: Some(cpu), ..Order::default() })?;
+        self.0.is_ready()?;
+        self.0.is_ready()
     }
 
     fn order(&mut self, order: &Order) -> Result<(), ChildError> {

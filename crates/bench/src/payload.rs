@@ -1,5 +1,14 @@
 //! What a call carries: words that count up from a number of the caller's choice.
 
+/// An `int`, as a status or a handle is: the bytes that ratios are of, unless they say otherwise.
+pub const SMALL_BYTES: usize = 4;
+/// A request of some fields, as most are.
+pub const COMMON_BYTES: usize = 124;
+/// A large payload: the least that is worth a loan.
+pub const LARGE_BYTES: usize = 65536;
+/// A very large payload.
+pub const HUGE_BYTES: usize = 1 << 20;
+
 /// Fills a payload, a multiple of 4 bytes, with words that count up from `number`.
 pub fn fill(bytes: &mut [u8], number: u32) {
     for (word, index) in bytes.chunks_exact_mut(4).zip(0..) {

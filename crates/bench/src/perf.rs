@@ -3,118 +3,81 @@
 //!
 //! It takes root or CAP_PERFMON, and, for system calls, tracefs.
 
-use rustix::fd::{FromRawFd, OwnedFd};
+use perf_event::events::{Software, Tracepoint};
+use perf_event::{Builder, Counter};
 use std::ffi::CString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
-/// `perf_event_attr` up to its second configuration word (PERF_ATTR_SIZE_VER1).
-#[derive(Default)]
-#[repr(C)]
-struct Attributes {
-    kind: u32,
-    bytes: u32,
-    configuration: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint: u32,
-    first: u64,
-    second: u64,
-}
+const UPROBES: &str = "/sys/bus/event_source/devices/uprobe/type";
 
-const _: () = assert!(size_of::<Attributes>() == 72);
+/// All events together, in all threads of some processes.
+pub struct Counters(Vec<Counter>);
 
-const PERF_TYPE_TRACEPOINT: u32 = 2;
-/// Bit 1: threads that are started later are counted, too.
-const INHERIT: u64 = 1 << 1;
-const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
-
-const TRACE_FS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-const PROBES: &str = "/sys/bus/event_source/devices/uprobe/type";
-
-pub struct Event {
-    kind: u32,
-    configuration: u64,
-    /// Which file, and where in it.
-    probe: Option<(CString, u64)>,
-}
-
-pub struct Counter {
-    events: Vec<OwnedFd>,
-}
-
-fn number(path: &Path) -> io::Result<u64> {
-    let why =
-        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(why)?;
-    text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
-}
-
-impl Event {
-    pub fn system_call() -> io::Result<Event> {
-        let place = |root| Path::new(root).join("events/raw_syscalls/sys_enter/id");
-        let configuration = number(&place(TRACE_FS[0]))
-            .or_else(|error| number(&place(TRACE_FS[1])).or(Err(error)))?;
-        Ok(Event { kind: PERF_TYPE_TRACEPOINT, configuration, probe: None })
+impl Counters {
+    /// Of system calls.
+    pub fn of_system_calls(processes: &[u32]) -> io::Result<Counters> {
+        const NAME: &str = "raw_syscalls/sys_enter";
+        let event = Tracepoint::with_name(NAME).map_err(|error| at(NAME, error))?;
+        Counters::start(&mut [Builder::new(event)], processes)
     }
 
-    /// A call of a function that this program and the processes have from the same file.
-    fn call(function: usize) -> io::Result<Event> {
-        let kind = number(Path::new(PROBES))? as u32;
-        let maps = std::fs::read_to_string("/proc/self/maps")?;
-        let (path, offset) = maps
-            .lines()
-            .find_map(|line| place_in(line, function))
-            .ok_or_else(|| io::Error::other("a function that is in no file"))?;
-        let path = CString::new(path.as_os_str().as_bytes())?;
-        Ok(Event { kind, configuration: 0, probe: Some((path, offset)) })
-    }
-
-    /// Whatever takes memory from the C library, which is where Rust's own allocator has it from.
-    pub fn allocations() -> io::Result<Vec<Event>> {
+    /// Of whatever takes memory from the C library, which is where Rust's own allocator has it
+    /// from.
+    pub fn of_allocations(processes: &[u32]) -> io::Result<Counters> {
         let functions = [
             libc::malloc as *const () as usize,
             libc::calloc as *const () as usize,
             libc::realloc as *const () as usize,
             libc::posix_memalign as *const () as usize,
         ];
-        functions.into_iter().map(Event::call).collect()
+        let places = functions.into_iter().map(place).collect::<io::Result<Vec<_>>>()?;
+        let kind = std::fs::read_to_string(UPROBES).map_err(|error| at(UPROBES, error))?;
+        let kind = kind.trim().parse().map_err(io::Error::other)?;
+        let probe = |(path, offset): &(CString, u64)| {
+            // The library has a `UProbe`, which is no event of its own.
+            let mut probe = Builder::new(Software::DUMMY);
+            let attributes = probe.attrs_mut();
+            (attributes.type_, attributes.config) = (kind, 0);
+            (attributes.uprobe_path, attributes.probe_offset) = (path.as_ptr() as u64, *offset);
+            probe
+        };
+        let mut events: Vec<_> = places.iter().map(probe).collect();
+        Counters::start(&mut events, processes)
     }
 
-    fn open(&self, tid: i32) -> io::Result<OwnedFd> {
-        let (path, offset) =
-            self.probe.as_ref().map_or((0, 0), |(path, offset)| (path.as_ptr() as u64, *offset));
-        let attributes = Attributes {
-            kind: self.kind,
-            bytes: size_of::<Attributes>() as u32,
-            configuration: self.configuration,
-            flags: INHERIT,
-            first: path,
-            second: offset,
-            ..Attributes::default()
-        };
-        let (any_processor, no_group) = (-1, -1);
-        // SAFETY: a structure and, in it, the address of a C string, which both outlive the call.
-        let file = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                tid,
-                any_processor,
-                no_group,
-                PERF_FLAG_FD_CLOEXEC,
-            )
-        };
-        if file < 0 {
-            return Err(io::Error::last_os_error());
+    /// Counts from now on, threads that are started later included.
+    fn start(events: &mut [Builder<'_>], processes: &[u32]) -> io::Result<Counters> {
+        let mut counters = Vec::new();
+        for process in processes {
+            for entry in std::fs::read_dir(format!("/proc/{process}/task"))? {
+                let tid = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+                let tid = tid.ok_or(io::ErrorKind::InvalidData)?;
+                for event in &mut *events {
+                    event.include_kernel().include_hv().inherit(true).enabled(true);
+                    counters.push(event.observe_pid(tid).any_cpu().build()?);
+                }
+            }
         }
-        // SAFETY: just made, and nobody else's.
-        Ok(unsafe { OwnedFd::from_raw_fd(file as i32) })
+        Ok(Counters(counters))
     }
+
+    pub fn read(&mut self) -> io::Result<u64> {
+        self.0.iter_mut().map(Counter::read).sum()
+    }
+}
+
+fn at(path: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{path}: {error}"))
+}
+
+/// The file that this program and the processes have a function from, and where in it.
+fn place(function: usize) -> io::Result<(CString, u64)> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let place = maps.lines().find_map(|line| place_in(line, function));
+    let (path, offset) = place.ok_or_else(|| io::Error::other("a function that is in no file"))?;
+    Ok((CString::new(path.into_os_string().into_vec())?, offset))
 }
 
 /// The file that is mapped there, and what of it, if a line of a process's maps tells of that
@@ -127,32 +90,6 @@ fn place_in(line: &str, address: usize) -> Option<(PathBuf, u64)> {
     let offset = hexadecimal(words.nth(1)?)?;
     let path = words.nth(2).filter(|path| path.starts_with('/'))?;
     (begin..end).contains(&address).then(|| (path.into(), (address - begin + offset) as u64))
-}
-
-impl Counter {
-    /// Of all events together, in all threads of these processes.
-    pub fn new(events: &[Event], processes: &[u32]) -> io::Result<Counter> {
-        let mut opened = Vec::new();
-        for process in processes {
-            for entry in std::fs::read_dir(format!("/proc/{process}/task"))? {
-                let tid = entry?.file_name().to_str().and_then(|name| name.parse().ok());
-                let tid = tid.ok_or(io::ErrorKind::InvalidData)?;
-                for event in events {
-                    opened.push(event.open(tid)?);
-                }
-            }
-        }
-        Ok(Counter { events: opened })
-    }
-
-    pub fn read(&self) -> io::Result<u64> {
-        let read = |event: &OwnedFd| -> io::Result<u64> {
-            let mut value = [0; 8];
-            rustix::io::read(event, &mut value)?;
-            Ok(u64::from_ne_bytes(value))
-        };
-        self.events.iter().map(read).sum()
-    }
 }
 
 #[cfg(test)]
@@ -175,14 +112,11 @@ mod tests {
 
     #[test]
     fn what_a_process_does_is_counted() {
-        let Ok(events) = Event::system_call() else {
-            return println!("skipped: what_a_process_does_is_counted (no tracefs here)");
-        };
-        let Ok(counter) = Counter::new(&[events], &[std::process::id()]) else {
+        let Ok(mut counters) = Counters::of_system_calls(&[std::process::id()]) else {
             return println!("skipped: what_a_process_does_is_counted (this user may not count)");
         };
-        let before = counter.read().unwrap();
+        let before = counters.read().unwrap();
         (0..100).for_each(|_| _ = rustix::process::getppid());
-        assert!(counter.read().unwrap() >= before + 100);
+        assert!(counters.read().unwrap() >= before + 100);
     }
 }

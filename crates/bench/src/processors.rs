@@ -1,5 +1,6 @@
 //! Which processors the two sides run on.
 
+use baton_rt::schedule::parse_cpus;
 use rustix::io::Result;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -40,8 +41,7 @@ impl Processors {
     /// first takes most of a machine's interrupts; the server one of another core, if there is
     /// one.
     pub fn choose() -> Result<Processors> {
-        let set = sched_getaffinity(None)?;
-        let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+        let allowed = allowed()?;
         let (&client, rest) = allowed.split_last().expect("a thread runs somewhere");
         let siblings = siblings(client);
         let elsewhere = rest.iter().rev().find(|cpu| !siblings.contains(cpu));
@@ -57,18 +57,15 @@ impl Processors {
     }
 }
 
-fn siblings(cpu: usize) -> Vec<usize> {
-    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-    parse_list(&std::fs::read_to_string(path).unwrap_or_default())
+/// Those that this process may use.
+pub fn allowed() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// The kernel's list format: `0,2-3`.
-fn parse_list(text: &str) -> Vec<usize> {
-    let ranges = text.trim().split(',').filter_map(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    });
-    ranges.flatten().collect()
+fn siblings(cpu: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    parse_cpus(&std::fs::read_to_string(path).unwrap_or_default()).unwrap_or_default()
 }
 
 /// Binds the calling thread alone to one processor.
@@ -102,15 +99,6 @@ pub fn go_to(cpu: Option<usize>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_processors() {
-        for (text, expected) in
-            [("0\n", &[0][..]), ("0,2-3\n", &[0, 2, 3]), ("", &[]), ("1-2,8", &[1, 2, 8])]
-        {
-            assert_eq!(parse_list(text), expected, "{text:?}");
-        }
-    }
 
     #[test]
     fn both_sides_are_allowed_where_they_are_put() {

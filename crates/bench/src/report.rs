@@ -1,11 +1,10 @@
 //! The form that all benchmarks report in: rows, and ratios of them.
 
 use crate::distribution::{Distribution, Spread, Summary};
-use crate::log::kill_test::Tally;
-use crate::log::results::Rate;
 use crate::machine::Machine;
 use crate::processors::{Placement, Processors};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 /// What a benchmark has found. In JSON, the one object that it prints.
 #[derive(Debug, Serialize)]
@@ -20,9 +19,12 @@ pub(crate) struct Report {
     pub ratios: Vec<Ratio>,
 }
 
-/// One case of one system.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
+/// Names in JSON with their values.
+pub(crate) type Keys = Vec<(&'static str, Value)>;
+
+/// What a row is of: everything that tells it from other rows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct RowKey {
     pub system: &'static str,
     pub case: &'static str,
     /// Bytes there, and the same back.
@@ -30,95 +32,40 @@ pub(crate) struct Row {
     pub payload_bytes: Option<usize>,
     #[serde(serialize_with = "placement_or_any")]
     pub placement: Option<Placement>,
-    #[serde(flatten)]
-    pub detail: Option<Detail>,
-    #[serde(flatten)]
-    pub outcome: Outcome,
+    #[serde(flatten, serialize_with = "as_map")]
+    pub more: Keys,
+    /// Title of its table and chart, if it says more than processors and bytes.
+    #[serde(skip)]
+    pub heading: Option<String>,
+    /// Name of its line and curve, where the system's is not enough.
+    #[serde(skip)]
+    pub label: &'static str,
+    #[serde(skip)]
+    pub scale: Scale,
 }
 
-/// What else tells a row from others, and what else came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Detail {
-    /// Clients that call at once; times are those of all their calls.
-    Clients {
-        clients: usize,
-        #[serde(flatten)]
-        throughput: Option<Throughput>,
-    },
-    /// Real-time callers at one priority, among ordinary callers, and what a process does to them.
-    RealTime {
-        real_time_callers: usize,
-        priority: String,
-        callers: usize,
-        bound: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        misuse: Option<&'static str>,
-    },
-    /// A call while somebody in between keeps the processor, and the priority of who serves it.
-    Inversion { served_at: String },
-    /// Threads of a kernel: potatoes in a ring, or senders in a queue.
-    Parties { parties: usize },
-    /// All lanes of a server, of which all but one are idle.
-    Lanes { lanes: usize },
-    /// Writers of a log, one on each of their processors; times are those of single records.
-    Writers {
-        writers: usize,
-        #[serde(flatten)]
-        rate: Rate,
-    },
-    /// A real-time writer of a log among ordinary ones.
-    RealTimeWriter { priority: String, writers: usize },
-    /// Ends that sleep, and whether the looper goes to its caller's processor.
-    Follow { follows: bool, delay_us: u64 },
-    /// A point on a call's way.
-    Point { point: &'static str },
-    /// Delays of threads, beside `load` ordinary threads. Quartiles are of all rounds together.
-    Latency {
-        priority: String,
-        load: usize,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cpu: Option<usize>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        quartiles_ns: Option<[u64; 2]>,
-    },
-    /// A sleep between two calls.
-    Delay { delay_us: u64 },
+/// What times are told in, and how a chart shows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Scale {
+    #[default]
+    Nanoseconds,
+    Picoseconds,
+    /// In picoseconds, as a histogram.
+    Histogram,
+    /// In picoseconds, without a chart.
+    NoChart,
 }
 
-/// What clients did together, each the median of the rounds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Throughput {
-    /// Calls of all of them, from the first one's beginning to the last one's end.
-    pub calls_per_second: f64,
-    pub calls_per_second_spread: [f64; 2],
-    /// Least and greatest of the clients' own medians.
-    pub client_p50_spread_ns: [f64; 2],
-}
-
-/// What came of a row.
+/// One case of one system, and what came of it.
 #[derive(Clone, Debug, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Outcome {
-    Measured(Figures),
-    /// What became of records whose writers were killed.
-    Counted(Tally),
-    Missing {
-        why: String,
-    },
-    Quoted(Quoted),
-}
-
-/// Figures that were published, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Quoted {
-    pub source: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mean_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_ns: Option<u64>,
+pub(crate) struct Row {
+    #[serde(flatten)]
+    pub key: RowKey,
+    #[serde(flatten)]
+    pub figures: Option<Figures>,
+    /// What else was found, or published, or why nothing was found.
+    #[serde(flatten, serialize_with = "as_map")]
+    pub more: Keys,
 }
 
 /// Times in nanoseconds, each the median of the rounds, but for the shortest and longest of all.
@@ -175,12 +122,13 @@ pub struct Ratio {
 }
 
 /// A ratio's value and the rounds' own, or why there is none.
-pub(crate) type Value = Result<(f64, Option<Spread>), String>;
+pub(crate) type Quotient = Result<(f64, Option<Spread>), String>;
 
-/// Times that a ratio is of, or why there are none.
-pub(crate) type Times<'a> = Result<&'a Distribution, String>;
+fn as_map<S: Serializer>(keys: &Keys, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(keys.iter().map(|(name, value)| (name, value)))
+}
 
-fn placement_or_any<S: serde::Serializer>(
+fn placement_or_any<S: Serializer>(
     placement: &Option<Placement>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -212,59 +160,74 @@ impl Figures {
             p99_spread_ns: [p99.least, p99.greatest],
         })
     }
+
+    /// Figures of times that were measured in picoseconds.
+    pub(crate) fn of_picoseconds(self) -> Figures {
+        let ns = |ps: f64| (ps / 10.0).round() / 100.0;
+        Figures {
+            n: self.n,
+            p50_ns: ns(self.p50_ns),
+            p99_ns: ns(self.p99_ns),
+            p999_ns: ns(self.p999_ns),
+            min_ns: self.min_ns / 1000,
+            max_ns: self.max_ns / 1000,
+            mean_ns: ns(self.mean_ns),
+            p50_spread_ns: self.p50_spread_ns.map(ns),
+            p99_spread_ns: self.p99_spread_ns.map(ns),
+        }
+    }
 }
 
-impl Outcome {
-    /// `None` before the first round.
-    pub fn of(times: &Distribution) -> Option<Outcome> {
-        Figures::of(times).map(Outcome::Measured)
+impl RowKey {
+    /// A row wherever the kernel likes, of no number of bytes.
+    pub fn new(system: &'static str, case: &'static str) -> RowKey {
+        let (payload_bytes, placement, more) = (None, None, Keys::new());
+        let (heading, label, scale) = (None, system, Scale::default());
+        RowKey { system, case, payload_bytes, placement, more, heading, label, scale }
     }
 
-    pub fn missing(why: &str) -> Outcome {
-        Outcome::Missing { why: why.to_owned() }
+    pub fn bytes(self, payload_bytes: impl Into<Option<usize>>) -> RowKey {
+        RowKey { payload_bytes: payload_bytes.into(), ..self }
     }
 
-    /// A mean that was published.
-    pub fn mean(source: &'static str, mean_ns: f64) -> Outcome {
-        let (mean_ns, min_ns, max_ns) = (Some(mean_ns), None, None);
-        Outcome::Quoted(Quoted { source, mean_ns, min_ns, max_ns })
+    pub fn at(self, placement: impl Into<Option<Placement>>) -> RowKey {
+        RowKey { placement: placement.into(), ..self }
+    }
+
+    /// With something else that tells it from others.
+    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> RowKey {
+        self.more.push((name, value.into()));
+        self
+    }
+
+    pub fn heading(self, heading: impl Into<String>) -> RowKey {
+        RowKey { heading: Some(heading.into()), ..self }
+    }
+
+    pub fn label(self, label: &'static str) -> RowKey {
+        RowKey { label, ..self }
+    }
+
+    /// Title of the table and the chart that the row belongs to.
+    pub fn title(&self) -> String {
+        let bytes = self.payload_bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
+        match &self.heading {
+            Some(heading) => heading.clone(),
+            None => Placement::title(self.placement).to_owned() + &bytes,
+        }
     }
 }
 
 impl Row {
-    /// A row wherever the kernel likes, of no number of bytes.
-    pub fn new(system: &'static str, case: &'static str, outcome: Outcome) -> Row {
-        Row { system, case, payload_bytes: None, placement: None, detail: None, outcome }
-    }
-
-    pub fn bytes(self, payload_bytes: impl Into<Option<usize>>) -> Row {
-        Row { payload_bytes: payload_bytes.into(), ..self }
-    }
-
-    pub fn at(self, placement: impl Into<Option<Placement>>) -> Row {
-        Row { placement: placement.into(), ..self }
-    }
-
-    pub fn detail(self, detail: impl Into<Option<Detail>>) -> Row {
-        Row { detail: detail.into(), ..self }
-    }
-
-    /// Its figures, if it was measured.
-    pub fn figures(&self) -> Option<&Figures> {
-        match &self.outcome {
-            Outcome::Measured(figures) => Some(figures),
-            Outcome::Missing { .. } | Outcome::Quoted(_) | Outcome::Counted(_) => None,
-        }
+    /// Why there is nothing.
+    pub fn why(&self) -> Option<&str> {
+        self.more.iter().find(|(name, _)| *name == "why").and_then(|(_, why)| why.as_str())
     }
 }
 
 impl Ratio {
     /// A ratio with its value, or why there is none.
-    pub fn new(
-        name: impl Into<String>,
-        value: Result<(f64, Option<Spread>), String>,
-        bar: Option<Bar>,
-    ) -> Ratio {
+    pub fn new(name: impl Into<String>, value: Quotient, bar: Option<Bar>) -> Ratio {
         let (bound, want, holds) = match (bar, &value) {
             (None, _) => (None, None, None),
             (Some(Bar::AtMost(bound)), value) => {
@@ -280,28 +243,6 @@ impl Ratio {
         let spread = spread.flatten().map(|it| [it.least, it.greatest].map(thousandths));
         let value = value.map(thousandths);
         Ratio { name: name.into(), value, spread, bar: bound, want, holds, why }
-    }
-
-    /// Of the medians of the rounds' values.
-    pub(crate) fn divide(
-        name: impl Into<String>,
-        over: Times<'_>,
-        under: Times<'_>,
-        value: fn(&Summary) -> f64,
-        bar: Option<Bar>,
-    ) -> Ratio {
-        let divided = over.and_then(|over| Ok(Distribution::ratio_of(over, under?, value)));
-        Ratio::new(name, divided, bar)
-    }
-
-    /// Of medians.
-    pub(crate) fn of(
-        name: impl Into<String>,
-        over: Times<'_>,
-        under: Times<'_>,
-        bar: Option<Bar>,
-    ) -> Ratio {
-        Ratio::divide(name, over, under, |round| round.p50 as f64, bar)
     }
 }
 
@@ -353,25 +294,22 @@ mod tests {
         distribution.add_round(&[1000, 1000, 1001]);
         distribution.add_round(&[1200, 1200, 1500]);
         let figures = Figures::of(&distribution).unwrap();
-        let row = |payload_bytes, placement, outcome| Row {
-            system: "pipe",
-            case: "call",
-            payload_bytes,
-            placement,
-            detail: None,
-            outcome,
-        };
+        let key = RowKey::new("pipe", "call");
         for (row, expected) in [
             (
-                row(Some(4), Some(Placement::Same), Outcome::Measured(figures)),
+                Row {
+                    key: key.clone().bytes(4).at(Placement::Same).with("clients", 2),
+                    figures: Some(figures),
+                    more: vec![("calls_per_second", 5.into())],
+                },
                 json!({"system": "pipe", "case": "call", "payload_bytes": 4, "placement": "same",
-                       "n": 6, "p50_ns": 1100.0, "p99_ns": 1250.5, "p999_ns": 1250.5,
-                       "min_ns": 1000, "max_ns": 1500, "mean_ns": 1150.2,
-                        "p50_spread_ns": [1000.0, 1200.0],
-                       "p99_spread_ns": [1001.0, 1500.0]}),
+                       "clients": 2, "n": 6, "p50_ns": 1100.0, "p99_ns": 1250.5,
+                       "p999_ns": 1250.5, "min_ns": 1000, "max_ns": 1500, "mean_ns": 1150.2,
+                       "p50_spread_ns": [1000.0, 1200.0], "p99_spread_ns": [1001.0, 1500.0],
+                       "calls_per_second": 5}),
             ),
             (
-                row(None, None, Outcome::Missing { why: "not installed".into() }),
+                Row { key, figures: None, more: vec![("why", "not installed".into())] },
                 json!({"system": "pipe", "case": "call", "placement": "any",
                        "why": "not installed"}),
             ),

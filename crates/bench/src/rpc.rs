@@ -5,18 +5,15 @@
 //! each, in rounds: what disturbs the machine for a while disturbs all of them.
 
 use crate::affinity;
-use crate::chart::{self, Chart};
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::lanes;
 use crate::pair::{Chunk, Pair, PairError, Place};
+use crate::payload::{COMMON_BYTES, HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
 use crate::processors::{Placement, Processors};
-use crate::ratios::{
-    COMMON_BYTES, CallResults, Case, Counting, HUGE_BYTES, LARGE_BYTES, SMALL_BYTES,
-};
-use crate::report::{Outcome, Row};
+use crate::ratios::{CallResults, Counting, call};
+use crate::report::{Keys, RowKey};
 use crate::service::Service;
-use crate::system::System;
-use crate::table;
+use crate::system::{Peers, System};
 use crate::testbed::{Setting, Testbed};
 use crate::throughput;
 use std::collections::BTreeMap;
@@ -62,12 +59,8 @@ impl RpcArgs {
     }
 }
 
-/// What to measure beside Baton.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peers(pub Vec<System>);
-
 pub(crate) fn parse_peers(text: &str) -> Result<Peers, String> {
-    let all = System::ALL.iter().copied().filter(|system| system.is_peer());
+    let all = System::called().filter(|system| system.is_peer());
     form::parse_peers(text, all, System::name).map(Peers)
 }
 
@@ -154,51 +147,37 @@ fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
     if !is_timed {
         setting.machine.clock += " (an instruction is a nanosecond)";
     }
-    let mut systems = System::ALL.to_vec();
-    systems.retain(|system| !system.is_peer() || args.peers.0.contains(system));
+    let is_wanted = |system: &System| !system.is_peer() || args.peers.0.contains(system);
+    let systems: Vec<System> = System::called().filter(is_wanted).collect();
     let plan = Plan::new(args, &setting);
     let testbed = Testbed::start()?;
-    let mut calls = measure(&systems, &plan, &setting.processors, testbed.place(Service::Echo));
-    calls.counting = args.counting();
+    let mut found = measure(&systems, &plan, &setting.processors, testbed.place(Service::Echo));
+    found.counting = args.counting();
     // Few machines have one: a run that does not ask for it need not say so.
     if !systems.contains(&System::KernelBinder) {
-        calls.excused.insert(System::KernelBinder);
+        found.excused.insert(System::KernelBinder.name());
     }
+    let mut ratios = found.ratios();
+    let mut rows = found.calls.rows(|_, _| Keys::new());
+    let mut charts = found.calls.charts();
     let throughputs = throughput::measure(&systems, &plan.throughput(args))?;
-    let mut rows = [rows(&calls), throughput::rows(&throughputs)].concat();
-    let mut ratios = calls.ratios();
-    let mut charts: Vec<Chart> =
-        PAYLOADS.into_iter().flat_map(|bytes| of_bytes(&calls, bytes)).collect();
+    rows.extend(throughput::rows(&throughputs));
     charts.extend(throughput::charts(&throughputs));
     if is_timed {
         let idle = lanes::measure(&setting, plan.rounds, plan.n_calls)?;
         let affinity = affinity::measure(&setting, plan.rounds, plan.n_calls)?;
-        rows.extend([lanes::rows(&idle), affinity::rows(&affinity)].concat());
         ratios.extend(throughput::ratios(&throughputs));
         ratios.extend([lanes::ratios(&idle), affinity::ratios(&affinity)].concat());
-        charts.extend(lanes::charts(&idle).chain(affinity::charts(&affinity)));
+        for found in [&idle, &affinity] {
+            rows.extend(found.rows(|_, _| Keys::new()));
+            charts.extend(found.charts());
+        }
     }
-    let mut report = setting.report("rpc", plan.rounds, rows);
-    report.ratios = ratios;
-    let tables = table::of_calls(&report);
     let lead = "Time of a call and its answer: how many of them are not longer, all rounds \
                 together. Time is on a logarithmic axis, as are the nines of the share. Below, \
                 calls a second of many clients at once, and what each of them sees.";
-    let is_measured =
-        |system: &&System| calls.calls.measured.keys().any(|it| it.system == **system);
-    let names: Vec<&str> = System::ALL.iter().filter(is_measured).map(|it| it.name()).collect();
-    let page = chart::page(&report, lead, &names, &charts, &tables);
-    Ok(Finding { report, tables, page })
-}
-
-fn of_bytes(found: &CallResults, payload_bytes: usize) -> impl Iterator<Item = Chart> {
-    Placement::BOTH.into_iter().filter_map(move |placement| {
-        let is_here =
-            |case: &Case| (case.placement, case.payload_bytes) == (placement, payload_bytes);
-        let cases = found.calls.measured.iter().filter(|(case, _)| is_here(case));
-        let title = format!("{}, {payload_bytes} bytes", Placement::title(Some(placement)));
-        chart::percentiles(title, cases.map(|(case, times)| (case.system.name(), times)))
-    })
+    let report = setting.report("rpc", plan.rounds, rows, ratios);
+    Ok(Finding::new(report, charts, lead))
 }
 
 fn measure(
@@ -212,9 +191,11 @@ fn measure(
     for &system in systems {
         let pair = Pair::start(system, place);
         if matches!(pair, Err(PairError::NotHere { .. })) {
-            results.excused.insert(system);
+            results.excused.insert(system.name());
         }
-        pairs.extend(results.calls.ok(system.name(), pair).map(|pair| (system, pair)));
+        let (name, case) = system.row();
+        let key = RowKey::new(name, case).label(system.name());
+        pairs.extend(results.calls.ok(key, pair).map(|pair| (system, pair)));
     }
     let chunks: Vec<Chunk> = plan.chunks().collect();
     let progress = progress(chunks.len());
@@ -238,30 +219,15 @@ fn add_round(
     let &Chunk { placement: Some(placement), payload_bytes, .. } = chunk else { return true };
     let (most_bytes, why) = system.most_bytes();
     if payload_bytes > most_bytes {
-        results.too_large.insert((system, payload_bytes), why);
+        let key = RowKey { placement: None, ..call(system, placement, payload_bytes) };
+        results.calls.ok(key, Err::<(), _>(why));
         return true;
     }
     if !system.runs(placement) || !system.carries(payload_bytes) {
         return true;
     }
-    let case = Case { placement, payload_bytes, system };
-    results.calls.add_times(case, system.name(), pair.measure(chunk, processors))
-}
-
-fn rows(results: &CallResults) -> Vec<Row> {
-    let row = |system: System, outcome| Row::new(system.row().0, system.row().1, outcome);
-    let measured = results.calls.measured.iter().filter_map(|(case, times)| {
-        let row = row(case.system, Outcome::of(times)?);
-        Some(row.bytes(case.payload_bytes).at(case.placement))
-    });
-    let too_large = results
-        .too_large
-        .iter()
-        .map(|(&(system, bytes), why)| row(system, Outcome::missing(why)).bytes(bytes));
-    let missing = System::ALL.iter().filter_map(|&system| {
-        Some(row(system, Outcome::missing(results.calls.missing.get(system.name())?)))
-    });
-    measured.chain(too_large).chain(missing).collect()
+    let key = call(system, placement, payload_bytes);
+    results.calls.add_times(key, pair.measure(chunk, processors))
 }
 
 #[cfg(test)]

@@ -2,16 +2,19 @@
 //! caller sees that it was done.
 
 use crate::payload;
-use std::borrow::Cow;
-use strum::IntoStaticStr;
+use baton_rt::SchedPriority;
+use baton_rt::schedule::current_priority;
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a stamped message, as `binder_tester`'s buffer has them.
 pub const STAMPED_BYTES: usize = 272;
+/// Bytes of two ints.
 pub const INTS_BYTES: usize = 8;
+/// Bytes of what a clock is asked, and of its answer.
+pub const CLOCK_BYTES: usize = 8;
 
 /// A service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Service {
     /// Answers with what it was sent.
     #[default]
@@ -27,12 +30,32 @@ pub enum Service {
     AddInts,
     /// Answers with the number that it has read in what it was sent.
     Number,
+    /// Answers with the time, or with the real-time priority that it is served at: see [`Ask`].
+    Clock,
+}
+
+/// What [`Service::Clock`] is asked for; it answers with as many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Which time is it? The handler does nothing else: it begins and ends with this.
+    Time,
+    /// At which real-time priority is this served? 0 for none.
+    Level,
+}
+
+impl Ask {
+    /// As it travels.
+    pub fn bytes(self) -> [u8; CLOCK_BYTES] {
+        (self as u64).to_ne_bytes()
+    }
 }
 
 /// When the server was at it, in nanoseconds of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamps {
+    /// When it had the request.
     pub received_ns: u64,
+    /// When it sent the reply.
     pub replied_ns: u64,
 }
 
@@ -69,15 +92,18 @@ fn ints(number: u32) -> (i32, i32) {
     (number as i32, number.wrapping_mul(3) as i32)
 }
 
-impl Service {
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
+/// The calling thread's real-time priority, 0 for none.
+fn level() -> u64 {
+    let priority = current_priority().ok().and_then(SchedPriority::real_time);
+    priority.unwrap_or(0).into()
+}
 
+impl Service {
     /// Makes the request of a call.
     pub fn ask(self, request: &mut [u8], number: u32) {
         match self {
             Service::Echo | Service::Number => payload::fill(request, number),
+            Service::Clock => put(request, 0, Ask::Time as u64),
             Service::Stamp => {
                 put(request, 0, u64::from(number));
                 payload::fill(&mut request[FILLING..], number);
@@ -97,13 +123,11 @@ impl Service {
         }
     }
 
-    /// What the server answers; `None` if that was no request.
-    pub fn answer(self, request: &[u8]) -> Option<Cow<'_, [u8]>> {
+    /// Tells what the server answers; `None` if that was no request.
+    pub fn answer<R>(self, request: &[u8], tell: impl FnOnce(&[u8]) -> R) -> Option<R> {
         match self {
-            Service::Echo => payload::check(request).map(|_| request.into()),
-            Service::Number => {
-                payload::check(request).map(|number| number.to_ne_bytes().to_vec().into())
-            }
+            Service::Echo => payload::check(request).map(|_| tell(request)),
+            Service::Number => payload::check(request).map(|number| tell(&number.to_ne_bytes())),
             Service::Stamp => {
                 let received_ns = now_ns();
                 let filling = request.get(FILLING..)?;
@@ -111,13 +135,22 @@ impl Service {
                 let mut reply = request.to_vec();
                 put(&mut reply, S_RECV, received_ns);
                 put(&mut reply, S_REPLY, now_ns());
-                Some(reply.into())
+                Some(tell(&reply))
             }
             Service::AddInts => {
                 let (first, second) = request.split_first_chunk::<4>()?;
                 let second: [u8; 4] = second.try_into().ok()?;
                 let sum = i32::from_ne_bytes(*first).wrapping_add(i32::from_ne_bytes(second));
-                Some(sum.to_ne_bytes().to_vec().into())
+                Some(tell(&sum.to_ne_bytes()))
+            }
+            Service::Clock => {
+                let now_ns = now_ns();
+                let answer = match u64::from_ne_bytes(request.try_into().ok()?) {
+                    0 => now_ns,
+                    1 => level(),
+                    _ => return None,
+                };
+                Some(tell(&answer.to_ne_bytes()))
             }
         }
     }
@@ -143,6 +176,7 @@ impl Service {
                 let (first, second) = ints(number);
                 (reply == first.wrapping_add(second).to_ne_bytes()).then_some(unstamped)
             }
+            Service::Clock => (reply.len() == CLOCK_BYTES).then_some(unstamped),
         }
     }
 }
@@ -164,7 +198,7 @@ mod tests {
             let mut request = vec![0; bytes];
             service.ask(&mut request, u32::MAX - 2);
             service.stamp(&mut request, 77);
-            let reply = service.answer(&request).unwrap().into_owned();
+            let reply = service.answer(&request, <[u8]>::to_vec).unwrap();
             assert!(service.read(u32::MAX - 2, &request, &reply).is_some(), "{service:?}");
             assert_eq!(service.read(5, &request, &reply), None, "{service:?}");
             assert_eq!(service.read(u32::MAX - 2, &request, &reply[1..]), None, "{service:?}");
@@ -174,8 +208,8 @@ mod tests {
     #[test]
     fn what_is_no_request_has_no_answer() {
         for (service, bytes) in ALL {
-            assert_eq!(service.answer(&vec![7; bytes - 3]), None, "{service:?}");
-            assert_eq!(service.answer(&[]), None, "{service:?}");
+            assert_eq!(service.answer(&vec![7; bytes - 3], |_| ()), None, "{service:?}");
+            assert_eq!(service.answer(&[], |_| ()), None, "{service:?}");
         }
     }
 
@@ -185,8 +219,23 @@ mod tests {
         Service::Stamp.ask(&mut request, 1);
         let before = now_ns();
         Service::Stamp.stamp(&mut request, before);
-        let reply = Service::Stamp.answer(&request).unwrap().into_owned();
+        let reply = Service::Stamp.answer(&request, <[u8]>::to_vec).unwrap();
         let Stamps { received_ns, replied_ns } = Service::Stamp.read(1, &request, &reply).unwrap();
         assert!(before <= received_ns && received_ns <= replied_ns && replied_ns <= now_ns());
+    }
+
+    #[test]
+    fn a_clock_tells_the_time_or_its_priority() {
+        let ask = |ask: Ask| {
+            let answer = Service::Clock.answer(&ask.bytes(), |answer| get(answer, 0));
+            answer.unwrap()
+        };
+        let before_ns = now_ns();
+        let time_ns = ask(Ask::Time);
+        assert!(before_ns <= time_ns && time_ns <= now_ns());
+        assert_eq!(ask(Ask::Level), level());
+        for wrong in [&[][..], &[0; 7], &[2; 8], &[0; 9]] {
+            assert_eq!(Service::Clock.answer(wrong, |_| ()), None, "{wrong:?}");
+        }
     }
 }

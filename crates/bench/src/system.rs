@@ -1,15 +1,20 @@
 //! What can be measured.
 
+use crate::payload::LARGE_BYTES;
 use crate::processors::Placement;
-use crate::ratios::LARGE_BYTES;
 use crate::service::Service;
-use crate::systems::{futex, hosted, loan, pipe, typed, uapi, unix};
-use baton_host::Stays;
-use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 use strum::{IntoStaticStr, VariantArray};
+
+/// Size of a Binder program's receive buffer, as libbinder has it.
+pub(crate) const RECEIVE_BYTES: usize = (1 << 20) - 8192;
+const MOST_BYTES: (usize, &str) = (RECEIVE_BYTES, "a receive buffer has 1 MiB - 8 KiB");
+
+/// What to measure beside Baton.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peers(pub Vec<System>);
 
 /// The end that calls.
 pub trait Client {
@@ -36,7 +41,17 @@ pub type Accept = Box<dyn FnOnce() -> io::Result<Box<dyn Server>>>;
 
 /// A way to call another process, ours first.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, IntoStaticStr, VariantArray,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum System {
@@ -67,6 +82,8 @@ pub enum System {
     Unix,
     /// A socket of packets.
     UnixSeqpacket,
+    /// POSIX message queues with priorities, and one thread that serves all clients.
+    Mqueue,
     /// rsbinder's RPC over a stream socket.
     RsbinderRpc,
     /// ZeroMQ's request and reply over a local socket.
@@ -88,8 +105,10 @@ pub enum System {
 use System::*;
 
 impl System {
-    /// All, in their order.
-    pub const ALL: &'static [System] = System::VARIANTS;
+    /// Those that the benchmark `rpc` measures, in their order.
+    pub(crate) fn called() -> impl Iterator<Item = System> {
+        System::VARIANTS.iter().copied().filter(|&system| system != Mqueue)
+    }
 
     /// As the command line and rows name it.
     pub fn name(self) -> &'static str {
@@ -145,79 +164,12 @@ impl System {
     /// Most bytes that a call can carry, and why not more.
     pub(crate) fn most_bytes(self) -> (usize, &'static str) {
         match self {
-            BatonHosted | BatonHostedLeaving => uapi::MOST_BYTES,
-            _ if self.is_binder() => uapi::MOST_BYTES,
+            BatonHosted | BatonHostedLeaving => MOST_BYTES,
+            _ if self.is_binder() => MOST_BYTES,
             UnixSeqpacket => (128 << 10, "a packet is no larger than the send buffer"),
             _ => (usize::MAX, ""),
         }
     }
-
-    /// How its Binder program makes system calls.
-    fn form(self) -> uapi::Form {
-        if self == BatonUapiTrap { uapi::Form::Trap } else { uapi::Form::Libc }
-    }
-
-    fn waiting(self) -> futex::Waiting {
-        if self == FutexSpin { futex::Waiting::Spinning } else { futex::Waiting::Blocked }
-    }
-
-    /// A calling end. The other one has begun to listen at `directory`; ours are brought together
-    /// by the broker at `broker`.
-    pub(crate) fn connect(self, directory: &Path, broker: &Path) -> io::Result<Box<dyn Client>> {
-        Ok(match self {
-            BatonTyped => Box::new(typed::connect(broker, typed::CONTEXT)?),
-            BatonHosted | BatonHostedLeaving => Box::new(typed::connect(broker, self.name())?),
-            BatonLoan => Box::new(loan::connect(broker)?),
-            Memcpy => Box::new(loan::connect_floor(directory, broker)?),
-            BatonUapiLibc | BatonUapiTrap | KernelBinder => Box::new(uapi::connect(self.form())?),
-            Futex | FutexSpin => Box::new(futex::connect(directory, self.waiting())?),
-            Pipe => Box::new(pipe::connect(directory)?),
-            Unix => Box::new(unix::connect_stream(directory)?),
-            UnixSeqpacket => Box::new(unix::connect_packets(directory)?),
-            _ => return Err(elsewhere()),
-        })
-    }
-
-    /// An answering end, at the same places.
-    pub(crate) fn listen(
-        self,
-        directory: &Path,
-        broker: &Path,
-        service: Service,
-    ) -> io::Result<Accept> {
-        if service != Service::Echo && !self.is_binder() {
-            return Err(elsewhere());
-        }
-        Ok(match self {
-            BatonTyped => ready(typed::listen(broker, service, 1)?),
-            BatonHosted => ready(hosted::listen(broker, self.name(), Stays(hosted::echo))?),
-            BatonHostedLeaving => ready(hosted::listen(broker, self.name(), hosted::echo)?),
-            BatonLoan => ready(loan::listen(broker)?),
-            Memcpy => ready(loan::listen_floor(directory, broker)?),
-            BatonUapiLibc | BatonUapiTrap | KernelBinder => {
-                ready(uapi::listen(self.form(), service)?)
-            }
-            Futex | FutexSpin => ready(futex::listen(directory, self.waiting())?),
-            Pipe => ready(pipe::listen(directory)?),
-            Unix => unix::listen_stream(directory)?,
-            UnixSeqpacket => unix::listen_packets(directory)?,
-            _ => return Err(elsewhere()),
-        })
-    }
-
-    /// Starts the pool of threads of a server that echoes to as many clients as come; whoever
-    /// keeps what is returned keeps it at work.
-    pub(crate) fn pool(self, broker: &Path, n_loopers: usize) -> io::Result<Box<dyn Server>> {
-        Ok(match self {
-            BatonTyped => Box::new(typed::listen(broker, Service::Echo, n_loopers)?),
-            _ if self.is_binder() => Box::new(uapi::pool(self.form(), n_loopers)?),
-            _ => return Err(elsewhere()),
-        })
-    }
-}
-
-fn elsewhere() -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, "this program has no such system")
 }
 
 /// A server that needs nothing more of its client.

@@ -1,58 +1,132 @@
-//! A report as a person reads it.
+//! A report as a person reads it: a table for each title, and the ratios.
 
-use crate::processors::Placement;
-use crate::report::{Detail, Figures, Outcome, Ratio, Report, Row};
-use std::fmt::Write;
+use crate::report::{Ratio, Report, Row};
+use serde_json::{Map, Value};
 
-/// The whole report, around the tables of its own.
-pub fn text(report: &Report, tables: &str) -> String {
-    let mut text = heading(report) + tables;
-    let missing = report.rows.iter().filter_map(|row| match &row.outcome {
-        Outcome::Missing { why } => {
-            Some(format!("{:<18}{}not measured: {why}\n", row.system, what(row)))
+/// What times are told in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    #[default]
+    Microseconds,
+    Nanoseconds,
+}
+
+/// Columns in their order, with their heads; others follow under their names in JSON.
+const COLUMNS: [(&str, &str); 11] = [
+    ("p50_ns", "p50"),
+    ("p50_spread_ns", ""),
+    ("quartiles_ns", "quartiles"),
+    ("p99_ns", "p99"),
+    ("p999_ns", "p99.9"),
+    ("min_ns", "min"),
+    ("max_ns", "max"),
+    ("mean_ns", "mean"),
+    ("n", "n"),
+    ("calls_per_second", "calls/s"),
+    ("client_p50_spread_ns", "clients' p50"),
+];
+/// Left to those who read JSON.
+const LEFT_OUT: [&str; 2] = ["p99_spread_ns", "bytes_per_second_spread"];
+
+impl Unit {
+    /// A time, or a pair of them.
+    fn time(self, ns: f64) -> String {
+        match self {
+            Unit::Microseconds => format!("{:.2}", ns / 1000.0),
+            Unit::Nanoseconds => format!("{ns:.1}"),
         }
-        Outcome::Measured(_) | Outcome::Quoted(_) | Outcome::Counted(_) => None,
+    }
+
+    fn cell(self, name: &str, value: &Value) -> String {
+        match value {
+            Value::Array(ends) => {
+                let ends: Vec<String> = ends.iter().map(|end| self.cell(name, end)).collect();
+                format!("[{}]", ends.join(" .. "))
+            }
+            Value::Number(it) if name.ends_with("_ns") => self.time(it.as_f64().unwrap_or(0.0)),
+            Value::Number(it) if it.is_f64() => format!("{:.1}", it.as_f64().unwrap_or(0.0)),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Lines of cells below each other, heads first: columns of words to the left, of numbers to the
+/// right.
+pub fn aligned(lines: &[Vec<String>]) -> String {
+    let n_columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let column = |at: usize| {
+        let cells = || lines.iter().filter_map(move |line| line.get(at));
+        let width = cells().map(String::len).max().unwrap_or(0);
+        let has_words = cells().skip(1).any(|cell| cell.contains(char::is_alphabetic));
+        (if at == 0 { width.max(18) } else { width }, has_words)
+    };
+    let columns: Vec<(usize, bool)> = (0..n_columns).map(column).collect();
+    let cell = |(cell, &(width, has_words)): (&String, &(usize, bool))| match has_words {
+        true => format!("{cell:<width$}"),
+        false => format!("{cell:>width$}"),
+    };
+    let line = |cells: &Vec<String>| {
+        let cells: Vec<String> = cells.iter().zip(&columns).map(cell).collect();
+        cells.join("  ").trim_end().to_owned() + "\n"
+    };
+    lines.iter().map(line).collect()
+}
+
+/// The whole report, with `notes` of its own.
+pub fn text(report: &Report, unit: Unit, notes: &str) -> String {
+    let mut titles: Vec<String> = Vec::new();
+    for row in report.rows.iter().filter(|row| row.why().is_none()) {
+        if !titles.contains(&row.key.title()) {
+            titles.push(row.key.title());
+        }
+    }
+    let of_title = |title: &String| {
+        let is_here = |row: &&Row| row.why().is_none() && row.key.title() == *title;
+        let rows: Vec<&Row> = report.rows.iter().filter(is_here).collect();
+        format!("\n{title}\n{}", of_rows(&rows, unit))
+    };
+    let tables: String = titles.iter().map(of_title).collect();
+    let missing = report.rows.iter().filter_map(|row| {
+        Some(format!("{:<18}{}: not measured: {}\n", row.key.label, row.key.case, row.why()?))
     });
     let missing: String = missing.collect();
-    if !missing.is_empty() {
-        text = text + "\n" + &missing;
-    }
-    if report.ratios.iter().any(|ratio| ratio.value.is_some() || ratio.bar.is_some()) {
-        text += &ratios(&report.ratios);
-    }
-    text
+    let gap = if missing.is_empty() { "" } else { "\n" };
+    let ratios = ratios(&report.ratios);
+    format!("{}{tables}{notes}{gap}{missing}{ratios}", heading(report))
 }
 
-/// A table for each case: its systems, one a line.
-pub fn of_calls(report: &Report) -> String {
-    let mut text = String::new();
-    let mut last = None;
-    for row in report.rows.iter().filter(|row| row.figures().is_some()) {
-        let title = title(row);
-        if last.as_ref() != Some(&title) {
-            text += &case_heading(&title, row.detail.as_ref());
-            last = Some(title);
-        }
-        text += &line(row);
+fn of_rows(rows: &[&Row], unit: Unit) -> String {
+    let told = |row: &&Row| {
+        let figures = serde_json::to_value(&row.figures).expect("numbers");
+        let mut keys = figures.as_object().cloned().unwrap_or_default();
+        keys.extend(row.more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        keys
+    };
+    let told: Vec<Map<String, Value>> = rows.iter().map(told).collect();
+    let is_known = |name: &str| COLUMNS.iter().any(|column| column.0 == name);
+    let mut columns = COLUMNS.to_vec();
+    let mut others: Vec<&str> = told.iter().flat_map(Map::keys).map(String::as_str).collect();
+    others.sort_unstable();
+    others.dedup();
+    others.retain(|name| !is_known(name) && !LEFT_OUT.contains(name));
+    columns.extend(others.into_iter().map(|name| (name, name)));
+    columns.retain(|(name, _)| told.iter().any(|keys| keys.contains_key(*name)));
+    let in_unit = if unit == Unit::Microseconds { "in us" } else { "in ns" };
+    let heads = columns.iter().map(|(_, head)| (*head).to_owned());
+    let mut lines = vec![[in_unit.to_owned()].into_iter().chain(heads).collect::<Vec<_>>()];
+    for (row, keys) in rows.iter().zip(&told) {
+        let cell = |(name, _): &(&str, &str)| {
+            keys.get(*name).map_or("-".to_owned(), |value| unit.cell(name, value))
+        };
+        let cells = columns.iter().map(cell);
+        lines.push([row.key.label.to_owned()].into_iter().chain(cells).collect());
     }
-    text
-}
-
-/// Which part of a system was not measured, if not all of it.
-fn what(row: &Row) -> String {
-    match (row.case, row.payload_bytes) {
-        ("call", Some(payload_bytes)) => format!("{payload_bytes} bytes: "),
-        ("call", None) => String::new(),
-        _ if matches!(row.detail, Some(Detail::RealTime { .. } | Detail::Inversion { .. })) => {
-            format!("{}: ", title(row))
-        }
-        ("throughput" | "idle-lanes" | "follow", _) => format!("{}: ", row.case),
-        _ => String::new(),
-    }
+    aligned(&lines)
 }
 
 /// Machine, kernel and pinning, in lines.
-pub fn heading(report: &Report) -> String {
+fn heading(report: &Report) -> String {
     let machine = &report.machine;
     let client = report.pinning.client;
     let apart = match report.pinning.other {
@@ -75,132 +149,32 @@ pub fn heading(report: &Report) -> String {
     )
 }
 
-/// What all rows of a table have in common.
-pub fn title(row: &Row) -> String {
-    let processors = Placement::title(row.placement);
-    let bytes = row.payload_bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
-    match &row.detail {
-        Some(Detail::Clients { clients: 1, .. }) => {
-            format!("1 client at once, {processors}{bytes}")
-        }
-        Some(Detail::Clients { clients, .. }) => {
-            format!("{clients} clients at once, {processors}{bytes}")
-        }
-        Some(Detail::RealTime { real_time_callers, priority, callers, bound, misuse }) => {
-            let what = match row.case {
-                "t-call" => "T_CALL, until the handler runs",
-                "t-return" => "T_RET, from the handler back",
-                "wake-up" => "a thread that wakes up, beside",
-                _ => "the whole call",
-            };
-            let bound = if *bound == "nobody" { "" } else { ", on one processor" };
-            let among = match misuse {
-                Some(misuse) => format!("beside misuse: {misuse}"),
-                None => format!("among {callers} ordinary callers"),
-            };
-            format!("{real_time_callers} at {priority}{bound} {among}: {what}")
-        }
-        Some(Detail::Inversion { .. }) => {
-            "a call on a processor that somebody less urgent keeps".to_owned()
-        }
-        Some(Detail::Lanes { .. }) => format!("among idle lanes, {processors}{bytes}"),
-        Some(Detail::Follow { follows, delay_us }) => {
-            let not = if *follows { "" } else { "not " };
-            format!("blocking, {not}following, {delay_us} us between calls{bytes}")
-        }
-        Some(Detail::Delay { delay_us: 0 }) => format!("no delay, {processors}{bytes}"),
-        Some(Detail::Delay { delay_us }) => {
-            format!("{delay_us} us between calls, {processors}{bytes}")
-        }
-        None
-        | Some(
-            Detail::Point { .. }
-            | Detail::Latency { .. }
-            | Detail::Parties { .. }
-            | Detail::Writers { .. }
-            | Detail::RealTimeWriter { .. },
-        ) => {
-            format!("{processors}{bytes}")
-        }
-    }
-}
-
-fn case_heading(title: &str, detail: Option<&Detail>) -> String {
-    let together = match detail {
-        Some(Detail::Clients { .. }) => {
-            format!("{:>12}  {:<21}{:>20}", "calls/s", "", "clients' p50")
-        }
-        _ => String::new(),
-    };
-    format!(
-        "\n{title:<40}\n{:<18}{:>10}  {:<21}{:>10}{:>10}{:>10}{:>10}{:>9}{together}\n",
-        "", "p50 us", "", "p99", "p99.9", "max", "mean", "n"
-    )
-}
-
-fn line(row: &Row) -> String {
-    let Some(figures) = row.figures() else { return String::new() };
-    let Figures { n, p50_ns, p99_ns, p999_ns, max_ns, mean_ns, p50_spread_ns, .. } = figures;
-    let name = match &row.detail {
-        Some(Detail::Lanes { lanes }) => format!("{} {lanes}", row.system),
-        Some(Detail::Inversion { served_at }) => format!("{} {served_at}", row.system),
-        Some(Detail::RealTime { bound: "both", .. }) => format!("{} there too", row.system),
-        None if row.case != "call" => format!("{} {}", row.system, row.case),
-        _ => row.system.to_owned(),
-    };
-    // A long name takes of the room before its figure.
-    let width = 28_usize.saturating_sub(name.len());
-    format!(
-        "{name}{:>width$}  {:<21}{:>10}{:>10}{:>10}{:>10}{n:>9}{}\n",
-        us(*p50_ns),
-        brackets(p50_spread_ns.map(us)),
-        us(*p99_ns),
-        us(*p999_ns),
-        us(*max_ns as f64),
-        us(*mean_ns),
-        together(row.detail.as_ref()),
-    )
-}
-
-fn brackets([least, greatest]: [String; 2]) -> String {
-    format!("[{least} .. {greatest}]")
-}
-
-fn together(detail: Option<&Detail>) -> String {
-    let Some(Detail::Clients { throughput: Some(throughput), .. }) = detail else {
-        return String::new();
-    };
-    let calls = brackets(throughput.calls_per_second_spread.map(|calls| format!("{calls:.0}")));
-    let clients = brackets(throughput.client_p50_spread_ns.map(us));
-    format!("{:>12.0}  {calls:<21}{clients:>20}", throughput.calls_per_second)
-}
-
-pub fn us(time_ns: f64) -> String {
-    format!("{:.2}", time_ns / 1000.0)
-}
-
 /// A ratio, with two digits that tell something.
 fn short(ratio: f64) -> String {
     if ratio < 0.1 { format!("{ratio:.3}") } else { format!("{ratio:.2}") }
 }
 
 fn ratios(all: &[Ratio]) -> String {
-    let mut text = format!("\n{:<42}{:>8}  {:<18}{}\n", "ratio of medians", "", "rounds", "bar");
     // Of what has no bar, its rows say why there is none.
-    for ratio in all.iter().filter(|ratio| ratio.value.is_some() || ratio.bar.is_some()) {
-        let value = ratio.value.map_or("-".to_owned(), short);
-        let spread = ratio.spread.map_or(String::new(), |spread| brackets(spread.map(short)));
-        let bar = match (ratio.bar, ratio.want, ratio.holds) {
-            (Some(bar), Some(want), Some(true)) => format!("{want} {bar} holds"),
-            (Some(bar), Some(want), _) if ratio.value.is_none() => {
-                format!("{want} {bar} not measured")
-            }
-            (Some(bar), Some(want), _) => format!("{want} {bar} DOES NOT HOLD"),
-            _ => String::new(),
-        };
-        let why = ratio.why.as_deref().unwrap_or_default();
-        let line = format!("{:<42}{value:>8}  {spread:<18}{bar}  {why}", ratio.name);
-        let _ = writeln!(text, "{}", line.trim_end());
+    let told = || all.iter().filter(|ratio| ratio.value.is_some() || ratio.bar.is_some());
+    if told().next().is_none() {
+        return String::new();
     }
-    text
+    let mut lines = vec![["ratio of medians", "", "rounds", "bar"].map(str::to_owned).to_vec()];
+    for ratio in told() {
+        let value = ratio.value.map_or("-".to_owned(), short);
+        let spread = ratio.spread.map(|spread| spread.map(short).join(" .. "));
+        let spread = spread.map_or(String::new(), |spread| format!("[{spread}]"));
+        let bar = ratio.bar.zip(ratio.want).map_or(String::new(), |(bar, want)| {
+            let how = match ratio.holds {
+                Some(true) => "holds",
+                _ if ratio.value.is_none() => "not measured",
+                _ => "DOES NOT HOLD",
+            };
+            format!("{want} {bar} {how}")
+        });
+        let why = ratio.why.clone().unwrap_or_default();
+        lines.push(vec![ratio.name.clone(), value, spread, bar, why]);
+    }
+    "\n".to_owned() + &aligned(&lines)
 }

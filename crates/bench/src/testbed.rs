@@ -4,7 +4,7 @@ use crate::form::BenchError;
 use crate::machine::Machine;
 use crate::pair::Place;
 use crate::processors::{Placement, Processors};
-use crate::report::{Report, Row};
+use crate::report::{Ratio, Report, Row};
 use crate::service::Service;
 use crate::system::System;
 use baton_broker::{Config, Running};
@@ -71,7 +71,13 @@ impl Setting {
         Placement::BOTH.into_iter().filter(exists).collect()
     }
 
-    pub fn report(self, bench: &'static str, rounds: u32, rows: Vec<Row>) -> Report {
+    pub fn report(
+        self,
+        bench: &'static str,
+        rounds: u32,
+        rows: Vec<Row>,
+        ratios: Vec<Ratio>,
+    ) -> Report {
         Report {
             bench,
             version: env!("CARGO_PKG_VERSION"),
@@ -79,7 +85,7 @@ impl Setting {
             pinning: self.processors,
             rounds: rounds as usize,
             rows,
-            ratios: Vec::new(),
+            ratios,
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Calls a second of one server, by how many clients call at once.
 
-use crate::chart::{self, Chart, Unit};
-use crate::distribution::{Distribution, Spread};
+use crate::chart::{Chart, Unit};
 use crate::form::{BenchError, progress};
 use crate::pair::{Chunk, ClientGroup, Together};
-use crate::ratios::SMALL_BYTES;
-use crate::report::{Detail, Outcome, Ratio, Row, Throughput};
-use crate::results::Results;
+use crate::payload::SMALL_BYTES;
+use crate::report::{Ratio, Row, RowKey};
+use crate::results::{Results, Rounds, ratio};
 use crate::service::Service;
 use crate::system::System::{self, *};
 use crate::testbed::Testbed;
@@ -18,15 +17,20 @@ const SYSTEMS: [System; 7] =
     [BatonTyped, BatonUapiLibc, KernelBinder, Futex, Pipe, Unix, UnixSeqpacket];
 const CASE: &str = "throughput";
 
-/// All rounds of one system with one number of clients.
-#[derive(Clone, Debug, Default)]
-pub struct Load {
-    pub times: Distribution,
-    calls_per_second: Vec<f64>,
-    medians_ns: Vec<Spread>,
+/// Values of a round: calls a second of all clients, from the first one's beginning to the last
+/// one's end; the least and the greatest of the clients' own medians.
+const CALLS: &str = "calls_per_second";
+const LEAST: &str = "least_client_p50_ns";
+const GREATEST: &str = "greatest_client_p50_ns";
+
+fn key(system: System) -> RowKey {
+    RowKey::new(system.name(), CASE).bytes(SMALL_BYTES)
 }
 
-pub type Throughputs = Results<(usize, System), Load>;
+fn case(n_clients: usize, system: System) -> RowKey {
+    let title = format!("clients at once: {n_clients}");
+    key(system).with("clients", n_clients).heading(title)
+}
 
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -46,14 +50,14 @@ impl Plan {
 }
 
 /// Measures those of `systems` that can be.
-pub fn measure(systems: &[System], plan: &Plan) -> Result<Throughputs, BenchError> {
-    let mut found = Throughputs::default();
+pub fn measure(systems: &[System], plan: &Plan) -> Result<Results, BenchError> {
+    let mut found = Results::default();
     let Some(&most) = plan.clients.last() else { return Ok(found) };
     let testbed = Testbed::start()?;
     let mut groups = BTreeMap::new();
     for system in SYSTEMS.into_iter().filter(|system| systems.contains(system)) {
         let group = ClientGroup::start(system, most, testbed.place(Service::Echo));
-        groups.extend(found.ok(system.name(), group).map(|group| (system, group)));
+        groups.extend(found.ok(key(system), group).map(|group| (system, group)));
     }
     let progress = progress(plan.clients.len() * plan.rounds as usize);
     for &n_clients in &plan.clients {
@@ -62,7 +66,7 @@ pub fn measure(systems: &[System], plan: &Plan) -> Result<Throughputs, BenchErro
         for _ in 0..plan.rounds {
             groups.retain(|&system, group| {
                 let round = group.measure(n_clients, &chunk);
-                found.add((n_clients, system), system.name(), round, Load::add)
+                found.add(case(n_clients, system), round, add)
             });
             progress.inc(1);
         }
@@ -71,71 +75,70 @@ pub fn measure(systems: &[System], plan: &Plan) -> Result<Throughputs, BenchErro
     Ok(found)
 }
 
-impl Load {
-    fn add(&mut self, together: Together) {
-        self.times.add_round(&together.times_ns.concat());
-        self.calls_per_second.push(together.calls_per_second());
-        self.medians_ns.extend(together.medians_ns());
-    }
-
-    /// Over the rounds. `None` before the first.
-    fn throughput(&self) -> Option<Throughput> {
-        let calls = Spread::of(self.calls_per_second.iter().copied())?;
-        let of = |end: fn(&Spread) -> f64| Spread::of(self.medians_ns.iter().map(end));
-        let (least, greatest) = (of(|medians| medians.least)?, of(|medians| medians.greatest)?);
-        Some(Throughput {
-            calls_per_second: calls.median.round(),
-            calls_per_second_spread: [calls.least.round(), calls.greatest.round()],
-            client_p50_spread_ns: [least.median, greatest.median],
-        })
+fn add(rounds: &mut Rounds, together: Together) {
+    rounds.times.add_round(&together.times_ns.concat());
+    rounds.add_value(CALLS, together.calls_per_second());
+    if let Some(medians) = together.medians_ns() {
+        rounds.add_value(LEAST, medians.least);
+        rounds.add_value(GREATEST, medians.greatest);
     }
 }
 
 /// All, by the number of clients.
-pub fn rows(found: &Throughputs) -> Vec<Row> {
-    let measured = found.measured.iter().filter_map(|(&(clients, system), load)| {
-        let row = Row::new(system.name(), CASE, Outcome::of(&load.times)?).bytes(SMALL_BYTES);
-        Some(row.detail(Detail::Clients { clients, throughput: load.throughput() }))
-    });
-    let missing = found.missing_rows(CASE).map(|row| row.bytes(SMALL_BYTES));
-    measured.chain(missing).collect()
+pub fn rows(found: &Results) -> Vec<Row> {
+    found.rows(|_, rounds| {
+        let clients = rounds.spread(LEAST).zip(rounds.spread(GREATEST));
+        let Some((calls, (least, greatest))) = rounds.spread(CALLS).zip(clients) else {
+            return Vec::new();
+        };
+        let ends = [calls.least.round(), calls.greatest.round()];
+        vec![
+            (CALLS, calls.median.round().into()),
+            ("calls_per_second_spread", ends.to_vec().into()),
+            ("client_p50_spread_ns", vec![least.median, greatest.median].into()),
+        ]
+    })
 }
 
 /// Ours over the stream socket, by the number of clients; and ours with most clients over ours
 /// with one.
-pub fn ratios(found: &Throughputs) -> Vec<Ratio> {
+pub fn ratios(found: &Results) -> Vec<Ratio> {
+    let numbers = numbers(found);
     let mut ratios = Vec::new();
-    let ratio = |name: String, over, under| {
-        let (over, under) = (found.measured.get(&over)?, found.measured.get(&under)?);
-        let median = |of: &Load| Some(Spread::of(of.calls_per_second.iter().copied())?.median);
-        let rounds = over.calls_per_second.iter().zip(&under.calls_per_second);
-        let spread = Spread::of(rounds.map(|(over, under)| over / under));
-        Some(Ratio::new(name, Ok((median(over)? / median(under)?, spread)), None))
+    let mut add = |name: String, over, under| {
+        let both = found.find(&over).and_then(|over| Ok((over, found.find(&under)?)));
+        ratios.extend(both.map(|(over, under)| {
+            ratio(name, Ok(over), Ok(under), |rounds| rounds.values(CALLS), None)
+        }));
     };
     for system in [BatonTyped, BatonUapiLibc] {
         let key = system.key().replace("baton_", "");
-        let clients = || found.measured.keys().filter(|case| case.1 == system).map(|case| case.0);
-        for n in clients() {
-            ratios.extend(ratio(format!("throughput_{n}_{key}_over_unix"), (n, system), (n, Unix)));
+        for &n in &numbers {
+            add(format!("throughput_{n}_{key}_over_unix"), case(n, system), case(n, Unix));
         }
-        if let (Some(least), Some(most)) = (clients().min(), clients().max())
-            && least < most
-        {
+        if let [least, .., most] = numbers[..] {
             let name = format!("throughput_{key}_{most}_over_{least}");
-            ratios.extend(ratio(name, (most, system), (least, system)));
+            add(name, case(most, system), case(least, system));
         }
     }
     ratios
 }
 
-pub fn charts(found: &Throughputs) -> Vec<Chart> {
-    let mut numbers: Vec<usize> = found.measured.keys().map(|case| case.0).collect();
+/// How many clients called: ascending.
+fn numbers(found: &Results) -> Vec<usize> {
+    let number = |key: &RowKey| Some(key.more.first()?.1.as_u64()? as usize);
+    let mut numbers: Vec<usize> = found.measured().filter_map(|(key, _)| number(key)).collect();
+    numbers.sort_unstable();
     numbers.dedup();
+    numbers
+}
+
+pub fn charts(found: &Results) -> Vec<Chart> {
+    let numbers = numbers(found);
     let line = |system: System| {
         let point = |&number: &usize| {
-            let throughput = found.measured.get(&(number, system))?.throughput()?;
-            let [least, greatest] = throughput.calls_per_second_spread;
-            Some((number, [throughput.calls_per_second, least, greatest]))
+            let calls = found.find(&case(number, system)).ok()?.spread(CALLS)?;
+            Some((number, [calls.median, calls.least, calls.greatest]))
         };
         let points: Vec<_> = numbers.iter().filter_map(point).collect();
         (!points.is_empty()).then(|| (system.name(), points))
@@ -143,45 +146,35 @@ pub fn charts(found: &Throughputs) -> Vec<Chart> {
     let lines: Vec<_> = SYSTEMS.into_iter().filter_map(line).collect();
     let title = "calls a second, by the number of clients".to_owned();
     let calls = Chart::ByNumber { title, unit: Unit::CallsPerSecond, lines };
-    let times = numbers.iter().filter_map(|&number| {
-        let loads = found.measured.iter().filter(|(case, _)| case.0 == number);
-        let times = loads.map(|(case, load)| (case.1.name(), &load.times));
-        chart::percentiles(format!("clients at once: {number}"), times)
-    });
-    (!numbers.is_empty()).then_some(calls).into_iter().chain(times).collect()
+    (!numbers.is_empty()).then_some(calls).into_iter().chain(found.charts()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn load(rounds: &[u64]) -> Load {
-        let mut load = Load::default();
+    fn add_rounds(found: &mut Results, key: RowKey, rounds: &[u64]) {
         for &duration_ns in rounds {
             let times_ns = vec![vec![100, 200, 300], vec![400]];
-            load.add(Together { times_ns, duration_ns });
+            found.add(key.clone(), Ok::<_, String>(Together { times_ns, duration_ns }), add);
         }
-        load
     }
 
     #[test]
     fn of_rounds_the_median_is_said() {
-        let throughput = load(&[4_000, 8_000, 2_000]).throughput().unwrap();
-        assert_eq!(throughput.calls_per_second, 1e6);
-        assert_eq!(throughput.calls_per_second_spread, [5e5, 2e6]);
-        assert_eq!(throughput.client_p50_spread_ns, [200.0, 400.0]);
-        assert_eq!(Load::default().throughput(), None);
+        let mut found = Results::default();
+        add_rounds(&mut found, case(2, Unix), &[4_000, 8_000, 2_000]);
+        let more: Vec<_> = rows(&found)[0].more.iter().map(|(_, it)| it.clone()).collect();
+        assert_eq!(serde_json::json!(more), serde_json::json!([1e6, [5e5, 2e6], [200.0, 400.0]]));
     }
 
     #[test]
     fn more_calls_a_second_are_more_than_one() {
-        let mut found = Throughputs::default();
-        for (case, duration_ns) in [
-            ((1, System::BatonTyped), 2_000),
-            ((1, System::Unix), 4_000),
-            ((8, System::BatonTyped), 1_000),
-        ] {
-            found.measured.insert(case, load(&[duration_ns; 3]));
+        let mut found = Results::default();
+        for (key, duration_ns) in
+            [(case(1, BatonTyped), 2_000), (case(1, Unix), 4_000), (case(8, BatonTyped), 1_000)]
+        {
+            add_rounds(&mut found, key, &[duration_ns; 3]);
         }
         let ratios = ratios(&found);
         let names: Vec<_> = ratios.iter().map(|ratio| (&ratio.name[..], ratio.value)).collect();

@@ -263,10 +263,12 @@ fn ints_are_added_with_and_without_a_delay() {
 fn a_party_ends_with_its_starter() {
     let directory = tempfile::tempdir().unwrap();
     let party = |starter: u32| {
-        let mut command = program();
-        command.args(["endpoint", "pipe", "server"]).arg(directory.path());
-        command.args(["--broker", "none", "--starter", &starter.to_string()]);
-        command.output().unwrap().status.code()
+        let role = json!({
+            "system": "Pipe", "side": "Server", "directory": directory.path(), "broker": "none",
+            "service": "Echo", "priority": null, "n_clients": 1,
+        });
+        let words = ["endpoint", &role.to_string(), &starter.to_string()];
+        program().args(words).output().unwrap().status.code()
     };
     assert_eq!(party(1), Some(1), "its starter is gone");
     // Its input is empty: it has nothing to do.
@@ -360,9 +362,9 @@ fn real_time_callers_are_served() {
 }
 
 fn page_of_real_time_callers(page: &str) {
-    // Three legs for each of two priorities and two numbers of callers, bound and not, and beside
-    // each misuse, here and elsewhere; inversion; and the means.
-    assert_eq!(charts(page).len(), 3 * (2 * 2 * 2 + 2 * 4) + 2);
+    // Three legs for each of two priorities and two numbers of callers, bound and not, of three
+    // callers at once, and beside each misuse, here and elsewhere; inversion; and the means.
+    assert_eq!(charts(page).len(), 3 * (2 * 2 * 2 + 1 + 2 * 4) + 2);
     for name in
         ["baton-typed", "mqueue", "mqueue-bound", "baton-typed-without", "thesis-inheriting"]
     {

@@ -10,31 +10,28 @@
 //! ```
 //!
 //! - [`timer`]: the thread. [`cyclictest`]: the other one. [`stress`]: the load.
-//! - [`results`]: all that was measured, as rows, tables, charts and ratios.
+//! - [`results`]: all that was measured, as rows and ratios.
 
 pub mod cyclictest;
 mod results;
 mod stress;
 pub mod timer;
 
-use crate::distribution::Distribution;
 use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
 use crate::pair::{Chunk, Pair, Place};
+use crate::processors;
 use crate::service::{STAMPED_BYTES, Service};
 use crate::system::System;
 use crate::testbed::{Setting, Testbed};
 use baton_rt::schedule::{Prioritized, parse_cpus};
 use baton_rt::{Paths, SchedPriority, idle, memory};
-use results::LatencyResults;
+use results::{LEGS, LatencyResults};
 use std::process::ExitCode;
 use stress::Stress;
 use timer::Period;
 
 const NAME: &str = "latency";
 const QUICK_LOOPS: u32 = 2_000;
-/// A call's two delays: until its handler's first instruction, and from its last one until the
-/// client has the answer.
-const LEGS: [&str; 2] = ["call", "return"];
 const N_WARM_UP: u32 = 100;
 
 /// How it is to run.
@@ -111,10 +108,8 @@ impl LatencyArgs {
             None => vec![None],
             Some(Cpus::List(cpus)) => cpus.iter().copied().map(Some).collect(),
             Some(Cpus::All) => {
-                let set =
-                    rustix::thread::sched_getaffinity(None).map_err(BenchError::Processors)?;
-                let allowed = |&cpu: &usize| set.is_set(cpu);
-                (0..rustix::thread::CpuSet::MAX_CPU).filter(allowed).map(Some).collect()
+                let allowed = processors::allowed().map_err(BenchError::Processors)?;
+                allowed.into_iter().map(Some).collect()
             }
         })
     }
@@ -142,11 +137,12 @@ fn run(args: &LatencyArgs) -> Result<Finding, BenchError> {
     if !args.no_calls {
         calls(args, &period, &setting, &mut found)?;
     }
-    let mut report = setting.report(NAME, args.rounds, found.rows());
-    report.ratios = found.ratios();
-    let tables = results::tables(&report.rows);
-    let page = found.page(&report, &tables);
-    Ok(Finding { report, tables, page })
+    found.quote();
+    let report = setting.report(NAME, args.rounds, found.rows(), found.ratios());
+    let lead = "How late a thread wakes up at the time that it has asked for, and how long a call \
+                takes to its handler (call) and back (return): how many are not longer, all rounds \
+                together. Time is on a logarithmic axis, as are the nines of the share.";
+    Ok(Finding::new(report, found.found.charts(), lead))
 }
 
 fn wake_ups(
@@ -167,10 +163,11 @@ fn wake_ups(
                     timer::NAME => period.measure(places).map_err(|error| error.to_string()),
                     _ => cyclictest::measure(period, places).map_err(|error| error.to_string()),
                 };
-                let round = found.wake_ups.ok(system, round).unwrap_or_default();
+                let missing = results::missing(system, "wake-up");
+                let round = found.found.ok(missing, round).unwrap_or_default();
                 for (&place, delays_ns) in places.iter().zip(round) {
-                    let case = (load, place, system);
-                    found.wake_ups.add_times(case, system, Ok::<_, String>(delays_ns));
+                    let key = found.wake_up(system, load, place);
+                    found.found.add_times(key, Ok::<_, String>(delays_ns));
                 }
                 progress.inc(1);
             }
@@ -192,7 +189,8 @@ fn calls(
     let system = System::BatonTyped;
     // Both at one priority, at which even the first call is served.
     let place = Place { priority: period.priority, ..testbed.place(Service::Stamp) };
-    let Some(mut pair) = found.calls.ok(system.name(), Pair::start(system, place)) else {
+    let missing = || results::missing(system.name(), LEGS[0]);
+    let Some(mut pair) = found.found.ok(missing(), Pair::start(system, place)) else {
         return Ok(());
     };
     for _ in 0..args.rounds {
@@ -204,7 +202,12 @@ fn calls(
                 let chunk = Chunk::new(placement, STAMPED_BYTES, n_warm_up, period.n_loops);
                 let chunk = Chunk { delay_us: u64::from(period.interval_us), ..chunk };
                 let points = pair.find(&chunk, &setting.processors);
-                found.calls.add((load, placement), system.name(), points, add_legs);
+                for (leg, times_ns) in
+                    found.found.ok(missing(), points).iter().flat_map(|it| legs(it))
+                {
+                    let key = found.call(leg, load, placement);
+                    found.found.add_times(key, Ok::<_, String>(times_ns));
+                }
                 progress.inc(1);
             }
         }
@@ -213,13 +216,12 @@ fn calls(
     Ok(())
 }
 
-fn add_legs(legs: &mut [Distribution; 2], points: Vec<Vec<u64>>) {
-    let [received, replied, ended] = &points[..] else {
+fn legs(points: &[Vec<u64>]) -> [(&'static str, Vec<u64>); 2] {
+    let [received, replied, ended] = points else {
         unreachable!("a stamped message has three points")
     };
     let back = ended.iter().zip(replied).map(|(end, reply)| end.saturating_sub(*reply));
-    legs[0].add_round(received);
-    legs[1].add_round(&back.collect::<Vec<_>>());
+    [(LEGS[0], received.clone()), (LEGS[1], back.collect())]
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! What was measured of wake-ups and of calls: as rows, tables, charts and ratios.
+//! What was measured of wake-ups and of calls: as rows and ratios.
 
-use crate::chart::{self, Chart};
-use crate::distribution::Distribution;
-use crate::latency::{LEGS, cyclictest, timer};
+use crate::latency::{cyclictest, timer};
 use crate::processors::Placement;
-use crate::report::{Bar, Detail, Outcome, Quoted, Ratio, Report, Row, Times};
-use crate::results::Results;
+use crate::report::{Bar, Ratio, Row, RowKey};
+use crate::results::{Found, P50, P99, Results, ratio};
 use crate::service::STAMPED_BYTES;
-use crate::table::us;
 use baton_rt::SchedPriority;
 
+/// A call's two delays: until its handler's first instruction, and from its last one until the
+/// client has the answer.
+pub const LEGS: [&str; 2] = ["call", "return"];
 const WAKE_UP: &str = "wake-up";
 const TYPED: &str = "baton-typed";
 /// What both ways to measure wake-ups may differ by.
@@ -24,233 +24,143 @@ const THESIS: [(&str, usize, [u64; 3]); 5] = [
     ("thesis-rt-locked", 0, [17, 31, 58]),
     ("thesis-rt-locked", 1, [16, 34, 63]),
 ];
+const SOURCE: &str = "I. Kalkov, RWTH Aachen 2018, table 4.3";
 
-/// How many threads ran beside, where the thread was bound, and who measured.
-type WakeUp = (usize, Option<usize>, &'static str);
-/// How many threads ran beside, and how client and server lay.
-type Calls = (usize, Option<Placement>);
-
-/// Distributions, and why others are missing.
+/// Rows, and why others are missing.
 #[derive(Default)]
 pub struct LatencyResults {
     /// Of all threads that were measured; `None` for ordinary ones.
     pub priority: Option<SchedPriority>,
-    pub wake_ups: Results<WakeUp>,
-    /// By [`LEGS`].
-    pub calls: Results<Calls, [Distribution; 2]>,
+    pub found: Results,
+}
+
+fn key(system: &'static str, case: &'static str, priority: SchedPriority, load: usize) -> RowKey {
+    RowKey::new(system, case).with("priority", priority.to_string()).with("load", load)
+}
+
+/// What no measurement was made of.
+pub fn missing(system: &'static str, case: &'static str) -> RowKey {
+    RowKey::new(system, case)
 }
 
 impl LatencyResults {
-    /// The wake-ups of a system, one place after the other.
-    fn of(&self, system: &str, load: usize) -> impl Iterator<Item = &Distribution> {
-        let is_it = move |it: &WakeUp| (it.0, it.2) == (load, system);
-        self.wake_ups.measured.iter().filter(move |(it, _)| is_it(it)).map(|(_, times)| times)
+    /// Delays of a thread at a place, beside `load` ordinary threads.
+    pub fn wake_up(&self, system: &'static str, load: usize, cpu: Option<usize>) -> RowKey {
+        let place = cpu.map_or("unbound".to_owned(), |cpu| format!("processor {cpu}"));
+        let key = key(system, WAKE_UP, self.priority.unwrap_or_default(), load);
+        let key = key.heading(format!("how late threads wake up, {place}, load {load}"));
+        cpu.into_iter().fold(key, |key, cpu| key.with("cpu", cpu))
     }
 
-    fn detail(&self, load: usize, cpu: Option<usize>, times: &Distribution) -> Detail {
-        let quartiles = times.curve(&[0.25, 0.75]);
-        let priority = self.priority.unwrap_or_default().to_string();
-        let quartiles_ns = Some([quartiles[0], quartiles[1]]);
-        Detail::Latency { priority, load, cpu, quartiles_ns }
+    /// One of [`LEGS`].
+    pub fn call(&self, leg: &'static str, load: usize, placement: Option<Placement>) -> RowKey {
+        let key = key(TYPED, leg, self.priority.unwrap_or_default(), load).label(leg);
+        let processors = Placement::title(placement);
+        let title = format!("T_CALL (call) and T_RET (return), {processors}, load {load}");
+        key.at(placement).bytes(STAMPED_BYTES).heading(title)
     }
 
-    /// A row for each distribution, then quoted ones, then missing ones.
+    /// Adds the thesis's figures.
+    pub fn quote(&mut self) {
+        for (system, load, figures_us) in THESIS {
+            let key = key(system, WAKE_UP, SchedPriority::fifo(80), load);
+            let key = key.heading(format!("how late threads wake up, unbound, load {load}"));
+            let figures = figures_us.map(|time_us| Some((time_us * 1000) as f64));
+            self.found.quote(key, SOURCE, figures);
+        }
+    }
+
+    /// Rows with the quartiles of all rounds together.
     pub fn rows(&self) -> Vec<Row> {
-        let wake_ups = self.wake_ups.measured.iter().filter_map(|(&(load, cpu, system), times)| {
-            let row = Row::new(system, WAKE_UP, Outcome::of(times)?);
-            Some(row.detail(self.detail(load, cpu, times)))
-        });
-        let calls = self.calls.measured.iter().flat_map(|(&(load, placement), legs)| {
-            LEGS.into_iter().zip(legs).filter_map(move |(leg, times)| {
-                let row = Row::new(TYPED, leg, Outcome::of(times)?).at(placement);
-                Some(row.bytes(STAMPED_BYTES).detail(self.detail(load, None, times)))
-            })
-        });
-        let quoted = THESIS.map(|(system, load, [min, mean, max])| {
-            let outcome = Outcome::Quoted(Quoted {
-                source: "I. Kalkov, RWTH Aachen 2018, table 4.3",
-                mean_ns: Some(mean as f64 * 1e3),
-                min_ns: Some(min * 1_000),
-                max_ns: Some(max * 1_000),
-            });
-            let priority = SchedPriority::fifo(80).to_string();
-            let detail = Detail::Latency { priority, load, cpu: None, quartiles_ns: None };
-            Row::new(system, WAKE_UP, outcome).detail(detail)
-        });
-        let missing = self.wake_ups.missing_rows(WAKE_UP).chain(self.calls.missing_rows(LEGS[0]));
-        wake_ups.chain(calls).chain(quoted).chain(missing).collect()
-    }
-
-    pub fn charts(&self) -> Vec<Chart> {
-        let wake_ups = &self.wake_ups.measured;
-        let mut cases: Vec<_> = wake_ups.keys().map(|&(load, cpu, _)| (load, cpu)).collect();
-        cases.dedup();
-        let of_case = |(load, cpu): (usize, Option<usize>)| {
-            let systems = wake_ups.iter().filter(|(it, _)| (it.0, it.1) == (load, cpu));
-            let title = format!("wake-up, {}, load {load}", place(cpu));
-            chart::percentiles(title, systems.map(|(it, times)| (it.2, times)))
-        };
-        let calls = self.calls.measured.iter().filter_map(|(&(load, placement), legs)| {
-            let processors = Placement::title(placement);
-            let title = format!("T_CALL and T_RET, {processors}, load {load}");
-            chart::percentiles(title, LEGS.into_iter().zip(legs))
-        });
-        cases.into_iter().filter_map(of_case).chain(calls).collect()
-    }
-
-    pub fn page(&self, report: &Report, tables: &str) -> String {
-        let lead = "How late a thread wakes up at the time that it has asked for, and how long a \
-                    call takes to its handler (call) and back (return): how many are not longer, \
-                    all rounds together. Time is on a logarithmic axis, as are the nines of the \
-                    share.";
-        let names = [timer::NAME, cyclictest::NAME, LEGS[0], LEGS[1]];
-        chart::page(report, lead, &names, &self.charts(), tables)
+        self.found
+            .rows(|_, rounds| vec![("quartiles_ns", rounds.times.curve(&[0.25, 0.75]).into())])
     }
 
     /// Whether cyclictest says the same, and what the load does.
     pub fn ratios(&self) -> Vec<Ratio> {
         let mut ratios = Vec::new();
-        let mut loads: Vec<usize> = self.wake_ups.measured.keys().map(|it| it.0).collect();
+        let wake_ups = || self.found.measured().filter(|(key, _)| key.case == WAKE_UP);
+        let of_load = |(key, _): (&RowKey, _)| key.more[1].1.as_u64().map(|load| load as usize);
+        let mut loads: Vec<usize> = wake_ups().filter_map(of_load).collect();
+        loads.sort_unstable();
         loads.dedup();
-        let beside = self.of(cyclictest::NAME, 0).next().is_some()
-            || self.wake_ups.missing.contains_key(cyclictest::NAME);
-        for &load in loads.iter().filter(|_| beside) {
+        // Wherever the first of the threads was.
+        let first = |system: &'static str, load| -> Found<'_> {
+            let is_it = |(key, _): &(&RowKey, _)| key.system == system && key.more[1].1 == load;
+            let missing = || self.found.find(&self.wake_up(system, load, None));
+            wake_ups().find(is_it).map_or_else(missing, |(_, rounds)| Ok(rounds))
+        };
+        for &load in loads.iter().filter(|_| self.found.has_label(cyclictest::NAME)) {
             // Under load both differ from round to round by more than from each other.
             let bar = (load == 0).then_some(Bar::AtMost(AGREEMENT));
             let loaded = if load == 0 { "" } else { "_loaded" };
-            let [ours, theirs] =
-                [timer::NAME, cyclictest::NAME].map(|system| self.first(system, load));
-            let name = |name: &str| format!("{name}{loaded}");
-            let both = (ours.clone(), theirs.clone());
-            ratios.push(Ratio::of(name("wake_up_over_cyclictest"), ours, theirs, bar));
-            ratios.push(Ratio::of(name("cyclictest_over_wake_up"), both.1, both.0, bar));
+            let (ours, theirs) = (first(timer::NAME, load), first(cyclictest::NAME, load));
+            let over = |name: &str, over: &Found<'_>, under: &Found<'_>| {
+                ratio(format!("{name}{loaded}"), over.clone(), under.clone(), P50, bar)
+            };
+            ratios.push(over("wake_up_over_cyclictest", &ours, &theirs));
+            ratios.push(over("cyclictest_over_wake_up", &theirs, &ours));
         }
         if let [_, load] = loads[..] {
-            let wake_up = |load| self.first(timer::NAME, load);
-            ratios.push(of_tails("wake_up_loaded_p99_over_idle", wake_up(load), wake_up(0)));
-            for (at, leg) in LEGS.into_iter().enumerate() {
-                let of = |load| {
-                    let legs = self.calls.find(&(load, Some(Placement::Different)), TYPED);
-                    legs.map(|legs| &legs[at])
-                };
-                ratios.push(of_tails(&format!("{leg}_loaded_p99_over_idle"), of(load), of(0)));
+            let wake_up = |load| first(timer::NAME, load);
+            let loaded = |name: &str| format!("{name}_loaded_p99_over_idle");
+            ratios.push(ratio(loaded("wake_up"), wake_up(load), wake_up(0), P99, None));
+            for leg in LEGS {
+                let of = |load| self.found.find(&self.call(leg, load, Some(Placement::Different)));
+                ratios.push(ratio(loaded(leg), of(load), of(0), P99, None));
             }
         }
         ratios
     }
-
-    fn first(&self, system: &'static str, load: usize) -> Times<'_> {
-        let missing = || self.wake_ups.missing.get(system).cloned();
-        let why = || missing().unwrap_or(format!("{system} was not measured"));
-        self.of(system, load).next().ok_or_else(why)
-    }
-}
-
-fn place(cpu: Option<usize>) -> String {
-    cpu.map_or("unbound".to_owned(), |cpu| format!("processor {cpu}"))
-}
-
-/// Of the medians of the rounds' 99th percentiles.
-fn of_tails(name: &str, over: Times<'_>, under: Times<'_>) -> Ratio {
-    let p99 = |times: &Distribution| {
-        times.over_rounds(|round| round.p99 as f64).map_or(f64::NAN, |spread| spread.median)
-    };
-    Ratio::new(name, over.and_then(|over| Ok((p99(over) / p99(under?), None))), None)
-}
-
-/// Two tables, of wake-ups and of calls.
-pub fn tables(rows: &[Row]) -> String {
-    let heads = ["min", "p25", "p50", "p75", "mean", "p99", "p99.9", "max", "n"];
-    let heads: String = heads.iter().map(|head| format!("{head:>10}")).collect();
-    let mut text = String::new();
-    for (title, is_wake_up) in [
-        ("how late threads wake up, in us", true),
-        ("T_CALL (call) and T_RET (return), in us", false),
-    ] {
-        let of_table = rows.iter().filter(|row| (row.case == WAKE_UP) == is_wake_up);
-        let lines: String = of_table.filter_map(line).collect();
-        if !lines.is_empty() {
-            text += &format!("\n{title}\n{:<38}{:>5}{:>9}{heads}\n{lines}", "", "load", "priority");
-        }
-    }
-    text
-}
-
-fn line(row: &Row) -> Option<String> {
-    let Some(Detail::Latency { priority, load, cpu, quartiles_ns }) = &row.detail else {
-        return None;
-    };
-    let at = match row.placement {
-        _ if row.case == WAKE_UP => place(*cpu),
-        Some(Placement::Same) => format!("{}, same", row.case),
-        Some(Placement::Different) => format!("{}, different", row.case),
-        None => format!("{}, unbound", row.case),
-    };
-    let none = || "-".to_owned();
-    let end = |ns: Option<u64>| ns.map_or_else(none, |ns| us(ns as f64));
-    let (at, times) = match &row.outcome {
-        Outcome::Measured(it) => {
-            let [p25, p75] = [0, 1].map(|at| end(quartiles_ns.map(|ns| ns[at])));
-            let [min, max] = [it.min_ns, it.max_ns].map(|ns| us(ns as f64));
-            let [p50, mean, p99, p999] = [it.p50_ns, it.mean_ns, it.p99_ns, it.p999_ns].map(us);
-            (at, [min, p25, p50, p75, mean, p99, p999, max, it.n.to_string()])
-        }
-        Outcome::Quoted(it) => {
-            let mut times = [(); 9].map(|()| none());
-            (times[0], times[7]) = (end(it.min_ns), end(it.max_ns));
-            times[4] = it.mean_ns.map_or_else(none, us);
-            (String::new(), times)
-        }
-        Outcome::Missing { .. } | Outcome::Counted(_) => return None,
-    };
-    let times: String = times.iter().map(|time| format!("{time:>10}")).collect();
-    Some(format!("{:<18}{at:<20}{load:>5}{priority:>9}{times}\n", row.system))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found() -> LatencyResults {
-        let mut found =
+    fn results() -> LatencyResults {
+        let mut results =
             LatencyResults { priority: Some(SchedPriority::fifo(80)), ..LatencyResults::default() };
         for (system, load, delay_ns) in
             [(timer::NAME, 0, 1_000), (timer::NAME, 4, 3_000), (cyclictest::NAME, 0, 2_000)]
         {
-            let round = Ok::<_, String>(vec![delay_ns; 10]);
-            found.wake_ups.add_times((load, None, system), system, round);
+            let key = results.wake_up(system, load, None);
+            results.found.add_times(key, Ok::<_, String>(vec![delay_ns; 10]));
         }
-        found.wake_ups.missing.insert(cyclictest::NAME, "has ended".to_owned());
-        let legs = found.calls.measured.entry((0, Some(Placement::Different))).or_default();
-        legs[0].add_round(&[5_000; 10]);
-        legs[1].add_round(&[4_000; 10]);
-        found
+        results.found.ok(missing(cyclictest::NAME, WAKE_UP), Err::<(), _>("has ended"));
+        for leg in LEGS {
+            let key = results.call(leg, 0, Some(Placement::Different));
+            results.found.add_times(key, Ok::<_, String>(vec![5_000; 10]));
+        }
+        results.quote();
+        results
     }
 
     #[test]
-    fn a_line_for_each_distribution_and_figure_of_the_thesis() {
-        let rows = found().rows();
-        let text = tables(&rows);
-        let line = |name: &str, word: &str| -> Vec<String> {
-            let line =
-                text.lines().find(|line| line.starts_with(name) && line.contains(word)).unwrap();
-            line.split_whitespace().map(str::to_owned).collect()
+    fn a_row_for_each_distribution_and_figure_of_the_thesis() {
+        let rows = results().rows();
+        let find = |system: &str, case: &str| {
+            rows.iter().find(|row| (row.key.system, row.key.case) == (system, case)).unwrap()
         };
-        assert_eq!(line("baton-latency", "unbound")[2..6], ["0", "fifo:80", "1.00", "1.00"]);
-        assert_eq!(line("baton-typed", "call, different")[3..6], ["0", "fifo:80", "5.00"]);
-        assert_eq!(line("thesis-rt-locked", "63.00")[1..4], ["1", "fifo:80", "16.00"]);
-        assert!(rows.iter().any(|row| matches!(row.outcome, Outcome::Missing { .. })));
+        let wake_up = serde_json::to_value(find(timer::NAME, WAKE_UP)).unwrap();
+        assert_eq!((&wake_up["priority"], &wake_up["load"]), (&"fifo:80".into(), &0.into()));
+        assert_eq!(wake_up["quartiles_ns"], serde_json::json!([1_000, 1_000]));
+        assert_eq!(find("baton-typed", "call").figures.as_ref().unwrap().p50_ns, 5_000.0);
+        let thesis = serde_json::to_value(find("thesis-rt-locked", WAKE_UP)).unwrap();
+        assert_eq!((&thesis["mean_ns"], &thesis["max_ns"]), (&31_000.0.into(), &58_000.into()));
+        assert!(rows.iter().any(|row| row.why() == Some("has ended")));
     }
 
     #[test]
     fn agreement_has_a_bar_where_nothing_else_runs() {
-        let ratios = found().ratios();
+        let ratios = results().ratios();
         let ratio = |name: &str| ratios.iter().find(|ratio| ratio.name == name).unwrap();
         assert_eq!(ratio("wake_up_over_cyclictest").value, Some(0.5));
         assert_eq!(ratio("wake_up_over_cyclictest").holds, Some(true));
         assert_eq!(ratio("cyclictest_over_wake_up").holds, Some(false));
         assert_eq!(ratio("wake_up_over_cyclictest_loaded").holds, None);
-        assert_eq!(ratio("wake_up_over_cyclictest_loaded").why.as_deref(), Some("has ended"));
+        let why = ratio("wake_up_over_cyclictest_loaded").why.as_deref();
+        assert_eq!(why, Some("cyclictest: has ended"));
         assert_eq!(ratio("wake_up_loaded_p99_over_idle").value, Some(3.0));
         assert!(ratio("call_loaded_p99_over_idle").why.is_some());
     }

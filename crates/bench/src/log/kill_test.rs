@@ -7,9 +7,10 @@
 use crate::child::{ChildError, ChildProcess};
 use crate::log::messages::{N_MESSAGES, message};
 use crate::log::role::Role;
+use crate::log::setup::directory;
+use crate::report::Keys;
 use baton_log::{Buffer, Content, Item, Loss, N_BUFFERS, Options, Priority, Reader, Record};
 use baton_shm::own::Own;
-use serde::Serialize;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -19,7 +20,6 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-pub const CASE: &str = "killed-writers";
 const COUNTS: &str = "counts";
 const COUNTS_BYTES: usize = 4096;
 const N_WRITERS: usize = 2;
@@ -29,7 +29,7 @@ const RING_BYTES: [usize; N_BUFFERS] = [4 << 20; N_BUFFERS];
 const MOST_RECORDS: u64 = 400_000;
 
 /// What became of all records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub kills: u64,
     /// Records that their writers had counted.
@@ -143,6 +143,17 @@ impl Tally {
         self.torn + self.uncounted
     }
 
+    pub fn keys(&self) -> Keys {
+        vec![
+            ("kills", self.kills.into()),
+            ("written", self.written.into()),
+            ("seen", self.seen.into()),
+            ("overwritten", self.overwritten.into()),
+            ("torn", self.torn.into()),
+            ("uncounted", self.uncounted.into()),
+        ]
+    }
+
     fn add(&mut self, other: Tally) {
         self.kills += other.kills;
         self.written += other.written;
@@ -165,11 +176,11 @@ pub fn run(n_kills: u64) -> io::Result<Tally> {
 }
 
 fn kill_one(after_records: u64, reads_meanwhile: bool) -> io::Result<Tally> {
-    let directory = super::directory()?;
+    let directory = directory()?;
     let place = directory.path();
     let file = File::options().create_new(true).read(true).write(true).open(place.join(COUNTS))?;
     file.set_len(COUNTS_BYTES as u64)?;
-    let mut writers = Role::Killed.start(place, N_WRITERS)?;
+    let mut writers = Role::Killed { n_threads: N_WRITERS }.start(place)?;
     let mut rings = Rings::default();
     while counts(&file)?.contains(&0) {
         still_writes(&mut writers)?;

@@ -4,13 +4,10 @@
 //! of their own.
 
 use crate::child::{self, ChildProcess, PATIENCE, say};
-use crate::form::BenchError;
 use crate::log::messages::{MESSAGES, message};
-use crate::log::system::System;
 use crate::service::now_ns;
 use baton_rt::schedule::Pinned;
 use baton_shm::clock;
-use rustix::thread::CpuSet;
 use std::io;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -86,11 +83,9 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// One writer on a processor, and one on each that this process may use.
-    pub fn choose(one: usize) -> Result<[Places; 2], BenchError> {
-        let set = rustix::thread::sched_getaffinity(None).map_err(BenchError::Processors)?;
-        let all = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
-        Ok([Places { cpus: vec![one] }, Places { cpus: all }])
+    /// One writer on each.
+    pub fn new(cpus: Vec<usize>) -> Places {
+        Places { cpus }
     }
 
     /// How many writers.
@@ -99,37 +94,17 @@ impl Places {
     }
 }
 
-/// How much each writer writes.
+/// How many records each writer writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
-    n_records: usize,
-    /// Before that, which is not measured. A program practises as long as it thinks fit.
-    n_practice: usize,
+    pub n_records: usize,
+    /// Before those that are measured. A program practises as long as it thinks fit.
+    pub n_practice: usize,
 }
 
 impl Length {
-    /// A system's round.
-    pub fn of(system: System, n_records: usize) -> Length {
-        Length::in_one_go(n_records.div_ceil(system.slowness()))
-    }
-
-    fn in_one_go(n_records: usize) -> Length {
+    pub fn with_practice(n_records: usize) -> Length {
         Length { n_records, n_practice: n_records / 10 }
-    }
-
-    /// One turn of the round. No less practice: others have been there meanwhile.
-    pub fn in_a_turn(self, system: System) -> Length {
-        Length { n_records: self.n_records.div_ceil(system.n_turns()), ..self }
-    }
-
-    /// Records of all turns.
-    pub fn in_all_turns(self, system: System) -> usize {
-        self.in_a_turn(system).n_records * system.n_turns()
-    }
-
-    /// Those of a round that are measured one by one.
-    pub fn of_singles(self) -> Length {
-        Length::in_one_go(self.n_records.div_ceil(4))
     }
 }
 
@@ -202,8 +177,8 @@ pub fn serve(threads: Vec<Box<dyn LogWriter>>) -> io::Result<()> {
             }
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
-        let places = Places { cpus: cpus.to_vec() };
-        let length = Length::in_one_go(n_records);
+        let places = Places::new(cpus.to_vec());
+        let length = Length::with_practice(n_records);
         let found = match what {
             "singles" => writers.singles(&places, length)?,
             _ => vec![writers.many(&places, length)?],
@@ -252,25 +227,4 @@ fn together<T: Send>(
         }
         threads.into_iter().map(|thread| thread.join().expect("a writer ends")).collect()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use baton_log::moment::Source;
-
-    #[test]
-    fn turns_are_a_round_with_no_less_practice_each() {
-        for (system, n_records, each) in [
-            (System::Baton(Source::Vdso), 100_000, 12_500),
-            (System::Baton(Source::Vdso), 9, 2),
-            (System::Baton(Source::SystemCall), 100_000, 3125),
-            (System::Null, 100_000, 25_000),
-        ] {
-            let round = Length::of(system, n_records);
-            let turn = round.in_a_turn(system);
-            assert_eq!((turn.n_records, turn.n_practice), (each, round.n_practice), "{system:?}");
-            assert_eq!(round.in_all_turns(system), each * system.n_turns(), "{system:?}");
-        }
-    }
 }

@@ -4,37 +4,43 @@
 //! messages in turn, as fast as one writer can, and as one writer on each processor can. Beside
 //! ours the paper's own scheme, the least that any log could cost, and what others use.
 //!
-//! - [`messages`]; [`log_writer`]: who writes them, and is measured; [`system`]: how each is set
-//!   up.
+//! - [`messages`]; [`system`]: what is measured; [`log_writer`]: who writes them, and is measured;
+//!   [`setup`]: how each system is set up.
 //! - [`floor`], [`paper`], [`descriptors`]: what ours is compared with. Others are programs of
 //!   their own, in bench/peers/log.
 //! - [`realtime`]: a writer that must not be late; [`step`]: what a clock of steps tells of it.
-//!   [`kill_test`]: writers that are killed. [`role`]: processes beside this one.
-//! - [`results`]: all that was measured, as rows, ratios, tables and charts.
+//!   [`kill_test`]: writers that are killed. [`role`]: processes beside this one; [`parts`]: what
+//!   they do.
+//! - [`results`]: all that was measured, as rows and ratios.
 
 mod descriptors;
 mod floor;
-pub(crate) mod kill_test;
+mod kill_test;
 pub mod log_writer;
 mod messages;
 mod paper;
+pub(crate) mod parts;
 mod realtime;
-pub(crate) mod results;
-pub(crate) mod role;
+mod results;
+mod role;
+mod setup;
 mod step;
 mod system;
 
 use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
+use crate::processors;
+use crate::report::RowKey;
+use crate::table::Unit;
 use crate::testbed::Setting;
+use baton_log::moment::Source;
 use baton_rt::memory;
 use log_writer::{Length, Places};
-use results::{Count, LogResults};
+use results::{Count, LogResults, Pace, add_round, missing};
+use setup::Setup;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 use std::process::ExitCode;
-use system::{MOST_TURNS, Setup, System};
-use tempfile::TempDir;
+use system::{MOST_TURNS, SYSTEMS, System};
 
 const NAME: &str = "log";
 
@@ -72,16 +78,11 @@ impl LogArgs {
 
     fn systems(&self) -> impl Iterator<Item = System> {
         let named = |name: &str| self.peers.iter().any(|peer| peer == name);
-        let wanted =
-            move |system: &System| !system.is_peer() || named(system.name()) || named("all");
-        System::ALL.into_iter().filter(wanted)
+        let wanted = move |system: &System| {
+            system.program().is_none() || named(system.name()) || named("all")
+        };
+        SYSTEMS.into_iter().map(|row| row.0).filter(wanted)
     }
-}
-
-/// Where a system's files are: in memory, as a log's are.
-fn directory() -> io::Result<TempDir> {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
 }
 
 pub(crate) fn log(args: &LogArgs) -> ExitCode {
@@ -90,35 +91,42 @@ pub(crate) fn log(args: &LogArgs) -> ExitCode {
 
 fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
-    let [one, all] = Places::choose(setting.processors.client)?;
-    let _locked = or_without("bench log", memory::Locked::new());
-    let mut found = LogResults::default();
-    rates(args, &[(Count::One, one), (Count::All, all)], &mut found);
     let cpu = setting.processors.client;
-    let real_time = realtime::measure(args.n_rounds(), args.form.quick, cpu);
-    found.real_time = Some(real_time.map_err(|error| error.to_string()));
+    let all = Places::new(processors::allowed().map_err(BenchError::Processors)?);
+    let one = Places::new(vec![cpu]);
+    let _locked = or_without("bench log", memory::Locked::new());
+    let mut results = LogResults { n_processors: all.n_writers(), ..LogResults::default() };
+    rates(args, &[(Count::One, one), (Count::All, all)], &mut results);
+    let found = &mut results.found;
+    let charts = found.charts();
+    let real_time = realtime::measure(found, args.n_rounds(), args.form.quick, cpu);
+    let ours = System::Baton(Source::best()).name();
+    found.ok(RowKey::new(ours, Pace::Full.into()), real_time);
     let n_kills = if args.form.quick { 10 } else { 100 };
-    found.killed = Some(kill_test::run(n_kills).map_err(|error| error.to_string()));
-    let mut report = setting.report(NAME, args.n_rounds(), found.rows());
-    report.ratios = found.ratios();
-    let tables = results::tables(&report.rows);
-    let page = found.page(&report, &tables);
-    Ok(Finding { report, tables, page })
+    if let Some(tally) = found.ok(LogResults::killed(), kill_test::run(n_kills)) {
+        results.add_faults(tally.faults());
+        results.found.tell(LogResults::killed(), tally.keys());
+    }
+    let report = setting.report(NAME, args.n_rounds(), results.rows(), results.ratios());
+    let lead = "What a single record takes, two readings of the clock included: how many are not \
+                longer. Time is on a logarithmic axis, as are the nines of the share.";
+    Ok(Finding { unit: Unit::Nanoseconds, ..Finding::new(report, charts, lead) })
 }
 
 /// All systems in turn, in each round.
-fn rates(args: &LogArgs, places: &[(Count, Places)], found: &mut LogResults) {
+fn rates(args: &LogArgs, places: &[(Count, Places)], results: &mut LogResults) {
     let most = places.iter().map(|(_, places)| places.n_writers()).max().unwrap_or(1);
     let mut setups = Vec::new();
     for system in args.systems() {
-        let setup = found.rates.ok(system.name(), Setup::new(system, most));
+        let setup = results.found.ok(missing(system), Setup::new(system, most));
         setups.extend(setup.map(|setup| (system, setup)));
     }
     let progress = progress(args.n_rounds() as usize * places.len());
     for _ in 0..args.n_rounds() {
         for (count, places) in places {
-            progress.set_message(count.case());
-            round(&mut setups, (*count, places), args.n_records(), found);
+            let case: &str = count.into();
+            progress.set_message(case);
+            round(&mut setups, (*count, places), args.n_records(), results);
             progress.inc(1);
         }
     }
@@ -129,37 +137,64 @@ fn round(
     setups: &mut Vec<(System, Setup)>,
     (count, places): (Count, &Places),
     n_records: usize,
-    found: &mut LogResults,
+    results: &mut LogResults,
 ) {
     let mut lasted_ns = BTreeMap::new();
     for turn in 0..MOST_TURNS {
-        each(setups, found, |system, setup, _| {
+        each(setups, results, |system, setup, _| {
             if turn < system.n_turns() {
-                let length = Length::of(system, n_records);
-                let duration_ns = setup.writers.many(places, length.in_a_turn(system))?;
+                let duration_ns = setup.writers.many(places, turn_of(system, n_records))?;
                 *lasted_ns.entry(system).or_default() += duration_ns;
             }
             Ok(())
         });
     }
-    each(setups, found, |system, setup, found| {
-        let length = Length::of(system, n_records);
-        let times = setup.writers.singles(places, length.of_singles())?;
-        let rounds = found.rates.measured.entry((count, system)).or_default();
-        rounds.add(places.n_writers(), length.in_all_turns(system), lasted_ns[&system]);
-        rounds.times.add_round(&times);
+    each(setups, results, |system, setup, results| {
+        let length = Length::with_practice(n_records.div_ceil(system.slowness()).div_ceil(4));
+        let singles = setup.writers.singles(places, length)?;
+        let n_in_a_row = turn_of(system, n_records).n_records * system.n_turns();
+        let all = (n_in_a_row, lasted_ns[&system]);
+        let key = results.key(count, system);
+        results.found.add(key, Ok::<_, io::Error>(singles), |rounds, singles| {
+            add_round(rounds, all, &singles);
+        });
         Ok(())
     });
+}
+
+/// One turn of a system's round, with no less practice than a whole round has: others have been
+/// there meanwhile.
+fn turn_of(system: System, n_records: usize) -> Length {
+    let round = Length::with_practice(n_records.div_ceil(system.slowness()));
+    Length { n_records: round.n_records.div_ceil(system.n_turns()), ..round }
 }
 
 /// Does something with each system. One that fails is missing from then on.
 fn each(
     setups: &mut Vec<(System, Setup)>,
-    found: &mut LogResults,
+    results: &mut LogResults,
     mut work: impl FnMut(System, &mut Setup, &mut LogResults) -> io::Result<()>,
 ) {
     setups.retain_mut(|(system, setup)| {
-        let done = work(*system, setup, found);
-        found.rates.ok(system.name(), done).is_some()
+        let done = work(*system, setup, results);
+        results.found.ok(missing(*system), done).is_some()
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_a_part_of_a_round_with_no_less_practice() {
+        for (system, n_records, each) in [
+            (System::Baton(Source::Vdso), 100_000, 12_500),
+            (System::Baton(Source::Vdso), 9, 2),
+            (System::Baton(Source::SystemCall), 100_000, 3125),
+            (System::Null, 100_000, 25_000),
+        ] {
+            let (turn, round) = (turn_of(system, n_records), n_records.div_ceil(system.slowness()));
+            assert_eq!((turn.n_records, turn.n_practice), (each, round / 10), "{system:?}");
+        }
+    }
 }

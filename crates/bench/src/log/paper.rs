@@ -6,6 +6,7 @@
 //! anything.
 
 use crate::log::log_writer::RecordFn;
+use crate::log::system::Gets;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
 use std::io;
@@ -26,14 +27,6 @@ struct Control {
 
 const TEXT_AT: usize = offset_of!(Control, text);
 const TEXT_BYTES: usize = AREA_BYTES - TEXT_AT;
-
-/// How the scheme gets the time, of which it makes no use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gets {
-    /// By the C library, which asks the kernel's page.
-    FromThePage,
-    FromTheKernel,
-}
 
 /// One writer's map of the area.
 pub struct Area {
@@ -76,7 +69,7 @@ impl RecordFn for Area {
         // the rest; `end` is below `TEXT_BYTES` at all times, and so is what is written.
         unsafe {
             libc::sem_wait(&raw mut (*control).semaphore);
-            self.gets.time();
+            get_time(self.gets);
             let at = (&raw mut (*control).text).cast::<u8>();
             let end = (*control).end;
             if end + text.len() >= TEXT_BYTES {
@@ -97,22 +90,20 @@ impl RecordFn for Area {
     }
 }
 
-impl Gets {
-    #[inline(always)]
-    fn time(self) {
-        let mut now = libc::timeval { tv_sec: 0, tv_usec: 0 };
-        // SAFETY: a structure of ours, which either fills.
-        unsafe {
-            match self {
-                Gets::FromThePage => drop(libc::gettimeofday(&raw mut now, std::ptr::null_mut())),
-                Gets::FromTheKernel => {
-                    let nowhere = std::ptr::null_mut::<libc::timezone>();
-                    libc::syscall(libc::SYS_gettimeofday, &raw mut now, nowhere);
-                }
+#[inline(always)]
+fn get_time(gets: Gets) {
+    let mut now = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    // SAFETY: a structure of ours, which either fills.
+    unsafe {
+        match gets {
+            Gets::FromThePage => drop(libc::gettimeofday(&raw mut now, std::ptr::null_mut())),
+            Gets::FromTheKernel => {
+                let nowhere = std::ptr::null_mut::<libc::timezone>();
+                libc::syscall(libc::SYS_gettimeofday, &raw mut now, nowhere);
             }
         }
-        std::hint::black_box(now);
     }
+    std::hint::black_box(now);
 }
 
 impl Drop for Area {

@@ -2,111 +2,58 @@
 //! take. Beside it, in the same rounds, the same thread with the floor's ring, which nobody else
 //! sees: what the machine does to a writer that shares nothing.
 
-use crate::distribution::Distribution;
 use crate::log::floor::Floor;
 use crate::log::log_writer::LogWriter;
+use crate::log::results::{N_ORDINARY, PRIORITY, Pace, add_singles, real_time};
 use crate::log::role::Role;
-use crate::log::step::quantile;
-use crate::log::system::Ours;
+use crate::log::setup::{Ours, directory};
+use crate::log::system::System;
+use crate::results::Results;
 use baton_log::Options;
 use baton_log::moment::Source;
-use baton_rt::SchedPriority;
 use baton_rt::schedule::{Pinned, Prioritized};
 use baton_shm::clock;
 use std::io;
 use std::thread;
 use std::time::Duration;
 
-pub const N_ORDINARY: usize = 4;
-const FIFO: SchedPriority = SchedPriority::fifo(50);
+/// Records of a round at full speed.
+const N_FULL: usize = 100_000;
 /// Of a writer that writes one record in each.
 const PERIOD: Duration = Duration::from_millis(1);
 /// Before each round at full speed: what has been done meanwhile is forgotten, as in other rows.
 const PRACTICE: usize = 10_000;
 
-/// How its records follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
-pub enum Pace {
-    /// One after the other.
-    #[strum(serialize = "real-time")]
-    Full,
-    /// One in a millisecond.
-    #[strum(serialize = "real-time-periodic")]
-    Periodic,
-}
-
-impl Pace {
-    pub fn case(self) -> &'static str {
-        self.into()
-    }
-
-    fn n_records(self, quick: bool) -> usize {
-        match (self, quick) {
-            (Pace::Full, _) => 100_000,
-            (Pace::Periodic, true) => 500,
-            (Pace::Periodic, false) => 1000,
-        }
-    }
-}
-
-/// What came of all of them.
-#[derive(Debug, Default)]
-pub struct Times {
-    pub full: Rounds,
-    pub periodic: Rounds,
-    /// One after the other, to a ring that nobody else sees.
-    pub floor: Rounds,
-}
-
-/// Times of single records, by rounds.
-#[derive(Debug, Default)]
-pub struct Rounds {
-    pub told: Distribution,
-    /// Of each round the median and what 999 of 1000 do not exceed, within the clock's steps.
-    pub quantiles: Vec<(f64, f64)>,
-}
-
-impl Rounds {
-    fn add(&mut self, mut times_ns: Vec<u64>) {
-        self.told.add_round(&times_ns);
-        times_ns.sort_unstable();
-        self.quantiles.extend(quantile(&times_ns, 0.5).zip(quantile(&times_ns, 0.999)));
-    }
-}
-
-pub fn priority() -> String {
-    FIFO.to_string()
-}
-
 /// Measures so many rounds, on a processor. The reason if the priority may not be had.
-pub fn measure(rounds: u32, quick: bool, cpu: usize) -> io::Result<Times> {
-    let directory = super::directory()?;
+pub fn measure(found: &mut Results, rounds: u32, quick: bool, cpu: usize) -> io::Result<()> {
+    let directory = directory()?;
     let place = directory.path().join("log");
     let logger = Options::new().directory(&place).open();
     let mut log_writer = Ours::new(&logger);
     let mut alone = Floor::new(Source::best());
-    let _others = Role::Writers.start(&place, N_ORDINARY)?;
-    let _follower = Role::Follower.start(&place, 1)?;
-    thread::scope(|scope| {
-        let measure = || {
-            let _pinned = Pinned::new(&[cpu]).map_err(io::Error::other)?;
-            let _prioritized = Prioritized::new(FIFO).map_err(io::Error::other)?;
-            let mut times = Times::default();
-            let n_records = Pace::Full.n_records(quick);
-            for _ in 0..rounds {
-                times.full.add(practised(&mut log_writer, n_records));
-                times.floor.add(practised(&mut alone, n_records));
-                times.periodic.add(periodic(&mut log_writer, Pace::Periodic.n_records(quick)));
-            }
-            Ok(times)
+    let _others = Role::Writers { n_threads: N_ORDINARY }.start(&place)?;
+    let _follower = Role::Follower.start(&place)?;
+    let n_periodic = if quick { 500 } else { 1000 };
+    let measure = || -> io::Result<()> {
+        let _pinned = Pinned::new(&[cpu]).map_err(io::Error::other)?;
+        let _prioritized = Prioritized::new(PRIORITY).map_err(io::Error::other)?;
+        let (ours, floor) = (System::Baton(Source::best()), System::Floor(Source::best()));
+        let mut add = |system, pace, times_ns| {
+            found.add(real_time(system, pace), Ok::<_, io::Error>(times_ns), add_singles);
         };
-        scope.spawn(measure).join().expect("a writer ends")
-    })
+        for _ in 0..rounds {
+            add(ours, Pace::Full, practised(&mut log_writer));
+            add(floor, Pace::Full, practised(&mut alone));
+            add(ours, Pace::Periodic, periodic(&mut log_writer, n_periodic));
+        }
+        Ok(())
+    };
+    thread::scope(|scope| scope.spawn(measure).join().expect("a writer ends"))
 }
 
-fn practised(log_writer: &mut impl LogWriter, n_records: usize) -> Vec<u64> {
+fn practised(log_writer: &mut impl LogWriter) -> Vec<u64> {
     log_writer.many(PRACTICE);
-    log_writer.singles(n_records)
+    log_writer.singles(N_FULL)
 }
 
 fn periodic(log_writer: &mut impl LogWriter, n_records: usize) -> Vec<u64> {

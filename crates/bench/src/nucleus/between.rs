@@ -3,10 +3,10 @@
 
 use super::ipc::{Measured, call_in_batches, echo, found, stop};
 use baton_nucleus::variant::Variant;
-use baton_nucleus::{Cluster, Kernel, Membership, Options, ThreadId, Timeout};
+use baton_nucleus::{Cluster, Kernel, Options, Timeout};
 use std::io;
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 /// What a kernel does that has nothing to do.
@@ -19,21 +19,6 @@ pub enum Idle {
 
 const BATCH: u64 = 50;
 
-fn kernel<K: Variant>(
-    membership: Membership,
-    idle: Idle,
-    processor: usize,
-) -> io::Result<Box<Kernel<K>>> {
-    let spin = match idle {
-        Idle::Sleeps => Duration::ZERO,
-        Idle::Spins => Duration::from_micros(100),
-    };
-    Kernel::join(
-        membership,
-        Options { tick: None, processor: Some(processor), spin, ..Options::default() },
-    )
-}
-
 /// A client calls a server of the other kernel, of the same priority; each time is that of one IPC,
 /// half a call.
 pub fn ping_pong<K: Variant>(
@@ -41,45 +26,40 @@ pub fn ping_pong<K: Variant>(
     processors: [usize; 2],
     n_batches: u64,
 ) -> io::Result<Vec<u64>> {
+    let spin = match idle {
+        Idle::Sleeps => Duration::ZERO,
+        Idle::Spins => Duration::from_micros(100),
+    };
+    let join = move |membership, at: usize| {
+        let processor = Some(processors[at]);
+        Kernel::<K>::join(membership, Options { tick: None, processor, spin, ..Options::default() })
+    };
     let mut memberships = Cluster::memberships(2, 1)?.into_iter();
     let (Some(here), Some(there)) = (memberships.next(), memberships.next()) else {
         return Ok(Vec::new());
     };
     let (tell, told) = sync_channel(1);
-    let server = std::thread::spawn(move || serve::<K>(there, idle, processors[1], &tell));
-    let times = call::<K>(here, idle, processors[0], n_batches, &told);
+    let serve = move || -> io::Result<()> {
+        let mut kernel = join(there, 1)?;
+        tell.send(kernel.spawn(100, echo)?).map_err(io::Error::other)?;
+        kernel.run();
+        Ok(())
+    };
+    let server = std::thread::spawn(serve);
+    let call = || -> io::Result<Vec<u64>> {
+        let mut kernel = join(here, 0)?;
+        let server = told.recv().map_err(io::Error::other)?;
+        let times = Measured::default();
+        let ours = Rc::clone(&times);
+        kernel.spawn(100, move |mut here| {
+            let measured = call_in_batches(&mut here, server, 8, (n_batches, BATCH));
+            *ours.borrow_mut() = measured.unwrap_or_default();
+            let _ = here.send(server, Timeout::Never, &stop());
+        })?;
+        kernel.run();
+        Ok(found(&times))
+    };
+    let times = call();
     server.join().map_err(|_| io::Error::other("the server has panicked"))??;
     times
-}
-
-fn serve<K: Variant>(
-    membership: Membership,
-    idle: Idle,
-    processor: usize,
-    tell: &SyncSender<ThreadId>,
-) -> io::Result<()> {
-    let mut kernel = kernel::<K>(membership, idle, processor)?;
-    let server = kernel.spawn(100, echo)?;
-    tell.send(server).map_err(io::Error::other)?;
-    kernel.run();
-    Ok(())
-}
-
-fn call<K: Variant>(
-    membership: Membership,
-    idle: Idle,
-    processor: usize,
-    n_batches: u64,
-    told: &Receiver<ThreadId>,
-) -> io::Result<Vec<u64>> {
-    let mut kernel = kernel::<K>(membership, idle, processor)?;
-    let server = told.recv().map_err(io::Error::other)?;
-    let times = Measured::default();
-    let ours = Rc::clone(&times);
-    kernel.spawn(100, move |mut here| {
-        call_in_batches(&mut here, server, 8, (n_batches + 1, BATCH), &ours);
-        let _ = here.send(server, Timeout::Never, &stop());
-    })?;
-    kernel.run();
-    Ok(found(&times))
 }

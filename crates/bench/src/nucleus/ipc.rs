@@ -1,6 +1,7 @@
 //! The experiments themselves: threads of a kernel that exchange messages, and what an IPC took of
 //! each batch, in picoseconds.
 
+use super::batch::batches;
 use crate::service::now_ns;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::Variant;
@@ -11,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 
-/// IPCs that are timed together: the clock takes as long as several of them.
+/// Calls that are timed together.
 const BATCH: u64 = 1000;
 /// Threads of the hot potato's ring (section 4.3.2).
 const RING: usize = 250;
@@ -29,10 +30,6 @@ pub type Measured = Rc<RefCell<Vec<u64>>>;
 
 pub fn found(found: &Measured) -> Vec<u64> {
     std::mem::take(&mut found.borrow_mut())
-}
-
-pub fn picoseconds(start_ns: u64, n_ipcs: u64) -> u64 {
-    (now_ns() - start_ns) * 1000 / n_ipcs
 }
 
 /// Answers each caller with what it has sent.
@@ -54,7 +51,8 @@ pub fn ping_pong<K: Variant>(n_words: u8, n_batches: u64) -> io::Result<Vec<u64>
     let times = Measured::default();
     let ours = Rc::clone(&times);
     kernel.spawn(100, move |mut here| {
-        call_in_batches(&mut here, server, n_words, (n_batches, BATCH), &ours);
+        let measured = call_in_batches(&mut here, server, n_words, (n_batches, BATCH));
+        *ours.borrow_mut() = measured.unwrap_or_default();
         let _ = here.send(server, Timeout::Zero, &stop());
     })?;
     kernel.run();
@@ -62,27 +60,25 @@ pub fn ping_pong<K: Variant>(n_words: u8, n_batches: u64) -> io::Result<Vec<u64>
 }
 
 /// Calls a server that answers what it is sent, in batches of so many; each time is that of one
-/// IPC, half a call. Of the first batch, which finds nothing in the caches, none is told.
+/// IPC, half a call. `None` if a call has failed.
 pub fn call_in_batches(
     here: &mut CurrentThread,
     server: ThreadId,
     n_words: u8,
     (n_batches, n_calls): (u64, u64),
-    times: &Measured,
-) {
-    let mut message = Message { tag: Tag::of_length(n_words), ..Message::default() };
-    for batch in 0..n_batches {
-        let start_ns = now_ns();
+) -> Option<Vec<u64>> {
+    // The loop is counted in instructions: its variables are its own.
+    let in_a_row = |_| {
+        let mut message = Message { tag: Tag::of_length(n_words), ..Message::default() };
         for call in 0..n_calls {
             message.words[0] = call;
             if here.call(server, &mut message).is_err() || message.words[0] != call {
-                return;
+                return Err(());
             }
         }
-        if batch > 0 {
-            times.borrow_mut().push(picoseconds(start_ns, 2 * n_calls));
-        }
-    }
+        Ok(())
+    };
+    batches(n_batches, 2 * n_calls, in_a_row).ok()
 }
 
 /// Ends [`echo`].
@@ -149,7 +145,7 @@ fn hand_on(
         if let Some(times) = times
             && n >= begun.0 + RING_BATCH
         {
-            times.borrow_mut().push(picoseconds(begun.1, n - begun.0));
+            times.borrow_mut().push((now_ns() - begun.1) * 1000 / (n - begun.0));
             begun = (n, now_ns());
         } else if begun.1 == 0 && n >= begun.0 {
             begun = (n, now_ns());
@@ -169,24 +165,19 @@ pub fn queueing<K: Variant>(n_senders: usize, n_batches: u64) -> io::Result<Vec<
     let (ours, all) = (Rc::clone(&times), Rc::clone(&senders));
     // The server is below its senders, so each is queued as soon as it is woken.
     let server = kernel.spawn(1, move |mut here| {
-        for batch in 0..=n_batches {
-            let start_ns = now_ns();
+        let measured = batches(n_batches, n_senders as u64, |_| {
             for &sender in all.borrow().iter() {
-                if here.send(sender, Timeout::Never, &Message::default()).is_err() {
-                    return;
-                }
+                here.send(sender, Timeout::Never, &Message::default())?;
             }
             for _ in 0..n_senders {
-                let taken = here.receive(Source::Any, Timeout::Never);
-                let Ok((Sender::Thread(sender), message)) = taken else { return };
-                if here.send(sender, Timeout::Zero, &message).is_err() {
-                    return;
+                let (sender, message) = here.receive(Source::Any, Timeout::Never)?;
+                if let Sender::Thread(sender) = sender {
+                    here.send(sender, Timeout::Zero, &message)?;
                 }
             }
-            if batch > 0 {
-                ours.borrow_mut().push(picoseconds(start_ns, n_senders as u64));
-            }
-        }
+            Ok::<_, IpcError>(())
+        });
+        *ours.borrow_mut() = measured.unwrap_or_default();
         for &sender in all.borrow().iter() {
             here.request(Request::Abort(sender));
         }

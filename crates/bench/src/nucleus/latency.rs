@@ -24,14 +24,9 @@ pub enum Load {
     Chaining,
 }
 
-/// Latencies, in picoseconds.
-#[derive(Debug, Default)]
-pub struct Latencies {
-    /// Since the time that the timer was set to.
-    pub since_due: Vec<u64>,
-    /// Since its signal came to the kernel's OS thread.
-    pub since_signal: Vec<u64>,
-}
+/// Latencies in picoseconds: since the timer's signal came to the kernel's OS thread, and since the
+/// time that the timer was set to.
+pub type Latencies = [Vec<u64>; 2];
 
 /// Who measures, and those above and below the load's threads.
 const MEASURING: u8 = 255;
@@ -80,8 +75,8 @@ fn measure(mut here: CurrentThread, n: u64) -> Latencies {
         }
         // Somebody may have looked at the clock before the signal came.
         let signalled_ns = signalled::last_ns().max(due_ns).min(now_ns);
-        latencies.since_due.push((now_ns - due_ns) * 1000);
-        latencies.since_signal.push((now_ns - signalled_ns) * 1000);
+        latencies[0].push((now_ns - signalled_ns) * 1000);
+        latencies[1].push((now_ns - due_ns) * 1000);
     }
     latencies
 }

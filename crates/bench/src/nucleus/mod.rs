@@ -7,14 +7,14 @@
 //! processor, kernels in turn, but for IPC between two kernels, which has two. Times of IPCs are of
 //! batches, so a percentile is one of batches; latencies are single ones.
 
+mod batch;
 mod between;
 mod case;
-mod count;
+pub mod count;
 mod hosting;
 mod ipc;
 mod latency;
 mod peers;
-
 mod results;
 mod sampler;
 mod service;
@@ -23,16 +23,18 @@ mod switching;
 mod workload;
 mod workload_results;
 
-use crate::chart;
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::processors::{self, Placement};
+use crate::report::Keys;
+use crate::table::Unit;
 use crate::testbed::Setting;
 use baton_nucleus::each_kernel;
 use baton_nucleus::variant::Variant;
 use case::{CASES, Case};
 use clap::builder::PossibleValuesParser;
-use hosting::{Calls, Hosting};
-use results::NucleusResults;
+use hosting::Hosting;
+use peers::PEERS;
+use results::{BETWEEN, COMMON, NucleusResults, SWITCH};
 use std::process::ExitCode;
 use workload_results::WorkloadResults;
 
@@ -56,9 +58,6 @@ pub struct NucleusArgs {
     /// Rounds
     #[arg(long, value_name = "N", default_value = "7", value_parser = form::positive())]
     pub rounds: u32,
-    /// One run of ping-pong, for who counts its instructions: KERNEL:WORDS:BATCHES
-    #[arg(long, hide = true)]
-    pub play: Option<String>,
 }
 
 /// As cases' names begin, and what is not one of the cases.
@@ -82,85 +81,90 @@ fn kernels() -> Vec<&'static str> {
 }
 
 pub fn nucleus(args: &NucleusArgs) -> ExitCode {
-    match &args.play {
-        Some(play) => count_play(play),
-        None => form::finish("nucleus", &args.form, run(args)),
-    }
+    form::finish("nucleus", &args.form, run(args))
 }
 
-/// What `--play` asks for.
-fn count_play(play: &str) -> ExitCode {
-    let mut parts = play.split(':');
-    let (name, words) = (parts.next(), parts.next().and_then(|text| text.parse().ok()));
-    let (Some(name), Some(n_words), Some(n_batches)) =
-        (name, words, parts.next().and_then(|text| text.parse().ok()))
-    else {
-        return ExitCode::FAILURE;
-    };
-    each_kernel!(K => if K::NAME == name {
-        let times = ipc::ping_pong::<K>(n_words, n_batches);
-        return times.map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS);
-    });
-    ExitCode::FAILURE
+impl NucleusArgs {
+    fn wants_kernel(&self, name: &str) -> bool {
+        self.kernel.is_empty() || self.kernel.iter().any(|wanted| wanted == name)
+    }
+
+    fn wants(&self, experiment: &str) -> bool {
+        let is_wanted = |wanted: &String| experiment.starts_with(wanted.as_str());
+        self.only.is_empty() || self.only.iter().any(is_wanted)
+    }
 }
 
 fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     processors::go_to(Some(setting.processors.client)).map_err(BenchError::Processors)?;
     let n_batches = if args.form.quick { 100 } else { 1000 };
-    let is_kernel =
-        |name: &str| args.kernel.is_empty() || args.kernel.iter().any(|wanted| wanted == name);
-    let is_case = |case: &&Case| {
-        let name = case.name();
-        args.only.is_empty() || args.only.iter().any(|wanted| name.starts_with(wanted.as_str()))
-    };
-    let cases: Vec<Case> = CASES.iter().filter(is_case).copied().collect();
-    let server = setting.processors.server(Placement::Different);
-    let mut results = NucleusResults {
-        pair: server.map(|it| [setting.processors.client, it]),
-        ..NucleusResults::default()
-    };
+    let cases = CASES.iter().copied().filter(|case| args.wants(case.name()));
+    let cases: Vec<Case> = cases.collect();
+    let mut results = NucleusResults::default();
     let progress = progress(cases.len() * args.rounds as usize);
     let is_call = |case: &Case| matches!(case, Case::ServiceCall { .. });
     let wants_calls = args.kernel.is_empty() && cases.iter().any(is_call);
     let mut hosting = wants_calls.then(Hosting::start).transpose()?;
     for &case in &cases {
         for _ in 0..args.rounds {
-            match (case, &mut hosting) {
-                (Case::ServiceCall { payload_bytes }, Some(hosting)) => {
-                    let calls = Calls { payload_bytes, n_batches };
-                    hosting.add_round(&mut results, calls, &setting.processors);
-                }
-                _ => results.add_round(case, n_batches, &is_kernel),
-            }
-            if case == results::COMMON && args.kernel.is_empty() {
-                results.add_peers(n_batches);
-            }
-            if case == results::BETWEEN && args.kernel.is_empty() {
-                results.add_futex_between(n_batches);
-            }
+            add_round(&mut results, case, n_batches, (args, &setting, &mut hosting));
             progress.inc(1);
         }
     }
-    if cases.contains(&results::COMMON) {
-        each_kernel!(K => if is_kernel(K::NAME) {
+    if cases.contains(&COMMON) {
+        each_kernel!(K => if args.wants_kernel(K::NAME) {
             results.instructions.insert(K::NAME, count::instructions(K::NAME, 8));
         });
     }
-    if args.only.is_empty() || args.only.iter().any(|wanted| wanted == "workload") {
+    if args.wants("workload") {
         let n_tasks = if args.form.quick { 5_000 } else { 50_000 };
-        results.workloads = WorkloadResults::measure(n_tasks, &is_kernel);
+        results.workloads = WorkloadResults::measure(n_tasks, &|name| args.wants_kernel(name));
     }
     progress.finish_and_clear();
-    let mut report = setting.report("nucleus", args.rounds, results.rows());
-    report.ratios = results.ratios();
-    let tables = results.tables();
+    let charts = results.found.charts();
+    results.quote();
+    let rows = results.found.rows(|_, _| Keys::new());
+    let report = setting.report("nucleus", args.rounds, rows, results.ratios());
     let lead = "Times: how many are not longer. Of an IPC in picoseconds, of batches. Latencies of \
                 the highest thread since its timer's signal, of single ones: how many of a hundred \
                 are in each step, in a row for each kernel.";
-    let mut names: Vec<&str> = results.measured.keys().map(|&(_, kernel)| kernel).collect();
-    names.sort_unstable();
-    names.dedup();
-    let page = chart::page(&report, lead, &names, &results.charts(), &tables);
-    Ok(Finding { report, tables, page })
+    let finding = Finding::new(report, charts, lead);
+    Ok(Finding { unit: Unit::Nanoseconds, notes: results.workloads.text(), ..finding })
+}
+
+/// One round of a case, on the kernels that are wanted, and of what else is measured of it.
+fn add_round(
+    results: &mut NucleusResults,
+    case: Case,
+    n_batches: u64,
+    (args, setting, hosting): (&NucleusArgs, &Setting, &mut Option<Hosting>),
+) {
+    let server = setting.processors.server(Placement::Different);
+    let pair = server.map(|server| [setting.processors.client, server]);
+    match (case, hosting) {
+        (Case::Switch, _) => {
+            results.add(case, SWITCH, switching::bare_switch(n_batches));
+        }
+        (Case::ServiceCall { payload_bytes }, Some(hosting)) => {
+            let rounds = hosting.measure(payload_bytes, n_batches, &setting.processors);
+            for (system, round) in rounds {
+                results.add(case, system, round);
+            }
+        }
+        (Case::ServiceCall { .. }, None) => {}
+        _ => {
+            each_kernel!(K => if args.wants_kernel(K::NAME) {
+                results.add_both(case, K::NAME, case.measure::<K>(pair, n_batches));
+            });
+        }
+    }
+    if case == COMMON && args.kernel.is_empty() {
+        for peer in &PEERS {
+            results.add(case, peer.name, (peer.measure)(n_batches));
+        }
+    }
+    if case == BETWEEN && args.kernel.is_empty() && server.is_some() {
+        results.add(case, PEERS[0].name, peers::futex(n_batches, server));
+    }
 }

@@ -1,8 +1,9 @@
 //! Other ways to hand a message to another thread of control and to wait for its answer, on the
 //! same processor: in the same run as the kernels, in turn with them.
 
+use super::batch::batches;
+use crate::child::beside;
 use crate::processors::stay_on;
-use crate::service::now_ns;
 use rustix::thread::futex;
 use std::io;
 use std::process::Command;
@@ -12,13 +13,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const BATCH: u64 = 1000;
 /// Two switches by the system take as long as hundreds of the others' messages.
 const FUTEX_SHARE: u64 = 20;
-const ADVICE: &str = "not built: bench/peers/ipc/build";
 
 /// A peer: its name, and whether all that it does is to switch stacks.
 pub struct Peer {
     pub name: &'static str,
     pub is_bare: bool,
-    measure: fn(u64) -> io::Result<Vec<u64>>,
+    /// What a message one way took of each batch, in picoseconds.
+    pub measure: fn(u64) -> io::Result<Vec<u64>>,
 }
 
 pub const PEERS: [Peer; 4] = [
@@ -26,39 +27,27 @@ pub const PEERS: [Peer; 4] = [
     Peer {
         name: "tokio-channel",
         is_bare: false,
-        measure: |n| program("baton-bench-ipc", &["tokio", &n.to_string()]),
+        measure: |n| program("baton-bench-ipc", &["tokio"], n),
     },
-    Peer {
-        name: "go-channel",
-        is_bare: false,
-        measure: |n| program("baton-bench-ipc-go", &[&n.to_string()]),
-    },
+    Peer { name: "go-channel", is_bare: false, measure: |n| program("baton-bench-ipc-go", &[], n) },
     Peer {
         name: "corosensei",
         is_bare: true,
-        measure: |n| program("baton-bench-ipc", &["corosensei", &n.to_string()]),
+        measure: |n| program("baton-bench-ipc", &["corosensei"], n),
     },
 ];
 
-impl Peer {
-    /// What a message one way took of each batch, in picoseconds.
-    pub fn measure(&self, n_batches: u64) -> io::Result<Vec<u64>> {
-        // The first finds nothing in the caches.
-        (self.measure)(n_batches + 1).map(|times| times.into_iter().skip(1).collect())
-    }
-}
-
-fn program(name: &str, arguments: &[&str]) -> io::Result<Vec<u64>> {
-    let path = std::env::current_exe()?.with_file_name(name);
-    if !path.exists() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, ADVICE));
-    }
-    let output = Command::new(path).args(arguments).output()?;
+/// A program that says what a message one way took of each batch.
+fn program(name: &str, arguments: &[&str], n_batches: u64) -> io::Result<Vec<u64>> {
+    let path = beside(name, "`bench/peers/ipc/build` builds it")?;
+    let n_batches = (n_batches + 1).to_string();
+    let output = Command::new(path).args(arguments).arg(n_batches).output()?;
     if !output.status.success() {
         return Err(io::Error::other(format!("{name}: {}", output.status)));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    // The first finds nothing in the caches.
+    Ok(text.lines().filter_map(|line| line.parse().ok()).skip(1).collect())
 }
 
 /// Whose turn it is: who is not, sleeps.
@@ -100,16 +89,14 @@ pub fn futex(n_batches: u64, server: Option<usize>) -> io::Result<Vec<u64>> {
         stays
     });
     let n_calls = BATCH / FUTEX_SHARE;
-    let batch = |_| {
-        let start_ns = now_ns();
+    let times = batches(n_batches, 2 * n_calls, |_| {
         for _ in 0..n_calls {
             turn.give(SERVER);
             turn.wait_while(SERVER);
         }
-        (now_ns() - start_ns) * 1000 / (2 * n_calls)
-    };
-    let times = (0..n_batches).map(batch).collect();
+        Ok(())
+    });
     turn.give(OVER);
     server.join().map_err(|_| io::Error::other("the server has panicked"))??;
-    Ok(times)
+    times
 }

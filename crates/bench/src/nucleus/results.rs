@@ -1,16 +1,14 @@
-//! What was found, as rows, ratios, tables and charts.
+//! What was found, as rows and ratios.
 
 use super::between::Idle;
-use super::case::{CASES, Case, FEW, MANY, Measured, Since};
+use super::case::{Case, FEW, MANY};
 use super::hosting::INSIDE;
 use super::latency::Load;
-use super::peers::{self, PEERS};
-use super::switching;
-use super::workload_results::WorkloadResults;
-use crate::chart::{self, Chart};
-use crate::distribution::{Distribution, Summary};
-use crate::ratios::COMMON_BYTES;
-use crate::report::{Bar, Figures, Outcome, Ratio, Row, Times};
+use super::peers::PEERS;
+use super::workload_results::{WorkloadResults, snake};
+use crate::payload::COMMON_BYTES;
+use crate::report::{Bar, Ratio, RowKey};
+use crate::results::{P50, P99, Results, ratio};
 use crate::system::System;
 use baton_nucleus::each_kernel;
 use baton_nucleus::variant::Variant;
@@ -21,8 +19,7 @@ use std::io;
 pub const COMMON: Case = Case::PingPong { n_words: 8 };
 /// Two kernels beside two threads of the system.
 pub const BETWEEN: Case = Case::Between { idle: Idle::Sleeps };
-const SWITCH: &str = "bare-switch";
-const FUTEX: &str = "futex-threads";
+pub const SWITCH: &str = "bare-switch";
 
 /// The thesis's cycles of a ping-pong IPC, at 400 MHz: section 5.2.1.
 const THESIS: [(&str, f64); 9] = [
@@ -49,101 +46,66 @@ const SOURCE: &str = "Greenaway, From 'Real Fast' to Real-Time, 2007, section 5.
 
 #[derive(Default)]
 pub struct NucleusResults {
-    /// In picoseconds.
-    pub measured: BTreeMap<(Case, &'static str), Distribution>,
-    pub missing: BTreeMap<(Case, &'static str), String>,
+    pub found: Results,
     pub instructions: BTreeMap<&'static str, Result<f64, String>>,
     pub workloads: WorkloadResults,
-    /// Two processors, if there are two.
-    pub pair: Option<[usize; 2]>,
 }
 
 impl NucleusResults {
-    /// One round of a case, on the kernels that are wanted.
-    pub fn add_round(&mut self, case: Case, n_batches: u64, is_wanted: &dyn Fn(&str) -> bool) {
-        match case {
-            Case::Switch => {
-                self.add(case, SWITCH, Ok(vec![(case, switching::bare_switch(n_batches))]));
-            }
-            Case::ServiceCall { .. } => {}
-            _ => {
-                each_kernel!(K => if is_wanted(K::NAME) {
-                    self.add(case, K::NAME, case.measure::<K>(self.pair, n_batches));
-                });
-            }
-        }
-    }
-
-    /// One round of each peer.
-    pub fn add_peers(&mut self, n_batches: u64) {
-        for peer in &PEERS {
-            let round = peer.measure(n_batches).map(|times| vec![(COMMON, times)]);
-            self.add(COMMON, peer.name, round);
-        }
-    }
-
-    /// One round of two threads of the system on two processors.
-    pub fn add_futex_between(&mut self, n_batches: u64) {
-        if let Some([_, server]) = self.pair {
-            let round = peers::futex(n_batches + 1, Some(server));
-            let found = round.map(|times| vec![(BETWEEN, times.into_iter().skip(1).collect())]);
-            self.add(BETWEEN, FUTEX, found);
-        }
-    }
-
     /// Adds a round, if there is one.
-    pub fn add(&mut self, case: Case, kernel: &'static str, round: io::Result<Measured>) {
-        let missing = |why: io::Error| drop(self.missing.insert((case, kernel), why.to_string()));
-        for (case, times) in round.map_err(missing).unwrap_or_default() {
-            if times.is_empty() {
-                self.missing.insert((case, kernel), "a thread has failed".to_owned());
-            } else {
-                self.measured.entry((case, kernel)).or_default().add_round(&times);
-            }
+    pub fn add(&mut self, case: Case, system: &'static str, round: io::Result<Vec<u64>>) {
+        let has_failed = || io::Error::other("a thread has failed");
+        let round = round.and_then(|it| if it.is_empty() { Err(has_failed()) } else { Ok(it) });
+        self.found.add_times(case.key(system), round);
+    }
+
+    /// Adds a round of a kernel, with latencies since their time.
+    pub fn add_both(&mut self, case: Case, kernel: &'static str, round: io::Result<[Vec<u64>; 2]>) {
+        let (times, since_due) = match round {
+            Ok([times, since_due]) => (Ok(times), since_due),
+            Err(why) => (Err(why), Vec::new()),
+        };
+        self.add(case, kernel, times);
+        if let Some(key) = case.since_due(kernel).filter(|_| !since_due.is_empty()) {
+            self.found.add_times(key, Ok::<_, io::Error>(since_due));
         }
     }
 
-    pub fn rows(&self) -> Vec<Row> {
-        let row = |system, case: Case, outcome| {
-            let row = Row::new(system, case.name(), outcome).bytes(case.payload_bytes());
-            row.at(case.placement()).detail(case.detail())
-        };
-        let measured = self.measured.iter().filter_map(|(&(case, kernel), times)| {
-            Some(row(kernel, case, Outcome::Measured(nanoseconds(Figures::of(times)?))))
-        });
-        let missing = self.missing.iter();
-        let missing =
-            missing.map(|(&(case, kernel), why)| row(kernel, case, Outcome::missing(why)));
-        let quoted = THESIS
-            .iter()
-            .map(|&(kernel, cycles)| row(kernel, COMMON, Outcome::mean(SOURCE, cycles * 2.5)));
-        measured.chain(missing).chain(quoted).collect()
-    }
-
-    fn find(&self, case: Case, kernel: &'static str) -> Times<'_> {
-        self.measured.get(&(case, kernel)).ok_or_else(|| "not measured".to_owned())
+    /// Adds the thesis's figures, and what was counted.
+    pub fn quote(&mut self) {
+        for (kernel, count) in &self.instructions {
+            let key = RowKey::new(kernel, "instructions").heading("one IPC of 8 words, counted");
+            if let Some(count) = self.found.ok(key.clone(), count.as_ref()) {
+                let cycles = THESIS.iter().find(|(name, _)| name == kernel);
+                let cycles = cycles.map(|(_, cycles)| ("thesis_cycles", (*cycles).into()));
+                let keys = [("instructions", (*count).into())].into_iter().chain(cycles);
+                self.found.tell(key, keys.collect());
+            }
+        }
+        self.workloads.tell_shares(&mut self.found);
+        for (kernel, cycles) in THESIS {
+            self.found.quote(COMMON.key(kernel), SOURCE, [None, Some(cycles * 2.5), None]);
+        }
     }
 
     pub fn ratios(&self) -> Vec<Ratio> {
-        let not_measured = || Err("not measured".to_owned());
-        let of = |kernel| self.find(COMMON, kernel);
-        let over = |name: String, over, under, bar| Ratio::of(name, of(over), of(under), bar);
+        let find = |case: Case, system| self.found.find(&case.key(system));
+        let over = |name: String, over, under, bar: Option<Bar>| {
+            ratio(name, find(COMMON, over), find(COMMON, under), P50, bar)
+        };
         let at_most = |bound| Some(Bar::AtMost(bound));
-        let count = |kernel| self.instructions.get(kernel).cloned().unwrap_or_else(not_measured);
+        let not_measured = || "not measured".to_owned();
+        let count = |kernel| self.instructions.get(kernel).cloned().unwrap_or(Err(not_measured()));
         let instructions = count("Fastpath").map(|count| (count, None));
+        let (fastpath, switch) = (find(COMMON, "Fastpath"), find(Case::Switch, SWITCH));
         let mut ratios = vec![
             Ratio::new("fastpath_instructions", instructions, at_most(60.0)),
-            Ratio::of(
-                "fastpath_over_switch",
-                of("Fastpath"),
-                self.find(Case::Switch, SWITCH),
-                at_most(2.0),
-            ),
+            ratio("fastpath_over_switch", fastpath, switch, P50, at_most(2.0)),
             over("interface_overhead".to_owned(), "Direct/Lazy", "Slowpath", at_most(1.05)),
             over("strict_plus_over_fastpath".to_owned(), "Strict+", "Fastpath", at_most(1.25)),
         ];
         for (over, under) in ORDER {
-            let count = |kernel| count(kernel).map_err(|_| "not measured".to_owned());
+            let count = |kernel| count(kernel).map_err(|_| not_measured());
             let value = count(over).and_then(|it| Ok((it / count(under)?, None)));
             let name = format!("{}_instructions_over_{}", snake(over), snake(under));
             ratios.push(Ratio::new(name, value, Some(Bar::AtLeast(1.0))));
@@ -159,109 +121,28 @@ impl NucleusResults {
             }
         }
         // What a host gains a service that calls another one of it, and costs a client outside.
-        let call = Case::ServiceCall { payload_bytes: COMMON_BYTES };
+        let call = |system| find(Case::ServiceCall { payload_bytes: COMMON_BYTES }, system);
         for (name, system, bar) in [
             ("hosted_call_over_typed", INSIDE, at_most(1.0)),
             ("call_of_hosted_over_typed", System::BatonHosted.name(), None),
             ("call_of_hosted_leaving_over_typed", System::BatonHostedLeaving.name(), None),
         ] {
-            let typed = self.find(call, System::BatonTyped.name());
-            ratios.push(Ratio::of(name, self.find(call, system), typed, bar));
+            ratios.push(ratio(name, call(system), call(System::BatonTyped.name()), P50, bar));
         }
         ratios.extend(self.workloads.ratios());
-        ratios.extend(self.growths());
-        ratios
-    }
-
-    /// The latency that nearly all are below, of many threads over that of few.
-    fn growths(&self) -> Vec<Ratio> {
-        let p99 = |round: &Summary| round.p99 as f64;
-        let mut ratios = Vec::new();
+        // The latency that nearly all are below, of many threads over that of few.
         for (load, name) in [
             (Load::Elevator, "elevator"),
             (Load::StartStop, "start_stop"),
             (Load::Chaining, "chaining"),
         ] {
             each_kernel!(K => {
-                let latency = |n_threads| {
-                    self.find(Case::Latency { load, n_threads, since: Since::Signal }, K::NAME)
-                };
+                let latency = |n_threads| find(Case::Latency { load, n_threads }, K::NAME);
                 let bar = (K::NAME == "Strict+").then_some(Bar::AtMost(1.5));
                 let name = format!("{}_{name}_growth", snake(K::NAME));
-                ratios.push(Ratio::divide(name, latency(MANY), latency(FEW), p99, bar));
+                ratios.push(ratio(name, latency(MANY), latency(FEW), P99, bar));
             });
         }
         ratios
-    }
-
-    pub fn charts(&self) -> Vec<Chart> {
-        let chart = |&case: &Case| {
-            let of_case = self.measured.iter().filter(|((other, _), _)| *other == case);
-            let named = of_case.map(|(&(_, kernel), times)| (kernel, times));
-            match case {
-                Case::Latency { .. } => chart::histograms(case.title(), named),
-                _ => chart::percentiles(case.title(), named),
-            }
-        };
-        CASES.iter().filter_map(chart).collect()
-    }
-
-    /// A line for each kernel and case, by cases.
-    pub fn tables(&self) -> String {
-        let mut text = String::new();
-        let both = |&case: &Case| match case {
-            Case::Latency { load, n_threads, .. } => {
-                vec![case, Case::Latency { load, n_threads, since: Since::Due }]
-            }
-            _ => vec![case],
-        };
-        for case in CASES.iter().flat_map(both) {
-            let of_case = self.measured.iter().filter(|((it, _), _)| *it == case);
-            let line = |(&(_, kernel), times): (&(Case, &str), &Distribution)| {
-                let p50 = times.over_rounds(|round| round.p50 as f64 / 1000.0)?;
-                let p99 = times.over_rounds(|round| round.p99 as f64 / 1000.0)?.median;
-                let spread = format!("[{:.1}, {:.1}]", p50.least, p50.greatest);
-                Some(format!("  {kernel:<38}{:>9.2}  {spread:>15}{p99:>11.2}\n", p50.median))
-            };
-            let lines: String = of_case.filter_map(line).collect();
-            if !lines.is_empty() {
-                let heads = format!("{:>9}  {:>15}{:>11}", "p50 ns", "of rounds", "p99 ns");
-                text += &format!("\n{:<40}{heads}\n{lines}", case.title());
-            }
-        }
-        if !self.instructions.is_empty() {
-            let heads = format!("{:>9}  {:>15}", "instr.", "thesis, cycles");
-            text += &format!("\n{:<40}{heads}\n", "one IPC of 8 words");
-        }
-        for (kernel, count) in &self.instructions {
-            let thesis = THESIS.iter().find(|(name, _)| name == kernel);
-            let thesis = thesis.map_or(String::new(), |(_, cycles)| format!("{cycles:.0}"));
-            text += &match count {
-                Ok(count) => format!("  {kernel:<38}{count:>9.1}  {thesis:>15}\n"),
-                Err(why) => format!("  {kernel:<38}{why}\n"),
-            };
-        }
-        text + &self.workloads.text()
-    }
-}
-
-/// A kernel's name as ratios have it.
-pub fn snake(kernel: &str) -> String {
-    kernel.to_lowercase().replace(['/', '-'], "_").replace('+', "_plus")
-}
-
-/// Figures of times that were measured in picoseconds.
-fn nanoseconds(figures: Figures) -> Figures {
-    let ns = |ps: f64| (ps / 10.0).round() / 100.0;
-    Figures {
-        p50_ns: ns(figures.p50_ns),
-        p99_ns: ns(figures.p99_ns),
-        p999_ns: ns(figures.p999_ns),
-        min_ns: figures.min_ns / 1000,
-        max_ns: figures.max_ns / 1000,
-        mean_ns: ns(figures.mean_ns),
-        p50_spread_ns: figures.p50_spread_ns.map(ns),
-        p99_spread_ns: figures.p99_spread_ns.map(ns),
-        ..figures
     }
 }

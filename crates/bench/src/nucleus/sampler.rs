@@ -1,13 +1,12 @@
 //! Where time goes, by sampling (Greenaway 2007, section 4.5): a timer's signal notes which
-//! instruction it has interrupted, and `addr2line` says afterwards whose that is, inlined functions
-//! included.
+//! instruction it has interrupted, and the program's debug information says afterwards whose that
+//! is, inlined functions included.
 //!
 //! What the system does for the program counts as the program's.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::io::{self, Write};
-use std::process::{Command, Stdio};
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const PERIOD_NS: i64 = 97_000;
@@ -80,58 +79,31 @@ pub fn shares(act: impl FnOnce() -> io::Result<()>) -> io::Result<Shares> {
     act()?;
     drop(sampling);
     let n = N_TAKEN.load(Relaxed).min(N_SAMPLES);
-    let mut counts = HashMap::<usize, usize>::new();
-    for sample in &SAMPLES[..n] {
-        *counts.entry(sample.load(Relaxed)).or_default() += 1;
-    }
-    classify(&counts, n)
+    let mut parts = HashMap::<usize, Part>::new();
+    let of = |sample: &AtomicUsize| {
+        let address = sample.load(Relaxed);
+        *parts.entry(address).or_insert_with(|| part(&functions(address)))
+    };
+    let of_all: Vec<Part> = SAMPLES[..n].iter().map(of).collect();
+    let share = |part| of_all.iter().filter(|it| **it == part).count() as f64 / n.max(1) as f64;
+    Ok(Shares { ipc: share(Part::Ipc), scheduler: share(Part::Scheduler), n })
 }
 
-/// Where this program begins in memory.
-fn base() -> io::Result<usize> {
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let program = std::env::current_exe()?;
-    let line = maps.lines().find(|line| line.ends_with(&*program.to_string_lossy()));
-    let start = line.and_then(|line| line.split('-').next());
-    let start = start.and_then(|start| usize::from_str_radix(start, 16).ok());
-    start.ok_or_else(|| io::Error::other("this program is not in its own memory map"))
-}
-
-fn classify(counts: &HashMap<usize, usize>, n: usize) -> io::Result<Shares> {
-    let base = base()?;
-    let mut child = Command::new("addr2line")
-        .args(["-a", "-i", "-f", "-C", "-e"])
-        .arg(std::env::current_exe()?)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| io::Error::other(format!("addr2line: {error}")))?;
-    let addresses: Vec<(usize, usize)> =
-        counts.iter().map(|(&address, &count)| (address.wrapping_sub(base), count)).collect();
-    let text: String = addresses.iter().map(|(address, _)| format!("{address:#x}\n")).collect();
-    let mut input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    let writing = std::thread::spawn(move || input.write_all(text.as_bytes()));
-    let output = child.wait_with_output()?;
-    writing.join().map_err(|_| io::Error::other("the writer has panicked"))??;
-    let output = String::from_utf8_lossy(&output.stdout);
-    let (mut ipc, mut scheduler) = (0, 0);
-    // Each answer begins with its address.
-    for (answer, (_, count)) in output.split("0x").skip(1).zip(&addresses) {
-        match part(answer) {
-            Part::Ipc => ipc += count,
-            Part::Scheduler => scheduler += count,
-            Part::Other => {}
-        }
-    }
-    let share = |count: usize| count as f64 / n.max(1) as f64;
-    Ok(Shares { ipc: share(ipc), scheduler: share(scheduler), n })
-}
-
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Ipc,
     Scheduler,
     Other,
+}
+
+/// The functions and files that an instruction is of, inlined functions first.
+fn functions(address: usize) -> String {
+    let mut functions = String::new();
+    // What is looked up is an address to return to, which is behind its instruction.
+    backtrace::resolve((address + 1) as *mut c_void, |symbol| {
+        functions += &format!("{:?} {:?}\n", symbol.name(), symbol.filename());
+    });
+    functions
 }
 
 /// Whose an instruction is, by the functions that it is inlined in.

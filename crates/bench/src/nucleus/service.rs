@@ -5,6 +5,7 @@ use baton_nucleus::variant::Variant;
 use baton_nucleus::{
     CurrentThread, Ipc, IpcError, Kernel, Message, Sender, Source, Tag, ThreadId, Timeout,
 };
+use bytemuck::cast;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Write};
@@ -139,18 +140,6 @@ fn resolve(here: &mut CurrentThread) -> Result<(), IpcError> {
     Ok(())
 }
 
-fn words(bytes: &[u8; 16]) -> [u64; 2] {
-    let [first, second] = [0, 8].map(|at| bytes[at..at + 8].first_chunk().expect("eight bytes"));
-    [u64::from_ne_bytes(*first), u64::from_ne_bytes(*second)]
-}
-
-fn bytes(words: [u64; 2]) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&words[0].to_ne_bytes());
-    bytes[8..].copy_from_slice(&words[1].to_ne_bytes());
-    bytes
-}
-
 /// The driver of the server's socket: each datagram is a resolver's in turn.
 fn drive(here: &mut CurrentThread, socket: &UdpSocket, resolvers: &[ThreadId]) -> io::Result<()> {
     here.attach(0, socket.try_clone()?.into())?;
@@ -159,11 +148,11 @@ fn drive(here: &mut CurrentThread, socket: &UdpSocket, resolvers: &[ThreadId]) -
     loop {
         here.receive(Source::Interrupt(0), Timeout::Never).map_err(failed)?;
         while let Ok((_, peer)) = socket.recv_from(&mut datagram) {
-            let [name, _] = words(&datagram);
+            let [name, _] = cast::<[u8; 16], [u64; 2]>(datagram);
             let mut message = Message::of([name, 0]);
             let resolver = turn.next().copied().ok_or(io::ErrorKind::NotFound)?;
             here.call(resolver, &mut message).map_err(failed)?;
-            socket.send_to(&bytes([name, message.words[1]]), peer)?;
+            socket.send_to(&cast::<[u64; 2], [u8; 16]>([name, message.words[1]]), peer)?;
         }
         here.acknowledge(0)?;
     }
@@ -181,14 +170,15 @@ fn carry(here: &mut CurrentThread, sockets: &[UdpSocket], server: SocketAddr) ->
             Sender::Thread(client) => {
                 let number = message.words[0] as usize;
                 waiting[number] = Some(client);
-                sockets[number].send_to(&bytes([message.words[1], 0]), server)?;
+                sockets[number]
+                    .send_to(&cast::<[u64; 2], [u8; 16]>([message.words[1], 0]), server)?;
             }
             Sender::Interrupt(interrupt) => {
                 let number = usize::from(interrupt) - 1;
                 let mut datagram = [0; 16];
                 while sockets[number].recv(&mut datagram).is_ok() {
                     let client = waiting[number].take().ok_or(io::ErrorKind::NotFound)?;
-                    let answer = Message::of(words(&datagram));
+                    let answer = Message::of(cast::<[u8; 16], [u64; 2]>(datagram));
                     here.send(client, Timeout::Zero, &answer).map_err(failed)?;
                 }
                 here.acknowledge(interrupt)?;

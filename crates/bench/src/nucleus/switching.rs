@@ -1,8 +1,9 @@
 //! The bare switch of stacks that an IPC is compared with.
 
-use crate::service::now_ns;
+use super::batch::batches;
 use baton_nucleus::bare::{self, Context};
 use std::cell::UnsafeCell;
+use std::io;
 
 const BATCH: u64 = 1000;
 const STACK_WORDS: usize = 4096;
@@ -26,20 +27,18 @@ extern "C" fn answer() -> ! {
 }
 
 /// What a switch from one stack to another took of each batch, in picoseconds.
-pub fn bare_switch(n_batches: u64) -> Vec<u64> {
+pub fn bare_switch(n_batches: u64) -> io::Result<Vec<u64>> {
     let mut stack = vec![[0_usize; 2]; STACK_WORDS];
     let top = stack.as_mut_ptr_range().end.cast::<usize>();
     let top = top.wrapping_byte_sub(top as usize % 16);
     let [ours, theirs] = places();
     // SAFETY: a stack of its own, which lives until nobody goes there any more.
     unsafe { theirs.write(Context::beginning(top, answer)) };
-    let batch = |_| {
-        let start_ns = now_ns();
+    batches(n_batches, 2 * BATCH, |_| {
         for _ in 0..BATCH {
             // SAFETY: begun above, or left by `answer`.
             unsafe { bare::switch(ours, theirs) };
         }
-        (now_ns() - start_ns) * 1000 / (2 * BATCH)
-    };
-    (0..n_batches).map(batch).collect()
+        Ok(())
+    })
 }

@@ -3,7 +3,9 @@
 
 use super::sampler::{self, Shares};
 use super::workload::{WORKLOADS, Workload};
-use crate::report::Ratio;
+use crate::report::{Ratio, RowKey, rounded};
+use crate::results::Results;
+use crate::table;
 use baton_nucleus::each_kernel;
 use baton_nucleus::statistics::{Counters, Event};
 use baton_nucleus::variant::{Counted, DirectLazy, Variant};
@@ -49,45 +51,48 @@ impl WorkloadResults {
         }
         for (kernel, shares) in &self.shares {
             let value = shares.as_ref().map(|shares| (shares.ipc + shares.scheduler, None));
-            let name = format!("{}_share_of_udpserver", super::results::snake(kernel));
+            let name = format!("{}_share_of_udpserver", snake(kernel));
             ratios.push(Ratio::new(name, value.map_err(ToString::to_string), None));
         }
         ratios
     }
 
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        if !self.counts.is_empty() {
-            let heads = self.counts.iter().map(|(it, _)| format!("{:>12}", it.name()));
-            let heads: String = heads.collect();
-            text += &format!("\n{:<40}{heads}\n", "a second, on Direct/Lazy");
-            for (title, value) in LINES {
-                let cells = self.counts.iter().map(|(_, found)| match found {
-                    Ok((seconds, counters)) => format!("{:>12.2}", value(*seconds, counters)),
-                    Err(_) => format!("{:>12}", "failed"),
-                });
-                text += &format!("  {title:<38}{}\n", cells.collect::<String>());
+    /// Adds a row for each kernel: what share of a workload's time it takes.
+    pub fn tell_shares(&self, found: &mut Results) {
+        for (kernel, shares) in &self.shares {
+            let key = RowKey::new(kernel, "udpserver-share").heading("share of udpserver's time");
+            if let Some(Shares { ipc, scheduler, n }) = found.ok(key.clone(), shares.as_ref()) {
+                let [ipc, scheduler] = [ipc, scheduler].map(|share| rounded(share * 100.0, 100.0));
+                let shares = [("ipc_percent", ipc.into()), ("scheduler_percent", scheduler.into())];
+                found.tell(key, [&shares[..], &[("samples", (*n).into())]].concat());
             }
         }
-        for (workload, found) in &self.counts {
-            let failed = found.as_ref().err();
-            text += &failed.map_or(String::new(), |why| format!("  {}: {why}\n", workload.name()));
-        }
-        if !self.shares.is_empty() {
-            let heads = format!("{:>9}{:>11}{:>10}", "IPC", "scheduler", "samples");
-            text += &format!("\n{:<40}{heads}\n", "share of udpserver's time");
-        }
-        for (kernel, shares) in &self.shares {
-            text += &match shares {
-                Ok(Shares { ipc, scheduler, n }) => {
-                    let [ipc, scheduler] = [ipc, scheduler].map(|share| share * 100.0);
-                    format!("  {kernel:<38}{ipc:>8.2}%{scheduler:>10.2}%{n:>10}\n")
-                }
-                Err(why) => format!("  {kernel:<38}{why}\n"),
+    }
+
+    /// A table of the counts.
+    pub fn text(&self) -> String {
+        let first = |words: &str| vec![words.to_owned()];
+        let mut text = String::new();
+        if !self.counts.is_empty() {
+            let heads = self.counts.iter().map(|(workload, _)| workload.name().to_owned());
+            let heads = first("a second, on Direct/Lazy").into_iter().chain(heads).collect();
+            let line = |(title, value): &(&str, Cell)| {
+                let cells = self.counts.iter().map(|(_, found)| match found {
+                    Ok((seconds, counters)) => format!("{:.2}", value(*seconds, counters)),
+                    Err(why) => why.to_string(),
+                });
+                first(title).into_iter().chain(cells).collect()
             };
+            let lines: Vec<_> = [heads].into_iter().chain(LINES.iter().map(line)).collect();
+            text += &format!("\n{}", table::aligned(&lines));
         }
         text
     }
+}
+
+/// A kernel's name as ratios have it.
+pub fn snake(kernel: &str) -> String {
+    kernel.to_lowercase().replace(['/', '-'], "_").replace('+', "_plus")
 }
 
 /// How often something was to be done, and was.

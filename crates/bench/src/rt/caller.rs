@@ -10,9 +10,8 @@
 //! clock, so that its first instruction is its last one.
 
 use crate::processors;
-use crate::rt::request::Request;
-use crate::rt::way::Call;
-use crate::service::{now_ns, sleep_until};
+use crate::service::{Ask, now_ns, sleep_until};
+use crate::system::Client;
 use baton_rt::schedule::set_priority;
 use baton_rt::{SchedPriority, memory};
 use serde::{Deserialize, Serialize};
@@ -29,21 +28,18 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A caller uses less of its stack.
 const STACK_BYTES: usize = 64 << 10;
 
-/// When callers call.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Schedule {
-    /// Calls that each makes
-    #[arg(long, default_value_t = 1)]
-    pub calls: u32,
-    /// Time from one to the next, in microseconds
-    #[arg(long, default_value_t = 2000)]
-    pub period_us: u64,
-    /// Wait until calls are served at the caller's own priority
-    #[arg(long)]
+/// One caller's end.
+pub type Call = Box<dyn Client + Send>;
+
+/// A real-time caller.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Urgency {
+    /// Its real-time priority.
+    pub level: u8,
+    /// Whether it waits until calls are served at its own priority.
     pub inherits: bool,
-    /// Where each of them runs
-    #[arg(long)]
-    pub caller_cpu: Option<usize>,
+    /// Where it runs.
+    pub cpu: Option<usize>,
 }
 
 /// What one caller has found, call by call, in nanoseconds.
@@ -64,24 +60,24 @@ pub fn stay_in_memory() {
 /// `wait` returns, which is called when all of them are warm.
 pub fn call_periodically(
     callers: Vec<Call>,
-    level: u8,
-    schedule: &Schedule,
+    urgency: Urgency,
+    (n_calls, period_us): (u32, u64),
     wait: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<Vec<Times>> {
     let n_callers = callers.len() as u64;
     let [warm, begun] = [(); 2].map(|()| Barrier::new(callers.len() + 1));
-    let period_ns = schedule.period_us * 1000;
+    let period_ns = period_us * 1000;
     thread::scope(|scope| {
         let start = |(mut call, number): (Call, u64)| {
             let (warm, begun) = (&warm, &begun);
             scope.spawn(move || {
-                let prepared = prepare(&mut call, level, schedule);
+                let prepared = prepare(&mut call, urgency);
                 // Those that failed have the others go on.
                 warm.wait();
                 begun.wait();
                 prepared?;
                 let offset_ns = period_ns * number / n_callers;
-                measure(&mut call, schedule.calls, now_ns() + period_ns + offset_ns, period_ns)
+                measure(&mut call, n_calls, now_ns() + period_ns + offset_ns, period_ns)
             })
         };
         let threads: Vec<_> = callers.into_iter().zip(0..).map(start).collect();
@@ -94,15 +90,14 @@ pub fn call_periodically(
 }
 
 /// Makes the calling thread a real-time one, and its calls warm.
-pub fn prepare(call: &mut Call, level: u8, schedule: &Schedule) -> io::Result<()> {
+pub fn prepare(call: &mut Call, urgency: Urgency) -> io::Result<()> {
+    let level = urgency.level;
     memory::prefault_stack(STACK_BYTES);
     // Before the first call, at which others look where it runs.
-    schedule.caller_cpu.map_or(Ok(()), processors::stay_on)?;
+    urgency.cpu.map_or(Ok(()), processors::stay_on)?;
     set_priority(SchedPriority::fifo(level), None).map_err(io::Error::other)?;
-    let served_at =
-        |call: &mut Call| -> io::Result<u64> { Ok(u64::from_ne_bytes(call(Request::Level)?)) };
     let deadline_ns = now_ns() + PATIENCE.as_nanos() as u64;
-    while schedule.inherits && served_at(call)? != u64::from(level) {
+    while urgency.inherits && ask(call, Ask::Level)? != u64::from(level) {
         if now_ns() > deadline_ns {
             let never = format!("calls at fifo:{level} are not served at that");
             return Err(io::Error::new(io::ErrorKind::TimedOut, never));
@@ -116,10 +111,17 @@ pub fn prepare(call: &mut Call, level: u8, schedule: &Schedule) -> io::Result<()
     Ok(())
 }
 
+/// A call, and the number that answers it.
+pub fn ask(call: &mut Call, what: Ask) -> io::Result<u64> {
+    let mut number = None;
+    call.call(&what.bytes(), &mut |answer| number = answer.try_into().ok())?;
+    number.map(u64::from_ne_bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 /// T_CALL and T_RET of one call.
 pub fn call_once(call: &mut Call) -> io::Result<[u64; 2]> {
     let before_ns = now_ns();
-    let served_ns = u64::from_ne_bytes(call(Request::Time)?);
+    let served_ns = ask(call, Ask::Time)?;
     let after_ns = now_ns();
     if !(before_ns..=after_ns).contains(&served_ns) {
         let wrong = "the answer is of another call";
@@ -152,26 +154,35 @@ fn measure(call: &mut Call, n_calls: u32, mut due_ns: u64, period_ns: u64) -> io
 mod tests {
     use super::*;
 
+    /// Answers after a while with a time.
+    struct Answering(Duration, fn() -> u64);
+
+    impl Client for Answering {
+        fn call(&mut self, _: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+            let begin_ns = now_ns();
+            sleep_until(begin_ns + self.0.as_nanos() as u64);
+            consume(&(self.1)().to_ne_bytes());
+            Ok(())
+        }
+    }
+
+    fn answering(after: Duration, time_ns: fn() -> u64) -> Call {
+        Box::new(Answering(after, time_ns))
+    }
+
     #[test]
     fn an_answer_of_another_call_is_an_error() {
-        let answering =
-            |time_ns: fn() -> u64| -> Call { Box::new(move |_| Ok(time_ns().to_ne_bytes())) };
-        assert!(call_once(&mut answering(now_ns)).is_ok());
+        assert!(call_once(&mut answering(Duration::ZERO, now_ns)).is_ok());
         for wrong in [|| 0, || u64::MAX] {
-            assert!(call_once(&mut answering(wrong)).is_err());
+            assert!(call_once(&mut answering(Duration::ZERO, wrong)).is_err());
         }
     }
 
     #[test]
     fn no_call_is_made_at_once_because_another_was_late() {
         // Every call takes longer than a period.
-        let slow = || -> Call {
-            Box::new(|_| {
-                thread::sleep(Duration::from_millis(3));
-                Ok(now_ns().to_ne_bytes())
-            })
-        };
-        let times = measure(&mut slow(), 4, now_ns(), 2_000_000).unwrap();
+        let mut slow = answering(Duration::from_millis(3), now_ns);
+        let times = measure(&mut slow, 4, now_ns(), 2_000_000).unwrap();
         assert_eq!((times.call_ns.len(), times.return_ns.len()), (4, 4));
         assert!(times.call_ns.iter().all(|&time_ns| time_ns >= 3_000_000));
     }

@@ -12,10 +12,11 @@
 
 use crate::child::{say, tell};
 use crate::gate::{self, Gate};
-use crate::rt::caller::{self, Schedule};
+use crate::processors;
+use crate::rt::caller::{self, Call, Urgency};
+use crate::rt::case::{Inversion, inherits};
 use crate::rt::processes::Processes;
 use crate::rt::role::Role;
-use crate::rt::way::{Call, Way};
 use crate::service::{now_ns, sleep_until};
 use crate::testbed::Testbed;
 use baton_rt::SchedPriority;
@@ -23,7 +24,7 @@ use baton_rt::schedule::set_priority;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -52,31 +53,22 @@ struct Late {
     delay_ns: u64,
 }
 
-/// What is to be measured.
-#[derive(Clone, Copy, Debug)]
-pub struct Scenario {
-    pub way: Way,
-    /// Whether the caller's priority is to come with the call, where the way is one by which it
-    /// can.
-    pub inherits: bool,
-    pub level: u8,
-    pub cpu: usize,
-    pub n_calls: u32,
-}
-
-/// Measures it: how long each call took, in nanoseconds.
-pub fn measure(testbed: &Testbed, scenario: &Scenario) -> io::Result<Vec<u64>> {
-    let &Scenario { way, inherits, level, cpu, n_calls } = scenario;
-    let mut processes = Processes::new(testbed, way);
-    let at = ["--cpu".to_owned(), cpu.to_string()];
-    processes.server(level, &at)?;
+/// Measures it: how long each of so many calls took, in nanoseconds.
+pub fn measure(
+    testbed: &Testbed,
+    Inversion { system, allowed }: Inversion,
+    (level, cpu, n_calls): (u8, usize, u32),
+) -> io::Result<Vec<u64>> {
+    let mut processes = Processes::new(testbed, system);
+    processes.server(level, Some(cpu))?;
     let gate = Gate::new()?;
-    let waits = ["--gate".to_owned(), gate.place().display().to_string()];
-    let with = |level: u8| [&at[..], &waits, &["--level".to_owned(), level.to_string()]].concat();
-    let mut late = with(level);
-    late.extend(inherits.then(|| "--inherits".to_owned()));
-    let late = processes.start(Role::Late, &late)?;
-    let hog = processes.start(Role::Hog, &with(hog_level(level)))?;
+    let inherits = allowed && inherits(system);
+    let mut waits = |level, role: fn(Urgency, PathBuf) -> Role| {
+        let urgency = Urgency { level, inherits, cpu: Some(cpu) };
+        processes.start(role(urgency, gate.place()))
+    };
+    let late = waits(level, Role::Late)?;
+    let hog = waits(hog_level(level), Role::Hog)?;
     let mut delays_ns = Vec::new();
     for _ in 0..n_calls * MOST_TRIES {
         delays_ns.extend(measure_once(&mut processes, &gate, [hog, late])?);
@@ -102,8 +94,9 @@ fn measure_once(
     Ok(meanwhile.then_some(late.delay_ns))
 }
 
-pub fn compute(level: u8, gate: &Path) -> io::Result<()> {
-    set_priority(SchedPriority::fifo(level), None).map_err(io::Error::other)?;
+pub fn compute(urgency: Urgency, gate: &Path) -> io::Result<()> {
+    urgency.cpu.map_or(Ok(()), processors::stay_on)?;
+    set_priority(SchedPriority::fifo(urgency.level), None).map_err(io::Error::other)?;
     say("ready")?;
     for number in 1.. {
         gate::wait(gate, number)?;
@@ -120,8 +113,8 @@ pub fn compute(level: u8, gate: &Path) -> io::Result<()> {
 }
 
 /// The caller that is more urgent.
-pub fn call_late(mut call: Call, level: u8, schedule: &Schedule, gate: &Path) -> io::Result<()> {
-    caller::prepare(&mut call, level, schedule)?;
+pub fn call_late(mut call: Call, urgency: Urgency, gate: &Path) -> io::Result<()> {
+    caller::prepare(&mut call, urgency)?;
     say("ready")?;
     for number in 1.. {
         gate::wait(gate, number)?;

@@ -2,18 +2,18 @@
 //! connection to the broker, and the memory that it shares with the server. Each goes on for ever.
 
 use crate::child::say;
-use crate::rt::request::Request;
 use crate::rt::stranger::Stranger;
-use crate::rt::way::Place;
+use crate::service::Ask;
 use crate::systems::typed::{self, failed};
 use baton::{Handle, Parcel, Process};
 use baton_abi::control::{ChannelId, End, Request as Control};
 use baton_abi::lane::{LANES, area_at};
-use clap::ValueEnum;
 use rustix::mm::{MremapFlags, mremap, munmap};
 use rustix::process::getpid;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +30,17 @@ const PAGE_BYTES: usize = 4096;
 
 /// What a process does to others.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, IntoStaticStr, VariantArray,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum Misuse {
@@ -45,7 +55,7 @@ pub enum Misuse {
 }
 
 impl Misuse {
-    /// As rows and ratios have it, and the command line.
+    /// As rows and ratios have it.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -80,18 +90,18 @@ impl Harm {
 }
 
 /// Says "ready" once it has begun, and does not come back but for an error.
-pub fn commit(misuse: Misuse, place: &Place) -> io::Result<()> {
+pub fn commit(misuse: Misuse, broker: &Path) -> io::Result<()> {
     match misuse {
-        Misuse::Priority => ask_for_priorities(place),
-        Misuse::Garbage => write_garbage(place),
-        Misuse::Oneway => flood(place),
-        Misuse::Channels => open_without_end(place),
+        Misuse::Priority => ask_for_priorities(broker),
+        Misuse::Garbage => write_garbage(broker),
+        Misuse::Oneway => flood(broker),
+        Misuse::Channels => open_without_end(broker),
     }
 }
 
 /// A connection for each thread: one has one question at a time.
-fn ask_for_priorities(place: &Place) -> io::Result<()> {
-    let connect = |_| Stranger::connect(&place.broker, &context());
+fn ask_for_priorities(broker: &Path) -> io::Result<()> {
+    let connect = |_| Stranger::connect(broker, &context());
     let strangers = (0..N_THREADS).map(connect).collect::<io::Result<Vec<_>>>()?;
     let ask = |mut stranger: Stranger| -> io::Result<()> {
         loop {
@@ -126,12 +136,12 @@ fn context() -> String {
     std::env::var("BATON_CONTEXT").unwrap_or_else(|_| typed::CONTEXT.to_owned())
 }
 
-fn reach(place: &Place) -> io::Result<(Process, Handle)> {
-    typed::reach(&place.broker, &context())
+fn reach(broker: &Path) -> io::Result<(Process, Handle)> {
+    typed::reach(broker, &context())
 }
 
 fn call(manager: &Handle) -> io::Result<()> {
-    let request = Parcel::from(&Request::Time.bytes()[..]);
+    let request = Parcel::from(&Ask::Time.bytes()[..]);
     manager.call(CODE, &request).map(drop).map_err(failed)
 }
 
@@ -150,11 +160,11 @@ fn shared() -> io::Result<BTreeSet<(usize, usize)>> {
 }
 
 /// One channel after the other: as soon as a server has given one up, it takes the next.
-fn write_garbage(place: &Place) -> io::Result<()> {
+fn write_garbage(broker: &Path) -> io::Result<()> {
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     for round in 0.. {
         let before = shared()?;
-        let (process, manager) = reach(place)?;
+        let (process, manager) = reach(broker)?;
         call(&manager)?;
         let pages =
             shared()?.difference(&before).flat_map(pages).collect::<io::Result<Vec<_>>>()?;
@@ -202,9 +212,9 @@ fn scribble(page: usize, random: &mut u64) {
     }
 }
 
-fn flood(place: &Place) -> io::Result<()> {
-    let (_process, manager) = reach(place)?;
-    let request = Parcel::from(&Request::Time.bytes()[..]);
+fn flood(broker: &Path) -> io::Result<()> {
+    let (_process, manager) = reach(broker)?;
+    let request = Parcel::from(&Ask::Time.bytes()[..]);
     manager.one_way(CODE, &request).map_err(failed)?;
     thread::scope(|scope| {
         for _ in 0..N_THREADS {
@@ -219,11 +229,11 @@ fn flood(place: &Place) -> io::Result<()> {
     })
 }
 
-fn open_without_end(place: &Place) -> io::Result<()> {
+fn open_without_end(broker: &Path) -> io::Result<()> {
     let mut kept = VecDeque::new();
     let mut is_at_it = false;
     loop {
-        let one = reach(place).and_then(|(process, manager)| call(&manager).map(|()| process));
+        let one = reach(broker).and_then(|(process, manager)| call(&manager).map(|()| process));
         match one {
             Ok(process) => kept.push_back(process),
             // Where it may have no more it goes on with another in place of its oldest.

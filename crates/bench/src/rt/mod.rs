@@ -6,120 +6,37 @@
 //! T_RET and both together. Beside these, priority inversion on one processor; and cyclictest, so
 //! that a longest time can be judged.
 //!
-//! - [`way`]: how calls are made, in `ends` and `mqueue`; [`request`]: what
-//!   is asked.
-//! - [`processes`]: a measurement's processes, as the run sees them; [`role`]: as they see
-//!   themselves; [`caller`]: the real-time ones; [`inversion`]: a scenario of three; [`misuse`]:
-//!   those that want to hurt them; [`steady`]: what the kernel counts of both sides.
-//! - [`plan`]: what is measured; `rounds`: how; [`results`]: what came of it, beside the thesis's
-//!   figures, as rows, tables and charts; [`ratios`]: what it must hold.
+//! - [`args`]: what is asked for; [`case`]: what can be measured; [`plan`]: what is, and in which
+//!   order; `rounds`: how.
+//! - [`role`]: a measurement's processes; [`processes`]: as the run sees them; [`parts`]: as they
+//!   see themselves; [`caller`]: the real-time ones; [`inversion`]: a scenario of three;
+//!   [`misuse`]: those that want to hurt them; [`steady`]: what the kernel counts of both sides.
+//! - [`results`]: what came of it, beside the thesis's figures; [`ratios`]: what it must hold.
 
+mod args;
 mod caller;
-mod ends;
+mod case;
 mod inversion;
 mod misuse;
-mod mqueue;
+pub mod parts;
 mod plan;
 mod processes;
 mod ratios;
-pub mod request;
 mod results;
-pub mod role;
+mod role;
 mod rounds;
 mod steady;
 mod stranger;
-pub mod way;
 
-use crate::form::{self, BenchError, Finding, FormArgs};
+use crate::form::{self, BenchError, Finding};
 use crate::pair;
 use crate::testbed::Setting;
+pub use args::RtArgs;
 use plan::Plan;
-use results::Bound;
 use std::process::ExitCode;
-use strum::VariantArray;
-use way::Way;
-
-const NAME: &str = "rt";
-
-/// What to measure.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Prints a table; with --json one JSON object instead. Every figure is the median of the rounds, \
-with the least and greatest \
-round beside it, but for the longest time of all. It needs real-time priorities: root, or \
-RLIMIT_RTPRIO.
-
-Exit codes: 0 success; 1 nothing could be measured, or, with --check, a ratio does not hold.")]
-pub struct RtArgs {
-    /// How it reports
-    #[command(flatten)]
-    pub form: FormArgs,
-    /// What to measure beside Baton: all, none, or names with commas between
-    #[arg(long, value_name = "LIST", default_value = "all", value_parser = parse_peers)]
-    pub peers: Peers,
-    /// Only these parts
-    #[arg(
-        long, value_name = "LIST", value_enum, value_delimiter = ',',
-        default_values_t = Part::VARIANTS.to_vec()
-    )]
-    pub parts: Vec<Part>,
-    /// Calls of each caller in a round [default: 2500, quick 300]
-    #[arg(long, value_name = "N", value_parser = form::positive())]
-    pub calls: Option<u32>,
-    /// Rounds
-    #[arg(long, value_name = "N", default_value = "5", value_parser = form::positive())]
-    pub rounds: u32,
-    /// Time from one call to the next, in microseconds [default: 2000, quick 1000]
-    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..))]
-    pub period_us: Option<u64>,
-    /// SCHED_FIFO priorities of callers; bars are of the first
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [80, 20],
-        value_parser = clap::value_parser!(u8).range(1..=99))]
-    pub priorities: Vec<u8>,
-    /// Ordinary callers; bars are of the most and of none
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [0, 100])]
-    pub callers: Vec<usize>,
-    /// Who is bound to a processor, where a caller is alone; bars are of bound ones
-    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',',
-        default_values_t = Bound::VARIANTS.to_vec())]
-    pub bound: Vec<Bound>,
-    /// Real-time callers at once; bars are of seven and one
-    #[arg(
-        long, value_name = "LIST", value_delimiter = ',',
-        default_values_t = [1, 2, 3, 4, 5, 6, 7]
-    )]
-    pub real_time_callers: Vec<usize>,
-}
-
-/// A part of the benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, VariantArray, strum::Display)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Part {
-    /// One real-time caller among none and many.
-    Calls,
-    /// Several real-time callers.
-    Scaling,
-    /// Wake-ups, by cyclictest.
-    WakeUps,
-    /// A call while somebody in between keeps the processor.
-    Inversion,
-    /// What a call takes of the system.
-    Steady,
-    /// A real-time caller beside processes that want to hurt it.
-    Misuse,
-}
-
-/// What to measure beside Baton.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peers(pub Vec<Way>);
-
-fn parse_peers(text: &str) -> Result<Peers, String> {
-    let all = Way::VARIANTS.iter().copied().filter(|way| way.is_peer());
-    form::parse_peers(text, all, Way::name).map(Peers)
-}
 
 pub(crate) fn rt(args: &RtArgs) -> ExitCode {
-    form::finish(NAME, &args.form, run(args))
+    form::finish("rt", &args.form, run(args))
 }
 
 fn run(args: &RtArgs) -> Result<Finding, BenchError> {
@@ -127,24 +44,12 @@ fn run(args: &RtArgs) -> Result<Finding, BenchError> {
     let plan = Plan::new(args);
     let mut found = rounds::measure(&plan, &setting.processors);
     found.has_kernel_binder = pair::has_kernel_binder().is_ok();
-    let mut report = setting.report(NAME, plan.rounds, found.rows());
-    report.ratios = ratios::of(&found, args);
-    let tables = results::tables(&report);
-    let page = found.page(&report, &tables);
-    Ok(Finding { report, tables, page })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn peers_by_name() {
-        assert_eq!(parse_peers("none"), Ok(Peers(vec![])));
-        assert_eq!(parse_peers("mqueue,unix"), Ok(Peers(vec![Way::Mqueue, Way::Unix])));
-        assert_eq!(parse_peers("all").unwrap().0.len(), 4);
-        for wrong in ["", "futex", "baton-typed"] {
-            assert!(parse_peers(wrong).is_err(), "{wrong}");
-        }
-    }
+    found.quote();
+    let report = setting.report("rt", plan.rounds, found.rows(), ratios::of(&found));
+    let lead = "How long a real-time call takes to its handler (T_CALL), back (T_RET), and both \
+                together, among ordinary callers: how many are not longer, all rounds together. \
+                Time is on a logarithmic axis, as are the nines of the share. Broken lines: the \
+                longest time of RTAndroid's thesis, with Android's own Binder and with the \
+                thesis's.";
+    Ok(Finding::new(report, found.charts(), lead))
 }

@@ -1,10 +1,9 @@
 //! What is measured, how often, and in which order.
 
+use crate::rt::args::{Part, RtArgs};
+use crate::rt::case::{Bound, Case, Inversion, Resource, SYSTEMS, inherits};
 use crate::rt::misuse::{Aim, Harm, Misuse};
-use crate::rt::results::{Bound, Case, Inversion};
-use crate::rt::steady::Resource;
-use crate::rt::way::Way;
-use crate::rt::{Part, RtArgs};
+use crate::system::System;
 use strum::VariantArray;
 
 /// All of it, once a round.
@@ -24,6 +23,8 @@ pub struct Plan {
     /// How often each inversion is measured in a round.
     pub n_inversions: u32,
     pub level: u8,
+    /// The most ordinary callers.
+    pub most_callers: usize,
 }
 
 impl Plan {
@@ -32,23 +33,22 @@ impl Plan {
         let (n_calls, period_us, n_inversions) =
             if quick { (300, 1000, 3) } else { (2500, 2000, 10) };
         let has = |part| args.parts.contains(&part);
-        let ways = || {
-            Way::VARIANTS.iter().copied().filter(|way| !way.is_peer() || args.peers.0.contains(way))
-        };
+        let is_wanted = |system: &System| inherits(*system) || args.peers.0.contains(system);
+        let systems = || SYSTEMS.into_iter().filter(is_wanted);
         let most = args.callers.iter().copied().max().unwrap_or(0);
         let mut cases = Vec::new();
         if has(Part::Calls) {
-            cases.extend(callers(args, ways()));
+            cases.extend(callers(args, systems()));
         }
         if has(Part::Scaling) {
             cases.extend(args.real_time_callers.iter().map(|&real_time_callers| {
-                let one = Case::one(Way::BatonTyped, args.priorities[0], most);
+                let one = Case::one(System::BatonTyped, args.priorities[0], most);
                 Case { real_time_callers, ..one }
             }));
         }
         if has(Part::Misuse) {
-            let ours = Way::OURS.into_iter();
-            cases.extend(ours.flat_map(|way| misuses(way, args.priorities[0])));
+            let ours = SYSTEMS.into_iter().filter(|&system| inherits(system));
+            cases.extend(ours.flat_map(|system| misuses(system, args.priorities[0])));
         }
         if quick {
             cases.retain(|case| is_of_a_bar(args, case));
@@ -57,9 +57,10 @@ impl Plan {
         cases.dedup();
         let mut wake_ups = args.callers.clone();
         wake_ups.retain(|&callers| has(Part::WakeUps) && (!quick || callers == most));
-        let mut inversions: Vec<Inversion> = inversions(ways()).collect();
+        let mut inversions: Vec<Inversion> = inversions(systems()).collect();
         // Of peers there is no bar.
-        inversions.retain(|inversion| has(Part::Inversion) && !(quick && inversion.way.is_peer()));
+        inversions
+            .retain(|inversion| has(Part::Inversion) && (!quick || inherits(inversion.system)));
         let mut steady = Resource::ALL.to_vec();
         steady.retain(|_| has(Part::Steady));
         let n_calls = args.calls.unwrap_or(n_calls);
@@ -73,6 +74,7 @@ impl Plan {
             steady,
             n_inversions: n_calls.min(n_inversions),
             level: args.priorities[0],
+            most_callers: most,
         }
     }
 
@@ -86,24 +88,26 @@ impl Plan {
 /// One caller at each priority, among each number of ordinary ones, bound and not. All but the
 /// typed API are the same at any priority, and of peers only the message queue has a server that
 /// can be better off bound.
-fn callers(args: &RtArgs, ways: impl Iterator<Item = Way>) -> Vec<Case> {
+fn callers(args: &RtArgs, systems: impl Iterator<Item = System>) -> Vec<Case> {
     let mut cases = Vec::new();
-    for way in ways {
-        let n_levels = if way == Way::BatonTyped { args.priorities.len() } else { 1 };
+    for system in systems {
+        let n_levels = if system == System::BatonTyped { args.priorities.len() } else { 1 };
         for &level in &args.priorities[..n_levels] {
-            let bounds = args.bound.iter().filter(|&&bound| way.may_be(bound));
+            let bounds = args.bound.iter().filter(|&&bound| bound.fits(system));
             cases.extend(bounds.flat_map(|&bound| {
-                args.callers.iter().map(move |&callers| Case::one(way, level, callers).bound(bound))
+                args.callers
+                    .iter()
+                    .map(move |&callers| Case::one(system, level, callers).bound(bound))
             }));
         }
     }
     cases
 }
 
-/// A bound caller of this way with nobody beside it, and with one who wants to hurt it, or somebody
-/// else.
-fn misuses(way: Way, level: u8) -> impl Iterator<Item = Case> {
-    let alone = Case::one(way, level, 0).bound(Bound::Caller);
+/// A bound caller of this system with nobody beside it, with one who wants to hurt it, and with one
+/// who wants to hurt somebody else.
+fn misuses(system: System, level: u8) -> impl Iterator<Item = Case> {
+    let alone = Case::one(system, level, 0).bound(Bound::Caller);
     let beside = move |misuse| {
         [Aim::Here, Aim::Elsewhere].map(|aim| Case { misuse: Some(Harm { misuse, aim }), ..alone })
     };
@@ -117,20 +121,21 @@ fn is_of_a_bar(args: &RtArgs, case: &Case) -> bool {
     let ends = [args.real_time_callers.iter().max(), args.real_time_callers.iter().min()];
     let counts = match case.bound {
         Bound::Nobody => {
-            most && case.way == Way::BatonTyped && ends.contains(&Some(&case.real_time_callers))
+            most && case.system == System::BatonTyped
+                && ends.contains(&Some(&case.real_time_callers))
         }
-        Bound::Caller | Bound::Both => most || case.way == Way::BatonTyped,
+        Bound::Caller | Bound::Both => most || case.system == System::BatonTyped,
     };
-    counts && case.way != Way::BatonUapi && case.level.0 == args.priorities[0]
+    counts && case.system != System::BatonUapiLibc && case.level.0 == args.priorities[0]
 }
 
-fn inversions(ways: impl Iterator<Item = Way>) -> impl Iterator<Item = Inversion> {
+fn inversions(systems: impl Iterator<Item = System>) -> impl Iterator<Item = Inversion> {
     // A socket's server is one, whatever is said over it, and so is a looper, whatever it serves.
-    let alike = [Way::RsbinderRpc, Way::BatonUapi, Way::KernelBinder];
-    ways.filter(move |way| !alike.contains(way)).flat_map(|way| {
-        let allowed = Inversion { way, allowed: true };
-        let forbidden = way.inherits().then_some(Inversion { way, allowed: false });
-        [Some(allowed), forbidden].into_iter().flatten()
+    let alike = [System::RsbinderRpc, System::BatonUapiLibc, System::KernelBinder];
+    systems.filter(move |system| !alike.contains(system)).flat_map(|system| {
+        let allowed = Inversion { system, allowed: true };
+        let forbidden = inherits(system).then_some(Inversion { system, allowed: false });
+        forbidden.into_iter().chain([allowed])
     })
 }
 
@@ -149,25 +154,29 @@ mod tests {
         Plan::new(&Words::parse_from([&["rt"], words].concat()).args)
     }
 
-    fn has(plan: &Plan, way: Way, level: u8, callers: usize, bound: Bound) -> bool {
-        plan.cases.contains(&Case::one(way, level, callers).bound(bound))
+    fn has(plan: &Plan, system: System, level: u8, callers: usize, bound: Bound) -> bool {
+        plan.cases.contains(&Case::one(system, level, callers).bound(bound))
     }
 
     #[test]
     fn everything_is_measured_once_a_round() {
         let plan = plan(&[]);
         assert_eq!((plan.n_calls, plan.period_us, plan.rounds), (2500, 2000, 5));
-        // Six ways, one of them at two priorities, bound and not, with and without load; a queue
+        // Six systems, one of them at two priorities, bound and not, with and without load; a queue
         // whose server is bound as well; six more callers, and four who want to hurt one of either
         // interface, or somebody else.
         assert_eq!(plan.cases.len(), 2 * (2 * (6 + 1) + 1) + 6 + 2 * 8);
         assert_eq!((plan.wake_ups.len(), plan.inversions.len()), (2, 4));
         for bound in [Bound::Nobody, Bound::Caller] {
-            assert!(has(&plan, Way::BatonTyped, 20, 100, bound));
-            assert!(!has(&plan, Way::Unix, 20, 100, bound));
+            assert!(has(&plan, System::BatonTyped, 20, 100, bound));
+            assert!(!has(&plan, System::Unix, 20, 100, bound));
         }
-        for &way in Way::VARIANTS {
-            assert_eq!(has(&plan, way, 80, 0, Bound::Both), way == Way::Mqueue, "{way:?}");
+        for system in SYSTEMS {
+            assert_eq!(
+                has(&plan, system, 80, 0, Bound::Both),
+                system == System::Mqueue,
+                "{system:?}"
+            );
         }
     }
 
@@ -175,12 +184,16 @@ mod tests {
     fn what_is_quick_keeps_what_bars_are_of() {
         let plan = plan(&["--quick"]);
         for callers in [0, 100] {
-            assert!(has(&plan, Way::BatonTyped, 80, callers, Bound::Caller));
+            assert!(has(&plan, System::BatonTyped, 80, callers, Bound::Caller));
         }
-        for &way in Way::VARIANTS {
-            assert_eq!(has(&plan, way, 80, 100, Bound::Caller), way != Way::BatonUapi, "{way:?}");
+        for system in SYSTEMS {
+            assert_eq!(
+                has(&plan, system, 80, 100, Bound::Caller),
+                system != System::BatonUapiLibc,
+                "{system:?}"
+            );
         }
-        assert!(has(&plan, Way::Mqueue, 80, 100, Bound::Both));
+        assert!(has(&plan, System::Mqueue, 80, 100, Bound::Both));
         let several = plan.cases.iter().filter(|case| case.bound == Bound::Nobody);
         let several: Vec<usize> = several.map(|case| case.real_time_callers).collect();
         assert_eq!((several, plan.cases.len()), (vec![1, 7], 9 + 8));
@@ -191,10 +204,16 @@ mod tests {
     fn parts_and_peers() {
         let inversion = plan(&["--parts", "inversion", "--peers", "unix"]);
         assert!(inversion.cases.is_empty() && inversion.wake_ups.is_empty());
-        let ways: Vec<Way> = inversion.inversions.iter().map(|inversion| inversion.way).collect();
-        assert_eq!(ways, [Way::BatonTyped, Way::BatonTyped, Way::Unix]);
+        let systems = inversion.inversions.iter().map(|inversion| inversion.system);
+        assert_eq!(
+            systems.collect::<Vec<_>>(),
+            [System::BatonTyped, System::BatonTyped, System::Unix]
+        );
         let misuse = plan(&["--parts", "misuse"]);
         assert_eq!((misuse.cases.len(), misuse.inversions.len(), misuse.steady.len()), (18, 0, 0));
-        assert!(has(&misuse, Way::BatonTyped, 80, 0, Bound::Caller), "what they are compared with");
+        assert!(
+            has(&misuse, System::BatonTyped, 80, 0, Bound::Caller),
+            "what they are compared with"
+        );
     }
 }

@@ -1,39 +1,53 @@
 //! The processes of one measurement, as the run sees them: a server, and others. Dropped, they end,
-//! those that came last first.
+//! those that came last first, and the server after them.
 
 use crate::child::ChildProcess;
-use crate::rt::mqueue;
-use crate::rt::role::Role;
-use crate::rt::way::Way;
+use crate::order::Side;
+use crate::pair::{Endpoint, Place, command};
+use crate::rt::role::{Part, Role};
 use crate::service::Service;
+use crate::system::System;
+use crate::systems::mqueue;
 use crate::testbed::Testbed;
+use baton_rt::SchedPriority;
 use std::io;
+
+/// Threads of a server's pool, which serve all callers.
+const N_LOOPERS: usize = 4;
 
 /// The processes, each known by its number.
 pub struct Processes<'a> {
-    testbed: &'a Testbed,
-    way: Way,
+    place: Place<'a>,
+    system: System,
     children: Vec<ChildProcess>,
+    servers: Vec<Endpoint>,
 }
 
 impl Processes<'_> {
-    pub fn new(testbed: &Testbed, way: Way) -> Processes<'_> {
-        Processes { testbed, way, children: Vec::new() }
+    pub fn new(testbed: &Testbed, system: System) -> Processes<'_> {
+        let place = testbed.place(Service::Clock);
+        Processes { place, system, children: Vec::new(), servers: Vec::new() }
     }
 
-    /// A server, whose thread has this priority if it has one for everybody.
-    pub fn server(&mut self, level: u8, words: &[String]) -> io::Result<usize> {
-        let level = ["--level".to_owned(), level.to_string()];
-        self.start(Role::Server, &[words, &level].concat())
+    /// A server, whose thread has this priority if it has one for everybody; and its process id.
+    pub fn server(&mut self, level: u8, cpu: Option<usize>) -> io::Result<u32> {
+        let has_one = self.system == System::Mqueue && level > 0;
+        let priority = has_one.then_some(SchedPriority::fifo(level));
+        let place = Place { priority, ..self.place };
+        let mut server = Endpoint::start(self.system, Side::Pool, place, N_LOOPERS)?;
+        cpu.map_or(Ok(()), |cpu| server.go_to(cpu))?;
+        let id = server.id();
+        self.servers.push(server);
+        Ok(id)
     }
 
     /// Starts a process, and waits until it is at it.
-    pub fn start(&mut self, role: Role, words: &[String]) -> io::Result<usize> {
-        let place = self.testbed.place(Service::Echo);
-        let mut command = self.way.command(place.broker)?;
-        command.args(["rt-role", self.way.name(), role.name()]);
-        command.arg(place.directory).arg(place.broker).args(words);
-        self.children.push(ChildProcess::start_role(role.name(), &mut command)?);
+    pub fn start(&mut self, role: Role) -> io::Result<usize> {
+        let (directory, broker) = (self.place.directory.to_owned(), self.place.broker.to_owned());
+        let mut program = command(self.system, &broker)?;
+        let name = (&role).into();
+        let part = Part { role, system: self.system, directory, broker };
+        self.children.push(ChildProcess::start_role(name, &mut program, "rt-role", &part)?);
         Ok(self.children.len() - 1)
     }
 
@@ -46,8 +60,9 @@ impl Drop for Processes<'_> {
     fn drop(&mut self) {
         // Callers end before servers, and have nothing to complain of.
         while self.children.pop().is_some() {}
-        if self.way == Way::Mqueue {
-            mqueue::forget(self.testbed.place(Service::Echo).directory);
+        self.servers.clear();
+        if self.system == System::Mqueue {
+            mqueue::forget(self.place.directory);
         }
     }
 }

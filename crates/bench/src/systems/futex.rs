@@ -9,14 +9,12 @@
 //! the other sees the number (acquire) and copies the message out.
 
 use crate::payload;
+use crate::shared_map::SharedMap;
 use crate::system::{Client, Server};
 use baton_shm::futex;
-use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::Ordering;
-use rustix::fd::{AsRawFd, OwnedFd};
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const DATA_AT: usize = 64;
 const AREA_BYTES: usize = (1 << 20) + 4096;
@@ -30,43 +28,31 @@ pub enum Waiting {
 }
 
 pub struct Side {
-    map: Mapping<MAP_BYTES>,
+    shared: SharedMap<MAP_BYTES>,
     waiting: Waiting,
     inbox: usize,
     outbox: usize,
     number: u32,
     buffer: Vec<u8>,
-    /// The client finds the memory through this descriptor of the server's.
-    _file: Option<OwnedFd>,
 }
 
-fn place(directory: &Path) -> PathBuf {
-    directory.join("memory")
-}
-
-fn side(map: Mapping<MAP_BYTES>, waiting: Waiting, inbox: usize, file: Option<OwnedFd>) -> Side {
+fn side(shared: SharedMap<MAP_BYTES>, waiting: Waiting, inbox: usize) -> Side {
     let (outbox, buffer) = (AREA_BYTES - inbox, Vec::new());
-    Side { map, waiting, inbox, outbox, number: 0, buffer, _file: file }
+    Side { shared, waiting, inbox, outbox, number: 0, buffer }
 }
 
 pub fn listen(directory: &Path, waiting: Waiting) -> io::Result<Side> {
-    let file = mapping::create("bench", MAP_BYTES)?;
-    let map = Mapping::new(&file, Access::ReadWrite)?;
-    let name = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    std::os::unix::fs::symlink(name, place(directory))?;
-    Ok(side(map, waiting, 0, Some(file)))
+    Ok(side(SharedMap::make_in(directory)?, waiting, 0))
 }
 
 pub fn connect(directory: &Path, waiting: Waiting) -> io::Result<Side> {
-    let file = File::options().read(true).write(true).open(place(directory))?;
-    let map = Mapping::new(&file, Access::ReadWrite)?;
-    Ok(side(map, waiting, AREA_BYTES, None))
+    Ok(side(SharedMap::find_in(directory)?, waiting, AREA_BYTES))
 }
 
 impl Side {
     fn send(&self, message: &[u8]) {
-        self.map.view().write(self.outbox + DATA_AT, message);
-        let word = self.map.word(self.outbox);
+        self.shared.view().write(self.outbox + DATA_AT, message);
+        let word = self.shared.word(self.outbox);
         // Release pairs with the acquire in the other side's `receive`.
         word.store(self.number, Ordering::Release);
         if self.waiting == Waiting::Blocked {
@@ -75,7 +61,7 @@ impl Side {
     }
 
     fn receive(&mut self, bytes: usize) {
-        let word = self.map.word(self.inbox);
+        let word = self.shared.word(self.inbox);
         // Acquire pairs with the release in the other side's `send`.
         while word.load(Ordering::Acquire) != self.number {
             match self.waiting {
@@ -84,7 +70,7 @@ impl Side {
             }
         }
         self.buffer.resize(bytes, 0);
-        self.map.view().read(self.inbox + DATA_AT, &mut self.buffer);
+        self.shared.view().read(self.inbox + DATA_AT, &mut self.buffer);
     }
 }
 

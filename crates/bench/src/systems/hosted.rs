@@ -1,5 +1,6 @@
 //! A service of Baton's host: a thread of its kernel, which answers with what it was sent.
 
+use super::typed;
 use crate::service::Service;
 use crate::system::Server;
 use baton::Parcel;
@@ -20,8 +21,7 @@ fn failed(error: HostError) -> io::Error {
 }
 
 pub fn echo(call: &mut Call<'_>) -> Result<Parcel, Errno> {
-    let answer = Service::Echo.answer(call.data()).ok_or(Errno::BADMSG)?;
-    Ok(Parcel::from(&*answer))
+    typed::reply(Service::Echo, call.data())
 }
 
 /// Hosts it as the manager of its own context.

@@ -7,24 +7,17 @@
 
 use super::typed::{self, Owner};
 use crate::service::Service;
+use crate::shared_map::SharedMap;
 use crate::system::{Client, System};
 use baton::{Handle, Loan, Options, Parcel};
-use baton_shm::mapping::{self, Access, Mapping};
-use rustix::fd::AsRawFd;
 use rustix::io::Errno;
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const ROOM_BYTES: usize = 2 << 20;
 const READ: u32 = 1;
-
-fn number(payload: &[u8]) -> Result<Parcel, Errno> {
-    let number = Service::Number.answer(payload).ok_or(Errno::BADMSG)?;
-    Ok(Parcel::from(&*number))
-}
 
 fn listen_with(
     broker: &Path,
@@ -52,7 +45,7 @@ pub fn connect(broker: &Path) -> io::Result<Lender> {
 }
 
 pub fn listen(broker: &Path) -> io::Result<Owner> {
-    listen_with(broker, System::BatonLoan, number)
+    listen_with(broker, System::BatonLoan, |payload| typed::reply(Service::Number, payload))
 }
 
 impl Client for Lender {
@@ -74,40 +67,29 @@ impl Client for Lender {
 /// Who calls by four bytes, with a map beside.
 pub struct Sharer {
     object: Handle,
-    map: Mapping<ROOM_BYTES>,
-}
-
-fn place(directory: &Path) -> PathBuf {
-    directory.join("memory")
+    shared: SharedMap<ROOM_BYTES>,
 }
 
 pub fn connect_floor(directory: &Path, broker: &Path) -> io::Result<Sharer> {
-    let file = File::options().read(true).write(true).open(place(directory))?;
-    let map = Mapping::<ROOM_BYTES>::new(&file, Access::ReadWrite)?;
     let (_, object) = typed::reach(broker, System::Memcpy.name())?;
-    Ok(Sharer { object, map })
+    Ok(Sharer { object, shared: SharedMap::find_in(directory)? })
 }
 
 pub fn listen_floor(directory: &Path, broker: &Path) -> io::Result<Owner> {
-    let file = mapping::create("bench", ROOM_BYTES)?;
-    let map = Mapping::<ROOM_BYTES>::new(&file, Access::ReadWrite)?;
-    let name = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    std::os::unix::fs::symlink(name, place(directory))?;
+    let shared = SharedMap::<ROOM_BYTES>::make_in(directory)?;
     let buffer = Mutex::new(vec![0; ROOM_BYTES]);
     listen_with(broker, System::Memcpy, move |request| {
-        // The client finds the map through this file.
-        let _open = &file;
         let bytes = request.try_into().map(u32::from_ne_bytes).map_err(|_| Errno::BADMSG)?;
         let mut buffer = buffer.lock().map_err(|_| Errno::FAULT)?;
         let copy = buffer.get_mut(..bytes as usize).ok_or(Errno::BADMSG)?;
-        map.view().read(0, copy);
-        number(copy)
+        shared.view().read(0, copy);
+        typed::reply(Service::Number, copy)
     })
 }
 
 impl Client for Sharer {
     fn fill(&mut self, request: &[u8]) -> io::Result<Duration> {
-        self.map.view().write(0, request);
+        self.shared.view().write(0, request);
         Ok(Duration::ZERO)
     }
 

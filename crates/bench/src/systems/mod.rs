@@ -1,10 +1,149 @@
-//! The systems, one each.
+//! The systems, one each, and the ends of those that this program has.
 
-pub mod futex;
+mod futex;
 pub mod hosted;
-pub mod loan;
-pub mod pipe;
-pub mod stream;
+mod loan;
+pub mod mqueue;
+mod pipe;
+mod stream;
 pub mod typed;
-pub mod uapi;
-pub mod unix;
+mod uapi;
+mod unix;
+
+use crate::order;
+use crate::payload::SMALL_BYTES;
+use crate::service::Service;
+use crate::system::System::{self, *};
+use crate::system::{Accept, Client, Server, ready};
+use baton_host::Stays;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::channel;
+
+/// How a system's Binder program makes system calls.
+fn form(system: System) -> uapi::Form {
+    if system == BatonUapiTrap { uapi::Form::Trap } else { uapi::Form::Libc }
+}
+
+fn waiting(system: System) -> futex::Waiting {
+    if system == FutexSpin { futex::Waiting::Spinning } else { futex::Waiting::Blocked }
+}
+
+/// A calling end. The other one has begun to listen at `directory`; ours are brought together by
+/// the broker at `broker`.
+pub fn connect(system: System, directory: &Path, broker: &Path) -> io::Result<Box<dyn Client>> {
+    Ok(match system {
+        BatonTyped => Box::new(typed::connect(broker, typed::CONTEXT)?),
+        BatonHosted | BatonHostedLeaving => Box::new(typed::connect(broker, system.name())?),
+        BatonLoan => Box::new(loan::connect(broker)?),
+        Memcpy => Box::new(loan::connect_floor(directory, broker)?),
+        BatonUapiLibc | BatonUapiTrap | KernelBinder => Box::new(uapi::connect(form(system))?),
+        Futex | FutexSpin => Box::new(futex::connect(directory, waiting(system))?),
+        Pipe => Box::new(pipe::connect(directory)?),
+        Unix => Box::new(unix::connect_stream(directory)?),
+        UnixSeqpacket => Box::new(unix::connect_packets(directory)?),
+        _ => return Err(elsewhere()),
+    })
+}
+
+/// An answering end, at the same places.
+pub fn listen(
+    system: System,
+    directory: &Path,
+    broker: &Path,
+    service: Service,
+) -> io::Result<Accept> {
+    if service != Service::Echo && !system.is_binder() {
+        return Err(elsewhere());
+    }
+    Ok(match system {
+        BatonTyped => ready(typed::listen(broker, service, 1)?),
+        BatonHosted => ready(hosted::listen(broker, system.name(), Stays(hosted::echo))?),
+        BatonHostedLeaving => ready(hosted::listen(broker, system.name(), hosted::echo)?),
+        BatonLoan => ready(loan::listen(broker)?),
+        Memcpy => ready(loan::listen_floor(directory, broker)?),
+        BatonUapiLibc | BatonUapiTrap | KernelBinder => ready(uapi::listen(form(system), service)?),
+        Futex | FutexSpin => ready(futex::listen(directory, waiting(system))?),
+        Pipe => ready(pipe::listen(directory)?),
+        Unix => unix::listen_stream(directory)?,
+        UnixSeqpacket => unix::listen_packets(directory)?,
+        _ => return Err(elsewhere()),
+    })
+}
+
+/// Starts threads that answer as many clients as come, of a Binder server so many at first;
+/// whoever keeps what is returned keeps them at work.
+pub fn pool(
+    system: System,
+    directory: &Path,
+    broker: &Path,
+    (service, n_loopers): (Service, usize),
+) -> io::Result<Box<dyn Server>> {
+    Ok(match system {
+        BatonTyped => Box::new(typed::listen(broker, service, n_loopers)?),
+        Mqueue => Box::new(mqueue::pool(directory, service)?),
+        Unix => Box::new(unix::pool(directory, service)?),
+        _ if system.is_binder() => Box::new(uapi::pool(form(system), service, n_loopers)?),
+        _ => return Err(elsewhere()),
+    })
+}
+
+/// Starts a thread for each of so many clients, which meets its client at a place of its own and
+/// does what the server of a single client does, with the smallest payload.
+pub fn threads(
+    system: System,
+    directory: &Path,
+    broker: &Path,
+    n_clients: usize,
+) -> io::Result<Box<dyn Server>> {
+    struct Threads;
+    impl Server for Threads {}
+    let (tell, told) = channel();
+    for client in 0..n_clients {
+        let (directory, broker) = (order::place(directory, client), broker.to_owned());
+        let tell = tell.clone();
+        std::thread::spawn(move || {
+            let listening = listen(system, &directory, &broker, Service::Echo);
+            let (heard, accept) = match listening {
+                Ok(accept) => (Ok(()), Some(accept)),
+                Err(error) => (Err(error), None),
+            };
+            // Nobody hears of it if the process ends.
+            let _ = tell.send(heard);
+            // It ends with its client.
+            let served = accept.map(|accept| accept()?.serve(u32::MAX, SMALL_BYTES));
+            drop(served);
+        });
+    }
+    told.iter().take(n_clients).collect::<io::Result<()>>()?;
+    Ok(Box::new(Threads))
+}
+
+/// So many calling ends of one process, for a thread each, of a server that is a pool.
+pub fn clients(
+    system: System,
+    directory: &Path,
+    broker: &Path,
+    n_clients: usize,
+) -> io::Result<Vec<Box<dyn Client + Send>>> {
+    fn boxed(client: impl Client + Send + 'static) -> Box<dyn Client + Send> {
+        Box::new(client)
+    }
+    let numbers = 0..n_clients;
+    match system {
+        BatonTyped => {
+            let client = typed::connect(broker, typed::CONTEXT)?;
+            Ok(numbers.map(|_| boxed(client.clone())).collect())
+        }
+        Mqueue => numbers.map(|number| mqueue::connect(directory, number).map(boxed)).collect(),
+        Unix => numbers.map(|_| unix::connect_stream(directory).map(boxed)).collect(),
+        _ if system.is_binder() => {
+            Ok(uapi::callers(form(system), n_clients)?.into_iter().map(boxed).collect())
+        }
+        _ => Err(elsewhere()),
+    }
+}
+
+fn elsewhere() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "this program has no such system")
+}

@@ -1,7 +1,7 @@
 //! Bytes that go in at one side and come out at the other: what pipes and sockets have in common.
 //! Both sides know the length, so that nothing is spent on a header.
 
-use crate::payload;
+use crate::service::Service;
 use crate::system::{Client, Server};
 use std::io::{self, Read, Write};
 
@@ -9,11 +9,17 @@ pub struct Side<R, W> {
     incoming: R,
     outgoing: W,
     buffer: Vec<u8>,
+    /// What it does if it is a server's.
+    service: Service,
 }
 
 impl<R: Read, W: Write> Side<R, W> {
     pub fn new(incoming: R, outgoing: W) -> Side<R, W> {
-        Side { incoming, outgoing, buffer: Vec::new() }
+        Side { incoming, outgoing, buffer: Vec::new(), service: Service::Echo }
+    }
+
+    pub fn with(self, service: Service) -> Side<R, W> {
+        Side { service, ..self }
     }
 
     fn receive(&mut self, bytes: usize) -> io::Result<()> {
@@ -35,8 +41,8 @@ impl<R: Read, W: Write> Server for Side<R, W> {
     fn serve(&mut self, n_calls: u32, payload_bytes: usize) -> io::Result<()> {
         for _ in 0..n_calls {
             self.receive(payload_bytes)?;
-            payload::check(&self.buffer).ok_or(io::ErrorKind::InvalidData)?;
-            self.outgoing.write_all(&self.buffer)?;
+            let answered = self.service.answer(&self.buffer, |it| self.outgoing.write_all(it));
+            answered.ok_or(io::ErrorKind::InvalidData)??;
         }
         Ok(())
     }

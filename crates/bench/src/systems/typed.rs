@@ -13,6 +13,7 @@ pub const CONTEXT: &str = "binder";
 const ECHO: u32 = 1;
 
 /// A process that holds the object.
+#[derive(Clone)]
 pub struct Caller {
     object: Handle,
 }
@@ -42,14 +43,14 @@ pub fn reach(broker: &Path, context: &str) -> io::Result<(Process, Handle)> {
     Ok((process, object))
 }
 
+/// A service's answer to a request, if that was one.
+pub fn reply(service: Service, request: &[u8]) -> Result<Parcel, Errno> {
+    service.answer(request, |answer| Parcel::from(answer)).ok_or(Errno::BADMSG)
+}
+
 pub fn listen(broker: &Path, service: Service, n_loopers: usize) -> io::Result<Owner> {
     let process = Process::open(CONTEXT, broker).map_err(opened)?;
-    let object = process
-        .object(move |request| match service.answer(request.data()) {
-            Some(answer) => Ok(Parcel::from(&*answer)),
-            None => Err(Errno::BADMSG),
-        })
-        .add();
+    let object = process.object(move |request| reply(service, request.data())).add();
     serve(process, object, n_loopers)
 }
 

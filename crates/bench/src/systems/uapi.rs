@@ -5,22 +5,22 @@
 //! what runs on the kernel's driver, too.
 
 use crate::service::Service;
-use crate::system::{Client, Server};
+use crate::system::{Client, RECEIVE_BYTES, Server};
 use baton_abi::uapi::*;
 use bytemuck::{bytes_of, pod_read_unaligned};
-use libc::{c_int, c_long, c_void};
+use libc::{c_int, c_void};
+use rustix::fd::BorrowedFd;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Size of the receive buffer, as libbinder has it.
-const RECEIVE_BYTES: usize = (1 << 20) - 8192;
-/// Most bytes of a call, and why not more.
-pub const MOST_BYTES: (usize, &str) = (RECEIVE_BYTES, "a receive buffer has 1 MiB - 8 KiB");
 /// Room for returns, as libbinder has it.
 const READ_BYTES: usize = 256;
 /// How long a manager before may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Most threads of a pool, as libbinder has it: 15 that the driver asks for, and the first.
+const MOST_LOOPERS: usize = 16;
 const MANAGER: u64 = 0;
 const ECHO: u32 = 1;
 
@@ -46,7 +46,7 @@ struct Device {
 
 struct Loopers {
     device: Device,
-    answer: Answer,
+    service: Service,
 }
 
 pub struct Caller {
@@ -56,48 +56,34 @@ pub struct Caller {
 /// The answering program, a context manager with one looper.
 pub struct Manager {
     device: Device,
-    answer: Answer,
+    service: Service,
     /// A copy of the request, which must outlive the reply's command.
     reply: Vec<u8>,
-}
-
-/// Writes what the server answers; false if that was no request.
-pub type Answer = Arc<dyn Fn(&[u8], &mut Vec<u8>) -> bool + Send + Sync>;
-
-fn answer_of(service: Service) -> Answer {
-    Arc::new(move |request, reply| {
-        let answer = service.answer(request);
-        reply.extend_from_slice(answer.as_deref().unwrap_or_default());
-        answer.is_some()
-    })
 }
 
 fn os_result(value: c_int) -> io::Result<c_int> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn inline_ioctl(fd: c_int, request: u32, argument: *mut c_void) -> c_long {
-    let mut result = libc::SYS_ioctl;
-    // SAFETY: the caller passes what the request takes, and the kernel keeps all registers but
-    // the three named.
-    unsafe {
-        std::arch::asm!("syscall", inlateout("rax") result, in("rdi") fd as c_long,
-            in("rsi") u64::from(request), in("rdx") argument,
-            lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    result
-}
+/// An `ioctl` call that rustix makes by a system call of its own.
+struct InlineIoctl(u32, *mut c_void);
 
-#[cfg(target_arch = "aarch64")]
-fn inline_ioctl(fd: c_int, request: u32, argument: *mut c_void) -> c_long {
-    let mut result = fd as c_long;
-    // SAFETY: the caller passes what the request takes, and the kernel keeps all registers.
-    unsafe {
-        std::arch::asm!("svc 0", in("x8") libc::SYS_ioctl, inlateout("x0") result,
-            in("x1") u64::from(request), in("x2") argument, options(nostack));
+// SAFETY: every caller passes what its request takes.
+unsafe impl Ioctl for InlineIoctl {
+    type Output = ();
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        self.0 as Opcode
     }
-    result
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.1
+    }
+
+    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Device {
@@ -135,9 +121,10 @@ impl Device {
                 os_result(unsafe { libc::ioctl(self.fd, request as _, argument) })?;
             }
             Form::Trap => {
-                let result = inline_ioctl(self.fd, request, argument);
-                if result < 0 {
-                    return Err(io::Error::from_raw_os_error(-result as i32));
+                // SAFETY: the device stays open, and the request gets what it takes.
+                unsafe {
+                    let fd = BorrowedFd::borrow_raw(self.fd);
+                    rustix::ioctl::ioctl(fd, InlineIoctl(request, argument))?;
                 }
             }
         }
@@ -257,25 +244,22 @@ fn manager(form: Form) -> io::Result<Device> {
 }
 
 /// A looper, on the thread that calls.
-fn looper(mut device: Device, comes: u32, answer: Answer) -> io::Result<Manager> {
+fn looper(mut device: Device, comes: u32, service: Service) -> io::Result<Manager> {
     device.queue(comes, &[]);
     device.exchange(0)?;
-    Ok(Manager { device, answer, reply: Vec::new() })
+    Ok(Manager { device, service, reply: Vec::new() })
 }
 
 pub fn listen(form: Form, service: Service) -> io::Result<Manager> {
-    looper(manager(form)?, BC_ENTER_LOOPER, answer_of(service))
+    looper(manager(form)?, BC_ENTER_LOOPER, service)
 }
 
-pub fn pool(form: Form, n_loopers: usize) -> io::Result<Pool> {
-    pool_of(form, n_loopers, 0, answer_of(Service::Echo))
-}
-
-/// A pool of so many loopers, and of so many more as the driver asks for.
-pub fn pool_of(form: Form, n_loopers: usize, mut more: u32, answer: Answer) -> io::Result<Pool> {
+/// A pool of so many loopers, and of more if the driver asks for them.
+pub fn pool(form: Form, service: Service, n_loopers: usize) -> io::Result<Pool> {
     let device = manager(form)?;
+    let mut more = MOST_LOOPERS.saturating_sub(n_loopers) as u32;
     device.ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
-    let loopers = Arc::new(Loopers { device, answer });
+    let loopers = Arc::new(Loopers { device, service });
     (0..n_loopers).for_each(|_| loopers.enlist(BC_ENTER_LOOPER));
     Ok(Pool)
 }
@@ -289,7 +273,7 @@ impl Loopers {
                 loopers: Some(Arc::clone(&loopers)),
                 ..loopers.device.of_another_thread()
             };
-            let served = looper(own, comes, Arc::clone(&loopers.answer)).and_then(|mut own| {
+            let served = looper(own, comes, loopers.service).and_then(|mut own| {
                 loop {
                     own.serve_one()?
                 }
@@ -308,9 +292,8 @@ impl Manager {
     fn serve_one(&mut self) -> io::Result<()> {
         let request = self.device.await_message(BR_TRANSACTION)?;
         self.reply.clear();
-        if !(self.answer)(request, &mut self.reply) {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
+        let answered = self.service.answer(request, |it| self.reply.extend_from_slice(it));
+        answered.ok_or(io::ErrorKind::InvalidData)?;
         self.device.queue_free(request);
         if !self.device.was_one_way {
             self.device.queue_message(BC_REPLY, 0, &self.reply);

@@ -1,13 +1,12 @@
 //! Local sockets, of a stream and of packets.
 
 use super::stream::Side;
-use crate::system::Accept;
-use rustix::fd::OwnedFd;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use std::io::{self, Read, Write};
+use crate::service::{CLOCK_BYTES, Service};
+use crate::system::{Accept, Server};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 fn place(directory: &Path) -> PathBuf {
     directory.join("socket")
@@ -26,45 +25,40 @@ pub fn connect_stream(directory: &Path) -> io::Result<Side<UnixStream, UnixStrea
     both_ways(UnixStream::connect(place(directory))?)
 }
 
+/// A request server as people write it: a thread for each connection, which ends with its client.
+pub struct Pool;
+
+impl Server for Pool {}
+
+pub fn pool(directory: &Path, service: Service) -> io::Result<Pool> {
+    let listener = UnixListener::bind(place(directory))?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = move || both_ways(stream)?.with(service).serve(u32::MAX, CLOCK_BYTES);
+            std::thread::spawn(serve);
+        }
+    });
+    Ok(Pool)
+}
+
 /// A socket of packets: one message goes in and comes out whole.
-#[derive(Clone)]
-pub struct Packets(Arc<OwnedFd>);
-
-impl Read for Packets {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::net::recv(&self.0, into, RecvFlags::empty())?.0)
-    }
+fn packet_socket() -> io::Result<Socket> {
+    Socket::new(Domain::UNIX, Type::SEQPACKET, None)
 }
 
-impl Write for Packets {
-    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
-        Ok(rustix::net::send(&self.0, message, SendFlags::NOSIGNAL)?)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn packets(socket: OwnedFd) -> Side<Packets, Packets> {
-    let socket = Packets(Arc::new(socket));
-    Side::new(socket.clone(), socket)
-}
-
-fn packet_socket() -> io::Result<OwnedFd> {
-    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-    Ok(rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?)
+fn packets(socket: Socket) -> io::Result<Side<Socket, Socket>> {
+    Ok(Side::new(socket.try_clone()?, socket))
 }
 
 pub fn listen_packets(directory: &Path) -> io::Result<Accept> {
     let listener = packet_socket()?;
-    rustix::net::bind(&listener, &SocketAddrUnix::new(place(directory))?)?;
-    rustix::net::listen(&listener, 1)?;
-    Ok(Box::new(move || Ok(Box::new(packets(rustix::net::accept(&listener)?)))))
+    listener.bind(&SockAddr::unix(place(directory))?)?;
+    listener.listen(1)?;
+    Ok(Box::new(move || Ok(Box::new(packets(listener.accept()?.0)?))))
 }
 
-pub fn connect_packets(directory: &Path) -> io::Result<Side<Packets, Packets>> {
+pub fn connect_packets(directory: &Path) -> io::Result<Side<Socket, Socket>> {
     let socket = packet_socket()?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(place(directory))?)?;
-    Ok(packets(socket))
+    socket.connect(&SockAddr::unix(place(directory))?)?;
+    packets(socket)
 }

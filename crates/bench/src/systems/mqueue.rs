@@ -1,0 +1,147 @@
+//! POSIX message queues, as one who knows them would do it by hand: requests in one queue, each at
+//! its caller's priority, so that the most urgent is received first; a queue of each caller's own
+//! for its answers; one thread that serves, at the highest priority.
+//!
+//! ```text
+//!   caller --- reply queue's number, request ---> /...-requests --> server at SCHED_FIFO
+//!   caller <--------------- answer --- /...-NUMBER <---------------'
+//! ```
+//!
+//! A queue has a name in the whole system, which the directory's makes one of this run. A caller's
+//! loses it as soon as both ends have opened it.
+
+use crate::service::{CLOCK_BYTES, Service};
+use crate::system::{Client, Server};
+use baton_rt::SchedPriority;
+use baton_rt::schedule::current_priority;
+use nix::errno::Errno;
+use nix::mqueue::{MQ_OFlag, MqAttr, MqdT, mq_open, mq_receive, mq_send, mq_unlink};
+use nix::sys::stat::Mode;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::path::Path;
+
+/// Requests that wait: more than callers, so that no caller waits for room; where that is not
+/// allowed, what everybody may have.
+const DEPTHS: [i64; 2] = [256, 10];
+const REQUEST_BYTES: usize = 8 + CLOCK_BYTES;
+
+/// An open queue, which its process closes when it ends.
+struct Queue(MqdT);
+
+fn name(directory: &Path, suffix: &str) -> String {
+    let directory = directory.file_name().unwrap_or_default().to_string_lossy();
+    format!("/baton-bench{directory}-{suffix}")
+}
+
+impl Queue {
+    fn make(name: &str, depth: i64, bytes: usize) -> nix::Result<Queue> {
+        let flags = MQ_OFlag::O_RDWR | MQ_OFlag::O_CREAT | MQ_OFlag::O_EXCL | MQ_OFlag::O_CLOEXEC;
+        let attributes = MqAttr::new(0, depth, bytes as i64, 0);
+        mq_open(name, flags, Mode::S_IRUSR | Mode::S_IWUSR, Some(&attributes)).map(Queue)
+    }
+
+    fn open(name: &str) -> nix::Result<Queue> {
+        mq_open(name, MQ_OFlag::O_RDWR | MQ_OFlag::O_CLOEXEC, Mode::empty(), None).map(Queue)
+    }
+
+    fn send(&self, message: &[u8], priority: u32) -> io::Result<()> {
+        Ok(mq_send(&self.0, message, priority)?)
+    }
+
+    /// A message of exactly this size.
+    fn receive<const N: usize>(&self) -> io::Result<[u8; N]> {
+        let mut message = [0; N];
+        match mq_receive(&self.0, &mut message, &mut 0)? {
+            bytes if bytes == N => Ok(message),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// The queue of requests of a server that has ended.
+pub fn forget(directory: &Path) {
+    // That there is no such name any more is as good.
+    let _ = mq_unlink(&*name(directory, "requests"));
+}
+
+/// A thread that serves all callers, at the priority of the one that starts it.
+pub struct Pool;
+
+impl Server for Pool {}
+
+fn requests(directory: &Path) -> nix::Result<Queue> {
+    let make = |depth| Queue::make(&name(directory, "requests"), depth, REQUEST_BYTES);
+    match make(DEPTHS[0]) {
+        Err(Errno::EINVAL | Errno::EMFILE) => make(DEPTHS[1]),
+        made => made,
+    }
+}
+
+pub fn pool(directory: &Path, service: Service) -> io::Result<Pool> {
+    let (requests, directory) = (requests(directory)?, directory.to_owned());
+    std::thread::spawn(move || {
+        let Err::<std::convert::Infallible, _>(error) = serve(&requests, &directory, service);
+        eprintln!("message queues: {error}");
+        std::process::exit(1);
+    });
+    Ok(Pool)
+}
+
+fn serve(
+    requests: &Queue,
+    directory: &Path,
+    service: Service,
+) -> io::Result<std::convert::Infallible> {
+    let mut replies = HashMap::new();
+    loop {
+        let message: [u8; REQUEST_BYTES] = requests.receive()?;
+        let (number, request) = message.split_at(8);
+        let number = u64::from_ne_bytes(number.try_into().expect("eight bytes"));
+        let reply = |answer: &[u8]| {
+            let replies = match replies.entry(number) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    let name = name(directory, &number.to_string());
+                    let queue = Queue::open(&name)?;
+                    let _ = mq_unlink(&*name);
+                    unknown.insert(queue)
+                }
+            };
+            replies.send(answer, 0)
+        };
+        service.answer(request, reply).ok_or(io::ErrorKind::InvalidData)??;
+    }
+}
+
+/// One thread's end.
+pub struct Caller {
+    requests: Queue,
+    replies: Queue,
+    message: [u8; REQUEST_BYTES],
+    /// Of the thread that calls, from its first call on.
+    priority: Option<u32>,
+}
+
+pub fn connect(directory: &Path, number: usize) -> io::Result<Caller> {
+    let requests = Queue::open(&name(directory, "requests"))?;
+    let number = u64::from(std::process::id()) << 32 | number as u64;
+    let mut message = [0; REQUEST_BYTES];
+    message[..8].copy_from_slice(&number.to_ne_bytes());
+    let replies = Queue::make(&name(directory, &number.to_string()), 1, CLOCK_BYTES)?;
+    Ok(Caller { requests, replies, message, priority: None })
+}
+
+impl Client for Caller {
+    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        let priority = *self.priority.get_or_insert_with(|| {
+            let level = current_priority().ok().and_then(SchedPriority::real_time);
+            level.unwrap_or(0).into()
+        });
+        self.message[8..].copy_from_slice(request);
+        self.requests.send(&self.message, priority)?;
+        consume(&self.replies.receive::<CLOCK_BYTES>()?);
+        Ok(())
+    }
+}
