@@ -132,7 +132,6 @@ const UNSAFE: &[(&str, &str)] = &[
     ("bench/src/log/messages.rs", "calls strlen, as whoever logs does"),
     ("bench/src/log/paper.rs", "a semaphore that processes share, which rustix lacks"),
     ("bench/src/rt/misuse.rs", "writes what no peer of good will writes"),
-    ("bench/src/rt/mqueue.rs", "POSIX message queues, which rustix lacks"),
     ("bench/src/nucleus/sampler.rs", "a handler that reads what it has interrupted"),
     ("bench/src/nucleus/signalled.rs", "a handler before the kernel's"),
     ("bench/src/nucleus/switching.rs", "switches stacks by hand"),
