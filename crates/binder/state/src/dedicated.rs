@@ -187,6 +187,32 @@ impl State {
     }
 }
 
+#[cfg(simulated)]
+impl State {
+    /// What the state keeps for real-time callers, each thing with its lane, if it is a lane's: for
+    /// the simulator.
+    pub fn kept_for_real_time(&self) -> Vec<(Option<LaneId>, String)> {
+        let mut kept = Vec::new();
+        let vacant = self.pool.vacant.iter();
+        kept.extend(vacant.map(|via| (Some(*via), "waits for a looper".to_owned())));
+        let slots = self.slots.iter();
+        kept.extend(slots.map(|slot| (self.dedicated_to(slot.tid), format!("{slot:?}"))));
+        let mut n_dedicated = 0;
+        for (tid, thread) in self.threads.iter() {
+            n_dedicated += usize::from(thread.dedicated_to.is_some());
+            let is_dedicated = thread.dedicated_to.is_some() || thread.is_past;
+            if is_dedicated || thread.relieved_of.is_some() || thread.is_off_priority {
+                let lane = thread.dedicated_to.filter(|_| !thread.is_off_priority);
+                kept.push((lane, format!("{tid}: {thread:?}")));
+            }
+        }
+        if self.pool.n_dedicated != n_dedicated {
+            kept.push((None, format!("{} dedicated loopers", self.pool.n_dedicated)));
+        }
+        kept
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
