@@ -15,6 +15,7 @@ use crate::process::State;
 use crate::thread::Thread;
 use crate::watchdog::Round;
 use crate::work::Tid;
+use baton_abi::control::ChannelId;
 
 impl State {
     /// A looper of the program is to become dedicated to the lane.
@@ -32,6 +33,12 @@ impl State {
     pub fn withdraw_lane(&mut self, via: LaneId) {
         self.pool.vacant.retain(|vacant| *vacant != via);
         self.relieve(via);
+    }
+
+    /// A channel is gone: none of its lanes waits for a looper any more. A thread that is dedicated
+    /// to one of them is told otherwise.
+    pub fn withdraw_vacant(&mut self, channel: ChannelId) {
+        self.pool.vacant.retain(|vacant| vacant.channel != channel);
     }
 
     /// Whether a read by this looper of the pool has to ask the program for a looper, only because
@@ -219,7 +226,7 @@ mod tests {
     use crate::thread::Waiting;
     use crate::watchdog::MAX_SPARED;
     use crate::work::{Queue, Work};
-    use baton_abi::control::{ChannelId, ProcessId};
+    use baton_abi::control::ProcessId;
 
     fn via(lane: u32) -> LaneId {
         LaneId { channel: ChannelId(1), lane }

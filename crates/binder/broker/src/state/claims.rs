@@ -16,6 +16,9 @@ pub(super) struct Rebuild {
     pub awaited: BTreeMap<ProcessId, BTreeSet<NodeKey>>,
     /// Channels that only one end has claimed, with that end.
     pub channels: BTreeSet<(ProcessId, ChannelClaim)>,
+    /// Lanes of channels that only their client has claimed and that it says are ordinary again, a
+    /// bit for each lane.
+    pub ended_lanes: BTreeMap<(ProcessId, ChannelId), u64>,
     /// For each process that has rejoined: absent processes that it had to do with.
     pub absent_peers: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
     /// Processes that rejoined and died again. Others know of their deaths.

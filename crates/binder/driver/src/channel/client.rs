@@ -66,12 +66,20 @@ impl Channel {
     /// Reserves the lane for the thread that has it at this moment.
     pub fn reserve(&self, lane: u32) {
         self.reserved.fetch_or(1 << lane, Ordering::Relaxed);
+        self.ended.fetch_and(!(1 << lane), Ordering::Relaxed);
     }
 
     /// The lane is reserved no longer.
     pub fn unreserve(&self, lane: u32) {
         self.left.fetch_or(1 << lane, Ordering::Relaxed);
         self.reserved.fetch_and(!(1 << lane), Ordering::Relaxed);
+        self.ended.fetch_or(1 << lane, Ordering::Relaxed);
+    }
+
+    /// Lanes that were reserved once and are not now. Relaxed: whoever changes them has the lock of
+    /// all reservations.
+    pub fn ended_lanes(&self) -> impl Iterator<Item = usize> {
+        lanes_of(self.ended.load(Ordering::Relaxed))
     }
 
     fn reclaim(&self, ends: &mut Ends) -> Result<(), Errno> {
