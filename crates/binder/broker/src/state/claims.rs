@@ -30,7 +30,8 @@ pub(super) struct Rebuild {
 impl Rebuild {
     /// Whether no process is joining and no claim is open.
     pub fn is_empty(&self) -> bool {
-        self.joining.is_empty() && self.channels.is_empty() && self.absent_peers.is_empty()
+        let has_no_claims = self.channels.is_empty() && self.ended_lanes.is_empty();
+        self.joining.is_empty() && has_no_claims && self.absent_peers.is_empty()
     }
 
     /// Records that `who` had to do with `whom`, which is absent.

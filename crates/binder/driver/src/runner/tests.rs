@@ -269,6 +269,24 @@ fn who_leaves_a_lane_takes_no_later_offer_with_it() {
     server.close();
 }
 
+/// The client has gone before the pool could spare a looper for the lane.
+#[test]
+fn no_lane_of_a_channel_that_has_gone_waits_for_a_looper() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let server_end = other_end(&server, &channel);
+    server.lock().enter_looper(1);
+    server.begin_dedicated(channel.id, 0, 0);
+    let mut state = server.lock();
+    state.pool.max = 1;
+    assert!(state.is_to_ask(1), "for a looper that the lane lacks");
+    server.lose_channel(&mut state, &server_end, None);
+    assert!(!state.is_to_ask(1), "for nobody");
+    drop(state);
+    client.close();
+    server.close();
+}
+
 /// A real-time caller is told to wait for a looper of the program's as long as there may come one.
 #[test]
 fn callers_are_told_whether_lanes_get_loopers() {
