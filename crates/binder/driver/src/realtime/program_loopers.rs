@@ -160,6 +160,8 @@ impl Engine {
             }
         }
         state.vacate(dedicated.via());
+        // It goes on as a looper of the pool, without another look at the program.
+        self.end_dedication(&mut state, tid);
         state
     }
 

@@ -414,6 +414,32 @@ fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
     }
 }
 
+/// The thread has not left the driver, and its next transaction is an ordinary caller's.
+#[test]
+fn a_thread_that_cannot_have_its_lane_yet_is_the_pools_at_once() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let tid = tid();
+    {
+        let mut state = server.lock();
+        for looper in [tid, tid + 1] {
+            state.enter_looper(looper);
+            state.thread(looper).return_once = false;
+        }
+    }
+    // Another looper of the pool stays at the lane.
+    assert!(theirs.pin(theirs.lane(0).unwrap(), 0));
+    server.begin_dedicated(channel.id, 0, 0);
+    let mut state = server.become_dedicated(server.lock(), tid);
+    assert!(state.pool.wants_dedicated(), "the lane waits for a looper");
+    assert!(state.thread(tid).was_dedicated, "it had one");
+    assert_eq!(state.thread(tid).relieved_of, None);
+    drop(state);
+    client.close();
+    server.close();
+}
+
 /// Says how often anything was logged by the thread that has it.
 #[derive(Clone, Default)]
 struct Log(Arc<std::sync::atomic::AtomicUsize>);
