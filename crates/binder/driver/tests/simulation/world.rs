@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Switches after which a history counts as endless.
-const MOST_SWITCHES: u64 = 3_000_000;
+const MOST_SWITCHES: u64 = 500_000;
 /// Loopers that a driver may ask a program to start.
 const MOST_LOOPERS: u32 = 3;
 /// The first process; the harness is process 0.
