@@ -1,10 +1,13 @@
 //! Threads of clients as the system knows them: whose they are, and at which priority they run.
 
-#![expect(unsafe_code, reason = "the scheduler's calls and prlimit, which rustix lacks")]
+#![expect(unsafe_code, reason = "prlimit of another process, which rustix lacks")]
 
 use crate::peer::started_in;
 use crate::state::Thread;
 use baton_abi::sched_priority::SchedPriority;
+use baton_shm::schedule;
+#[cfg(simulated)]
+use baton_shm::simulation;
 use rustix::io::Errno;
 
 /// Most threads among which one of another pid namespace is looked for.
@@ -17,6 +20,11 @@ const CAP_SYS_NICE: u64 = 1 << 23;
 /// A thread of a process by the number that it has in its own pid namespace. `ESRCH` if there is
 /// none.
 pub(crate) fn find(pid: u32, tid: u32) -> Result<Thread, Errno> {
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        let is_its = machine.process_of(tid).is_some_and(|its| simulation::FIRST_PID + its == pid);
+        return if is_its { Ok(Thread { pid, tid, started: 0 }) } else { Err(Errno::SRCH) };
+    }
     let thread = |in_ours: u32| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/task/{in_ours}/status")).ok()?;
         let started = started_in(&format!("/proc/{pid}/task/{in_ours}/stat"))?;
@@ -43,6 +51,10 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 impl Thread {
     /// Whether it still lives: else its number is, or will be, another one's.
     fn is_there(self) -> bool {
+        #[cfg(simulated)]
+        if let Some(machine) = simulation::machine() {
+            return machine.lives(self.tid);
+        }
         let stat = format!("/proc/{}/task/{}/stat", self.pid, self.tid);
         started_in(&stat) == Some(self.started)
     }
@@ -51,21 +63,17 @@ impl Thread {
 /// The priority of a real-time thread. A looper of a SCHED_DEADLINE thread gets the highest that
 /// there is. `EINVAL` for a thread that is not a real-time one.
 pub(crate) fn priority(thread: Thread) -> Result<SchedPriority, Errno> {
-    let tid = thread.tid.cast_signed();
-    let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: asks about a thread, and fills a structure of ours.
-    let (policy, asked) =
-        unsafe { (libc::sched_getscheduler(tid), libc::sched_getparam(tid, &mut parameters)) };
-    if policy < 0 || asked != 0 || !thread.is_there() {
+    let asked = (schedule::policy(thread.tid), schedule::priority(thread.tid));
+    let (Ok(policy), Ok(priority)) = asked else { return Err(Errno::SRCH) };
+    if !thread.is_there() {
         return Err(Errno::SRCH);
     }
-    let policy = policy & !libc::SCHED_RESET_ON_FORK;
-    let priority = SchedPriority::of_real_time(policy, parameters.sched_priority);
+    let priority = SchedPriority::of_real_time(policy & !libc::SCHED_RESET_ON_FORK, priority);
     match priority.ok_or(Errno::INVAL)? {
         SchedPriority::DEADLINE => {
             tracing::info!(
                 pid = thread.pid,
-                tid,
+                tid = thread.tid,
                 "a looper cannot have its caller's SCHED_DEADLINE"
             );
             Ok(SchedPriority::fifo(HIGHEST))
@@ -77,6 +85,10 @@ pub(crate) fn priority(thread: Thread) -> Result<SchedPriority, Errno> {
 /// The highest priority that a process may have loopers of others run at: what it could give
 /// itself.
 pub(crate) fn priority_limit(pid: u32, uid: u32) -> u32 {
+    #[cfg(simulated)]
+    if simulation::is_simulated() {
+        return HIGHEST.into();
+    }
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let capabilities = field(&status, "CapEff:").map(str::trim);
     let capabilities = capabilities.and_then(|all| u64::from_str_radix(all, 16).ok());
@@ -101,23 +113,13 @@ pub(crate) fn set_priority(thread: Thread, priority: Option<SchedPriority>) -> R
     if !thread.is_there() {
         return Err(Errno::SRCH);
     }
-    let parameters = libc::sched_param { sched_priority };
-    let schedule = |policy| {
-        // SAFETY: changes how a thread of another process is scheduled, by a structure of ours.
-        match unsafe { libc::sched_setscheduler(thread.tid.cast_signed(), policy, &parameters) } {
-            0 => Ok(()),
-            _ => {
-                let error = std::io::Error::last_os_error();
-                Err(Errno::from_io_error(&error).unwrap_or(Errno::PERM))
-            }
-        }
-    };
+    let set = |policy| schedule::set(thread.tid, policy, sched_priority);
     let resets = policy | libc::SCHED_RESET_ON_FORK;
     match priority {
-        Some(_) => schedule(resets),
+        Some(_) => set(resets),
         // As it was, a thread of its program's. That takes a privilege, and to take a priority back
         // takes none.
-        None => schedule(policy).or_else(|_| schedule(resets)),
+        None => set(policy).or_else(|_| set(resets)),
     }
 }
 

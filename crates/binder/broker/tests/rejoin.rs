@@ -284,6 +284,47 @@ fn a_channel_counts_if_both_ends_claim_it() {
     }
 }
 
+/// A client says of lanes that they are ordinary again, before or after their server has rejoined.
+#[test]
+fn a_server_hears_of_lanes_that_ended_while_there_was_no_broker() {
+    let ends = |channel, lane| Request::Ordinary { channel: ChannelId(channel), lane };
+    let new = 1 << 32 | 8;
+    #[rustfmt::skip]
+    let cases: [(&str, ProcessId, &[Request], &[u32]); 6] = [
+        ("two lanes", HOLDING, &[ends(8, 3), ends(8, 63)], &[3, 63]),
+        ("no lane of the channel's", HOLDING, &[ends(8, 64)], &[]),
+        ("another channel", HOLDING, &[ends(9, 3)], &[]),
+        ("a channel of this broker", HOLDING, &[ends(new, 3)], &[]),
+        ("by its server", OWNING, &[ends(8, 3)], &[]),
+        ("by a stranger", THIRD, &[ends(8, 3)], &[]),
+    ];
+    for (what, from, requests, told) in cases {
+        for server_first in [true, false] {
+            let mut broker = successor();
+            rejoin(&mut broker, THIRD, &[]);
+            let client = [channel(8, End::Client, OWNING)];
+            let mut both = [(OWNING, channel(8, End::Server, HOLDING)), (HOLDING, client[0])];
+            if !server_first {
+                both.reverse();
+            }
+            for (process, claim) in both {
+                rejoin(&mut broker, process, &[claim]);
+                let is_here = process == from || from == THIRD;
+                for request in requests.iter().filter(|_| is_here) {
+                    assert_eq!(broker.ask(from, request.clone()), None);
+                }
+            }
+            let channel = ChannelId(8);
+            let expected: Vec<(ProcessId, Event)> =
+                told.iter().map(|&lane| (OWNING, Event::OrdinaryLane { channel, lane })).collect();
+            assert_eq!(broker.events(), expected, "{what}, the server first: {server_first}");
+            [OWNING, HOLDING, THIRD].iter().for_each(|process| broker.gone(*process));
+            end_rejoin(&mut broker);
+            assert!(broker.state.is_empty(), "{what}: {:?}", broker.state);
+        }
+    }
+}
+
 #[test]
 fn the_manager_is_the_recorded_one_that_claims_to_be() {
     let manages = |node| Request::Rejoin { manages: vec![(NodeId(9), 0), (NodeId(node), 0x13)] };

@@ -40,7 +40,7 @@ fn main() {
         return;
     }
     become_ordinary();
-    let tests: [(&str, fn()); 10] = [
+    let tests: [(&str, fn()); 11] = [
         (
             "a_prepared_callers_first_call_is_served_at_its_priority",
             a_prepared_callers_first_call_is_served_at_its_priority,
@@ -55,6 +55,10 @@ fn main() {
         ("the_next_broker_knows_real_time_callers", the_next_broker_knows_real_time_callers),
         ("a_bound_callers_looper_is_bound_there", a_bound_callers_looper_is_bound_there),
         ("a_caller_that_ends_leaves_no_looper", a_caller_that_ends_leaves_no_looper),
+        (
+            "a_caller_that_ends_without_a_broker_leaves_no_looper",
+            a_caller_that_ends_without_a_broker_leaves_no_looper,
+        ),
         ("a_killed_caller_leaves_no_looper", a_killed_caller_leaves_no_looper),
         ("whatever_a_real_time_caller_sends_arrives", whatever_a_real_time_caller_sends_arrives),
     ];
@@ -283,6 +287,40 @@ fn the_next_broker_knows_real_time_callers() {
         call_until(&manager, PRIORITY, priority);
     }
     await_lanes(&socket, 0);
+    server.close();
+    drop(broker);
+}
+
+/// Threads of this process that serve a real-time caller's lane.
+fn lane_loopers() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.flat_map(|task| std::fs::read_to_string(task.path().join("comm")));
+    names.filter(|name| name.trim_end() == "baton-lane").count()
+}
+
+/// The broker that knew of the caller's lane has died, and the next one is told of its end.
+fn a_caller_that_ends_without_a_broker_leaves_no_looper() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("broker.sock");
+    let broker = Running::start(Config::at(&socket)).unwrap();
+    let server = server(&socket);
+    let client = Process::open("binder", &socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    while lane_loopers() != 0 {
+        thread::yield_now();
+    }
+    let calls_and_ends = || {
+        assert!(become_real_time(libc::SCHED_FIFO, 30));
+        call_until(&manager, PRIORITY, [libc::SCHED_FIFO, 30]);
+        broker.stop().unwrap();
+    };
+    thread::scope(|scope| scope.spawn(calls_and_ends).join().unwrap());
+    assert_eq!(lane_loopers(), 1, "nobody has told the server");
+    let broker = Running::start(Config::at(&socket)).unwrap();
+    while lane_loopers() != 0 {
+        thread::yield_now();
+    }
+    client.close();
     server.close();
     drop(broker);
 }

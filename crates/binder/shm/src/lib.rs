@@ -16,7 +16,8 @@
 //!   whether that thread has to take the lock.
 //! - [`lock`]: a lock whose holder inherits the priority of its waiters. [`thread`]: the calling
 //!   thread's part of it.
-//! - [`clock`]: the processor's counter and the kernel's clocks.
+//! - [`clock`]: the processor's counter and the kernel's clocks. [`schedule`]: policies and
+//!   priorities of threads.
 //! - [`futex`]: the waits under all of these. [`blocking`]: system calls that wait for a descriptor
 //!   or a time. [`socket`]: bytes that a receiver has not read.
 //!
@@ -24,8 +25,8 @@
 //! memory. Protocols above it use atomics, offsets and copies.
 //!
 //! Atomics come from [`sync`]. The model checker (`--cfg loom`) replaces them, so that it checks
-//! the code that ships. The simulator (`--cfg simulated`) replaces them too, and the waits and
-//! clocks of [`futex`], [`blocking`] and [`clock`].
+//! the code that ships. The simulator (`--cfg simulated`) replaces them too, with the waits, clocks
+//! and priorities of [`futex`], [`blocking`], [`clock`] and [`schedule`].
 
 pub mod bell;
 #[cfg(not(loom))]
@@ -47,6 +48,8 @@ pub mod own;
 pub mod reserved_slot;
 pub mod revocation;
 pub mod ring;
+#[cfg(not(loom))]
+pub mod schedule;
 #[cfg(simulated)]
 pub mod simulation;
 #[cfg(not(loom))]

@@ -72,6 +72,10 @@ pub fn freeze_seals(file: impl AsFd) -> Result<()> {
 
 /// Locks any pages of this process in memory, like [`View::lock_in_memory`].
 pub fn lock_in_memory_at(address: usize, bytes: usize) -> Result<()> {
+    #[cfg(simulated)]
+    if crate::simulation::is_simulated() {
+        return Ok(());
+    }
     // SAFETY: locks pages or finds none; the contents do not change.
     unsafe { rustix::mm::mlock(core::ptr::with_exposed_provenance_mut(address), bytes) }
 }
@@ -211,6 +215,11 @@ impl<'a> View<'a> {
     /// Locks whole pages in memory, so that no access to them faults. An error means that the
     /// system does not let this process lock that much; the pages are still loaded if possible.
     pub fn lock_in_memory(self, offset: usize, bytes: usize) -> Result<()> {
+        // A machine's memory is never paged out, whatever the limit of its real process.
+        #[cfg(simulated)]
+        if crate::simulation::is_simulated() {
+            return Ok(());
+        }
         let at = self.at(offset, bytes).cast();
         // SAFETY: a range of our own mapping. New pages contain zeros or the file's bytes.
         let populated =

@@ -68,9 +68,11 @@ mod current {
 
     /// Whether the calling thread has a real-time scheduling policy.
     pub fn is_real_time() -> bool {
-        // SAFETY: a query about the calling thread that writes no memory.
-        let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
-        matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
+        let policy = crate::schedule::policy(0).unwrap_or(libc::SCHED_OTHER);
+        matches!(
+            policy & !libc::SCHED_RESET_ON_FORK,
+            libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE
+        )
     }
 }
 

@@ -15,6 +15,7 @@ use crate::process::State;
 use crate::thread::Thread;
 use crate::watchdog::Round;
 use crate::work::Tid;
+use baton_abi::control::ChannelId;
 
 impl State {
     /// A looper of the program is to become dedicated to the lane.
@@ -32,6 +33,12 @@ impl State {
     pub fn withdraw_lane(&mut self, via: LaneId) {
         self.pool.vacant.retain(|vacant| *vacant != via);
         self.relieve(via);
+    }
+
+    /// A channel is gone: none of its lanes waits for a looper any more. A thread that is dedicated
+    /// to one of them is told otherwise.
+    pub fn withdraw_vacant(&mut self, channel: ChannelId) {
+        self.pool.vacant.retain(|vacant| vacant.channel != channel);
     }
 
     /// Whether a read by this looper of the pool has to ask the program for a looper, only because
@@ -187,13 +194,39 @@ impl State {
     }
 }
 
+#[cfg(simulated)]
+impl State {
+    /// What the state keeps for real-time callers, each thing with its lane, if it is a lane's: for
+    /// the simulator.
+    pub fn kept_for_real_time(&self) -> Vec<(Option<LaneId>, String)> {
+        let mut kept = Vec::new();
+        let vacant = self.pool.vacant.iter();
+        kept.extend(vacant.map(|via| (Some(*via), "waits for a looper".to_owned())));
+        let slots = self.slots.iter();
+        kept.extend(slots.map(|slot| (self.dedicated_to(slot.tid), format!("{slot:?}"))));
+        let mut n_dedicated = 0;
+        for (tid, thread) in self.threads.iter() {
+            n_dedicated += usize::from(thread.dedicated_to.is_some());
+            let is_dedicated = thread.dedicated_to.is_some() || thread.is_past;
+            if is_dedicated || thread.relieved_of.is_some() || thread.is_off_priority {
+                let lane = thread.dedicated_to.filter(|_| !thread.is_off_priority);
+                kept.push((lane, format!("{tid}: {thread:?}")));
+            }
+        }
+        if self.pool.n_dedicated != n_dedicated {
+            kept.push((None, format!("{} dedicated loopers", self.pool.n_dedicated)));
+        }
+        kept
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::thread::Waiting;
     use crate::watchdog::MAX_SPARED;
     use crate::work::{Queue, Work};
-    use baton_abi::control::{ChannelId, ProcessId};
+    use baton_abi::control::ProcessId;
 
     fn via(lane: u32) -> LaneId {
         LaneId { channel: ChannelId(1), lane }

@@ -16,6 +16,9 @@ pub(super) struct Rebuild {
     pub awaited: BTreeMap<ProcessId, BTreeSet<NodeKey>>,
     /// Channels that only one end has claimed, with that end.
     pub channels: BTreeSet<(ProcessId, ChannelClaim)>,
+    /// Lanes of channels that only their client has claimed and that it says are ordinary again, a
+    /// bit for each lane.
+    pub ended_lanes: BTreeMap<(ProcessId, ChannelId), u64>,
     /// For each process that has rejoined: absent processes that it had to do with.
     pub absent_peers: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
     /// Processes that rejoined and died again. Others know of their deaths.
@@ -27,7 +30,8 @@ pub(super) struct Rebuild {
 impl Rebuild {
     /// Whether no process is joining and no claim is open.
     pub fn is_empty(&self) -> bool {
-        self.joining.is_empty() && self.channels.is_empty() && self.absent_peers.is_empty()
+        let has_no_claims = self.channels.is_empty() && self.ended_lanes.is_empty();
+        self.joining.is_empty() && has_no_claims && self.absent_peers.is_empty()
     }
 
     /// Records that `who` had to do with `whom`, which is absent.

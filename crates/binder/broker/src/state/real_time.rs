@@ -8,6 +8,7 @@
 use super::effect::Effect;
 use super::lane::{Lane, LaneId, Looper, StandbyLooper, Thread};
 use super::tables::State;
+use baton_abi::claim::era_of;
 use baton_abi::control::{ChannelId, Event, LaneReport, LooperReport, ProcessId};
 use baton_abi::lane::LANES;
 use baton_abi::sched_priority::SchedPriority;
@@ -132,13 +133,31 @@ impl State {
     /// Makes a lane of the asker ordinary again and tells the server.
     pub(super) fn end_lane(&mut self, from: ProcessId, id: LaneId, out: &mut Vec<Effect>) {
         let (channel, lane) = id;
-        if self.real_time.get(&id).is_none_or(|lane| lane.client != from) {
-            return;
-        }
-        let mut ended = self.real_time.remove(&id).expect("just seen");
-        ended.demote(out);
+        let server = match self.real_time.get(&id) {
+            Some(lane) if lane.client != from => return,
+            Some(lane) => lane.server,
+            None => match self.server_of_old_lane(from, id) {
+                Some(server) => server,
+                None => return,
+            },
+        };
+        self.real_time.remove(&id).into_iter().for_each(|mut ended| ended.demote(out));
         let event = Event::OrdinaryLane { channel, lane };
-        out.push(Effect::Event { to: ended.server, event });
+        out.push(Effect::Event { to: server, event });
+    }
+
+    /// The server of a lane of a channel that a previous broker has made, which may have granted
+    /// the lane a looper. `None` if the server has not rejoined: it is told when it does.
+    fn server_of_old_lane(&mut self, from: ProcessId, id: LaneId) -> Option<ProcessId> {
+        let (channel, lane) = id;
+        if era_of(channel.0) >= self.era() || lane as usize >= LANES {
+            return None;
+        }
+        let server = self.server_of_lane(from, id).ok();
+        if server.is_none() {
+            self.note_ended_lane(from, id);
+        }
+        server
     }
 
     /// Removes the lanes of a process that is gone. Peers learn of its death by another event.

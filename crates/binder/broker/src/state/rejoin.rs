@@ -26,11 +26,13 @@ use super::claims::{ChannelClaim, Claims, Joining, OwnerClaim, Rebuild};
 use super::context::Rule;
 use super::effect::{Effect, Violation};
 use super::handle::Handle;
+use super::lane::LaneId;
 use super::node::{Node, NodeKey, Summary};
 use super::tables::State;
 use crate::limits::{Limits, Resource, Rights};
 use baton_abi::claim::first_of;
 use baton_abi::control::{ChannelId, Event, Identity, NodeId, ProcessId, Request, Strength};
+use baton_abi::lane::LANES;
 use rustix::io::Errno;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -171,6 +173,7 @@ impl State {
         let Some(rebuild) = &mut self.rebuild else { return };
         rebuild.absent_peers.remove(&process);
         rebuild.channels.retain(|(claimant, _)| *claimant != process);
+        rebuild.ended_lanes.retain(|(claimant, _), _| *claimant != process);
         if let Some(joining) = rebuild.joining.remove(&process) {
             self.close_account(&joining.process);
         }
@@ -228,7 +231,7 @@ impl State {
         }
         self.return_handles(from, claims.handles, out);
         for claim in claims.channels {
-            self.return_channel(from, claim);
+            self.return_channel(from, claim, out);
         }
         Some(())
     }
@@ -359,7 +362,7 @@ impl State {
     }
 
     /// Restores a channel if the other end has claimed it, otherwise records the claim.
-    fn return_channel(&mut self, from: ProcessId, claim: ChannelClaim) {
+    fn return_channel(&mut self, from: ProcessId, claim: ChannelClaim, out: &mut Vec<Effect>) {
         let ChannelClaim { channel, peer, is_server } = claim;
         let theirs = ChannelClaim { channel, peer: from, is_server: !is_server };
         let rebuild = self.rebuild.as_mut().expect("somebody has come back");
@@ -371,6 +374,7 @@ impl State {
             return;
         }
         let (client, server) = if is_server { (peer, from) } else { (from, peer) };
+        let ended = rebuild.ended_lanes.remove(&(client, channel)).unwrap_or(0);
         // Two channels with one id: both pairs lie.
         let is_new = |id| self.processes[id].channels.get(channel).is_none();
         if ![client, server].iter().all(is_new) {
@@ -379,6 +383,21 @@ impl State {
         // A channel over the limit stays open between its ends but gives no right to send tickets.
         if self.has_room_to_reconnect(client, server) {
             self.add_channel(channel, client, server);
+        }
+        for lane in (0..LANES as u32).filter(|lane| ended >> lane & 1 == 1) {
+            let event = Event::OrdinaryLane { channel, lane };
+            out.push(Effect::Event { to: server, event });
+        }
+    }
+
+    /// Records that a lane of a channel is ordinary again whose server may still claim the channel.
+    pub(super) fn note_ended_lane(&mut self, client: ProcessId, (channel, lane): LaneId) {
+        let Some(rebuild) = &mut self.rebuild else { return };
+        let claim = |peer| (client, ChannelClaim { channel, peer, is_server: false });
+        let mut of_channel =
+            rebuild.channels.range(claim(ProcessId(0))..=claim(ProcessId(u64::MAX)));
+        if of_channel.any(|(_, claim)| !claim.is_server) {
+            *rebuild.ended_lanes.entry((client, channel)).or_default() |= 1 << lane;
         }
     }
 
@@ -389,6 +408,7 @@ impl State {
             |&&(id, claim): &&(ProcessId, ChannelClaim)| id == claimant && claim.channel == channel;
         let ended: Vec<_> = rebuild.channels.iter().filter(of_claimant).copied().collect();
         ended.iter().for_each(|claim| _ = rebuild.channels.remove(claim));
+        rebuild.ended_lanes.remove(&(claimant, channel));
     }
 
     /// Drops the claims of a removed owner about holders that are absent.

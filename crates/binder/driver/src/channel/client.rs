@@ -1,12 +1,18 @@
 //! A channel at the client's end: lanes, the bell, the one-way ring.
 
 use super::{Channel, Ends, OneWayAccount, Progress, lanes_of};
+#[cfg(simulated)]
+use baton_abi::control::End;
 use baton_abi::lane::*;
 use baton_shm::bell::Ring;
+#[cfg(simulated)]
+use baton_shm::lane_owner::Owner;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU32, Ordering};
+#[cfg(simulated)]
+use baton_state::transaction::LaneId;
 use bytemuck::bytes_of;
 use rustix::io::Errno;
 
@@ -60,12 +66,20 @@ impl Channel {
     /// Reserves the lane for the thread that has it at this moment.
     pub fn reserve(&self, lane: u32) {
         self.reserved.fetch_or(1 << lane, Ordering::Relaxed);
+        self.ended.fetch_and(!(1 << lane), Ordering::Relaxed);
     }
 
     /// The lane is reserved no longer.
     pub fn unreserve(&self, lane: u32) {
         self.left.fetch_or(1 << lane, Ordering::Relaxed);
         self.reserved.fetch_and(!(1 << lane), Ordering::Relaxed);
+        self.ended.fetch_or(1 << lane, Ordering::Relaxed);
+    }
+
+    /// Lanes that were reserved once and are not now. Relaxed: whoever changes them has the lock of
+    /// all reservations.
+    pub fn ended_lanes(&self) -> impl Iterator<Item = usize> {
+        lanes_of(self.ended.load(Ordering::Relaxed))
     }
 
     fn reclaim(&self, ends: &mut Ends) -> Result<(), Errno> {
@@ -254,5 +268,35 @@ impl Channel {
         let end = ends.producer.position();
         ends.pending.push_back((end, allocation));
         Ok(true)
+    }
+}
+
+#[cfg(simulated)]
+impl Channel {
+    /// What a living channel keeps for real-time callers, or for calls, each thing with its lane:
+    /// for the simulator.
+    pub fn kept_for_real_time(&self) -> Vec<(LaneId, String)> {
+        if self.ends().dead {
+            return Vec::new();
+        }
+        let has = |lanes: u64, lane: u32| lanes >> lane & 1 == 1;
+        let of = |lane: u32| {
+            let what = match (self.end, self.lane_owner(lane)) {
+                (End::Client, _) => {
+                    let in_use = !self.free.load(Ordering::Relaxed) | self.ends().abandoned;
+                    let reserved = self.reserved.load(Ordering::Relaxed);
+                    match (has(in_use, lane), has(reserved, lane)) {
+                        (true, _) => "in use".to_owned(),
+                        (false, true) => "reserved".to_owned(),
+                        (false, false) => return None,
+                    }
+                }
+                (End::Server, Owner::Pool) if self.is_served(lane) => "served".to_owned(),
+                (End::Server, owner @ Owner::Dedicated(_)) => format!("{owner:?}"),
+                (End::Server, _) => return None,
+            };
+            Some((self.via(lane as usize), what))
+        };
+        (0..LANES as u32).filter_map(of).collect()
     }
 }

@@ -88,6 +88,8 @@ pub struct Channel {
     reserved: AtomicU64,
     /// Client: lanes that are no longer reserved, and whose dedicated looper may not have left yet.
     left: AtomicU64,
+    /// Client: lanes that were reserved once and are not now.
+    ended: AtomicU64,
     /// Client: lanes whose last request had another nice value than 0.
     niced: AtomicU64,
     /// Server: which threads take what arrives on each lane.
@@ -216,6 +218,7 @@ impl Channel {
             free: AtomicU64::new(u64::MAX),
             reserved: AtomicU64::new(0),
             left: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             niced: AtomicU64::new(0),
             owners: std::array::from_fn(|_| LaneOwner::default()),
             pinned_sleeper: AtomicU32::new(0),

@@ -155,3 +155,32 @@ impl Reservation {
         self.lane == lane && std::ptr::eq(self.channel.as_ptr(), channel)
     }
 }
+
+#[cfg(simulated)]
+impl super::Engine {
+    /// The lanes that threads of this process reserve, each with its thread: for the simulator.
+    pub fn reserved_lanes(&self) -> Vec<(LaneId, Tid)> {
+        let all = self.real_time.reservations.all.lock();
+        let lane = |ours: &Reservation| {
+            let channel = ours.channel.upgrade()?;
+            Some((channel.via(ours.lane as usize), ours.tid))
+        };
+        all.iter().filter_map(lane).collect()
+    }
+
+    /// What this process keeps for real-time callers at either end, each thing with its lane, if it
+    /// is a lane's: for the simulator.
+    pub fn kept_for_real_time(&self) -> Vec<(Option<LaneId>, String)> {
+        let loopers = self.real_time.loopers.all.lock();
+        let lane =
+            |dedicated: &Arc<DedicatedLooper>| (Some(dedicated.via()), "a looper".to_owned());
+        let mut kept: Vec<_> = loopers.iter().map(lane).collect();
+        drop(loopers);
+        for channel in self.pool.channels.all() {
+            let of_channel = channel.kept_for_real_time().into_iter();
+            kept.extend(of_channel.map(|(lane, what)| (Some(lane), what)));
+        }
+        kept.extend(self.lock().kept_for_real_time());
+        kept
+    }
+}

@@ -132,6 +132,7 @@ impl Engine {
         let Some(via) = state.become_dedicated(tid) else { return state };
         let Some(dedicated) = self.dedicated(via).filter(|dedicated| !dedicated.is_over()) else {
             self.withdraw(&mut state, via);
+            self.end_dedication(&mut state, tid);
             return state;
         };
         thread_end::remember_lanes(self);
@@ -160,6 +161,8 @@ impl Engine {
             }
         }
         state.vacate(dedicated.via());
+        // It goes on as a looper of the pool, without another look at the program.
+        self.end_dedication(&mut state, tid);
         state
     }
 

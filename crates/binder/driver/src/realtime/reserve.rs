@@ -6,14 +6,15 @@
 
 use crate::channel::Channel;
 use crate::engine::Engine;
+use crate::engine::broker::Link;
 use crate::engine::real_time::{Purpose, Reservation, UNASKED};
 use crate::sys::clock::now;
 use crate::sys::thread::{self, tid};
-use baton_abi::control::{ProcessId, Request};
+use baton_abi::control::{End, ProcessId, Request};
 use baton_abi::lane::status;
 use baton_abi::sched_priority::SchedPriority;
 use baton_shm::sync::Ordering;
-use baton_state::transaction::Refusal;
+use baton_state::transaction::{LaneId, Refusal};
 use baton_state::work::Tid;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -169,6 +170,17 @@ impl Engine {
         channel.give_lane(lane as u32);
         self.with_state(|state| self.learn_route(state, tid, handle, channel.via(lane)));
         Ok(is_served)
+    }
+
+    /// Tells the next broker of the lanes that are ordinary again: the one before may have died
+    /// before it told their servers, and the next one knows of no such lane. False if the next
+    /// broker is gone as well. No reservation may end until the broker's place is taken.
+    pub(crate) fn tell_ended_lanes(&self, link: &Link, channels: &[Arc<Channel>]) -> bool {
+        let clients = channels.iter().filter(|channel| channel.end == End::Client);
+        let lanes = clients.flat_map(|channel| channel.ended_lanes().map(|lane| channel.via(lane)));
+        lanes
+            .into_iter()
+            .all(|LaneId { channel, lane }| link.tell(&Request::Ordinary { channel, lane }))
     }
 
     /// A thread calls as a real-time one no more.

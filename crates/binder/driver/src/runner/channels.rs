@@ -160,7 +160,12 @@ impl Engine {
     }
 
     /// With why, if that is to be said.
-    pub(crate) fn remove_channel(&self, channel: &Channel, why: Option<&'static str>) {
+    pub(crate) fn remove_channel(
+        &self,
+        state: &mut State,
+        channel: &Channel,
+        why: Option<&'static str>,
+    ) {
         channel.ends().dead = true;
         channel.socket.shut_down();
         // Whoever is inside for it is seen by the control thread, which keeps it.
@@ -168,6 +173,7 @@ impl Engine {
         let removed = self.pool.channels.remove(channel);
         if channel.end == End::Server {
             self.end_dedicated(channel.id, None);
+            state.withdraw_vacant(channel.id);
             self.pool.tell_loopers();
             // Those who sleep there choose anew.
             removed.iter().for_each(|channel| self.pool.ring_removed(channel));
@@ -226,7 +232,7 @@ impl Engine {
             state.refuse_channel(channel.id);
         }
         self.carry_out_effects(state);
-        self.remove_channel(channel, why);
+        self.remove_channel(state, channel, why);
     }
 
     /// Sends descriptors, chooses a lane: see [`crate::runner::send`].

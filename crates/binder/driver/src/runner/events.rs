@@ -94,7 +94,9 @@ impl Engine {
                 self.accept_last_words(&mut state, process);
                 state.event(event);
                 self.carry_out(&mut state);
-                its_channels.iter().for_each(|channel| self.remove_channel(channel, None));
+                for channel in its_channels {
+                    self.remove_channel(&mut state, &channel, None);
+                }
             }
             event => {
                 self.see_freeze(&event);

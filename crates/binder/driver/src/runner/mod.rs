@@ -108,7 +108,7 @@ impl Engine {
         for channel in self.pool.channels.all() {
             state.fail_channel(channel.id);
             self.carry_out_effects(&mut state);
-            self.remove_channel(&channel, None);
+            self.remove_channel(&mut state, &channel, None);
         }
         state.close();
         self.carry_out(&mut state);

@@ -136,16 +136,20 @@ impl Engine {
         // What it makes the state tell goes the way of the old broker: the claims are without it.
         self.carry_out(&mut state);
         let manages = state.managers();
+        // A reservation that ends later is told to the broker that is in place then.
+        let reservations = self.real_time.reservations.all.lock();
         let told = claims
             .chunks(MAX_CLAIMS)
             .all(|claims| link.tell(&Request::Claim { claims: claims.to_vec() }))
-            && link.tell(&Request::Rejoin { manages });
+            && link.tell(&Request::Rejoin { manages })
+            && self.tell_ended_lanes(&link, &channels);
         if !told {
             state.broker_lost();
             return false;
         }
         tracing::info!(target: "binder", "another broker is there");
         self.broker.replace(Arc::clone(&link));
+        drop(reservations);
         drop(state);
         self.wake_standby();
         if self.is_closed() {

@@ -269,6 +269,24 @@ fn who_leaves_a_lane_takes_no_later_offer_with_it() {
     server.close();
 }
 
+/// The client has gone before the pool could spare a looper for the lane.
+#[test]
+fn no_lane_of_a_channel_that_has_gone_waits_for_a_looper() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let server_end = other_end(&server, &channel);
+    server.lock().enter_looper(1);
+    server.begin_dedicated(channel.id, 0, 0);
+    let mut state = server.lock();
+    state.pool.max = 1;
+    assert!(state.is_to_ask(1), "for a looper that the lane lacks");
+    server.lose_channel(&mut state, &server_end, None);
+    assert!(!state.is_to_ask(1), "for nobody");
+    drop(state);
+    client.close();
+    server.close();
+}
+
 /// A real-time caller is told to wait for a looper of the program's as long as there may come one.
 #[test]
 fn callers_are_told_whether_lanes_get_loopers() {
@@ -394,6 +412,32 @@ fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
         server.close();
         client.close();
     }
+}
+
+/// The thread has not left the driver, and its next transaction is an ordinary caller's.
+#[test]
+fn a_thread_that_cannot_have_its_lane_yet_is_the_pools_at_once() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let tid = tid();
+    {
+        let mut state = server.lock();
+        for looper in [tid, tid + 1] {
+            state.enter_looper(looper);
+            state.thread(looper).return_once = false;
+        }
+    }
+    // Another looper of the pool stays at the lane.
+    assert!(theirs.pin(theirs.lane(0).unwrap(), 0));
+    server.begin_dedicated(channel.id, 0, 0);
+    let mut state = server.become_dedicated(server.lock(), tid);
+    assert!(state.pool.wants_dedicated(), "the lane waits for a looper");
+    assert!(state.thread(tid).was_dedicated, "it had one");
+    assert_eq!(state.thread(tid).relieved_of, None);
+    drop(state);
+    client.close();
+    server.close();
 }
 
 /// Says how often anything was logged by the thread that has it.

@@ -1,6 +1,7 @@
 //! Starting threads, their priorities and processors, and what a child of fork does.
 
 use baton_abi::sched_priority::SchedPriority;
+use baton_shm::schedule;
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::work::Tid;
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -68,14 +69,9 @@ pub fn real_time_priority() -> Option<SchedPriority> {
 #[inline(never)]
 pub fn real_time_priority_again() -> Option<SchedPriority> {
     let at = priority_changes();
-    let mut parameters = libc::sched_param { sched_priority: 0 };
     let (policy, _) = policy();
-    let priority = SchedPriority::of_real_time(policy, 0).and_then(|_| {
-        // SAFETY: asks about the calling thread, and fills a structure of ours.
-        let asked = unsafe { libc::sched_getparam(0, &mut parameters) } == 0;
-        let priority = SchedPriority::of_real_time(policy, parameters.sched_priority);
-        priority.filter(|_| asked)
-    });
+    let priority = SchedPriority::of_real_time(policy, 0)
+        .and_then(|_| SchedPriority::of_real_time(policy, schedule::priority(0).ok()?));
     PRIORITY.set((at, priority));
     priority
 }
@@ -109,8 +105,8 @@ pub fn children() -> Children {
 
 /// The calling thread's scheduling policy, and what threads have that it starts.
 fn policy() -> (i32, Children) {
-    // SAFETY: asks about the calling thread, and touches no memory.
-    match unsafe { libc::sched_getscheduler(0) } {
+    // A thread of which the system says nothing has no policy of its own either.
+    match schedule::policy(0).unwrap_or(-1) {
         policy if policy > 0 && policy & libc::SCHED_RESET_ON_FORK != 0 => {
             (policy & !libc::SCHED_RESET_ON_FORK, Children::Ordinary)
         }
@@ -119,13 +115,11 @@ fn policy() -> (i32, Children) {
 }
 
 fn set_policy(policy: i32, sched_priority: i32, children: Children) -> bool {
-    let parameters = libc::sched_param { sched_priority };
     let flag = match children {
         Children::Inherit => 0,
         Children::Ordinary => libc::SCHED_RESET_ON_FORK,
     };
-    // SAFETY: changes how the calling thread is scheduled, by a structure of ours.
-    unsafe { libc::sched_setscheduler(0, policy | flag, &parameters) == 0 }
+    schedule::set(0, policy | flag, sched_priority).is_ok()
 }
 
 /// The calling thread gets this real-time priority, or none, in its own right. Nobody is told.

@@ -2,9 +2,10 @@
 
 use crate::world::{Party, World};
 use baton_abi::control::{ProcessReport, Report};
+use baton_abi::sched_priority::SchedPriority;
 use baton_driver::observer::Observer;
 use baton_shm::simulation::FIRST_PID;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that was begun has ended, and broker, engines and programs agree on who holds what.
 pub fn at_rest(world: &World) {
@@ -14,6 +15,7 @@ pub fn at_rest(world: &World) {
         check_references(&party, &report);
         check_notices(world, &party, &report);
         check_objects(&party);
+        check_real_time(world, &party, &report);
     }
 }
 
@@ -104,11 +106,62 @@ fn check_objects(party: &Party) {
     }
 }
 
+/// The lanes that threads keep which live. A looper keeps those of its nested calls until it is
+/// relieved, or calls again as an ordinary thread.
+fn reserved_lanes(world: &World) -> BTreeSet<(u64, u32)> {
+    let mut reserved = BTreeSet::new();
+    for party in world.parties() {
+        let loopers = party.loopers();
+        for (lane, tid) in party.program.device.engine().reserved_lanes() {
+            let lives = world.machine.lives(tid) && loopers.contains_key(&tid);
+            assert!(lives, "{} keeps {lane:?} for {tid}, which has ended", party.process);
+            reserved.insert((lane.channel.0, lane.lane));
+        }
+    }
+    reserved
+}
+
+/// Only what serves a reserved lane is kept for real-time callers, at either end and at the broker,
+/// and only its looper has a priority that is not its own.
+fn check_real_time(world: &World, party: &Party, report: &Report) {
+    let (process, reserved) = (party.process, reserved_lanes(world));
+    let engine = party.program.device.engine();
+    for (lane, what) in engine.kept_for_real_time() {
+        let is_reserved = lane.is_some_and(|it| reserved.contains(&(it.channel.0, it.lane)));
+        let is_in_use = what == "in use" || what == "served";
+        assert!(is_reserved && !is_in_use, "{process} keeps {lane:?} for nobody: {what}");
+    }
+    let identity = engine.lock().id.0;
+    let mut promoted = BTreeMap::new();
+    for lane in processes(report).filter(|it| it.process == identity).flat_map(|it| &it.real_time) {
+        let is_reserved = reserved.contains(&(lane.channel, lane.lane));
+        assert!(is_reserved, "the broker keeps a lane of {process} for nobody: {lane:?}");
+        if let Some(looper) = lane.looper.as_ref().filter(|looper| looper.promoted) {
+            promoted.insert(looper.tid, lane.priority);
+        }
+    }
+    for (tid, own) in party.loopers() {
+        let schedule = world.machine.schedule(tid).expect("a thread of a process that lives");
+        let lane = engine.lock().dedicated_to(tid);
+        match promoted.get(&tid) {
+            // The broker that promoted it has died, and its caller has not called since.
+            None if lane.is_some() => {}
+            None => assert_eq!(schedule, own, "looper {tid} of {process} serves nobody"),
+            Some(priority) => {
+                let policy = schedule.policy & !libc::SCHED_RESET_ON_FORK;
+                let has = SchedPriority::of_real_time(policy, schedule.priority);
+                assert_eq!(has, Some(*priority), "looper {tid} of {process} serves a caller");
+            }
+        }
+    }
+}
+
 /// Every program has given back what it held: only the managers' pins remain.
 pub fn given_back(world: &World) {
     for party in world.parties() {
         let process = party.process;
         let state = party.program.device.engine().lock();
+        assert_eq!(state.buffers.used(), (0, 0), "{process} is left with room that is taken");
         let handles: Vec<u32> = state.references.iter().map(|(handle, _)| handle).collect();
         let pins: Vec<u32> = state.manager.into_iter().collect();
         assert_eq!(handles, pins, "{process} is left with handles");

@@ -3,7 +3,8 @@
 
 use baton_abi::uapi::{
     BINDER_TYPE_BINDER, BINDER_TYPE_FD, BINDER_TYPE_HANDLE, BINDER_TYPE_WEAK_BINDER,
-    BINDER_TYPE_WEAK_HANDLE, FLAT_BINDER_FLAG_ACCEPTS_FDS, FlatObject,
+    BINDER_TYPE_WEAK_HANDLE, FLAT_BINDER_FLAG_ACCEPTS_FDS, FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT,
+    FlatObject,
 };
 use bytemuck::{bytes_of, pod_read_unaligned};
 
@@ -29,6 +30,8 @@ pub enum Object {
     Descriptor(i32),
 }
 
+/// Real-time priorities are from 1 to this.
+pub const MOST_PRIORITY: i32 = 5;
 /// The owner of a descriptor's name, whose cookie is the file's inode.
 pub const FILE: u64 = u64::MAX;
 
@@ -40,19 +43,22 @@ pub struct Payload {
     pub sender: u64,
     /// Nobody for a reply and for the context manager.
     pub target: Name,
+    /// Nothing but a few bytes, to be answered with as much at once.
+    pub is_plain: bool,
     pub objects: Vec<(Name, Object)>,
     pub filler_bytes: usize,
 }
 
-const HEADER_BYTES: usize = 40;
+const HEADER_BYTES: usize = 48;
 const NAME_BYTES: usize = 16;
 const OBJECT_BYTES: usize = size_of::<FlatObject>();
 
 impl Payload {
     /// The bytes, and where the objects lie in them.
     pub fn encode(&self) -> (Vec<u8>, Vec<u64>) {
+        let Name { owner, cookie } = self.target;
         let count = self.objects.len() as u64;
-        let header = [self.nonce, self.sender, self.target.owner, self.target.cookie, count];
+        let header = [self.nonce, self.sender, owner, cookie, self.is_plain.into(), count];
         let mut bytes: Vec<u8> = header.iter().flat_map(|word| word.to_ne_bytes()).collect();
         for (name, _) in &self.objects {
             bytes.extend([name.owner, name.cookie].iter().flat_map(|word| word.to_ne_bytes()));
@@ -70,7 +76,7 @@ impl Payload {
     /// Panics if these are not the bytes of a payload.
     pub fn decode(bytes: &[u8]) -> Payload {
         let word = |at: usize| pod_read_unaligned::<u64>(&bytes[at..at + 8]);
-        let count = word(32) as usize;
+        let count = word(40) as usize;
         let flats = HEADER_BYTES + count * NAME_BYTES;
         let objects = (0..count).map(|index| {
             let at = HEADER_BYTES + index * NAME_BYTES;
@@ -86,6 +92,7 @@ impl Payload {
             nonce,
             sender: word(8),
             target: Name { owner: word(16), cookie: word(24) },
+            is_plain: word(32) != 0,
             objects: objects.collect(),
             filler_bytes: filler.len(),
         }
@@ -93,8 +100,19 @@ impl Payload {
 }
 
 impl Object {
+    /// Flags of an object: one of four asks for a real-time priority at least.
+    fn minimum_priority(self) -> u32 {
+        match self {
+            Object::Own { cookie, .. } if cookie % 4 == 0 => {
+                let priority = 1 + (cookie / 4 % MOST_PRIORITY as u64) as u32;
+                (libc::SCHED_FIFO as u32) << FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT | priority
+            }
+            _ => 0,
+        }
+    }
+
     fn flat(self) -> FlatObject {
-        let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
+        let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS | self.minimum_priority();
         let (kind, binder, cookie) = match self {
             Object::Own { ptr, cookie, strong: true } => (BINDER_TYPE_BINDER, ptr, cookie),
             Object::Own { ptr, cookie, strong: false } => (BINDER_TYPE_WEAK_BINDER, ptr, cookie),

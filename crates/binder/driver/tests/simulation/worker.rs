@@ -1,11 +1,13 @@
 //! One thread of a program: it does anything that the rules allow, as the dice choose.
 
 use crate::model::{Held, Notice, Object as Local, Pins, Reference};
-use crate::payload::{FILE, Name, Object, Payload};
+use crate::payload::{FILE, MOST_PRIORITY, Name, Object, Payload};
 use crate::program::{Commands, Message, returns};
 use crate::world::{Party, World};
 use baton_abi::uapi::*;
+use baton_driver::device;
 use baton_shm::blocking::pause;
+use baton_shm::schedule;
 use baton_shm::simulation::{FIRST_PID, relinquish};
 use baton_state::thread::Frame;
 use bytemuck::{Zeroable, pod_read_unaligned};
@@ -31,6 +33,19 @@ pub struct Worker {
     ends: Vec<Option<Message>>,
     /// The program was told to start another looper.
     starts_looper: bool,
+    /// Its priority changes as it likes: it is no looper.
+    has_own_priority: bool,
+}
+
+/// What a call carries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cargo {
+    /// Objects and bytes.
+    Objects,
+    /// Bytes, of which there may be many.
+    Bytes,
+    /// A few bytes, which are answered at once.
+    Plain,
 }
 
 /// What a thread waits for.
@@ -54,33 +69,48 @@ impl Worker {
             n_open: 0,
             ends: Vec::new(),
             starts_looper: false,
+            has_own_priority: false,
         }
     }
 
     /// A looper of the pool, for ever.
     pub fn serve(mut self, command: u32) {
+        if self.dice(8) == 0 {
+            self.become_real_time();
+        }
+        let (tid, own) = (baton_shm::thread::id(), self.world.machine.schedule(0));
+        self.party.note_looper(tid, own.expect("the calling thread"));
         self.owe(command, &[]);
         loop {
             self.exchange(Commands::default(), Until::Read, &Pins::default());
         }
     }
 
-    /// Some acts, then the thread leaves.
+    /// Some acts, then the thread leaves. A real-time thread may end without a word: what the
+    /// kernel's driver does not know goes, too.
     pub fn act_often(mut self, often: u64) {
+        self.has_own_priority = true;
+        self.change_priority();
         for _ in 0..often {
             self.act();
         }
         self.flush();
-        self.party.program.leave();
+        let is_real_time = baton_shm::thread::is_real_time();
+        if !is_real_time || self.dice(3) != 0 {
+            self.party.program.leave();
+        }
     }
 
     /// Calls every object whose owner lives: it has to answer.
     pub fn check_handles(mut self) {
+        if self.dice(2) == 0 {
+            self.become_real_time();
+        }
         let strong = |(handle, r): (&u32, &Reference)| (r.strong > 0).then_some((*handle, r.name));
         let references: Vec<(u32, Name)> =
             self.party.model().references.iter().filter_map(strong).collect();
         for (handle, name) in references {
-            let answered = self.call(handle, name, false);
+            let answered = self.call(handle, name, Cargo::Bytes);
             let why = self.last_error();
             assert!(
                 answered || self.world.is_dead(name.owner),
@@ -273,7 +303,8 @@ impl Worker {
         }
         let mut model = self.party.model();
         let is_large = payload.filler_bytes > 1_000 || model.buffers.len() > MOST_KEPT;
-        if one_way.is_some() || is_large || self.dice(100) < 70 {
+        let is_freed = one_way.is_some() || payload.is_plain;
+        if is_freed || is_large || self.dice(100) < 70 {
             model.let_go(&held);
             drop(model);
             self.owe(BC_FREE_BUFFER, &address.to_ne_bytes());
@@ -313,17 +344,26 @@ impl Worker {
             return self.keep(message, &payload, Some(transaction.cookie));
         }
         self.keep(message, &payload, None);
-        for _ in 0..self.dice(3) {
+        let is_plain = payload.is_plain;
+        let acts = if is_plain { 0 } else { self.dice(3) };
+        for _ in 0..acts {
             self.act();
         }
-        self.reply(payload.nonce, transaction.flags & TF_ACCEPT_FDS != 0);
+        let accepts_fds = transaction.flags & TF_ACCEPT_FDS != 0;
+        let cargo = if is_plain { Default::default() } else { self.cargo(accepts_fds) };
+        self.reply(payload.nonce, is_plain, cargo);
     }
 
-    fn reply(&mut self, nonce: u64, accepts_fds: bool) {
-        let (objects, pins, files) = self.cargo(accepts_fds);
-        let filler_bytes = self.dice(300) as usize;
+    fn reply(
+        &mut self,
+        nonce: u64,
+        is_plain: bool,
+        cargo: (Vec<(Name, Object)>, Pins, Vec<OwnedFd>),
+    ) {
+        let (objects, pins, files) = cargo;
+        let (sender, filler_bytes) = (self.number, self.dice(300) as usize);
         let payload =
-            Payload { nonce, sender: self.number, objects, filler_bytes, ..Payload::default() };
+            Payload { nonce, sender, is_plain, objects, filler_bytes, ..Payload::default() };
         let (bytes, offsets) = payload.encode();
         let commands = Commands::default().send_objects(BC_REPLY, 0, 0, &bytes, &offsets);
         self.party.model().pin(&pins);
@@ -336,7 +376,8 @@ impl Worker {
     fn act(&mut self) {
         match self.dice(100) {
             // An end tells nothing of its call, so a thread has one at a time.
-            0..30 if self.n_open == 0 => self.call_any(),
+            0..22 if self.n_open == 0 => self.call_any(),
+            22..30 if self.n_open == 0 => self.call_steadily(),
             30..45 => self.send_one_way(),
             45..50 => self.become_manager(),
             50..60 => _ = self.free(),
@@ -347,6 +388,7 @@ impl Worker {
             83 if self.world.is_busy() => self.freeze(),
             84..88 => pause(Duration::from_micros(self.dice(3_000))),
             88..92 => self.flush(),
+            92..94 if self.has_own_priority => self.change_priority(),
             _ => relinquish(),
         }
     }
@@ -362,20 +404,47 @@ impl Worker {
 
     fn call_any(&mut self) {
         let (handle, name) = self.target();
-        self.call(handle, name, true);
+        self.call(handle, name, Cargo::Objects);
+    }
+
+    /// Calls one object again and again, as programs do that have a fast path.
+    fn call_steadily(&mut self) {
+        let (handle, name) = self.target();
+        let times = 3 + self.dice(12);
+        let _ = (0..times).all(|_| self.call(handle, name, Cargo::Plain));
+    }
+
+    /// The thread gets a real-time priority, or a nice value, and the driver is told so.
+    fn change_priority(&mut self) {
+        if self.dice(2) == 0 {
+            return self.become_real_time();
+        }
+        let nice = [0, 0, -5, 7][self.dice(4) as usize];
+        schedule::set(0, libc::SCHED_OTHER, 0).expect("the calling thread");
+        schedule::set_nice(0, nice).expect("the calling thread");
+        device::priorities_change();
+    }
+
+    fn become_real_time(&mut self) {
+        let policy = [libc::SCHED_FIFO, libc::SCHED_RR][self.dice(2) as usize];
+        let priority = 1 + self.dice(MOST_PRIORITY as u64) as i32;
+        schedule::set(0, policy, priority).expect("the calling thread");
+        device::priorities_change();
     }
 
     /// Whether the call was answered.
-    fn call(&mut self, handle: u32, target: Name, has_cargo: bool) -> bool {
+    fn call(&mut self, handle: u32, target: Name, cargo: Cargo) -> bool {
         let (objects, mut pins, files) =
-            if has_cargo { self.cargo(true) } else { Default::default() };
+            if cargo == Cargo::Objects { self.cargo(true) } else { Default::default() };
         let nonce = self.world.next_nonce();
+        let is_plain = cargo == Cargo::Plain;
         let filler_bytes = match self.dice(20) {
-            0 => 20_000,
-            1 => 100_000,
+            0 if !is_plain => 20_000,
+            1 if !is_plain => 100_000,
             _ => self.dice(300) as usize,
         };
-        let payload = Payload { nonce, sender: self.number, target, objects, filler_bytes };
+        let sender = self.number;
+        let payload = Payload { nonce, sender, target, is_plain, objects, filler_bytes };
         let (bytes, offsets) = payload.encode();
         if !self.hold(handle, target, &mut pins) {
             return true;
@@ -420,7 +489,8 @@ impl Worker {
         let (objects, mut pins, files) = self.cargo(true);
         let nonce = self.world.next_nonce();
         let filler_bytes = self.dice(2_000) as usize;
-        let payload = Payload { nonce, sender: self.number, target, objects, filler_bytes };
+        let (sender, is_plain) = (self.number, false);
+        let payload = Payload { nonce, sender, target, is_plain, objects, filler_bytes };
         let (bytes, offsets) = payload.encode();
         if !self.hold(handle, target, &mut pins) {
             return;

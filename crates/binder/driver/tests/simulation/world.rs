@@ -8,15 +8,15 @@ use baton_abi::uapi::{BC_ENTER_LOOPER, BINDER_SET_MAX_THREADS};
 use baton_broker::Config;
 use baton_driver::device::Device;
 use baton_shm::blocking::pause;
-use baton_shm::simulation::{Machine, relinquish};
-use std::collections::BTreeSet;
+use baton_shm::simulation::{Machine, Schedule, relinquish};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Switches after which a history counts as endless.
-const MOST_SWITCHES: u64 = 3_000_000;
+const MOST_SWITCHES: u64 = 500_000;
 /// Loopers that a driver may ask a program to start.
 const MOST_LOOPERS: u32 = 3;
 /// The first process; the harness is process 0.
@@ -41,6 +41,8 @@ pub struct Party {
     pub process: u32,
     pub program: Program,
     model: Mutex<Model>,
+    /// Its loopers, by their ids, each with the priority of its own.
+    loopers: Mutex<BTreeMap<u32, Schedule>>,
 }
 
 /// Says which history has failed.
@@ -62,6 +64,15 @@ impl Party {
 
     pub fn id(&self) -> u64 {
         self.process.into()
+    }
+
+    /// A thread is a looper from now on, and has this priority while it serves nobody.
+    pub fn note_looper(&self, tid: u32, own: Schedule) {
+        self.loopers.lock().expect("no panic under it").insert(tid, own);
+    }
+
+    pub fn loopers(&self) -> BTreeMap<u32, Schedule> {
+        self.loopers.lock().expect("no panic under it").clone()
     }
 
     /// Another looper of the pool.
@@ -88,6 +99,9 @@ impl World {
             is_busy: AtomicBool::new(true),
             active: AtomicU32::new(0),
         });
+        if machine.below(8) == 0 {
+            machine.refuse_to_schedule_others();
+        }
         world.start_broker();
         world.live();
         world.come_to_rest();
@@ -200,7 +214,8 @@ impl World {
                 let argument = std::ptr::from_ref(&most) as usize;
                 device.ioctl(BINDER_SET_MAX_THREADS, argument, false).expect("a number");
                 let program = Program { device };
-                let party = Arc::new(Party { process, program, model: Mutex::default() });
+                let (model, loopers) = Default::default();
+                let party = Arc::new(Party { process, program, model, loopers });
                 world.parties.lock().expect("no panic under it").push(Arc::clone(&party));
                 party.start_looper(&world, BC_ENTER_LOOPER);
             }

@@ -4,8 +4,8 @@
 //! decides who runs, how long a wait takes, and what time it is. A thread runs until its next
 //! switch, which any access to an atomic word may be, or until it waits: on a futex, for a
 //! descriptor, or for a time. All of that goes through [`crate::futex`], [`crate::blocking`],
-//! [`crate::clock`] and [`crate::sync`], so the code above is the code that ships. Threads that no
-//! machine has started wait and run as ever.
+//! [`crate::clock`], [`crate::schedule`] and [`crate::sync`], so the code above is the code that
+//! ships. Threads that no machine has started wait and run as ever.
 //!
 //! Time passes with each switch, and leaps to the next deadline when nobody can run. Processes are
 //! numbers. Threads of a process that [`Machine::kill`] ends never run again; whoever owns its
@@ -16,6 +16,9 @@
 
 pub mod atomics;
 mod place;
+mod schedule;
+
+pub use schedule::Schedule;
 
 pub(crate) use place::{forget_mapping, note_mapping};
 
@@ -71,6 +74,7 @@ struct Inner {
     /// The history fails if it takes more switches.
     most_switches: u64,
     on_failure: String,
+    refuses_to_schedule_others: bool,
 }
 
 struct Thread {
@@ -80,6 +84,7 @@ struct Thread {
     outcome: Outcome,
     handle: Option<std::thread::Thread>,
     may_be_doomed: bool,
+    schedule: Schedule,
 }
 
 #[derive(Debug, PartialEq)]
@@ -98,6 +103,8 @@ struct Waits {
     deadline_ns: Option<u64>,
     /// Until nothing else can happen.
     for_quiet: bool,
+    /// The thread that runs at the waiter's priority meanwhile.
+    lends_to: Option<u32>,
 }
 
 /// Why a thread runs again.
@@ -184,6 +191,7 @@ impl Machine {
                 switches: 0,
                 most_switches,
                 on_failure: String::new(),
+                refuses_to_schedule_others: false,
             }),
             running: AtomicUsize::new(0),
             countdown: AtomicU64::new(0),
@@ -217,8 +225,11 @@ impl Machine {
     ) -> std::io::Result<()> {
         let number = {
             let mut inner = self.lock();
+            let starter = inner.threads[self.running.load(Relaxed)].schedule;
             inner.threads.push(Thread::new(name, process));
-            inner.threads.len() - 1
+            let number = inner.threads.len() - 1;
+            inner.threads[number].schedule = starter.of_child();
+            number
         };
         let machine = Arc::clone(self);
         let body = move || {
@@ -442,9 +453,9 @@ impl Machine {
         loop {
             inner.look_at_time(self.now_ns.load(Relaxed));
             inner.look_at_descriptors();
-            let ready: Vec<usize> = inner.ready().collect();
-            if !ready.is_empty() {
-                return ready[inner.below(ready.len() as u64) as usize];
+            let candidates = inner.candidates();
+            if !candidates.is_empty() {
+                return candidates[inner.below(candidates.len() as u64) as usize];
             }
             if !self.leap(inner, QUIET_NS) {
                 let quiet = inner
@@ -492,6 +503,7 @@ impl Thread {
             outcome: Outcome::Quiet,
             handle: None,
             may_be_doomed: false,
+            schedule: Schedule::default(),
         }
     }
 }
@@ -503,6 +515,13 @@ impl Inner {
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
         (self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound.max(1)
+    }
+
+    /// The number of the thread of this id, if that lives.
+    fn number_of(&self, id: u32) -> Option<usize> {
+        let number = id.checked_sub(FIRST_ID)? as usize;
+        let thread = self.threads.get(number)?;
+        (!matches!(thread.state, State::Ended | State::Killed)).then_some(number)
     }
 
     fn ready(&self) -> impl Iterator<Item = usize> {
@@ -562,12 +581,22 @@ pub(crate) fn wait(
     words: &[(&AtomicU32, u32)],
     timeout: Option<Duration>,
 ) -> (Wait, Option<usize>) {
+    wait_for(machine, words, timeout, None)
+}
+
+/// Like [`wait`]. A thread runs at the calling one's priority meanwhile.
+fn wait_for(
+    machine: &Machine,
+    words: &[(&AtomicU32, u32)],
+    timeout: Option<Duration>,
+    lends_to: Option<u32>,
+) -> (Wait, Option<usize>) {
     if words.iter().any(|(word, expected)| word.inner().load(Relaxed) != *expected) {
         return (Wait::Woken, None);
     }
     let words = words.iter().map(|(word, _)| Place::of(word.as_ptr() as usize)).collect();
     let deadline_ns = machine.deadline(timeout);
-    match machine.wait(Waits { words, deadline_ns, ..Waits::default() }) {
+    match machine.wait(Waits { words, deadline_ns, lends_to, ..Waits::default() }) {
         Outcome::TimedOut => (Wait::TimedOut, None),
         Outcome::Word(index) => (Wait::Woken, Some(index)),
         Outcome::Descriptor | Outcome::Quiet => (Wait::Woken, None),
@@ -609,7 +638,7 @@ pub(crate) fn lock(machine: &Machine, word: &AtomicU32, holder: u32) {
         }
         let held = word.fetch_or(WAITERS, Relaxed) | WAITERS;
         if held != WAITERS {
-            wait(machine, &[(word, held)], None);
+            wait_for(machine, &[(word, held)], None, Some(held & !WAITERS));
         } else {
             word.store(holder, Relaxed);
             return;
@@ -646,7 +675,8 @@ pub(crate) fn lend(machine: &Machine, word: &AtomicU32, timeout: Duration) -> Le
         if left == 0 {
             return Lent::Late;
         }
-        wait(machine, &[(word, owner | WAITERS)], Some(Duration::from_nanos(left)));
+        let (timeout, lends_to) = (Duration::from_nanos(left), Some(owner & !WAITERS));
+        wait_for(machine, &[(word, owner | WAITERS)], Some(timeout), lends_to);
     }
 }
 
@@ -661,10 +691,13 @@ pub(crate) fn release_of_the_dead(word: &AtomicU32) {
 impl Machine {
     /// Whether there is a thread of this id.
     pub fn lives(&self, id: u32) -> bool {
-        let number = id.checked_sub(FIRST_ID).map_or(usize::MAX, |number| number as usize);
+        self.lock().number_of(id).is_some()
+    }
+
+    /// The process of a thread that lives.
+    pub fn process_of(&self, id: u32) -> Option<u32> {
         let inner = self.lock();
-        let thread = inner.threads.get(number);
-        thread.is_some_and(|thread| !matches!(thread.state, State::Ended | State::Killed))
+        inner.number_of(id).map(|number| inner.threads[number].process)
     }
 
     /// Whether a thread could run.
