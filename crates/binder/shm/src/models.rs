@@ -601,6 +601,46 @@ fn an_operation_on_a_revoked_route_is_taken_over_or_turns_back() {
     });
 }
 
+/// A keeper that has revoked a route finds no thread that still uses it once none is inside,
+/// whether threads end their operations before they come out or with that.
+#[test]
+fn a_route_is_used_no_more_when_its_threads_have_come_out() {
+    #[derive(Default)]
+    struct Shared {
+        revocations: [Revocation; 2],
+        entry: Entry,
+        used: AtomicU32,
+    }
+    for ends_first in [true, false] {
+        loom::model(move || {
+            let shared = Arc::new(Shared::default());
+            let kept = shared.clone();
+            let keeper = loom::thread::spawn(move || {
+                let Shared { revocations: [_, own], entry, used } = &*kept;
+                own.revoke();
+                entry.take_over();
+                assert!(entry.is_inside() || used.load(Ordering::Relaxed) == 0);
+            });
+            let Shared { revocations: [all, own], entry, used } = &*shared;
+            let has_entered = entry.enter(Revocations(all, own), 0, 1);
+            if has_entered {
+                used.store(1, Ordering::Relaxed);
+                if ends_first {
+                    entry.end();
+                }
+                used.store(0, Ordering::Relaxed);
+            }
+            if has_entered && ends_first {
+                entry.come_out();
+            } else {
+                entry.leave();
+            }
+            keeper.join().unwrap();
+            assert!(!entry.is_inside());
+        });
+    }
+}
+
 /// A message belongs to its thread or to the keeper, never to both or neither. A keeper that
 /// revokes entries first knows every message that was begun before.
 #[test]

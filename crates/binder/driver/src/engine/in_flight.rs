@@ -237,4 +237,38 @@ mod tests {
         assert!(!in_flight.leave(), "it is the state's");
         assert!(in_flight.leave(), "and no call any more");
     }
+
+    #[test]
+    fn an_operation_concerns_its_channel_its_peer_and_its_token_until_it_is_over() {
+        let (everybodys, own) = (Revocation::default(), Revocation::default());
+        let in_flight = InFlight::new(1, None);
+        let concerned = || {
+            let tokens = [4, 5, 6].map(|token| in_flight.has_given([token, 7]));
+            let channels = [1, 2].map(|channel| in_flight.is_inside(ChannelId(channel)));
+            (channels, [3, 4].map(|peer| in_flight.is_with(ProcessId(peer))), tokens)
+        };
+        let nothing = ([false; 2], [false; 2], [false; 3]);
+        in_flight.set_lane(LaneId { channel: ChannelId(1), lane: 2 }, ProcessId(3));
+        assert_eq!(concerned(), nothing);
+        for accepts_fds in [false, true] {
+            let handle = u32::from(accepts_fds);
+            assert!(in_flight.begin(SERVING, (Revocations(&everybodys, &own), 0), handle, 5));
+            assert_eq!(concerned(), ([true, false], [true, false], [false, true, false]));
+            let taken_over = in_flight.take_over();
+            assert!(
+                matches!(&taken_over, Some(Operation::Serving(serving))
+                    if serving.accepts_fds == accepts_fds),
+                "{taken_over:?}"
+            );
+            assert!(in_flight.take_over().is_none(), "it is the state's already");
+            assert!(!in_flight.leave());
+            assert_eq!(concerned(), nothing);
+        }
+        assert!(in_flight.begin(CALLING, (Revocations(&everybodys, &own), 0), 4, 5));
+        assert!(in_flight.end_call());
+        assert!(in_flight.take_over().is_none(), "it is over");
+        assert_eq!(concerned().0, [true, false], "its thread has not come out");
+        in_flight.come_out();
+        assert_eq!(concerned(), nothing);
+    }
 }

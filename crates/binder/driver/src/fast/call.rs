@@ -277,3 +277,189 @@ impl Engine {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fast::{CopiedPayload, while_serving};
+    use crate::runner::tests::{broker, channel, other_end};
+    use crate::sys::thread::tid;
+    use baton_broker::Running;
+    use baton_shm::sync::Ordering;
+    use baton_state::thread::{Calling, Frame};
+    use std::sync::Arc;
+
+    const LANE: usize = 3;
+
+    struct Stage {
+        server: Arc<Engine>,
+        client: Arc<Engine>,
+        /// The client's end.
+        channel: Arc<Channel>,
+        _broker: (Running, tempfile::TempDir),
+    }
+
+    /// A client that knows no route to its context manager.
+    fn stage() -> Stage {
+        let broker = broker();
+        let (server, client, channel) = channel(&broker.0);
+        Stage { server, client, channel, _broker: broker }
+    }
+
+    impl Stage {
+        fn via(&self) -> LaneId {
+            self.channel.via(LANE)
+        }
+
+        /// Whether the calling thread has learnt the route of calls on this lane.
+        fn learns(&self, via: LaneId) -> bool {
+            let learn = |state: &mut State| self.client.learn_route(state, tid(), 0, via);
+            self.client.with_state(learn);
+            let has_route = |local: &mut Local| Some(local.way(0).is_some());
+            local::with(&self.client, has_route).unwrap_or(false)
+        }
+
+        fn call(&self, bytes: &[u8]) -> Outcome {
+            let (payload, mut receiver) = (Payload::Bytes(bytes), CopiedPayload::default());
+            self.client.call_fast(0, (1, 0), payload, None, &mut receiver)
+        }
+
+        /// The outcome of a call that the server answers with this message.
+        fn answered_with(&self, answer: Message) -> Outcome {
+            let theirs = other_end(&self.server, &self.channel);
+            let _control_waits = self.server.lock();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let lane = theirs.lane(LANE).unwrap();
+                    while lane.inbox().is_empty() {
+                        std::thread::yield_now();
+                    }
+                    lane.inbox().clear();
+                    lane.post(&answer, |_| {});
+                });
+                self.call(&[])
+            })
+        }
+
+        /// Whether the client's state and its status page know of no call.
+        fn is_idle(&self) -> bool {
+            let in_flight = self.client.in_flight().unwrap();
+            let is_open = in_flight.slot.as_ref().unwrap().open.load(Ordering::Relaxed) != 0;
+            let mut state = self.client.lock();
+            let is_inside = in_flight.is_inside(self.channel.id);
+            state.thread(tid()).stack.is_empty() && !is_open && !is_inside
+        }
+    }
+
+    impl Drop for Stage {
+        fn drop(&mut self) {
+            self.client.close();
+            self.server.close();
+        }
+    }
+
+    #[test]
+    fn only_plain_answers_end_a_call() {
+        type Change = (&'static str, bool, fn(&mut Message));
+        let changes: [Change; 9] = [
+            ("nothing", true, |_| ()),
+            ("the longest data", true, |it| it.data_bytes = INLINE_BYTES as u32),
+            ("longer data", false, |it| it.data_bytes = INLINE_BYTES as u32 + 1),
+            ("its kind", false, |it| it.kind = Kind::Request as u32),
+            ("a caller", false, |it| it.chain = 1),
+            ("offsets", false, |it| it.offsets_bytes = 8),
+            ("buffers", false, |it| it.buffers_bytes = 8),
+            ("descriptors", false, |it| it.fds = 1),
+            ("a ticket", false, |it| it.ticket = 1 << 32),
+        ];
+        for (name, is_plain, change) in changes {
+            let stage = stage();
+            assert!(stage.learns(stage.via()));
+            let mut answer = Message { kind: Kind::Reply as u32, ..Message::default() };
+            change(&mut answer);
+            match stage.answered_with(answer) {
+                Outcome::Answered => assert!(is_plain && stage.is_idle(), "{name}"),
+                Outcome::Adopted(seen) => {
+                    assert!(!is_plain && seen == Ok(Seen::Message), "{name}");
+                    let mut state = stage.client.lock();
+                    let is_known = state.thread(tid()).calls_on().map(|calling| calling.via);
+                    assert_eq!(is_known, Some(stage.via()), "{name}");
+                }
+                Outcome::No => panic!("{name}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_not_for_the_fast_path_is_not_made() {
+        let stage = stage();
+        assert!(stage.learns(stage.via()));
+        let is_refused = |outcome| matches!(outcome, Outcome::No) && stage.is_idle();
+        assert!(is_refused(stage.call(&[0; INLINE_BYTES + 1])), "long");
+        assert!(is_refused(while_serving(|| stage.call(&[]))), "nested");
+        stage.server.page.set_frozen(true);
+        assert!(is_refused(stage.call(&[])), "to a frozen process");
+        stage.server.page.set_frozen(false);
+        stage.client.broker.count_event();
+        assert!(is_refused(stage.call(&[])), "before an event of the broker");
+    }
+
+    #[test]
+    fn a_call_whose_epoch_has_ended_is_not_made() {
+        for takes_over in [false, true] {
+            let stage = stage();
+            assert!(stage.learns(stage.via()));
+            let revoke = || stage.client.with_state(|state| stage.client.revoke(state));
+            let in_flight = stage.client.in_flight().unwrap();
+            let way = stage.client.operations.way(&stage.channel);
+            let epoch = way.epoch();
+            revoke();
+            in_flight.set_lane(stage.via(), stage.server.identity.process);
+            stage.client.page.set_open(&in_flight.slot, true);
+            assert!(!in_flight.begin(crate::engine::in_flight::CALLING, (way, epoch), 0, 1));
+            if takes_over {
+                revoke();
+            }
+            assert!(stage.client.turn_back(&in_flight, stage.via()));
+            assert!(stage.is_idle());
+            assert!(matches!(stage.call(&[]), Outcome::No), "by a route that is stale");
+            let is_gone = |local: &mut Local| Some(local.way(0).is_none());
+            assert_eq!(local::with(&stage.client, is_gone), Some(true));
+            assert!(stage.is_idle() && stage.channel.take_this_lane(LANE as u32));
+        }
+    }
+
+    #[test]
+    fn a_route_is_learnt_from_an_outermost_call_to_a_live_owner_that_nobody_polls_for() {
+        type Change = (&'static str, fn(&Stage));
+        let changes: [Change; 5] = [
+            ("a dead owner", |stage| {
+                stage.client.lock().references.get_mut(0).unwrap().dead = true;
+            }),
+            ("another owner", |stage| {
+                let mut state = stage.client.lock();
+                state.references.get_mut(0).unwrap().owner = stage.client.identity.process;
+            }),
+            ("another manager", |stage| stage.client.lock().manager = Some(1)),
+            ("a nested call", |stage| {
+                let calling = Calling {
+                    via: stage.channel.via(LANE + 1),
+                    peer: stage.server.identity.process,
+                    handle: None,
+                    token: 1,
+                    owns_lane: false,
+                    dead: false,
+                };
+                stage.client.lock().thread(tid()).stack.push(Frame::Calling(calling));
+            }),
+            ("a program that polls", |stage| stage.client.pollables.begin()),
+        ];
+        for (name, change) in changes {
+            let stage = stage();
+            change(&stage);
+            assert!(!stage.learns(stage.via()), "{name}");
+        }
+        let stage = stage();
+        assert!(stage.learns(stage.via()));
+    }
+}

@@ -142,3 +142,180 @@ impl<T> Known<T> {
         priority::is_served_here(nice, self.min_priority)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::{Channel, INLINE_BYTES};
+    use crate::engine::in_flight::InFlight;
+    use crate::fast::CopiedPayload;
+    use crate::runner::tests::{broker, channel, other_end};
+    use crate::sys::thread::tid;
+    use baton_broker::Running;
+    use baton_shm::sync::Ordering;
+    use bytemuck::bytes_of;
+    use std::sync::Arc;
+
+    const NODE: u64 = 3;
+    const LANE: usize = 5;
+    const TOKEN: u64 = 2;
+
+    struct Stage {
+        server: Arc<Engine>,
+        client: Arc<Engine>,
+        /// The server's end, and the client's.
+        ends: [Arc<Channel>; 2],
+        in_flight: Arc<InFlight>,
+        known: Client<()>,
+        _broker: (Running, tempfile::TempDir),
+    }
+
+    /// A looper that knows a client.
+    fn stage() -> Stage {
+        let broker = broker();
+        let (server, client, theirs) = channel(&broker.0);
+        let ends = [other_end(&server, &theirs), theirs];
+        let in_flight = server.in_flight().unwrap();
+        let epoch = server.operations.way(&ends[0]).epoch();
+        let mut nodes = [const { None }; NODES];
+        nodes[NODE as usize % NODES] =
+            Some(Known { node: NodeId(NODE), object: (), min_priority: None, nice: 0 });
+        let known = Client { channel: ends[0].id, epoch, sender: (0, 0), nodes };
+        Stage { server, client, ends, in_flight, known, _broker: broker }
+    }
+
+    impl Stage {
+        fn post(&self, message: &Message) {
+            let caller = ChainEntry { process: self.client.identity.process.0, token: TOKEN };
+            let lane = self.ends[1].lane(LANE).unwrap();
+            lane.post(message, |area| area.write(size_of::<Message>(), bytes_of(&caller)));
+        }
+
+        /// Whether the looper takes in what lies on the lane.
+        fn takes(&self, receiver: &mut impl Receiver) -> bool {
+            let (in_flight, channel) = (&*self.in_flight, &*self.ends[0]);
+            let (lane, via) = (channel.lane(LANE).unwrap(), channel.via(LANE));
+            let taken = Taken { in_flight, channel, lane, via };
+            let is_taken = self.known.take_in(&self.server, taken, receiver).is_some();
+            lane.inbox().clear();
+            is_taken
+        }
+
+        /// Whether nobody serves anything here.
+        fn is_idle(&self) -> bool {
+            let state = self.server.lock();
+            let thread = state.threads.get(tid());
+            let is_idle =
+                state.outstanding == 0 && thread.is_none_or(|thread| thread.stack.is_empty());
+            let is_open = self.in_flight.slot.as_ref().unwrap().open.load(Ordering::Relaxed) != 0;
+            is_idle && !is_open && self.in_flight.take_over().is_none()
+        }
+    }
+
+    impl Drop for Stage {
+        fn drop(&mut self) {
+            self.client.close();
+            self.server.close();
+        }
+    }
+
+    fn plain() -> Message {
+        Message { kind: Kind::Request as u32, node: NODE, chain: 1, ..Message::default() }
+    }
+
+    #[test]
+    fn only_plain_requests_to_known_nodes_are_taken_in() {
+        let stage = stage();
+        assert!(!stage.takes(&mut CopiedPayload::default()), "nothing has come");
+        type Change = (&'static str, bool, fn(&mut Message));
+        let changes: [Change; 13] = [
+            ("nothing", true, |_| ()),
+            ("the longest data", true, |it| it.data_bytes = INLINE_BYTES as u32),
+            ("longer data", false, |it| it.data_bytes = INLINE_BYTES as u32 + 1),
+            ("its kind", false, |it| it.kind = Kind::Reply as u32),
+            ("no caller", false, |it| it.chain = 0),
+            ("two callers", false, |it| it.chain = 2),
+            ("offsets", false, |it| it.offsets_bytes = 8),
+            ("buffers", false, |it| it.buffers_bytes = 8),
+            ("descriptors", false, |it| it.fds = 1),
+            ("a ticket", false, |it| it.ticket = 1 << 32),
+            ("one way", false, |it| it.flags = TF_ONE_WAY),
+            ("a buffer to be cleared", false, |it| it.flags = TF_CLEAR_BUF),
+            ("another node", false, |it| it.node = NODE + NODES as u64),
+        ];
+        for (name, is_plain, change) in changes {
+            let mut message = plain();
+            change(&mut message);
+            stage.post(&message);
+            assert_eq!(stage.takes(&mut CopiedPayload::default()), is_plain, "{name}");
+            if is_plain {
+                assert!(stage.in_flight.leave());
+                stage.server.page.set_open(&stage.in_flight.slot, false);
+            }
+            assert!(stage.is_idle(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_known_again_by_its_number() {
+        let stage = stage();
+        let last = Cell::new(None);
+        assert!(stage.known.known_again(NODE, &last).is_some());
+        assert!(stage.known.known_again(NODE + 1, &last).is_none());
+        assert!(stage.known.known_again(NODE, &last).is_some());
+    }
+
+    /// A receiver during whose `take_request` everything is revoked: before the operation begins,
+    /// and then, if so wanted, before it turns back.
+    struct Revoked {
+        takes_over: bool,
+    }
+
+    impl Receiver for Revoked {
+        fn take_answer(&mut self, _: &Engine, _: &crate::fast::receiver::Plain<'_>) -> bool {
+            false
+        }
+
+        fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
+            let revoke = || engine.with_state(|state| engine.revoke(state));
+            revoke();
+            assert!(!request.begin(engine), "the epoch has ended");
+            if self.takes_over {
+                revoke();
+                assert_eq!(engine.lock().outstanding, 1, "the state serves it");
+            }
+            request.turn_back(engine);
+            false
+        }
+    }
+
+    #[test]
+    fn a_request_whose_epoch_has_ended_is_nobodys() {
+        for takes_over in [false, true] {
+            let stage = stage();
+            stage.post(&plain());
+            assert!(!stage.takes(&mut Revoked { takes_over }));
+            assert!(stage.is_idle());
+            stage.post(&plain());
+            assert!(!stage.takes(&mut CopiedPayload::default()), "by the epoch that has ended");
+            assert!(stage.is_idle());
+        }
+    }
+
+    #[test]
+    fn an_operation_that_is_taken_over_has_its_callers_token_and_takes_descriptors_if_they_do() {
+        for flags in [0, baton_abi::uapi::TF_ACCEPT_FDS] {
+            let stage = stage();
+            stage.post(&Message { flags, ..plain() });
+            assert!(stage.takes(&mut CopiedPayload::default()));
+            stage.server.with_state(|state| {
+                stage.server.take_over_own(state);
+                let serving = state.thread(tid()).serves().unwrap();
+                let process = stage.client.identity.process.0;
+                assert_eq!(serving.chain, [ChainEntry { process, token: TOKEN }]);
+                assert_eq!(serving.accepts_fds, flags != 0);
+                assert_eq!(serving.via, stage.ends[0].via(LANE));
+            });
+        }
+    }
+}

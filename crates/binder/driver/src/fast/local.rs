@@ -195,3 +195,89 @@ impl Engine {
         known.or_else(|| has_used_others().then(|| self.operations.of(tid())).flatten())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::tests::{broker, channel};
+
+    const NODE: NodeId = NodeId(7);
+
+    /// The lanes of its routes by these handles.
+    fn lanes<const N: usize>(engine: &Engine, handles: [u32; N]) -> [Option<u32>; N] {
+        let lane = |local: &mut Local, handle| Some(local.way(handle)?.1.lane.via().lane);
+        handles.map(|handle| with(engine, |local| lane(local, handle)))
+    }
+
+    fn learn(engine: &Engine, handle: u32, channel: &Arc<Channel>, lane: u32) {
+        let learnt = |local: &mut Local| {
+            local.learn(engine, (handle, NODE), channel, lane);
+            Some(())
+        };
+        with(engine, learnt).unwrap();
+    }
+
+    fn is_free(channel: &Channel, lane: u32) -> bool {
+        let is_free = channel.take_this_lane(lane);
+        if is_free {
+            channel.give_lane(lane);
+        }
+        is_free
+    }
+
+    #[test]
+    fn a_route_is_its_handles_and_its_lane_one_of_its_channel() {
+        let [broker, other_broker] = [broker(), broker()];
+        let (server, client, to_server) = channel(&broker.0);
+        let (other_server, other_client, elsewhere) = channel(&other_broker.0);
+        client.in_flight().unwrap();
+        learn(&client, 1, &to_server, 3);
+        assert_eq!(lanes(&client, [1, 2, 1 + ROUTES as u32]), [Some(3), None, None]);
+        learn(&client, 2, &to_server, 4);
+        assert_eq!(lanes(&client, [1, 2]), [Some(3), Some(3)], "the lane that it has there");
+        learn(&client, 3, &elsewhere, 5);
+        assert_eq!(lanes(&client, [1, 3]), [Some(3), Some(5)], "another channel's");
+        assert!(elsewhere.take_this_lane(6));
+        learn(&client, 4, &to_server, 6);
+        client.with_state(|state| client.revoke(state));
+        learn(&client, 4, &elsewhere, 6);
+        assert_eq!(lanes(&client, [1, 2, 3, 4]), [None; 4], "stale, and a lane that is taken");
+        assert!(is_free(&to_server, 3) && is_free(&elsewhere, 5), "given back");
+        [server, client, other_server, other_client].iter().for_each(|engine| engine.close());
+    }
+
+    #[test]
+    fn a_thread_parts_with_the_lane_that_is_asked_for_and_no_other() {
+        let broker = broker();
+        let (server, client, channel) = channel(&broker.0);
+        client.in_flight().unwrap();
+        [1, 2].into_iter().for_each(|handle| learn(&client, handle, &channel, 3));
+        assert!(!client.take_own_lane(&channel, 4));
+        assert_eq!(lanes(&client, [1, 2]), [Some(3); 2]);
+        assert!(client.take_own_lane(&channel, 3));
+        assert_eq!(lanes(&client, [1, 2]), [None; 2]);
+        let is_kept = |local: &mut Local| Some(local.routes.iter().any(Option::is_some));
+        assert_eq!(with(&client, is_kept), Some(false), "no route by any handle");
+        assert!(!is_free(&channel, 3), "it is the one's who asked");
+        [server, client].iter().for_each(|engine| engine.close());
+    }
+
+    #[test]
+    fn a_thread_has_one_operation_of_each_engine() {
+        let broker = broker();
+        let (server, client, channel) = channel(&broker.0);
+        assert!(client.own_in_flight().is_none());
+        let ours = client.in_flight().unwrap();
+        learn(&client, 1, &channel, 3);
+        let theirs = server.in_flight().unwrap();
+        assert!(!Arc::ptr_eq(&ours, &theirs));
+        assert!(Arc::ptr_eq(&client.own_in_flight().unwrap(), &ours), "it is listed");
+        assert_eq!(lanes(&server, [1]), [None], "a route of another engine");
+        assert!(Arc::ptr_eq(&client.in_flight().unwrap(), &ours));
+        let other =
+            std::thread::scope(|scope| scope.spawn(|| client.in_flight().unwrap()).join().unwrap());
+        let slots = [&ours, &other].map(|it| it.slot.as_ref().unwrap().number);
+        assert_ne!(slots[0], slots[1], "threads that count in one slot");
+        [server, client].iter().for_each(|engine| engine.close());
+    }
+}
