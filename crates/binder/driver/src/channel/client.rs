@@ -1,6 +1,7 @@
 //! A channel at the client's end: lanes, the bell, the one-way ring.
 
-use super::{Channel, Ends, OneWayAccount, Progress, lanes_of};
+use super::client_lanes::Progress;
+use super::{Channel, Ends, OneWayAccount};
 #[cfg(simulated)]
 use baton_abi::control::End;
 use baton_abi::lane::*;
@@ -14,103 +15,31 @@ use baton_shm::sync::{AtomicU32, Ordering};
 #[cfg(simulated)]
 use baton_state::transaction::LaneId;
 use bytemuck::bytes_of;
-use rustix::io::Errno;
 
 /// How often a client rings again for a sleeper that it has missed.
 const MISSES: u32 = 2;
 
 impl Channel {
-    /// Takes a lane that nobody uses. `None` if all are in use.
-    pub fn take_lane(&self) -> Result<Option<usize>, Errno> {
-        let mut ends = self.ends();
-        if ends.abandoned != 0 {
-            self.reclaim(&mut ends)?;
-        }
-        let others = self.still_dedicated();
-        loop {
-            // Relaxed: only the thread that has a lane reserves it.
-            let free = self.free.load(Ordering::Relaxed) & !self.reserved.load(Ordering::Relaxed);
-            let own = if free & !others == 0 { free } else { free & !others };
-            let lane = own.trailing_zeros() as usize;
-            if lane == LANES {
-                return Ok(None);
-            }
-            if self.take_this_lane(lane as u32) {
-                return Ok(Some(lane));
-            }
-        }
-    }
-
-    /// Lanes whose real-time caller has gone, but whose dedicated looper has not left yet. It would
-    /// serve the next caller at the last one's priority, or a real-time caller would take it for
-    /// its own.
-    fn still_dedicated(&self) -> u64 {
-        let left = self.left.load(Ordering::Relaxed);
-        if left == 0 {
-            return 0;
-        }
-        let is_dedicated =
-            |lane: &usize| self.lane(*lane).is_ok_and(|areas| areas.outbox().is_dedicated());
-        let lanes = lanes_of(left);
-        let dedicated: u64 = lanes.filter(is_dedicated).map(|lane| 1 << lane).sum();
-        self.left.fetch_and(!left | dedicated, Ordering::Relaxed);
-        dedicated
-    }
-
-    /// Takes a lane if nobody uses it.
-    pub fn take_this_lane(&self, lane: u32) -> bool {
-        // Acquire pairs with the release in `give_lane`.
-        self.free.fetch_and(!(1 << lane), Ordering::Acquire) >> lane & 1 == 1
-    }
-
-    /// Reserves the lane for the thread that has it at this moment.
-    pub fn reserve(&self, lane: u32) {
-        self.reserved.fetch_or(1 << lane, Ordering::Relaxed);
-        self.ended.fetch_and(!(1 << lane), Ordering::Relaxed);
-    }
-
-    /// The lane is reserved no longer.
-    pub fn unreserve(&self, lane: u32) {
-        self.left.fetch_or(1 << lane, Ordering::Relaxed);
-        self.reserved.fetch_and(!(1 << lane), Ordering::Relaxed);
-        self.ended.fetch_or(1 << lane, Ordering::Relaxed);
-    }
-
-    /// Lanes that were reserved once and are not now. Relaxed: whoever changes them has the lock of
-    /// all reservations.
-    pub fn ended_lanes(&self) -> impl Iterator<Item = usize> {
-        lanes_of(self.ended.load(Ordering::Relaxed))
-    }
-
-    fn reclaim(&self, ends: &mut Ends) -> Result<(), Errno> {
-        let abandoned = ends.abandoned;
-        for lane in (0..LANES).filter(|lane| abandoned >> lane & 1 == 1) {
-            let areas = self.lane(lane)?;
-            if areas.inbox().is_given_back() {
-                ends.abandoned &= !(1 << lane);
-                self.renew_lane(lane as u32);
-            }
-        }
-        Ok(())
-    }
-
-    /// Frees the lane: the call on it is over.
-    pub fn give_lane(&self, lane: u32) {
-        self.free.fetch_or(1 << lane, Ordering::Release);
+    /// Takes a lane that no call has. `None` if all are in use.
+    pub fn take_lane(&self) -> Option<usize> {
+        let areas = |lane| self.lane(lane).ok();
+        let is_given_back = |lane| areas(lane).is_some_and(|areas| areas.inbox().is_given_back());
+        self.client_lanes.reclaim(is_given_back, |lane| self.empty_lane(lane));
+        let is_dedicated = |lane| areas(lane).is_some_and(|areas| areas.outbox().is_dedicated());
+        self.client_lanes.take(is_dedicated)
     }
 
     /// Frees a lane on which neither end has anything open any more, with empty mailboxes.
     pub fn renew_lane(&self, lane: u32) {
+        self.empty_lane(lane);
+        self.client_lanes.give(lane);
+    }
+
+    fn empty_lane(&self, lane: u32) {
         if let Ok(areas) = self.lane(lane as usize) {
             areas.inbox().reset();
             areas.outbox().reset();
-            self.give_lane(lane);
         }
-    }
-
-    /// The caller has left, and the server has not: the lane is free when the server gives it back.
-    pub fn abandon_lane(&self, lane: u32) {
-        self.ends().abandoned |= 1 << lane;
     }
 
     /// A word of the server's status page.
@@ -153,21 +82,9 @@ impl Channel {
         ring
     }
 
-    /// Notes how far the call on this lane has come.
-    pub fn set_progress(&self, lane: usize, progress: Progress) {
-        // Release pairs with the acquire in `was_taken`: a message that counts as posted is.
-        self.progress[lane % LANES].store(progress as u8, Ordering::Release);
-    }
-
-    /// Whether a looper was woken for the call on this lane.
-    pub fn is_expected(&self, lane: u32) -> bool {
-        // Relaxed: only the lane's caller asks.
-        self.progress[lane as usize].load(Ordering::Relaxed) == Progress::Expected as u8
-    }
-
     /// Whether the call on this lane was posted and its server has taken it in.
     pub fn was_taken(&self, lane: u32) -> bool {
-        self.progress[lane as usize].load(Ordering::Acquire) != Progress::Departed as u8
+        self.client_lanes.is_posted(lane)
             && self.lane(lane as usize).is_ok_and(|lane| lane.outbox().is_empty())
     }
 
@@ -180,20 +97,10 @@ impl Channel {
     /// Shows the server the nice value of the request that is about to be posted on the lane.
     #[inline(always)]
     pub fn show_nice(&self, lane: usize, nice: i32) {
-        // Relaxed: only the thread that has the lane changes its bit, and READY is set after it.
-        let niced = self.niced.load(Ordering::Relaxed);
-        if niced | nice as u64 != 0 {
-            self.change_niced(niced, 1 << lane, nice != 0);
+        if self.client_lanes.set_niced(lane, nice != 0) {
+            // READY is set after it.
+            self.head.double_word(header::NICED).fetch_xor(1 << lane, Ordering::Release);
         }
-    }
-
-    #[cold]
-    fn change_niced(&self, niced: u64, lanes: u64, is_niced: bool) {
-        if (niced & lanes != 0) == is_niced {
-            return;
-        }
-        self.niced.fetch_xor(lanes, Ordering::Relaxed);
-        self.head.double_word(header::NICED).fetch_xor(lanes, Ordering::Release);
     }
 
     /// After a request has been posted on the lane: announces it, unless its reader looks at the
@@ -210,7 +117,8 @@ impl Channel {
                 self.announce(must_look)
             }
         };
-        self.set_progress(lane, if expected { Progress::Expected } else { Progress::Posted });
+        self.client_lanes
+            .set_progress(lane, if expected { Progress::Expected } else { Progress::Posted });
     }
 
     /// Announces a request that has not been taken in yet by the doorbell: the server's control
@@ -279,18 +187,9 @@ impl Channel {
         if self.ends().dead {
             return Vec::new();
         }
-        let has = |lanes: u64, lane: u32| lanes >> lane & 1 == 1;
         let of = |lane: u32| {
             let what = match (self.end, self.lane_owner(lane)) {
-                (End::Client, _) => {
-                    let in_use = !self.free.load(Ordering::Relaxed) | self.ends().abandoned;
-                    let reserved = self.reserved.load(Ordering::Relaxed);
-                    match (has(in_use, lane), has(reserved, lane)) {
-                        (true, _) => "in use".to_owned(),
-                        (false, true) => "reserved".to_owned(),
-                        (false, false) => return None,
-                    }
-                }
+                (End::Client, _) => self.client_lanes.kept(lane)?.to_owned(),
                 (End::Server, Owner::Pool) if self.is_served(lane) => "served".to_owned(),
                 (End::Server, owner @ Owner::Dedicated(_)) => format!("{owner:?}"),
                 (End::Server, _) => return None,

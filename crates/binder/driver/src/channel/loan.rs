@@ -4,7 +4,8 @@
 //! that was made for another chain than that of its call, or for another lane, is copied to where
 //! the call has to have it.
 
-use super::{Channel, Lane, Progress};
+use super::client_lanes::Progress;
+use super::{Channel, Lane};
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{ChainEntry, Message};
 use baton_shm::mapping::View;
@@ -33,7 +34,7 @@ impl LoanedLane {
         bytes: usize,
     ) -> LoanedLane {
         // The plain call finds it so.
-        channel.set_progress(lane, Progress::Departed);
+        channel.client_lanes.set_progress(lane, Progress::Departed);
         let data_at = size_of::<Message>() + chain * size_of::<ChainEntry>();
         LoanedLane { channel, lane, data_at, bytes, is_held: Cell::new(true) }
     }
@@ -84,7 +85,7 @@ impl LoanedLane {
 impl Drop for LoanedLane {
     fn drop(&mut self) {
         if self.is_held.get() {
-            self.channel.give_lane(self.lane as u32);
+            self.channel.client_lanes.give(self.lane as u32);
         }
     }
 }

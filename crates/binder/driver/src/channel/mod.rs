@@ -3,6 +3,7 @@
 //! Code here copies the peer's bytes, checks the copy, and uses nothing but the copy.
 
 mod client;
+pub(crate) mod client_lanes;
 mod lend;
 pub(crate) mod loan;
 pub(crate) mod payload;
@@ -28,10 +29,11 @@ use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::account::{Account, Held, Resource};
 use baton_state::transaction::LaneId;
 use bytemuck::{bytes_of, bytes_of_mut};
+use client_lanes::ClientLanes;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use socket::Socket;
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use yield_first::YieldFirst;
 
@@ -80,18 +82,8 @@ pub struct Channel {
     pub answers: SpinBudget,
     /// Whether a wait on each lane yields first.
     yields_first: [YieldFirst; LANES],
-    /// Client: how far the call on each lane has come, a [`Progress`].
-    progress: [AtomicU8; LANES],
-    /// Client: lanes not in use.
-    free: AtomicU64,
-    /// Client: lanes that are reserved for a real-time thread, in use or not.
-    reserved: AtomicU64,
-    /// Client: lanes that are no longer reserved, and whose dedicated looper may not have left yet.
-    left: AtomicU64,
-    /// Client: lanes that were reserved once and are not now.
-    ended: AtomicU64,
-    /// Client: lanes whose last request had another nice value than 0.
-    niced: AtomicU64,
+    /// Client: who has which lane.
+    pub client_lanes: ClientLanes,
     /// Server: which threads take what arrives on each lane.
     owners: [LaneOwner; LANES],
     /// Server: the lane at which a pinned looper sleeps, or is about to, plus one; 0 if none does.
@@ -124,24 +116,10 @@ pub enum Placed {
     Apart,
 }
 
-/// How far a call has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Progress {
-    /// It may not be posted yet.
-    Departed,
-    /// It has been posted.
-    Posted,
-    /// It has been posted, and a looper was woken for it.
-    Expected,
-}
-
 /// The part of a channel under its own lock, which is taken under the state's lock, never the other
 /// way round.
 #[derive(Debug)]
 pub struct Ends {
-    /// Client: lanes whose caller has left, and which the server has not given back.
-    pub abandoned: u64,
     /// Client: the one-way ring.
     pub producer: Producer,
     /// Client: one-way records not yet taken: position after each, and its size when allocated.
@@ -184,7 +162,6 @@ impl Channel {
         let socket = Socket::new(socket, end, account.clone())?;
         let head = Mapping::<LANES_AT>::new(&file, Access::ReadWrite)?;
         let work = Lock::new(Ends {
-            abandoned: 0,
             producer: Producer::new(RING_BYTES),
             pending: Default::default(),
             spam_told: false,
@@ -214,12 +191,7 @@ impl Channel {
             wanted_at: AtomicU64::new(0),
             answers: SpinBudget::default(),
             yields_first: std::array::from_fn(|_| YieldFirst::default()),
-            progress: std::array::from_fn(|_| AtomicU8::new(Progress::Departed as u8)),
-            free: AtomicU64::new(u64::MAX),
-            reserved: AtomicU64::new(0),
-            left: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-            niced: AtomicU64::new(0),
+            client_lanes: ClientLanes::default(),
             owners: std::array::from_fn(|_| LaneOwner::default()),
             pinned_sleeper: AtomicU32::new(0),
             dedicated_locks: std::array::from_fn(|_| Lock::default()),

@@ -181,7 +181,7 @@ impl ChannelTable {
     pub fn free_lane(&self, peer: ProcessId) -> Result<Option<(Arc<Channel>, usize)>, Errno> {
         let all: Vec<_> = self.lists().to(peer).cloned().collect();
         for channel in all {
-            if let Some(lane) = channel.take_lane()? {
+            if let Some(lane) = channel.take_lane() {
                 return Ok(Some((channel, lane)));
             }
         }

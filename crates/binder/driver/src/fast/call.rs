@@ -4,8 +4,9 @@ use super::local::{self, Local, Route};
 use super::own_lane::Inside;
 use super::receiver::{Plain, Receiver, is_plain};
 use super::serve::DATA_AT;
+use crate::channel::client_lanes::Progress;
 use crate::channel::payload::Payload;
-use crate::channel::{Channel, INLINE_BYTES, Lane, Progress};
+use crate::channel::{Channel, INLINE_BYTES, Lane};
 use crate::engine::Engine;
 use crate::engine::in_flight::InFlight;
 use crate::sys::clock::stamp;
@@ -205,7 +206,7 @@ impl Engine {
         if !self.take_answer((in_flight, inside), lane, receiver) {
             return Made::Unanswered(Ok(Seen::Message));
         }
-        channel.set_progress(number as usize, Progress::Departed);
+        channel.client_lanes.set_progress(number as usize, Progress::Departed);
         Made::Answered
     }
 
@@ -425,7 +426,7 @@ mod tests {
             assert!(matches!(stage.call(&[]), Outcome::No), "by a route that is stale");
             let is_gone = |local: &mut Local| Some(local.way(0).is_none());
             assert_eq!(local::with(&stage.client, is_gone), Some(true));
-            assert!(stage.is_idle() && stage.channel.take_this_lane(LANE as u32));
+            assert!(stage.is_idle() && stage.channel.client_lanes.take_this(LANE as u32));
         }
     }
 

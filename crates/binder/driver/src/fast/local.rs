@@ -218,9 +218,9 @@ mod tests {
     }
 
     fn is_free(channel: &Channel, lane: u32) -> bool {
-        let is_free = channel.take_this_lane(lane);
+        let is_free = channel.client_lanes.take_this(lane);
         if is_free {
-            channel.give_lane(lane);
+            channel.client_lanes.give(lane);
         }
         is_free
     }
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(lanes(&client, [1, 2]), [Some(3), Some(3)], "the lane that it has there");
         learn(&client, 3, &elsewhere, 5);
         assert_eq!(lanes(&client, [1, 3]), [Some(3), Some(5)], "another channel's");
-        assert!(elsewhere.take_this_lane(6));
+        assert!(elsewhere.client_lanes.take_this(6));
         learn(&client, 4, &to_server, 6);
         client.with_state(|state| client.revoke(state));
         learn(&client, 4, &elsewhere, 6);

@@ -13,7 +13,8 @@
 //!                                              yes: asks again later        no: lets it go
 //! ```
 
-use crate::channel::{Channel, Lane, Progress};
+use crate::channel::client_lanes::Progress;
+use crate::channel::{Channel, Lane};
 use crate::engine::in_flight::{CALLING, InFlight, Operations};
 use crate::wait::policy::WaitPolicy;
 use baton_abi::control::ProcessId;
@@ -53,11 +54,11 @@ pub(super) struct Inside<'a> {
 impl OwnLane {
     /// Takes a lane that is free. `None` if it is not.
     pub fn take(channel: &Arc<Channel>, number: u32, epoch: u64) -> Option<OwnLane> {
-        if !channel.take_this_lane(number) {
+        if !channel.client_lanes.take_this(number) {
             return None;
         }
         // Each call begins and ends with this.
-        channel.set_progress(number as usize, Progress::Departed);
+        channel.client_lanes.set_progress(number as usize, Progress::Departed);
         let (via, peer) = (channel.via(number as usize), channel.peer);
         let areas = channel.lane(number as usize).ok()?;
         // SAFETY: lent by `channel` only, which gives the channel too.
@@ -146,7 +147,7 @@ impl Drop for OwnLane {
         if self.epoch.get() != NEVER
             && let Some(channel) = self.channel.upgrade()
         {
-            channel.give_lane(self.via.lane);
+            channel.client_lanes.give(self.via.lane);
         }
     }
 }

@@ -48,7 +48,7 @@ impl Engine {
                 free(&channel, ours.lane).then_some((channel, ours.lane))
             })
         };
-        let found = take(&|channel, lane| channel.take_this_lane(lane));
+        let found = take(&|channel, lane| channel.client_lanes.take_this(lane));
         let (channel, lane) = match (found, purpose) {
             (None, Purpose::Call) => take(&|channel, lane| self.take_own_lane(channel, lane))?,
             (found, _) => found?,
@@ -68,7 +68,7 @@ impl Engine {
             if ours.count() >= MOST {
                 return;
             }
-            channel.reserve(lane);
+            channel.client_lanes.reserve(lane);
             let (channel, era) = (Arc::downgrade(channel), UNASKED);
             all.push(Reservation { tid, peer, channel, lane, priority, era });
             self.real_time.reservations.count.store(all.len(), Ordering::Relaxed);
@@ -167,7 +167,7 @@ impl Engine {
         if is_served {
             self.see_looper(&channel, lane as u32);
         }
-        channel.give_lane(lane as u32);
+        channel.client_lanes.give(lane as u32);
         self.with_state(|state| self.learn_route(state, tid, handle, channel.via(lane)));
         Ok(is_served)
     }
@@ -177,7 +177,8 @@ impl Engine {
     /// broker is gone as well. No reservation may end until the broker's place is taken.
     pub(crate) fn tell_ended_lanes(&self, link: &Link, channels: &[Arc<Channel>]) -> bool {
         let clients = channels.iter().filter(|channel| channel.end == End::Client);
-        let lanes = clients.flat_map(|channel| channel.ended_lanes().map(|lane| channel.via(lane)));
+        let lanes =
+            clients.flat_map(|channel| channel.client_lanes.ended().map(|lane| channel.via(lane)));
         lanes
             .into_iter()
             .all(|LaneId { channel, lane }| link.tell(&Request::Ordinary { channel, lane }))
@@ -194,7 +195,7 @@ impl Engine {
                 return true;
             }
             if let Some(channel) = ours.channel.upgrade() {
-                channel.unreserve(ours.lane);
+                channel.client_lanes.unreserve(ours.lane);
                 channel.munlock_lane(ours.lane);
                 self.broker.tell(&Request::Ordinary { channel: channel.id, lane: ours.lane });
             }
@@ -225,7 +226,7 @@ mod tests {
                     std::thread::current().name().unwrap_or_default()
                 );
             }
-            let lane = channel.take_lane().unwrap().unwrap();
+            let lane = channel.take_lane().unwrap();
             client.reserve(&channel, lane);
             assert!(client.is_served_at_priority(&channel, lane as u32), "the broker has answered");
             for era in [UNASKED, client.broker.link().era + 1] {

@@ -58,7 +58,7 @@ impl Engine {
     /// used again: their callers may be about to sleep there, and the nudge is for them alone.
     pub(crate) fn accept_last_words(&self, state: &mut State, peer: ProcessId) {
         for tid in state.callers_of(peer) {
-            self.accept_answer_on_lane(state, tid, |_, _| {});
+            self.accept_answer_on_lane(state, tid, false);
         }
     }
 
@@ -66,15 +66,10 @@ impl Engine {
     /// wait for an event. Called by the thread itself, or while it does not wait there, because the
     /// lane is free afterwards.
     pub fn accept_answer(&self, state: &mut State, tid: Tid) -> bool {
-        self.accept_answer_on_lane(state, tid, Channel::give_lane)
+        self.accept_answer_on_lane(state, tid, true)
     }
 
-    fn accept_answer_on_lane(
-        &self,
-        state: &mut State,
-        tid: Tid,
-        free: impl FnOnce(&Channel, u32),
-    ) -> bool {
+    fn accept_answer_on_lane(&self, state: &mut State, tid: Tid, gives_lane: bool) -> bool {
         let Some(&calling) = state.thread(tid).calls_on() else { return true };
         let Some(channel) = self.channel(calling.via.channel) else {
             // The channel ended while the thread was on its way here.
@@ -100,8 +95,8 @@ impl Engine {
         };
         match outcome {
             Ok(over) => {
-                if over && calling.owns_lane {
-                    free(&channel, calling.via.lane);
+                if over && calling.owns_lane && gives_lane {
+                    channel.client_lanes.give(calling.via.lane);
                 }
             }
             Err(Stop::Later) => return false,

@@ -90,7 +90,7 @@ impl Engine {
 
     fn any_lane_to(&self, peer: ProcessId) -> Result<(Arc<Channel>, usize), Errno> {
         let newest = self.channel_to(peer)?;
-        if let Some(lane) = newest.take_lane()? {
+        if let Some(lane) = newest.take_lane() {
             return Ok((newest, lane));
         }
         if let Some(found) = self.pool.channels.free_lane(peer)? {
@@ -101,7 +101,7 @@ impl Engine {
             return Ok(found);
         }
         let another = self.open_channel(peer)?;
-        let lane = another.take_lane()?.ok_or(Errno::AGAIN)?;
+        let lane = another.take_lane().ok_or(Errno::AGAIN)?;
         Ok((another, lane))
     }
 

@@ -56,7 +56,7 @@ impl Engine {
                 }
             }
             End::Client if left_too || !waits => channel.renew_lane(via.lane),
-            End::Client => channel.abandon_lane(via.lane),
+            End::Client => channel.client_lanes.abandon(via.lane),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Sending: from a checked departure to a posted message.
 
+use crate::channel::client_lanes::Progress;
 use crate::channel::loan::LoanedLane;
 use crate::channel::payload::Payload;
-use crate::channel::{Channel, Progress, duplicate};
+use crate::channel::{Channel, duplicate};
 use crate::engine::Engine;
 use crate::engine::real_time::Purpose;
 use crate::sys::clock::{stamp, stamp_in_order};
@@ -320,7 +321,7 @@ impl Engine {
         self.refuse_if_frozen(&channel, false)
             .and_then(|_| refuse_if_full(&channel, outgoing))
             .and_then(|()| self.prepare(channel, via, departure, outgoing, chain))
-            .inspect_err(|_| client.give_lane(via.lane))
+            .inspect_err(|_| client.client_lanes.give(via.lane))
     }
 
     /// A peer that has died had no time to take the channel up.
@@ -342,7 +343,7 @@ impl Engine {
 
     /// With the state's lock held: the call is about to be posted.
     fn expect_answer(&self, Ready { channel, via, .. }: &Ready) {
-        channel.set_progress(via.lane as usize, Progress::Departed);
+        channel.client_lanes.set_progress(via.lane as usize, Progress::Departed);
         if self.is_polling()
             && let Ok(lane) = channel.lane(via.lane as usize)
         {
@@ -367,7 +368,7 @@ impl Engine {
             return channel.tell_of_request(lane, reader, named);
         }
         channel.repay(via.lane);
-        channel.set_progress(lane, Progress::Posted);
+        channel.client_lanes.set_progress(lane, Progress::Posted);
         match reader {
             // The thread that waits there looks by itself.
             Reader::Polling => channel.socket.ring(),

@@ -357,7 +357,7 @@ fn only_its_caller_frees_the_lane_of_an_answer() {
     let (server, client, at_client) = channel(&broker);
     let at_server = other_end(&server, &at_client);
     for (last_words, free) in [(true, false), (false, true)] {
-        let lane = at_client.take_lane().unwrap().unwrap();
+        let lane = at_client.take_lane().unwrap();
         let (via, peer, token) = (at_client.via(lane), at_client.peer, 1 + lane as u64);
         let (handle, owns_lane, dead) = (None, true, false);
         let mut state = client.lock();
@@ -370,7 +370,7 @@ fn only_its_caller_frees_the_lane_of_an_answer() {
         }
         assert!(state.thread(tid()).calls_on().is_none(), "it is answered");
         client.unlock(state);
-        assert_eq!(at_client.take_this_lane(lane as u32), free, "last words: {last_words}");
+        assert_eq!(at_client.client_lanes.take_this(lane as u32), free, "last words: {last_words}");
     }
     client.close();
     server.close();

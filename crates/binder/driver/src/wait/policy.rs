@@ -168,7 +168,7 @@ impl WaitPolicy {
     ) -> Result<Seen, Wait> {
         self.spin_or_sleep(settings, channel, lane, || {
             // The looper that has been woken takes the request.
-            if !channel.is_expected(number) && !lane.outbox().is_empty() {
+            if !channel.client_lanes.is_expected(number) && !lane.outbox().is_empty() {
                 match lane.inbox().wait(Some(UNTAKEN.min(left_until(deadline)))) {
                     Err(Wait::TimedOut) => channel.hurry(number as usize),
                     outcome => return outcome,
@@ -243,7 +243,7 @@ pub(crate) fn left_until(deadline: Instant) -> Duration {
 #[inline(always)]
 fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
     // A looper that has been woken for it takes it.
-    if channel.is_expected(number) || lane.outbox().is_empty() {
+    if channel.client_lanes.is_expected(number) || lane.outbox().is_empty() {
         return lane.inbox().wait(None);
     }
     sleep_untaken(channel, number, lane)
