@@ -272,6 +272,9 @@ impl Engine {
             }
         }
         if !areas.inbox().is_empty() && !channel.ends().dead {
+            // It may be the answer to a call back, for which the thread sleeps here that serves the
+            // lane. The client has woken one sleeper.
+            areas.inbox().nudge();
             // The thread that serves the lane may not run as long as this one does.
             self.unlock(state);
             pause(PAUSE);

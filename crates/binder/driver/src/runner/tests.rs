@@ -15,7 +15,7 @@ use baton_broker::{Config, Running};
 use baton_shm::bell::Sleep;
 use baton_shm::futex::{self, Wait};
 use baton_shm::lane_owner::Owner;
-use baton_shm::mailbox::Reader;
+use baton_shm::mailbox::{Reader, Seen};
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::parcel::Sent;
 use baton_state::thread::{Calling, Waiting};
@@ -412,6 +412,28 @@ fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
         server.close();
         client.close();
     }
+}
+
+/// A thread that serves the lane has called back by it, and sleeps there like the looper to which
+/// the lane is dedicated by now. The client wakes one of them.
+#[test]
+fn a_dedicated_looper_passes_on_the_wake_up_for_an_answer() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let areas = theirs.lane(0).unwrap();
+    server.begin_dedicated(channel.id, 0, 0);
+    let dedicated = server.dedicated(theirs.via(0)).unwrap();
+    assert!(theirs.start_serving(0, Owner::Pool));
+    assert!(theirs.dedicate(areas, 0, tid()));
+    let answer = Message { kind: Kind::Reply as u32, ..Message::default() };
+    channel.lane(0).unwrap().post(&answer, |_| {});
+    drop(server.accept_own(server.lock(), &dedicated));
+    assert!(!theirs.ends().dead && !areas.inbox().is_empty(), "it is not the looper's");
+    areas.inbox().clear();
+    assert_eq!(areas.inbox().look(), Seen::Nudge);
+    client.close();
+    server.close();
 }
 
 /// The thread has not left the driver, and its next transaction is an ordinary caller's.

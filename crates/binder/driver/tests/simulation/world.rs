@@ -30,6 +30,7 @@ pub struct World {
     last_process: AtomicU32,
     last_nonce: AtomicU64,
     broker: AtomicU32,
+    has_lost_broker: AtomicBool,
     /// Whether processes come, go and freeze each other.
     is_busy: AtomicBool,
     /// Threads that act and are not loopers.
@@ -96,6 +97,7 @@ impl World {
             last_process: AtomicU32::new(FIRST_PROCESS),
             last_nonce: AtomicU64::new(0),
             broker: AtomicU32::new(0),
+            has_lost_broker: AtomicBool::new(false),
             is_busy: AtomicBool::new(true),
             active: AtomicU32::new(0),
         });
@@ -169,6 +171,11 @@ impl World {
 
     pub fn is_busy(&self) -> bool {
         self.is_busy.load(Ordering::Relaxed)
+    }
+
+    /// Whether a broker has died in this history.
+    pub fn has_lost_broker(&self) -> bool {
+        self.has_lost_broker.load(Ordering::Relaxed)
     }
 
     pub fn next_nonce(&self) -> u64 {
@@ -248,6 +255,7 @@ impl World {
     /// The broker dies amid whatever it does, and after a while there is another one.
     fn restart_broker(&self) {
         let process = self.broker.load(Ordering::Relaxed);
+        self.has_lost_broker.store(true, Ordering::Relaxed);
         self.machine.doom(process);
         while !self.machine.has_ended(process) {
             relinquish();
