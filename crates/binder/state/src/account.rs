@@ -15,7 +15,7 @@
 //!
 //! **Lock order**: last. Nothing is locked under it.
 
-use baton_abi::quota::{Quota, STRANGER, Standing};
+use baton_abi::quota::{Quota, QuotaClass, STRANGER};
 use baton_shm::lock::Lock;
 use std::sync::Arc;
 
@@ -132,9 +132,9 @@ impl Quotas {
 
     fn take(&mut self, uid: u32, resource: Resource, amount: u64) -> bool {
         let at_home = uid == 0 || uid == self.owner;
-        let standing = if at_home { Standing::Owner } else { STRANGER };
+        let quota_class = if at_home { QuotaClass::Owner } else { STRANGER };
         let quota = &mut self.by_resource[resource as usize];
-        let fits = quota.check(uid, standing, amount).is_ok();
+        let fits = quota.check(uid, quota_class, amount).is_ok();
         if fits {
             quota.take(uid, amount);
         }

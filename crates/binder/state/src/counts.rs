@@ -44,7 +44,7 @@ impl State {
         }
     }
 
-    pub(crate) fn tell_node(&mut self, id: NodeId) -> Return {
+    pub(crate) fn node_return(&mut self, id: NodeId) -> Return {
         let Some(node) = self.nodes.get_mut(id) else { return Return::Nothing };
         node.queued = None;
         let news = node.take_news();
@@ -218,7 +218,7 @@ impl State {
         };
         if over {
             // Before the broker hears that the number is free.
-            self.effect(Effect::Forgotten(owner));
+            self.effect(Effect::HandleDropped(owner));
         }
         if strong > 0 || grants > 0 {
             self.effect(Effect::Tell(Request::Release { handle, strong, grants }));

@@ -19,14 +19,14 @@ pub enum Effect {
     /// is to be told, and no thread takes a later message for the one that left.
     Leave(LaneId, Vec<FrameKind>),
     /// A handle to a node of this process's is no more: its number may be another's.
-    Forgotten(ProcessId),
+    HandleDropped(ProcessId),
     /// Only calls under way need this handle strongly: those that were taken in no longer do.
     EndSending(u32),
     /// The lane is dedicated to this thread no longer, which loses the caller's priority.
     Relieved(LaneId, Tid),
     /// A thread that was dedicated to the lane has ended. It may have been woken for a request
     /// there.
-    LookAfter(LaneId),
+    AnnounceRequest(LaneId),
     /// No looper of the pool waits, and some are dedicated: a round of the watchdog, a while
     /// later.
     Watchdog,

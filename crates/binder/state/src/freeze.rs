@@ -2,7 +2,7 @@
 
 use crate::notice::{FreezeNotice, FreezeStage};
 use crate::process::State;
-use crate::work::{Obituary, Tid, Work};
+use crate::work::{QueuedNotice, Tid, Work};
 use baton_abi::control::ProcessId;
 use rustix::io::Errno;
 
@@ -33,8 +33,8 @@ impl State {
         notice.frozen = Some(frozen);
         if !dead {
             notice.stage = FreezeStage::Queued;
-            let obituary = Obituary { notice: notice.id, cookie };
-            self.push_process(Work::Frozen(obituary));
+            let queued = QueuedNotice { notice: notice.id, cookie };
+            self.push_process(Work::Frozen(queued));
         }
     }
 
@@ -52,20 +52,20 @@ impl State {
             match &mut notice.stage {
                 FreezeStage::Idle => {
                     notice.stage = FreezeStage::Queued;
-                    news.push(Obituary { notice: notice.id, cookie: notice.cookie });
+                    news.push(QueuedNotice { notice: notice.id, cookie: notice.cookie });
                 }
                 FreezeStage::Queued => {}
                 FreezeStage::Delivered { again } => *again = true,
             }
         }
-        for obituary in news {
-            self.push_process(Work::Frozen(obituary));
+        for queued in news {
+            self.push_process(Work::Frozen(queued));
         }
     }
 
     /// The notice is being read: the state to tell, `None` if its handle is gone.
-    pub(crate) fn freeze_delivered(&mut self, obituary: Obituary) -> Option<bool> {
-        let notice = self.find_freeze(|notice| notice.id == obituary.notice)?;
+    pub(crate) fn freeze_delivered(&mut self, queued: QueuedNotice) -> Option<bool> {
+        let notice = self.find_freeze(|notice| notice.id == queued.notice)?;
         notice.stage = FreezeStage::Delivered { again: false };
         notice.frozen
     }
@@ -86,9 +86,9 @@ impl State {
         };
         let again = notice.stage == FreezeStage::Delivered { again: true };
         notice.stage = if again { FreezeStage::Queued } else { FreezeStage::Idle };
-        let obituary = Obituary { notice: notice.id, cookie };
+        let queued = QueuedNotice { notice: notice.id, cookie };
         if again {
-            self.push_process(Work::Frozen(obituary));
+            self.push_process(Work::Frozen(queued));
         }
         Ok(())
     }

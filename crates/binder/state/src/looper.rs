@@ -11,7 +11,7 @@ impl State {
     pub fn set_waiting(&mut self, tid: Tid, waiting: Waiting) {
         let thread = self.thread(tid);
         let before = std::mem::replace(&mut thread.waiting, waiting);
-        thread.is_past = false;
+        thread.bypasses_state = false;
         match (before == Waiting::Bell, waiting == Waiting::Bell) {
             (false, true) => {
                 self.sleepers += 1;
@@ -20,7 +20,7 @@ impl State {
             (true, false) => {
                 self.sleepers -= 1;
                 if self.sleepers == 0 {
-                    self.none_waits();
+                    self.no_looper_waits();
                 }
             }
             _ => {}
@@ -69,11 +69,11 @@ impl State {
 
     fn change_looper(&mut self, tid: Tid, change: impl FnOnce(&mut Looper)) {
         let looper = &mut self.thread(tid).looper;
-        let before = looper.is_there();
+        let before = looper.is_present();
         change(looper);
-        let after = looper.is_there();
-        self.pool.there += usize::from(after);
-        self.pool.there -= usize::from(before);
+        let after = looper.is_present();
+        self.pool.n_present += usize::from(after);
+        self.pool.n_present -= usize::from(before);
         if before && !after {
             self.vacate_of(tid);
             self.balance_dedicated();
@@ -86,9 +86,9 @@ impl State {
         self.vacate_of(tid);
         let Some(mut thread) = self.threads.remove(tid) else { return };
         if let Some(via) = thread.relieved_of {
-            self.effect(Effect::LookAfter(via));
+            self.effect(Effect::AnnounceRequest(via));
         }
-        self.pool.there -= usize::from(thread.looper.is_there());
+        self.pool.n_present -= usize::from(thread.looper.is_present());
         self.balance_dedicated();
         let mut lanes: Vec<(LaneId, Vec<FrameKind>)> = Vec::new();
         let mut open = |via, kind| match lanes.iter_mut().find(|(lane, _)| *lane == via) {

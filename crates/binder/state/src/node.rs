@@ -69,7 +69,7 @@ pub struct News {
     /// `BR_INCREFS`, `BR_ACQUIRE`, `BR_RELEASE`, `BR_DECREFS`, as they apply.
     pub returns: Vec<u32>,
     /// The node's address and cookie.
-    pub subject: (u64, u64),
+    pub object: (u64, u64),
 }
 
 impl Node {
@@ -147,7 +147,7 @@ impl Node {
         let (strong, held) = (self.is_strong(), self.is_held());
         let mut returns = Vec::with_capacity(2);
         if !self.has_news() {
-            return News { returns, subject: (self.ptr, self.cookie) };
+            return News { returns, object: (self.ptr, self.cookie) };
         }
         if held && !self.has_weak {
             (self.has_weak, self.pending_weak) = (true, true);
@@ -167,7 +167,7 @@ impl Node {
             self.has_weak = false;
             returns.push(BR_DECREFS);
         }
-        News { returns, subject: (self.ptr, self.cookie) }
+        News { returns, object: (self.ptr, self.cookie) }
     }
 
     /// `BC_ACQUIRE_DONE` or `BC_INCREFS_DONE`. False if nothing was to be acknowledged.

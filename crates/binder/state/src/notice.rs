@@ -11,12 +11,12 @@ pub struct DeathNotice {
     /// The program's word.
     pub cookie: u64,
     /// The death has been queued or told.
-    pub told: bool,
+    pub was_queued: bool,
 }
 
-/// A death that has been queued or told, until the program is done with it.
+/// A death that has been queued or was_queued, until the program is done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToldDeath {
+pub struct UnfinishedDeath {
     /// The notice's number.
     pub id: u64,
     /// Its cookie.

@@ -15,7 +15,7 @@ pub struct Pool {
     /// Registered.
     pub started: u32,
     /// Loopers of both kinds that have not left.
-    pub there: usize,
+    pub n_present: usize,
     /// Lanes that wait for a looper, oldest first.
     pub(crate) vacant: Vec<LaneId>,
     /// How many loopers are dedicated: as many threads have a `dedicated_to`.
@@ -33,12 +33,12 @@ impl Pool {
 
     /// Whether one more looper may be dedicated.
     fn can_spare(&self) -> bool {
-        (self.n_dedicated + 1) * 2 <= self.there
+        (self.n_dedicated + 1) * 2 <= self.n_present
     }
 
     /// Whether more loopers are dedicated than may be, because some have left.
-    pub(crate) fn spares_too_many(&self) -> bool {
-        self.n_dedicated * 2 > self.there
+    pub(crate) fn has_too_many_dedicated(&self) -> bool {
+        self.n_dedicated * 2 > self.n_present
     }
 
     /// Whether a looper of the pool that comes to read becomes dedicated.

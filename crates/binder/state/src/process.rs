@@ -5,7 +5,7 @@ use crate::buffer::{Buffers, Offset};
 use crate::effect::Effect;
 use crate::message::Buffer;
 use crate::node::Nodes;
-use crate::notice::ToldDeath;
+use crate::notice::UnfinishedDeath;
 use crate::peer::{Broker, Peer};
 use crate::pool::Pool;
 use crate::reference::References;
@@ -64,7 +64,7 @@ pub struct State {
     /// Threads, by the numbers that stand for them in the chains of their calls.
     pub(crate) tokens: FxHashMap<u64, Tid>,
     pub(crate) broker: Broker,
-    pub(crate) told_deaths: Vec<ToldDeath>,
+    pub(crate) unfinished_deaths: Vec<UnfinishedDeath>,
     pub(crate) cleared_freezes: Vec<u64>,
     pub(crate) numbers: u64,
     pub(crate) sleepers: u32,
@@ -99,7 +99,7 @@ impl State {
     pub fn is_settled(&self) -> bool {
         self.tickets.is_empty()
             && self.tokens.is_empty()
-            && self.told_deaths.is_empty()
+            && self.unfinished_deaths.is_empty()
             && self.cleared_freezes.is_empty()
     }
 

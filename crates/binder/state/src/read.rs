@@ -63,7 +63,7 @@ impl State {
         Some(match work {
             Work::Transaction(incoming) => self.start_serving(tid, incoming),
             Work::Reply(incoming) => {
-                self.hand_over(incoming.buffer);
+                self.mark_delivered(incoming.buffer);
                 self.unread_replies -= 1;
                 Return::Reply(incoming)
             }
@@ -77,14 +77,14 @@ impl State {
                 self.thread(tid).failed = false;
                 Return::Bare(command)
             }
-            Work::Node(node) => self.tell_node(node),
-            Work::Dead(obituary) => {
-                self.death_delivered(obituary);
-                Return::Cookie(BR_DEAD_BINDER, obituary.cookie)
+            Work::Node(node) => self.node_return(node),
+            Work::Dead(queued) => {
+                self.death_delivered(queued);
+                Return::Cookie(BR_DEAD_BINDER, queued.cookie)
             }
             Work::DeathCleared(cookie) => Return::Cookie(BR_CLEAR_DEATH_NOTIFICATION_DONE, cookie),
-            Work::Frozen(obituary) => match self.freeze_delivered(obituary) {
-                Some(frozen) => Return::Frozen(obituary.cookie, frozen),
+            Work::Frozen(queued) => match self.freeze_delivered(queued) {
+                Some(frozen) => Return::Frozen(queued.cookie, frozen),
                 None => Return::Nothing,
             },
             Work::FreezeCleared(cookie) => {
@@ -94,7 +94,7 @@ impl State {
     }
 
     fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
-        self.hand_over(incoming.buffer);
+        self.mark_delivered(incoming.buffer);
         match &incoming.serving {
             Some(serving) => {
                 if !self.peers.contains_key(&serving.peer) {
@@ -106,12 +106,12 @@ impl State {
             None => self.unread_one_way -= 1,
         }
         let node = incoming.node.and_then(|node| self.nodes.get(node));
-        let subject = node.map_or((0, 0), |node| (node.ptr, node.cookie));
-        Return::Transaction(incoming, subject)
+        let object = node.map_or((0, 0), |node| (node.ptr, node.cookie));
+        Return::Transaction(incoming, object)
     }
 
     /// The buffer is the program's now, with its descriptors.
-    fn hand_over(&mut self, buffer: Offset) {
+    fn mark_delivered(&mut self, buffer: Offset) {
         if let Some(buffer) = self.contents.get_mut(&buffer) {
             buffer.delivered = true;
             buffer.received.fds.clear();

@@ -41,43 +41,43 @@ impl ReservedSlot {
 
     /// Its thread puts a message for this node there. False if there is one, or the slot has gone.
     #[inline(always)]
-    pub fn begin(&self, node: NodeId) -> bool {
+    pub fn begin_fill(&self, node: NodeId) -> bool {
         if !self.word.is_free() {
             return false;
         }
-        // Relaxed: released by `begin`, and read by the thread that takes the slot over.
+        // Relaxed: released by the change of the word, and read by the thread that takes the slot over.
         self.node.store(node.0, Ordering::Relaxed);
         self.word.begin_fill()
     }
 
     /// See [`reserved_slot::ReservedSlot::finish_fill`]; if false
-    /// [`State::lies_there`](crate::State::lies_there).
+    /// [`State::finish_taken_over_slot`](crate::State::finish_taken_over_slot).
     #[inline(always)]
-    pub fn lie(&self) -> bool {
+    pub fn finish_fill(&self) -> bool {
         self.word.finish_fill()
     }
 
     /// See [`reserved_slot::ReservedSlot::cancel_fill`]; if false
     /// [`State::give_plain_room_back`](crate::State).
-    pub fn turn_back(&self) -> bool {
+    pub fn cancel_fill(&self) -> bool {
         self.word.cancel_fill()
     }
 
     /// See [`reserved_slot::ReservedSlot::free`].
     #[inline(always)]
-    pub fn end(&self) -> bool {
+    pub fn free(&self) -> bool {
         self.word.free()
     }
 
     /// See [`reserved_slot::ReservedSlot::is_taken_over`].
-    pub fn is_gone(&self) -> bool {
+    pub fn is_taken_over(&self) -> bool {
         self.word.is_taken_over()
     }
 
     /// Takes the slot away from its thread: how far a message had come, and its node.
     pub(crate) fn take_over(&self) -> (SlotState, NodeId) {
         let state = self.word.take_over();
-        // Relaxed: the swap above acquires the store of `begin`.
+        // Relaxed: the swap above acquires the store of `begin_fill`.
         (state, NodeId(self.node.load(Ordering::Relaxed)))
     }
 }

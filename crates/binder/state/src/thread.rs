@@ -53,7 +53,7 @@ impl Looper {
     }
 
     /// Whether it is one and has not left.
-    pub(crate) fn is_there(self) -> bool {
+    pub(crate) fn is_present(self) -> bool {
         self.serves() && !self.exited
     }
 }
@@ -106,8 +106,8 @@ pub struct Thread {
     /// The word on which it sleeps.
     pub waiting: Waiting,
     /// It goes on past the state, and says itself whether it waits: see
-    /// [`State::go_past`](crate::State::go_past).
-    pub is_past: bool,
+    /// [`State::begin_bypass`](crate::State::begin_bypass).
+    pub bypasses_state: bool,
     /// The flag by which it says so, and is told of news.
     pub flag: Arc<EventFlag>,
     /// The real-time caller's lane to which the thread is dedicated.
@@ -134,16 +134,16 @@ pub struct Thread {
 impl Thread {
     /// Whether it is in the driver, and sleeps on this lane or is about to.
     pub fn waits_on(&self, via: LaneId) -> bool {
-        self.waiting == Waiting::Lane(via) && !self.is_about_something()
+        self.waiting == Waiting::Lane(via) && !self.is_busy_past_state()
     }
 
     /// Whether it is out of the driver.
     pub fn is_out(&self) -> bool {
-        self.waiting == Waiting::No || self.is_about_something()
+        self.waiting == Waiting::No || self.is_busy_past_state()
     }
 
-    fn is_about_something(&self) -> bool {
-        self.is_past && !self.flag.is_waiting()
+    fn is_busy_past_state(&self) -> bool {
+        self.bypasses_state && !self.flag.is_waiting()
     }
 
     /// It may take the process's work: it owes nobody an answer and has nothing of its own.

@@ -32,18 +32,18 @@ pub enum Work {
     /// A node has news; it is looked at when it is delivered.
     Node(NodeId),
     /// `BR_DEAD_BINDER` for a handle's listener.
-    Dead(Obituary),
+    Dead(QueuedNotice),
     /// `BR_CLEAR_DEATH_NOTIFICATION_DONE`.
     DeathCleared(u64),
     /// `BR_FROZEN_BINDER` for a handle's listener.
-    Frozen(Obituary),
+    Frozen(QueuedNotice),
     /// `BR_CLEAR_FREEZE_NOTIFICATION_DONE`.
     FreezeCleared(u64),
 }
 
 /// A notification of a handle whose listener may be taken off while it is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Obituary {
+pub struct QueuedNotice {
     /// The notice that is told; see [`crate::notice`].
     pub notice: u64,
     /// The listener's word.

@@ -125,9 +125,9 @@ impl Channel {
     #[inline(always)]
     pub fn announce(&self, must_look: bool) -> bool {
         let Some(front) = &self.front else { return false };
-        let attended = front.word(status::ATTENDANCE).load(Ordering::Acquire);
+        let attendance = front.word(status::ATTENDANCE).load(Ordering::Acquire);
         let seen = match self.ring(front.word(status::SLEEPERS)) {
-            _ if attended != Attendance::Loopers as u32 => false,
+            _ if attendance != Attendance::Loopers as u32 => false,
             Ring::Woken => return true,
             Ring::NoSleeper => !must_look,
             Ring::Missed | Ring::Nobody => false,
@@ -199,9 +199,9 @@ impl Channel {
     /// After a request has been posted on the lane: announces it, unless its reader looks at the
     /// mailbox itself. `must_look` as in [`Channel::announce`].
     #[inline(always)]
-    pub fn tell_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
+    pub fn notify_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
         let expected = match reader {
-            // A dedicated thread may stay with its program: see `hurry`.
+            // A dedicated thread may stay with its program: see `ring_if_untaken`.
             Reader::Watching | Reader::Dedicated => false,
             // A thread that sleeps on the mailbox is pinned to the lane, or dedicated to it.
             Reader::Woken => true,
@@ -215,7 +215,7 @@ impl Channel {
 
     /// Announces a request that has not been taken in yet by the doorbell: the server's control
     /// thread finds out whether it will be.
-    pub fn hurry(&self, lane: usize) {
+    pub fn ring_if_untaken(&self, lane: usize) {
         if self.lane(lane).is_ok_and(|lane| !lane.outbox().is_empty()) {
             self.set_ready(lane);
             self.socket.ring();

@@ -115,13 +115,13 @@ pub struct Channel {
 
 /// The processors of a channel's two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placed {
+pub enum Placement {
     /// One of them has not shown its processor.
     Unknown,
     /// Both run on one processor.
-    Together,
+    SameProcessor,
     /// They run on two processors.
-    Apart,
+    OtherProcessor,
 }
 
 /// How far a call has come.
@@ -147,7 +147,7 @@ pub struct Ends {
     /// Client: one-way records not yet taken: position after each, and its size when allocated.
     pub pending: std::collections::VecDeque<(u64, usize)>,
     /// Client: the program has been told of the target's flood warning, since there was room.
-    pub spam_told: bool,
+    pub spam_reported: bool,
     /// Server: lanes with a request that a look has found and not taken.
     pub ready: u64,
     /// Server: lanes that the client has announced since the last look at them.
@@ -187,7 +187,7 @@ impl Channel {
             abandoned: 0,
             producer: Producer::new(RING_BYTES),
             pending: Default::default(),
-            spam_told: false,
+            spam_reported: false,
             ready: 0,
             announced: 0,
             consumer: Consumer::new(RING_BYTES),
@@ -259,11 +259,13 @@ impl Channel {
 
     /// Where the two ends' threads last ran, as both have shown.
     #[inline(always)]
-    pub fn placed(&self) -> Placed {
+    pub fn placement(&self) -> Placement {
         match self.shown_by_peer() {
-            0 => Placed::Unknown,
-            theirs if theirs == self.shown_processor.load(Ordering::Relaxed) => Placed::Together,
-            _ => Placed::Apart,
+            0 => Placement::Unknown,
+            theirs if theirs == self.shown_processor.load(Ordering::Relaxed) => {
+                Placement::SameProcessor
+            }
+            _ => Placement::OtherProcessor,
         }
     }
 

@@ -45,35 +45,35 @@ pub(crate) const LONG: i64 = 1 << 19;
 #[derive(Debug, Default)]
 pub struct YieldFirst {
     /// The number of the next waits that are left out.
-    left_out: AtomicU32,
+    to_skip: AtomicU32,
     /// The number that was left out the last time.
-    pause: AtomicU32,
+    last_skip: AtomicU32,
 }
 
 impl YieldFirst {
     /// Takes up to `most` of the waits that are left out. If there is none, the wait tries.
-    pub(crate) fn leave_out(&self, waits: u32) -> u32 {
-        let left_out = self.left_out.load(Ordering::Relaxed);
-        let now = left_out.min(waits);
-        self.left_out.store(left_out - now, Ordering::Relaxed);
+    pub(crate) fn skip(&self, waits: u32) -> u32 {
+        let to_skip = self.to_skip.load(Ordering::Relaxed);
+        let now = to_skip.min(waits);
+        self.to_skip.store(to_skip - now, Ordering::Relaxed);
         now
     }
 
     /// Learns that yielding has paid so often in a row.
     #[cold]
     pub(crate) fn has_paid(&self, often: u32) {
-        let pause = self.pause.load(Ordering::Relaxed);
-        self.pause.store(pause.checked_shr(often).unwrap_or(0), Ordering::Relaxed);
+        let last_skip = self.last_skip.load(Ordering::Relaxed);
+        self.last_skip.store(last_skip.checked_shr(often).unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Learns that yielding has not paid: so many waits are left out, at least and at most.
     #[cold]
     pub(crate) fn has_not_paid(&self, (least, most): (u32, u32)) {
-        let last = self.pause.load(Ordering::Relaxed);
-        // A longer pause, of the other kind, is not made shorter.
-        let pause = if last > most { last } else { (2 * last).clamp(least, most) };
-        self.pause.store(pause, Ordering::Relaxed);
-        self.left_out.store(pause, Ordering::Relaxed);
+        let last = self.last_skip.load(Ordering::Relaxed);
+        // A longer last_skip, of the other kind, is not made shorter.
+        let last_skip = if last > most { last } else { (2 * last).clamp(least, most) };
+        self.last_skip.store(last_skip, Ordering::Relaxed);
+        self.to_skip.store(last_skip, Ordering::Relaxed);
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     fn tries(yield_first: &YieldFirst, waits: u32, ends: fn(&YieldFirst)) -> u32 {
         let mut tried = 0;
         for _ in 0..waits {
-            if yield_first.leave_out(1) == 0 {
+            if yield_first.skip(1) == 0 {
                 ends(yield_first);
                 tried += 1;
             }

@@ -1,6 +1,6 @@
 //! What the halves of one exchange leave to each other, and the program's read buffer.
 
-use crate::fast::Subject;
+use crate::fast::LocalObject;
 use crate::sys::user;
 use baton_abi::uapi::*;
 use baton_state::priority::RequestedPriority;
@@ -13,7 +13,7 @@ pub(super) const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
 
 /// The way of an exchange. Only a thread that the state knows goes past the state.
 pub(super) enum Exchanged {
-    Past(Result<(), Errno>),
+    BypassedState(Result<(), Errno>),
     ByState(Result<(), Errno>),
 }
 
@@ -43,7 +43,7 @@ pub(super) enum What {
     /// The thread's call has left, and has been answered.
     Answer(BufferedMessage),
     /// A transaction has come.
-    Transaction(BufferedMessage, Subject),
+    Transaction(BufferedMessage, LocalObject),
 }
 
 /// Room in the program's read buffer, which has been found writable.

@@ -91,8 +91,8 @@ impl Device {
         match told.what {
             What::Complete => {}
             What::Answer(message) => out.put(BR_REPLY, bytes_of(&self.lay_out(message, (0, 0)))),
-            What::Transaction(message, subject) => {
-                out.put(BR_TRANSACTION, bytes_of(&self.lay_out(message, subject)));
+            What::Transaction(message, object) => {
+                out.put(BR_TRANSACTION, bytes_of(&self.lay_out(message, object)));
             }
         }
         exchange.read_consumed = out.filled(start);

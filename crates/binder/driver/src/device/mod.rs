@@ -92,7 +92,7 @@ impl Device {
         user::begin();
         let result = match request {
             BINDER_WRITE_READ => match self.write_read(argument, nonblocking) {
-                Exchanged::Past(result) => return result.map(|()| 0),
+                Exchanged::BypassedState(result) => return result.map(|()| 0),
                 Exchanged::ByState(result) => result,
             },
             _ => {
@@ -135,7 +135,7 @@ impl Device {
         let exchanged = match written {
             Ok(Written::PendingReturn(told)) => {
                 self.tell(&mut exchange, told);
-                Exchanged::Past(Ok(()))
+                Exchanged::BypassedState(Ok(()))
             }
             Ok(written) if exchange.read_size > 0 => self.read(&mut exchange, nonblocking, written),
             Ok(_) => Exchanged::ByState(Ok(())),
@@ -143,7 +143,7 @@ impl Device {
         };
         let kept = user::write(argument, &exchange);
         match exchanged {
-            Exchanged::Past(result) => Exchanged::Past(kept.and(result)),
+            Exchanged::BypassedState(result) => Exchanged::BypassedState(kept.and(result)),
             Exchanged::ByState(result) => Exchanged::ByState(kept.and(result)),
         }
     }

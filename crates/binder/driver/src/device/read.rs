@@ -36,10 +36,10 @@ impl Device {
         };
         while called.is_none() {
             match self.read_fast(tid, exchange, nonblocking) {
-                FastRead::PendingReturn((message, wants_looper), subject) => {
-                    let what = What::Transaction(message, subject);
+                FastRead::PendingReturn((message, wants_looper), object) => {
+                    let what = What::Transaction(message, object);
                     self.tell(exchange, PendingReturn { what, wants_looper });
-                    return Exchanged::Past(Ok(()));
+                    return Exchanged::BypassedState(Ok(()));
                 }
                 FastRead::Interrupted => return Exchanged::ByState(Err(Errno::INTR)),
                 FastRead::Look => match self.read_state(tid, exchange, true, None) {
@@ -146,11 +146,11 @@ impl Device {
         match item {
             Return::Reply(_) => {
                 if let Some((handle, via)) = called {
-                    self.engine.learn_route(state, tid, handle, via);
+                    self.engine.remember_route(state, tid, handle, via);
                 }
             }
-            Return::Transaction(incoming, subject) => {
-                self.engine.learn_client(state, incoming, *subject);
+            Return::Transaction(incoming, object) => {
+                self.engine.cache_client(state, incoming, *object);
             }
             _ => {}
         }
@@ -166,7 +166,7 @@ impl Device {
                 out.put(BR_FROZEN_BINDER, bytes_of(&state));
             }
             Return::Node(news) => {
-                let (ptr, cookie) = news.subject;
+                let (ptr, cookie) = news.object;
                 for command in news.returns {
                     out.put(command, bytes_of(&PtrCookie { ptr, cookie }));
                 }
@@ -174,8 +174,8 @@ impl Device {
             Return::Reply(incoming) => {
                 out.put(BR_REPLY, bytes_of(&self.describe(&incoming, (0, 0))));
             }
-            Return::Transaction(incoming, subject) => {
-                let transaction = self.describe(&incoming, subject);
+            Return::Transaction(incoming, object) => {
+                let transaction = self.describe(&incoming, object);
                 match incoming.label {
                     None => out.put(BR_TRANSACTION, bytes_of(&transaction)),
                     Some(label) => {
@@ -188,11 +188,11 @@ impl Device {
         }
     }
 
-    fn describe(&self, incoming: &Incoming, subject: (u64, u64)) -> TransactionData {
+    fn describe(&self, incoming: &Incoming, object: (u64, u64)) -> TransactionData {
         let Incoming { buffer, sizes, code, flags, sender: (pid, uid), .. } = *incoming;
         let left = incoming.serving.as_ref().is_some_and(|s| self.engine.has_left(s.via));
         let sender = (if left { 0 } else { pid }, uid);
-        self.lay_out(BufferedMessage { buffer, sizes, code, flags, sender }, subject)
+        self.lay_out(BufferedMessage { buffer, sizes, code, flags, sender }, object)
     }
 
     pub(super) fn lay_out(

@@ -224,11 +224,11 @@ fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() 
         std::thread::yield_now();
         let state = stage.server.engine.lock();
         let of = |(tid, thread): (Tid, &Thread)| {
-            Some((tid, thread.waits_on(thread.dedicated_to?), thread.is_past))
+            Some((tid, thread.waits_on(thread.dedicated_to?), thread.bypasses_state))
         };
         state.threads.iter().find_map(of)
     };
-    let waiting = |_| seen().filter(|&(_, waits, is_past)| waits && !is_past);
+    let waiting = |_| seen().filter(|&(_, waits, bypasses_state)| waits && !bypasses_state);
     let (tid, ..) = (0..ATTEMPTS)
         .find_map(|_| {
             stage.activate();

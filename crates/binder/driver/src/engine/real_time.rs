@@ -35,7 +35,7 @@ pub(crate) struct DedicatedLoopers {
     /// The log has said that loopers do not get their callers' priority.
     pub has_warned: AtomicBool,
     /// The log has said that the pool serves real-time callers, too.
-    pub has_told_of_pool: AtomicBool,
+    pub has_warned_of_pool: AtomicBool,
 }
 
 impl std::fmt::Debug for DedicatedLoopers {
@@ -98,7 +98,7 @@ impl DedicatedLooper {
         }
     }
 
-    pub(crate) fn tell(&self, flag: &AtomicBool) {
+    pub(crate) fn raise(&self, flag: &AtomicBool) {
         flag.store(true, Ordering::Release);
         if let Ok(areas) = self.areas() {
             areas.inbox().nudge();

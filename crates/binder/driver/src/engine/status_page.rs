@@ -48,20 +48,20 @@ impl StatusPage {
 
     /// Shows the state, in which threads poll or not.
     pub fn publish(&self, state: &State, is_polling: bool) {
-        let threads = (state.threads.len() as u64) << 32 | (state.pool.there as u64) << 1;
+        let threads = (state.threads.len() as u64) << 32 | (state.pool.n_present as u64) << 1;
         let shown = [state.buffers.changes(), threads | u64::from(is_polling)];
         // Relaxed: changed under the state's lock alone.
         let before = self.shown.each_ref().map(|shown| shown.load(Ordering::Relaxed));
         if before != shown {
             self.shown.iter().zip(shown).for_each(|(to, new)| to.store(new, Ordering::Relaxed));
-            let attended = state.pool.there > 0 && !is_polling;
-            let attendance = if attended { Attendance::Loopers } else { Attendance::Nobody };
+            let has_loopers = state.pool.n_present > 0 && !is_polling;
+            let attendance = if has_loopers { Attendance::Loopers } else { Attendance::Nobody };
             self.put_room(state);
             self.put(status::ATTENDANCE, attendance as usize);
             self.put(status::BUFFER_BYTES, state.buffers.bytes());
             self.put(status::ONE_WAY_FREE, state.buffers.one_way_free());
             self.put(status::THREADS, state.threads.len());
-            self.put(status::LOOPERS, state.pool.there);
+            self.put(status::LOOPERS, state.pool.n_present);
         }
         self.publish_counts(state);
     }

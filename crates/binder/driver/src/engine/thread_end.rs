@@ -13,15 +13,15 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 thread_local! {
-    static USED: RefCell<Used> = const { RefCell::new(Used(Vec::new())) };
+    static USED: RefCell<UsedEngines> = const { RefCell::new(UsedEngines(Vec::new())) };
 }
 
 /// The engines that know this thread, each with the process that it belongs to.
-struct Used(Vec<(Weak<Engine>, Pid, Known)>);
+struct UsedEngines(Vec<(Weak<Engine>, Pid, Scope)>);
 
 /// The part of a thread that an engine forgets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Known {
+enum Scope {
     /// All of the thread.
     Thread,
     /// The lanes that are reserved for it, or to which it is dedicated.
@@ -30,36 +30,36 @@ enum Known {
 
 /// The engine is about to know the calling thread.
 pub fn remember(engine: &Arc<Engine>) {
-    keep(engine, Known::Thread);
+    keep(engine, Scope::Thread);
 }
 
 /// A thread of the raw interface has, or may get, lanes of its own.
 pub fn remember_lanes(engine: &Arc<Engine>) {
-    keep(engine, Known::Lanes);
+    keep(engine, Scope::Lanes);
 }
 
-fn keep(engine: &Arc<Engine>, known: Known) {
+fn keep(engine: &Arc<Engine>, scope: Scope) {
     // A call by the destructor of another thread-local may come too late to be remembered.
     let _ = USED.try_with(|used| {
-        let Used(engines) = &mut *used.borrow_mut();
+        let UsedEngines(engines) = &mut *used.borrow_mut();
         if engines.iter().any(|(old, ..)| std::ptr::eq(old.as_ptr(), Arc::as_ptr(engine))) {
             return;
         }
         engines.retain(|(old, ..)| old.strong_count() > 0);
-        engines.push((Arc::downgrade(engine), getpid(), known));
+        engines.push((Arc::downgrade(engine), getpid(), scope));
     });
 }
 
-impl Drop for Used {
+impl Drop for UsedEngines {
     fn drop(&mut self) {
-        for (engine, process, known) in self.0.drain(..) {
+        for (engine, process, scope) in self.0.drain(..) {
             // In a child of fork nobody may be left to let go of the engine's locks.
             if process == getpid()
                 && let Some(engine) = engine.upgrade()
             {
-                match known {
-                    Known::Thread => engine.forget_thread(tid()),
-                    Known::Lanes => engine.forget_lanes(tid()),
+                match scope {
+                    Scope::Thread => engine.forget_thread(tid()),
+                    Scope::Lanes => engine.forget_lanes(tid()),
                 }
             }
         }

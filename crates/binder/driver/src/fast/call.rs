@@ -1,7 +1,7 @@
 //! A call by the fast path.
 
 use super::local::{self, Local, Route};
-use super::own_lane::Inside;
+use super::own_lane::LaneEntry;
 use super::receiver::{Plain, Receiver, is_plain};
 use super::serve::DATA_AT;
 use crate::channel::payload::Payload;
@@ -33,11 +33,11 @@ pub enum Outcome {
 }
 
 /// How a call by a thread that has entered ended.
-enum Made {
+enum CallEnd {
     Answered,
     /// It has been posted, and has no plain answer. With the result of the last wait.
     Unanswered(Result<Seen, Wait>),
-    NotAtAll,
+    NotMade,
 }
 
 /// The longest payload that is sent without a look at the target's room. The fast path does not use
@@ -91,8 +91,8 @@ impl Engine {
         receiver: &mut impl Receiver,
     ) -> Outcome {
         // A child of fork has no events page, and no route either.
-        let way = local.way(handle).filter(|_| !self.broker.has_events());
-        let outcome = way.map(|way| self.call_on(way, named, payload, deadline, receiver));
+        let route = local.route(handle).filter(|_| !self.broker.has_events());
+        let outcome = route.map(|route| self.call_on(route, named, payload, deadline, receiver));
         match outcome {
             Some(Outcome::Answered) => {}
             Some(Outcome::Adopted(_)) => leave(local, handle, payload),
@@ -119,10 +119,10 @@ impl Engine {
         let (Some(via), Ok(token)) = (via, token::next()) else { return Outcome::No };
         // Before another thread can take the operation over, and clears this.
         self.page.set_open(&in_flight.slot, true);
-        let inside = route.lane.enter(&self.operations, in_flight, via.lane, (route.handle, token));
-        let made = match &inside {
-            Some(inside) => self.call_inside(
-                inside,
+        let entry = route.lane.enter(&self.operations, in_flight, via.lane, (route.handle, token));
+        let end = match &entry {
+            Some(entry) => self.call_entered(
+                entry,
                 (in_flight, route),
                 via.lane,
                 token,
@@ -131,19 +131,19 @@ impl Engine {
                 deadline,
                 receiver,
             ),
-            None => Made::NotAtAll,
+            None => CallEnd::NotMade,
         };
-        let seen = match made {
-            Made::Answered => return Outcome::Answered,
-            Made::Unanswered(seen) => {
+        let seen = match end {
+            CallEnd::Answered => return Outcome::Answered,
+            CallEnd::Unanswered(seen) => {
                 self.hand_over(in_flight);
                 seen
             }
-            Made::NotAtAll if self.turn_back(in_flight, via) => return Outcome::No,
-            Made::NotAtAll => Ok(Seen::Nudge),
+            CallEnd::NotMade if self.turn_back(in_flight, via) => return Outcome::No,
+            CallEnd::NotMade => Ok(Seen::Nudge),
         };
         // Only once the state has the call.
-        drop(inside);
+        drop(entry);
         Outcome::Adopted(seen)
     }
 
@@ -152,9 +152,9 @@ impl Engine {
         clippy::too_many_arguments,
         reason = "inlined: what is put together is put into memory"
     )]
-    fn call_inside(
+    fn call_entered(
         &self,
-        inside: &Inside<'_>,
+        entry: &LaneEntry<'_>,
         (in_flight, route): (&InFlight, &Route),
         number: u32,
         token: u64,
@@ -162,14 +162,14 @@ impl Engine {
         payload: Payload<'_>,
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
-    ) -> Made {
-        let (channel, own) = inside.channel();
+    ) -> CallEnd {
+        let (channel, own) = entry.channel();
         let lane = match payload {
             Payload::Bytes(_) | Payload::Program(_) => own,
             Payload::Loan(loan) => loan.areas(),
         };
         if channel.status_word(status::FROZEN) != 0 || !has_room(channel, payload.bytes()) {
-            return Made::NotAtAll;
+            return CallEnd::NotMade;
         }
         channel.begin_lending(number);
         // The point of no return.
@@ -194,19 +194,19 @@ impl Engine {
             payload.copy_to(area, DATA_AT);
         }
         let reader = lane.post(&request, |_| {});
-        channel.tell_of_request(number as usize, reader, false);
+        channel.notify_of_request(number as usize, reader, false);
         let is_there = || (!lane.inbox().is_empty()).then_some(request.stamp);
-        if !policy.lets_by(self.broker.stamps, channel, number, is_there) {
+        if !policy.yields_to_peer(self.broker.stamps, channel, number, is_there) {
             let seen = policy.await_answer_by(&self.pool.settings, channel, number, lane, deadline);
             if seen != Ok(Seen::Message) {
-                return Made::Unanswered(seen);
+                return CallEnd::Unanswered(seen);
             }
         }
-        if !self.take_answer((in_flight, inside), lane, receiver) {
-            return Made::Unanswered(Ok(Seen::Message));
+        if !self.take_answer((in_flight, entry), lane, receiver) {
+            return CallEnd::Unanswered(Ok(Seen::Message));
         }
         channel.set_progress(number as usize, Progress::Departed);
-        Made::Answered
+        CallEnd::Answered
     }
 
     /// The epoch has ended just now. False if the state has failed the call meanwhile, which was
@@ -224,7 +224,7 @@ impl Engine {
     #[inline(always)]
     fn take_answer(
         &self,
-        (in_flight, inside): (&InFlight, &Inside<'_>),
+        (in_flight, entry): (&InFlight, &LaneEntry<'_>),
         lane: Lane<'_>,
         receiver: &mut impl Receiver,
     ) -> bool {
@@ -235,7 +235,7 @@ impl Engine {
         {
             return false;
         }
-        let answer = Plain { inside, message: &message, area: lane.incoming() };
+        let answer = Plain { entry, message: &message, area: lane.incoming() };
         let taken = receiver.take_answer(self, &answer);
         if taken {
             self.page.set_open(&in_flight.slot, false);
@@ -255,7 +255,7 @@ impl Engine {
     }
 
     /// Remembers the route of a call that has been answered. The state has not changed since.
-    pub fn learn_route(&self, state: &mut State, tid: Tid, handle: u32, via: LaneId) {
+    pub fn remember_route(&self, state: &mut State, tid: Tid, handle: u32, via: LaneId) {
         let outermost = state.thread(tid).stack.is_empty();
         let reference = state.references.get(handle).filter(|reference| !reference.dead);
         let (Some(reference), Some(channel)) = (reference, self.channel(via.channel)) else {
@@ -272,7 +272,7 @@ impl Engine {
             return;
         }
         let _ = local::with(self, |local| {
-            local.learn(self, (handle, node), &channel, via.lane);
+            local.insert(self, (handle, node), &channel, via.lane);
             Some(())
         });
     }

@@ -3,7 +3,7 @@
 //! Unlike a looper of the pool it applies no events first, of which strangers may cause any number.
 //! A plain request needs none, and the general path asks for those that a request needs.
 
-use super::client::Client;
+use super::client_cache::ClientCache;
 use super::receiver::Receiver;
 use super::serve::Taken;
 use crate::channel::Channel;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// What a dedicated thread knows of its client.
 pub struct LaneCache<T> {
     in_flight: Option<Arc<InFlight>>,
-    client: Option<Client<T>>,
+    client: Option<ClientCache<T>>,
 }
 
 impl<T> Default for LaneCache<T> {
@@ -29,7 +29,7 @@ impl<T> Default for LaneCache<T> {
 
 impl<T: Clone> LaneCache<T> {
     /// Remembers sender, node and priority of a plain transaction that the state has admitted.
-    pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
+    pub fn insert(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         if incoming.label.is_some() || engine.is_polling() {
             return;
         }
@@ -39,9 +39,9 @@ impl<T: Clone> LaneCache<T> {
         if self.is_stale(engine, &channel) || self.in_flight.is_none() {
             *self = LaneCache { in_flight: engine.in_flight(), client: None };
         }
-        Client::learn(
+        ClientCache::insert(
             &mut self.client,
-            engine.operations.way(&channel).epoch(),
+            engine.operations.revocations_of(&channel).epoch(),
             state,
             incoming,
             object,
@@ -51,7 +51,7 @@ impl<T: Clone> LaneCache<T> {
     /// Whether the channel's client has been revoked since, or is not known.
     #[inline(always)]
     pub fn is_stale(&self, engine: &Engine, channel: &Channel) -> bool {
-        let epoch = engine.operations.way(channel).epoch();
+        let epoch = engine.operations.revocations_of(channel).epoch();
         self.client.as_ref().is_none_or(|client| client.epoch() != epoch)
     }
 
@@ -130,7 +130,7 @@ mod tests {
         let Some(Return::Transaction(incoming, _)) = state.next_return(tid(), true) else {
             panic!("the call has been posted");
         };
-        cache.learn(&server, &state, &incoming, ());
+        cache.insert(&server, &state, &incoming, ());
         server.unlock(state);
         assert!(!cache.is_stale(&server, &channel), "it has learnt");
         Stage { broker, server, client, channel, cache }

@@ -64,7 +64,7 @@ impl Local {
 
     /// The thread's operation and its route for this handle, which may be stale.
     #[inline]
-    pub fn way(&self, handle: u32) -> Option<(&InFlight, &Route)> {
+    pub fn route(&self, handle: u32) -> Option<(&InFlight, &Route)> {
         let route = self.routes[handle as usize % ROUTES].as_ref();
         let route = route.filter(|route| route.handle == handle && !route.has_other_priority())?;
         Some((self.in_flight.as_deref()?, route))
@@ -80,7 +80,7 @@ impl Local {
 
     /// Calls by the handle use this lane from now on, or the lane that the thread has on the
     /// channel.
-    pub fn learn(
+    pub fn insert(
         &mut self,
         engine: &Engine,
         (handle, node): (u32, NodeId),
@@ -88,7 +88,7 @@ impl Local {
         number: u32,
     ) {
         let (epoch, priority_changes) =
-            (engine.operations.way(channel).epoch(), priority_changes());
+            (engine.operations.revocations_of(channel).epoch(), priority_changes());
         self.forget_stale(engine);
         let mut lanes = self.routes.iter().flatten().map(|route| &route.lane);
         let lane = match lanes.find(|lane| lane.is_on(channel)) {
@@ -111,14 +111,14 @@ impl Local {
     }
 
     fn leave(&mut self, lane: &Rc<OwnLane>) {
-        lane.is_no_more();
+        lane.disown();
         for route in &mut self.routes {
             route.take_if(|route| Rc::ptr_eq(&route.lane, lane));
         }
     }
 
     /// Gives a lane without a call to the one who asks, if the thread has it.
-    fn part_with(&mut self, channel: &Channel, number: u32) -> Option<()> {
+    fn release_lane(&mut self, channel: &Channel, number: u32) -> Option<()> {
         let is_this = |lane: &Rc<OwnLane>| lane.via().lane == number && lane.is_on(channel);
         let lane = self.routes.iter().flatten().map(|route| &route.lane).find(|lane| is_this(lane));
         let lane = Rc::clone(lane?);
@@ -165,7 +165,7 @@ pub fn while_serving<T>(body: impl FnOnce() -> T) -> T {
 impl Engine {
     /// Takes a lane that the calling thread keeps for its plain calls. It has none in flight now.
     pub(crate) fn take_own_lane(&self, channel: &Channel, number: u32) -> bool {
-        with(self, |local| local.part_with(channel, number)).is_some()
+        with(self, |local| local.release_lane(channel, number)).is_some()
     }
 
     /// The calling thread's operation, a new one if it has none.

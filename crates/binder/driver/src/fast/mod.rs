@@ -25,7 +25,7 @@
 
 mod buffered;
 mod call;
-mod client;
+mod client_cache;
 mod copied_payload;
 mod dedicated_uapi;
 mod lane_cache;
@@ -38,7 +38,7 @@ mod serve;
 mod take_over;
 mod uapi_thread;
 
-pub(crate) use buffered::{Buffered, FastRead, Subject};
+pub(crate) use buffered::{Buffered, FastRead, LocalObject};
 pub use call::Outcome;
 pub use copied_payload::CopiedPayload;
 pub use lane_cache::LaneCache;

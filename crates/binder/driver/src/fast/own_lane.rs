@@ -45,7 +45,7 @@ pub(super) struct OwnLane {
 }
 
 /// A thread inside an entry: it may use the lane's channel as long as this lives.
-pub(super) struct Inside<'a> {
+pub(super) struct LaneEntry<'a> {
     in_flight: &'a InFlight,
     lane: &'a OwnLane,
 }
@@ -75,13 +75,13 @@ impl OwnLane {
 
     /// The revocations that a call on it checks.
     #[inline(always)]
-    fn way<'a>(&'a self, operations: &'a Operations) -> Revocations<'a> {
+    fn revocations<'a>(&'a self, operations: &'a Operations) -> Revocations<'a> {
         Revocations(&operations.revocation, &self.revocation)
     }
 
     /// Whether the epoch has ended: no call can begin on the lane any more.
     pub fn is_stale(&self, operations: &Operations) -> bool {
-        self.way(operations).epoch() != self.epoch.get()
+        self.revocations(operations).epoch() != self.epoch.get()
     }
 
     /// Begins a call on a lane of this channel. `None` if the epoch has ended: then see
@@ -93,12 +93,12 @@ impl OwnLane {
         in_flight: &'a InFlight,
         number: u32,
         (handle, token): (u32, u64),
-    ) -> Option<Inside<'a>> {
+    ) -> Option<LaneEntry<'a>> {
         in_flight.set_lane(LaneId { channel: self.via.channel, lane: number }, self.peer);
-        let way = (self.way(operations), self.epoch.get());
-        let entered = in_flight.begin(CALLING, way, handle, token);
-        // Not `then_some`: that would make an `Inside` and drop it, which ends the entry.
-        entered.then(|| Inside { in_flight, lane: self })
+        let revocations = (self.revocations(operations), self.epoch.get());
+        let entered = in_flight.begin(CALLING, revocations, handle, token);
+        // Not `then_some`: that would make an `LaneEntry` and drop it, which ends the entry.
+        entered.then(|| LaneEntry { in_flight, lane: self })
     }
 
     /// Whether the lane is one of this channel.
@@ -107,12 +107,12 @@ impl OwnLane {
     }
 
     /// The lane is the state's or another thread's from now on.
-    pub fn is_no_more(&self) {
+    pub fn disown(&self) {
         self.epoch.set(NEVER);
     }
 }
 
-impl Inside<'_> {
+impl LaneEntry<'_> {
     /// The channel and the lane's areas.
     #[inline(always)]
     pub fn channel(&self) -> (&Channel, Lane<'_>) {
@@ -134,7 +134,7 @@ impl Inside<'_> {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for LaneEntry<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.in_flight.come_out();

@@ -1,6 +1,6 @@
 //! What a looper has validated of its clients, and which of them it serves next.
 
-use super::client::Client;
+use super::client_cache::ClientCache;
 use super::pinned::PinnedLooper;
 use super::receiver::Receiver;
 use super::serve::Taken;
@@ -25,7 +25,7 @@ pub struct RouteCache<T> {
     /// The engine's epoch when this was learnt.
     epoch: u64,
     active: Weak<Vec<Arc<Channel>>>,
-    clients: Vec<Option<Client<T>>>,
+    clients: Vec<Option<ClientCache<T>>>,
     /// The lane that was served last: the index of its channel, and its number.
     last: Option<(usize, u32)>,
     /// How many requests in a row came on that lane, while there was one active channel.
@@ -58,7 +58,7 @@ impl<T> Default for RouteCache<T> {
 
 impl<T: Clone> RouteCache<T> {
     /// Remembers sender, node and priority of a plain transaction that the state has admitted.
-    pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
+    pub fn insert(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         let Some(serving) = &incoming.serving else { return };
         if incoming.label.is_some() || engine.is_polling() {
             return;
@@ -72,9 +72,9 @@ impl<T: Clone> RouteCache<T> {
         let place = active.iter().position(|active| active.id == serving.via.channel);
         let Some(place) = place else { return };
         if let Some(cache) = self.clients.get_mut(place) {
-            Client::learn(
+            ClientCache::insert(
                 cache,
-                engine.operations.way(&active[place]).epoch(),
+                engine.operations.revocations_of(&active[place]).epoch(),
                 state,
                 incoming,
                 object,

@@ -55,8 +55,8 @@ impl Posted<'_> {
         if !self.is_pinned {
             in_flight.set_lane(via, channel.peer);
         }
-        let way = (engine.operations.way(channel), self.epoch);
-        let begun = in_flight.begin(SERVING, way, u32::from(accepts_fds), self.caller);
+        let revocations = (engine.operations.revocations_of(channel), self.epoch);
+        let begun = in_flight.begin(SERVING, revocations, u32::from(accepts_fds), self.caller);
         if begun {
             engine.page.count_received(&in_flight.slot);
         }

@@ -94,7 +94,7 @@ impl Engine {
         let dedicated = {
             let mut all = self.real_time.loopers.all.lock();
             if let Some(dedicated) = all.iter().find(|dedicated| dedicated.via() == via) {
-                return dedicated.tell(&dedicated.is_news);
+                return dedicated.raise(&dedicated.is_news);
             }
             let dedicated = Arc::new(DedicatedLooper {
                 channel,
@@ -119,7 +119,7 @@ impl Engine {
             let ends = dedicated.via().channel == channel
                 && lane.is_none_or(|lane| lane == dedicated.lane);
             if ends {
-                dedicated.tell(&dedicated.is_over);
+                dedicated.raise(&dedicated.is_over);
             }
             !ends
         });
@@ -215,7 +215,7 @@ impl Engine {
     ) -> Seen {
         let (channel, lane) = (&*dedicated.channel, dedicated.lane);
         policy.next(&self.pool.settings, channel, lane);
-        if policy.lets_by(self.broker.stamps, channel, lane, || areas.arrived()) {
+        if policy.yields_to_peer(self.broker.stamps, channel, lane, || areas.arrived()) {
             return Seen::Message;
         }
         policy.sleep();

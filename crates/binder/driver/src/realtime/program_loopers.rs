@@ -67,7 +67,7 @@ impl Engine {
             // for that.
             self.pool.wake_looper();
         }
-        if !is_served && !self.real_time.loopers.has_told_of_pool.swap(true, Ordering::Relaxed) {
+        if !is_served && !self.real_time.loopers.has_warned_of_pool.swap(true, Ordering::Relaxed) {
             tracing::warn!(target: "binder", "{}: real-time callers are served by the pool, at its \
                 loopers' own \
                 priority: it has no looper to spare, and its program wants no more of them, or \
@@ -88,7 +88,7 @@ impl Engine {
     /// pool from now on.
     pub(crate) fn end_dedication(&self, state: &mut State, tid: Tid) {
         let Some(via) = state.thread(tid).relieved_of.take() else { return };
-        self.look_after(via);
+        self.announce_to_pool(via);
         // The broker takes the priority back too, but later, and the thread's next caller is an
         // ordinary one.
         thread::become_ordinary();
@@ -97,7 +97,7 @@ impl Engine {
 
     /// Announces the request on a lane to the pool, if there is one. Its client has woken the
     /// dedicated thread, which has been relieved since, and has told no other.
-    pub(crate) fn look_after(&self, via: LaneId) {
+    pub(crate) fn announce_to_pool(&self, via: LaneId) {
         let Some(channel) = self.channel(via.channel) else { return };
         let Ok(areas) = channel.lane(via.lane as usize) else { return };
         if areas.inbox().is_empty() {
@@ -195,7 +195,7 @@ impl Engine {
             }
             if state.dedicated_to(tid) != Some(via) {
                 // It may have been woken for a request, and returns to its program with other work.
-                self.look_after(via);
+                self.announce_to_pool(via);
                 return Ok(state);
             }
             if state.has_work(tid, false) {

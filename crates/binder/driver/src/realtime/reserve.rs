@@ -168,7 +168,7 @@ impl Engine {
             self.see_looper(&channel, lane as u32);
         }
         channel.give_lane(lane as u32);
-        self.with_state(|state| self.learn_route(state, tid, handle, channel.via(lane)));
+        self.with_state(|state| self.remember_route(state, tid, handle, channel.via(lane)));
         Ok(is_served)
     }
 

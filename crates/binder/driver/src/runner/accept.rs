@@ -34,14 +34,14 @@ const CAPACITY: usize = LANES + RING_BYTES / size_of::<Message>();
 
 impl Engine {
     /// Takes in the messages on some channels, oldest first.
-    pub(crate) fn accept(&self, state: &mut State, among: Among<'_>) -> Look {
+    pub(crate) fn accept(&self, state: &mut State, among: ChannelSet<'_>) -> Look {
         let (mut taken, mut gone) = (0, 0);
-        let muted = !matches!(among, Among::Watched);
+        let muted = !matches!(among, ChannelSet::Watched);
         let channels = match among {
-            Among::Watched => self.pool.channels.watched(),
-            Among::Of(peer) => Arc::new(self.pool.channels.with(peer)),
-            Among::All => Arc::new(self.pool.channels.incoming()),
-            Among::These(channels) => Arc::new(channels.to_vec()),
+            ChannelSet::Watched => self.pool.channels.watched(),
+            ChannelSet::Of(peer) => Arc::new(self.pool.channels.with(peer)),
+            ChannelSet::All => Arc::new(self.pool.channels.incoming()),
+            ChannelSet::These(channels) => Arc::new(channels.to_vec()),
         };
         loop {
             let Some((mut found, until)) = self.find(state, &channels, muted) else {
@@ -87,7 +87,10 @@ impl Engine {
 
     /// The state, once every message that was posted before this call is in, up to one that waits
     /// for an event, which is returned. Other threads have the state in between.
-    pub(crate) fn accept_posted(&self, among: Among<'_>) -> (Guard<'_, State>, Option<Candidate>) {
+    pub(crate) fn accept_posted(
+        &self,
+        among: ChannelSet<'_>,
+    ) -> (Guard<'_, State>, Option<Candidate>) {
         let began = stamp_in_order(self.broker.stamps);
         // A bound of messages, too: stamps are their senders' word.
         let mut left = self.pool.channels.lists().n_incoming() * CAPACITY;
@@ -107,21 +110,21 @@ impl Engine {
         &self,
         process: ProcessId,
     ) -> (Guard<'_, State>, Option<Candidate>) {
-        let (state, later) = self.accept_posted(Among::Watched);
+        let (state, later) = self.accept_posted(ChannelSet::Watched);
         let all_are_watched =
             self.pool.channels.lists().n_incoming() <= FEW && !self.pool.has_muted();
         if later.is_none() && all_are_watched {
             return (state, later);
         }
         self.unlock(state);
-        let (state, of_its_own) = self.accept_posted(Among::Of(process));
+        let (state, of_its_own) = self.accept_posted(ChannelSet::Of(process));
         (state, of_its_own.or(later))
     }
 
     /// Takes in the messages that are older than the work that a command is about to queue.
     pub fn accept_first(&self, state: &mut State) {
         // A message that waits for an event still does: the next look finds it.
-        self.accept(state, Among::Watched);
+        self.accept(state, ChannelSet::Watched);
     }
 
     /// Finds the messages that come in next, and the stamp up to which they do so without another
@@ -136,7 +139,7 @@ impl Engine {
         state: &mut State,
         channels: &[Arc<Channel>],
         muted: bool,
-    ) -> Option<(Found, u64)> {
+    ) -> Option<(FoundMessages, u64)> {
         let began = stamp_in_order(self.broker.stamps);
         let found = self.look(state, channels, muted)?;
         if found.is_empty() || found.is_older_than(began) {
@@ -151,8 +154,13 @@ impl Engine {
         Some((found, u64::MAX))
     }
 
-    fn look(&self, state: &mut State, channels: &[Arc<Channel>], muted: bool) -> Option<Found> {
-        let mut found = Found::default();
+    fn look(
+        &self,
+        state: &mut State,
+        channels: &[Arc<Channel>],
+        muted: bool,
+    ) -> Option<FoundMessages> {
+        let mut found = FoundMessages::default();
         for (nth, channel) in channels.iter().enumerate() {
             if nth >= CHANNELS_AT_ONCE && self.state.is_awaited() {
                 return None;
@@ -189,7 +197,7 @@ impl Engine {
     }
 
     /// Finds the oldest one-way transaction of a channel, if it can come in.
-    fn find_one_way(&self, state: &mut State, channel: &Arc<Channel>, found: &mut Found) {
+    fn find_one_way(&self, state: &mut State, channel: &Arc<Channel>, found: &mut FoundMessages) {
         if channel.full.load(Ordering::Relaxed) {
             return;
         }
@@ -205,7 +213,7 @@ impl Engine {
     pub(crate) fn made_room(&self, state: &mut State) {
         if self.pool.channels.end_waits_for_room() {
             // A message that waits for an event still does: the next look finds it.
-            self.accept(state, Among::Watched);
+            self.accept(state, ChannelSet::Watched);
         }
     }
 
@@ -327,7 +335,7 @@ impl Look {
 
 /// The channels of a look.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Among<'a> {
+pub(crate) enum ChannelSet<'a> {
     /// The watched ones: see [`crate::wait::active_set`].
     Watched,
     /// The channels with one process.
@@ -342,14 +350,14 @@ pub(crate) enum Among<'a> {
 /// these; one-way transactions that are older than a call come before it. No waiting call was made
 /// because of another waiting one.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundMessages {
     /// The first one last.
     calls: SmallVec<[(Arc<Channel>, Candidate); 4]>,
     /// One of each channel, the oldest one last.
     one_ways: SmallVec<[(Arc<Channel>, Candidate); 4]>,
 }
 
-impl Found {
+impl FoundMessages {
     fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.one_ways.is_empty()
     }

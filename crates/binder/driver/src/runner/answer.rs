@@ -123,7 +123,7 @@ impl Engine {
         if message.code == AT_THE_DOOR {
             state.never_sent(tid, kind, errno.min(-1));
             let sizes = (sent.data_bytes.into(), sent.offsets_bytes.into());
-            self.tell_failure(state.thread(tid).error, sizes);
+            self.log_failure(state.thread(tid).error, sizes);
         } else {
             state.answered_with(tid, kind, errno);
         }
@@ -142,9 +142,9 @@ impl Engine {
         let arrival = Arrival { via, peer: channel.peer, message, chain: Vec::new() };
         let verdict = state.admit_reply(&arrival);
         let from = (areas.incoming(), parts.data_at);
-        let brought = self.bring_in(state, &arrival, channel, verdict, from)?;
+        let copied = self.copy_in(state, &arrival, channel, verdict, from)?;
         areas.inbox().clear();
-        match brought {
+        match copied {
             Ok((room, contents)) => state.answered(tid, message, room, contents),
             Err((kind, errno)) => state.answered_with(tid, kind, -errno.raw_os_error()),
         }

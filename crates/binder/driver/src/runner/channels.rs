@@ -146,7 +146,7 @@ impl Engine {
         self.pool.channels.add(&channel);
         // What is left takes long where there are many.
         drop(state);
-        // Edge-triggered: what has no room in the stash stays in the socket. Not before the control
+        // Edge-triggered: what has no room among the received ones stays in the socket. Not before the control
         // thread finds the channel by its name: an edge comes once.
         if let Err(errno) = self.control.watch_channel(channel.socket.fd(), id.0) {
             self.with_state(|state| self.lose_channel(state, &channel, None));
@@ -174,7 +174,7 @@ impl Engine {
         if channel.end == End::Server {
             self.end_dedicated(channel.id, None);
             state.withdraw_vacant(channel.id);
-            self.pool.tell_loopers();
+            self.pool.wake_loopers_on_any_work();
             // Those who sleep there choose anew.
             removed.iter().for_each(|channel| self.pool.ring_removed(channel));
         }

@@ -1,7 +1,7 @@
 //! The control thread: it takes what no thread of the program comes for.
 
-use super::accept::{Among, Candidate};
-use super::rejoin::Comeback;
+use super::accept::{Candidate, ChannelSet};
+use super::rejoin::RejoinState;
 use crate::channel::{Channel, Drained};
 use crate::engine::Engine;
 use crate::engine::broker::Link;
@@ -41,14 +41,14 @@ impl Engine {
     /// The control thread, until the engine is closed.
     pub(crate) fn run_control(&self) {
         let mut events = Vec::with_capacity(32);
-        let mut comeback = Comeback::default();
+        let mut rejoining = RejoinState::default();
         // Channels whose socket is to be looked at again.
         let mut unread = BTreeSet::new();
         let (mut looked, mut heard) = (now(), now());
         loop {
             events.clear();
             let due = [
-                comeback.pause(),
+                rejoining.pause(),
                 (!unread.is_empty()).then_some(SECOND_LOOK),
                 self.pool.has_muted().then_some(MUTED_ROUND),
             ];
@@ -65,9 +65,9 @@ impl Engine {
                     WATCHDOG => self.watchdog(),
                     EVENTS => {
                         self.take_events();
-                        self.look_for_broker(&mut comeback);
+                        self.look_for_broker(&mut rejoining);
                     }
-                    GREETING => self.hear_broker(&mut comeback),
+                    GREETING => self.hear_broker(&mut rejoining),
                     channel => {
                         let channel = ChannelId(channel - CHANNELS);
                         let hung_up = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
@@ -90,14 +90,14 @@ impl Engine {
                 });
             }
             if wanted {
-                self.accept_and_catch_up(Among::Watched);
+                self.accept_and_catch_up(ChannelSet::Watched);
             }
             if now() - heard >= MUTED_AFTER && self.pool.has_muted() {
                 heard = now();
                 self.look_at_muted();
             }
-            if comeback.is_due() {
-                self.greet_broker(&mut comeback);
+            if rejoining.is_due() {
+                self.greet_broker(&mut rejoining);
             }
             self.reclaim();
         }
@@ -141,7 +141,7 @@ impl Engine {
     }
 
     /// Takes in what has come.
-    fn accept_and_catch_up(&self, among: Among<'_>) {
+    fn accept_and_catch_up(&self, among: ChannelSet<'_>) {
         let mut state = self.lock();
         let later = self.accept(&mut state, among).later();
         self.accept_answers(&mut state);
@@ -168,7 +168,7 @@ impl Engine {
     fn look_at_muted(&self) {
         let round = self.pool.begin_muted_round();
         let channels: Vec<_> = round.iter().map(|muted| Arc::clone(&muted.channel)).collect();
-        self.accept_and_catch_up(Among::These(&channels));
+        self.accept_and_catch_up(ChannelSet::These(&channels));
         self.pool.end_muted_round(round);
     }
 

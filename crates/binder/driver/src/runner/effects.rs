@@ -47,8 +47,8 @@ impl Engine {
             }
             Effect::Wake(tid, Waiting::Own) => Mailbox::new(&self.own_word(tid)).nudge(),
             Effect::Tell(request) => self.broker.tell(&request),
-            Effect::Forgotten(owner) => self.pool.channels.revoke_entries_with(owner),
-            Effect::LookAfter(via) => self.look_after(via),
+            Effect::HandleDropped(owner) => self.pool.channels.revoke_entries_with(owner),
+            Effect::AnnounceRequest(via) => self.announce_to_pool(via),
             Effect::Watchdog => self.control.watchdog.expect(),
             Effect::Relieved(via, tid) => self.leave_relieved(via, tid),
             Effect::Leave(via, open) => self.leave_lane(state, via, &open),
@@ -80,7 +80,7 @@ impl Engine {
     }
 
     /// In the kernel's words, which the tests of Binder programs look for.
-    pub(crate) fn tell_failure(&self, error: ExtendedError, (data, offsets): (u64, u64)) {
+    pub(crate) fn log_failure(&self, error: ExtendedError, (data, offsets): (u64, u64)) {
         let ExtendedError { command, param, .. } = error;
         let pid = self.identity.pid;
         tracing::debug!(

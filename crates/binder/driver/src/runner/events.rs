@@ -1,6 +1,6 @@
 //! The broker's events, in the order in which the broker decided.
 
-use super::accept::{Among, Candidate};
+use super::accept::{Candidate, ChannelSet};
 use crate::engine::Engine;
 use crate::engine::broker::Gone;
 use baton_abi::control::{Event, Request};
@@ -38,7 +38,7 @@ impl Engine {
                     // nobody, or was left for later.
                     if news {
                         self.with_state(|state| {
-                            self.accept(state, Among::Watched);
+                            self.accept(state, ChannelSet::Watched);
                             self.accept_answers(state);
                         });
                     }
@@ -79,7 +79,7 @@ impl Engine {
             Event::References { holder: (process, holding), .. } => {
                 // What came before it stands before what it leads to.
                 let mut state = match holding {
-                    Some(_) => self.accept_posted(Among::Watched).0,
+                    Some(_) => self.accept_posted(ChannelSet::Watched).0,
                     None => self.accept_posted_by(process).0,
                 };
                 self.revoke_with(&mut state, process);
@@ -128,12 +128,12 @@ impl Engine {
     ) -> Guard<'_, State> {
         loop {
             let mut state = self.pass_barrier();
-            let mut still = self.accept(&mut state, Among::Watched).later();
-            if let Some(liar) = still.filter(|_| still == later)
-                && let Some(channel) = self.channel(liar.channel)
+            let mut still = self.accept(&mut state, ChannelSet::Watched).later();
+            if let Some(candidate) = still.filter(|_| still == later)
+                && let Some(channel) = self.channel(candidate.channel)
             {
                 self.end_channel(&mut state, &channel, "a call without a grant");
-                still = self.accept(&mut state, Among::Watched).later();
+                still = self.accept(&mut state, ChannelSet::Watched).later();
             }
             if let Some(tid) = caller.take()
                 && !self.accept_answer(&mut state, tid)

@@ -11,7 +11,7 @@
 //! fails. From the moment when the claims are made, under the state's lock, what the state tells
 //! the broker goes to the new one.
 
-use super::accept::Among;
+use super::accept::ChannelSet;
 use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::engine::broker::{Greeting, Link};
@@ -30,7 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How far the control thread has come.
 #[derive(Debug, Default)]
-pub(crate) enum Comeback {
+pub(crate) enum RejoinState {
     /// There is a broker.
     #[default]
     Joined,
@@ -42,20 +42,20 @@ pub(crate) enum Comeback {
     Over,
 }
 
-impl Comeback {
+impl RejoinState {
     /// How long the control thread may sleep.
     pub fn pause(&self) -> Option<Timespec> {
-        let Comeback::Later(time, _) = self else { return None };
+        let RejoinState::Later(time, _) = self else { return None };
         let left = time.saturating_duration_since(now());
         Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
     }
 
     pub fn is_due(&self) -> bool {
-        matches!(self, Comeback::Later(time, _) if *time <= now())
+        matches!(self, RejoinState::Later(time, _) if *time <= now())
     }
 
-    fn later(pause: Duration) -> Comeback {
-        Comeback::Later(now() + pause, (pause * 2).min(LONGEST_PAUSE))
+    fn later(pause: Duration) -> RejoinState {
+        RejoinState::Later(now() + pause, (pause * 2).min(LONGEST_PAUSE))
     }
 }
 
@@ -70,47 +70,47 @@ impl Engine {
             self.revoke(state);
             self.broker.forget_tally();
             state.broker_lost();
-            self.accept(state, Among::All);
+            self.accept(state, ChannelSet::All);
         });
     }
 
     /// Begins to look for another broker if ours is gone.
-    pub(crate) fn look_for_broker(&self, comeback: &mut Comeback) {
+    pub(crate) fn look_for_broker(&self, rejoining: &mut RejoinState) {
         let link = self.broker.link();
-        if link.is_lost() && matches!(comeback, Comeback::Joined) && !self.is_closed() {
+        if link.is_lost() && matches!(rejoining, RejoinState::Joined) && !self.is_closed() {
             if let Some(events) = link.events() {
                 self.control.forget(events);
             }
             // Its two numbers are for the next one, should there be no others.
             self.broker.replace(Arc::new(Link::none(link.era)));
-            *comeback = Comeback::Later(now(), FIRST_PAUSE);
+            *rejoining = RejoinState::Later(now(), FIRST_PAUSE);
         }
     }
 
-    pub(crate) fn greet_broker(&self, comeback: &mut Comeback) {
-        let &mut Comeback::Later(_, pause) = comeback else { return };
+    pub(crate) fn greet_broker(&self, rejoining: &mut RejoinState) {
+        let &mut RejoinState::Later(_, pause) = rejoining else { return };
         let greeted = self.broker.greet_next().and_then(|socket| {
             self.control.watch(socket.as_fd(), GREETING)?;
             Ok(socket)
         });
-        *comeback = match greeted {
-            Ok(socket) => Comeback::Greeted(socket, pause),
-            Err(_) => Comeback::later(pause),
+        *rejoining = match greeted {
+            Ok(socket) => RejoinState::Greeted(socket, pause),
+            Err(_) => RejoinState::later(pause),
         };
     }
 
-    pub(crate) fn hear_broker(&self, comeback: &mut Comeback) {
-        let Comeback::Greeted(socket, pause) = std::mem::take(comeback) else { return };
+    pub(crate) fn hear_broker(&self, rejoining: &mut RejoinState) {
+        let RejoinState::Greeted(socket, pause) = std::mem::take(rejoining) else { return };
         self.control.forget(socket.as_fd());
-        *comeback = match self.broker.hear_next(socket) {
+        *rejoining = match self.broker.hear_next(socket) {
             Greeting::Welcome(link) => match self.rejoin(Arc::new(link)) {
-                true => Comeback::Joined,
-                false => Comeback::later(pause),
+                true => RejoinState::Joined,
+                false => RejoinState::later(pause),
             },
-            Greeting::Later => Comeback::later(pause),
+            Greeting::Later => RejoinState::later(pause),
             Greeting::Refused(errno) => {
                 tracing::warn!(target: "binder", "the next broker does not take us back: {errno}");
-                Comeback::Over
+                RejoinState::Over
             }
         };
     }
@@ -119,7 +119,7 @@ impl Engine {
     fn rejoin(&self, link: Arc<Link>) -> bool {
         let _events = self.broker.applying.lock();
         // What was announced in time comes in now; what comes later has lost its references.
-        let (mut state, _) = self.accept_posted(Among::All);
+        let (mut state, _) = self.accept_posted(ChannelSet::All);
         self.revoke(&mut state);
         if self.is_closed() || self.watch_events(&link).is_err() {
             return false;

@@ -213,7 +213,7 @@ impl Engine {
             }
             None => state.refused(tid, refusal),
         }
-        self.tell_failure(state.thread(tid).error, sizes);
+        self.log_failure(state.thread(tid).error, sizes);
     }
 
     /// Sizes, references and descriptors: all that can still fail.
@@ -364,7 +364,7 @@ impl Engine {
         if !nested {
             channel.show_processor();
             let named = chain[1..].iter().any(|entry| entry.process == channel.peer.0);
-            return channel.tell_of_request(lane, reader, named);
+            return channel.notify_of_request(lane, reader, named);
         }
         channel.repay(via.lane);
         channel.set_progress(lane, Progress::Posted);
@@ -390,8 +390,8 @@ impl Engine {
         let channel = self.channel_to(departure.peer).map_err(Refusal::lost)?;
         let frozen = self.refuse_if_frozen(&channel, true)?;
         let spam = self.one_way_room(&channel, outgoing.allocation())?;
-        let (nowhere, nobody) = (LaneId { channel: ChannelId(0), lane: 0 }, (0, Vec::new()));
-        let mut ready = self.prepare(channel, nowhere, departure, outgoing, nobody)?;
+        let (no_lane, no_chain) = (LaneId { channel: ChannelId(0), lane: 0 }, (0, Vec::new()));
+        let mut ready = self.prepare(channel, no_lane, departure, outgoing, no_chain)?;
         let (channel, message) = (&ready.channel, &mut ready.message);
         message.param = if frozen { TO_FROZEN } else { 0 };
         // Order among the one-way transactions of this process is that of the ring.
@@ -435,9 +435,9 @@ impl Engine {
                 let ours = account.pending_bytes + account.taken_bytes + bytes;
                 let many = account.pending + account.taken + 1 > 50;
                 if left >= size / 10 {
-                    ends.spam_told = false;
-                } else if !ends.spam_told && (many || ours > size / 4) {
-                    ends.spam_told = true;
+                    ends.spam_reported = false;
+                } else if !ends.spam_reported && (many || ours > size / 4) {
+                    ends.spam_reported = true;
                     return Ok(true);
                 }
                 return Ok(false);

@@ -14,7 +14,7 @@ use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
 
 /// A message in its room, or the error that its sender is told.
-pub(super) type Brought = Result<(Room, Received), (Kind, Errno)>;
+pub(super) type CopyResult = Result<(Room, Received), (Kind, Errno)>;
 
 impl Engine {
     /// Takes a transaction in: right, room, copy, objects. `Ok(Some)` if its sender is to be told
@@ -54,7 +54,7 @@ impl Engine {
             state.supersede(channel.peer, node, message.code, message.flags);
         }
         let from = (map, at + parts.data_at);
-        match self.bring_in(state, &arrival, channel, verdict, from)? {
+        match self.copy_in(state, &arrival, channel, verdict, from)? {
             Ok((room, contents)) => {
                 state.deliver(recipient, arrival, room, contents);
                 Ok(None)
@@ -65,14 +65,14 @@ impl Engine {
 
     /// Copies a message that the state has judged into its room. `Ok(Err)` if it is refused: then
     /// its references and descriptors go.
-    pub(crate) fn bring_in(
+    pub(crate) fn copy_in(
         &self,
         state: &mut State,
         arrival: &Arrival<'_>,
         channel: &Channel,
         verdict: Result<Room, Verdict>,
         from: (View<'_>, usize),
-    ) -> Result<Brought, Stop> {
+    ) -> Result<CopyResult, Stop> {
         let room = match verdict {
             Ok(room) => room,
             Err(Verdict::NotYet) => return Err(Stop::Later),
@@ -83,7 +83,7 @@ impl Engine {
                 return Ok(Err((kind, errno)));
             }
         };
-        match self.unload(state, arrival, channel, room, from) {
+        match self.copy_payload(state, arrival, channel, room, from) {
             Ok(contents) => Ok(Ok((room, contents))),
             Err(Stop::Refused(errno)) => Ok(Err((Kind::Failed, errno))),
             Err(stop) => Err(stop),
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// Copies a payload into its room and puts its objects in place.
-    fn unload(
+    fn copy_payload(
         &self,
         state: &mut State,
         arrival: &Arrival<'_>,

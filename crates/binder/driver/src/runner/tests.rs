@@ -1,6 +1,6 @@
 //! What an engine keeps, and when it lets go of it.
 
-use super::accept::{Among, Look, MOST_AT_ONCE};
+use super::accept::{ChannelSet, Look, MOST_AT_ONCE};
 use crate::channel::Channel;
 use crate::channel::payload::Payload;
 use crate::engine::Engine;
@@ -233,8 +233,8 @@ fn what_has_been_taken_may_be_told_of() {
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     for _ in 0..1000 {
-        channel.tell_of_request(0, Reader::Elsewhere, true);
-        let _ = server.accept(&mut server.lock(), Among::Watched);
+        channel.notify_of_request(0, Reader::Elsewhere, true);
+        let _ = server.accept(&mut server.lock(), ChannelSet::Watched);
     }
     assert!(!theirs.ends().dead, "it is no violation");
     assert!(!theirs.has_news(), "and it is forgotten");
@@ -339,11 +339,11 @@ fn a_look_ends_however_much_there_is() {
         let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
         client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
     }
-    let look = server.accept(&mut state, Among::Watched);
+    let look = server.accept(&mut state, ChannelSet::Watched);
     // Fewer, if the control thread waits for its turn.
     assert!(matches!(look, Look::Cut { taken: 1..=MOST_AT_ONCE, .. }), "{look:?}");
     server.unlock(state);
-    let (state, later) = server.accept_posted(Among::Watched);
+    let (state, later) = server.accept_posted(ChannelSet::Watched);
     assert_eq!((later, state.received as usize), (None, POSTED));
     drop(state);
     client.close();

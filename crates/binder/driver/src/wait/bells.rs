@@ -32,12 +32,12 @@ impl Pool {
 
     /// Wakes all loopers that sleep: the list of channels has changed.
     pub(crate) fn wake_loopers(&self) {
-        self.tell_loopers();
+        self.wake_loopers_on_any_work();
         self.ring_own_bells();
     }
 
     /// Wakes all loopers that sleep, except those on a single bell.
-    pub(crate) fn tell_loopers(&self) {
+    pub(crate) fn wake_loopers_on_any_work(&self) {
         self.any_work.fetch_add(1, Ordering::SeqCst);
         futex::wake(&self.any_work, i32::MAX as u32);
     }

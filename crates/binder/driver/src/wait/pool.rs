@@ -5,7 +5,7 @@ use super::policy::{WaitMode, WaitPolicy};
 use super::server::{Served, Server};
 use super::settings::Settings;
 use crate::channel::table::ChannelTable;
-use crate::channel::{Channel, Placed, RECENT_REQUESTS};
+use crate::channel::{Channel, Placement, RECENT_REQUESTS};
 use crate::sys::clock::now_ns;
 use crate::sys::control_poll::ControlPoll;
 use crate::sys::spin::{SpinBudget, Spun};
@@ -137,12 +137,14 @@ impl Pool {
     ) -> (Wait, Option<(usize, u32)>) {
         if let [channel] = active
             && let Some((_, number)) = last()
-            && self.lets_caller_by(channel, number)
+            && self.yields_to_caller(channel, number)
         {
             return (Wait::Woken, last());
         }
         let longest = self.settings.longest_spin_ns;
-        if !self.settings.may_spin(recent.iter().any(|channel| channel.placed() == Placed::Apart))
+        if !self
+            .settings
+            .may_spin(recent.iter().any(|channel| channel.placement() == Placement::OtherProcessor))
             || self.spinning.swap(true, Ordering::Acquire)
         {
             return (self.sleep_as_looper(active, recent, any_work), None);
@@ -162,7 +164,7 @@ impl Pool {
         match spun {
             Spun::Since(start) if posted.is_none() => {
                 let outcome = self.sleep_as_looper(active, recent, any_work);
-                self.gaps.learn(now_ns() - start, longest);
+                self.gaps.record(now_ns() - start, longest);
                 (outcome, None)
             }
             _ => (Wait::Woken, posted),
@@ -171,14 +173,14 @@ impl Pool {
 
     /// Yields to the caller that was served last, and watches its lane meanwhile. True if a message
     /// lies there, of which no other thread may know.
-    fn lets_caller_by(&self, channel: &Channel, number: u32) -> bool {
+    fn yields_to_caller(&self, channel: &Channel, number: u32) -> bool {
         let Ok(lane) = channel.lane(number as usize) else { return false };
         let policy = WaitPolicy::of_one(&self.settings, channel, number);
-        if policy.mode() != WaitMode::LetBy {
+        if policy.mode() != WaitMode::Yield {
             return false;
         }
         lane.inbox().watch();
-        policy.lets_by(self.stamps, channel, number, || lane.arrived());
+        policy.yields_to_peer(self.stamps, channel, number, || lane.arrived());
         lane.inbox().unwatch()
     }
 

@@ -22,7 +22,7 @@ const NO_NICE: i32 = i32::MIN;
 
 /// A node that a client calls.
 #[derive(Clone)]
-pub(super) struct Known<T> {
+pub(super) struct CachedNode<T> {
     node: NodeId,
     /// The object that serves it.
     object: T,
@@ -34,20 +34,20 @@ pub(super) struct Known<T> {
 
 /// The nodes that a client has called lately.
 #[derive(Clone)]
-pub(super) struct Client<T> {
+pub(super) struct ClientCache<T> {
     pub channel: ChannelId,
     /// The epoch of the channel's revocations when this was learnt.
     epoch: u64,
     sender: (u32, u32),
     /// At the node's remainder.
-    nodes: [Option<Known<T>>; NODES],
+    nodes: [Option<CachedNode<T>>; NODES],
 }
 
-impl<T> Client<T> {
+impl<T> ClientCache<T> {
     /// Remembers in the client's cache a transaction that the state has admitted, at this epoch of
     /// the channel's revocations.
-    pub fn learn(
-        cache: &mut Option<Client<T>>,
+    pub fn insert(
+        cache: &mut Option<ClientCache<T>>,
         epoch: u64,
         state: &State,
         incoming: &Incoming,
@@ -57,12 +57,13 @@ impl<T> Client<T> {
         let (channel, sender) = (serving.via.channel, incoming.sender);
         let nodes = [const { None }; NODES];
         cache.take_if(|client| client.epoch != epoch);
-        let client = cache.get_or_insert(Client { channel, epoch, sender, nodes });
+        let client = cache.get_or_insert(ClientCache { channel, epoch, sender, nodes });
         let min_priority = state.nodes.get(node).and_then(Node::min_priority);
         let nice = Some(incoming.queue_priority.nice())
             .filter(|nice| priority::is_served_here(*nice, min_priority));
         let nice = nice.unwrap_or(NO_NICE);
-        client.nodes[node.0 as usize % NODES] = Some(Known { node, object, min_priority, nice });
+        client.nodes[node.0 as usize % NODES] =
+            Some(CachedNode { node, object, min_priority, nice });
     }
 
     /// The epoch at which this was learnt.
@@ -72,20 +73,20 @@ impl<T> Client<T> {
     }
 
     #[inline]
-    fn known(&self, node: u64) -> Option<&Known<T>> {
+    fn cached_node(&self, node: u64) -> Option<&CachedNode<T>> {
         self.nodes[node as usize % NODES].as_ref().filter(|known| known.is(node))
     }
 
-    /// Like `known`, for a caller that mostly asks for the node that it asked for last.
+    /// Like `cached_node`, for a caller that mostly asks for the node that it asked for last.
     #[inline(always)]
-    pub fn known_again<'a>(
+    pub fn cached_node_again<'a>(
         &'a self,
         node: u64,
-        last: &Cell<Option<&'a Known<T>>>,
-    ) -> Option<&'a Known<T>> {
+        last: &Cell<Option<&'a CachedNode<T>>>,
+    ) -> Option<&'a CachedNode<T>> {
         match last.get() {
             Some(known) if known.is(node) => Some(known),
-            _ => self.known(node).inspect(|known| last.set(Some(known))),
+            _ => self.cached_node(node).inspect(|known| last.set(Some(known))),
         }
     }
 
@@ -101,7 +102,7 @@ impl<T> Client<T> {
         if taken.lane.inbox().is_empty() {
             return None;
         }
-        let (posted, object) = self.find(taken, |node| self.known(node))?;
+        let (posted, object) = self.find(taken, |node| self.cached_node(node))?;
         (receiver.fits(&posted.message) && receiver.take_request(engine, &posted)).then_some(object)
     }
 
@@ -111,7 +112,7 @@ impl<T> Client<T> {
     pub fn find<'a, 'b: 'a>(
         &'b self,
         taken: Taken<'a>,
-        known: impl FnOnce(u64) -> Option<&'b Known<T>>,
+        known: impl FnOnce(u64) -> Option<&'b CachedNode<T>>,
     ) -> Option<(Posted<'a>, &'b T)> {
         let message = taken.lane.header();
         let others = message.flags & (TF_ONE_WAY | TF_CLEAR_BUF);
@@ -130,7 +131,7 @@ impl<T> Client<T> {
     }
 }
 
-impl<T> Known<T> {
+impl<T> CachedNode<T> {
     #[inline(always)]
     fn is(&self, node: u64) -> bool {
         self.node.0 == node
