@@ -30,7 +30,7 @@ impl State {
         }
     }
 
-    /// The owner of the handle's node is gone: queue the notice, if there is one.
+    /// Queues the handle's notice, if there is one: the owner of its node is gone.
     pub(crate) fn tell_death(&mut self, handle: u32) {
         let Some(notice) = self.references.get_mut(handle).and_then(|r| r.death.as_mut()) else {
             return;
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// The notice has been read.
+    /// Notes that the program has read the notice.
     pub(crate) fn death_delivered(&mut self, queued: QueuedNotice) {
         if let Some(death) =
             self.unfinished_deaths.iter_mut().find(|death| death.id == queued.notice)
@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// The handle goes, and its notice unless the program has read it.
+    /// Removes the notice of a handle that goes, unless the program has read it.
     pub(crate) fn drop_death(&mut self, notice: DeathNotice) {
         let undelivered = |death: &UnfinishedDeath| death.id == notice.id && !death.delivered;
         if let Some(at) = self.unfinished_deaths.iter().position(undelivered) {

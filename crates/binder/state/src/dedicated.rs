@@ -18,7 +18,7 @@ use crate::work::Tid;
 use baton_abi::control::ChannelId;
 
 impl State {
-    /// A looper of the program is to become dedicated to the lane.
+    /// Offers a lane: a looper of the program may become dedicated to it.
     pub fn offer_lane(&mut self, via: LaneId) {
         if self.pool.dedicates_no_more {
             return;
@@ -29,7 +29,7 @@ impl State {
         }
     }
 
-    /// No looper of the program is to be dedicated to the lane.
+    /// Withdraws a lane, and relieves its dedicated looper.
     pub fn withdraw_lane(&mut self, via: LaneId) {
         self.pool.vacant.retain(|vacant| *vacant != via);
         self.relieve(via);
@@ -50,8 +50,8 @@ impl State {
             && self.threads.get(tid).is_some_and(|thread| thread.looper.serves())
     }
 
-    /// The thread comes to read: it becomes dedicated if a lane is vacant and the pool can spare
-    /// it.
+    /// Makes a thread that comes to read dedicated, if a lane is vacant and the pool can spare the
+    /// thread.
     pub fn become_dedicated(&mut self, tid: Tid) -> Option<LaneId> {
         if !self.pool.wants_dedicated() || !self.is_free(tid) {
             return None;
@@ -106,7 +106,7 @@ impl State {
         self.threads.iter().find(|(_, thread)| thread.dedicated_to == Some(via))
     }
 
-    /// The lane's dedicated thread is the pool's again, and the next looper may take its place.
+    /// Relieves the lane's dedicated thread, and offers the lane to the next looper.
     pub fn vacate(&mut self, via: LaneId) {
         if self.relieve(via) {
             self.offer_lane(via);
@@ -120,7 +120,7 @@ impl State {
         }
     }
 
-    /// The calling thread polls, and others may do so too: no looper becomes dedicated any more.
+    /// Ends dedication for good, because threads poll; relieves the calling thread.
     pub fn end_dedicated(&mut self, tid: Tid) {
         self.pool.dedicates_no_more = true;
         self.pool.vacant.clear();
@@ -138,7 +138,7 @@ impl State {
         true
     }
 
-    /// No looper of the pool waits any more.
+    /// Starts the watchdog if a looper is dedicated: no looper of the pool waits any more.
     #[inline(always)]
     pub(crate) fn no_looper_waits(&mut self) {
         if self.pool.n_dedicated > 0 {
@@ -152,7 +152,7 @@ impl State {
         }
     }
 
-    /// The lane's caller waits, and its dedicated thread may be out of the driver.
+    /// Notes a lane whose caller waits and whose dedicated thread may be out of the driver.
     pub fn note_absent(&mut self, via: LaneId) {
         self.watchdog.note_absent(via);
         self.start_watchdog();
@@ -244,11 +244,11 @@ mod tests {
 
     fn relieved(state: &mut State) -> Vec<(LaneId, Tid)> {
         let effects = state.take_effects().into_iter();
-        let told = |effect| match effect {
+        let lane_and_looper = |effect| match effect {
             Effect::Relieved(via, tid) => Some((via, tid)),
             _ => None,
         };
-        effects.filter_map(told).collect()
+        effects.filter_map(lane_and_looper).collect()
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl State {
         Ok(())
     }
 
-    /// The broker's answer for a listener, unless an event has told more since.
+    /// Notes the broker's answer for a listener, unless a later event has come.
     pub fn freeze_known(&mut self, handle: u32, cookie: u64, frozen: bool) {
         let Some(reference) = self.references.get_mut(handle) else { return };
         let dead = reference.dead;
@@ -38,7 +38,7 @@ impl State {
         }
     }
 
-    /// The owner of some handles was frozen or thawed.
+    /// Queues the notices of handles whose owner was frozen or thawed.
     pub(crate) fn freeze_changed(&mut self, owner: ProcessId, frozen: bool) {
         let mut news = Vec::new();
         for (_, reference) in self.references.iter_mut() {
@@ -47,7 +47,8 @@ impl State {
             }
             let Some(notice) = &mut reference.freeze else { continue };
             if notice.frozen.replace(frozen) == Some(frozen) {
-                continue; // Another broker says how it is, not that it has changed.
+                // A new broker reports the current state, which may be unchanged.
+                continue;
             }
             match &mut notice.stage {
                 FreezeStage::Idle => {
@@ -63,7 +64,7 @@ impl State {
         }
     }
 
-    /// The notice is being read: the state to tell, `None` if its handle is gone.
+    /// The state to report with a notice that is being read; `None` if its handle is gone.
     pub(crate) fn freeze_delivered(&mut self, queued: QueuedNotice) -> Option<bool> {
         let notice = self.find_freeze(|notice| notice.id == queued.notice)?;
         notice.stage = FreezeStage::Delivered { again: false };
@@ -116,7 +117,7 @@ impl State {
         Ok(())
     }
 
-    /// The notice goes, and its work if that is queued.
+    /// Removes the notice, and its work if that is queued.
     pub(crate) fn drop_freeze(&mut self, notice: FreezeNotice) {
         self.todo.take_if(|work| matches!(work, Work::Frozen(o) if o.notice == notice.id));
     }

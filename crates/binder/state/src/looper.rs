@@ -1,4 +1,4 @@
-//! Loopers come, wait, are asked for and leave; and threads end.
+//! Loopers: how they register, wait, are asked for and leave; and the end of a thread.
 
 use crate::effect::Effect;
 use crate::message::LaneId;
@@ -7,7 +7,8 @@ use crate::thread::{Frame, FrameKind, Looper, Waiting};
 use crate::work::{Tid, Work};
 
 impl State {
-    /// The thread sleeps, or does so no more. While loopers sleep the driver asks for no more.
+    /// Notes on which word the thread sleeps, or that it does not. While loopers sleep the driver
+    /// asks for no further ones.
     pub fn set_waiting(&mut self, tid: Tid, waiting: Waiting) {
         let thread = self.thread(tid);
         let before = std::mem::replace(&mut thread.waiting, waiting);
@@ -80,7 +81,7 @@ impl State {
         }
     }
 
-    /// BINDER_THREAD_EXIT, and the end of a thread that did not say so.
+    /// BINDER_THREAD_EXIT, and the end of a thread without it.
     pub fn thread_exit(&mut self, tid: Tid) {
         self.set_waiting(tid, Waiting::No);
         self.vacate_of(tid);

@@ -47,11 +47,11 @@ pub struct Sent {
     pub bad_fd: Option<usize>,
     /// The error that ended the pass early. Findings until then come first.
     pub failed: Option<Errno>,
-    /// The scatter-revoke buffers, each padded to 8 bytes.
+    /// The scatter-gather buffers, each padded to 8 bytes.
     pub buffers: Vec<u8>,
 }
 
-/// The bytes are no transaction: the sending engine's fault.
+/// The bytes are not a valid transaction: the sending engine's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -271,8 +271,8 @@ pub struct Delivery<'a> {
 
 /// The receiver's pass: puts handles, addresses and descriptors of this process in place.
 ///
-/// `local_object` is the (ptr, cookie) of a node of ours. The ticket and the descriptors must match the
-/// objects one to one.
+/// `local_object` returns the (ptr, cookie) of a node of this process. The ticket and the
+/// descriptors must match the objects one to one.
 pub fn receive(
     data: &mut [u8],
     offsets: &[u64],

@@ -10,9 +10,9 @@ use crate::message::LaneId;
 pub struct Pool {
     /// BINDER_SET_MAX_THREADS.
     pub max: u32,
-    /// Asked for, not yet registered.
+    /// Loopers that the program was asked for and that have not registered.
     pub requested: u32,
-    /// Registered.
+    /// Loopers that have registered.
     pub started: u32,
     /// Loopers of both kinds that have not left.
     pub n_present: usize,
@@ -20,7 +20,7 @@ pub struct Pool {
     pub(crate) vacant: Vec<LaneId>,
     /// How many loopers are dedicated: as many threads have a `dedicated_to`.
     pub(crate) n_dedicated: usize,
-    /// A thread polls. No further looper becomes dedicated.
+    /// A thread polls: no further looper becomes dedicated.
     pub(crate) dedicates_no_more: bool,
 }
 

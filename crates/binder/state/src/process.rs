@@ -1,4 +1,4 @@
-//! The state of one process, and the queues into which everything puts its work.
+//! The state of one process, and its queues of work.
 
 use crate::account::Accounts;
 use crate::buffer::{Buffers, Offset};
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One process, as its driver knows it.
+/// The state of one process, as its driver keeps it.
 #[derive(Debug, Default)]
 pub struct State {
     /// The broker's name for it.
@@ -78,7 +78,7 @@ impl State {
         State { id, broker: Broker { era: id.era(), is_alive: true }, ..State::default() }
     }
 
-    /// Everything that is to be done, in order; empty most of the time.
+    /// Takes the effects, in order; there are none most of the time.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
@@ -94,8 +94,8 @@ impl State {
         std::mem::take(&mut self.made_room)
     }
 
-    /// Whether nothing waits for its other half: no ticket for its message, no call for its
-    /// answer, no notice for its acknowledgement.
+    /// Whether nothing is under way: no ticket waits for its message, no call for its answer, no
+    /// notice for its acknowledgement.
     pub fn is_settled(&self) -> bool {
         self.tickets.is_empty()
             && self.tokens.is_empty()
@@ -138,13 +138,13 @@ impl State {
         }
     }
 
-    /// A thread that serves hears of its own clear; any other's goes to the pool.
+    /// Queues the work of a thread for itself if it is a looper, else for the pool.
     pub(crate) fn push_own_or_process(&mut self, tid: Tid, work: Work) {
         let serves = self.thread(tid).looper.serves();
         self.push(if serves { Queue::Thread(tid) } else { Queue::Process }, work);
     }
 
-    /// The thread has work of its own.
+    /// Wakes the thread for work of its own.
     pub(crate) fn wake(&mut self, tid: Tid) {
         let thread = self.thread(tid);
         let waiting = thread.waiting;
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// The process has work: a call goes before calls of worse nice values.
+    /// Queues work for the pool: a call goes before calls of worse nice values.
     pub(crate) fn push_process(&mut self, work: Work) {
         match work {
             Work::Transaction(call) if call.serving.is_some() => self.todo.push_call(call),

@@ -23,22 +23,22 @@ impl State {
         process || thread.todo.urgent || thread.return_once
     }
 
-    /// Whether something has come for a thread that sleeps for any work.
+    /// Whether there is work for a thread that sleeps on the bell.
     pub fn has_work_for_sleepers(&self) -> bool {
         self.threads.iter().any(|(_, thread)| {
             thread.waiting == Waiting::Bell && (thread.todo.urgent || !self.todo.is_empty())
         })
     }
 
-    /// Whether a read by this thread would find something that is here already.
+    /// Whether a read by this thread would return without waiting.
     pub fn would_read(&self, tid: Tid) -> bool {
         let thread = self.threads.get(tid);
         thread.is_some_and(|thread| thread.todo.urgent || thread.return_once)
             || thread.is_none_or(Thread::is_available) && !self.todo.is_empty()
     }
 
-    /// Whether nothing stands between the thread and a plain message: no answer that it owes or
-    /// waits for, nothing that it is to be told.
+    /// Whether the thread may take a plain message at once: it neither owes nor awaits an answer,
+    /// and has no work to read.
     pub fn is_free(&self, tid: Tid) -> bool {
         let thread = self.threads.get(tid);
         thread.is_some_and(|thread| {
@@ -110,7 +110,7 @@ impl State {
         Return::Transaction(incoming, object)
     }
 
-    /// The buffer is the program's now, with its descriptors.
+    /// Marks the buffer and its descriptors as the program's.
     fn mark_delivered(&mut self, buffer: Offset) {
         if let Some(buffer) = self.contents.get_mut(&buffer) {
             buffer.delivered = true;

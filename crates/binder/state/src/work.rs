@@ -41,10 +41,10 @@ pub enum Work {
     FreezeCleared(u64),
 }
 
-/// A notification of a handle whose listener may be taken off while it is queued.
+/// A notice in a queue; its listener may be removed meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedNotice {
-    /// The notice that is told; see [`crate::notice`].
+    /// The number of the notice; see [`crate::notice`].
     pub notice: u64,
     /// The listener's word.
     pub cookie: u64,
@@ -53,11 +53,11 @@ pub struct QueuedNotice {
 /// The return that the sender of a transaction gets at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// It was taken.
+    /// The transaction was taken.
     Taken,
-    /// It was taken and the sender floods the target with one-way transactions.
+    /// The transaction was taken, and the sender floods the target with one-way transactions.
     SpamSuspect,
-    /// It was taken and waits until the target is thawed.
+    /// The transaction was taken, and waits until the target is thawed.
     PendingFrozen,
 }
 
@@ -76,9 +76,9 @@ impl Todo {
         self.urgent = true;
     }
 
-    /// Adds a call, before the calls of worse nice values at the end. Each of them has a caller of
-    /// its own that waits, so none was made because of another one; an item that is no call keeps
-    /// its place.
+    /// Adds a call, before the calls of worse nice values at the end. Each call has a waiting
+    /// caller of its own, so no call was made because of another; an item that is no call keeps its
+    /// place.
     pub fn push_call(&mut self, incoming: Incoming) {
         let lets_by = |work: &mut Work| match work {
             Work::Transaction(older) if older.serving.is_some() => {

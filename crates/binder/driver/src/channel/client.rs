@@ -41,9 +41,9 @@ impl Channel {
         }
     }
 
-    /// Lanes whose real-time caller has gone, but whose dedicated looper has not left yet. It would
-    /// serve the next caller at the last one's priority, or a real-time caller would take it for
-    /// its own.
+    /// Lanes whose real-time caller has gone, but whose dedicated looper has not left yet. That
+    /// looper would serve the next caller at the last caller's priority, or a real-time caller
+    /// would take it for its own looper.
     fn still_dedicated(&self) -> u64 {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
@@ -119,9 +119,8 @@ impl Channel {
     }
 
     /// Announces a new request or one-way record to the server: wakes a looper, or rings the
-    /// doorbell.
-    /// `must_look`: rings it also if loopers are busy, because none of the pool may come by. True
-    /// if a looper has been woken.
+    /// doorbell. `must_look`: rings the doorbell also if all loopers are busy, because none may
+    /// come by. True if a looper has been woken.
     #[inline(always)]
     pub fn announce(&self, must_look: bool) -> bool {
         let Some(front) = &self.front else { return false };
@@ -138,8 +137,8 @@ impl Channel {
         false
     }
 
-    /// Rings the bell, again for a looper that is just about to sleep: to wake that is cheaper than
-    /// the doorbell.
+    /// Rings the bell, repeatedly for a looper that is just about to sleep: a second ring is
+    /// cheaper than the doorbell.
     fn ring(&self, elsewhere: &AtomicU32) -> Ring {
         let Some(bell) = self.bell() else { return Ring::Nobody };
         let mut ring = bell.ring(elsewhere);
@@ -155,13 +154,14 @@ impl Channel {
 
     /// Notes how far the call on this lane has come.
     pub fn set_progress(&self, lane: usize, progress: Progress) {
-        // Release pairs with the acquire in `was_taken`: a message that counts as posted is.
+        // Release pairs with the acquire in `was_taken`: a message that counts as posted has been
+        // posted.
         self.progress[lane % LANES].store(progress as u8, Ordering::Release);
     }
 
     /// Whether a looper was woken for the call on this lane.
     pub fn is_expected(&self, lane: u32) -> bool {
-        // Relaxed: only the lane's caller asks.
+        // Relaxed: only the lane's caller reads this.
         self.progress[lane as usize].load(Ordering::Relaxed) == Progress::Expected as u8
     }
 
@@ -196,8 +196,8 @@ impl Channel {
         self.head.double_word(header::NICED).fetch_xor(lanes, Ordering::Release);
     }
 
-    /// After a request has been posted on the lane: announces it, unless its reader looks at the
-    /// mailbox itself. `must_look` as in [`Channel::announce`].
+    /// Called after a request has been posted on the lane: announces the request, unless its reader
+    /// looks at the mailbox itself. `must_look` as in [`Channel::announce`].
     #[inline(always)]
     pub fn notify_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
         let expected = match reader {
@@ -213,8 +213,8 @@ impl Channel {
         self.set_progress(lane, if expected { Progress::Expected } else { Progress::Posted });
     }
 
-    /// Announces a request that has not been taken in yet by the doorbell: the server's control
-    /// thread finds out whether it will be.
+    /// Rings the doorbell for a request that has not been taken in yet: the server's control thread
+    /// checks whether a looper will.
     pub fn ring_if_untaken(&self, lane: usize) {
         if self.lane(lane).is_ok_and(|lane| !lane.outbox().is_empty()) {
             self.set_ready(lane);
@@ -222,7 +222,7 @@ impl Channel {
         }
     }
 
-    /// The one-way records of this client: those in the ring, and those in the receive buffer.
+    /// The one-way records of this client, in the ring and in the receive buffer.
     pub fn one_way_account(&self, ends: &mut Ends) -> OneWayAccount {
         let head = self.head.double_word(header::RING_HEAD).load(Ordering::Acquire);
         while ends.pending.front().is_some_and(|&(end, _)| end <= head) {
@@ -249,8 +249,8 @@ impl Channel {
             (self.head.double_word(header::RING_HEAD), self.head.double_word(header::RING_TAIL));
         let (free, before_end) = ends.producer.room(head)?;
         let beyond_end = free - before_end;
-        // An empty ring starts over in its second half, so that a trickle touches half of its
-        // pages. Until the server has taken the skip there is room up to here: any target's half.
+        // An empty ring starts over once it has reached its second half, so that rare records touch
+        // half of its pages. Until the server has read the skip, at least half of the ring is free.
         let restart = free == RING_BYTES && ends.producer.place() >= RING_BYTES / 2;
         if before_end < bytes || restart {
             if beyond_end < bytes {

@@ -96,11 +96,12 @@ pub struct Channel {
     owners: [LaneOwner; LANES],
     /// Server: the lane at which a pinned looper sleeps, or is about to, plus one; 0 if none does.
     pinned_sleeper: AtomicU32,
-    /// Server: each held by the thread to which the lane is dedicated: the next one waits for it.
+    /// Server: each lock is held by the thread to which the lane is dedicated; the next such thread
+    /// waits for it.
     dedicated_locks: [Lock<()>; LANES],
-    /// Lanes whose callers lend their loopers their priority.
+    /// Lanes whose callers lend a priority to their looper.
     lending: AtomicU64,
-    /// Client: the threads to which they lend it.
+    /// Client: the looper of each such lane.
     loopers: [AtomicU32; LANES],
     /// Server: the oldest one-way record waits for room in the receive buffer.
     pub full: AtomicBool,
@@ -128,11 +129,11 @@ pub enum Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Progress {
-    /// It may not be posted yet.
+    /// The call may not be posted yet.
     Departed,
-    /// It has been posted.
+    /// The call has been posted.
     Posted,
-    /// It has been posted, and a looper was woken for it.
+    /// The call has been posted, and a looper was woken for it.
     Expected,
 }
 
@@ -144,9 +145,10 @@ pub struct Ends {
     pub abandoned: u64,
     /// Client: the one-way ring.
     pub producer: Producer,
-    /// Client: one-way records not yet taken: position after each, and its size when allocated.
+    /// Client: one-way records that the server has not taken yet: the end of each in the ring, and
+    /// its size in the receive buffer.
     pub pending: std::collections::VecDeque<(u64, usize)>,
-    /// Client: the program has been told of the target's flood warning, since there was room.
+    /// Client: the spam warning has been reported since there was room.
     pub spam_reported: bool,
     /// Server: lanes with a request that a look has found and not taken.
     pub ready: u64,
@@ -233,7 +235,7 @@ impl Channel {
         })
     }
 
-    /// Locks the part of this end that is under a lock.
+    /// Locks the [`Ends`].
     pub fn ends(&self) -> Guard<'_, Ends> {
         self.work.lock()
     }
@@ -257,7 +259,7 @@ impl Channel {
         }
     }
 
-    /// Where the two ends' threads last ran, as both have shown.
+    /// Whether the two ends' threads last ran on one processor, as both have shown.
     #[inline(always)]
     pub fn placement(&self) -> Placement {
         match self.shown_by_peer() {
@@ -269,7 +271,7 @@ impl Channel {
         }
     }
 
-    /// Whether a wait on the lane yields first.
+    /// The lane's record of whether yielding pays.
     #[inline(always)]
     pub fn yield_first(&self, lane: u32) -> &YieldFirst {
         &self.yields_first[lane as usize % LANES]
@@ -420,7 +422,7 @@ impl<'a> Lane<'a> {
     /// Writes a message and posts it; `body` writes chain and payload behind the header.
     #[inline(always)]
     pub fn post(self, message: &Message, body: impl FnOnce(View<'_>)) -> Reader {
-        // The word is the mailbox's: the header goes in behind it.
+        // The first word is the mailbox; the header's other fields follow.
         self.outgoing().write(4, &bytes_of(message)[4..]);
         body(self.outgoing());
         self.outbox().post()

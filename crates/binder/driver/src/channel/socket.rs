@@ -27,7 +27,7 @@ const DOORBELL: u32 = 0;
 /// One message of the socket, as it is written: its number, and how many descriptors come with it.
 type Announced = [u32; 2];
 
-/// One end's socket, and what came by it.
+/// One end's socket, with the descriptors that came by it.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
@@ -43,7 +43,7 @@ pub struct Socket {
     account: Account,
 }
 
-/// Descriptors that have come, by the number of their message.
+/// Descriptors that have come before their message.
 #[derive(Debug, Default)]
 struct ReceivedFds {
     by_number: HashMap<u32, MessageFds>,
@@ -60,19 +60,19 @@ struct MessageFds {
     _held: Held,
 }
 
-/// What a look at the socket came to.
+/// The result of a look at the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     /// It is empty.
     Empty,
-    /// There is more, which waits for room or for its turn.
+    /// Further messages wait for room or for their turn.
     More,
 }
 
 /// Descriptors that this end has sent.
 #[derive(Debug, Default)]
 struct Sent {
-    /// Those on their way to the peer, oldest first.
+    /// Shares of the descriptors on their way to the peer, oldest first.
     unread: VecDeque<Held>,
     /// Number of the last message with descriptors.
     last_number: u32,
@@ -80,7 +80,7 @@ struct Sent {
 
 /// Messages that are read before others have their turn.
 const MOST_AT_ONCE: u32 = 64;
-/// On a channel that is muted: more than are forgiven.
+/// The same bound of a muted channel: more than a round forgives.
 const MOST_OF_MUTED: u32 = 16;
 
 /// No message takes less of a socket's send buffer.
@@ -106,13 +106,14 @@ impl ReceivedFds {
     }
 }
 
-/// Tells the client that the channel is there, and with it, if there is room, of the bell page.
+/// Tells the client that the channel is there, and sends the bell page if there is a descriptor for
+/// it.
 fn introduce(socket: &OwnedFd) -> Result<Option<Mapping<BELL_BYTES>>, Errno> {
     if let Ok(page) = send_bell(socket) {
         return Ok(Some(page));
     }
     match packet::send(socket, bytes_of(&[DOORBELL, 0]), &[], SendFlags::DONTWAIT) {
-        // A client that has gone may have left something to be taken in.
+        // A client that is gone may have left messages.
         Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(None),
         Err(errno) => Err(errno),
     }
@@ -157,7 +158,7 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// The doorbell that always works: the peer's control thread looks.
+    /// Rings the doorbell: the peer's control thread looks.
     pub fn ring(&self) {
         // A full queue means that the peer has been told often enough.
         self.write([DOORBELL, 0]);
@@ -193,7 +194,7 @@ impl Socket {
         }
     }
 
-    /// Whether the server has ever had its end. If not, no call on the channel has reached it.
+    /// Whether the server has ever taken its end up. If not, no call on the channel has reached it.
     pub fn was_taken_up(&self) -> bool {
         self.taken_up.load(Ordering::Relaxed)
     }
@@ -207,7 +208,7 @@ impl Socket {
         }
     }
 
-    /// The message for which descriptors were sent ahead will not come.
+    /// Tells the peer that the message for these descriptors will not come.
     pub fn cancel(&self, number: u32) {
         if number != DOORBELL {
             self.write([number, 0]);
@@ -289,7 +290,7 @@ impl Socket {
             && let Some(file) = fds.first()
             && let Ok(page) = Mapping::<BELL_BYTES>::new(file, Access::ReadWrite)
         {
-            // The first one counts.
+            // Only the first bell page counts.
             let _ = self.bell.set(page);
         }
     }
@@ -301,8 +302,8 @@ impl Socket {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let read = loop {
             match rustix::net::recv(&self.fd, bytes_of_mut(&mut message), flags) {
-                // A peer that has left with something unread is told of once, before what it has
-                // sent.
+                // The kernel reports once, before the last messages, that the peer closed with
+                // unread messages.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 other => break other?.0,
             }
@@ -384,7 +385,7 @@ mod tests {
 
     #[test]
     fn descriptors_wait_in_their_socket_beyond_their_users_share() {
-        // Of sixteen a stranger gets seven.
+        // A stranger gets seven of sixteen.
         let (channel, theirs) = channel(64);
         (1..=5).for_each(|number| send(&theirs, number, 3, 3));
         assert_eq!(channel.drain(false), Ok((Drained::More, 0)));
@@ -426,7 +427,7 @@ mod tests {
 
     #[test]
     fn descriptors_that_the_peer_does_not_read_are_bounded_by_its_user() {
-        // Of thirty-two a stranger gets fifteen.
+        // A stranger gets fifteen of thirty-two.
         let (channel, theirs) = channel(64);
         let sent = [duplicate(0).unwrap()];
         for _ in 0..2 {

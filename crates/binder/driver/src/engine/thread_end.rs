@@ -1,10 +1,12 @@
 //! The end of a thread that has called by the typed API: its engines forget it.
 //!
-//! A program of the raw interface says so itself (BINDER_THREAD_EXIT). What it does not say, the
-//! kernel does not know either; but real-time lanes, which the kernel has none of, go.
+//! A program of the raw interface reports the end itself (BINDER_THREAD_EXIT); without that the
+//! kernel would not know of it either. The thread's real-time lanes, which the kernel does not
+//! have, are given up in any case.
 //!
-//! **Invariant**: nothing here keeps an engine alive. One that is gone first is not missed; one
-//! whose last reference goes here is closed here, on a thread that holds none of its locks.
+//! **Invariant**: nothing here keeps an engine alive. An engine may be gone before the thread; an
+//! engine whose last reference is dropped here is closed here, on a thread that holds none of its
+//! locks.
 
 use super::Engine;
 use crate::sys::thread::tid;
@@ -28,12 +30,12 @@ enum Scope {
     Lanes,
 }
 
-/// The engine is about to know the calling thread.
+/// Registers the calling thread, which the engine is about to know.
 pub fn remember(engine: &Arc<Engine>) {
     keep(engine, Scope::Thread);
 }
 
-/// A thread of the raw interface has, or may get, lanes of its own.
+/// Registers a thread of the raw interface that has, or may get, lanes of its own.
 pub fn remember_lanes(engine: &Arc<Engine>) {
     keep(engine, Scope::Lanes);
 }
@@ -53,7 +55,7 @@ fn keep(engine: &Arc<Engine>, scope: Scope) {
 impl Drop for UsedEngines {
     fn drop(&mut self) {
         for (engine, process, scope) in self.0.drain(..) {
-            // In a child of fork nobody may be left to let go of the engine's locks.
+            // In a child of fork the holders of the engine's locks may not exist.
             if process == getpid()
                 && let Some(engine) = engine.upgrade()
             {

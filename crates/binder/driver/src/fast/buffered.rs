@@ -22,7 +22,7 @@ use baton_state::transaction::{BufferedMessage, LaneId, ReservedSlot, SLOT_BYTES
 use baton_state::work::Tid;
 use std::sync::Arc;
 
-/// A message that has come in, and whether the thread has to ask its program for one more looper.
+/// A message that has come in. True: the thread also asks its program for one more looper.
 pub(crate) type PendingMessage = (BufferedMessage, bool);
 
 /// The program's object behind a node: its address and cookie.
@@ -38,23 +38,24 @@ pub(crate) enum FastRead {
     Interrupted,
     /// With the thread's relief: it reads on as a looper of the pool.
     Relieved,
-    /// At once: the read is the state's.
+    /// At once: the read goes through the state.
     No,
 }
 
-/// The parts of the state that the thread has while it is past it.
+/// The part of the state that a dedicated thread holds while it bypasses the state.
 pub(super) struct StateBypass {
     pub via: LaneId,
-    /// Room for its next message, if that is reserved.
+    /// The reserved room for its next message, if there is any.
     pub slot: Option<Arc<ReservedSlot>>,
-    /// Set while it is past the state: the flag by which it hears of news.
+    /// The flag that other threads raise for this one. `None` while the thread does not bypass the
+    /// state.
     pub flag: Option<Arc<EventFlag>>,
-    /// The thread has answered since, and the state does not know that.
+    /// The thread has answered, and the state does not know that yet.
     pub has_sent: bool,
 }
 
 impl StateBypass {
-    /// Goes past the state, if it has a reserved slot and no news.
+    /// Begins the bypass, if the thread has a reserved slot and no news.
     pub fn begin(&mut self, engine: &Engine, state: &mut State, tid: Tid) {
         self.slot.take_if(|slot| slot.is_taken_over());
         // One-way transactions that wait for room get it first.
@@ -68,7 +69,7 @@ impl StateBypass {
         };
     }
 
-    /// With the state's lock held: the thread is not past the state any more.
+    /// Ends the bypass, with the state's lock held.
     pub fn end(&mut self, state: &mut State, tid: Tid) {
         if self.flag.take().is_some() {
             state.set_waiting(tid, Waiting::No);
@@ -78,7 +79,7 @@ impl StateBypass {
         }
     }
 
-    /// Whether it is past the state, and has no news.
+    /// Whether the thread bypasses the state, and has no news.
     #[inline(always)]
     pub fn holds(&self) -> bool {
         self.flag.as_ref().is_some_and(|flag| !flag.is_raised())
@@ -208,7 +209,7 @@ impl Engine {
         self.call_fast(handle, named, Payload::Program(source), None, receiver)
     }
 
-    /// Frees a buffer, if that has no effect but free room. False if it has.
+    /// Frees a buffer, if the only effect is more room. False otherwise.
     pub(crate) fn free_room(&self, tid: Tid, buffer: Offset, address: u64) -> bool {
         if self.free_slot_at(buffer) {
             return true;

@@ -25,8 +25,8 @@ use std::time::Instant;
 pub enum Outcome {
     /// It has been answered.
     Answered,
-    /// The call is the state's: the thread waits for the answer there. With the result of its last
-    /// wait.
+    /// The state has adopted the call, and the thread waits for the answer there. Holds the result
+    /// of its last wait.
     Adopted(Result<Seen, Wait>),
     /// The call was not made.
     No,
@@ -35,7 +35,7 @@ pub enum Outcome {
 /// How a call by a thread that has entered ended.
 enum CallEnd {
     Answered,
-    /// It has been posted, and has no plain answer. With the result of the last wait.
+    /// The call has been posted, and has no plain answer. Holds the result of the last wait.
     Unanswered(Result<Seen, Wait>),
     NotMade,
 }
@@ -49,7 +49,7 @@ fn has_room(channel: &Channel, bytes: usize) -> bool {
     bytes <= UNCOUNTED_BYTES || allocation_bytes(bytes, 0, 0, 0) <= free()
 }
 
-/// The state has taken the call over, and the lane with it.
+/// Gives up the lane of a call that the state has taken over.
 #[cold]
 fn leave(local: &mut Local, handle: u32, payload: Payload<'_>) {
     match payload {
@@ -90,7 +90,7 @@ impl Engine {
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
-        // A child of fork has no events page, and no route either.
+        // A child of fork has neither an events page nor a route.
         let route = local.route(handle).filter(|_| !self.broker.has_events());
         let outcome = route.map(|route| self.call_on(route, named, payload, deadline, receiver));
         match outcome {
@@ -117,7 +117,7 @@ impl Engine {
             Payload::Loan(loan) => loan.plain_lane(own.channel),
         };
         let (Some(via), Ok(token)) = (via, token::next()) else { return Outcome::No };
-        // Before another thread can take the operation over, and clears this.
+        // The mark is set first: another thread that takes the operation over clears it.
         self.page.set_open(&in_flight.slot, true);
         let entry = route.lane.enter(&self.operations, in_flight, via.lane, (route.handle, token));
         let end = match &entry {
@@ -142,7 +142,7 @@ impl Engine {
             CallEnd::NotMade if self.turn_back(in_flight, via) => return Outcome::No,
             CallEnd::NotMade => Ok(Seen::Nudge),
         };
-        // Only once the state has the call.
+        // The entry ends only once the state has the call.
         drop(entry);
         Outcome::Adopted(seen)
     }
@@ -209,8 +209,8 @@ impl Engine {
         CallEnd::Answered
     }
 
-    /// The epoch has ended just now. False if the state has failed the call meanwhile, which was
-    /// not posted.
+    /// Undoes a call that was not posted, because its epoch has ended. False if the state has
+    /// failed the call meanwhile.
     #[cold]
     fn turn_back(&self, in_flight: &InFlight, via: LaneId) -> bool {
         if in_flight.leave() {
@@ -244,7 +244,7 @@ impl Engine {
         taken
     }
 
-    /// The state takes the call over: its answer is not for the fast path.
+    /// Gives the call to the state, because its answer is not for the fast path.
     #[cold]
     fn hand_over(&self, in_flight: &InFlight) {
         self.with_state(|state| {

@@ -1,4 +1,4 @@
-//! What a looper has validated of one client and of the nodes that it calls.
+//! The cache of a looper for one client: the validated sender, and the nodes that it calls.
 
 use super::receiver::{Receiver, is_plain};
 use super::serve::{Posted, Taken};
@@ -28,18 +28,18 @@ pub(super) struct CachedNode<T> {
     object: T,
     /// The minimum priority that the node asks for.
     min_priority: Option<SchedPriority>,
-    /// A caller at this nice value is served at the priority at which the looper runs.
+    /// The looper need not change its priority for a caller at this nice value.
     nice: i32,
 }
 
-/// The nodes that a client has called lately.
+/// A validated client, and the nodes that it has called lately.
 #[derive(Clone)]
 pub(super) struct ClientCache<T> {
     pub channel: ChannelId,
-    /// The epoch of the channel's revocations when this was learnt.
+    /// The epoch of the channel's revocations when this entry was made.
     epoch: u64,
     sender: (u32, u32),
-    /// At the node's remainder.
+    /// A node stands at its number modulo [`NODES`].
     nodes: [Option<CachedNode<T>>; NODES],
 }
 
@@ -66,7 +66,7 @@ impl<T> ClientCache<T> {
             Some(CachedNode { node, object, min_priority, nice });
     }
 
-    /// The epoch at which this was learnt.
+    /// The epoch at which this entry was made.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
         self.epoch

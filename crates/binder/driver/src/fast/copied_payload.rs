@@ -10,7 +10,7 @@ use std::cell::RefCell;
 type Long = Box<[u8]>;
 
 thread_local! {
-    /// Memory of payloads that are gone, for the next ones. A thread needs one or two.
+    /// Boxes of dropped payloads, for the next ones. A thread needs one or two.
     static FREE_BOXES: RefCell<Vec<Long>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -18,13 +18,13 @@ thread_local! {
 const MOST_FREE_BOXES: usize = 2;
 /// The longest payload that is kept inline.
 const SHORT_BYTES: usize = 32;
-/// The least that is allocated for a longer payload.
+/// The smallest box for a longer payload.
 const LEAST_BYTES: usize = 128;
 
 /// One payload.
 pub struct CopiedPayload {
     short: [u8; SHORT_BYTES],
-    /// Where it does not fit there.
+    /// The payload, if it is longer than `short`.
     long: Option<RecycledBox>,
     bytes: usize,
     /// `binder_transaction_data.code`.
@@ -39,7 +39,7 @@ pub struct CopiedPayload {
 struct RecycledBox(Long);
 
 impl Default for CopiedPayload {
-    /// An empty one, to be filled.
+    /// An empty payload, to be filled.
     #[inline]
     fn default() -> Self {
         let (short, long) = ([0; SHORT_BYTES], None);
@@ -48,13 +48,13 @@ impl Default for CopiedPayload {
 }
 
 impl CopiedPayload {
-    /// Copies a plain message's data from where it lies in a lane.
+    /// Copies a plain message's data out of its lane.
     #[inline(always)]
     fn fill(&mut self, message: &Message, map: View<'_>, at: usize) {
         (self.code, self.flags) = (message.code, message.flags);
         self.bytes = message.data_bytes as usize;
         if self.bytes <= SHORT_BYTES {
-            // Always the full size: such a copy is one load and one store.
+            // Always copies the full size: one load and one store.
             map.read(at, &mut self.short);
             self.long = None;
         } else {
@@ -97,7 +97,7 @@ impl RecycledBox {
     #[inline(never)]
     fn filled(map: View<'_>, at: usize, bytes: usize) -> RecycledBox {
         let free = FREE_BOXES.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-        // Memory that is too short is dropped: calls of one size find each other's.
+        // A box that is too short is dropped: calls of one size reuse their boxes.
         let mut data = free.filter(|data: &Long| data.len() >= bytes).unwrap_or_else(|| {
             vec![0; bytes.next_power_of_two().max(LEAST_BYTES)].into_boxed_slice()
         });

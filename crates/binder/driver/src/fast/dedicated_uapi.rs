@@ -1,12 +1,13 @@
 //! A dedicated looper of the uapi front end, on the fast path.
 //!
-//! From its second transaction on it takes no lock: ordinary threads may hold the state's lock for
-//! work that strangers cause. Its requests lie in its [`ReservedSlot`], and other threads tell it
-//! of changes by its [`EventFlag`]. It is then *past* the state, until it has news or its program
-//! wants anything else of the device: see [`Engine::settle`].
+//! From its second transaction on the looper takes no lock: ordinary threads may hold the state's
+//! lock for work that strangers cause. Its requests lie in its [`ReservedSlot`], and other threads
+//! announce changes by its [`EventFlag`]. The looper *bypasses* the state until it has news or its
+//! program uses the device in another way: see [`Engine::settle`].
 //!
-//! **Invariant**: the state says that a thread is past ([`State::begin_bypass`]) as long as its [`StateBypass`]
-//! does, but for one whose transaction has been taken_over, which finds that with its answer.
+//! **Invariant**: [`State::begin_bypass`] and the thread's [`StateBypass`] agree on whether the
+//! thread bypasses the state. Exception: a thread whose transaction has been taken over learns that
+//! with its answer.
 //!
 //! [`ReservedSlot`]: baton_state::transaction::ReservedSlot
 //! [`EventFlag`]: baton_shm::event_flag::EventFlag
@@ -27,7 +28,7 @@ use baton_state::transaction::{Incoming, LaneId};
 use baton_state::work::Tid;
 use std::sync::Arc;
 
-/// A dedicated thread's lane, and what it has validated of the client.
+/// A dedicated thread's lane, its cache of the client, and its bypass of the state.
 pub(super) struct DedicatedUapi {
     dedicated: Arc<DedicatedLooper>,
     cache: LaneCache<LocalObject>,
@@ -66,7 +67,7 @@ impl DedicatedUapi {
         self.cache.in_flight()
     }
 
-    /// The transaction that it has taken in last.
+    /// The transaction that the thread has taken in last.
     pub fn taken(&self) -> Option<Taken<'_>> {
         let lane = self.dedicated.areas().ok()?;
         Some(Taken {
@@ -77,12 +78,12 @@ impl DedicatedUapi {
         })
     }
 
-    /// Whether the thread is past the state.
+    /// Whether the thread bypasses the state.
     pub fn bypasses_state(&self) -> bool {
         self.bypass.flag.is_some()
     }
 
-    /// The thread is not past the state any more.
+    /// Ends the thread's bypass of the state.
     pub fn come_back(&mut self, engine: &Engine, tid: Tid) {
         if self.bypasses_state() {
             engine.with_state(|state| self.bypass.end(state, tid));

@@ -1,7 +1,8 @@
-//! A dedicated thread on the fast path: it knows one client, and takes the requests of one lane.
+//! The cache of a dedicated thread: one validated client, whose requests come on one lane.
 //!
-//! Unlike a looper of the pool it applies no events first, of which strangers may cause any number.
-//! A plain request needs none, and the general path asks for those that a request needs.
+//! Unlike a looper of the pool, a dedicated thread applies no events first: strangers may cause any
+//! number of events. A plain request needs no event, and the general path waits for the events that
+//! a request needs.
 
 use super::client_cache::ClientCache;
 use super::receiver::Receiver;
@@ -14,14 +15,14 @@ use baton_state::State;
 use baton_state::transaction::Incoming;
 use std::sync::Arc;
 
-/// What a dedicated thread knows of its client.
+/// The cache of a dedicated thread.
 pub struct LaneCache<T> {
     in_flight: Option<Arc<InFlight>>,
     client: Option<ClientCache<T>>,
 }
 
 impl<T> Default for LaneCache<T> {
-    /// Knows nothing yet.
+    /// An empty cache.
     fn default() -> Self {
         LaneCache { in_flight: None, client: None }
     }
@@ -48,7 +49,7 @@ impl<T: Clone> LaneCache<T> {
         );
     }
 
-    /// Whether the channel's client has been revoked since, or is not known.
+    /// Whether the client is not cached, or was revoked after it was cached.
     #[inline(always)]
     pub fn is_stale(&self, engine: &Engine, channel: &Channel) -> bool {
         let epoch = engine.operations.revocations_of(channel).epoch();
@@ -113,7 +114,7 @@ mod tests {
         cache: LaneCache<()>,
     }
 
-    /// A cache that knows a client.
+    /// A cache that has validated a client.
     fn stage() -> Stage {
         let broker = broker();
         let (server, client, channel) = channel(&broker.0);
@@ -151,7 +152,7 @@ mod tests {
             self.server.unlock(state);
         }
 
-        /// What has been caused so far has been applied.
+        /// Waits until every event so far has been applied.
         fn settle(&self, gone: &Channel) {
             while self.server.channel(gone.id).is_some() {
                 std::thread::yield_now();

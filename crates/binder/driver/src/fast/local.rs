@@ -1,4 +1,4 @@
-//! A thread's routes: what it remembers of its last calls, for the next ones.
+//! A thread's routes: the validated nodes and lanes of its last calls, kept for the next ones.
 
 use super::own_lane::OwnLane;
 use crate::channel::Channel;
@@ -21,11 +21,11 @@ thread_local! {
 /// How many routes a thread keeps.
 const ROUTES: usize = 8;
 
-/// The routes of one engine, the last that the thread has used.
+/// The thread's routes of the engine that it has used last.
 pub(super) struct Local {
     engine: u64,
     pub in_flight: Option<Arc<InFlight>>,
-    /// At the handle's remainder.
+    /// A route stands at its handle modulo [`ROUTES`].
     routes: [Option<Route>; ROUTES],
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Route {
     pub lane: Rc<OwnLane>,
     /// The thread's nice value.
     pub nice: i32,
-    /// [`priority_changes`] at that time: a thread of another priority has other lanes.
+    /// [`priority_changes`] when the route was made: a thread of another priority has other lanes.
     priority_changes: u32,
 }
 
@@ -102,7 +102,8 @@ impl Local {
             Some(Route { handle, node, lane, nice: nice(), priority_changes });
     }
 
-    /// The state has taken the call over, and with it the handle's lane.
+    /// Drops the routes on the handle's lane: the state has taken over a call, and the lane with
+    /// it.
     pub fn leave_lane(&mut self, handle: u32) {
         let route = self.routes[handle as usize % ROUTES].take();
         if let Some(Route { lane, .. }) = route {
@@ -117,7 +118,7 @@ impl Local {
         }
     }
 
-    /// Gives a lane without a call to the one who asks, if the thread has it.
+    /// Gives up a lane on which no call is under way. `None` if the thread does not keep it.
     fn release_lane(&mut self, channel: &Channel, number: u32) -> Option<()> {
         let is_this = |lane: &Rc<OwnLane>| lane.via().lane == number && lane.is_on(channel);
         let lane = self.routes.iter().flatten().map(|route| &route.lane).find(|lane| is_this(lane));
@@ -163,7 +164,7 @@ pub fn while_serving<T>(body: impl FnOnce() -> T) -> T {
 }
 
 impl Engine {
-    /// Takes a lane that the calling thread keeps for its plain calls. It has none in flight now.
+    /// Takes a lane that the calling thread keeps for its plain calls. No call is in flight there.
     pub(crate) fn take_own_lane(&self, channel: &Channel, number: u32) -> bool {
         with(self, |local| local.release_lane(channel, number)).is_some()
     }

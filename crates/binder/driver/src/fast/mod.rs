@@ -8,8 +8,8 @@
 //! A thread remembers what the general path has checked, together with an epoch. The check holds as
 //! long as the epoch stands. [`Engine::revoke`] ends the epoch before the state learns anything
 //! that could change a check (an event of the broker, the end of a channel). It also turns every
-//! operation in flight into the frame on its thread's stack that the general path would have made.
-//! From then on the operation is the state's.
+//! operation in flight into the frame on its thread's stack that the general path would have made:
+//! the state has the operation from then on.
 //!
 //! A change that concerns one peer alone (its channels, references or death) ends the epochs of
 //! that peer's channels only ([`Engine::revoke_with`]), because any process can cause such changes

@@ -1,4 +1,4 @@
-//! A lane that a thread keeps for its plain calls, as long as it has a route on it.
+//! A lane that a thread keeps for its plain calls, as long as a route uses the lane.
 //!
 //! The lane does not keep its channel alive: a channel whose peer is gone must not stay for a
 //! thread that calls no more. A call does not count itself at the channel either, which would take
@@ -29,12 +29,12 @@ const NEVER: u64 = u64::MAX;
 /// The lane.
 pub(super) struct OwnLane {
     channel: Weak<Channel>,
-    /// Its address, while it is alive.
+    /// The channel's address, while it is alive.
     at: NonNull<Channel>,
-    /// The channel's own.
+    /// The revocation of this channel alone.
     revocation: Arc<Revocation>,
     via: LaneId,
-    /// Its areas, of the channel's memory.
+    /// The lane's areas, in the channel's memory.
     areas: Lane<'static>,
     /// The process at the other end.
     pub peer: ProcessId,
@@ -56,7 +56,7 @@ impl OwnLane {
         if !channel.take_this_lane(number) {
             return None;
         }
-        // Each call begins and ends with this.
+        // Each call begins and ends with this progress.
         channel.set_progress(number as usize, Progress::Departed);
         let (via, peer) = (channel.via(number as usize), channel.peer);
         let areas = channel.lane(number as usize).ok()?;
@@ -106,7 +106,7 @@ impl OwnLane {
         std::ptr::eq(self.at.as_ptr(), channel)
     }
 
-    /// The lane is the state's or another thread's from now on.
+    /// Gives the lane up: the state or another thread has it from now on.
     pub fn disown(&self) {
         self.epoch.set(NEVER);
     }
@@ -117,8 +117,8 @@ impl LaneEntry<'_> {
     #[inline(always)]
     pub fn channel(&self) -> (&Channel, Lane<'_>) {
         // SAFETY: at the epoch by which it has entered the engine had the channel on its lists. Off
-        // them it keeps it until no operation says that its thread is inside for this channel
-        // (`Engine::reclaim`), and nobody enters by that epoch any more.
+        // the lists, the engine keeps the channel until no operation's thread is inside for it
+        // (`Engine::reclaim`), and no thread enters by that epoch any more.
         (unsafe { self.lane.at.as_ref() }, self.lane.areas)
     }
 

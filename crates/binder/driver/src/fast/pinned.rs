@@ -9,10 +9,10 @@
 //!             claims the READY bit, marks the lane
 //! ```
 //!
-//! Another client that wants a looper sees one that sleeps elsewhere, and rings the doorbell. With
-//! each request that it takes, the pinned looper looks for requests of others. It is pinned only
-//! while there is one active channel, after [`super::route_cache`]'s number of requests in a row on
-//! one lane, and until there is anything else to do.
+//! Another client sees a looper that sleeps elsewhere, and rings the doorbell. With each request
+//! that it takes, the pinned looper also looks for requests on other lanes. A looper is pinned only
+//! while one channel is active, after a number of requests in a row on one lane
+//! ([`super::route_cache`]), and until there is anything else to do.
 //!
 //! **Invariant**: a pinned looper owns its lane ([`baton_shm::lane_owner`]). See [ADR
 //! 0036](../../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
@@ -38,7 +38,7 @@ pub struct PinnedLooper<'a, T> {
     /// The node that was called last.
     known: Cell<Option<&'a CachedNode<T>>>,
     any_work: u32,
-    /// It is the one looper of the process that may spin.
+    /// This looper is the one looper of the process that may spin.
     spins: bool,
     policy: WaitPolicy,
     sleeps: u32,
@@ -65,7 +65,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         Some(PinnedLooper { engine, at, client, known, any_work, spins, policy, sleeps })
     }
 
-    /// The transaction that it has taken in last.
+    /// The transaction that the looper has taken in last.
     pub fn taken(&self) -> &Taken<'a> {
         &self.at
     }
@@ -157,7 +157,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         let Taken { channel, via, .. } = self.at;
         match channel.new_lanes() {
             Ok(0) => false,
-            // Announced before the looper was pinned.
+            // The lane was announced before the looper was pinned.
             Ok(ready) if ready == 1 << via.lane => {
                 channel.claim_ready(via.lane as usize);
                 false

@@ -28,7 +28,7 @@ pub trait Receiver {
 pub struct Plain<'a> {
     pub(super) entry: &'a LaneEntry<'a>,
     pub message: &'a Message,
-    /// The area in which it lies, its data behind the header.
+    /// The area of the answer: the data follows the header.
     pub area: View<'a>,
 }
 

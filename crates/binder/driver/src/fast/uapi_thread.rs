@@ -1,6 +1,6 @@
-//! A looper of the uapi front end on the fast path. It goes back to its program with a transaction
-//! and answers by a later ioctl; in between its in_flight has the transaction, and the thread keeps
-//! here where it came from.
+//! A looper of the uapi front end on the fast path. The looper returns to its program with a
+//! transaction and answers by a later ioctl. In between its operation in flight holds the
+//! transaction, and this module keeps the lane on which it came.
 //!
 //! **Invariant**: a thread that owes an answer here either gives it by [`Engine::answer_fast`], or
 //! makes it the state's by [`Engine::settle`] before it does anything else on the device, or when
@@ -34,13 +34,13 @@ struct UapiThread {
     number: u64,
     process: Pid,
     route_cache: RouteCache<LocalObject>,
-    /// What the thread knows of the lane to which it is dedicated, if it is.
+    /// The lane to which the thread is dedicated, if there is one.
     dedicated: Option<DedicatedUapi>,
-    /// The program has the last transaction, and owes its answer.
+    /// The program has the last transaction, and has not answered it.
     owes: bool,
 }
 
-/// Uses the calling thread's part, if it is of this engine.
+/// Runs `body` with the calling thread's `UapiThread`, if that is of this engine.
 fn with<T>(engine: &Engine, body: impl FnOnce(&mut UapiThread) -> Option<T>) -> Option<T> {
     let used = UAPI_THREAD.try_with(|uapi_thread| {
         // A signal handler may have interrupted its use.
@@ -51,7 +51,8 @@ fn with<T>(engine: &Engine, body: impl FnOnce(&mut UapiThread) -> Option<T>) -> 
 }
 
 impl Engine {
-    /// Remembers what the state has admitted, to take in by the fast path what comes like it.
+    /// Caches the client and the node of a transaction that the state has admitted, for the fast
+    /// path.
     pub(crate) fn cache_client(
         self: &Arc<Engine>,
         state: &State,
@@ -116,8 +117,8 @@ impl Engine {
         }
     }
 
-    /// Answers the transaction that the thread has taken in last. `None` if the state has to; else
-    /// whether the program has to be asked for one more looper.
+    /// Answers the transaction that the thread has taken in last. `None` if the state has to answer
+    /// it; else whether the program has to be asked for one more looper.
     pub(crate) fn answer_fast(&self, tid: Tid, named: (u32, u32), source: Source) -> Option<bool> {
         with(self, |uapi_thread| {
             if !uapi_thread.owes || source.bytes() > INLINE_BYTES {
@@ -160,7 +161,7 @@ impl Engine {
         Some(wants_looper)
     }
 
-    /// Gives the state everything that the thread has open past it.
+    /// Gives the state everything that the thread has open on the fast path.
     pub(crate) fn settle(&self) {
         with(self, |uapi_thread| {
             uapi_thread.settle(self);
@@ -169,7 +170,8 @@ impl Engine {
         });
     }
 
-    /// Gives the state the answer that the thread owes, if it does: it comes to read.
+    /// Gives the state the transaction that the thread has not answered, because the thread comes
+    /// to read.
     pub(crate) fn settle_answer(&self) {
         with(self, |uapi_thread| {
             uapi_thread.settle(self);
@@ -267,7 +269,7 @@ impl Server for Looper<'_> {
         self.route_cache.last_lane(active)
     }
 
-    /// Never: it returns to its program with each transaction.
+    /// Never pinned: the looper returns to its program with each transaction.
     fn serve_pinned(&mut self, _: &ActiveSet, _: u32) -> Option<Wait> {
         None
     }

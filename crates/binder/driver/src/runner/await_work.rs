@@ -84,7 +84,7 @@ impl Engine {
             }
             state = self.sleep(state, tid, process_work, until, &mut server)?;
             if process_work && server.is_none() && state.pool.wants_dedicated() {
-                // This thread may have been woken for it.
+                // This thread may have been woken to become dedicated.
                 return Ok(state);
             }
         }

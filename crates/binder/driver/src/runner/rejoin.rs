@@ -7,9 +7,9 @@
 //!                                                   +--> Over: it will not have us back
 //! ```
 //!
-//! All of it is the control thread's. Nobody waits for a broker: until there is one, what needs it
-//! fails. From the moment when the claims are made, under the state's lock, what the state tells
-//! the broker goes to the new one.
+//! The control thread does all of this. No thread waits for a broker: until there is one, requests
+//! to it fail. The claims are made under the state's lock; from then on the state's requests go to
+//! the new broker.
 
 use super::accept::ChannelSet;
 use crate::channel::Channel;
@@ -34,11 +34,11 @@ pub(crate) enum RejoinState {
     /// There is a broker.
     #[default]
     Joined,
-    /// There is none: when to look again, and how long to wait after that.
+    /// There is none: the time of the next attempt, and the pause after it.
     Later(Instant, Duration),
-    /// One was greeted; the pause after it if it goes away.
+    /// A broker was greeted; with the pause if it goes away.
     Greeted(OwnedFd, Duration),
-    /// None will have us.
+    /// The broker refuses this process for good.
     Over,
 }
 
@@ -60,7 +60,7 @@ impl RejoinState {
 }
 
 impl Engine {
-    /// The last event has been taken: what has not come by now will not come.
+    /// The old broker's last event has been taken: its later events are lost.
     pub(crate) fn broker_is_gone(&self) {
         if !self.is_closed() {
             let what = "the broker is gone; calls go on, nothing new can be reached";
@@ -81,7 +81,7 @@ impl Engine {
             if let Some(events) = link.events() {
                 self.control.forget(events);
             }
-            // Its two numbers are for the next one, should there be no others.
+            // Frees the link's two descriptors: the next broker's link may need them.
             self.broker.replace(Arc::new(Link::none(link.era)));
             *rejoining = RejoinState::Later(now(), FIRST_PAUSE);
         }
@@ -115,10 +115,10 @@ impl Engine {
         };
     }
 
-    /// Makes this process's claims. False if that broker is gone as well.
+    /// Makes this process's claims. False if the new broker is gone as well.
     fn rejoin(&self, link: Arc<Link>) -> bool {
         let _events = self.broker.applying.lock();
-        // What was announced in time comes in now; what comes later has lost its references.
+        // Messages that were announced in time come in now; later ones have lost their references.
         let (mut state, _) = self.accept_posted(ChannelSet::All);
         self.revoke(&mut state);
         if self.is_closed() || self.watch_events(&link).is_err() {
@@ -133,17 +133,17 @@ impl Engine {
             Claim::Channel { channel: channel.id, end, peer }
         };
         claims.extend(channels.iter().map(claim));
-        // What it makes the state tell goes the way of the old broker: the claims are without it.
+        // Requests of the state so far go to the old broker: the claims already reflect them.
         self.carry_out(&mut state);
         let manages = state.managers();
-        // A reservation that ends later is told to the broker that is in place then.
+        // A reservation that ends later goes to the broker that is in place then.
         let reservations = self.real_time.reservations.all.lock();
-        let told = claims
+        let all_sent = claims
             .chunks(MAX_CLAIMS)
             .all(|claims| link.tell(&Request::Claim { claims: claims.to_vec() }))
             && link.tell(&Request::Rejoin { manages })
             && self.tell_ended_lanes(&link, &channels);
-        if !told {
+        if !all_sent {
             state.broker_lost();
             return false;
         }
@@ -158,7 +158,8 @@ impl Engine {
         true
     }
 
-    /// A broker that did not seal our status page cannot write it.
+    /// A broker that did not create this process's status page cannot write it: the engine sets the
+    /// frozen flag.
     pub(crate) fn see_freeze(&self, event: &Event) {
         if let Event::Frozen { process, frozen } = *event
             && process == self.identity.process

@@ -314,11 +314,11 @@ fn callers_are_told_whether_lanes_get_loopers() {
             0,
         ),
     ];
-    for (name, change, told) in changes {
+    for (name, change, expected) in changes {
         let mut state = server.lock();
         change(&mut state);
         server.unlock(state);
-        assert_eq!(channel.status_word(status::LANE_LOOPERS), told, "{name}");
+        assert_eq!(channel.status_word(status::LANE_LOOPERS), expected, "{name}");
     }
     client.close();
     server.close();

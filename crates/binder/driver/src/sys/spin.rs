@@ -22,8 +22,8 @@ pub struct SpinBudget {
     left_out: AtomicU32,
 }
 
-/// Of waits that have taken too long one in so many is tried with a spin: two ends that both sleep
-/// wait for each other's wake-ups, and would never find out that they need not.
+/// While waits take too long to spin, one wait in so many still spins. Two ends that both sleep
+/// wait for each other's wake-ups, and would otherwise never find out that a spin pays.
 const TRIED_EVERY: u32 = 16;
 
 /// How a spin ended.
@@ -85,14 +85,14 @@ impl SpinBudget {
         longest_ns.min(2 * average + longest_ns / 8)
     }
 
-    /// Learns that one wait has taken so long. A very long one counts as a long one, so that a few
-    /// short ones make up for it.
+    /// Records how long one wait has taken. A very long wait counts as a long one, so that a few
+    /// short waits make up for it.
     pub fn record(&self, waited_ns: u64, longest_ns: u64) {
         let average = self.average_ns.load(Ordering::Relaxed);
         // One short wait, with or without a spin, outweighs the long ones before.
         let most = if waited_ns < longest_ns { longest_ns / 2 } else { u64::MAX };
         let (average, waited) = (average.min(most), waited_ns.min(4 * longest_ns));
-        // Of two threads that learn at once one is lost.
+        // If two threads record at once, one record is lost.
         self.average_ns.store((7 * average + waited) / 8, Ordering::Relaxed);
     }
 }

@@ -103,7 +103,7 @@ impl Pool {
             self.deactivate_most_silent();
         }
         let mut lists = self.channels.lists();
-        // Another thread may have done so, or have ended the channel.
+        // Another thread may have made the channel active, or have ended it.
         if channel.is_inactive() && !channel.is_muted() && lists.has(channel.id) {
             Arc::make_mut(&mut lists.active).push(Arc::clone(channel));
             self.any_work.fetch_add(1, Ordering::SeqCst);

@@ -24,7 +24,7 @@ const UNTAKEN: Duration = Duration::from_millis(1);
 /// Waits on a lane between two looks at the processors of its ends.
 const WAITS: u32 = 32;
 
-/// What a thread does before it sleeps.
+/// The step before a sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WaitMode {
     /// It yields once to the other end's thread: see [`crate::channel::yield_first`].
@@ -41,9 +41,9 @@ pub(crate) enum WaitMode {
 #[derive(Debug)]
 pub(crate) struct WaitPolicy {
     mode: Cell<WaitMode>,
-    /// For how many waits a look holds, at most.
+    /// Most waits for which one look holds.
     waits: u32,
-    /// For how many waits after this one it still holds.
+    /// Waits after this one for which the look still holds.
     left: Cell<u32>,
 }
 
@@ -167,7 +167,7 @@ impl WaitPolicy {
         deadline: Instant,
     ) -> Result<Seen, Wait> {
         self.spin_or_sleep(settings, channel, lane, || {
-            // The looper that has been woken takes the request.
+            // A looper that has been woken takes the request.
             if !channel.is_expected(number) && !lane.outbox().is_empty() {
                 match lane.inbox().wait(Some(UNTAKEN.min(left_until(deadline)))) {
                     Err(Wait::TimedOut) => channel.ring_if_untaken(number as usize),
@@ -243,7 +243,7 @@ pub(crate) fn left_until(deadline: Instant) -> Duration {
 
 #[inline(always)]
 fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
-    // A looper that has been woken for it takes it.
+    // A looper that has been woken for the request takes it.
     if channel.is_expected(number) || lane.outbox().is_empty() {
         return lane.inbox().wait(None);
     }
@@ -252,8 +252,7 @@ fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Se
 
 #[inline(never)]
 fn sleep_untaken(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
-    // A looper that this call has kept from its processor comes by: to let it costs less than a
-    // timer.
+    // This thread may keep a looper from its processor: a yield costs less than a timer.
     std::thread::yield_now();
     if lane.outbox().is_empty() {
         return lane.inbox().wait(None);

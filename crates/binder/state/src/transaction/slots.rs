@@ -1,4 +1,4 @@
-//! Reserved slots are handed out, taken over and freed.
+//! Reserved slots: how they are reserved, taken over and freed.
 
 use crate::buffer::{NoRoom, Offset};
 use crate::message::{Buffer, LaneId};
@@ -21,8 +21,8 @@ impl State {
         Some(slot)
     }
 
-    /// All slots, or a peer's, are slots no more. To be called once the routes are revoked by which
-    /// messages come into them.
+    /// Takes over all slots, or the slots for one peer. To be called after the routes to these
+    /// slots have been revoked.
     pub fn take_over_slots_of(&mut self, peer: Option<ProcessId>) {
         self.take_over_slots(|slot| peer.is_none_or(|peer| slot.peer == peer));
     }
@@ -50,7 +50,8 @@ impl State {
         self.contents.insert(slot.buffer, buffer);
     }
 
-    /// A message whose slot was taken over while it came in is complete, and is the program's.
+    /// Marks a message as complete whose slot was taken over while it was filled: the program has
+    /// it.
     pub fn finish_taken_over_slot(&mut self, buffer: Offset) {
         if let Some(buffer) = self.contents.get_mut(&buffer) {
             buffer.delivered = true;
@@ -62,7 +63,7 @@ impl State {
         self.slots.iter().any(|slot| slot.buffer == buffer && slot.free())
     }
 
-    /// Room for a message, of slots if there is none beside them.
+    /// Takes room for a message, of the reserved slots if there is no other.
     pub(crate) fn allocate(&mut self, bytes: usize, one_way: bool) -> Result<Offset, NoRoom> {
         match self.buffers.allocate(bytes, one_way) {
             Err(NoRoom::Full) if !self.slots.is_empty() => {
@@ -79,11 +80,11 @@ impl State {
         let (used, buffers) = self.buffers.used();
         let slots = self.slots.len();
         let set_aside = slots * SLOT_BYTES;
-        // With those that lie beside it, at most.
+        // An upper bound: the slots may lie beside the largest range.
         (used - set_aside, buffers - slots, self.buffers.largest_free() + set_aside)
     }
 
-    /// The thread serves the lane to which it is dedicated past the state from now on, until it has
+    /// Lets the thread bypass the state on the lane to which it is dedicated, until it has
     /// [news](EventFlag::raise) or waits for something else. `None` if it has news.
     pub fn begin_bypass(&mut self, tid: Tid, via: LaneId) -> Option<Arc<EventFlag>> {
         if self.dedicated_to(tid) != Some(via) || !self.is_free(tid) {
