@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_overtaken_for_ever() {
+    fn no_call_is_overtaken_for_ever() {
         let mut todo = Todo::default();
         todo.push_call(call(19, 1));
         (2..40).for_each(|code| todo.push_call(call(-20, code)));

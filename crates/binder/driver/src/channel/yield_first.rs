@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_tried_as_often_as_it_pays() {
+    fn yielding_is_tried_as_often_as_it_pays() {
         let yield_first = YieldFirst::default();
         assert_eq!(tries(&yield_first, 100, paid), 100);
         // 1, 2, ..., 64 are left out after seven, then 64 after each.

@@ -1,4 +1,4 @@
-//! What a real-time caller of a raw server waits for.
+//! The waits of a real-time caller of a raw server.
 
 use super::Device;
 use crate::engine::Engine;
@@ -43,7 +43,7 @@ fn become_real_time() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
 }
 
-/// What loopers do for once.
+/// A single unusual step of a looper.
 #[derive(Default)]
 struct Odd {
     /// At 2 the next read does not wait; the one after has little room.
@@ -143,7 +143,7 @@ fn stage() -> Option<Stage> {
 }
 
 impl Stage {
-    /// The looper is past the state, if it has no news since.
+    /// The looper bypasses the state, if it has had no news since.
     fn activate(&self) {
         self.ask.send(WARM_UP).unwrap();
         self.told.recv().unwrap();

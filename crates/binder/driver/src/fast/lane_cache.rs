@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_do_leaves_a_cache_as_it_is() {
+    fn strangers_do_not_make_a_cache_stale() {
         let stage = stage();
         for breaks_protocol in [false, true] {
             let (stranger, channel) = stage.stranger();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_its_client_ends_a_cache() {
+    fn changes_of_its_client_make_a_cache_stale() {
         type End = (&'static str, fn(&Stage));
         let ends: [End; 3] = [
             ("its channel", |stage| stage.lose(&stage.channel)),

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_the_best_keeps_nobody_waiting_for_long() {
+    fn false_nice_values_do_not_starve_other_lanes() {
         let (stage, mut route_cache) = (stage(), RouteCache::default());
         let _control_waits = stage.server.lock();
         let waiting = 3;

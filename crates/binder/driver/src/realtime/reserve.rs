@@ -214,7 +214,7 @@ mod tests {
     /// The broker had not known the lane's server, or it is another one by now: only a call that
     /// asks again changes that.
     #[test]
-    fn a_call_whose_looper_is_yet_to_be_asked_for_is_not_repeated_as_it_was() {
+    fn a_call_is_not_repeated_before_its_looper_is_asked_for() {
         let (broker, _directory) = broker();
         let (server, client, channel) = channel(&broker);
         let caller = || {

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_false_word_changes_nothing() {
+    fn a_false_processor_number_changes_nothing() {
         check(|| {
             let before = bound();
             for processor in [CpuSet::MAX_CPU as u32 - 1, CpuSet::MAX_CPU as u32, u32::MAX - 1] {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_binds_the_thread_in_between_has_the_last_word() {
+    fn a_later_binding_by_the_program_is_kept() {
         check(|| {
             let Some((first, second)) = processors().next().zip(processors().nth(1)) else {
                 return;

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_muted_and_goes_on_stays_so_and_its_end_is_heard() {
+    fn a_muted_client_that_goes_on_stays_muted_and_its_end_is_noticed() {
         let (broker, _directory) = broker();
         let (server, client, [ours, theirs]) = stage(&broker);
         server.pool.mute(theirs.id);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loopers_leave_to_each_other_is_no_announcement() {
+    fn requests_that_loopers_leave_to_each_other_are_no_announcements() {
         let (broker, _directory) = broker();
         let (server, client, [ours, theirs]) = stage(&broker);
         let look = || {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_only_client_and_one_that_means_something_are_not_muted() {
+    fn an_only_client_and_a_client_with_requests_are_not_muted() {
         let (broker, _directory) = broker();
         let (server, client, ours) = channel(&broker);
         let theirs = other_end(&server, &ours);
