@@ -31,6 +31,7 @@ struct Member {
     helpers: Vec<Probe>,
 }
 
+/// One thread of an actor, with its slot of the arena.
 struct ActorThread {
     slot: &'static Slot,
     probe: Option<Probe>,
