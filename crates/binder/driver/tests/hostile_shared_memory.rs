@@ -87,14 +87,14 @@ struct Scribbles {
 
 /// Undoes every write of the process there. While it teases, it also wakes the looper. It stops as
 /// soon as it has undone a ring: a looper that was about to sleep then finds no one to wake it.
-fn scribble(word: SleepWord, at: usize, wanted: &Scribbles) {
+fn scribble(sleep_word: SleepWord, at: usize, wanted: &Scribbles) {
     // A map of its own, which outlives the channel: of a shared one's no bytes it makes another.
     // SAFETY: a fresh map at an address of the kernel's choice.
     let page = unsafe { mremap(at as *mut _, 0, BELL_BYTES, MremapFlags::MAYMOVE) }.unwrap();
     // SAFETY: within it, and nobody unmaps it. Its owner touches these words by atomics, too.
     let [word, next] = [0, 4].map(|at| unsafe { AtomicU32::from_ptr(page.byte_add(at).cast()) });
     while !wanted.stop.load(Ordering::Relaxed) {
-        if word.undo(word, next) {
+        if sleep_word.undo(word, next) {
             wanted.tease.store(false, Ordering::Relaxed);
         } else if wanted.tease.load(Ordering::Relaxed) {
             wanted.woken.fetch_add(futex::wake(word, 1), Ordering::Relaxed);
