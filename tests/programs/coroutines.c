@@ -3,12 +3,12 @@
 //
 //   coroutines [--libc] [--calls N]
 //
-// The threads have no alternate stack, one of their own, or one that their signal handler uses while
-// a call waits. Each stack ends in a pattern that must stay as it is; the next coroutine's stack lies
-// behind it.
+// The threads have no alternate stack, one of their own, or one that their signal handler uses
+// while a call waits. Each stack ends in a pattern that must stay as it is; the next coroutine's
+// stack lies behind it.
 //
-// A server sends the signals to a thread that sleeps and waits for that server's answer. So a handler
-// never interrupts the C library's allocator, whose lock its own calls may need.
+// A server sends the signals to a thread that sleeps and waits for that server's answer. So a
+// handler never interrupts the C library's allocator, whose lock its own calls may need.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -56,8 +56,8 @@ static _Noreturn void fail(const char *format, ...)
 	exit(1);
 }
 
-// A system call: returns a value or a negative errno. The function is as small as possible, because a
-// coroutine's stack has no room for more.
+// A system call: returns a value or a negative errno. The function is as small as possible, because
+// a coroutine's stack has no room for more.
 static long own_call(long number, long first, long second, long third, long fourth, long fifth,
 	long sixth)
 {
@@ -247,8 +247,8 @@ static void *serve(void *argument)
 }
 
 static _Thread_local struct thread *current;
-// The handlers have a device of their own: a thread that waits for an answer at one device waits for
-// nothing at another.
+// The handlers have a device of their own: a thread that waits for an answer at one device waits
+// for nothing at another.
 static int handlers_fd;
 static atomic_ulong n_handled;
 
