@@ -38,7 +38,7 @@ pub struct State {
     /// Bytes and buffers of one-way transactions in the receive buffer, for each channel that has
     /// any.
     pub(crate) one_way_accounts: FxHashMap<ChannelId, (usize, usize)>,
-    /// Room for messages that come in past the state.
+    /// Reserved slots, for messages that come in without the state.
     pub(crate) slots: Vec<Arc<ReservedSlot>>,
     /// The amounts that its peers' users hold of it.
     pub accounts: Accounts,

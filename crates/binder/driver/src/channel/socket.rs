@@ -80,7 +80,7 @@ struct Sent {
 
 /// Messages that are read before others have their turn.
 const MOST_AT_ONCE: u32 = 64;
-/// The same bound of a muted channel: more than a round forgives.
+/// Like [`MOST_AT_ONCE`], on a muted channel: more than a round forgives.
 const MOST_OF_MUTED: u32 = 16;
 
 /// No message takes less of a socket's send buffer.

@@ -208,8 +208,8 @@ fn revoking_a_callers_route_takes_over_its_reserved_slot() {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// A read that is not for the fast path, of one who is past the state, ends with a signal. Whoever
-/// has something for it later has to know that it waits.
+/// A thread that bypasses the state makes a read that is not for the fast path, and a signal ends it.
+/// Threads with later work for this one have to know that it waits.
 #[test]
 fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() {
     let Some(stage) = stage() else { return };
@@ -219,7 +219,7 @@ fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() 
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
         assert_eq!(libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()), 0);
     }
-    // Of the thread dedicated: whether the state takes it for one that waits, and by itself.
+    // Whether the state counts the dedicated thread as waiting, and by its own mark.
     let seen = || {
         std::thread::yield_now();
         let state = stage.server.engine.lock();

@@ -35,9 +35,9 @@ pub(crate) struct InFlight {
     channel: AtomicU64,
     lane: AtomicU32,
     peer: AtomicU64,
-    /// Of a call: its handle. Of a service: whether the answer may carry descriptors.
+    /// A call's handle; a service's mark whether the answer may carry descriptors.
     handle: AtomicU32,
-    /// Of a call: its own token. Of a service: the caller's token.
+    /// The token of the calling thread, in a call and in a service.
     token: AtomicU64,
 }
 

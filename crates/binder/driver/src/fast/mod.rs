@@ -1,4 +1,4 @@
-//! The fast path: plain calls, past the state.
+//! The fast path: plain calls, which bypass the state.
 //!
 //! A call is *plain* if it is two-way, carries at most [`INLINE_BYTES`] and no objects, and goes by
 //! a handle that the thread has called before, to a looper that has served this client and this

@@ -25,7 +25,7 @@ pub struct Posted<'a> {
 /// Offset of a plain request's data in its area.
 pub(super) const DATA_AT: usize = size_of::<Message>() + size_of::<ChainEntry>();
 
-/// A transaction that has been taken in past the state.
+/// A transaction that has been taken in without the state.
 #[derive(Clone, Copy)]
 pub struct Taken<'a> {
     pub(super) in_flight: &'a InFlight,

@@ -179,7 +179,7 @@ impl Engine {
     }
 
     /// Waits until the state has something for the dedicated thread. Meanwhile `serve` takes in
-    /// requests past the state, and says whether it could. `None` once the thread has to leave.
+    /// requests without the state, and says whether it could. `None` once the thread has to leave.
     pub fn await_dedicated<'a>(
         &'a self,
         mut state: Guard<'a, State>,

@@ -29,7 +29,7 @@ pub enum Until {
 impl Engine {
     /// Waits until a read by this thread has something to return. `EAGAIN` if the read may not
     /// wait, `ETIMEDOUT` once the deadline has passed, `EINTR` after a signal. Meanwhile `server`
-    /// serves plain calls past the state.
+    /// serves plain calls without the state.
     pub fn await_work<'a>(
         &'a self,
         mut state: Guard<'a, State>,
