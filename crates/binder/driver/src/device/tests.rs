@@ -208,8 +208,8 @@ fn revoking_a_callers_route_takes_over_its_reserved_slot() {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// A thread that bypasses the state makes a read that is not for the fast path, and a signal ends it.
-/// Threads with later work for this one have to know that it waits.
+/// A thread that bypasses the state makes a read that is not for the fast path, and a signal ends
+/// it. Threads with later work for this one have to know that it waits.
 #[test]
 fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() {
     let Some(stage) = stage() else { return };
