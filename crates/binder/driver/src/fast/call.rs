@@ -311,11 +311,11 @@ mod tests {
             self.channel.via(LANE)
         }
 
-        /// Whether the calling thread has learnt the route of calls on this lane.
-        fn learns(&self, via: LaneId) -> bool {
-            let learn = |state: &mut State| self.client.learn_route(state, tid(), 0, via);
-            self.client.with_state(learn);
-            let has_route = |local: &mut Local| Some(local.way(0).is_some());
+        /// Whether the calling thread remembers the route of calls on this lane.
+        fn remembers(&self, via: LaneId) -> bool {
+            let remember = |state: &mut State| self.client.remember_route(state, tid(), 0, via);
+            self.client.with_state(remember);
+            let has_route = |local: &mut Local| Some(local.route(0).is_some());
             local::with(&self.client, has_route).unwrap_or(false)
         }
 
@@ -374,7 +374,7 @@ mod tests {
         ];
         for (name, is_plain, change) in changes {
             let stage = stage();
-            assert!(stage.learns(stage.via()));
+            assert!(stage.remembers(stage.via()));
             let mut answer = Message { kind: Kind::Reply as u32, ..Message::default() };
             change(&mut answer);
             match stage.answered_with(answer) {
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn a_call_that_is_not_for_the_fast_path_is_not_made() {
         let stage = stage();
-        assert!(stage.learns(stage.via()));
+        assert!(stage.remembers(stage.via()));
         let is_refused = |outcome| matches!(outcome, Outcome::No) && stage.is_idle();
         assert!(is_refused(stage.call(&[0; INLINE_BYTES + 1])), "long");
         assert!(is_refused(while_serving(|| stage.call(&[]))), "nested");
@@ -408,22 +408,27 @@ mod tests {
     fn a_call_whose_epoch_has_ended_is_not_made() {
         for takes_over in [false, true] {
             let stage = stage();
-            assert!(stage.learns(stage.via()));
+            assert!(stage.remembers(stage.via()));
             let revoke = || stage.client.with_state(|state| stage.client.revoke(state));
             let in_flight = stage.client.in_flight().unwrap();
-            let way = stage.client.operations.way(&stage.channel);
-            let epoch = way.epoch();
+            let revocations = stage.client.operations.revocations_of(&stage.channel);
+            let epoch = revocations.epoch();
             revoke();
             in_flight.set_lane(stage.via(), stage.server.identity.process);
             stage.client.page.set_open(&in_flight.slot, true);
-            assert!(!in_flight.begin(crate::engine::in_flight::CALLING, (way, epoch), 0, 1));
+            assert!(!in_flight.begin(
+                crate::engine::in_flight::CALLING,
+                (revocations, epoch),
+                0,
+                1
+            ));
             if takes_over {
                 revoke();
             }
             assert!(stage.client.turn_back(&in_flight, stage.via()));
             assert!(stage.is_idle());
             assert!(matches!(stage.call(&[]), Outcome::No), "by a route that is stale");
-            let is_gone = |local: &mut Local| Some(local.way(0).is_none());
+            let is_gone = |local: &mut Local| Some(local.route(0).is_none());
             assert_eq!(local::with(&stage.client, is_gone), Some(true));
             assert!(stage.is_idle() && stage.channel.take_this_lane(LANE as u32));
         }
@@ -457,9 +462,9 @@ mod tests {
         for (name, change) in changes {
             let stage = stage();
             change(&stage);
-            assert!(!stage.learns(stage.via()), "{name}");
+            assert!(!stage.remembers(stage.via()), "{name}");
         }
         let stage = stage();
-        assert!(stage.learns(stage.via()));
+        assert!(stage.remembers(stage.via()));
     }
 }

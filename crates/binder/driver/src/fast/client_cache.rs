@@ -167,7 +167,7 @@ mod tests {
         /// The server's end, and the client's.
         ends: [Arc<Channel>; 2],
         in_flight: Arc<InFlight>,
-        known: Client<()>,
+        known: ClientCache<()>,
         _broker: (Running, tempfile::TempDir),
     }
 
@@ -177,11 +177,11 @@ mod tests {
         let (server, client, theirs) = channel(&broker.0);
         let ends = [other_end(&server, &theirs), theirs];
         let in_flight = server.in_flight().unwrap();
-        let epoch = server.operations.way(&ends[0]).epoch();
+        let epoch = server.operations.revocations_of(&ends[0]).epoch();
         let mut nodes = [const { None }; NODES];
         nodes[NODE as usize % NODES] =
-            Some(Known { node: NodeId(NODE), object: (), min_priority: None, nice: 0 });
-        let known = Client { channel: ends[0].id, epoch, sender: (0, 0), nodes };
+            Some(CachedNode { node: NodeId(NODE), object: (), min_priority: None, nice: 0 });
+        let known = ClientCache { channel: ends[0].id, epoch, sender: (0, 0), nodes };
         Stage { server, client, ends, in_flight, known, _broker: broker }
     }
 

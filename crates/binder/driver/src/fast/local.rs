@@ -206,16 +206,16 @@ mod tests {
 
     /// The lanes of its routes by these handles.
     fn lanes<const N: usize>(engine: &Engine, handles: [u32; N]) -> [Option<u32>; N] {
-        let lane = |local: &mut Local, handle| Some(local.way(handle)?.1.lane.via().lane);
+        let lane = |local: &mut Local, handle| Some(local.route(handle)?.1.lane.via().lane);
         handles.map(|handle| with(engine, |local| lane(local, handle)))
     }
 
-    fn learn(engine: &Engine, handle: u32, channel: &Arc<Channel>, lane: u32) {
-        let learnt = |local: &mut Local| {
-            local.learn(engine, (handle, NODE), channel, lane);
+    fn add_route(engine: &Engine, handle: u32, channel: &Arc<Channel>, lane: u32) {
+        let add = |local: &mut Local| {
+            local.insert(engine, (handle, NODE), channel, lane);
             Some(())
         };
-        with(engine, learnt).unwrap();
+        with(engine, add).unwrap();
     }
 
     fn is_free(channel: &Channel, lane: u32) -> bool {
@@ -232,16 +232,16 @@ mod tests {
         let (server, client, to_server) = channel(&broker.0);
         let (other_server, other_client, elsewhere) = channel(&other_broker.0);
         client.in_flight().unwrap();
-        learn(&client, 1, &to_server, 3);
+        add_route(&client, 1, &to_server, 3);
         assert_eq!(lanes(&client, [1, 2, 1 + ROUTES as u32]), [Some(3), None, None]);
-        learn(&client, 2, &to_server, 4);
+        add_route(&client, 2, &to_server, 4);
         assert_eq!(lanes(&client, [1, 2]), [Some(3), Some(3)], "the lane that it has there");
-        learn(&client, 3, &elsewhere, 5);
+        add_route(&client, 3, &elsewhere, 5);
         assert_eq!(lanes(&client, [1, 3]), [Some(3), Some(5)], "another channel's");
         assert!(elsewhere.take_this_lane(6));
-        learn(&client, 4, &to_server, 6);
+        add_route(&client, 4, &to_server, 6);
         client.with_state(|state| client.revoke(state));
-        learn(&client, 4, &elsewhere, 6);
+        add_route(&client, 4, &elsewhere, 6);
         assert_eq!(lanes(&client, [1, 2, 3, 4]), [None; 4], "stale, and a lane that is taken");
         assert!(is_free(&to_server, 3) && is_free(&elsewhere, 5), "given back");
         [server, client, other_server, other_client].iter().for_each(|engine| engine.close());
@@ -252,7 +252,7 @@ mod tests {
         let broker = broker();
         let (server, client, channel) = channel(&broker.0);
         client.in_flight().unwrap();
-        [1, 2].into_iter().for_each(|handle| learn(&client, handle, &channel, 3));
+        [1, 2].into_iter().for_each(|handle| add_route(&client, handle, &channel, 3));
         assert!(!client.take_own_lane(&channel, 4));
         assert_eq!(lanes(&client, [1, 2]), [Some(3); 2]);
         assert!(client.take_own_lane(&channel, 3));
@@ -269,7 +269,7 @@ mod tests {
         let (server, client, channel) = channel(&broker.0);
         assert!(client.own_in_flight().is_none());
         let ours = client.in_flight().unwrap();
-        learn(&client, 1, &channel, 3);
+        add_route(&client, 1, &channel, 3);
         let theirs = server.in_flight().unwrap();
         assert!(!Arc::ptr_eq(&ours, &theirs));
         assert!(Arc::ptr_eq(&client.own_in_flight().unwrap(), &ours), "it is listed");

@@ -136,7 +136,7 @@ impl Engine {
         // Requests of the state so far go to the old broker: the claims already reflect them.
         self.carry_out(&mut state);
         let manages = state.managers();
-        // A reservation that ends later goes to the broker that is in place then.
+        // A reservation that ends later is reported to the broker that is in place then.
         let reservations = self.real_time.reservations.all.lock();
         let all_sent = claims
             .chunks(MAX_CLAIMS)
