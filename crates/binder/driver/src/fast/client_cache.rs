@@ -261,9 +261,9 @@ mod tests {
     fn a_node_is_known_again_by_its_number() {
         let stage = stage();
         let last = Cell::new(None);
-        assert!(stage.known.known_again(NODE, &last).is_some());
-        assert!(stage.known.known_again(NODE + 1, &last).is_none());
-        assert!(stage.known.known_again(NODE, &last).is_some());
+        assert!(stage.known.cached_node_again(NODE, &last).is_some());
+        assert!(stage.known.cached_node_again(NODE + 1, &last).is_none());
+        assert!(stage.known.cached_node_again(NODE, &last).is_some());
     }
 
     /// A receiver during whose `take_request` everything is revoked: before the operation begins,
