@@ -181,10 +181,10 @@ fn policy() -> i32 {
 /// A thread that is started by one that serves at a real-time priority is an ordinary one, and the
 /// priority leaves no trace of itself.
 #[test]
-fn a_thread_started_while_serving_does_not_inherit_the_nodes_priority() {
+fn a_started_thread_has_no_node_priority() {
     if !may_be_real_time() {
         return println!(
-            "skipped: a_thread_started_while_serving_does_not_inherit_the_nodes_priority (no real-time priority here)"
+            "skipped: a_started_thread_has_no_node_priority (no real-time priority here)"
         );
     }
     let broker = Broker::start();
