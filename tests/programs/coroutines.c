@@ -1,12 +1,14 @@
-// Coroutines on stacks of 4 KiB call a context manager, by system calls of their own or by the C library's.
+// Coroutines on stacks of 4 KiB call a context manager, by system calls of their own or by the C
+// library's.
 //
 //   coroutines [--libc] [--calls N]
 //
-// Threads without an alternate stack, with one of their own, and with one that their signal handler uses while
-// a call waits. Each stack ends in a pattern that nobody may touch; behind it lies the next coroutine's stack.
+// The threads have no alternate stack, one of their own, or one that their signal handler uses
+// while a call waits. Each stack ends in a pattern that must stay as it is; the next coroutine's
+// stack lies behind it.
 //
-// A server sends the signals, to a thread that sleeps and waits for that server's answer: so a handler never
-// interrupts the C library's allocator, whose lock its own calls may need.
+// A server sends the signals to a thread that sleeps and waits for that server's answer. So a
+// handler never interrupts the C library's allocator, whose lock its own calls may need.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -54,9 +56,10 @@ static _Noreturn void fail(const char *format, ...)
 	exit(1);
 }
 
-// A system call: a value or a negative errno. In a function of its own, as small as it can be: a coroutine's
-// stack has room for no more.
-static long own_call(long number, long first, long second, long third, long fourth, long fifth, long sixth)
+// A system call: returns a value or a negative errno. The function is as small as possible, because
+// a coroutine's stack has no room for more.
+static long own_call(long number, long first, long second, long third, long fourth, long fifth,
+	long sixth)
 {
 #ifdef __x86_64__
 	long result;
@@ -76,7 +79,8 @@ static long own_call(long number, long first, long second, long third, long four
 	register long x3 __asm__("x3") = fourth;
 	register long x4 __asm__("x4") = fifth;
 	register long x5 __asm__("x5") = sixth;
-	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+		: "memory");
 	return x0;
 #endif
 }
@@ -126,7 +130,7 @@ static void send_number(struct out *out, uint32_t command, const uint64_t *numbe
 	add(out, command, &transaction);
 }
 
-// Writes what there is to write, and reads until a transaction or a reply has come, if asked for one.
+// Writes the pending commands, and reads until a transaction or a reply has come, if one is wanted.
 static void exchange(int fd, struct out *out, struct binder_transaction_data *come)
 {
 	char in[256];
@@ -200,7 +204,8 @@ static bool sleeps(int id, unsigned long *times)
 	ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
 	close(fd);
 	text[length < 0 ? 0 : length] = 0;
-	const char *line = strstr(text, "State:\t"), *switches = strstr(text, "\nvoluntary_ctxt_switches:\t");
+	const char *line = strstr(text, "State:\t");
+	const char *switches = strstr(text, "\nvoluntary_ctxt_switches:\t");
 	if (!line || !switches)
 		fail("%s says nothing", path);
 	sscanf(line, "State:\t%c", &state);
@@ -208,7 +213,7 @@ static bool sleeps(int id, unsigned long *times)
 	return state == 'S';
 }
 
-// Sends a signal to a thread that waits for the caller's answer, once it has been asleep for some looks.
+// Sends a signal to a thread that waits for the caller's answer, after it has slept for some looks.
 static void interrupt(const struct thread *thread)
 {
 	unsigned long before = 0, times = 0;
@@ -229,7 +234,8 @@ static void *serve(void *argument)
 		struct binder_transaction_data come;
 		exchange(fd, &out, &come);
 		number = number_of(&come);
-		if (number != LEAVE && threads[number >> CALLER_SHIFT].kind == HANDLER_ON_STACK && number % 16 == 0)
+		if (number != LEAVE && number % 16 == 0 &&
+		    threads[number >> CALLER_SHIFT].kind == HANDLER_ON_STACK)
 			interrupt(&threads[number >> CALLER_SHIFT]);
 		add(&out, BC_FREE_BUFFER, &come.data.ptr.buffer);
 		number++;
@@ -241,11 +247,12 @@ static void *serve(void *argument)
 }
 
 static _Thread_local struct thread *current;
-// The device of handlers: a thread that waits for an answer at one has nothing to wait for at another.
+// The handlers have a device of their own: a thread that waits for an answer at one device waits
+// for nothing at another.
 static int handlers_fd;
 static atomic_ulong n_handled;
 
-// A handler makes a call of its own. What it has interrupted lies above, on whichever stack.
+// A handler makes a call of its own. The interrupted frames lie above, on either stack.
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
 	(void)signal, (void)info, (void)context;
@@ -299,7 +306,8 @@ static void *run(void *argument)
 	sigaltstack(NULL, &is);
 	if (thread->alternate ? is.ss_sp != thread->alternate || is.ss_flags : !(is.ss_flags & SS_DISABLE))
 		fail("the alternate stack is not what the program has set");
-	thread->stacks = mmap(NULL, COROUTINES * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	thread->stacks = mmap(NULL, COROUTINES * STACK_BYTES, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	thread->n_left = COROUTINES;
 	for (int i = 0; i < COROUTINES; i++) {
 		ucontext_t *context = &thread->coroutines[i];

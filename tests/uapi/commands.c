@@ -331,8 +331,8 @@ TEST(commands_transaction_ends_the_read)
 	expect_drained(manager);
 }
 
-// A failed transaction stops the writing: what follows it in the buffer is left for the
-// next call, and no call writes before the error has been read. The ioctl succeeds.
+// A failed transaction stops the writing: the commands after it in the buffer are left for
+// the next call, and no call writes before the error has been read. The ioctl succeeds.
 TEST(commands_failure_stops_the_writing)
 {
 	struct thread *manager = manager_new(), *client = process_new("client");

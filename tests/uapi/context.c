@@ -74,7 +74,8 @@ TEST(context_ext_sets_ptr_and_cookie)
 // zero-terminated inside the mapping.
 TEST(context_security_context)
 {
-	struct thread *manager = manager_ext(0, 0, FLAT_BINDER_FLAG_TXN_SECURITY_CTX), *client = process_new("client");
+	struct thread *manager = manager_ext(0, 0, FLAT_BINDER_FLAG_TXN_SECURITY_CTX);
+	struct thread *client = process_new("client");
 	bc_transaction(client, 0, 7, 0, parcel_bytes(20));
 	set_nonblocking(client, true);
 	struct binder_write_read *bwr = write_read_new(NULL, 0, 256);
@@ -100,7 +101,8 @@ TEST(context_security_context)
 // A manager that did not ask for a security context gets plain BR_TRANSACTION.
 TEST(context_no_security_context_unasked)
 {
-	struct thread *manager = manager_ext(0, 0, FLAT_BINDER_FLAG_ACCEPTS_FDS), *client = process_new("client");
+	struct thread *manager = manager_ext(0, 0, FLAT_BINDER_FLAG_ACCEPTS_FDS);
+	struct thread *client = process_new("client");
 	ping(client, 0, manager);
 }
 

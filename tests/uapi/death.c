@@ -268,8 +268,8 @@ TEST(death_requested_again_after_clear)
 	expect_cookie(t.client, BR_DEAD_BINDER, COOKIE + 1);
 }
 
-// Clearing what was not asked for, with a wrong cookie, or on an unknown handle does
-// nothing; nor does BC_DEAD_BINDER_DONE with an unknown cookie.
+// Clearing a notification that was not requested, with a wrong cookie, or on an unknown
+// handle does nothing; nor does BC_DEAD_BINDER_DONE with an unknown cookie.
 TEST(death_mistaken_commands)
 {
 	struct trio t = trio();
@@ -472,8 +472,8 @@ TEST(death_at_the_end_of_a_chain)
 	finish_call(a, b, txn);
 }
 
-// In a chain A -> B -> C the middle one dies: C's reply goes nowhere, and by then at the
-// latest A gets BR_DEAD_REPLY.
+// In a chain A -> B -> C the middle one dies: C's reply is dropped, and A gets
+// BR_DEAD_REPLY by then.
 TEST(death_in_the_middle_of_a_chain)
 {
 	struct thread *manager = manager_new(), *a = process_new("a");

@@ -17,14 +17,14 @@ static struct binder_frozen_status_info frozen_info(struct thread *by, struct th
 	return *shared;
 }
 
-struct cast {
+struct processes {
 	struct thread *manager, *server, *client, *system;
 	uint32_t handle;
 };
 
-static struct cast cast(void)
+static struct processes processes(void)
 {
-	struct cast c = {manager_new(), process_new("server"), process_new("client"),
+	struct processes c = {manager_new(), process_new("server"), process_new("client"),
 			 process_new("system"), 0};
 	c.handle = share(c.manager, c.server, c.client, 0x10, 0x20);
 	expect_nothing(c.server);
@@ -32,7 +32,7 @@ static struct cast cast(void)
 }
 
 // Newer kernels say BR_TRANSACTION_PENDING_FROZEN of a one-way call to a frozen process.
-static void send_to_frozen(struct cast *c, uint32_t code, uint32_t flags, size_t bytes)
+static void send_to_frozen(struct processes *c, uint32_t code, uint32_t flags, size_t bytes)
 {
 	bc_transaction(c->client, c->handle, code, TF_ONE_WAY | flags, parcel_bytes(bytes));
 	const struct br *br = next_br(c->client);
@@ -44,7 +44,7 @@ static void send_to_frozen(struct cast *c, uint32_t code, uint32_t flags, size_t
 // A call to a frozen process gets BR_FROZEN_REPLY; thawed, it is served again.
 TEST(freeze_sync_call)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	expect_errno(freeze(c.system, c.server, true, 0), 0);
 	bc_transaction(c.client, c.handle, 7, 0, NULL);
 	expect_br(c.client, BR_FROZEN_REPLY);
@@ -60,7 +60,7 @@ TEST(freeze_sync_call)
 // A process that calls while it counts as frozen cannot be called back.
 TEST(freeze_call_back)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	struct parcel *object = parcel_new();
 	put_binder(object, 0x30, 0x40);
 	expect_errno(freeze(c.system, c.server, true, 0), 0);
@@ -82,7 +82,7 @@ TEST(freeze_call_back)
 // A one-way call to a frozen process is taken and delivered after the thaw.
 TEST(freeze_oneway_is_kept)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	expect_errno(freeze(c.system, c.server, true, 0), 0);
 	send_to_frozen(&c, 1, 0, 8);
 	send_to_frozen(&c, 2, 0, 8);
@@ -97,7 +97,7 @@ TEST(freeze_oneway_is_kept)
 TEST(freeze_info)
 {
 	differs("taken-in-later");
-	struct cast c = cast();
+	struct processes c = processes();
 	struct binder_frozen_status_info info = frozen_info(c.system, c.server);
 	expect_eq(info.sync_recv, 0);
 	expect_eq(info.async_recv, 0);
@@ -126,7 +126,7 @@ TEST(freeze_info)
 // A process that serves a call, or has one unread, cannot be frozen: EAGAIN.
 TEST(freeze_with_calls_outstanding)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	bc_transaction(c.client, c.handle, 7, 0, NULL);
 	flush(c.client);
 	expect_errno(freeze(c.system, c.server, true, 0), EAGAIN);
@@ -141,7 +141,7 @@ TEST(freeze_with_calls_outstanding)
 // A process that awaits a reply cannot be frozen either.
 TEST(freeze_while_awaiting_a_reply)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	bc_transaction(c.server, 0, 7, 0, NULL);
 	flush(c.server);
 	const struct binder_transaction_data *txn = expect_txn(c.manager, 7);
@@ -153,7 +153,7 @@ TEST(freeze_while_awaiting_a_reply)
 // With a timeout the freeze waits for the calls to end; new ones are turned away meanwhile.
 TEST(freeze_waits_for_calls)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	struct thread *other = thread_new(c.client);
 	struct binder_freeze_info info = {(uint32_t)process_pid(c.server), 1, 15000};
 	bc_transaction(c.client, c.handle, 7, 0, NULL);
@@ -173,7 +173,7 @@ TEST(freeze_waits_for_calls)
 // held, does not.
 TEST(freeze_with_oneway_unread)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	bc_transaction(c.client, c.handle, 7, TF_ONE_WAY, NULL);
 	expect_br(c.client, BR_TRANSACTION_COMPLETE);
 	expect_errno(freeze(c.system, c.server, true, 0), EAGAIN);
@@ -192,10 +192,10 @@ TEST(freeze_unknown_process)
 		     EINVAL);
 }
 
-// Freezing twice and thawing what is not frozen succeed.
+// Freezing a frozen process and thawing a process that is not frozen succeed.
 TEST(freeze_twice)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	expect_errno(freeze(c.system, c.server, false, 0), 0);
 	expect_errno(freeze(c.system, c.server, true, 0), 0);
 	expect_errno(freeze(c.system, c.server, true, 0), 0);
@@ -206,7 +206,7 @@ TEST(freeze_twice)
 // A process can freeze itself.
 TEST(freeze_oneself)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	expect_errno(freeze(c.server, c.server, true, 0), 0);
 	bc_transaction(c.client, c.handle, 7, 0, NULL);
 	expect_br(c.client, BR_FROZEN_REPLY);
@@ -217,7 +217,7 @@ TEST(freeze_oneself)
 // A frozen process's death is a death.
 TEST(freeze_death_while_frozen)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	bc_handle_cookie(c.client, BC_REQUEST_DEATH_NOTIFICATION, c.handle, 1);
 	flush(c.client);
 	expect_errno(freeze(c.system, c.server, true, 0), 0);
@@ -230,7 +230,7 @@ TEST(freeze_death_while_frozen)
 // same code and flags takes the place of the one before.
 TEST(freeze_update_txn)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	expect_errno(freeze(c.system, c.server, true, 0), 0);
 	send_to_frozen(&c, 1, TF_UPDATE_TXN, 8);
 	send_to_frozen(&c, 1, TF_UPDATE_TXN, 16);
@@ -254,7 +254,7 @@ TEST(freeze_update_txn)
 TEST(freeze_update_txn_frees_the_old)
 {
 	enum { BYTES = MAP_BYTES / 8 };
-	struct cast c = cast();
+	struct processes c = processes();
 	expect_errno(freeze(c.system, c.server, true, 0), 0);
 	for (int i = 0; i < 20; i++)
 		send_to_frozen(&c, 1, TF_UPDATE_TXN, BYTES);
@@ -263,7 +263,7 @@ TEST(freeze_update_txn_frees_the_old)
 // Without a freeze TF_UPDATE_TXN replaces nothing.
 TEST(freeze_update_txn_needs_a_freeze)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	for (uint32_t i = 1; i <= 3; i++)
 		send_to_frozen(&c, 1, TF_UPDATE_TXN, i);
 	for (uint32_t i = 1; i <= 3; i++) {
@@ -299,7 +299,7 @@ static void expect_frozen(struct thread *t, uint64_t cookie, bool frozen)
 // A request is answered with the present state, and each change after it is told.
 TEST(freeze_notification)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	request(c.client, c.handle, 0xf1);
 	expect_frozen(c.client, 0xf1, false);
 	expect_errno(freeze(c.system, c.server, true, 0), 0);
@@ -312,7 +312,7 @@ TEST(freeze_notification)
 // A change during the handling of another waits for BC_FREEZE_NOTIFICATION_DONE.
 TEST(freeze_notification_waits_for_done)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	request(c.client, c.handle, 0xf1);
 	expect_eq(expect_br(c.client, BR_FROZEN_BINDER)->frozen.is_frozen, 0);
 	expect_errno(freeze(c.system, c.server, true, 0), 0);
@@ -325,7 +325,7 @@ TEST(freeze_notification_waits_for_done)
 // Cleared: BR_CLEAR_FREEZE_NOTIFICATION_DONE, and no change is told any more.
 TEST(freeze_notification_cleared)
 {
-	struct cast c = cast();
+	struct processes c = processes();
 	request(c.client, c.handle, 0xf1);
 	expect_frozen(c.client, 0xf1, false);
 	bc_handle_cookie(c.client, BC_CLEAR_FREEZE_NOTIFICATION, c.handle, 0xf1);

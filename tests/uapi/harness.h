@@ -10,7 +10,7 @@
 // Command buffers, payloads and results live in the arena, so that the script
 // builds and reads them in place while the driven thread makes the system call.
 // A step that blocks is begun with read_begin() and collected by the next
-// expect_br() on the same thread. Only the script judges; the first failure ends
+// expect_br() on the same thread. Only the script checks results; the first failure ends
 // the test, and the runner kills all of its processes.
 #ifndef HARNESS_H
 #define HARNESS_H

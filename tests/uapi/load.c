@@ -14,7 +14,7 @@ enum {
 	CALLS = 150,
 };
 
-struct party {
+struct load_thread {
 	int fd;
 	uint32_t seed;
 	uint32_t calls;	 // answered
@@ -25,20 +25,20 @@ struct party {
 	size_t write_bytes;
 };
 
-static void put(struct party *p, uint32_t command, const void *body, size_t n)
+static void put(struct load_thread *p, uint32_t command, const void *body, size_t n)
 {
 	memcpy(p->write + p->write_bytes, &command, sizeof(command));
 	memcpy(p->write + p->write_bytes + sizeof(command), body, n);
 	p->write_bytes += sizeof(command) + n;
 }
 
-static void put_free(struct party *p, const struct binder_transaction_data *txn)
+static void put_free(struct load_thread *p, const struct binder_transaction_data *txn)
 {
 	put(p, BC_FREE_BUFFER, &txn->data.ptr.buffer, sizeof(txn->data.ptr.buffer));
 }
 
-// Writes what has gathered and reads until a command of interest; its body goes to txn.
-static long next(struct party *p, struct binder_transaction_data *txn)
+// Writes the queued commands and reads until a command of interest; its body goes to txn.
+static long next(struct load_thread *p, struct binder_transaction_data *txn)
 {
 	for (;;) {
 		struct binder_write_read bwr = {
@@ -66,7 +66,7 @@ static long next(struct party *p, struct binder_transaction_data *txn)
 	}
 }
 
-static void put_reply(struct party *p, const struct binder_transaction_data *request)
+static void put_reply(struct load_thread *p, const struct binder_transaction_data *request)
 {
 	struct binder_transaction_data reply = {.data_size = request->data_size};
 	memcpy(p->payload, (const void *)(uintptr_t)request->data.ptr.buffer, request->data_size);
@@ -78,7 +78,7 @@ static void put_reply(struct party *p, const struct binder_transaction_data *req
 // Answers each call with its own payload, for good.
 static long step_serve(void *argument)
 {
-	struct party *p = argument;
+	struct load_thread *p = argument;
 	struct binder_transaction_data txn;
 	put(p, BC_ENTER_LOOPER, NULL, 0);
 	for (;;) {
@@ -89,7 +89,7 @@ static long step_serve(void *argument)
 	}
 }
 
-static size_t fill(struct party *p)
+static size_t fill(struct load_thread *p)
 {
 	p->seed = p->seed * 1103515245 + 12345;
 	size_t bytes = p->seed >> 8 & 1 ? p->seed >> 16 & 127 : (p->seed >> 10) % MAX_PAYLOAD;
@@ -101,7 +101,7 @@ static size_t fill(struct party *p)
 // Calls handle 0 so many times, or until a call fails, and compares the answers.
 static long step_call(void *argument)
 {
-	struct party *p = argument;
+	struct load_thread *p = argument;
 	struct binder_transaction_data reply;
 	while (p->calls < CALLS || p->ending == STOP) {
 		struct binder_transaction_data txn = {.code = ECHO, .data_size = fill(p)};
@@ -121,9 +121,9 @@ static long step_call(void *argument)
 	return 0;
 }
 
-static struct party *party(struct thread *t, uint32_t seed)
+static struct load_thread *load_thread(struct thread *t, uint32_t seed)
 {
-	struct party *p = arena_alloc(sizeof(*p));
+	struct load_thread *p = arena_alloc(sizeof(*p));
 	p->fd = process_fd(t);
 	p->seed = seed;
 	return p;
@@ -134,15 +134,15 @@ static struct thread *echo_manager(void)
 	struct thread *manager = manager_new();
 	for (uint32_t i = 0; i < THREADS; i++) {
 		struct thread *t = thread_new(manager);
-		run_begin(t, step_serve, party(t, i));
+		run_begin(t, step_serve, load_thread(t, i));
 	}
-	run_begin(manager, step_serve, party(manager, 99));
+	run_begin(manager, step_serve, load_thread(manager, 99));
 	return manager;
 }
 
 struct crowd {
 	struct thread *threads[CLIENTS * THREADS];
-	struct party *parties[CLIENTS * THREADS];
+	struct load_thread *load_threads[CLIENTS * THREADS];
 };
 
 static struct crowd crowd_begin(uint32_t until)
@@ -151,11 +151,11 @@ static struct crowd crowd_begin(uint32_t until)
 	for (uint32_t i = 0; i < CLIENTS * THREADS; i++) {
 		struct thread *t = i % THREADS ? thread_new(crowd.threads[i - 1]) : process_new("client");
 		crowd.threads[i] = t;
-		crowd.parties[i] = party(t, i * 77 + 1);
-		crowd.parties[i]->ending = until;
+		crowd.load_threads[i] = load_thread(t, i * 77 + 1);
+		crowd.load_threads[i]->ending = until;
 	}
 	for (size_t i = 0; i < CLIENTS * THREADS; i++)
-		run_begin(crowd.threads[i], step_call, crowd.parties[i]);
+		run_begin(crowd.threads[i], step_call, crowd.load_threads[i]);
 	return crowd;
 }
 
@@ -167,8 +167,8 @@ TEST(load_many_callers)
 	struct crowd crowd = crowd_begin(0);
 	for (size_t i = 0; i < CLIENTS * THREADS; i++) {
 		expect_errno(run_end(crowd.threads[i]), 0);
-		expect_eq(crowd.parties[i]->ending, 0);
-		expect_eq(crowd.parties[i]->calls, CALLS);
+		expect_eq(crowd.load_threads[i]->ending, 0);
+		expect_eq(crowd.load_threads[i]->calls, CALLS);
 	}
 }
 
@@ -178,11 +178,11 @@ TEST(load_server_killed)
 	struct thread *manager = echo_manager();
 	struct crowd crowd = crowd_begin(STOP); // without end
 	struct thread *witness = process_new("witness");
-	run(witness, step_call, party(witness, 5)); // the calls are under way
+	run(witness, step_call, load_thread(witness, 5)); // the calls are under way
 	process_kill(manager);
 	for (size_t i = 0; i < CLIENTS * THREADS; i++) {
 		expect_errno(run_end(crowd.threads[i]), 0);
-		expect_eq(crowd.parties[i]->ending, BR_DEAD_REPLY);
+		expect_eq(crowd.load_threads[i]->ending, BR_DEAD_REPLY);
 	}
 }
 
@@ -193,12 +193,12 @@ TEST(load_callers_killed)
 	struct crowd crowd = crowd_begin(STOP);
 	struct thread *witness = process_new("witness");
 	for (size_t i = 0; i < CLIENTS * THREADS; i += THREADS) {
-		struct party *p = party(witness, 5);
+		struct load_thread *p = load_thread(witness, 5);
 		expect_errno(run(witness, step_call, p), 0);
 		expect_eq(p->calls, CALLS);
 		process_kill(crowd.threads[i]);
 	}
-	struct party *p = party(witness, 6);
+	struct load_thread *p = load_thread(witness, 6);
 	expect_errno(run(witness, step_call, p), 0);
 	expect_eq(p->calls, CALLS);
 	(void)manager;

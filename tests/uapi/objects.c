@@ -5,8 +5,8 @@
 
 enum { PTR = 0x1000, COOKIE = 0x2000 };
 
-// What was sent leaves nothing behind at the receiver: nothing to read, and room for
-// the largest payload there is.
+// A transaction has left nothing at the receiver: there is nothing to read, and room for
+// the largest payload.
 static void expect_untouched(struct thread *client, struct thread *manager)
 {
 	expect_nothing(client);
@@ -525,8 +525,8 @@ TEST(objects_malformed_replies)
 	finish_call(client, manager, expect_txn(manager, 7));
 }
 
-// A node that was translated before its transaction failed: the reference came and went
-// before the owner could read of it, who is told nothing.
+// A node is translated before its transaction fails: the reference comes and goes before
+// the owner reads, so the owner gets no return.
 TEST(objects_failed_send_of_a_node)
 {
 	struct thread *manager = manager_new(), *client = process_new("client");

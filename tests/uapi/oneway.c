@@ -24,7 +24,7 @@ TEST(oneway_completes_at_once)
 	expect_nothing(client);
 }
 
-// A one-way call cannot be replied to: BR_FAILED_REPLY for who tries.
+// A one-way call cannot be replied to: a reply is BR_FAILED_REPLY.
 TEST(oneway_has_no_reply)
 {
 	struct thread *manager = manager_new(), *client = process_new("client");

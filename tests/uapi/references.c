@@ -128,8 +128,8 @@ TEST(references_wrong_acknowledgement)
 	expect_node(client, BR_DECREFS, PTR, COOKIE);
 }
 
-// An acknowledgement of a node that nobody else names has a reader look at it, even one
-// that is refused: there is work, though nothing to tell.
+// An acknowledgement of a node without other references queues work for a reader, even a
+// refused acknowledgement: the read then returns nothing.
 TEST(references_acknowledged_node_is_looked_at)
 {
 	struct thread *manager = manager_new(), *client = process_new("client");
@@ -143,7 +143,7 @@ TEST(references_acknowledged_node_is_looked_at)
 	bc_ptr_cookie(client, BC_INCREFS_DONE, PTR, COOKIE);
 	for (int i = 0; i < 3; i++) {
 		flush(client);
-		// That nobody names it any more may take its time from process to process.
+		// The end of the last reference may reach this process late.
 		expect_eq(sys_poll(client, POLLIN, i ? 0 : -1), POLLIN);
 		expect_nothing(client);
 		expect_eq(sys_poll(client, POLLIN, 0), 0);

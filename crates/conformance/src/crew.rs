@@ -26,12 +26,13 @@ pub enum Judged {
 
 struct Member {
     pid: u32,
-    seats: Vec<Seat>,
+    threads: Vec<ActorThread>,
     /// Threads that a driver in user space has started.
     helpers: Vec<Probe>,
 }
 
-struct Seat {
+/// One thread of an actor, with its slot of the arena.
+struct ActorThread {
     slot: &'static Slot,
     probe: Option<Probe>,
     is_busy: bool,
@@ -66,16 +67,16 @@ impl Crew {
         let slots: Vec<_> = (0..threads).map(|thread| self.arena.slot(process, thread)).collect();
         slots.iter().for_each(|slot| slot.reset());
         let pid = actor::start(self.arena, process, threads) as u32;
-        let mut seats = Vec::new();
+        let mut threads = Vec::new();
         for slot in slots {
             while slot.tid.load(Ordering::Acquire) == 0 {
                 std::thread::yield_now();
             }
             let probe = Probe::thread(pid, slot.tid.load(Ordering::Relaxed));
             assert!(probe.is_some(), "/proc does not show the threads of actors");
-            seats.push(Seat { slot, probe, is_busy: false, must_end: false });
+            threads.push(ActorThread { slot, probe, is_busy: false, must_end: false });
         }
-        self.members[process] = Some(Member { pid, seats, helpers: Vec::new() });
+        self.members[process] = Some(Member { pid, threads, helpers: Vec::new() });
     }
 
     /// The slot of a thread.
@@ -95,17 +96,17 @@ impl Crew {
         if order == Order::Close {
             self.put_off = true;
         }
-        let seat = &mut self.members[process].as_mut().expect("started").seats[thread];
-        assert!(!seat.is_busy, "a busy thread takes no orders");
-        seat.is_busy = true;
-        seat.must_end = must_end;
-        seat.slot.give(order as u32, arguments);
+        let thread = &mut self.members[process].as_mut().expect("started").threads[thread];
+        assert!(!thread.is_busy, "a busy thread takes no orders");
+        thread.is_busy = true;
+        thread.must_end = must_end;
+        thread.slot.give(order as u32, arguments);
     }
 
     /// Interrupts a thread.
     pub fn signal(&self, process: usize, thread: usize) {
         let member = self.member(process);
-        let tid = member.seats[thread].slot.tid.load(Ordering::Relaxed);
+        let tid = member.threads[thread].slot.tid.load(Ordering::Relaxed);
         // SAFETY: a system call without addresses.
         unsafe { libc::syscall(libc::SYS_tgkill, member.pid, tid, libc::SIGUSR1) };
     }
@@ -138,7 +139,7 @@ impl Crew {
             std::thread::sleep(Duration::from_micros(200));
         }
         let member = self.members[process].as_mut().expect("started");
-        member.seats.clear();
+        member.threads.clear();
         member.helpers.clear();
         self.put_off = true;
     }
@@ -165,7 +166,7 @@ impl Crew {
         }
         let Some(member) = &mut self.members[process] else { return };
         let own = |tid: &u32| {
-            member.seats.iter().any(|seat| seat.slot.tid.load(Ordering::Relaxed) == *tid)
+            member.threads.iter().any(|thread| thread.slot.tid.load(Ordering::Relaxed) == *tid)
         };
         let all = stillness::threads_of(member.pid).into_iter().filter(|tid| !own(tid));
         member.helpers = all.filter_map(|tid| Probe::thread(member.pid, tid)).collect();
@@ -221,37 +222,38 @@ impl Crew {
 
     fn collect(&mut self, answers: &mut Vec<(usize, usize, i64)>) {
         for (process, member) in self.members.iter_mut().enumerate() {
-            for (thread, seat) in member.iter_mut().flat_map(|m| m.seats.iter_mut().enumerate()) {
-                if seat.is_busy
-                    && let Some(result) = seat.slot.answer()
+            for (number, thread) in member.iter_mut().flat_map(|m| m.threads.iter_mut().enumerate())
+            {
+                if thread.is_busy
+                    && let Some(result) = thread.slot.answer()
                 {
-                    seat.is_busy = false;
-                    answers.push((process, thread, result));
+                    thread.is_busy = false;
+                    answers.push((process, number, result));
                 }
             }
         }
     }
 
-    fn seats(&self) -> impl Iterator<Item = &Seat> + Clone {
-        self.members.iter().flatten().flat_map(|member| &member.seats)
+    fn threads(&self) -> impl Iterator<Item = &ActorThread> + Clone {
+        self.members.iter().flatten().flat_map(|member| &member.threads)
     }
 
     fn anybody_busy(&self) -> bool {
-        self.seats().any(|seat| seat.is_busy)
+        self.threads().any(|thread| thread.is_busy)
     }
 
     fn anybody_must_end(&self) -> bool {
-        self.seats().any(|seat| seat.is_busy && seat.must_end)
+        self.threads().any(|thread| thread.is_busy && thread.must_end)
     }
 
     fn all_asleep(&self) -> Option<Vec<Look>> {
-        let busy = self.seats().filter(|seat| seat.is_busy);
+        let busy = self.threads().filter(|thread| thread.is_busy);
         let helpers = self.members.iter().flatten().flat_map(|member| &member.helpers);
         let beside: &[Probe] = match &self.judged {
             Judged::Kernel => &self.workers,
             Judged::UserSpace(probes) => probes,
         };
-        let busy = busy.filter_map(|seat| seat.probe.as_ref());
+        let busy = busy.filter_map(|thread| thread.probe.as_ref());
         stillness::all_asleep(busy.chain(helpers).chain(beside))
     }
 

@@ -59,7 +59,7 @@ impl<'a> Stage<'a> {
                 self.end(number);
             }
             Act::Signal => {
-                self.crew.signal(number, self.world.processes[number].threads[thread].seat);
+                self.crew.signal(number, self.world.processes[number].threads[thread].actor_thread);
             }
             Act::Exit | Act::Exec => self.leave(number, thread, &step.act),
             act => self.begin(number, thread, act),
@@ -73,17 +73,19 @@ impl<'a> Stage<'a> {
         let process = self.world.process(number);
         process.life = Life::Acting;
         process.pid = pid;
-        let seats = 0..threads as usize;
-        process.threads = seats.map(|seat| Thread { seat, ..Thread::default() }).collect();
+        let actor_threads = 0..threads as usize;
+        process.threads = actor_threads
+            .map(|actor_thread| Thread { actor_thread, ..Thread::default() })
+            .collect();
     }
 
     fn leave(&mut self, number: usize, thread: usize, act: &Act) {
-        let seat = self.world.processes[number].threads[thread].seat;
+        let actor_thread = self.world.processes[number].threads[thread].actor_thread;
         if *act == Act::Exit {
-            self.crew.give(number, seat, Order::Exit, [0; 4]);
+            self.crew.give(number, actor_thread, Order::Exit, [0; 4]);
             self.crew.wait_for_end(number);
         } else {
-            self.crew.give(number, seat, Order::Exec, [0; 4]);
+            self.crew.give(number, actor_thread, Order::Exec, [0; 4]);
             self.crew.executed(number);
         }
         self.end(number);
@@ -96,7 +98,7 @@ impl<'a> Stage<'a> {
     }
 
     fn slot(&self, number: usize, thread: usize) -> &'static Slot {
-        self.crew.slot(number, self.world.processes[number].threads[thread].seat)
+        self.crew.slot(number, self.world.processes[number].threads[thread].actor_thread)
     }
 
     fn begin(&mut self, number: usize, thread: usize, act: &Act) {
@@ -135,9 +137,9 @@ impl<'a> Stage<'a> {
             Act::CloseFile(name) => (Order::Close, [process.file(*name) as u64, 0, 0, 0]),
             Act::Start { .. } | Act::Exit | Act::Exec | Act::Kill | Act::Signal => unreachable!(),
         };
-        let seat = process.threads[thread].seat;
+        let actor_thread = process.threads[thread].actor_thread;
         self.world.processes[number].threads[thread].busy = Some(act.clone());
-        self.crew.give(number, seat, order, arguments);
+        self.crew.give(number, actor_thread, order, arguments);
     }
 
     /// Records the effect of the commands that the driver has taken.
@@ -195,9 +197,11 @@ impl<'a> Stage<'a> {
 
     fn settled(&mut self) -> Result<Record, Stuck> {
         let mut answers = Vec::new();
-        for (number, seat, result) in self.crew.await_stillness()? {
+        for (number, actor_thread, result) in self.crew.await_stillness()? {
             let process = &mut self.world.processes[number];
-            let Some(thread) = process.threads.iter().position(|thread| thread.seat == seat) else {
+            let Some(thread) =
+                process.threads.iter().position(|thread| thread.actor_thread == actor_thread)
+            else {
                 continue;
             };
             answers.push((number, self.world.rename(number, thread), result));

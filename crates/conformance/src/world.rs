@@ -71,7 +71,7 @@ pub enum Life {
 #[derive(Clone, Debug, Default)]
 pub struct Thread {
     /// Index of the thread in the arena.
-    pub seat: usize,
+    pub actor_thread: usize,
     /// The act in progress, until it ends.
     pub busy: Option<Act>,
     /// Whether the act waits, and the buffers that it frees are known to be free.

@@ -29,7 +29,7 @@ pub enum Claim {
     },
     /// A handle.
     Handle {
-        /// Its number.
+        /// The handle's number.
         handle: u32,
         /// The owner of the node.
         owner: ProcessId,

@@ -25,7 +25,7 @@ pub struct ChannelId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TicketId(pub u64);
 
-/// Which end of a channel a process holds.
+/// The end of a channel that a process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// The end that sends requests.

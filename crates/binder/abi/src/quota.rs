@@ -16,7 +16,7 @@ const RESERVE: u64 = 16;
 
 /// The class of a user that takes from an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum QuotaClass {
     /// The user may take everything, including the reserve.
     Owner,
     /// The user has a share, and takes at most `most` whatever is left.
@@ -27,7 +27,7 @@ pub enum Standing {
 }
 
 /// A user that the configuration does not limit.
-pub const STRANGER: Standing = Standing::Stranger { most: u64::MAX };
+pub const STRANGER: QuotaClass = QuotaClass::Stranger { most: u64::MAX };
 
 /// A user asked for more than its share. Other users lose nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +49,14 @@ impl Quota {
     }
 
     /// Checks whether a user may take `amount` more.
-    pub fn check(&self, user: u32, standing: Standing, amount: u64) -> Result<(), Exceeded> {
+    pub fn check(&self, user: u32, quota_class: QuotaClass, amount: u64) -> Result<(), Exceeded> {
         let taken = self.taken.saturating_add(amount);
-        let fits = match standing {
-            Standing::Owner => {
+        let fits = match quota_class {
+            QuotaClass::Owner => {
                 let its = self.of(user).saturating_add(amount);
                 taken <= self.limit || its <= self.limit / RESERVE
             }
-            Standing::Stranger { most } => {
+            QuotaClass::Stranger { most } => {
                 let open = self.limit - self.limit / RESERVE;
                 let its = self.of(user).saturating_add(amount);
                 its <= open.saturating_sub(taken) && its <= most
@@ -68,17 +68,22 @@ impl Quota {
     /// Checks whether a user may take back an amount that it had of an earlier quota of this size.
     /// Other users' takings do not reduce the share, because the order was different then. Users
     /// that lie take at most twice the limit together.
-    pub fn check_return(&self, user: u32, standing: Standing, amount: u64) -> Result<(), Exceeded> {
+    pub fn check_return(
+        &self,
+        user: u32,
+        quota_class: QuotaClass,
+        amount: u64,
+    ) -> Result<(), Exceeded> {
         let its = self.of(user).saturating_add(amount);
-        let could_have_had = match standing {
-            Standing::Owner => its <= self.limit,
-            Standing::Stranger { most } => {
+        let could_have_had = match quota_class {
+            QuotaClass::Owner => its <= self.limit,
+            QuotaClass::Stranger { most } => {
                 let open = self.limit - self.limit / RESERVE;
                 let taken = self.taken.saturating_add(amount);
                 its <= most && its <= open / 2 && taken <= self.limit.saturating_mul(2)
             }
         };
-        if could_have_had { Ok(()) } else { self.check(user, standing, amount) }
+        if could_have_had { Ok(()) } else { self.check(user, quota_class, amount) }
     }
 
     /// Takes an amount for a user without a check: see [`Quota::check`].
@@ -111,13 +116,13 @@ impl Quota {
     }
 
     /// The most that a user may take now.
-    pub fn left_for(&self, user: u32, standing: Standing) -> u64 {
-        match standing {
-            Standing::Owner => {
+    pub fn left_for(&self, user: u32, quota_class: QuotaClass) -> u64 {
+        match quota_class {
+            QuotaClass::Owner => {
                 let kept_back = (self.limit / RESERVE).saturating_sub(self.of(user));
                 self.limit.saturating_sub(self.taken).max(kept_back)
             }
-            Standing::Stranger { most } => {
+            QuotaClass::Stranger { most } => {
                 let open = self.limit - self.limit / RESERVE;
                 // its + x <= open - taken - x
                 let share = open.saturating_sub(self.taken).saturating_sub(self.of(user)) / 2;
@@ -153,13 +158,13 @@ mod tests {
 
     /// The shares of users that take one at a time until they are refused, one user after the
     /// other.
-    fn shares(limit: u64, users: &[(u32, Standing)]) -> Vec<u64> {
+    fn shares(limit: u64, users: &[(u32, QuotaClass)]) -> Vec<u64> {
         let mut quota = Quota::new(limit);
-        let fill = |&(user, standing): &(u32, Standing)| {
-            while quota.check(user, standing, 1).is_ok() {
+        let fill = |&(user, quota_class): &(u32, QuotaClass)| {
+            while quota.check(user, quota_class, 1).is_ok() {
                 quota.take(user, 1);
             }
-            assert_eq!(quota.left_for(user, standing), 0);
+            assert_eq!(quota.left_for(user, quota_class), 0);
             quota.of(user)
         };
         users.iter().map(fill).collect()
@@ -167,12 +172,12 @@ mod tests {
 
     #[test]
     fn shares_shrink_and_leave_something_for_the_next_user() {
-        let most = |most| Standing::Stranger { most };
+        let most = |most| QuotaClass::Stranger { most };
         for (users, expect) in [
             (&[(1, STRANGER)][..], &[750][..]),
             (&[(1, STRANGER), (2, STRANGER), (3, STRANGER)], &[750, 375, 187]),
-            (&[(1, STRANGER), (0, Standing::Owner)], &[750, 850]),
-            (&[(0, Standing::Owner), (1, STRANGER)], &[1600, 0]),
+            (&[(1, STRANGER), (0, QuotaClass::Owner)], &[750, 850]),
+            (&[(0, QuotaClass::Owner), (1, STRANGER)], &[1600, 0]),
             (&[(1, most(100)), (2, STRANGER)], &[100, 700]),
             (&[(1, most(0)), (2, STRANGER)], &[0, 750]),
         ] {
@@ -185,18 +190,19 @@ mod tests {
         let mut quota = Quota::new(1600);
         quota.take(1, 300);
         quota.take(2, 50);
-        for (user, standing) in [(1, STRANGER), (2, STRANGER), (3, STRANGER), (0, Standing::Owner)]
+        for (user, quota_class) in
+            [(1, STRANGER), (2, STRANGER), (3, STRANGER), (0, QuotaClass::Owner)]
         {
-            let left = quota.left_for(user, standing);
-            assert_eq!(quota.check(user, standing, left), Ok(()), "{user}");
-            assert_eq!(quota.check(user, standing, left + 1), Err(Exceeded), "{user}");
+            let left = quota.left_for(user, quota_class);
+            assert_eq!(quota.check(user, quota_class, left), Ok(()), "{user}");
+            assert_eq!(quota.check(user, quota_class, left + 1), Err(Exceeded), "{user}");
         }
         assert_eq!(quota.check(1, STRANGER, u64::MAX), Err(Exceeded));
     }
 
     #[test]
     fn a_user_may_take_back_its_share_in_any_order() {
-        let most = Standing::Stranger { most: 100 };
+        let most = QuotaClass::Stranger { most: 100 };
         let mut quota = Quota::new(1600);
         quota.take(2, 700);
         assert_eq!(quota.check(1, STRANGER, 750), Err(Exceeded));
@@ -204,8 +210,8 @@ mod tests {
         assert_eq!(quota.check_return(1, STRANGER, 751), Err(Exceeded));
         assert_eq!(quota.check_return(1, most, 100), Ok(()));
         assert_eq!(quota.check_return(1, most, 101), Err(Exceeded));
-        assert_eq!(quota.check_return(0, Standing::Owner, 1600), Ok(()));
-        assert_eq!(quota.check_return(0, Standing::Owner, 1601), Err(Exceeded));
+        assert_eq!(quota.check_return(0, QuotaClass::Owner, 1600), Ok(()));
+        assert_eq!(quota.check_return(0, QuotaClass::Owner, 1601), Err(Exceeded));
         quota.take(1, 700);
         assert_eq!(quota.check_return(1, STRANGER, 51), Err(Exceeded), "with what it has");
         quota.take(3, 1800);
@@ -216,9 +222,9 @@ mod tests {
     fn the_reserve_stays_the_owners_whatever_others_took_back() {
         let mut quota = Quota::new(1600);
         quota.take(1, 2000);
-        assert_eq!(quota.left_for(0, Standing::Owner), 100);
-        assert_eq!(quota.check(0, Standing::Owner, 100), Ok(()));
-        assert_eq!(quota.check(0, Standing::Owner, 101), Err(Exceeded));
+        assert_eq!(quota.left_for(0, QuotaClass::Owner), 100);
+        assert_eq!(quota.check(0, QuotaClass::Owner, 100), Ok(()));
+        assert_eq!(quota.check(0, QuotaClass::Owner, 101), Err(Exceeded));
         assert_eq!((quota.left_for(2, STRANGER), quota.check(2, STRANGER, 1)), (0, Err(Exceeded)));
     }
 

@@ -1,7 +1,7 @@
 //! A thread's scheduling policy and priority: a nice value or a real-time priority.
 //!
-//! One type for all who speak of it: what a thread runs at, what a caller lends to its call, the
-//! minimum that an object asks for, and what the broker gives to a looper.
+//! One type for all uses: the priority of a thread, the priority that a caller lends, the minimum
+//! that an object asks for, and the priority that the broker gives to a looper.
 //!
 //! The value is one number, which grows with the urgency, so that two are compared by one
 //! instruction:
@@ -22,7 +22,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum SchedPolicy {
-    /// SCHED_OTHER, and whatever else has nice values.
+    /// SCHED_OTHER, and the other policies with nice values.
     Other = 0,
     /// SCHED_FIFO: a thread runs until it waits or a more urgent one comes.
     Fifo = 1,
@@ -53,15 +53,15 @@ pub struct SchedPriority(u16);
 const BEST_NICE: i32 = -20;
 const WORST_NICE: i32 = 19;
 const HIGHEST: u8 = 99;
-/// What all real-time priorities are above.
+/// All real-time priorities are above this value.
 const REAL_TIME: u16 = 100;
 const DEADLINE: u16 = 300;
 
 impl SchedPriority {
-    /// The least urgent: nice value 19. An object that asks for it leaves the urgency to its
-    /// callers.
+    /// The least urgent priority: nice value 19. An object that asks for it leaves the priority to
+    /// its callers.
     pub const LEAST: SchedPriority = SchedPriority::nice(WORST_NICE);
-    /// SCHED_DEADLINE. Nobody can be given it by this type, which has no periods.
+    /// SCHED_DEADLINE. This type has no periods, so no thread can be set to it.
     pub const DEADLINE: SchedPriority = SchedPriority(DEADLINE);
 
     /// SCHED_OTHER at a nice value of -20 to 19, or the nearest to that.
@@ -87,8 +87,8 @@ impl SchedPriority {
         SchedPriority(REAL_TIME + 2 * within(priority))
     }
 
-    /// That of a thread of a policy and a `sched_priority` as the kernel tells them, if the policy
-    /// is a real-time one.
+    /// The priority of a thread by its policy and `sched_priority`, as the kernel reports them.
+    /// `None` if the policy is no real-time one.
     #[inline]
     pub const fn of_real_time(policy: i32, priority: i32) -> Option<SchedPriority> {
         let priority = if priority > HIGHEST as i32 { HIGHEST } else { priority as u8 };
@@ -100,8 +100,8 @@ impl SchedPriority {
         }
     }
 
-    /// The minimum that a node asks for by its `flat_binder_object.flags`. `None` where the
-    /// priority in them is 0: it asks for nothing.
+    /// The minimum that a node asks for by its `flat_binder_object.flags`. `None` if the priority
+    /// in the flags is 0: the node asks for nothing.
     #[inline]
     pub const fn of_node_flags(flags: u32) -> Option<SchedPriority> {
         let value = flags & FLAT_BINDER_FLAG_PRIORITY_MASK;
@@ -111,7 +111,7 @@ impl SchedPriority {
             (_, 0) => None,
             (1, _) => Some(SchedPriority::fifo(value as u8)),
             (2, _) => Some(SchedPriority::round_robin(value as u8)),
-            // Of 8 bits with a sign.
+            // The value has 8 bits and a sign.
             _ => Some(SchedPriority::nice(value as u8 as i8 as i32)),
         }
     }
@@ -174,7 +174,8 @@ impl SchedPriority {
         }
     }
 
-    /// Its policy at a real-time priority of at most this; as it is, if it is no real-time one.
+    /// This priority, bounded by a real-time priority; the policy stays. A priority that is no
+    /// real-time one is unchanged.
     #[inline]
     pub fn at_most(self, priority: u8) -> SchedPriority {
         match self.parts() {

@@ -180,7 +180,7 @@ impl Driver {
                 match item {
                     Return::Reply(incoming) => {
                         if let Some(via) = via {
-                            engine.learn_route(&mut state, tid, handle, via);
+                            engine.remember_route(&mut state, tid, handle, via);
                         }
                         engine.unlock(state);
                         let place = Place::Buffer(Arc::new(incoming));
@@ -191,7 +191,7 @@ impl Driver {
                         engine.unlock(state);
                         return Err(CallError::of_reply(command, errno));
                     }
-                    item => state = self.attend(state, item),
+                    item => state = self.handle_return(state, item),
                 }
             }
         }
@@ -215,7 +215,7 @@ impl Driver {
                     let errno = -state.thread(tid).error.param;
                     result = Err(CallError::of_reply(command, errno));
                 }
-                item => state = self.attend(state, item),
+                item => state = self.handle_return(state, item),
             }
         }
         self.engine.unlock(state);

@@ -33,7 +33,7 @@ impl Driver {
             state = woken;
             while let Some(item) = state.next_return(tid, false) {
                 self.learn(&mut cache, &state, &item);
-                state = self.attend(state, item);
+                state = self.handle_return(state, item);
             }
         }
         engine.leave_dedicated(dedicated, tid, own);
@@ -56,7 +56,7 @@ impl Driver {
     fn learn(&self, cache: &mut LaneCache<Arc<Handler>>, state: &State, item: &Return) {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
         if let Some(handler) = self.handler(*ptr) {
-            cache.learn(&self.engine, state, incoming, handler);
+            cache.insert(&self.engine, state, incoming, handler);
         }
     }
 }

@@ -50,7 +50,7 @@ impl Process {
             };
             while let Some(item) = state.next_return(tid, process_work) {
                 looper.learn(&state, &item);
-                state = driver.attend(state, item);
+                state = driver.handle_return(state, item);
             }
         }
     }
@@ -58,7 +58,7 @@ impl Process {
 
 impl Driver {
     /// Deals with what is no answer: serves, acknowledges, tells recipients.
-    pub fn attend<'a>(
+    pub fn handle_return<'a>(
         self: &'a Arc<Self>,
         mut state: Guard<'a, State>,
         item: Return,
@@ -71,7 +71,7 @@ impl Driver {
                 engine.lock()
             }
             Return::Node(news) => {
-                let (ptr, cookie) = news.subject;
+                let (ptr, cookie) = news.object;
                 for command in news.returns {
                     match command {
                         BR_ACQUIRE => state.acknowledge(ptr, cookie, Strength::Strong),
@@ -204,7 +204,7 @@ impl Looper<'_> {
     fn learn(&mut self, state: &State, item: &Return) {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
         if let Some(handler) = self.callbacks.handler(*ptr) {
-            self.route_cache.learn(&self.driver.engine, state, incoming, handler);
+            self.route_cache.insert(&self.driver.engine, state, incoming, handler);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::peer::{self, Credentials};
 use crate::status_pages::StatusPages;
 use crate::throttle::Throttle;
 use baton_abi::control::ProcessId;
-use baton_abi::quota::{STRANGER, Standing};
+use baton_abi::quota::{QuotaClass, STRANGER};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
@@ -103,12 +103,12 @@ impl Connection {
     }
 
     /// The class in which the connection's user takes from the broker's shared amounts.
-    pub fn standing(&self) -> Standing {
-        if self.rights.reserve { Standing::Owner } else { STRANGER }
+    pub fn quota_class(&self) -> QuotaClass {
+        if self.rights.reserve { QuotaClass::Owner } else { STRANGER }
     }
 
     pub fn reader(&self) -> Reader {
-        Reader { user: self.credentials.uid, standing: self.standing() }
+        Reader { user: self.credentials.uid, quota_class: self.quota_class() }
     }
 
     /// Number of the broker's descriptors that this connection holds, without those in its outbox.

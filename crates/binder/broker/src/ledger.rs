@@ -9,7 +9,7 @@
 //! | events that wait for one user | [`Limits::queued_bytes_per_user`] | [`Quota`], by the cause |
 
 use crate::limits::Limits;
-use baton_abi::quota::{Exceeded, Quota, Standing};
+use baton_abi::quota::{Exceeded, Quota, QuotaClass};
 use std::collections::BTreeMap;
 
 /// Descriptors that the broker keeps for itself: epoll, listener, log, and those in use for a
@@ -20,7 +20,7 @@ const OWN_DESCRIPTORS: u64 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader {
     pub user: u32,
-    pub standing: Standing,
+    pub quota_class: QuotaClass,
 }
 
 /// The parts of the shared amounts that each user has.
@@ -60,7 +60,7 @@ impl Queued {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addition {
     /// The user that causes the events, and its class with the reader's user.
-    pub cause: (u32, Standing),
+    pub cause: (u32, QuotaClass),
     pub bytes: u64,
     pub descriptors: u64,
 }
@@ -88,15 +88,15 @@ impl Ledger {
         waiting: &BTreeMap<u32, u64>,
         more: Addition,
     ) -> Result<(), Exceeded> {
-        let Addition { cause: (cause, standing), bytes, descriptors } = more;
+        let Addition { cause: (cause, quota_class), bytes, descriptors } = more;
         let mut of_process = Quota::new(self.limits.bytes_for_process);
         waiting.iter().for_each(|(user, bytes)| of_process.take(*user, *bytes));
-        of_process.check(cause, standing, bytes)?;
+        of_process.check(cause, quota_class, bytes)?;
         let nothing = Queued::new(self.limits);
         let queued = self.queued.get(&reader.user).unwrap_or(&nothing);
-        queued.bytes.check(cause, standing, bytes)?;
-        queued.descriptors.check(cause, standing, descriptors)?;
-        self.descriptors.check(reader.user, reader.standing, descriptors)
+        queued.bytes.check(cause, quota_class, bytes)?;
+        queued.descriptors.check(cause, quota_class, descriptors)?;
+        self.descriptors.check(reader.user, reader.quota_class, descriptors)
     }
 
     /// Books an event that begins to wait for a process of user `reader`.

@@ -162,9 +162,9 @@ impl Outbox {
                     return Ok(Backlog::Unread);
                 }
             }
-            if ledger.unread.check(reader.user, reader.standing, descriptors).is_err() {
+            if ledger.unread.check(reader.user, reader.quota_class, descriptors).is_err() {
                 self.recount_unread(reader, ledger);
-                if ledger.unread.check(reader.user, reader.standing, descriptors).is_err() {
+                if ledger.unread.check(reader.user, reader.quota_class, descriptors).is_err() {
                     return Ok(Backlog::OthersUnread);
                 }
             }
@@ -264,9 +264,9 @@ mod tests {
     use super::*;
     use crate::deliver::socket_pair;
     use crate::limits::Limits;
-    use baton_abi::quota::Standing;
+    use baton_abi::quota::QuotaClass;
 
-    const OURS: Reader = Reader { user: 0, standing: Standing::Owner };
+    const OURS: Reader = Reader { user: 0, quota_class: QuotaClass::Owner };
 
     fn barrier(number: u64) -> Event {
         Event::Barrier { number }
@@ -385,8 +385,8 @@ mod tests {
     #[test]
     fn a_users_share_of_unread_descriptors_is_shared_by_its_engines() {
         let mut test = Test::new();
-        let stranger = Reader { user: 1000, standing: baton_abi::quota::STRANGER };
-        let share = test.ledger.unread.left_for(1000, stranger.standing);
+        let stranger = Reader { user: 1000, quota_class: baton_abi::quota::STRANGER };
+        let share = test.ledger.unread.left_for(1000, stranger.quota_class);
         test.ledger.unread.take(1000, share);
         let (file, _) = socket_pair().unwrap();
         let Test { outbox, ledger, .. } = &mut test;

@@ -16,7 +16,7 @@ use crate::shortage::is_shortage;
 use crate::state::NewProcess;
 use crate::status_pages::StatusPages;
 use baton_abi::control::{self, Account, ProcessId, Reply, Report, Request, Share, VERSION};
-use baton_abi::quota::{Quota, STRANGER, Standing};
+use baton_abi::quota::{Quota, QuotaClass, STRANGER};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
@@ -55,7 +55,7 @@ impl Broker {
         if connection.unsent.is_some() && connection.exiting.is_none() {
             return 1;
         }
-        let is_paced = connection.standing() != Standing::Owner && !hurries;
+        let is_paced = connection.quota_class() != QuotaClass::Owner && !hurries;
         if is_paced && self.cpu_share.pause_if_over(user, id, now()) {
             return 1;
         }
@@ -208,8 +208,8 @@ impl Broker {
         id: ConnectionId,
         make_pages: impl FnOnce() -> Result<StatusPages, Errno>,
     ) -> Result<(OwnedFd, OwnedFd, StatusPages), Errno> {
-        let Reader { user, standing } = self.connections[&id].reader();
-        let room = self.ledger.descriptors.check(user, standing, Engine::DESCRIPTORS);
+        let Reader { user, quota_class } = self.connections[&id].reader();
+        let room = self.ledger.descriptors.check(user, quota_class, Engine::DESCRIPTORS);
         room.map_err(|_| Errno::MFILE)?;
         let pages = make_pages()?;
         let (ours, theirs) = socket_pair()?;
@@ -351,8 +351,8 @@ impl Broker {
             return true;
         }
         let (user, its) = (cause.credentials.uid, reader.credentials.uid);
-        let standing = if user == its { Standing::Owner } else { cause.standing() };
-        let more = Addition { cause: (user, standing), bytes, descriptors };
+        let quota_class = if user == its { QuotaClass::Owner } else { cause.quota_class() };
+        let more = Addition { cause: (user, quota_class), bytes, descriptors };
         self.ledger.check_queue(reader.reader(), waiting, more).is_ok()
     }
 
@@ -422,11 +422,11 @@ impl Broker {
     fn add_shares(&mut self, accounts: &mut [Account]) {
         self.cost += accounts.len() as u64;
         for Account { uid, reserve, shares } in accounts {
-            let standing = if *reserve { Standing::Owner } else { STRANGER };
+            let quota_class = if *reserve { QuotaClass::Owner } else { STRANGER };
             let share = |(name, quota): (&str, &Quota)| Share {
                 name: name.to_owned(),
                 taken: quota.of(*uid),
-                left: quota.left_for(*uid, standing),
+                left: quota.left_for(*uid, quota_class),
                 limit: quota.limit(),
             };
             let (held, unread) = (&self.ledger.descriptors, &self.ledger.unread);

@@ -402,9 +402,9 @@ impl Broker {
                 return Ok(());
             }
         };
-        let Reader { user, standing } = connection.reader();
+        let Reader { user, quota_class } = connection.reader();
         let room = |broker: &Broker| {
-            broker.ledger.descriptors.check(user, standing, Connection::DESCRIPTORS)
+            broker.ledger.descriptors.check(user, quota_class, Connection::DESCRIPTORS)
         };
         // The user's oldest connection without a greeting makes room for the new one.
         if room(self).is_err()

@@ -83,8 +83,8 @@ impl State {
     }
 
     fn room_for_process(&self, uid: u32, rights: &Rights) -> Result<(), Errno> {
-        let standing = self.standing(rights, Resource::Processes);
-        self.accounts.of(Resource::Processes).check(uid, standing, 1).map_err(|_| Errno::DQUOT)
+        let quota_class = self.quota_class(rights, Resource::Processes);
+        self.accounts.of(Resource::Processes).check(uid, quota_class, 1).map_err(|_| Errno::DQUOT)
     }
 
     fn new_process(

@@ -8,7 +8,7 @@
 //!   crate `baton`). [`observer`]: a look at the broker, for those who take no part.
 //! - `runner`: the state under its lock, and the I/O that it asks for: what goes out, what comes
 //!   in, the broker's events, the hidden control thread.
-//! - `fast`: plain calls, past the state.
+//! - `fast`: plain calls, which bypass the state.
 //! - `realtime`: lanes of real-time callers, and loopers that wait on one lane alone.
 //! - `engine`: the engine of one opened device as its parts: the link to the broker, the status
 //!   page, the receive buffer, the operations in flight.

@@ -1,5 +1,5 @@
-//! A client that undoes what the process writes where its looper sleeps delays nobody's call and no
-//! work of the process for good: on its bell page, which it is not to write, or on its lane's word.
+//! A client overwrites the words on which the server's looper sleeps: its bell page, or its lane's
+//! mailbox. No call and no work of the server waits for ever because of it.
 mod support;
 
 use baton::{Handle, Parcel, Process};
@@ -18,32 +18,32 @@ const WAKES: usize = 10;
 const ROUNDS: usize = 30;
 /// Looks for a wake before the looper is taken for one that is elsewhere.
 const LOOKS: u32 = 10_000;
-/// Calls after which a looper is pinned to a lane, and some.
+/// More calls than pin a looper to a lane.
 const IN_A_ROW: u32 = 100;
 /// How long a call may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the looper sleeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Bed {
+enum SleepWord {
     Bell,
-    /// It is pinned.
+    /// The looper is pinned, and sleeps on the lane's mailbox.
     Lane,
 }
 
-impl Bed {
+impl SleepWord {
     /// Where such memory is mapped: bell pages, or the first lane of each channel.
     fn maps(self) -> BTreeSet<usize> {
         let (name, at) = match self {
-            Bed::Bell => ("/memfd:baton-bell", 0),
-            Bed::Lane => ("/memfd:baton-channel", LANES_AT),
+            SleepWord::Bell => ("/memfd:baton-bell", 0),
+            SleepWord::Lane => ("/memfd:baton-channel", LANES_AT),
         };
         let hex = |word: &str| usize::from_str_radix(word, 16).unwrap();
         let place = |line: &str| {
             let mut words = line.split_ascii_whitespace();
             let (start, end) = words.next()?.split_once('-')?;
             let (start, end) = (hex(start), hex(end));
-            // Maps that lie side by side may be told of as one.
+            // Adjacent maps may stand in one line.
             let before = at.checked_sub(hex(words.nth(1)?))?;
             (before < end - start).then_some(start + before)
         };
@@ -51,23 +51,23 @@ impl Bed {
         maps.lines().filter(|line| line.contains(name)).filter_map(place).collect()
     }
 
-    /// After how many of its requests one client is waited for alone there: others that are silent
-    /// are looked for as long as that.
+    /// Requests after which loopers wait for this client alone: silent clients are waited for as
+    /// long as that.
     fn requests(self) -> u32 {
         match self {
-            Bed::Bell => 150,
-            Bed::Lane => 2300,
+            SleepWord::Bell => 150,
+            SleepWord::Lane => 2300,
         }
     }
 
-    /// Takes back what the process has written on it, if it has.
+    /// Undoes a write of the process, if there was one.
     fn undo(self, word: &AtomicU32, next: &AtomicU32) -> bool {
         match self {
-            Bed::Bell => {
+            SleepWord::Bell => {
                 next.store(0, Ordering::Relaxed);
                 word.swap(0, Ordering::Relaxed) != 0
             }
-            Bed::Lane => word.fetch_and(!NUDGED, Ordering::Relaxed) & NUDGED != 0,
+            SleepWord::Lane => word.fetch_and(!NUDGED, Ordering::Relaxed) & NUDGED != 0,
         }
     }
 }
@@ -75,27 +75,26 @@ impl Bed {
 /// Of a mailbox's word (`shm::mailbox`): its own process wants the reader.
 const NUDGED: u32 = 4;
 
-/// The two who share it: what one wants of the other.
+/// The values by which the two threads that share this word control each other.
 #[derive(Default)]
 struct Scribbles {
     stop: AtomicBool,
-    /// Keep the looper going to sleep, until the process rings.
+    /// Disturb the looper's sleep until the process rings.
     tease: AtomicBool,
-    /// How often it has been woken for nothing.
+    /// How often the looper has been woken for nothing.
     woken: AtomicUsize,
 }
 
-/// Undoes whatever the process does there. While it teases, it wakes the looper as well, and no
-/// more as soon as it has undone a ring: a looper that was just about to sleep then has nobody who
-/// wakes it.
-fn scribble(bed: Bed, at: usize, wanted: &Scribbles) {
+/// Undoes every write of the process there. While it teases, it also wakes the looper. It stops as
+/// soon as it has undone a ring: a looper that was about to sleep then finds no one to wake it.
+fn scribble(sleep_word: SleepWord, at: usize, wanted: &Scribbles) {
     // A map of its own, which outlives the channel: of a shared one's no bytes it makes another.
     // SAFETY: a fresh map at an address of the kernel's choice.
     let page = unsafe { mremap(at as *mut _, 0, BELL_BYTES, MremapFlags::MAYMOVE) }.unwrap();
     // SAFETY: within it, and nobody unmaps it. Its owner touches these words by atomics, too.
     let [word, next] = [0, 4].map(|at| unsafe { AtomicU32::from_ptr(page.byte_add(at).cast()) });
     while !wanted.stop.load(Ordering::Relaxed) {
-        if bed.undo(word, next) {
+        if sleep_word.undo(word, next) {
             wanted.tease.store(false, Ordering::Relaxed);
         } else if wanted.tease.load(Ordering::Relaxed) {
             wanted.woken.fetch_add(futex::wake(word, 1), Ordering::Relaxed);
@@ -152,27 +151,28 @@ impl Stage {
         self.told.recv_timeout(PATIENCE).expect("it is not kept waiting");
     }
 
-    /// Lets a client scribble where the looper sleeps while `body` runs and the server closes. What
-    /// it is given makes that client the only one that loopers wait for, and has it tease them.
-    fn among_scribbles(self, bed: Bed, body: impl FnOnce(&Stage, &dyn Fn())) {
-        let others = bed.maps();
+    /// Lets a client overwrite the words on which the looper sleeps, while `body` runs and the
+    /// server closes. The function that `body` gets makes that client the only one that loopers
+    /// wait for, and has it tease them.
+    fn while_overwritten(self, word: SleepWord, body: impl FnOnce(&Stage, &dyn Fn())) {
+        let others = word.maps();
         let (_hostile, manager) = self.client();
         let call = || drop(manager.call(1, &Parcel::new()).unwrap());
-        // Its page at both ends: at the client's it comes when its control thread hears of it.
-        while bed.maps().difference(&others).count() < 2 {
+        // The page appears at both ends; at the client's, when its control thread has received it.
+        while word.maps().difference(&others).count() < 2 {
             call();
         }
-        let at = *bed.maps().difference(&others).next().unwrap();
+        let at = *word.maps().difference(&others).next().unwrap();
         let wanted = Scribbles::default();
         thread::scope(|scope| {
             let _stop = Stop(&wanted.stop);
-            scope.spawn(|| scribble(bed, at, &wanted));
+            scope.spawn(|| scribble(word, at, &wanted));
             body(&self, &|| {
                 wanted.tease.store(false, Ordering::Relaxed);
-                for request in 0..bed.requests() {
+                for request in 0..word.requests() {
                     call();
-                    if bed == Bed::Bell && request % 32 == 0 {
-                        // On another lane: nobody is pinned to the first.
+                    if word == SleepWord::Bell && request % 32 == 0 {
+                        // The call uses another lane, so that no looper is pinned to the first.
                         drop(manager.loan(0).unwrap().call(1).unwrap());
                     }
                 }
@@ -183,9 +183,8 @@ impl Stage {
                     wanted.tease.store(true, Ordering::Relaxed);
                     thread::yield_now();
                     looks += 1;
-                    if bed == Bed::Lane && looks % LOOKS == 0 {
-                        // Other work has called the looper away: it comes back to one who calls
-                        // often enough.
+                    if word == SleepWord::Lane && looks % LOOKS == 0 {
+                        // Other work has called the looper away: it comes back after enough calls.
                         (0..IN_A_ROW).for_each(|_| call());
                     }
                 }
@@ -231,11 +230,11 @@ fn hear_of_deaths(stage: &Stage, tease: &dyn Fn()) {
     }
 }
 
-fn check(bed: Bed) {
+fn check(word: SleepWord) {
     // A looper that spins hears of work without a bell.
     // SAFETY: no other thread of this program runs yet that looks at its environment.
     unsafe { std::env::set_var("BATON_SPIN_US", "0") };
-    Stage::set().among_scribbles(bed, |stage, tease| {
+    Stage::set().while_overwritten(word, |stage, tease| {
         serve_others(stage, tease);
         hear_of_deaths(stage, tease);
     });
@@ -243,6 +242,6 @@ fn check(bed: Bed) {
 
 #[test]
 fn a_client_that_writes_where_loopers_sleep_keeps_nobody_waiting() {
-    check(Bed::Bell);
-    check(Bed::Lane);
+    check(SleepWord::Bell);
+    check(SleepWord::Lane);
 }

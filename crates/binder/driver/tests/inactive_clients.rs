@@ -1,5 +1,5 @@
-//! A client that has been silent for long is looked at no more, and served as soon as it wants
-//! something.
+//! A client that has been silent for long becomes inactive, and is served as soon as it calls
+//! again.
 mod support;
 
 use baton::{Handle, Parcel, Process};
@@ -16,10 +16,10 @@ const MANY: u32 = 4 * 1024;
 const ROUNDS: usize = 40;
 /// How long it may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the server tells of.
+/// The server's notes.
 const NOTED: u32 = 2;
 
-/// The word that says so on each map of a bell page. They stay mapped as long as the engines live.
+/// The INACTIVE word on each map of a bell page. The maps stay as long as the engines live.
 fn inactive_words() -> BTreeSet<usize> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let bells = maps.lines().filter(|line| line.contains("/memfd:baton-bell"));
@@ -71,7 +71,7 @@ fn call(manager: &Handle) {
 }
 
 #[test]
-fn a_silent_client_goes_cold_and_is_served_when_it_comes_back() {
+fn a_silent_client_becomes_inactive_and_is_served_when_it_comes_back() {
     let stage = Stage::set();
     let (_silent, its_manager) = stage.client();
     let word = *inactive_words().first().unwrap();
@@ -88,8 +88,7 @@ fn a_silent_client_goes_cold_and_is_served_when_it_comes_back() {
     stage.server.close();
 }
 
-/// A looper that is never asleep is rung for by nobody, and a one-way transaction has no caller who
-/// waits.
+/// No client rings for a looper that never sleeps, and a one-way transaction has no waiting caller.
 fn come_back_while_others_call(stage: &Stage, its_manager: &Handle, manager: &Handle, word: usize) {
     let (stop, calls) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {

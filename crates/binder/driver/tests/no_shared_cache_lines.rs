@@ -51,7 +51,7 @@ fn start(context: &str, socket: &Path) -> Child {
 /// A file, by device and inode.
 type File = (String, String);
 
-/// What a process has mapped of files that others can map, too: `7f00-7f10 rw-s 0 00:01 12 name`.
+/// A process's maps of files that other processes can map, too: `7f00-7f10 rw-s 0 00:01 12 name`.
 fn shared(pid: u32) -> BTreeSet<(File, Writes)> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let file = |line: &str| {
@@ -96,7 +96,7 @@ fn two_servers_share_no_memory() {
     }
     let [first, second] = servers.each_ref().map(|server| shared(server.id()));
     assert_eq!((in_common(&first, &second), in_common(&second, &first)), (vec![], vec![]));
-    // The client has files in common with both: they would be found.
+    // The client shares files with both servers: the check can find shared files.
     let client = shared(std::process::id());
     assert!(!in_common(&first, &client).is_empty() && !in_common(&second, &client).is_empty());
     for server in &mut servers {

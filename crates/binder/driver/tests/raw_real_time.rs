@@ -23,7 +23,7 @@ use support::Broker;
 /// So many calls are made until one is served as it should be.
 const PATIENCE: usize = 5_000_000;
 
-/// What the server is asked for.
+/// The requests to the server.
 const PRIORITY: u32 = 1;
 /// Its priority, once the gate is open.
 const HOLD: u32 = 2;
@@ -229,7 +229,7 @@ impl Stage {
         assert!(served, "never served at {expected:?}");
     }
 
-    /// On a thread of its own, so that what it does to its priority is nobody else's.
+    /// Runs on a thread of its own, whose priority the test may change.
     fn at<T: Send>(&self, policy: i32, priority: i32, body: impl FnOnce() -> T + Send) -> T {
         let body = move || {
             assert!(become_real_time(policy, priority));
@@ -274,7 +274,7 @@ fn a_call_is_served_at_its_callers_priority_by_a_thread_that_was_asked_for() {
             stage.call_until(PRIORITY, [policy, priority]);
             let at_priority =
                 (0..1000).filter(|_| stage.call(PRIORITY) == bytes([policy, priority]));
-            // A thread that the machine keeps for long between answer and read loses its lane for a
+            // A thread that is preempted for long between answer and read loses its lane for a
             // while.
             assert!(at_priority.count() >= 900, "from then on");
             // Another caller at another priority beside it, and an ordinary one: neither has a
@@ -366,7 +366,7 @@ fn a_change_of_priority_is_followed() {
 }
 
 #[test]
-fn a_pool_that_has_nobody_to_spare_serves_by_itself() {
+fn a_pool_without_a_spare_looper_serves_real_time_callers_itself() {
     let Some(stage) = stage(0) else { return };
     stage.at(libc::SCHED_FIFO, 30, || {
         stage.call(PRIORITY);
@@ -397,7 +397,7 @@ fn a_looper_that_stays_away_leaves_its_lane_to_the_pool() {
         stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
         assert_eq!(stage.call(STAY_AWAY), bytes([libc::SCHED_FIFO, 30]));
         stage.server.shared.await_waiting(1);
-        // By the other looper, which may attend the lane then.
+        // The other looper serves it, and may become dedicated to the lane.
         stage.call(PRIORITY);
         stage.server.shared.set_open(true);
         stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
@@ -532,7 +532,7 @@ fn a_server_whose_loopers_poll_serves_by_its_pool() {
     });
 }
 
-/// What a raw caller at a real-time priority does before it goes.
+/// The end of a raw caller at a real-time priority.
 #[derive(Clone, Copy, Debug)]
 enum Parting {
     /// BINDER_THREAD_EXIT.

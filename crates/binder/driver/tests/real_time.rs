@@ -66,7 +66,7 @@ fn main() {
     for (name, test) in tests {
         if only.is_none_or(|only| name.contains(only.as_str())) {
             println!("test {name}");
-            // What one has made of this thread's priority is none of the next one's.
+            // Each test runs on a thread of its own, because it changes its priority.
             thread::spawn(test).join().unwrap();
         }
     }
@@ -163,7 +163,7 @@ fn a_call_is_served_at_its_callers_priority() {
             }
         })
     });
-    // An ordinary one beside them is served as ever.
+    // An ordinary caller beside them is served by the pool.
     for _ in 0..1000 {
         let reply = manager.call(PRIORITY, &Parcel::new()).unwrap();
         assert_eq!(reply.data(), bytes([libc::SCHED_OTHER, 0]));
@@ -280,7 +280,7 @@ fn the_next_broker_knows_real_time_callers() {
         at_priority();
         is_known()
     }));
-    // Who sees to it from now on is the next one.
+    // From now on the next broker sets the priority.
     for priority in [[libc::SCHED_RR, 12], [libc::SCHED_OTHER, 0]] {
         assert!(become_real_time(priority[0], priority[1]));
         priority_changed();
@@ -391,7 +391,7 @@ fn a_caller_that_ends_leaves_no_looper() {
     let server = server(&broker.socket);
     let client = Process::open("binder", &broker.socket).unwrap();
     let manager = client.context_manager().unwrap();
-    // Of the tests before, too.
+    // Loopers of earlier tests are gone, too.
     await_loopers(std::process::id(), 0);
     let handle = manager.clone();
     let caller = thread::spawn(move || {
@@ -401,12 +401,13 @@ fn a_caller_that_ends_leaves_no_looper() {
     caller.join().unwrap();
     await_lanes(&broker.socket, 0);
     await_loopers(std::process::id(), 0);
-    // Its lane is anybody's, and the pool serves it.
+    // Any thread may take its lane, and the pool serves it.
     call_until(&manager, PRIORITY, [libc::SCHED_OTHER, 0]);
     server.close();
 }
 
-/// What is not for the fast path: much, descriptors, objects that are called back.
+/// Calls that the fast path does not carry: large payloads, descriptors, objects that are called
+/// back.
 fn whatever_a_real_time_caller_sends_arrives() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();

@@ -1,12 +1,11 @@
-//! What a real-time call takes once its looper is there: four system calls, of both sides together,
-//! and no memory. Ordinary priorities where the machine lets us have no others: then there is
-//! nothing to see.
+//! A real-time call takes four system calls of both sides together and allocates no memory, once
+//! its looper is there. The test skips itself where the machine allows ordinary priorities only.
 //!
-//! The test starts itself under strace, and counts between two calls that nobody else makes.
-//! Threads that the first call has led to (the looper for the next such caller) may still be on
-//! their way when the counting begins, and what they tell the broker leads calls the general way:
-//! so it is counted again until a series has none of that. Calls that take more each time never
-//! have one.
+//! The test starts itself under strace, and counts between two calls that no other thread makes.
+//! Threads that the first call has caused (the looper for the next such caller) may still start
+//! when the counting begins, and their requests to the broker put calls on the general path. So the
+//! test counts again until a series is free of them. Calls that always take more never have such a
+//! series.
 
 mod support;
 
@@ -26,9 +25,9 @@ const SERIES: u64 = 100;
 const TRACED: u64 = 5;
 /// The client's wake and wait, and the looper's.
 const MOST_PER_CALL: u64 = 4;
-/// Beside them: a page that is told of late, a wait that ends for nothing.
+/// Further system calls of a series: late page faults, waits that end without a message.
 const OTHERS: u64 = 40;
-/// By which the handler sees whose looper it is on.
+/// The mark by which the handler knows its looper.
 const HANDLERS: &str = "sched_getscheduler(";
 /// Calls until the looper is there, at most.
 const PATIENCE: usize = 5_000_000;
@@ -68,11 +67,11 @@ fn main() {
             begun += 1;
             begun > TRACED
         };
-        assert!(steady(mark));
+        assert!(series_becomes_steady(mark));
         return;
     }
     if !become_real_time(30) {
-        println!("skipped: steady (no real-time priority here)");
+        println!("skipped: rt_steady_state (no real-time priority here)");
         return;
     }
     assert!(become_real_time(0));
@@ -81,11 +80,11 @@ fn main() {
         let now = ALLOCATIONS.load(Ordering::Relaxed);
         before.replace(now) == Some(now)
     };
-    assert!(steady(mark), "allocations in each of {SERIES} times {CALLS} calls");
+    assert!(series_becomes_steady(mark), "allocations in each of {SERIES} times {CALLS} calls");
     // A child has its parent's priority.
     assert!(become_real_time(0));
     match system_calls() {
-        None => println!("skipped: steady (strace is not installed, or may not be used)"),
+        None => println!("skipped: rt_steady_state (strace is not installed, or may not be used)"),
         Some(made) => {
             println!("{made} system calls in {CALLS} calls");
             let most = CALLS * MOST_PER_CALL + OTHERS;
@@ -109,7 +108,7 @@ fn is_real_time() -> bool {
 
 /// Makes series of calls, with `mark` before the first and after each, until that is true. False if
 /// it never is.
-fn steady(mut mark: impl FnMut() -> bool) -> bool {
+fn series_becomes_steady(mut mark: impl FnMut() -> bool) -> bool {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
     // An error and a parcel without bytes: neither takes memory.
@@ -129,7 +128,7 @@ fn steady(mut mark: impl FnMut() -> bool) -> bool {
     let call = || manager.call(1, &parcel).is_ok();
     IS_COUNTED.set(true);
     assert!((0..PATIENCE).any(|_| call()), "its looper never came");
-    // The fast path has learnt it, at both ends.
+    // Both ends use the fast path by now.
     (0..100).for_each(|_| assert!(call()));
     let ended = (0..=SERIES).any(|series| {
         if series > 0 {

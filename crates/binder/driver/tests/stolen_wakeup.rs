@@ -51,7 +51,7 @@ fn steal(at: usize, stop: &AtomicBool, ready: &mpsc::Sender<()>) {
 }
 
 #[test]
-fn a_client_takes_nobody_elses_wakes() {
+fn a_client_cannot_take_the_wakeups_of_other_threads() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
     let (counted, is_counted) = mpsc::channel();

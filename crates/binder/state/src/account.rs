@@ -15,7 +15,7 @@
 //!
 //! **Lock order**: last. Nothing is locked under it.
 
-use baton_abi::quota::{Quota, STRANGER, Standing};
+use baton_abi::quota::{Quota, QuotaClass, STRANGER};
 use baton_shm::lock::Lock;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub enum Resource {
     Descriptors,
     /// Tickets that have come before their message.
     Tickets,
-    /// The objects of these.
+    /// The objects of such tickets.
     Objects,
     /// Tickets whose message has been dropped and whose event has not come.
     Disowned,
@@ -45,7 +45,7 @@ const MAX_OBJECTS: u64 = 32 * 1024;
 const MAX_DISOWNED: u64 = 4 * 1024;
 /// Half of the maps that a process may have by default.
 const MAX_LANES: u64 = 32 * 1024;
-/// As processes have it by default.
+/// The default RLIMIT_NOFILE of a process.
 const DESCRIPTORS: u64 = 1024;
 
 /// All users' accounts with one engine.
@@ -76,7 +76,7 @@ impl Accounts {
         quotas.set_descriptors(descriptors);
     }
 
-    /// The process may have so many descriptors now. Amounts that are held already stay.
+    /// Sets how many descriptors the process may have. Amounts that are held already stay.
     pub fn set_descriptors(&self, descriptors: u64) {
         self.0.lock().set_descriptors(descriptors);
     }
@@ -132,9 +132,9 @@ impl Quotas {
 
     fn take(&mut self, uid: u32, resource: Resource, amount: u64) -> bool {
         let at_home = uid == 0 || uid == self.owner;
-        let standing = if at_home { Standing::Owner } else { STRANGER };
+        let quota_class = if at_home { QuotaClass::Owner } else { STRANGER };
         let quota = &mut self.by_resource[resource as usize];
-        let fits = quota.check(uid, standing, amount).is_ok();
+        let fits = quota.check(uid, quota_class, amount).is_ok();
         if fits {
             quota.take(uid, amount);
         }

@@ -26,11 +26,12 @@ pub struct Buffers {
     changes: u64,
 }
 
-/// A free range. Of those that are large enough the smallest is taken, and of these the oldest.
+/// A free range. An allocation takes the smallest range that is large enough, and the oldest of
+/// equal ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Free {
     bytes: usize,
-    /// The change since which it is a range of this place and size: no two have the same.
+    /// The number of the change that made the range; unique.
     since: u64,
     offset: Offset,
 }
@@ -60,7 +61,7 @@ pub fn allocation_bytes(data: usize, offsets: usize, buffers: usize, label: usiz
 }
 
 impl Buffers {
-    /// The mapping has been made.
+    /// Notes that the program has made the mapping.
     pub fn map(&mut self, bytes: usize) {
         debug_assert_eq!(self.n_used, 0);
         let changes = self.changes + 1;
@@ -69,7 +70,8 @@ impl Buffers {
             Buffers { bytes, one_way_free: bytes / 2, unindexed, changes, ..Buffers::default() };
     }
 
-    /// The mapping is gone, for good: buffers there can be freed, and none is made.
+    /// Notes that the mapping is gone for good: buffers can be freed, and no new ones are
+    /// allocated.
     pub fn unmap(&mut self) {
         self.bytes = 0;
         self.changes += 1;
@@ -90,7 +92,7 @@ impl Buffers {
         self.free_by_size.last().map_or(0, |range| range.bytes).max(self.unindexed.bytes)
     }
 
-    /// How often anything of this has changed.
+    /// The number of changes so far.
     pub fn changes(&self) -> u64 {
         self.changes
     }

@@ -10,12 +10,12 @@ use baton_abi::uapi::*;
 
 /// Counts of this process's own nodes.
 impl State {
-    /// Queues a node's news for the pool, or forgets the node if nobody ever knew of it.
+    /// Queues a node's news for the pool, or forgets the node if no process ever knew of it.
     pub(crate) fn node_changed(&mut self, id: NodeId) {
         self.look_at_node(id, None);
     }
 
-    /// A count of the node has gone.
+    /// Queues news or forgets the node, after one of its counts has gone.
     pub(crate) fn node_dropped(&mut self, id: NodeId, gone: Strength) {
         self.look_at_node(id, Some(gone));
     }
@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// Takes a node's news from the queue in which they wait.
+    /// Removes a node's news from its queue.
     pub(crate) fn unqueue_node(&mut self, id: NodeId) {
         let queued = self.nodes.get_mut(id).and_then(|node| node.queued.take());
         let is_it = |work: &Work| matches!(work, Work::Node(queued) if *queued == id);
@@ -44,7 +44,7 @@ impl State {
         }
     }
 
-    pub(crate) fn tell_node(&mut self, id: NodeId) -> Return {
+    pub(crate) fn node_return(&mut self, id: NodeId) -> Return {
         let Some(node) = self.nodes.get_mut(id) else { return Return::Nothing };
         node.queued = None;
         let news = node.take_news();
@@ -78,14 +78,15 @@ impl State {
         self.node_dropped(id, Strength::Weak);
     }
 
-    /// Makes a node of this process the context manager's: it is told of no references to it.
+    /// Makes a node of this process the context manager's: the program gets no news of its
+    /// references.
     pub fn context_manager_node(&mut self, ptr: u64, cookie: u64, flags: u32) -> NodeId {
         let id = self.nodes.find_or_add(ptr, cookie, flags);
         self.nodes.get_mut(id).expect("just found").manage();
         id
     }
 
-    /// The broker refused: the node is as it was.
+    /// Undoes [`State::context_manager_node`] after the broker's refusal.
     pub fn not_context_manager(&mut self, id: NodeId) {
         if let Some(node) = self.nodes.get_mut(id) {
             node.do_not_manage();
@@ -116,7 +117,7 @@ impl State {
         true
     }
 
-    /// A command named a handle that does not exist.
+    /// Logs that a command named a handle that does not exist.
     pub fn invalid_handle(&mut self, command: u32, handle: u32) {
         self.complain(format!("{} tried on invalid ref {handle}", command_name(command)));
     }
@@ -139,7 +140,7 @@ impl State {
         }
     }
 
-    /// Whether a count of the handle's could be taken off. `None` if there is no such handle.
+    /// Takes a count off the handle. False if it had none, `None` if there is no such handle.
     fn drop_count(&mut self, handle: u32, strength: Strength) -> Option<bool> {
         let pinned = self.pinned(handle, strength);
         let count = self.references.get_mut(handle)?.counts.of(strength);
@@ -156,7 +157,7 @@ impl State {
         u32::from(strength == Strength::Strong && self.manager == Some(handle))
     }
 
-    /// A handle that the program has: not one that only calls to handle 0 keep.
+    /// A handle that the program holds. A handle that only calls to handle 0 keep does not count.
     pub(crate) fn held(&mut self, handle: u32) -> Option<&mut Reference> {
         let pinned = self.pinned(handle, Strength::Strong);
         let reference = self.references.get_mut(handle)?;
@@ -217,8 +218,8 @@ impl State {
             return;
         };
         if over {
-            // Before the broker hears that the number is free.
-            self.effect(Effect::Forgotten(owner));
+            // Before the broker learns that the number is free.
+            self.effect(Effect::HandleDropped(owner));
         }
         if strong > 0 || grants > 0 {
             self.effect(Effect::Tell(Request::Release { handle, strong, grants }));

@@ -8,9 +8,9 @@
 //!                    DeathCleared            (both told: dead, and after its done, cleared)
 //! ```
 
-use crate::notice::{DeathNotice, ToldDeath};
+use crate::notice::{DeathNotice, UnfinishedDeath};
 use crate::process::State;
-use crate::work::{Obituary, Tid, Work};
+use crate::work::{QueuedNotice, Tid, Work};
 
 impl State {
     /// BC_REQUEST_DEATH_NOTIFICATION.
@@ -24,23 +24,28 @@ impl State {
                 "BC_REQUEST_DEATH_NOTIFICATION death notification already set for ref {handle}"
             ));
         }
-        reference.death = Some(DeathNotice { id, cookie, told: false });
+        reference.death = Some(DeathNotice { id, cookie, was_queued: false });
         if reference.dead {
             self.tell_death(handle);
         }
     }
 
-    /// The owner of the handle's node is gone: queue the notice, if there is one.
+    /// Queues the handle's notice, if there is one: the owner of its node is gone.
     pub(crate) fn tell_death(&mut self, handle: u32) {
         let Some(notice) = self.references.get_mut(handle).and_then(|r| r.death.as_mut()) else {
             return;
         };
-        if std::mem::replace(&mut notice.told, true) {
+        if std::mem::replace(&mut notice.was_queued, true) {
             return;
         }
         let DeathNotice { id, cookie, .. } = *notice;
-        self.told_deaths.push(ToldDeath { id, cookie, delivered: false, cleared: false });
-        self.push_process(Work::Dead(Obituary { notice: id, cookie }));
+        self.unfinished_deaths.push(UnfinishedDeath {
+            id,
+            cookie,
+            delivered: false,
+            cleared: false,
+        });
+        self.push_process(Work::Dead(QueuedNotice { notice: id, cookie }));
     }
 
     /// BC_CLEAR_DEATH_NOTIFICATION.
@@ -59,35 +64,38 @@ impl State {
             ));
         }
         reference.death = None;
-        match self.told_deaths.iter_mut().find(|told| told.id == notice.id) {
-            Some(told) => told.cleared = true,
+        match self.unfinished_deaths.iter_mut().find(|death| death.id == notice.id) {
+            Some(death) => death.cleared = true,
             None => self.push_own_or_process(tid, Work::DeathCleared(cookie)),
         }
     }
 
     /// BC_DEAD_BINDER_DONE.
     pub fn death_done(&mut self, tid: Tid, cookie: u64) {
-        let told = self.told_deaths.iter().position(|t| t.delivered && t.cookie == cookie);
-        let Some(at) = told else {
+        let delivered =
+            self.unfinished_deaths.iter().position(|it| it.delivered && it.cookie == cookie);
+        let Some(at) = delivered else {
             return self.complain(format!("BC_DEAD_BINDER_DONE {cookie:016x} not found"));
         };
-        if self.told_deaths.remove(at).cleared {
+        if self.unfinished_deaths.remove(at).cleared {
             self.push_own_or_process(tid, Work::DeathCleared(cookie));
         }
     }
 
-    /// The notice has been read.
-    pub(crate) fn death_delivered(&mut self, obituary: Obituary) {
-        if let Some(told) = self.told_deaths.iter_mut().find(|told| told.id == obituary.notice) {
-            told.delivered = true;
+    /// Notes that the program has read the notice.
+    pub(crate) fn death_delivered(&mut self, queued: QueuedNotice) {
+        if let Some(death) =
+            self.unfinished_deaths.iter_mut().find(|death| death.id == queued.notice)
+        {
+            death.delivered = true;
         }
     }
 
-    /// The handle goes, and its notice unless the program has read it.
+    /// Removes the notice of a handle that goes, unless the program has read it.
     pub(crate) fn drop_death(&mut self, notice: DeathNotice) {
-        let undelivered = |told: &ToldDeath| told.id == notice.id && !told.delivered;
-        if let Some(at) = self.told_deaths.iter().position(undelivered) {
-            self.told_deaths.remove(at);
+        let undelivered = |death: &UnfinishedDeath| death.id == notice.id && !death.delivered;
+        if let Some(at) = self.unfinished_deaths.iter().position(undelivered) {
+            self.unfinished_deaths.remove(at);
             self.todo.take_if(|work| matches!(work, Work::Dead(o) if o.notice == notice.id));
         }
     }

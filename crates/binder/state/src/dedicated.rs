@@ -18,7 +18,7 @@ use crate::work::Tid;
 use baton_abi::control::ChannelId;
 
 impl State {
-    /// A looper of the program is to become dedicated to the lane.
+    /// Offers a lane: a looper of the program may become dedicated to it.
     pub fn offer_lane(&mut self, via: LaneId) {
         if self.pool.dedicates_no_more {
             return;
@@ -29,7 +29,7 @@ impl State {
         }
     }
 
-    /// No looper of the program is to be dedicated to the lane.
+    /// Withdraws a lane, and relieves its dedicated looper.
     pub fn withdraw_lane(&mut self, via: LaneId) {
         self.pool.vacant.retain(|vacant| *vacant != via);
         self.relieve(via);
@@ -50,15 +50,15 @@ impl State {
             && self.threads.get(tid).is_some_and(|thread| thread.looper.serves())
     }
 
-    /// The thread comes to read: it becomes dedicated if a lane is vacant and the pool can spare
-    /// it.
+    /// Makes a thread that comes to read dedicated, if a lane is vacant and the pool can spare the
+    /// thread.
     pub fn become_dedicated(&mut self, tid: Tid) -> Option<LaneId> {
         if !self.pool.wants_dedicated() || !self.is_free(tid) {
             return None;
         }
         let has_work = self.has_process_work();
         let thread = self.thread(tid);
-        if !thread.looper.is_there() || thread.dedicated_to.is_some() || thread.is_unsuited {
+        if !thread.looper.is_present() || thread.dedicated_to.is_some() || thread.is_unsuited {
             return None;
         }
         thread.is_missed &= has_work;
@@ -74,7 +74,7 @@ impl State {
             self.effect(Effect::WakeLooper);
         }
         if self.sleepers == 0 {
-            self.none_waits();
+            self.no_looper_waits();
         }
         Some(via)
     }
@@ -106,7 +106,7 @@ impl State {
         self.threads.iter().find(|(_, thread)| thread.dedicated_to == Some(via))
     }
 
-    /// The lane's dedicated thread is the pool's again, and the next looper may take its place.
+    /// Relieves the lane's dedicated thread, and offers the lane to the next looper.
     pub fn vacate(&mut self, via: LaneId) {
         if self.relieve(via) {
             self.offer_lane(via);
@@ -120,7 +120,7 @@ impl State {
         }
     }
 
-    /// The calling thread polls, and others may do so too: no looper becomes dedicated any more.
+    /// Ends dedication for good, because threads poll; relieves the calling thread.
     pub fn end_dedicated(&mut self, tid: Tid) {
         self.pool.dedicates_no_more = true;
         self.pool.vacant.clear();
@@ -138,9 +138,9 @@ impl State {
         true
     }
 
-    /// No looper of the pool waits any more.
+    /// Starts the watchdog if a looper is dedicated: no looper of the pool waits any more.
     #[inline(always)]
-    pub(crate) fn none_waits(&mut self) {
+    pub(crate) fn no_looper_waits(&mut self) {
         if self.pool.n_dedicated > 0 {
             self.start_watchdog();
         }
@@ -152,7 +152,7 @@ impl State {
         }
     }
 
-    /// The lane's caller waits, and its dedicated thread may be out of the driver.
+    /// Notes a lane whose caller waits and whose dedicated thread may be out of the driver.
     pub fn note_absent(&mut self, via: LaneId) {
         self.watchdog.note_absent(via);
         self.start_watchdog();
@@ -166,7 +166,7 @@ impl State {
     /// One round of the watchdog, after every message that has been posted has come in.
     pub fn watchdog(&mut self) -> Round {
         let is_manned = self.sleepers > 0 || self.pool.n_dedicated == 0;
-        let is_one = |thread: &Thread| thread.looper.is_there() && thread.dedicated_to.is_none();
+        let is_one = |thread: &Thread| thread.looper.is_present() && thread.dedicated_to.is_none();
         let missed = || (!self.todo.is_empty()).then(|| self.threads.matching(is_one));
         self.watchdog.round(is_manned, missed)
     }
@@ -186,7 +186,7 @@ impl State {
 
     /// A looper has left: relieves dedicated loopers as long as they are more than half.
     pub(crate) fn balance_dedicated(&mut self) {
-        while self.pool.spares_too_many() {
+        while self.pool.has_too_many_dedicated() {
             let lane = self.threads.iter().find_map(|(_, thread)| thread.dedicated_to);
             let Some(lane) = lane else { return };
             self.vacate(lane);
@@ -244,11 +244,11 @@ mod tests {
 
     fn relieved(state: &mut State) -> Vec<(LaneId, Tid)> {
         let effects = state.take_effects().into_iter();
-        let told = |effect| match effect {
+        let lane_and_looper = |effect| match effect {
             Effect::Relieved(via, tid) => Some((via, tid)),
             _ => None,
         };
-        effects.filter_map(told).collect()
+        effects.filter_map(lane_and_looper).collect()
     }
 
     #[test]
@@ -300,8 +300,8 @@ mod tests {
     /// A lane whose looper is relieved is the next looper's, unless the lane is withdrawn.
     #[test]
     fn however_a_looper_is_relieved_the_next_one_takes_the_lane() {
-        type Way = fn(&mut State);
-        let ways: [(&str, Way, Option<LaneId>); 6] = [
+        type Relief = fn(&mut State);
+        let reliefs: [(&str, Relief, Option<LaneId>); 6] = [
             ("leaves", |state| state.thread_exit(1), Some(via(0))),
             ("is a looper no more", |state| state.exit_looper(1), Some(via(0))),
             ("polls", |state| state.end_dedicated(1), None),
@@ -319,14 +319,14 @@ mod tests {
                 Some(via(0)),
             ),
         ];
-        for (name, way, next) in ways {
+        for (name, relieve, next) in reliefs {
             let mut state = pool(4);
             state.offer_lane(via(0));
             assert_eq!(state.become_dedicated(1), Some(via(0)));
             state.buffers.map(1 << 20);
             let slot = state.reserve_slot(1, ProcessId(2)).unwrap();
-            way(&mut state);
-            assert!(slot.is_gone(), "{name}");
+            relieve(&mut state);
+            assert!(slot.is_taken_over(), "{name}");
             assert_eq!(relieved(&mut state), [(via(0), 1)], "{name}");
             assert_eq!(state.dedicated_to(1), None, "{name}");
             let taken = [2, 5].into_iter().find_map(|tid| {
@@ -425,10 +425,10 @@ mod tests {
             let mut state = pool(2);
             state.offer_lane(via(0));
             state.become_dedicated(1);
-            let flag = state.go_past(1, via(0)).expect(name);
+            let flag = state.begin_bypass(1, via(0)).expect(name);
             change(&mut state);
             assert_eq!(flag.is_raised(), hears, "{name}");
-            assert_eq!(state.go_past(1, via(0)).is_none(), hears, "{name}");
+            assert_eq!(state.begin_bypass(1, via(0)).is_none(), hears, "{name}");
         }
     }
 
@@ -442,7 +442,7 @@ mod tests {
         state.set_waiting(1, Waiting::Lane(via(0)));
         assert!(!state.is_away(via(0)));
         state.set_waiting(1, Waiting::No);
-        let flag = state.go_past(1, via(0)).unwrap();
+        let flag = state.begin_bypass(1, via(0)).unwrap();
         assert!(state.is_away(via(0)), "it goes about something, without a word");
         flag.begin_wait();
         assert!(!state.is_away(via(0)));

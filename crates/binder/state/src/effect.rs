@@ -6,7 +6,7 @@ use crate::thread::{FrameKind, Waiting};
 use crate::work::Tid;
 use baton_abi::control::{ChannelId, ProcessId, Request};
 
-/// Something to be done outside the state, in order.
+/// One thing to be done outside the state, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// This thread sleeps and has work of its own.
@@ -15,18 +15,18 @@ pub enum Effect {
     WakeLooper,
     /// Tell the broker.
     Tell(Request),
-    /// A thread has left with these frames open on a lane, innermost first: the innermost caller
-    /// is to be told, and no thread takes a later message for the one that left.
+    /// A thread has left with these frames open on a lane, innermost first. Its innermost caller
+    /// gets an error, and no thread takes a later message in its place.
     Leave(LaneId, Vec<FrameKind>),
-    /// A handle to a node of this process's is no more: its number may be another's.
-    Forgotten(ProcessId),
+    /// A handle to a node of this process is gone: its number may name another node later.
+    HandleDropped(ProcessId),
     /// Only calls under way need this handle strongly: those that were taken in no longer do.
     EndSending(u32),
     /// The lane is dedicated to this thread no longer, which loses the caller's priority.
     Relieved(LaneId, Tid),
     /// A thread that was dedicated to the lane has ended. It may have been woken for a request
     /// there.
-    LookAfter(LaneId),
+    AnnounceRequest(LaneId),
     /// No looper of the pool waits, and some are dedicated: a round of the watchdog, a while
     /// later.
     Watchdog,
@@ -53,6 +53,6 @@ pub enum Return {
     Cookie(u32, u64),
     /// `BR_FROZEN_BINDER`.
     Frozen(u64, bool),
-    /// Nothing after all: take the next.
+    /// No return: read the next item.
     Nothing,
 }

@@ -11,7 +11,7 @@ use baton_abi::control::{Event, Granted, ProcessId, Strength, TicketId};
 pub enum Manager {
     /// Handle 0 stands for a manager: this one, or one that another thread has found.
     Known,
-    /// It has died since. There may be another one.
+    /// The manager has died since. There may be another one.
     Dead,
 }
 
@@ -77,12 +77,12 @@ impl State {
         Some([ticket, account.take(Resource::Objects, objects)?])
     }
 
-    /// Its effective user id, `u32::MAX` if no channel has told it.
+    /// The effective user id of a process, `u32::MAX` if it is unknown.
     pub fn user_of(&self, process: ProcessId) -> u32 {
         self.peers.get(&process).map_or(NOBODY, |peer| peer.uid)
     }
 
-    /// Owners of the nodes whose handles lose with this ticket perhaps their last strong count.
+    /// Owners of nodes whose handles may lose their last strong count with this ticket.
     pub fn ends_with(&self, from: ProcessId, ticket: TicketId) -> Vec<ProcessId> {
         self.owners_of_last(self.tickets.objects((from, ticket)))
     }
@@ -95,7 +95,7 @@ impl State {
         let handle = *handle;
         let is_dead = self.references.get(handle).is_none_or(|reference| reference.dead);
         if is_dead || self.manager.is_some() {
-            // Nobody tells of this death again; or another thread asked at the same time.
+            // No event reports this death again; or another thread asked at the same time.
             self.let_go(granted);
             return Some(if is_dead { Manager::Dead } else { Manager::Known });
         }
@@ -107,9 +107,9 @@ impl State {
     /// The message of this ticket has been dropped: its references go back, now or when they come.
     pub fn drop_ticket(&mut self, from: ProcessId, ticket: TicketId) {
         let key = (from, ticket);
-        let told = ticket == TicketId(0) || self.release_ticket(key);
-        if !told && self.broker.may_send(ticket.0) {
-            // Beyond the user's share it stays among its tickets when it comes.
+        let is_released = ticket == TicketId(0) || self.release_ticket(key);
+        if !is_released && self.broker.may_send(ticket.0) {
+            // Beyond the user's share the ticket is kept when it comes.
             let account = self.accounts.of(self.user_of(from));
             if let Some(held) = account.take(Resource::Disowned, 1) {
                 self.tickets.disown(key, held);
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(claim(&mut state, STRANGER, 1), Ok(()));
         let over = Err(Verdict::Refused(Kind::Failed, Errno::DQUOT));
         assert_eq!(claim(&mut state, STRANGER, kept + 1), over);
-        // Named twice, or by somebody else, it is a lie.
+        // A ticket that is named twice, or by another sender, is a violation.
         assert_eq!(claim(&mut state, STRANGER, kept + 1), Err(Verdict::NotYet));
         assert_eq!(claim(&mut state, OTHER, kept + 2), Err(Verdict::NotYet));
         assert_eq!(send(&mut state, STRANGER, 1, 1), 1, "there is room for one");

@@ -2,7 +2,7 @@
 
 use crate::notice::{FreezeNotice, FreezeStage};
 use crate::process::State;
-use crate::work::{Obituary, Tid, Work};
+use crate::work::{QueuedNotice, Tid, Work};
 use baton_abi::control::ProcessId;
 use rustix::io::Errno;
 
@@ -24,7 +24,7 @@ impl State {
         Ok(())
     }
 
-    /// The broker's answer for a listener, unless an event has told more since.
+    /// Notes the broker's answer for a listener, unless a later event has come.
     pub fn freeze_known(&mut self, handle: u32, cookie: u64, frozen: bool) {
         let Some(reference) = self.references.get_mut(handle) else { return };
         let dead = reference.dead;
@@ -33,12 +33,12 @@ impl State {
         notice.frozen = Some(frozen);
         if !dead {
             notice.stage = FreezeStage::Queued;
-            let obituary = Obituary { notice: notice.id, cookie };
-            self.push_process(Work::Frozen(obituary));
+            let queued = QueuedNotice { notice: notice.id, cookie };
+            self.push_process(Work::Frozen(queued));
         }
     }
 
-    /// The owner of some handles was frozen or thawed.
+    /// Queues the notices of handles whose owner was frozen or thawed.
     pub(crate) fn freeze_changed(&mut self, owner: ProcessId, frozen: bool) {
         let mut news = Vec::new();
         for (_, reference) in self.references.iter_mut() {
@@ -47,25 +47,26 @@ impl State {
             }
             let Some(notice) = &mut reference.freeze else { continue };
             if notice.frozen.replace(frozen) == Some(frozen) {
-                continue; // Another broker says how it is, not that it has changed.
+                // A new broker reports the current state, which may be unchanged.
+                continue;
             }
             match &mut notice.stage {
                 FreezeStage::Idle => {
                     notice.stage = FreezeStage::Queued;
-                    news.push(Obituary { notice: notice.id, cookie: notice.cookie });
+                    news.push(QueuedNotice { notice: notice.id, cookie: notice.cookie });
                 }
                 FreezeStage::Queued => {}
                 FreezeStage::Delivered { again } => *again = true,
             }
         }
-        for obituary in news {
-            self.push_process(Work::Frozen(obituary));
+        for queued in news {
+            self.push_process(Work::Frozen(queued));
         }
     }
 
-    /// The notice is being read: the state to tell, `None` if its handle is gone.
-    pub(crate) fn freeze_delivered(&mut self, obituary: Obituary) -> Option<bool> {
-        let notice = self.find_freeze(|notice| notice.id == obituary.notice)?;
+    /// The state to report with a notice that is being read; `None` if its handle is gone.
+    pub(crate) fn freeze_delivered(&mut self, queued: QueuedNotice) -> Option<bool> {
+        let notice = self.find_freeze(|notice| notice.id == queued.notice)?;
         notice.stage = FreezeStage::Delivered { again: false };
         notice.frozen
     }
@@ -86,9 +87,9 @@ impl State {
         };
         let again = notice.stage == FreezeStage::Delivered { again: true };
         notice.stage = if again { FreezeStage::Queued } else { FreezeStage::Idle };
-        let obituary = Obituary { notice: notice.id, cookie };
+        let queued = QueuedNotice { notice: notice.id, cookie };
         if again {
-            self.push_process(Work::Frozen(obituary));
+            self.push_process(Work::Frozen(queued));
         }
         Ok(())
     }
@@ -116,7 +117,7 @@ impl State {
         Ok(())
     }
 
-    /// The notice goes, and its work if that is queued.
+    /// Removes the notice, and its work if that is queued.
     pub(crate) fn drop_freeze(&mut self, notice: FreezeNotice) {
         self.todo.take_if(|work| matches!(work, Work::Frozen(o) if o.notice == notice.id));
     }

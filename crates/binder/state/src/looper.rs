@@ -1,4 +1,4 @@
-//! Loopers come, wait, are asked for and leave; and threads end.
+//! Loopers: how they register, wait, are asked for and leave; and the end of a thread.
 
 use crate::effect::Effect;
 use crate::message::LaneId;
@@ -7,11 +7,12 @@ use crate::thread::{Frame, FrameKind, Looper, Waiting};
 use crate::work::{Tid, Work};
 
 impl State {
-    /// The thread sleeps, or does so no more. While loopers sleep the driver asks for no more.
+    /// Notes on which word the thread sleeps, or that it does not. While loopers sleep the driver
+    /// asks for no further ones.
     pub fn set_waiting(&mut self, tid: Tid, waiting: Waiting) {
         let thread = self.thread(tid);
         let before = std::mem::replace(&mut thread.waiting, waiting);
-        thread.is_past = false;
+        thread.bypasses_state = false;
         match (before == Waiting::Bell, waiting == Waiting::Bell) {
             (false, true) => {
                 self.sleepers += 1;
@@ -20,7 +21,7 @@ impl State {
             (true, false) => {
                 self.sleepers -= 1;
                 if self.sleepers == 0 {
-                    self.none_waits();
+                    self.no_looper_waits();
                 }
             }
             _ => {}
@@ -69,26 +70,26 @@ impl State {
 
     fn change_looper(&mut self, tid: Tid, change: impl FnOnce(&mut Looper)) {
         let looper = &mut self.thread(tid).looper;
-        let before = looper.is_there();
+        let before = looper.is_present();
         change(looper);
-        let after = looper.is_there();
-        self.pool.there += usize::from(after);
-        self.pool.there -= usize::from(before);
+        let after = looper.is_present();
+        self.pool.n_present += usize::from(after);
+        self.pool.n_present -= usize::from(before);
         if before && !after {
             self.vacate_of(tid);
             self.balance_dedicated();
         }
     }
 
-    /// BINDER_THREAD_EXIT, and the end of a thread that did not say so.
+    /// BINDER_THREAD_EXIT, and the end of a thread without it.
     pub fn thread_exit(&mut self, tid: Tid) {
         self.set_waiting(tid, Waiting::No);
         self.vacate_of(tid);
         let Some(mut thread) = self.threads.remove(tid) else { return };
         if let Some(via) = thread.relieved_of {
-            self.effect(Effect::LookAfter(via));
+            self.effect(Effect::AnnounceRequest(via));
         }
-        self.pool.there -= usize::from(thread.looper.is_there());
+        self.pool.n_present -= usize::from(thread.looper.is_present());
         self.balance_dedicated();
         let mut lanes: Vec<(LaneId, Vec<FrameKind>)> = Vec::new();
         let mut open = |via, kind| match lanes.iter_mut().find(|(lane, _)| *lane == via) {

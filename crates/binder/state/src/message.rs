@@ -85,14 +85,14 @@ pub struct Received {
     pub held: Vec<Granted>,
     /// All descriptors that were installed for it, which are closed if the program never gets it.
     pub fds: Vec<i32>,
-    /// Those of them that stand in arrays, which are closed when the program frees the buffer.
+    /// The descriptors in arrays, which are closed when the program frees the buffer.
     pub array_fds: Vec<i32>,
 }
 
-/// Everything that a buffer keeps until it is freed.
+/// The contents of a buffer until it is freed.
 #[derive(Clone, Debug, Default)]
 pub struct Buffer {
-    /// The node that the transaction was for: held strongly meanwhile.
+    /// The transaction's node: held strongly until the buffer is freed.
     pub node: Option<NodeId>,
     /// The channel whose one-way account it is on.
     pub one_way: Option<ChannelId>,

@@ -21,24 +21,24 @@ pub struct Node {
     pub cookie: u64,
     /// `flat_binder_object.flags` at its first appearance.
     pub flags: u32,
-    /// Some process holds it strongly, says the broker.
+    /// Some process holds the node strongly, by the broker's events.
     pub remote_strong: bool,
-    /// Some process holds it, says the broker.
+    /// Some process holds the node, by the broker's events.
     pub remote_held: bool,
     /// Translations under way to the broker, strong and of any strength.
     pub in_transit: Counts,
-    /// Buffers here that hold it, and counts lent to the program.
+    /// Strong and weak counts of buffers that hold the node, and counts lent to the program.
     pub local: Counts,
     has_strong: bool,
     pending_strong: bool,
     has_weak: bool,
     pending_weak: bool,
-    /// It is the context manager's, or it is being asked whether it may be: the program is told
-    /// nothing of it. Counts the requests, all but one of which fail.
+    /// Counts requests to make the node the context manager's, all but one of which fail. Unless it
+    /// is 0 the program gets no news of the node.
     manages: u32,
     /// The queue of its work, if it is queued.
     pub queued: Option<Queue>,
-    /// A one-way transaction to it is being served: others wait in `one_way_todo`.
+    /// A one-way transaction to the node is being served: further ones wait in `one_way_todo`.
     pub one_way_busy: bool,
     /// One-way transactions that wait for the one before to be freed.
     pub one_way_todo: VecDeque<Incoming>,
@@ -63,22 +63,22 @@ impl Counts {
     }
 }
 
-/// The returns by which a program is told of a node, in the kernel's order.
+/// The returns with a node's news, in the kernel's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
     /// `BR_INCREFS`, `BR_ACQUIRE`, `BR_RELEASE`, `BR_DECREFS`, as they apply.
     pub returns: Vec<u32>,
     /// The node's address and cookie.
-    pub subject: (u64, u64),
+    pub object: (u64, u64),
 }
 
 impl Node {
-    /// Whether anyone needs its object.
+    /// Whether any process or buffer holds the object strongly.
     pub fn is_strong(&self) -> bool {
         self.remote_strong || self.in_transit.strong > 0 || self.local.strong > 0
     }
 
-    /// Whether anyone needs its name.
+    /// Whether any process or buffer holds the node.
     pub fn is_held(&self) -> bool {
         self.is_strong() || self.remote_held || self.in_transit.weak > 0 || self.local.weak > 0
     }
@@ -110,24 +110,24 @@ impl Node {
         (self.has_strong || manages, self.has_weak || manages)
     }
 
-    /// The program gives it to be the context manager's: it needs no news of it.
+    /// Marks the node as the context manager's, of which the program needs no news.
     pub fn manage(&mut self) {
         self.manages += 1;
         self.local = Counts { strong: self.local.strong + 1, weak: self.local.weak + 1 };
     }
 
-    /// It manages the context, or the broker is being asked.
+    /// Whether the node manages the context, or the broker is being asked.
     pub fn may_manage(&self) -> bool {
         self.manages > 0
     }
 
-    /// The broker refused it: the program knows of it as much as before.
+    /// Undoes `manage` after the broker's refusal.
     pub fn do_not_manage(&mut self) {
         self.manages -= 1;
         self.local = Counts { strong: self.local.strong - 1, weak: self.local.weak - 1 };
     }
 
-    /// Takes FDs (`FLAT_BINDER_FLAG_ACCEPTS_FDS`).
+    /// Whether the node takes descriptors (`FLAT_BINDER_FLAG_ACCEPTS_FDS`).
     pub fn accepts_fds(&self) -> bool {
         self.flags & FLAT_BINDER_FLAG_ACCEPTS_FDS != 0
     }
@@ -137,7 +137,7 @@ impl Node {
         SchedPriority::of_node_flags(self.flags)
     }
 
-    /// Wants the sender's security label with each transaction.
+    /// Whether the node wants the sender's security label with each transaction.
     pub fn wants_label(&self) -> bool {
         self.flags & FLAT_BINDER_FLAG_TXN_SECURITY_CTX != 0
     }
@@ -147,7 +147,7 @@ impl Node {
         let (strong, held) = (self.is_strong(), self.is_held());
         let mut returns = Vec::with_capacity(2);
         if !self.has_news() {
-            return News { returns, subject: (self.ptr, self.cookie) };
+            return News { returns, object: (self.ptr, self.cookie) };
         }
         if held && !self.has_weak {
             (self.has_weak, self.pending_weak) = (true, true);
@@ -167,7 +167,7 @@ impl Node {
             self.has_weak = false;
             returns.push(BR_DECREFS);
         }
-        News { returns, subject: (self.ptr, self.cookie) }
+        News { returns, object: (self.ptr, self.cookie) }
     }
 
     /// `BC_ACQUIRE_DONE` or `BC_INCREFS_DONE`. False if nothing was to be acknowledged.
@@ -205,17 +205,17 @@ impl Nodes {
         id
     }
 
-    /// By the broker's name.
+    /// A node by the broker's name.
     pub fn get(&self, id: NodeId) -> Option<&Node> {
         self.by_id.get(&id)
     }
 
-    /// By the broker's name.
+    /// A node by the broker's name.
     pub fn get_mut(&mut self, id: NodeId) -> Option<&mut Node> {
         self.by_id.get_mut(&id)
     }
 
-    /// By the program's address.
+    /// A node by the program's address.
     pub fn at(&self, ptr: u64) -> Option<NodeId> {
         self.by_ptr.get(&ptr).copied()
     }

@@ -6,31 +6,32 @@
 /// A listener for the death of a handle's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeathNotice {
-    /// Its number.
+    /// The notice's number.
     pub id: u64,
     /// The program's word.
     pub cookie: u64,
-    /// The death has been queued or told.
-    pub told: bool,
+    /// The death has been queued.
+    pub was_queued: bool,
 }
 
-/// A death that has been queued or told, until the program is done with it.
+/// A queued death notice, until the program has acknowledged it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToldDeath {
+pub struct UnfinishedDeath {
     /// The notice's number.
     pub id: u64,
-    /// Its cookie.
+    /// The cookie of the notice.
     pub cookie: u64,
     /// The program has read it.
     pub delivered: bool,
-    /// The program cleared it meanwhile: it is to hear of that when it is done.
+    /// The program has cleared the notice meanwhile: the answer to that follows the
+    /// acknowledgement.
     pub cleared: bool,
 }
 
 /// A listener for the freezing of a handle's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreezeNotice {
-    /// Its number.
+    /// The notice's number.
     pub id: u64,
     /// The program's word.
     pub cookie: u64,

@@ -47,11 +47,11 @@ pub struct Sent {
     pub bad_fd: Option<usize>,
     /// The error that ended the pass early. Findings until then come first.
     pub failed: Option<Errno>,
-    /// The scatter-revoke buffers, each padded to 8 bytes.
+    /// The scatter-gather buffers, each padded to 8 bytes.
     pub buffers: Vec<u8>,
 }
 
-/// The bytes are no transaction: the sending engine's fault.
+/// The bytes are not a valid transaction: the sending engine's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -271,17 +271,17 @@ pub struct Delivery<'a> {
 
 /// The receiver's pass: puts handles, addresses and descriptors of this process in place.
 ///
-/// `subject` is the (ptr, cookie) of a node of ours. The ticket and the descriptors must match the
-/// objects one to one.
+/// `local_object` returns the (ptr, cookie) of a node of this process. The ticket and the
+/// descriptors must match the objects one to one.
 pub fn receive(
     data: &mut [u8],
     offsets: &[u64],
     buffers: &mut [u8],
     delivery: &Delivery<'_>,
-    mut subject: impl FnMut(NodeId) -> Option<(u64, u64)>,
+    mut local_object: impl FnMut(NodeId) -> Option<(u64, u64)>,
 ) -> Result<Received, Malformed> {
     let array_fds =
-        put_in_place(data, offsets, buffers, delivery, &mut subject).ok_or(Malformed)?;
+        put_in_place(data, offsets, buffers, delivery, &mut local_object).ok_or(Malformed)?;
     Ok(Received { held: delivery.granted.to_vec(), fds: delivery.fds.to_vec(), array_fds })
 }
 
@@ -291,7 +291,7 @@ fn put_in_place(
     offsets: &[u64],
     buffers: &mut [u8],
     delivery: &Delivery<'_>,
-    subject: &mut impl FnMut(NodeId) -> Option<(u64, u64)>,
+    local_object: &mut impl FnMut(NodeId) -> Option<(u64, u64)>,
 ) -> Option<Vec<i32>> {
     let mut granted = delivery.granted.iter();
     let mut fds = delivery.fds.iter();
@@ -325,7 +325,7 @@ fn put_in_place(
                 }
             }
             _ => {
-                let object = installed(read(data, at)?, granted.next()?, subject)?;
+                let object = installed(read(data, at)?, granted.next()?, local_object)?;
                 write(data, at, &object)?;
             }
         }
@@ -336,7 +336,7 @@ fn put_in_place(
 fn installed(
     sent: FlatObject,
     granted: &Granted,
-    subject: &mut impl FnMut(NodeId) -> Option<(u64, u64)>,
+    local_object: &mut impl FnMut(NodeId) -> Option<(u64, u64)>,
 ) -> Option<FlatObject> {
     let (kind, binder, cookie) = match *granted {
         Granted::Handle { handle, strength: Strength::Strong, .. } => {
@@ -346,7 +346,7 @@ fn installed(
             (BINDER_TYPE_WEAK_HANDLE, u64::from(handle), 0)
         }
         Granted::Own { node, strength } => {
-            let (ptr, cookie) = subject(node)?;
+            let (ptr, cookie) = local_object(node)?;
             let kind = match strength {
                 Strength::Strong => BINDER_TYPE_BINDER,
                 Strength::Weak => BINDER_TYPE_WEAK_BINDER,

@@ -10,17 +10,17 @@ use crate::message::LaneId;
 pub struct Pool {
     /// BINDER_SET_MAX_THREADS.
     pub max: u32,
-    /// Asked for, not yet registered.
+    /// Loopers that the program was asked for and that have not registered.
     pub requested: u32,
-    /// Registered.
+    /// Loopers that have registered.
     pub started: u32,
     /// Loopers of both kinds that have not left.
-    pub there: usize,
+    pub n_present: usize,
     /// Lanes that wait for a looper, oldest first.
     pub(crate) vacant: Vec<LaneId>,
     /// How many loopers are dedicated: as many threads have a `dedicated_to`.
     pub(crate) n_dedicated: usize,
-    /// A thread polls. No further looper becomes dedicated.
+    /// A thread polls: no further looper becomes dedicated.
     pub(crate) dedicates_no_more: bool,
 }
 
@@ -33,12 +33,12 @@ impl Pool {
 
     /// Whether one more looper may be dedicated.
     fn can_spare(&self) -> bool {
-        (self.n_dedicated + 1) * 2 <= self.there
+        (self.n_dedicated + 1) * 2 <= self.n_present
     }
 
     /// Whether more loopers are dedicated than may be, because some have left.
-    pub(crate) fn spares_too_many(&self) -> bool {
-        self.n_dedicated * 2 > self.there
+    pub(crate) fn has_too_many_dedicated(&self) -> bool {
+        self.n_dedicated * 2 > self.n_present
     }
 
     /// Whether a looper of the pool that comes to read becomes dedicated.

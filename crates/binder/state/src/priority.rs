@@ -1,4 +1,4 @@
-//! Priorities of transactions: at which one a thread serves, and which waiting call comes first.
+//! Priorities of transactions: the priority of the serving thread, and the order of waiting calls.
 //!
 //! A transaction is served at the more urgent of its caller's nice value and of the minimum that
 //! its node asks for, as the kernel's driver has it. Where the node asks for nothing, the serving
@@ -16,7 +16,7 @@ pub struct RequestedPriority {
 }
 
 impl RequestedPriority {
-    /// The priority at which a thread serves that runs at a priority of its own.
+    /// The priority at which a thread with this priority of its own serves.
     #[inline]
     pub fn priority(self, own: SchedPriority) -> SchedPriority {
         match self.nice {

@@ -1,11 +1,11 @@
-//! The state of one process, and the queues into which everything puts its work.
+//! The state of one process, and its queues of work.
 
 use crate::account::Accounts;
 use crate::buffer::{Buffers, Offset};
 use crate::effect::Effect;
 use crate::message::Buffer;
 use crate::node::Nodes;
-use crate::notice::ToldDeath;
+use crate::notice::UnfinishedDeath;
 use crate::peer::{Broker, Peer};
 use crate::pool::Pool;
 use crate::reference::References;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One process, as its driver knows it.
+/// The state of one process, as its driver keeps it.
 #[derive(Debug, Default)]
 pub struct State {
     /// The broker's name for it.
@@ -38,7 +38,7 @@ pub struct State {
     /// Bytes and buffers of one-way transactions in the receive buffer, for each channel that has
     /// any.
     pub(crate) one_way_accounts: FxHashMap<ChannelId, (usize, usize)>,
-    /// Room for messages that come in past the state.
+    /// Reserved slots, for messages that come in without the state.
     pub(crate) slots: Vec<Arc<ReservedSlot>>,
     /// The amounts that its peers' users hold of it.
     pub accounts: Accounts,
@@ -64,7 +64,7 @@ pub struct State {
     /// Threads, by the numbers that stand for them in the chains of their calls.
     pub(crate) tokens: FxHashMap<u64, Tid>,
     pub(crate) broker: Broker,
-    pub(crate) told_deaths: Vec<ToldDeath>,
+    pub(crate) unfinished_deaths: Vec<UnfinishedDeath>,
     pub(crate) cleared_freezes: Vec<u64>,
     pub(crate) numbers: u64,
     pub(crate) sleepers: u32,
@@ -78,7 +78,7 @@ impl State {
         State { id, broker: Broker { era: id.era(), is_alive: true }, ..State::default() }
     }
 
-    /// Everything that is to be done, in order; empty most of the time.
+    /// Takes the effects, in order; there are none most of the time.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
@@ -94,12 +94,12 @@ impl State {
         std::mem::take(&mut self.made_room)
     }
 
-    /// Whether nothing waits for its other half: no ticket for its message, no call for its
-    /// answer, no notice for its acknowledgement.
+    /// Whether nothing is under way: no ticket waits for its message, no call for its answer, no
+    /// notice for its acknowledgement.
     pub fn is_settled(&self) -> bool {
         self.tickets.is_empty()
             && self.tokens.is_empty()
-            && self.told_deaths.is_empty()
+            && self.unfinished_deaths.is_empty()
             && self.cleared_freezes.is_empty()
     }
 
@@ -138,13 +138,13 @@ impl State {
         }
     }
 
-    /// A thread that serves hears of its own clear; any other's goes to the pool.
+    /// Queues the work of a thread for itself if it is a looper, else for the pool.
     pub(crate) fn push_own_or_process(&mut self, tid: Tid, work: Work) {
         let serves = self.thread(tid).looper.serves();
         self.push(if serves { Queue::Thread(tid) } else { Queue::Process }, work);
     }
 
-    /// The thread has work of its own.
+    /// Wakes the thread for work of its own.
     pub(crate) fn wake(&mut self, tid: Tid) {
         let thread = self.thread(tid);
         let waiting = thread.waiting;
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// The process has work: a call goes before calls of worse nice values.
+    /// Queues work for the pool: a call goes before calls of worse nice values.
     pub(crate) fn push_process(&mut self, work: Work) {
         match work {
             Work::Transaction(call) if call.serving.is_some() => self.todo.push_call(call),

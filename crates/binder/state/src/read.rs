@@ -23,22 +23,22 @@ impl State {
         process || thread.todo.urgent || thread.return_once
     }
 
-    /// Whether something has come for a thread that sleeps for any work.
+    /// Whether there is work for a thread that sleeps on the bell.
     pub fn has_work_for_sleepers(&self) -> bool {
         self.threads.iter().any(|(_, thread)| {
             thread.waiting == Waiting::Bell && (thread.todo.urgent || !self.todo.is_empty())
         })
     }
 
-    /// Whether a read by this thread would find something that is here already.
+    /// Whether a read by this thread would return without waiting.
     pub fn would_read(&self, tid: Tid) -> bool {
         let thread = self.threads.get(tid);
         thread.is_some_and(|thread| thread.todo.urgent || thread.return_once)
             || thread.is_none_or(Thread::is_available) && !self.todo.is_empty()
     }
 
-    /// Whether nothing stands between the thread and a plain message: no answer that it owes or
-    /// waits for, nothing that it is to be told.
+    /// Whether the thread may take a plain message at once: it neither owes nor awaits an answer,
+    /// and has no work to read.
     pub fn is_free(&self, tid: Tid) -> bool {
         let thread = self.threads.get(tid);
         thread.is_some_and(|thread| {
@@ -63,7 +63,7 @@ impl State {
         Some(match work {
             Work::Transaction(incoming) => self.start_serving(tid, incoming),
             Work::Reply(incoming) => {
-                self.hand_over(incoming.buffer);
+                self.mark_delivered(incoming.buffer);
                 self.unread_replies -= 1;
                 Return::Reply(incoming)
             }
@@ -77,14 +77,14 @@ impl State {
                 self.thread(tid).failed = false;
                 Return::Bare(command)
             }
-            Work::Node(node) => self.tell_node(node),
-            Work::Dead(obituary) => {
-                self.death_delivered(obituary);
-                Return::Cookie(BR_DEAD_BINDER, obituary.cookie)
+            Work::Node(node) => self.node_return(node),
+            Work::Dead(queued) => {
+                self.death_delivered(queued);
+                Return::Cookie(BR_DEAD_BINDER, queued.cookie)
             }
             Work::DeathCleared(cookie) => Return::Cookie(BR_CLEAR_DEATH_NOTIFICATION_DONE, cookie),
-            Work::Frozen(obituary) => match self.freeze_delivered(obituary) {
-                Some(frozen) => Return::Frozen(obituary.cookie, frozen),
+            Work::Frozen(queued) => match self.freeze_delivered(queued) {
+                Some(frozen) => Return::Frozen(queued.cookie, frozen),
                 None => Return::Nothing,
             },
             Work::FreezeCleared(cookie) => {
@@ -94,7 +94,7 @@ impl State {
     }
 
     fn start_serving(&mut self, tid: Tid, mut incoming: Incoming) -> Return {
-        self.hand_over(incoming.buffer);
+        self.mark_delivered(incoming.buffer);
         match &incoming.serving {
             Some(serving) => {
                 if !self.peers.contains_key(&serving.peer) {
@@ -106,12 +106,12 @@ impl State {
             None => self.unread_one_way -= 1,
         }
         let node = incoming.node.and_then(|node| self.nodes.get(node));
-        let subject = node.map_or((0, 0), |node| (node.ptr, node.cookie));
-        Return::Transaction(incoming, subject)
+        let object = node.map_or((0, 0), |node| (node.ptr, node.cookie));
+        Return::Transaction(incoming, object)
     }
 
-    /// The buffer is the program's now, with its descriptors.
-    fn hand_over(&mut self, buffer: Offset) {
+    /// Marks the buffer and its descriptors as the program's.
+    fn mark_delivered(&mut self, buffer: Offset) {
         if let Some(buffer) = self.contents.get_mut(&buffer) {
             buffer.delivered = true;
             buffer.received.fds.clear();

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct Reference {
     /// The node's owner.
     pub owner: ProcessId,
-    /// The owner's name for it.
+    /// The node's number at its owner.
     pub node: NodeId,
     /// The node's flags.
     pub flags: u32,
@@ -25,7 +25,7 @@ pub struct Reference {
     pub sending: u32,
     /// Grants not yet returned: strong ones, and all.
     pub grants: (u32, u32),
-    /// The owner is gone.
+    /// The owner is dead.
     pub dead: bool,
     /// The program wants to know of the node's death.
     pub death: Option<DeathNotice>,
@@ -34,7 +34,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Grants that are not needed any more, strong and all, and whether the handle goes.
+    /// Grants that are no longer needed, strong ones and all, and whether the handle goes.
     pub fn surplus(&mut self) -> Option<((u32, u32), bool)> {
         if self.counts.strong > 0 || self.sending > 0 {
             return None;
@@ -43,7 +43,7 @@ impl Reference {
             return Some((std::mem::take(&mut self.grants), true));
         }
         let strong = std::mem::take(&mut self.grants.0);
-        // One grant of the handle itself stays; a strong grant becomes a weak one in its place.
+        // One grant keeps the handle itself; a strong grant that goes becomes a weak one for that.
         let all = strong.min(self.grants.1 - 1);
         self.grants.1 -= all;
         (strong > 0).then_some(((strong, all), false))
@@ -57,17 +57,17 @@ pub struct References {
 }
 
 impl References {
-    /// By handle.
+    /// A reference by its handle.
     pub fn get(&self, handle: u32) -> Option<&Reference> {
         self.by_handle.get(&handle)
     }
 
-    /// By handle.
+    /// A reference by its handle.
     pub fn get_mut(&mut self, handle: u32) -> Option<&mut Reference> {
         self.by_handle.get_mut(&handle)
     }
 
-    /// The handle that the broker named, known already or not.
+    /// The reference of a handle that the broker named, added if it is new.
     pub(crate) fn get_or_add(
         &mut self,
         handle: u32,

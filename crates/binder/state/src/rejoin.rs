@@ -1,11 +1,11 @@
-//! The broker's death, and the claims that its successor is told.
+//! The broker's death, and the claims for its successor.
 
 use crate::process::State;
 use baton_abi::claim::Claim;
 use baton_abi::control::{NodeId, ProcessId};
 
 impl State {
-    /// Every event of the broker has been applied, and there will be none.
+    /// Notes the broker's death: every event of it has been applied.
     pub fn broker_lost(&mut self) {
         self.broker.is_alive = false;
     }
@@ -20,16 +20,16 @@ impl State {
         self.broker.era == era
     }
 
-    /// Our nodes that manage the context, or are to, and their flags. The broker that was asked may
-    /// have agreed and died: the next one knows.
+    /// The nodes of this process that manage the context, or are to, with their flags. A broker
+    /// that was asked may have agreed before it died: its successor knows.
     pub fn managers(&self) -> Vec<(NodeId, u32)> {
         let managers = self.nodes.iter().filter(|(_, node)| node.may_manage());
         managers.map(|(id, node)| (id, node.flags)).collect()
     }
 
-    /// There is another broker: the claims that it is to be told. References under way are given
-    /// up: a message that brings an old ticket from now on is refused. Peers that neither
-    /// hold anything here nor have a channel are forgotten: nobody would tell of their deaths.
+    /// Joins another broker, and returns the claims for it. References under way are given up: a
+    /// message with an old ticket is refused from now on. Peers that neither hold anything here nor
+    /// have a channel are forgotten: no event would report their deaths.
     pub fn rejoin(&mut self, era: u32, channels: impl Fn(ProcessId) -> bool) -> Vec<Claim> {
         self.peers.retain(|&id, peer| !peer.grants.is_empty() || channels(id));
         for granted in self.tickets.forget(None) {

@@ -1,9 +1,8 @@
 //! Reserved slots: room that is set aside for the next plain message of a real-time caller, so that
 //! its looper takes it in without the state.
 //!
-//! The state may give a slot to others at any time: to a message for which there is no room else,
-//! or when the looper's cached validation is revoked. A message in such a slot is then a buffer
-//! like others.
+//! The state may take a slot over at any time: for a message that finds no other room, or when the
+//! looper's cached validation is revoked. A message in such a slot becomes an ordinary buffer.
 //!
 //! **Invariant**: a message in a slot is for a node that the caller's process holds strongly, as
 //! long as its route has not been revoked: a thread that revokes the route takes over the slots of
@@ -15,8 +14,8 @@ use baton_abi::control::{NodeId, ProcessId};
 use baton_shm::reserved_slot::{self, SlotState};
 use baton_shm::sync::{AtomicU64, Ordering};
 
-/// Most bytes of a message that comes in without the state. Real-time callers send short messages,
-/// and others do not see the room of the slots, one for each dedicated looper.
+/// Most bytes of a message that comes in without the state. Real-time callers send short messages.
+/// Each dedicated looper has one slot, whose room no other sender can use.
 pub const SLOT_BYTES: usize = 4096;
 
 /// The slot of one thread.
@@ -39,45 +38,46 @@ impl ReservedSlot {
         ReservedSlot { word, buffer, tid, peer, node }
     }
 
-    /// Its thread puts a message for this node there. False if there is one, or the slot has gone.
+    /// Called by the slot's thread: begins to fill the slot with a message for this node. False if
+    /// a message lies there, or the slot was taken over.
     #[inline(always)]
-    pub fn begin(&self, node: NodeId) -> bool {
+    pub fn begin_fill(&self, node: NodeId) -> bool {
         if !self.word.is_free() {
             return false;
         }
-        // Relaxed: released by `begin`, and read by the thread that takes the slot over.
+        // Relaxed: the word's change releases it to the thread that takes the slot over.
         self.node.store(node.0, Ordering::Relaxed);
         self.word.begin_fill()
     }
 
     /// See [`reserved_slot::ReservedSlot::finish_fill`]; if false
-    /// [`State::lies_there`](crate::State::lies_there).
+    /// [`State::finish_taken_over_slot`](crate::State::finish_taken_over_slot).
     #[inline(always)]
-    pub fn lie(&self) -> bool {
+    pub fn finish_fill(&self) -> bool {
         self.word.finish_fill()
     }
 
     /// See [`reserved_slot::ReservedSlot::cancel_fill`]; if false
     /// [`State::give_plain_room_back`](crate::State).
-    pub fn turn_back(&self) -> bool {
+    pub fn cancel_fill(&self) -> bool {
         self.word.cancel_fill()
     }
 
     /// See [`reserved_slot::ReservedSlot::free`].
     #[inline(always)]
-    pub fn end(&self) -> bool {
+    pub fn free(&self) -> bool {
         self.word.free()
     }
 
     /// See [`reserved_slot::ReservedSlot::is_taken_over`].
-    pub fn is_gone(&self) -> bool {
+    pub fn is_taken_over(&self) -> bool {
         self.word.is_taken_over()
     }
 
     /// Takes the slot away from its thread: how far a message had come, and its node.
     pub(crate) fn take_over(&self) -> (SlotState, NodeId) {
         let state = self.word.take_over();
-        // Relaxed: the swap above acquires the store of `begin`.
+        // Relaxed: the swap above acquires the store of `begin_fill`.
         (state, NodeId(self.node.load(Ordering::Relaxed)))
     }
 }

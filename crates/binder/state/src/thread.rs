@@ -33,7 +33,7 @@ pub struct Calling {
     pub dead: bool,
 }
 
-/// How a thread came to serve, if it did.
+/// The part of a thread in the pool, by its commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looper {
     /// BC_REGISTER_LOOPER: started because the driver asked.
@@ -42,18 +42,18 @@ pub struct Looper {
     pub entered: bool,
     /// BC_EXIT_LOOPER.
     pub exited: bool,
-    /// It did both, or registered without being asked.
+    /// The thread did both, or registered without being asked.
     pub invalid: bool,
 }
 
 impl Looper {
-    /// Whether it takes the process's work.
+    /// Whether the thread takes the process's work.
     pub fn serves(self) -> bool {
         self.registered || self.entered
     }
 
-    /// Whether it is one and has not left.
-    pub(crate) fn is_there(self) -> bool {
+    /// Whether the thread is a looper and has not left.
+    pub(crate) fn is_present(self) -> bool {
         self.serves() && !self.exited
     }
 }
@@ -105,10 +105,10 @@ pub struct Thread {
     pub stack: Vec<Frame>,
     /// The word on which it sleeps.
     pub waiting: Waiting,
-    /// It goes on past the state, and says itself whether it waits: see
-    /// [`State::go_past`](crate::State::go_past).
-    pub is_past: bool,
-    /// The flag by which it says so, and is told of news.
+    /// The thread bypasses the state, and its flag says whether it waits: see
+    /// [`State::begin_bypass`](crate::State::begin_bypass).
+    pub bypasses_state: bool,
+    /// The flag that says whether a bypassing thread waits, and by which it learns of news.
     pub flag: Arc<EventFlag>,
     /// The real-time caller's lane to which the thread is dedicated.
     pub dedicated_to: Option<LaneId>,
@@ -120,33 +120,35 @@ pub struct Thread {
     pub is_off_priority: bool,
     /// It is dedicated, or was.
     pub was_dedicated: bool,
-    /// The pool has lacked it while it was dedicated: it becomes dedicated only when the pool has
-    /// no work left for it.
+    /// The pool has lacked this looper while it was dedicated: it becomes dedicated again only when
+    /// the pool has no work.
     pub is_missed: bool,
     /// Its program has given it a scheduling policy of its own: it never becomes dedicated.
     pub is_unsuited: bool,
-    /// Its read returns even if there is nothing: so does a thread's first ioctl, whichever it is.
+    /// The thread's next read returns even without work, as the first ioctl of a thread does in the
+    /// kernel.
     pub return_once: bool,
     /// Its last failure.
     pub error: ExtendedError,
 }
 
 impl Thread {
-    /// Whether it is in the driver, and sleeps on this lane or is about to.
+    /// Whether the thread is in the driver, and sleeps on this lane or is about to.
     pub fn waits_on(&self, via: LaneId) -> bool {
-        self.waiting == Waiting::Lane(via) && !self.is_about_something()
+        self.waiting == Waiting::Lane(via) && !self.is_busy_past_state()
     }
 
-    /// Whether it is out of the driver.
+    /// Whether the thread is out of the driver.
     pub fn is_out(&self) -> bool {
-        self.waiting == Waiting::No || self.is_about_something()
+        self.waiting == Waiting::No || self.is_busy_past_state()
     }
 
-    fn is_about_something(&self) -> bool {
-        self.is_past && !self.flag.is_waiting()
+    fn is_busy_past_state(&self) -> bool {
+        self.bypasses_state && !self.flag.is_waiting()
     }
 
-    /// It may take the process's work: it owes nobody an answer and has nothing of its own.
+    /// Whether the thread may take the process's work: it owes no answer and has no work of its
+    /// own.
     pub fn is_available(&self) -> bool {
         self.stack.is_empty() && self.todo.is_empty()
     }
@@ -173,8 +175,8 @@ impl Thread {
     }
 }
 
-/// All threads of the process. The one that was looked for last is found at once: most commands in
-/// a row come from one thread.
+/// All threads of the process. The thread that was looked up last is found at once: most commands
+/// in a row come from one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
     all: Vec<(Tid, Thread)>,

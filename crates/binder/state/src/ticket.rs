@@ -27,8 +27,8 @@ pub(crate) struct Tickets {
 
 impl Tickets {
     /// Keeps a ticket for its message. `places` is `None` if its sender's user has no place left,
-    /// and `Some(None)` for a question of this process's own. Returns references that go back,
-    /// because of that or because the message has been dropped.
+    /// and `Some(None)` for a request of this process's own. Returns references that go back,
+    /// because there is no place or because the message has been dropped.
     pub fn keep(
         &mut self,
         key: Key,
@@ -64,7 +64,7 @@ impl Tickets {
         self.waiting.remove(&key).map(|(objects, _)| objects)
     }
 
-    /// The message of a ticket that has not come has been dropped.
+    /// Notes that the message of a ticket that has not come has been dropped.
     pub fn disown(&mut self, key: Key, held: Held) {
         self.disowned.insert(key, held);
     }
@@ -74,7 +74,7 @@ impl Tickets {
         self.overdrawn.get(&from).is_some_and(|tickets| tickets.contains(&ticket))
     }
 
-    /// No message names this ticket any more.
+    /// Forgets this ticket, which no message names any more.
     pub fn forget_overdrawn(&mut self, (from, ticket): Key) {
         if let Some(tickets) = self.overdrawn.get_mut(&from) {
             tickets.remove(&ticket);

@@ -37,7 +37,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// A looper of the pool has come by.
+    /// Counts a looper of the pool that comes by.
     #[inline(always)]
     pub fn count_visit(&mut self) {
         self.visits += 1;
@@ -50,7 +50,7 @@ impl Watchdog {
         starts
     }
 
-    /// The lane's caller waits, and its dedicated thread may be out of the driver.
+    /// Notes a lane whose caller waits and whose dedicated thread may be out of the driver.
     pub fn note_absent(&mut self, via: LaneId) {
         if !self.absent.contains(&via) {
             self.absent.push(via);

@@ -32,19 +32,19 @@ pub enum Work {
     /// A node has news; it is looked at when it is delivered.
     Node(NodeId),
     /// `BR_DEAD_BINDER` for a handle's listener.
-    Dead(Obituary),
+    Dead(QueuedNotice),
     /// `BR_CLEAR_DEATH_NOTIFICATION_DONE`.
     DeathCleared(u64),
     /// `BR_FROZEN_BINDER` for a handle's listener.
-    Frozen(Obituary),
+    Frozen(QueuedNotice),
     /// `BR_CLEAR_FREEZE_NOTIFICATION_DONE`.
     FreezeCleared(u64),
 }
 
-/// A notification of a handle whose listener may be taken off while it is queued.
+/// A notice in a queue; its listener may be removed meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Obituary {
-    /// The notice that is told; see [`crate::notice`].
+pub struct QueuedNotice {
+    /// The number of the notice; see [`crate::notice`].
     pub notice: u64,
     /// The listener's word.
     pub cookie: u64,
@@ -53,11 +53,11 @@ pub struct Obituary {
 /// The return that the sender of a transaction gets at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// It was taken.
+    /// The transaction was taken.
     Taken,
-    /// It was taken and the sender floods the target with one-way transactions.
+    /// The transaction was taken, and the sender floods the target with one-way transactions.
     SpamSuspect,
-    /// It was taken and waits until the target is thawed.
+    /// The transaction was taken, and waits until the target is thawed.
     PendingFrozen,
 }
 
@@ -76,9 +76,9 @@ impl Todo {
         self.urgent = true;
     }
 
-    /// Adds a call, before the calls of worse nice values at the end. Each of them has a caller of
-    /// its own that waits, so none was made because of another one; an item that is no call keeps
-    /// its place.
+    /// Adds a call, before the calls of worse nice values at the end. Each call has a waiting
+    /// caller of its own, so no call was made because of another; an item that is no call keeps its
+    /// place.
     pub fn push_call(&mut self, incoming: Incoming) {
         let lets_by = |work: &mut Work| match work {
             Work::Transaction(older) if older.serving.is_some() => {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_overtaken_for_ever() {
+    fn no_call_is_overtaken_for_ever() {
         let mut todo = Todo::default();
         todo.push_call(call(19, 1));
         (2..40).for_each(|code| todo.push_call(call(-20, code)));

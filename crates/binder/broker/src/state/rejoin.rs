@@ -96,9 +96,9 @@ impl State {
             return Err(Errno::NOENT);
         }
         let rights = self.rights(identity.uid, rights);
-        let standing = self.standing(&rights, Resource::Processes);
+        let quota_class = self.quota_class(&rights, Resource::Processes);
         let all = self.accounts.of(Resource::Processes);
-        all.check_return(identity.uid, standing, 1).map_err(|_| Errno::DQUOT)?;
+        all.check_return(identity.uid, quota_class, 1).map_err(|_| Errno::DQUOT)?;
         self.accounts.open(identity.uid, rights);
         let mut process = self.new_process(identity, context, rights, channels);
         process.freezer = frozen.into();

@@ -177,7 +177,7 @@ impl State {
             let rights = self.rights(uid, self.accounts.rights(uid));
             let share = |resource: Resource| {
                 let quota = self.accounts.of(resource);
-                let left = quota.left_for(uid, self.standing(&rights, resource));
+                let left = quota.left_for(uid, self.quota_class(&rights, resource));
                 let name = resource.name().to_owned();
                 Share { name, taken: quota.of(uid), left, limit: quota.limit() }
             };

@@ -13,13 +13,13 @@ use super::process::Process;
 use super::tables::State;
 use crate::limits::{Resource, Rights};
 use baton_abi::control::ProcessId;
-use baton_abi::quota::{Quota, STRANGER, Standing};
+use baton_abi::quota::{Quota, QuotaClass, STRANGER};
 use rustix::io::Errno;
 
 /// The class in which the giver's user takes from the receiver's amounts.
-fn standing_with(giver: &Process, receiver: &Process) -> Standing {
+fn quota_class_between(giver: &Process, receiver: &Process) -> QuotaClass {
     let at_home = giver.identity.uid == receiver.identity.uid || giver.rights.reserve;
-    if at_home { Standing::Owner } else { STRANGER }
+    if at_home { QuotaClass::Owner } else { STRANGER }
 }
 
 impl State {
@@ -31,12 +31,12 @@ impl State {
     }
 
     /// The class in which a user with these rights takes from the amount for all.
-    pub(super) fn standing(&self, rights: &Rights, resource: Resource) -> Standing {
+    pub(super) fn quota_class(&self, rights: &Rights, resource: Resource) -> QuotaClass {
         if rights.reserve {
-            return Standing::Owner;
+            return QuotaClass::Owner;
         }
         let most = self.limits.user.of(resource).min(rights.most.of(resource));
-        Standing::Stranger { most: most.into() }
+        QuotaClass::Stranger { most: most.into() }
     }
 
     /// Checks whether a live process may have `more` of a resource.
@@ -57,9 +57,9 @@ impl State {
         if more > 0 && its + more > self.limits.process.of(resource) as usize {
             return Err(over_process);
         }
-        let standing = self.standing(&process.rights, resource);
+        let quota_class = self.quota_class(&process.rights, resource);
         let all = self.accounts.of(resource);
-        all.check(process.identity.uid, standing, more as u64).map_err(|_| over_user)
+        all.check(process.identity.uid, quota_class, more as u64).map_err(|_| over_user)
     }
 
     /// Checks whether a live process may give another one, or itself, `more` new handles.
@@ -70,13 +70,13 @@ impl State {
         more: usize,
     ) -> Result<(), Errno> {
         let (from, to) = (&self.processes[&giver], &self.processes[&receiver]);
-        let (user, standing) = (from.identity.uid, standing_with(from, to));
-        let table = to.handles_given.check(user, standing, more as u64);
+        let (user, quota_class) = (from.identity.uid, quota_class_between(from, to));
+        let table = to.handles_given.check(user, quota_class, more as u64);
         table.map_err(|_| Errno::MFILE)?;
         self.check_room(receiver, Resource::Handles, more)?;
         let received = self.accounts.handles_received.get(&to.identity.uid);
         let nothing = Quota::new(self.limits.handles_received.into());
-        let received = received.unwrap_or(&nothing).check(user, standing, more as u64);
+        let received = received.unwrap_or(&nothing).check(user, quota_class, more as u64);
         received.map_err(|_| Errno::DQUOT)
     }
 
@@ -87,8 +87,8 @@ impl State {
         server: ProcessId,
     ) -> Result<(), Errno> {
         let (client, server) = (&self.processes[&client], &self.processes[&server]);
-        let standing = standing_with(client, server);
-        server.served.check(client.identity.uid, standing, 1).map_err(|_| Errno::MFILE)
+        let quota_class = quota_class_between(client, server);
+        server.served.check(client.identity.uid, quota_class, 1).map_err(|_| Errno::MFILE)
     }
 
     /// Checks whether a rejoining process may have the `count` resources that it claims. Only its
@@ -105,12 +105,12 @@ impl State {
         if count > self.limits.process.of(resource) as usize {
             return Err(Errno::NOSPC);
         }
-        let standing = self.standing(&process.rights, resource);
-        let all = self.accounts.of(resource).check_return(user, standing, count as u64);
+        let quota_class = self.quota_class(&process.rights, resource);
+        let all = self.accounts.of(resource).check_return(user, quota_class, count as u64);
         if resource == Resource::Handles
             && let Some(received) = self.accounts.handles_received.get(&user)
         {
-            let received = received.check_return(user, Standing::Owner, count as u64);
+            let received = received.check_return(user, QuotaClass::Owner, count as u64);
             received.map_err(|_| Errno::DQUOT)?;
         }
         all.map_err(|_| Errno::DQUOT)
@@ -120,9 +120,9 @@ impl State {
     pub(super) fn has_room_to_reconnect(&self, client: ProcessId, server: ProcessId) -> bool {
         let (client, server) = (&self.processes[&client], &self.processes[&server]);
         let (user, all) = (client.identity.uid, self.accounts.of(Resource::Channels));
-        let standing = self.standing(&client.rights, Resource::Channels);
-        let with = standing_with(client, server);
-        all.check_return(user, standing, 1).is_ok()
+        let quota_class = self.quota_class(&client.rights, Resource::Channels);
+        let with = quota_class_between(client, server);
+        all.check_return(user, quota_class, 1).is_ok()
             && server.served.check_return(user, with, 1).is_ok()
     }
 

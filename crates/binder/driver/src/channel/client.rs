@@ -48,15 +48,14 @@ impl Channel {
     }
 
     /// Announces a new request or one-way record to the server: wakes a looper, or rings the
-    /// doorbell.
-    /// `must_look`: rings it also if loopers are busy, because none of the pool may come by. True
-    /// if a looper has been woken.
+    /// doorbell. `must_look`: rings the doorbell also if all loopers are busy, because none may
+    /// come by. True if a looper has been woken.
     #[inline(always)]
     pub fn announce(&self, must_look: bool) -> bool {
         let Some(front) = &self.front else { return false };
-        let attended = front.word(status::ATTENDANCE).load(Ordering::Acquire);
+        let attendance = front.word(status::ATTENDANCE).load(Ordering::Acquire);
         let seen = match self.ring(front.word(status::SLEEPERS)) {
-            _ if attended != Attendance::Loopers as u32 => false,
+            _ if attendance != Attendance::Loopers as u32 => false,
             Ring::Woken => return true,
             Ring::NoSleeper => !must_look,
             Ring::Missed | Ring::Nobody => false,
@@ -67,8 +66,8 @@ impl Channel {
         false
     }
 
-    /// Rings the bell, again for a looper that is just about to sleep: to wake that is cheaper than
-    /// the doorbell.
+    /// Rings the bell, repeatedly for a looper that is just about to sleep: a second ring is
+    /// cheaper than the doorbell.
     fn ring(&self, elsewhere: &AtomicU32) -> Ring {
         let Some(bell) = self.bell() else { return Ring::Nobody };
         let mut ring = bell.ring(elsewhere);
@@ -103,12 +102,12 @@ impl Channel {
         }
     }
 
-    /// After a request has been posted on the lane: announces it, unless its reader looks at the
-    /// mailbox itself. `must_look` as in [`Channel::announce`].
+    /// Called after a request has been posted on the lane: announces the request, unless its reader
+    /// looks at the mailbox itself. `must_look` as in [`Channel::announce`].
     #[inline(always)]
-    pub fn tell_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
+    pub fn notify_of_request(&self, lane: usize, reader: Reader, must_look: bool) {
         let expected = match reader {
-            // A dedicated thread may stay with its program: see `hurry`.
+            // A dedicated thread may stay with its program: see `ring_if_untaken`.
             Reader::Watching | Reader::Dedicated => false,
             // A thread that sleeps on the mailbox is pinned to the lane, or dedicated to it.
             Reader::Woken => true,
@@ -121,16 +120,16 @@ impl Channel {
             .set_progress(lane, if expected { Progress::Expected } else { Progress::Posted });
     }
 
-    /// Announces a request that has not been taken in yet by the doorbell: the server's control
-    /// thread finds out whether it will be.
-    pub fn hurry(&self, lane: usize) {
+    /// Rings the doorbell for a request that has not been taken in yet: the server's control thread
+    /// checks whether a looper will.
+    pub fn ring_if_untaken(&self, lane: usize) {
         if self.lane(lane).is_ok_and(|lane| !lane.outbox().is_empty()) {
             self.set_ready(lane);
             self.socket.ring();
         }
     }
 
-    /// The one-way records of this client: those in the ring, and those in the receive buffer.
+    /// The one-way records of this client, in the ring and in the receive buffer.
     pub fn one_way_account(&self, ends: &mut Ends) -> OneWayAccount {
         let head = self.head.double_word(header::RING_HEAD).load(Ordering::Acquire);
         while ends.pending.front().is_some_and(|&(end, _)| end <= head) {
@@ -157,8 +156,8 @@ impl Channel {
             (self.head.double_word(header::RING_HEAD), self.head.double_word(header::RING_TAIL));
         let (free, before_end) = ends.producer.room(head)?;
         let beyond_end = free - before_end;
-        // An empty ring starts over in its second half, so that a trickle touches half of its
-        // pages. Until the server has taken the skip there is room up to here: any target's half.
+        // An empty ring starts over once it has reached its second half, so that rare records touch
+        // half of its pages. Until the server has read the skip, at least half of the ring is free.
         let restart = free == RING_BYTES && ends.producer.place() >= RING_BYTES / 2;
         if before_end < bytes || restart {
             if beyond_end < bytes {

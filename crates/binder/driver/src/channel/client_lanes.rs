@@ -24,11 +24,11 @@ use std::sync::atomic::AtomicU8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Progress {
-    /// It may not be posted yet.
+    /// The call may not be posted yet.
     Departed,
-    /// It has been posted.
+    /// The call has been posted.
     Posted,
-    /// It has been posted, and a looper was woken for it.
+    /// The call has been posted, and a looper was woken for it.
     Expected,
 }
 

@@ -1,4 +1,5 @@
-//! Priority without a privilege: a caller that waits lends its own to the looper of its lane.
+//! Priority lending without privilege: a waiting caller lends its priority to the looper of its
+//! lane.
 //!
 //! Where the broker may not set priorities, the looper owns the lane's two priority-inheriting
 //! futexes:
@@ -13,15 +14,15 @@
 //!   posts the next one, with the other word
 //! ```
 //!
-//! Two, because at the next call the looper may not have run since the last one's end: the word
-//! that it let go of is nobody's then.
+//! There are two words, because the looper may not have run since the end of the last call: then
+//! nobody owns the word that the looper has released.
 //!
-//! **Invariant**: neither waits for the other longer than it would without: the looper takes a word
-//! only if it is nobody's, and the caller looks for its answer after each [`SLICE`]. A word is the
-//! other process's to write: it may name any thread, whom the caller's wait would raise. So the
-//! caller waits for a word only while it names one that it has found among the server's; what a
-//! server gains that names another between look and wait, it has anyway, as whatever its own looper
-//! does at that priority.
+//! **Invariant**: neither end waits for the other longer than without lending. The looper takes a
+//! word only if nobody owns it, and the caller looks for its answer after each [`SLICE`]. The
+//! server can write any thread id into a word, and the caller's wait would raise that thread. So
+//! the caller waits for a word only while it names a thread that it has found among the server's. A
+//! server that writes another id between look and wait gains nothing: its own looper could do the
+//! same work at that priority.
 
 use super::{Channel, Lane};
 use crate::sys::thread;
@@ -31,17 +32,17 @@ use baton_shm::mailbox::Seen;
 use baton_shm::sync::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long a caller waits before it looks for what else wants it: a nudge does not reach it there.
+/// How long a caller waits before it looks at its mailbox: a nudge does not end this wait.
 const SLICE: Duration = Duration::from_millis(5);
 
 impl Channel {
-    /// One of a lane's, from 1.
+    /// One of a lane's owner words, numbered from 1.
     fn owner(&self, lane: u32, word: u32) -> Option<&AtomicU32> {
         let word = word.checked_sub(1).filter(|&word| (word as usize) < OWNERS)?;
         Some(self.head.word(owner_at(lane as usize, word as usize)))
     }
 
-    /// On which of them the lane's caller waits, or 0.
+    /// The number of the word on which the lane's caller waits, or 0.
     fn waits_on(&self, lane: u32) -> &AtomicU32 {
         self.head.word(waits_at(lane as usize))
     }
@@ -56,13 +57,13 @@ impl Channel {
         self.lending.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether calls on this lane do, or, at the server's end, are to.
+    /// Whether calls on this lane lend a priority; at the server's end, whether they should.
     pub fn lends(&self, lane: u32) -> bool {
         self.lending.load(Ordering::Relaxed) >> lane & 1 == 1
     }
 
-    /// Client: the lane has its looper now, which wants to be lent a priority, or not. It is a
-    /// thread of `pid`'s, or nothing is lent to it.
+    /// Client: notes whether the lane's looper wants to be lent a priority. Nothing is lent unless
+    /// the looper is a thread of `pid`.
     pub fn see_looper(&self, lane: u32, pid: u32) {
         let named = self.owners(lane).map(|word| word.load(Ordering::Acquire) & !WAITERS).max();
         let looper = named.filter(|&tid| tid != 0 && thread::is_thread_of(pid, tid));
@@ -73,8 +74,7 @@ impl Channel {
         };
     }
 
-    /// Client: a request is about to be posted. Chooses the word on which its caller will wait, if
-    /// it can.
+    /// Client: chooses the word on which the caller will wait, before a request is posted.
     #[inline(always)]
     pub fn begin_lending(&self, lane: u32) {
         if self.lends_any() {
@@ -90,12 +90,12 @@ impl Channel {
         let looper = self.loopers[lane as usize].load(Ordering::Relaxed);
         let is_owned = |word: &AtomicU32| word.load(Ordering::Acquire) & !WAITERS == looper;
         let chosen = self.owners(lane).position(is_owned).map_or(0, |word| word as u32 + 1);
-        // Relaxed: the post releases it.
+        // Relaxed: the post releases the store.
         self.waits_on(lane).store(chosen, Ordering::Relaxed);
     }
 
-    /// Client: waits for something on the lane, and lends the looper its priority meanwhile. `None`
-    /// if that is over, or cannot be: then it is to wait as others do.
+    /// Client: waits for a message on the lane, and lends the looper its priority meanwhile. `None`
+    /// if lending has ended or cannot be: the caller then waits without it.
     #[inline(always)]
     pub fn lend(&self, number: u32, lane: Lane<'_>) -> Option<Seen> {
         if self.lends_any() { self.lend_on(number, lane) } else { None }
@@ -120,7 +120,7 @@ impl Channel {
                     futex::give_back(word, thread::tid());
                     break;
                 }
-                // It has let go of the word, with the answer.
+                // The looper has released the word, with the answer.
                 Some(Lent::Refused) | None => break,
             }
         }
@@ -128,8 +128,8 @@ impl Channel {
         Some(lane.inbox().look()).filter(|seen| *seen != Seen::Nothing)
     }
 
-    /// Server: the calling thread is the lane's looper, and is to be lent its caller's priority.
-    /// Before it owns the lane, and before it serves.
+    /// Server: the calling thread, the lane's looper, takes the owner words, so that its caller can
+    /// lend it a priority. To be called before the thread owns the lane, and before it serves.
     pub fn borrow(&self, lane: u32) {
         let tid = thread::tid();
         for word in self.owners(lane) {
@@ -139,7 +139,8 @@ impl Channel {
         self.lending.fetch_or(1 << lane, Ordering::Relaxed);
     }
 
-    /// Server: something has been posted to the lane's caller.
+    /// Server: releases the word on which the lane's caller waits, after a message has been posted
+    /// to it.
     #[inline(always)]
     pub fn repay(&self, lane: u32) {
         if self.lends_any() {
@@ -149,13 +150,14 @@ impl Channel {
 
     #[cold]
     fn repay_caller(&self, lane: u32) {
-        // What the caller writes there is its own loss.
+        // A caller that writes a false number here harms only itself.
         if let Some(word) = self.owner(lane, self.waits_on(lane).load(Ordering::Relaxed)) {
             futex::give_back(word, thread::tid());
         }
     }
 
-    /// Server: the calling thread is the lane's looper no more, or has a priority of its own.
+    /// Server: ends the lending, because the calling thread leaves the lane or has the priority by
+    /// itself.
     pub fn borrow_no_more(&self, lane: u32) {
         if self.lends(lane) {
             self.lending.fetch_and(!(1 << lane), Ordering::Relaxed);

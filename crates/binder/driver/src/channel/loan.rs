@@ -1,8 +1,9 @@
-//! Lanes that are taken before their call is made, so that its bytes are written where they go.
+//! Loans: lanes that are taken before their call is made, so that the program writes the payload in
+//! place.
 //!
-//! Where the data begins depends on the chain before it, and so on what the thread serves. A loan
-//! that was made for another chain than that of its call, or for another lane, is copied to where
-//! the call has to have it.
+//! The data's offset depends on the length of the chain before it, and so on the transactions that
+//! the thread serves. If the call has another chain or another lane than the loan, the data is
+//! copied.
 
 use super::client_lanes::Progress;
 use super::{Channel, Lane};
@@ -13,11 +14,11 @@ use baton_state::transaction::LaneId;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// A lane that no call is made on yet. Dropped, it goes back.
+/// A lane on which no call is made yet. Dropping it gives the lane back.
 pub struct LoanedLane {
     channel: Arc<Channel>,
     lane: usize,
-    /// Where the data begins in the area.
+    /// Offset of the data in the area.
     data_at: usize,
     bytes: usize,
     /// No call has taken it over.
@@ -33,7 +34,7 @@ impl LoanedLane {
         chain: usize,
         bytes: usize,
     ) -> LoanedLane {
-        // The plain call finds it so.
+        // A plain call expects this progress.
         channel.client_lanes.set_progress(lane, Progress::Departed);
         let data_at = size_of::<Message>() + chain * size_of::<ChainEntry>();
         LoanedLane { channel, lane, data_at, bytes, is_held: Cell::new(true) }
@@ -49,20 +50,21 @@ impl LoanedLane {
         self.channel.lane(self.lane).expect("it was mapped when it was taken")
     }
 
-    /// The map, and where in it the data begins.
+    /// The area, and the offset of the data in it.
     pub fn place(&self) -> (View<'_>, usize) {
         (self.areas().outgoing(), self.data_at)
     }
 
-    /// Gives the lane to a call to this process, if it leads there; then it is the call's to give
-    /// back.
+    /// Gives the lane to a call to this process, if the lane leads there. The call then gives the
+    /// lane back.
     pub fn take(&self, peer: ProcessId) -> Option<(Arc<Channel>, usize)> {
         let leads_there = self.channel.peer == peer && !self.channel.ends().dead;
         let taken = leads_there && self.is_held.replace(false);
         taken.then(|| (Arc::clone(&self.channel), self.lane))
     }
 
-    /// The lane, if it is one of this channel, and written for a call with no others above it.
+    /// The lane, if it is one of this channel, and its data is laid out for a call with a chain of
+    /// one.
     pub fn plain_lane(&self, channel: ChannelId) -> Option<LaneId> {
         let plain = self.data_at == size_of::<Message>() + size_of::<ChainEntry>();
         (plain && self.channel.id == channel).then(|| self.channel.via(self.lane))
@@ -73,7 +75,7 @@ impl LoanedLane {
         self.is_held.set(false);
     }
 
-    /// Brings the data to where a call has to have it: for most, where it is.
+    /// Copies the data to this place of an area, unless it lies there already.
     pub fn copy_to(&self, map: View<'_>, at: usize) {
         let (from, from_at) = self.place();
         if from != map || from_at != at {

@@ -88,11 +88,12 @@ pub struct Channel {
     owners: [LaneOwner; LANES],
     /// Server: the lane at which a pinned looper sleeps, or is about to, plus one; 0 if none does.
     pinned_sleeper: AtomicU32,
-    /// Server: each held by the thread to which the lane is dedicated: the next one waits for it.
+    /// Server: each lock is held by the thread to which the lane is dedicated; the next such thread
+    /// waits for it.
     dedicated_locks: [Lock<()>; LANES],
-    /// Lanes whose callers lend their loopers their priority.
+    /// Lanes whose callers lend a priority to their looper.
     lending: AtomicU64,
-    /// Client: the threads to which they lend it.
+    /// Client: the looper of each such lane.
     loopers: [AtomicU32; LANES],
     /// Server: the oldest one-way record waits for room in the receive buffer.
     pub full: AtomicBool,
@@ -107,13 +108,13 @@ pub struct Channel {
 
 /// The processors of a channel's two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placed {
+pub enum Placement {
     /// One of them has not shown its processor.
     Unknown,
     /// Both run on one processor.
-    Together,
+    SameProcessor,
     /// They run on two processors.
-    Apart,
+    OtherProcessor,
 }
 
 /// The part of a channel under its own lock, which is taken under the state's lock, never the other
@@ -122,10 +123,11 @@ pub enum Placed {
 pub struct Ends {
     /// Client: the one-way ring.
     pub producer: Producer,
-    /// Client: one-way records not yet taken: position after each, and its size when allocated.
+    /// Client: one-way records that the server has not taken yet: the end of each in the ring, and
+    /// its size in the receive buffer.
     pub pending: std::collections::VecDeque<(u64, usize)>,
-    /// Client: the program has been told of the target's flood warning, since there was room.
-    pub spam_told: bool,
+    /// Client: the spam warning has been reported since there was room.
+    pub spam_reported: bool,
     /// Server: lanes with a request that a look has found and not taken.
     pub ready: u64,
     /// Server: lanes that the client has announced since the last look at them.
@@ -164,7 +166,7 @@ impl Channel {
         let work = Lock::new(Ends {
             producer: Producer::new(RING_BYTES),
             pending: Default::default(),
-            spam_told: false,
+            spam_reported: false,
             ready: 0,
             announced: 0,
             consumer: Consumer::new(RING_BYTES),
@@ -205,7 +207,7 @@ impl Channel {
         })
     }
 
-    /// Locks the part of this end that is under a lock.
+    /// Locks the [`Ends`].
     pub fn ends(&self) -> Guard<'_, Ends> {
         self.work.lock()
     }
@@ -229,17 +231,19 @@ impl Channel {
         }
     }
 
-    /// Where the two ends' threads last ran, as both have shown.
+    /// Whether the two ends' threads last ran on one processor, as both have shown.
     #[inline(always)]
-    pub fn placed(&self) -> Placed {
+    pub fn placement(&self) -> Placement {
         match self.shown_by_peer() {
-            0 => Placed::Unknown,
-            theirs if theirs == self.shown_processor.load(Ordering::Relaxed) => Placed::Together,
-            _ => Placed::Apart,
+            0 => Placement::Unknown,
+            theirs if theirs == self.shown_processor.load(Ordering::Relaxed) => {
+                Placement::SameProcessor
+            }
+            _ => Placement::OtherProcessor,
         }
     }
 
-    /// Whether a wait on the lane yields first.
+    /// The lane's record of whether yielding pays.
     #[inline(always)]
     pub fn yield_first(&self, lane: u32) -> &YieldFirst {
         &self.yields_first[lane as usize % LANES]
@@ -390,7 +394,7 @@ impl<'a> Lane<'a> {
     /// Writes a message and posts it; `body` writes chain and payload behind the header.
     #[inline(always)]
     pub fn post(self, message: &Message, body: impl FnOnce(View<'_>)) -> Reader {
-        // The word is the mailbox's: the header goes in behind it.
+        // The first word is the mailbox; the header's other fields follow.
         self.outgoing().write(4, &bytes_of(message)[4..]);
         body(self.outgoing());
         self.outbox().post()

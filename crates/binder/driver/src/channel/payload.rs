@@ -11,12 +11,12 @@ pub enum Payload<'a> {
     Bytes(&'a [u8]),
     /// In the program's memory, which the program may change or unmap.
     Program(Source),
-    /// In a lane of the target's already.
+    /// In a lane to the target, written in place.
     Loan(&'a LoanedLane),
 }
 
 impl Payload<'_> {
-    /// Their number.
+    /// The number of bytes.
     pub fn bytes(self) -> usize {
         match self {
             Payload::Bytes(data) => data.len(),
@@ -25,7 +25,7 @@ impl Payload<'_> {
         }
     }
 
-    /// Copies all of them into a lane.
+    /// Copies the bytes into a lane.
     #[inline(always)]
     pub fn copy_to(self, map: View<'_>, at: usize) {
         match self {

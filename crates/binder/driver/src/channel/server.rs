@@ -21,19 +21,19 @@ pub const RECENT_REQUESTS: u64 = 64;
 /// takes 5 ns, and a client that comes back rings the doorbell once.
 pub const ACTIVE_REQUESTS: u64 = 1024;
 
-/// Fruitless looks that one request makes up for.
+/// Number of fruitless looks that one request makes up for.
 pub const FORGIVEN: u32 = 4;
 
 /// A one-way transaction waits in the ring.
 pub struct OneWay;
 
 impl Channel {
-    /// Lanes of the pool with a request, new ones and those that could not be taken before; and
-    /// lanes with another owner that their clients have announced all the same: a client in a hurry
-    /// does that. These owners are nudged.
+    /// Two sets of lanes: the pool's lanes with a request, new or left by an earlier look; and
+    /// announced lanes with another owner. A client whose request stays untaken announces it to the
+    /// pool too; the owners of such lanes are nudged.
     pub fn ready_lanes(&self, ends: &mut Ends) -> (u64, u64) {
         let word = self.head.double_word(header::READY);
-        // SeqCst: after the announcement of a sleeper; see `bell`.
+        // SeqCst: the load comes after the announcement of a sleeper; see `bell`.
         if word.load(Ordering::SeqCst) != 0 {
             let announced = word.swap(0, Ordering::SeqCst);
             ends.ready |= announced;
@@ -47,8 +47,8 @@ impl Channel {
         (ends.ready, owned)
     }
 
-    /// The lock of the thread to which a lane is dedicated. The next such thread waits for it, and
-    /// the last one leaves at the priority of the one that waits.
+    /// The lock of the thread to which a lane is dedicated. The next such thread waits for the
+    /// lock, and so lends its priority to the thread that leaves.
     pub fn dedicated_lock(&self, lane: u32) -> Guard<'_, ()> {
         self.dedicated_locks[lane as usize].lock()
     }
@@ -58,21 +58,21 @@ impl Channel {
         &self.owners[lane as usize % LANES]
     }
 
-    /// Who takes what arrives on a lane.
+    /// The owner of a lane, which takes the requests that arrive there.
     #[inline(always)]
     pub fn lane_owner(&self, lane: u32) -> Owner {
         self.ownership(lane).owner()
     }
 
-    /// Whether the pool takes what arrives on a lane.
+    /// Whether the pool owns a lane.
     #[inline(always)]
     pub fn is_pools(&self, lane: u32) -> bool {
         self.ownership(lane).is_pools()
     }
 
-    /// The thread takes every request on the lane until [`Channel::release_ownership`]. False if it
-    /// has to try again: another looper leaves the lane, or a request lies there, which it takes
-    /// first.
+    /// Makes the thread the lane's owner until [`Channel::release_ownership`]. False if the thread
+    /// has to try again: another looper still has to leave the lane, or the thread has to take a
+    /// request there first.
     pub fn dedicate(&self, lane: Lane<'_>, number: u32, tid: Tid) -> bool {
         let owner = self.ownership(number);
         if !owner.dedicate(tid) {
@@ -83,8 +83,8 @@ impl Channel {
         owner.show_dedicated(lane.inbox())
     }
 
-    /// The thread owns the lane no more. True if a request lies there, which the next look of the
-    /// pool finds.
+    /// Gives the lane of this thread back to the pool. True if a request lies there, which the
+    /// pool's next look finds.
     pub fn release_ownership(&self, lane: Lane<'_>, number: u32, tid: Tid) -> bool {
         let mut ends = self.ends();
         let has_request = self.ownership(number).release(tid, lane.inbox());
@@ -92,24 +92,24 @@ impl Channel {
         has_request
     }
 
-    /// The calling looper of the pool stays with the lane until [`Channel::unpin`]. False if the
-    /// lane has another owner, if a thread serves it, or if a looper is pinned to another lane of
-    /// the channel: [`Channel::nudge_pinned`] wakes one.
+    /// Pins the calling looper of the pool to the lane until [`Channel::unpin`]. False if the lane
+    /// has another owner, if a thread serves it, or if a looper is pinned to another lane of the
+    /// channel: [`Channel::nudge_pinned`] can wake only one looper.
     pub fn pin(&self, lane: Lane<'_>, number: u32) -> bool {
         let _ends = self.ends();
         let has_pinned = self.owners.iter().any(|lane| lane.owner() == Owner::Pinned);
         !has_pinned && self.ownership(number).pin(lane.inbox())
     }
 
-    /// The pinned looper, which calls this, gives the lane back to the pool, which finds there what
-    /// has arrived meanwhile.
+    /// Called by the pinned looper: gives the lane back to the pool, with the requests that have
+    /// arrived.
     pub fn unpin(&self, lane: Lane<'_>, number: u32) {
         let mut ends = self.ends();
         ends.ready |= u64::from(self.ownership(number).unpin(lane.inbox())) << number;
     }
 
-    /// The looper that is pinned to the lane sleeps there, unless `is_wanted` says that there is
-    /// something else to do.
+    /// Called by the pinned looper: sleeps on the lane's mailbox, unless `is_wanted` says that
+    /// there is something else to do.
     #[inline]
     pub fn sleep_pinned(
         &self,
@@ -125,8 +125,8 @@ impl Channel {
         seen
     }
 
-    /// After work has been published by a SeqCst read-modify-write: wakes the looper that is pinned
-    /// at a lane, if it sleeps. False if there is none.
+    /// Wakes the looper that is pinned to a lane, if it sleeps. False if none does. Called after
+    /// work has been published by a SeqCst read-modify-write.
     pub fn nudge_pinned(&self) -> bool {
         fence_after_update();
         let sleeper = self.pinned_sleeper.load(Ordering::Relaxed).checked_sub(1);
@@ -158,8 +158,8 @@ impl Channel {
         SchedPriority::nice(self.lane(lane).map_or(0, |areas| areas.header().param))
     }
 
-    /// Claims an announced lane: no other looper finds it announced. False if another has claimed
-    /// it.
+    /// Claims an announced lane: no other looper finds it announced. False if another looper has
+    /// claimed the lane.
     pub fn claim_ready(&self, lane: usize) -> bool {
         let word = self.head.double_word(header::READY);
         word.fetch_and(!(1 << lane), Ordering::SeqCst) >> lane & 1 == 1
@@ -172,8 +172,8 @@ impl Channel {
         ends.announced |= u64::from(announced) << lane;
     }
 
-    /// Forgets the announcements of these lanes, which have no request. How many the client had
-    /// made.
+    /// Forgets the announcements of these lanes, which have no request. Returns how many the client
+    /// had made.
     pub fn clear_ready(&self, lanes: u64) -> u32 {
         let mut ends = self.ends();
         let announced = ends.announced & lanes;
@@ -182,8 +182,8 @@ impl Channel {
         announced.count_ones()
     }
 
-    /// The calling thread, which acts for `owner`, serves the lane until [`Channel::end_serving`].
-    /// False if the lane has another owner, or a thread serves it.
+    /// Marks the lane as served by the calling thread, which acts for `owner`, until
+    /// [`Channel::end_serving`]. False if the lane has another owner, or a thread serves it.
     #[inline(always)]
     pub fn start_serving(&self, lane: u32, owner: Owner) -> bool {
         self.ownership(lane).start_serving(owner)
@@ -194,8 +194,8 @@ impl Channel {
         self.ownership(lane).is_served()
     }
 
-    /// No thread serves the lane any more, but for a pinned looper. Call it before the client can
-    /// see the answer.
+    /// Marks the lane as not served; a pinned looper keeps its mark. To be called before the client
+    /// can see the answer.
     #[inline(always)]
     pub fn end_serving(&self, lane: u32) {
         self.ownership(lane).end_serving();
@@ -211,7 +211,7 @@ impl Channel {
         self.one_way_read.load(Ordering::Relaxed)
     }
 
-    /// Counts a request of the client: it makes up for some fruitless looks.
+    /// Counts a request of the client, which makes up for some fruitless looks.
     #[inline]
     pub fn count_fruitful(&self) {
         // Relaxed: a count that is lost between two threads does not matter.
@@ -246,7 +246,7 @@ impl Channel {
         let mutes = !self.muted.swap(true, Ordering::SeqCst);
         if mutes {
             self.inactive.store(true, Ordering::SeqCst);
-            // Also with a message there: rounds look at muted channels.
+            // This holds even if a message lies there: the rounds look at muted channels.
             let _ = self.own_bell().map(|bell| bell.deactivate(|| false));
         }
         mutes
@@ -284,13 +284,13 @@ impl Channel {
         requests.wrapping_sub(self.wanted_at.load(Ordering::Relaxed))
     }
 
-    /// Makes the channel inactive, unless there is something to look for: from now on the client
-    /// always rings the doorbell. True if it is inactive.
+    /// Makes the channel inactive, unless a message lies there. The client of an inactive channel
+    /// always rings the doorbell. True if the channel is inactive.
     pub fn deactivate(&self) -> bool {
         // A client without a bell rings the doorbell anyway.
         let bell = self.own_bell();
-        // Before the look: a thread that leaves a request here afterwards sees it, by the ends'
-        // lock.
+        // Set before the look: a thread that leaves a request here afterwards sees the mark, by the
+        // ends' lock.
         self.inactive.store(true, Ordering::Relaxed);
         let inactive = match bell {
             Some(bell) => bell.deactivate(|| self.is_wanted()),
@@ -300,8 +300,8 @@ impl Channel {
         inactive
     }
 
-    /// Whether loopers have to look here: a message has come, new or not, or a one-way record waits
-    /// for room, or a lane has a looper of its own.
+    /// Whether the channel has to stay active: a message has come, a one-way record waits for room,
+    /// or a lane has a looper of its own.
     pub fn is_wanted(&self) -> bool {
         !self.owners.iter().all(LaneOwner::is_pools) || self.has_message()
     }
@@ -347,7 +347,7 @@ impl Channel {
         }
     }
 
-    /// Gives the oldest one-way record back, which has been copied.
+    /// Removes the oldest one-way record from the ring, after it has been copied.
     pub fn release_one_way(&self, ends: &mut Ends, message: &Message) {
         self.release(ends, message.word as usize);
     }
@@ -367,7 +367,7 @@ impl Channel {
         self.head.double_word(header::RING_TAIL)
     }
 
-    /// Shows the client how many bytes and buffers its one-way transactions have taken.
+    /// Publishes to the client how many bytes and buffers its one-way transactions use.
     pub fn publish_account(&self, (bytes, buffers): (usize, usize)) {
         self.head.word(header::ONE_WAY_BYTES).store(bytes as u32, Ordering::Release);
         self.head.word(header::ONE_WAY_BUFFERS).store(buffers as u32, Ordering::Release);

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 /// How many descriptor messages an end keeps at most; further ones wait in the socket.
-const MAX_STASHED: usize = 1024;
+const MAX_RECEIVED: usize = 1024;
 
 /// The number of a message that is only a nudge or, from the server and with a descriptor, its bell
 /// page.
@@ -27,7 +27,7 @@ const DOORBELL: u32 = 0;
 /// One message of the socket, as it is written: its number, and how many descriptors come with it.
 type Announced = [u32; 2];
 
-/// One end's socket, and what came by it.
+/// One end's socket, with the descriptors that came by it.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
@@ -37,16 +37,16 @@ pub struct Socket {
     pub bell: OnceLock<Mapping<BELL_BYTES>>,
     /// The server has taken the channel up; it says so to the client on the socket.
     taken_up: AtomicBool,
-    stash: Lock<Stash>,
+    received: Lock<ReceivedFds>,
     sent: Lock<Sent>,
     /// The account of the peer's user.
     account: Account,
 }
 
-/// Descriptors that have come, by the number of their message.
+/// Descriptors that have come before their message.
 #[derive(Debug, Default)]
-struct Stash {
-    by_number: HashMap<u32, Stashed>,
+struct ReceivedFds {
+    by_number: HashMap<u32, MessageFds>,
     /// Messages whose descriptors could not all be installed.
     failed: Vec<u32>,
     /// Messages that failed because their descriptors lay behind others for which there is no room.
@@ -55,24 +55,24 @@ struct Stash {
 }
 
 #[derive(Debug)]
-struct Stashed {
+struct MessageFds {
     fds: Vec<OwnedFd>,
     _held: Held,
 }
 
-/// What a look at the socket came to.
+/// The result of a look at the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     /// It is empty.
     Empty,
-    /// There is more, which waits for room or for its turn.
+    /// Further messages wait for room or for their turn.
     More,
 }
 
 /// Descriptors that this end has sent.
 #[derive(Debug, Default)]
 struct Sent {
-    /// Those on their way to the peer, oldest first.
+    /// Shares of the descriptors on their way to the peer, oldest first.
     unread: VecDeque<Held>,
     /// Number of the last message with descriptors.
     last_number: u32,
@@ -80,7 +80,7 @@ struct Sent {
 
 /// Messages that are read before others have their turn.
 const MOST_AT_ONCE: u32 = 64;
-/// On a channel that is muted: more than are forgiven.
+/// Like [`MOST_AT_ONCE`], on a muted channel: more than a round forgives.
 const MOST_OF_MUTED: u32 = 16;
 
 /// No message takes less of a socket's send buffer.
@@ -94,7 +94,7 @@ impl Sent {
     }
 }
 
-impl Stash {
+impl ReceivedFds {
     fn forget(&mut self, number: u32) {
         self.by_number.remove(&number);
         self.failed.retain(|failed| *failed != number);
@@ -102,17 +102,18 @@ impl Stash {
     }
 
     fn is_full(&self) -> bool {
-        self.by_number.len() + self.failed.len() + self.unwanted.len() >= MAX_STASHED
+        self.by_number.len() + self.failed.len() + self.unwanted.len() >= MAX_RECEIVED
     }
 }
 
-/// Tells the client that the channel is there, and with it, if there is room, of the bell page.
+/// Tells the client that the channel is there, and sends the bell page if there is a descriptor for
+/// it.
 fn introduce(socket: &OwnedFd) -> Result<Option<Mapping<BELL_BYTES>>, Errno> {
     if let Ok(page) = send_bell(socket) {
         return Ok(Some(page));
     }
     match packet::send(socket, bytes_of(&[DOORBELL, 0]), &[], SendFlags::DONTWAIT) {
-        // A client that has gone may have left something to be taken in.
+        // A client that is gone may have left messages.
         Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(None),
         Err(errno) => Err(errno),
     }
@@ -148,8 +149,8 @@ impl Socket {
             let _ = bell.set(page);
         }
         let taken_up = AtomicBool::new(end == End::Server);
-        let (stash, sent) = (Lock::default(), Lock::default());
-        Ok(Socket { fd, end, bell, taken_up, stash, sent, account })
+        let (received, sent) = (Lock::default(), Lock::default());
+        Ok(Socket { fd, end, bell, taken_up, received, sent, account })
     }
 
     /// The descriptor.
@@ -157,7 +158,7 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// The doorbell that always works: the peer's control thread looks.
+    /// Rings the doorbell: the peer's control thread looks.
     pub fn ring(&self) {
         // A full queue means that the peer has been told often enough.
         self.write([DOORBELL, 0]);
@@ -193,7 +194,7 @@ impl Socket {
         }
     }
 
-    /// Whether the server has ever had its end. If not, no call on the channel has reached it.
+    /// Whether the server has ever taken its end up. If not, no call on the channel has reached it.
     pub fn was_taken_up(&self) -> bool {
         self.taken_up.load(Ordering::Relaxed)
     }
@@ -207,7 +208,7 @@ impl Socket {
         }
     }
 
-    /// The message for which descriptors were sent ahead will not come.
+    /// Tells the peer that the message for these descriptors will not come.
     pub fn cancel(&self, number: u32) {
         if number != DOORBELL {
             self.write([number, 0]);
@@ -218,14 +219,14 @@ impl Socket {
     /// enough for now: less of a muted channel. With how many doorbells there were. `Err` once the
     /// peer has closed it or misbehaved.
     pub fn drain(&self, muted: bool) -> Result<(Drained, u32), Errno> {
-        let mut stash = self.stash.lock();
+        let mut received = self.received.lock();
         let (mut doorbells, mut left) = (0, if muted { MOST_OF_MUTED } else { MOST_AT_ONCE });
         let counted = |number| {
             doorbells += u32::from(number == DOORBELL);
             left -= 1;
             left > 0
         };
-        let (drained, _) = self.drain_into(&mut stash, None, counted)?;
+        let (drained, _) = self.drain_into(&mut received, None, counted)?;
         Ok((drained, doorbells))
     }
 
@@ -233,12 +234,12 @@ impl Socket {
     /// no room here. Goes on for as long as `goes_on` says of the number that has been read.
     fn drain_into(
         &self,
-        stash: &mut Stash,
+        received: &mut ReceivedFds,
         wanted: Option<u32>,
         mut goes_on: impl FnMut(u32) -> bool,
     ) -> Result<(Drained, Option<Vec<OwnedFd>>), Errno> {
         let more = Ok((Drained::More, None));
-        while !stash.ended {
+        while !received.ended {
             let [number, count] = match self.peek() {
                 Ok(announced) => announced,
                 Err(Errno::AGAIN) => return Ok((Drained::Empty, None)),
@@ -246,11 +247,11 @@ impl Socket {
                 Err(_) => break,
             };
             let is_wanted = wanted == Some(number);
-            let is_unwanted = stash.unwanted.contains(&number);
+            let is_unwanted = received.unwanted.contains(&number);
             let mut held = None;
             if count > 0 && number != DOORBELL && !is_wanted && !is_unwanted {
                 held = self.account.take(Resource::Descriptors, count as usize);
-                if held.is_none() || stash.is_full() {
+                if held.is_none() || received.is_full() {
                     return more;
                 }
             }
@@ -270,17 +271,17 @@ impl Socket {
                     return Ok((Drained::More, Some(fds)));
                 }
                 (Ok(fds), Some(held)) => {
-                    stash.by_number.insert(number, Stashed { fds, _held: held });
+                    received.by_number.insert(number, MessageFds { fds, _held: held });
                 }
                 (Err(_), _) if number == DOORBELL => {}
-                (Err(_), _) if !is_unwanted => stash.failed.push(number),
-                (Ok(_) | Err(_), _) => stash.forget(number),
+                (Err(_), _) if !is_unwanted => received.failed.push(number),
+                (Ok(_) | Err(_), _) => received.forget(number),
             }
             if !goes_on(number) {
                 return more;
             }
         }
-        stash.ended = true;
+        received.ended = true;
         Err(Errno::CONNRESET)
     }
 
@@ -289,7 +290,7 @@ impl Socket {
             && let Some(file) = fds.first()
             && let Ok(page) = Mapping::<BELL_BYTES>::new(file, Access::ReadWrite)
         {
-            // The first one counts.
+            // Only the first bell page counts.
             let _ = self.bell.set(page);
         }
     }
@@ -301,8 +302,8 @@ impl Socket {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let read = loop {
             match rustix::net::recv(&self.fd, bytes_of_mut(&mut message), flags) {
-                // A peer that has left with something unread is told of once, before what it has
-                // sent.
+                // The kernel reports once, before the last messages, that the peer closed with
+                // unread messages.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 other => break other?.0,
             }
@@ -318,29 +319,29 @@ impl Socket {
             return Ok(Vec::new());
         }
         let number = message.fds_number;
-        let mut stash = self.stash.lock();
-        let known = stash.by_number.remove(&number);
+        let mut received = self.received.lock();
+        let known = received.by_number.remove(&number);
         // A peer may write as fast as this thread reads.
-        let mut left = MAX_STASHED;
+        let mut left = MAX_RECEIVED;
         let goes_on = |_| {
             left -= 1;
             left > 0
         };
         let (drained, found) = match known {
             Some(known) => (Ok(Drained::More), Some(known.fds)),
-            None => match self.drain_into(&mut stash, Some(number), goes_on) {
+            None => match self.drain_into(&mut received, Some(number), goes_on) {
                 Ok((drained, found)) => (Ok(drained), found),
                 Err(errno) => (Err(errno), None),
             },
         };
-        if let Some(at) = stash.failed.iter().position(|&failed| failed == number) {
-            stash.failed.remove(at);
+        if let Some(at) = received.failed.iter().position(|&failed| failed == number) {
+            received.failed.remove(at);
             return Err(Errno::MFILE);
         }
         match (found, drained) {
             (Some(fds), _) if fds.len() == usize::from(message.fds) => Ok(fds),
-            (None, Ok(Drained::More)) if !stash.is_full() => {
-                stash.unwanted.push(number);
+            (None, Ok(Drained::More)) if !received.is_full() => {
+                received.unwanted.push(number);
                 Err(Errno::MFILE)
             }
             (Some(_), _) | (None, Ok(_)) => Err(Errno::PROTO),
@@ -384,21 +385,21 @@ mod tests {
 
     #[test]
     fn descriptors_wait_in_their_socket_beyond_their_users_share() {
-        // Of sixteen a stranger gets seven.
+        // A stranger gets seven of sixteen.
         let (channel, theirs) = channel(64);
         (1..=5).for_each(|number| send(&theirs, number, 3, 3));
         assert_eq!(channel.drain(false), Ok((Drained::More, 0)));
-        assert_eq!(channel.stash.lock().by_number.len(), 2);
+        assert_eq!(channel.received.lock().by_number.len(), 2);
         assert_eq!(take(&channel, 4, 3), Err(Errno::MFILE), "it lies behind the third");
         assert_eq!(take(&channel, 3, 3), Ok(3), "it is the next, and needs no room");
         assert_eq!(take(&channel, 1, 3), Ok(3));
         assert_eq!(channel.drain(false), Ok((Drained::Empty, 0)));
-        let waiting: Vec<u32> = channel.stash.lock().by_number.keys().copied().collect();
+        let waiting: Vec<u32> = channel.received.lock().by_number.keys().copied().collect();
         assert!(waiting.len() == 2 && !waiting.contains(&4), "what has failed is dropped");
         send(&theirs, 2, 0, 0);
         assert_eq!(take(&channel, 5, 3), Ok(3));
         assert_eq!(channel.drain(false), Ok((Drained::Empty, 0)));
-        assert!(channel.stash.lock().by_number.is_empty(), "cancelled");
+        assert!(channel.received.lock().by_number.is_empty(), "cancelled");
         assert_eq!(take(&channel, 6, 1), Err(Errno::PROTO), "never sent");
     }
 
@@ -426,7 +427,7 @@ mod tests {
 
     #[test]
     fn descriptors_that_the_peer_does_not_read_are_bounded_by_its_user() {
-        // Of thirty-two a stranger gets fifteen.
+        // A stranger gets fifteen of thirty-two.
         let (channel, theirs) = channel(64);
         let sent = [duplicate(0).unwrap()];
         for _ in 0..2 {

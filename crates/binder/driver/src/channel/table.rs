@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Up to so many channels every look for messages sees all of them.
 pub(crate) const FEW: usize = 64;
 
-/// Between two lines of the log about channels that could not be had.
+/// Time between two log lines about refused channels.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// The channels of an engine.
@@ -26,7 +26,7 @@ pub(crate) struct ChannelTable {
     pub opening: Lock<()>,
     /// Channels that have been removed.
     retired: Lock<Vec<Retired>>,
-    /// Channels that could not be had, of which the log has not heard.
+    /// Refused channels that have not been logged.
     unlogged: Lock<Unlogged>,
     /// Whether there are channels in `full`. Written and read under the state's lock.
     any_full: AtomicBool,
@@ -54,14 +54,14 @@ struct Unlogged {
 pub(crate) struct Lists {
     by_id: FxHashMap<ChannelId, Arc<Channel>>,
     incoming: Vec<Arc<Channel>>,
-    /// The incoming channels while they are at most [`FEW`]; replaced as a whole: a look costs one
-    /// count.
+    /// The incoming channels while they are at most [`FEW`]. The list is replaced as a whole, so
+    /// that a look only counts one reference.
     few: Arc<Vec<Arc<Channel>>>,
     /// The incoming channels at which loopers look: see [`crate::wait::active_set`].
     pub active: Arc<Vec<Arc<Channel>>>,
-    /// Both ends', oldest first.
+    /// All channels with a peer, as client and as server, oldest first.
     by_peer: FxHashMap<ProcessId, Vec<Arc<Channel>>>,
-    /// The last channel that was opened to be called on and could not be had, and why.
+    /// The last refused channel to a server: its peer and the error.
     pub refused: Option<(ProcessId, Errno)>,
 }
 
@@ -128,12 +128,12 @@ impl Lists {
 }
 
 impl ChannelTable {
-    /// The lists, locked. Take it for a look, under the state's lock or alone.
+    /// Locks the lists. Hold the lock for a look only, under the state's lock or alone.
     pub fn lists(&self) -> Guard<'_, Lists> {
         self.lists.lock()
     }
 
-    /// In a child of fork, where a thread that is not there may hold the lock.
+    /// Locks the lists in a child of fork, where a thread of the parent may hold the lock for ever.
     pub fn lists_in_child(&self) -> Option<Guard<'_, Lists>> {
         self.lists.try_lock()
     }
@@ -143,19 +143,18 @@ impl ChannelTable {
         self.lists().by_id.get(&id).cloned()
     }
 
-    /// All channels, one by one.
+    /// A list of all channels.
     pub fn all(&self) -> Vec<Arc<Channel>> {
         self.lists().all().cloned().collect()
     }
 
-    /// The channels on which this process is called, one by one: it takes long where there are
+    /// A list of the channels on which this process is called. The copy takes long if there are
     /// many.
     pub fn incoming(&self) -> Vec<Arc<Channel>> {
         self.lists().incoming.clone()
     }
 
-    /// The channels at which every look for messages goes: all if they are few, or else the active
-    /// ones.
+    /// The channels that every look visits: all channels if they are few, else the active ones.
     pub fn watched(&self) -> Arc<Vec<Arc<Channel>>> {
         let lists = self.lists();
         let few = lists.incoming.len() <= FEW;
@@ -188,7 +187,7 @@ impl ChannelTable {
         Ok(None)
     }
 
-    /// Nobody enters any more by what has been learnt of calls from the peer or to it.
+    /// Revokes the validated calls from the peer and to it.
     pub fn revoke_entries_with(&self, peer: ProcessId) {
         let lists = self.lists();
         let with = lists.by_peer.get(&peer).into_iter().flatten();
@@ -209,7 +208,7 @@ impl ChannelTable {
         removed
     }
 
-    /// A removed channel goes when nobody waits for the state.
+    /// Keeps removed channels for the control thread, which drops them.
     pub fn retire(&self, retired: impl IntoIterator<Item = Retired>) {
         self.retired.lock().extend(retired);
     }
@@ -219,8 +218,7 @@ impl ChannelTable {
         std::mem::take(&mut self.retired.lock())
     }
 
-    /// Counts a channel that could not be had. If it is time for the log to hear: how many there
-    /// were.
+    /// Counts a refused channel. Returns the number of unlogged ones if it is time for a log line.
     pub fn count_refused(&self) -> Option<u64> {
         let mut unlogged = self.unlogged.lock();
         unlogged.count += 1;

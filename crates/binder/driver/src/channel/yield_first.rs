@@ -1,8 +1,8 @@
 //! Yielding once to the peer before a sleep, where both run on one processor.
 //!
 //! Two threads that sleep for each other make four system calls a round trip: each wakes the other
-//! and sleeps. A thread that yields first gives the processor to the other as well, and mostly
-//! finds its message when it runs again:
+//! and sleeps. A thread that yields first also gives the processor to its peer, and mostly finds
+//! its message when it runs again:
 //!
 //! ```text
 //!   client                      looper               system calls
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A thread that has yielded and finds nothing sleeps: it yields once for each wait. Each lane
-//! learns whether yielding pays, and leaves waits out:
+//! records whether yielding pays, and skips the yield in some waits:
 //!
 //! ```text
 //!   the message is there                 the next wait tries again; half as many are left out
@@ -33,51 +33,53 @@
 
 use baton_shm::sync::{AtomicU32, Ordering};
 
-/// Most waits that are left out because the peer did not run: a try costs a system call.
+/// Most waits that are skipped because the peer did not run: a try costs a system call.
 pub(crate) const AWAY: u32 = 64;
-/// Most waits that are left out because others wanted the processor: a try may cost milliseconds.
+/// Most waits that are skipped because other threads wanted the processor: a try may cost
+/// milliseconds.
 const CROWDED: u32 = 1 << 16;
 /// A message that is older than this by its stamp has taken long: 130 to 260 us by a counter of 4
 /// to 2 GHz, 520 us by the clock.
 pub(crate) const LONG: i64 = 1 << 19;
 
-/// Whether yielding on a lane has paid lately. Of two threads that learn at once one may be lost.
+/// Whether yielding on a lane has paid lately. If two threads update it at once, one update may be
+/// lost.
 #[derive(Debug, Default)]
 pub struct YieldFirst {
-    /// The number of the next waits that are left out.
-    left_out: AtomicU32,
-    /// The number that was left out the last time.
-    pause: AtomicU32,
+    /// The number of the next waits that do not yield.
+    to_skip: AtomicU32,
+    /// The number of waits that were skipped the last time.
+    last_skip: AtomicU32,
 }
 
 impl YieldFirst {
-    /// Takes up to `most` of the waits that are left out. If there is none, the wait tries.
-    pub(crate) fn leave_out(&self, waits: u32) -> u32 {
-        let left_out = self.left_out.load(Ordering::Relaxed);
-        let now = left_out.min(waits);
-        self.left_out.store(left_out - now, Ordering::Relaxed);
+    /// Skips up to `waits` waits, and returns how many. After 0 the wait yields.
+    pub(crate) fn skip(&self, waits: u32) -> u32 {
+        let to_skip = self.to_skip.load(Ordering::Relaxed);
+        let now = to_skip.min(waits);
+        self.to_skip.store(to_skip - now, Ordering::Relaxed);
         now
     }
 
-    /// Learns that yielding has paid so often in a row.
+    /// Records that yielding has paid so often in a row.
     #[cold]
     pub(crate) fn has_paid(&self, often: u32) {
-        let pause = self.pause.load(Ordering::Relaxed);
-        self.pause.store(pause.checked_shr(often).unwrap_or(0), Ordering::Relaxed);
+        let last_skip = self.last_skip.load(Ordering::Relaxed);
+        self.last_skip.store(last_skip.checked_shr(often).unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Learns that yielding has not paid: so many waits are left out, at least and at most.
+    /// Records that yielding has not paid: skips at least `least` and at most `most` waits.
     #[cold]
     pub(crate) fn has_not_paid(&self, (least, most): (u32, u32)) {
-        let last = self.pause.load(Ordering::Relaxed);
-        // A longer pause, of the other kind, is not made shorter.
-        let pause = if last > most { last } else { (2 * last).clamp(least, most) };
-        self.pause.store(pause, Ordering::Relaxed);
-        self.left_out.store(pause, Ordering::Relaxed);
+        let last = self.last_skip.load(Ordering::Relaxed);
+        // A longer skip, of the other kind, is not made shorter.
+        let last_skip = if last > most { last } else { (2 * last).clamp(least, most) };
+        self.last_skip.store(last_skip, Ordering::Relaxed);
+        self.to_skip.store(last_skip, Ordering::Relaxed);
     }
 }
 
-/// How many waits are left out after one that has taken so long, at least and at most: one for each
+/// How many waits to skip after one that has taken so long, at least and at most: one for each
 /// microsecond or two. The slow waits then cost some tenths of a call on average.
 #[cold]
 pub(crate) fn crowded(taken: i64) -> (u32, u32) {
@@ -104,7 +106,7 @@ mod tests {
     fn tries(yield_first: &YieldFirst, waits: u32, ends: fn(&YieldFirst)) -> u32 {
         let mut tried = 0;
         for _ in 0..waits {
-            if yield_first.leave_out(1) == 0 {
+            if yield_first.skip(1) == 0 {
                 ends(yield_first);
                 tried += 1;
             }
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_tried_as_often_as_it_pays() {
+    fn yielding_is_tried_as_often_as_it_pays() {
         let yield_first = YieldFirst::default();
         assert_eq!(tries(&yield_first, 100, paid), 100);
         // 1, 2, ..., 64 are left out after seven, then 64 after each.

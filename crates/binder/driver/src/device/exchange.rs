@@ -1,6 +1,7 @@
-//! What the halves of one exchange leave to each other, and the program's read buffer.
+//! The values that the write half of an exchange leaves to the read half, and the program's read
+//! buffer.
 
-use crate::fast::Subject;
+use crate::fast::LocalObject;
 use crate::sys::user;
 use baton_abi::uapi::*;
 use baton_state::priority::RequestedPriority;
@@ -11,9 +12,9 @@ use rustix::io::Errno;
 /// Room that the kernel asks for before it takes an item: its largest return, with the command.
 pub(super) const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
 
-/// The way of an exchange. Only a thread that the state knows goes past the state.
+/// The path of an exchange. Only a thread that the state knows may bypass the state.
 pub(super) enum Exchanged {
-    Past(Result<(), Errno>),
+    BypassedState(Result<(), Errno>),
     ByState(Result<(), Errno>),
 }
 
@@ -29,21 +30,21 @@ pub(super) enum Written {
     PendingReturn(PendingReturn),
 }
 
-/// The returns of an exchange past the state.
+/// The returns of an exchange that bypasses the state.
 pub(super) struct PendingReturn {
     pub what: What,
-    /// Whether its program is to be asked for one more looper.
+    /// Whether the program is asked for one more looper.
     pub wants_looper: bool,
 }
 
-/// The event of which the program is told.
+/// The first return of the exchange.
 pub(super) enum What {
     /// The thread's reply has left.
     Complete,
     /// The thread's call has left, and has been answered.
     Answer(BufferedMessage),
     /// A transaction has come.
-    Transaction(BufferedMessage, Subject),
+    Transaction(BufferedMessage, LocalObject),
 }
 
 /// Room in the program's read buffer, which has been found writable.

@@ -1,6 +1,7 @@
-//! Exchanges past the state: a plain call and its answer, a plain reply, a buffer that is freed.
+//! Exchanges that bypass the state: a plain call and its answer, a plain reply, a buffer that is
+//! freed.
 //!
-//! What the program sees is what the general path would have shown it, to the byte.
+//! The program sees the same bytes as on the general path.
 
 use super::Device;
 use super::exchange::{LARGEST_RETURN, PendingReturn, Returns, What, Written};
@@ -12,8 +13,8 @@ use baton_state::work::Tid;
 use bytemuck::bytes_of;
 
 impl Device {
-    /// Runs the next command past the state, if it is one for that: its bytes then. What comes of
-    /// the last one is left in `written`.
+    /// Runs the next command without the state, if that is possible, and returns the command's
+    /// size. `written` gets the result of the last command.
     pub(super) fn run_fast(
         &self,
         tid: Tid,
@@ -80,19 +81,19 @@ impl Device {
         self.engine.free_room(tid, offset as usize, address).then_some(())
     }
 
-    /// Gives what is to be told at once. The read buffer has been found writable, and has the room.
-    pub(super) fn tell(&self, exchange: &mut WriteRead, told: PendingReturn) {
+    /// Writes the pending return. The read buffer has been found writable, and has the room.
+    pub(super) fn write_pending(&self, exchange: &mut WriteRead, pending: PendingReturn) {
         let start = exchange.read_buffer as usize;
         let mut out = Returns::at(start, exchange.read_size as usize);
-        out.put(if told.wants_looper { BR_SPAWN_LOOPER } else { BR_NOOP }, &[]);
-        if matches!(told.what, What::Complete | What::Answer(_)) {
+        out.put(if pending.wants_looper { BR_SPAWN_LOOPER } else { BR_NOOP }, &[]);
+        if matches!(pending.what, What::Complete | What::Answer(_)) {
             out.put(BR_TRANSACTION_COMPLETE, &[]);
         }
-        match told.what {
+        match pending.what {
             What::Complete => {}
             What::Answer(message) => out.put(BR_REPLY, bytes_of(&self.lay_out(message, (0, 0)))),
-            What::Transaction(message, subject) => {
-                out.put(BR_TRANSACTION, bytes_of(&self.lay_out(message, subject)));
+            What::Transaction(message, object) => {
+                out.put(BR_TRANSACTION, bytes_of(&self.lay_out(message, object)));
             }
         }
         exchange.read_consumed = out.filled(start);
@@ -108,14 +109,13 @@ impl Device {
     }
 }
 
-/// Whether there is room for all that a plain exchange gives, as a read of several items asks for
-/// it.
+/// Whether the read buffer has room for all returns of a plain exchange, as a read of several items
+/// requires.
 fn has_room(exchange: &WriteRead) -> bool {
     exchange.read_consumed == 0 && exchange.read_size >= (8 + LARGEST_RETURN) as u64
 }
 
-/// The bytes of a transaction without objects, if what it leads to can be told in this very
-/// exchange.
+/// The bytes of a transaction without objects, if its outcome can be returned in this exchange.
 fn plain(transaction: &TransactionData, exchange: &WriteRead) -> Option<Source> {
     let bytes = usize::try_from(transaction.data_size).ok()?;
     if transaction.offsets_size != 0 || !has_room(exchange) {
@@ -123,7 +123,7 @@ fn plain(transaction: &TransactionData, exchange: &WriteRead) -> Option<Source> 
     }
     let source = Source::new(transaction.buffer as usize, bytes).ok()?;
     let (returns, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
-    // The question overwrites what it asks about.
+    // The check for write access overwrites bytes of the range.
     let disjoint = !source.overlaps(returns, size);
     (disjoint && user::writable(returns, size).is_ok()).then_some(source)
 }

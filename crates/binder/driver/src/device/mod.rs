@@ -1,4 +1,4 @@
-//! The uapi front end: what a program has instead of an open `/dev/binder`.
+//! The uapi front end: a program's replacement of an open `/dev/binder`.
 //!
 //! Command buffers in, command buffers out, byte for byte as the kernel's driver takes and gives
 //! them: the order of returns, `BR_NOOP` first, when a command stops the rest, what is written
@@ -38,7 +38,7 @@ impl Device {
         Ok(Arc::new(Device { engine: Engine::open(context, socket)? }))
     }
 
-    /// What is behind the ioctls, for the simulator.
+    /// The engine behind the ioctls, for the simulator.
     #[cfg(simulated)]
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -63,8 +63,8 @@ impl Device {
         Ok(bytes.min(MAX_PAYLOAD_BYTES))
     }
 
-    /// The program's map is at this address. (A program that maps by inline system calls never
-    /// says so: the address is then found in /proc/self/maps when the first buffer is needed.)
+    /// Notes the address of the program's map. (A program that maps by inline system calls never
+    /// calls this: the address is then found in /proc/self/maps when the first buffer is needed.)
     pub fn mapped(&self, address: usize, bytes: usize) {
         self.engine.with_state(|state| {
             if self.engine.buffer.set_program_map(address) {
@@ -73,9 +73,9 @@ impl Device {
         });
     }
 
-    /// The program has unmapped its receive buffer, or a part of it: from now on nothing can be
-    /// sent to it, and it cannot map the device again. (By inline system calls it never says so,
-    /// and is sent to as before.)
+    /// Notes that the program has unmapped its receive buffer, or a part of it. Nothing can be sent
+    /// to the process any more, and it cannot map the device again. (A program that unmaps by
+    /// inline system calls never calls this, and still receives.)
     pub fn unmapped(&self) {
         let mut state = self.engine.lock();
         state.unmap();
@@ -92,7 +92,7 @@ impl Device {
         user::begin();
         let result = match request {
             BINDER_WRITE_READ => match self.write_read(argument, nonblocking) {
-                Exchanged::Past(result) => return result.map(|()| 0),
+                Exchanged::BypassedState(result) => return result.map(|()| 0),
                 Exchanged::ByState(result) => result,
             },
             _ => {
@@ -113,8 +113,9 @@ impl Device {
         self.engine.readable()
     }
 
-    /// In the child after fork: the device stays the parent's; the child's copy lets go of the
-    /// broker, so that its life is not taken for the parent's. ioctls then fail with `EBADF`.
+    /// Called in the child after fork. The device stays the parent's: the child's copy closes its
+    /// connection to the broker, so that the parent's death is seen. ioctls of the child then fail
+    /// with `EBADF`.
     pub fn forked(&self) {
         self.engine.forked();
     }
@@ -133,9 +134,9 @@ impl Device {
             }
         }
         let exchanged = match written {
-            Ok(Written::PendingReturn(told)) => {
-                self.tell(&mut exchange, told);
-                Exchanged::Past(Ok(()))
+            Ok(Written::PendingReturn(pending)) => {
+                self.write_pending(&mut exchange, pending);
+                Exchanged::BypassedState(Ok(()))
             }
             Ok(written) if exchange.read_size > 0 => self.read(&mut exchange, nonblocking, written),
             Ok(_) => Exchanged::ByState(Ok(())),
@@ -143,12 +144,12 @@ impl Device {
         };
         let kept = user::write(argument, &exchange);
         match exchanged {
-            Exchanged::Past(result) => Exchanged::Past(kept.and(result)),
+            Exchanged::BypassedState(result) => Exchanged::BypassedState(kept.and(result)),
             Exchanged::ByState(result) => Exchanged::ByState(kept.and(result)),
         }
     }
 
-    /// A program that maps by inline system calls: look where.
+    /// Looks for the map of a program that maps by inline system calls.
     fn find_map(&self) {
         if self.engine.buffer.program_map() != 0 {
             return;
@@ -165,21 +166,21 @@ impl Drop for Device {
     }
 }
 
-/// The program has installed a signal handler with SA_RESTART. The kernel's driver ends its ioctls
-/// at every handler; waits that begin from now on do so too.
+/// Notes that the program has installed a signal handler with SA_RESTART. The kernel's driver ends
+/// its ioctls at every handler; waits that begin from now on do so too.
 pub fn handlers_restart() {
     baton_shm::futex::handlers_restart();
 }
 
-/// A thread of the program has got another scheduling policy, priority or nice value: its next call
-/// is made by that.
+/// Notes that a thread of the program has another scheduling policy, priority or nice value, so
+/// that its next call reads it again.
 pub fn priorities_change() {
     if !crate::sys::priority::is_at_it() {
         crate::sys::thread::priorities_changed();
     }
 }
 
-/// The program has unmapped or protected memory: what was known of its pages is not any more.
+/// Notes that the program has unmapped or protected memory: cached checks of its pages are void.
 pub fn memory_changes() {
     user::unmapped();
 }

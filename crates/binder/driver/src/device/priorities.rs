@@ -1,8 +1,8 @@
-//! The priorities at which the calling thread serves, between the read that brings a transaction
-//! and the reply.
+//! The priorities at which the calling thread serves, from the read that brings a transaction to
+//! the reply.
 //!
-//! A thread that serves nested ones goes down the same steps. Most are no steps at all, and are not
-//! kept here.
+//! A thread that serves nested transactions undoes the changes in reverse order. Most transactions
+//! change nothing, and are not kept here.
 
 use super::Device;
 use crate::sys::priority::{self, Before};
@@ -12,14 +12,14 @@ use std::cell::{Cell, RefCell};
 
 thread_local! {
     static STEPS: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
-    /// Whether there are any.
+    /// Whether there are changes.
     static IS_UP: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A change of priority.
 struct Step {
     engine: u64,
-    /// How many transactions the thread has to answer since; 0 for a one-way one.
+    /// How many transactions the thread has to answer since the change; 0 for a one-way one.
     depth: usize,
     before: Before,
 }

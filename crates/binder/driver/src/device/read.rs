@@ -1,4 +1,4 @@
-//! The read half of BINDER_WRITE_READ: what the program is told.
+//! The read half of BINDER_WRITE_READ: the returns.
 
 use super::Device;
 use super::exchange::{Exchanged, LARGEST_RETURN, PendingReturn, Returns, What, Written};
@@ -16,7 +16,7 @@ use bytemuck::bytes_of;
 use rustix::io::Errno;
 
 impl Device {
-    /// The read half: waits for something, then gives all there is, up to one transaction.
+    /// The read half: waits for work, then writes all returns up to one transaction.
     pub(super) fn read(
         &self,
         exchange: &mut WriteRead,
@@ -36,10 +36,10 @@ impl Device {
         };
         while called.is_none() {
             match self.read_fast(tid, exchange, nonblocking) {
-                FastRead::PendingReturn((message, wants_looper), subject) => {
-                    let what = What::Transaction(message, subject);
-                    self.tell(exchange, PendingReturn { what, wants_looper });
-                    return Exchanged::Past(Ok(()));
+                FastRead::PendingReturn((message, wants_looper), object) => {
+                    let what = What::Transaction(message, object);
+                    self.write_pending(exchange, PendingReturn { what, wants_looper });
+                    return Exchanged::BypassedState(Ok(()));
                 }
                 FastRead::Interrupted => return Exchanged::ByState(Err(Errno::INTR)),
                 FastRead::Look => match self.read_state(tid, exchange, true, None) {
@@ -50,7 +50,7 @@ impl Device {
                 FastRead::No => break,
             }
         }
-        // It may be past the state still, and what it does from now on is the state's to know.
+        // The thread may still bypass the state, which has to know of its next steps.
         self.engine.settle();
         Exchanged::ByState(self.read_state(tid, exchange, nonblocking, called))
     }
@@ -61,8 +61,8 @@ impl Device {
         state.has_work(tid, process_work)
     }
 
-    /// Reads what the state has, or will have. `called` is the handle by which the thread has just
-    /// called.
+    /// Reads the state's work for the thread, and waits for it. `called` is the handle by which the
+    /// thread has just called.
     fn read_state(
         &self,
         tid: Tid,
@@ -141,16 +141,16 @@ impl Device {
         }
     }
 
-    /// Remembers this item for the fast path: its like need not come by the state.
+    /// Caches this item for the fast path, so that similar ones bypass the state.
     fn learn(&self, state: &mut State, tid: Tid, item: &Return, called: Option<(u32, LaneId)>) {
         match item {
             Return::Reply(_) => {
                 if let Some((handle, via)) = called {
-                    self.engine.learn_route(state, tid, handle, via);
+                    self.engine.remember_route(state, tid, handle, via);
                 }
             }
-            Return::Transaction(incoming, subject) => {
-                self.engine.learn_client(state, incoming, *subject);
+            Return::Transaction(incoming, object) => {
+                self.engine.cache_client(state, incoming, *object);
             }
             _ => {}
         }
@@ -166,7 +166,7 @@ impl Device {
                 out.put(BR_FROZEN_BINDER, bytes_of(&state));
             }
             Return::Node(news) => {
-                let (ptr, cookie) = news.subject;
+                let (ptr, cookie) = news.object;
                 for command in news.returns {
                     out.put(command, bytes_of(&PtrCookie { ptr, cookie }));
                 }
@@ -174,8 +174,8 @@ impl Device {
             Return::Reply(incoming) => {
                 out.put(BR_REPLY, bytes_of(&self.describe(&incoming, (0, 0))));
             }
-            Return::Transaction(incoming, subject) => {
-                let transaction = self.describe(&incoming, subject);
+            Return::Transaction(incoming, object) => {
+                let transaction = self.describe(&incoming, object);
                 match incoming.label {
                     None => out.put(BR_TRANSACTION, bytes_of(&transaction)),
                     Some(label) => {
@@ -188,11 +188,11 @@ impl Device {
         }
     }
 
-    fn describe(&self, incoming: &Incoming, subject: (u64, u64)) -> TransactionData {
+    fn describe(&self, incoming: &Incoming, object: (u64, u64)) -> TransactionData {
         let Incoming { buffer, sizes, code, flags, sender: (pid, uid), .. } = *incoming;
         let left = incoming.serving.as_ref().is_some_and(|s| self.engine.has_left(s.via));
         let sender = (if left { 0 } else { pid }, uid);
-        self.lay_out(BufferedMessage { buffer, sizes, code, flags, sender }, subject)
+        self.lay_out(BufferedMessage { buffer, sizes, code, flags, sender }, object)
     }
 
     pub(super) fn lay_out(
@@ -221,7 +221,7 @@ impl Device {
     }
 }
 
-/// Whether the read ends after this return: it may lead to a call of the program's.
+/// Whether the read ends after this return, because the program may make a call because of it.
 fn ends_read(item: &Return) -> bool {
     matches!(item, Return::Transaction(..) | Return::Reply(_) | Return::Cookie(BR_DEAD_BINDER, _))
 }

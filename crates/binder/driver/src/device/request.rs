@@ -15,7 +15,7 @@ const SETTLING_LOOKS: u32 = 3;
 impl Device {
     pub(super) fn control(&self, request: u32, argument: usize) -> Result<(), Errno> {
         let engine = &*self.engine;
-        // For these the kernel says EINVAL of a bad address.
+        // For these ioctls the kernel answers EINVAL for a bad address.
         let invalid = |_| Errno::INVAL;
         engine.lock().thread(tid());
         match request {
@@ -42,13 +42,13 @@ impl Device {
                 engine.lock().spam_detection = enable != 0;
             }
             BINDER_GET_EXTENDED_ERROR => {
-                // As the kernel: taken though it may not be told.
+                // As in the kernel: the error is consumed even if it cannot be written.
                 let mut state = engine.lock();
                 let error = std::mem::take(&mut state.thread(tid()).error);
                 let command = if error.command == 0 { BR_OK } else { error.command };
-                let told = ExtendedError { id: error.id, command, param: error.param };
+                let answer = ExtendedError { id: error.id, command, param: error.param };
                 drop(state);
-                user::write(argument, &told)?;
+                user::write(argument, &answer)?;
             }
             _ => return Err(Errno::INVAL),
         }
@@ -67,8 +67,8 @@ impl Device {
         match self.engine.broker.ask(&Request::NodeInfo { handle })? {
             _ if !held => Err(Errno::INVAL),
             Reply::Counts { strong, weak } => {
-                let told = NodeInfoForRef { strong_count: strong, weak_count: weak, ..info };
-                user::write(argument, &told)
+                let answer = NodeInfoForRef { strong_count: strong, weak_count: weak, ..info };
+                user::write(argument, &answer)
             }
             _ => Err(Errno::PROTO),
         }
@@ -77,7 +77,7 @@ impl Device {
     fn node_debug_info(&self, argument: usize) -> Result<(), Errno> {
         let asked: NodeDebugInfo = user::read(argument)?;
         let state = self.engine.lock();
-        let told = state.nodes.after(asked.ptr).map(|node| {
+        let answer = state.nodes.after(asked.ptr).map(|node| {
             let (strong, weak) = node.told();
             NodeDebugInfo {
                 ptr: node.ptr,
@@ -88,7 +88,7 @@ impl Device {
         });
         drop(state);
         let none = NodeDebugInfo { ptr: 0, cookie: 0, has_strong_ref: 0, has_weak_ref: 0 };
-        user::write(argument, &told.unwrap_or(none))
+        user::write(argument, &answer.unwrap_or(none))
     }
 
     fn freeze(&self, info: FreezeInfo) -> Result<(), Errno> {
@@ -101,8 +101,8 @@ impl Device {
         if info.enable == 0 {
             return Ok(());
         }
-        // The target's control thread, told of the freeze, takes in what lies in the lanes; it says
-        // nothing when it is done, nor does a looper with its call: look again.
+        // The target's control thread takes in the messages that lie in the lanes, and a looper may
+        // still take in a call. Neither announces the end: look again.
         let mut looks = SETTLING_LOOKS.max(info.timeout_ms);
         let mut settled = 0;
         while looks > 0 && settled < SETTLING_LOOKS {
@@ -123,18 +123,18 @@ impl Device {
         match self.engine.broker.ask(&Request::FrozenInfo { pid: info.pid })? {
             Reply::Freeze { outstanding, two_way_received, one_way_received } => {
                 let pending = u32::from(outstanding > 0) << 1;
-                let told = FrozenStatusInfo {
+                let answer = FrozenStatusInfo {
                     pid: info.pid,
                     sync_recv: u32::from(two_way_received) | pending,
                     async_recv: one_way_received.into(),
                 };
-                user::write(argument, &told)
+                user::write(argument, &answer)
             }
             _ => Err(Errno::PROTO),
         }
     }
 
-    /// Listens before it asks, so that no change falls between.
+    /// Registers the listener before it asks the broker, so that no change is missed.
     pub(super) fn request_freeze(
         &self,
         HandleCookie { handle, cookie }: HandleCookie,

@@ -1,4 +1,4 @@
-//! What a real-time caller of a raw server waits for.
+//! The waits of a real-time caller of a raw server.
 
 use super::Device;
 use crate::engine::Engine;
@@ -43,7 +43,7 @@ fn become_real_time() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) == 0 }
 }
 
-/// What loopers do for once.
+/// A single unusual step of a looper.
 #[derive(Default)]
 struct Odd {
     /// At 2 the next read does not wait; the one after has little room.
@@ -143,7 +143,7 @@ fn stage() -> Option<Stage> {
 }
 
 impl Stage {
-    /// The looper is past the state, if it has no news since.
+    /// The looper bypasses the state, if it has had no news since.
     fn activate(&self) {
         self.ask.send(WARM_UP).unwrap();
         self.told.recv().unwrap();
@@ -208,8 +208,8 @@ fn revoking_a_callers_route_takes_over_its_reserved_slot() {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// A read that is not for the fast path, of one who is past the state, ends with a signal. Whoever
-/// has something for it later has to know that it waits.
+/// A thread that bypasses the state makes a read that is not for the fast path, and a signal ends
+/// it. Threads with later work for this one have to know that it waits.
 #[test]
 fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() {
     let Some(stage) = stage() else { return };
@@ -219,16 +219,16 @@ fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() 
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
         assert_eq!(libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()), 0);
     }
-    // Of the thread dedicated: whether the state takes it for one that waits, and by itself.
+    // Whether the state counts the dedicated thread as waiting, and by its own mark.
     let seen = || {
         std::thread::yield_now();
         let state = stage.server.engine.lock();
         let of = |(tid, thread): (Tid, &Thread)| {
-            Some((tid, thread.waits_on(thread.dedicated_to?), thread.is_past))
+            Some((tid, thread.waits_on(thread.dedicated_to?), thread.bypasses_state))
         };
         state.threads.iter().find_map(of)
     };
-    let waiting = |_| seen().filter(|&(_, waits, is_past)| waits && !is_past);
+    let waiting = |_| seen().filter(|&(_, waits, bypasses_state)| waits && !bypasses_state);
     let (tid, ..) = (0..ATTEMPTS)
         .find_map(|_| {
             stage.activate();

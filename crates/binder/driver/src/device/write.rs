@@ -40,7 +40,8 @@ impl Device {
             let at = exchange.write_buffer.wrapping_add(exchange.write_consumed) as usize;
             let command: u32 = user::read(at)?;
             let bytes = 4 + payload_bytes(command);
-            // As the kernel: what is cut short is read all the same, if it is there.
+            // As in the kernel: a command that is cut short is read all the same, if its bytes are
+            // there.
             self.run(tid, command, at + 4)?;
             exchange.write_consumed += bytes as u64;
             if command == BC_TRANSACTION
@@ -53,7 +54,7 @@ impl Device {
         Ok(written)
     }
 
-    /// Whether no command runs until the thread has read of a refusal.
+    /// Whether a refusal is unread: until then no command runs.
     fn has_failed(&self, tid: Tid) -> bool {
         let mut state = self.engine.lock();
         if state.thread(tid).calls_on().is_some() {
@@ -105,7 +106,7 @@ impl Device {
         result
     }
 
-    /// Commands that need nothing but the state.
+    /// Runs the commands that need only the state.
     fn run_locally(
         &self,
         state: &mut State,
@@ -117,7 +118,7 @@ impl Device {
             BC_RELEASE => {
                 let handle = user::read(at)?;
                 if let Some(owner) = state.owner_of_last(handle, 1) {
-                    // Another thread may be calling by it past the state.
+                    // Another thread's fast call by this handle may be under way.
                     self.engine.revoke_with(state, owner);
                 }
                 state.decrease(handle, Strength::Strong);
@@ -162,7 +163,7 @@ impl Device {
             self.engine.revoke_with(state, owner);
         }
         if state.frees_descriptors(offset) {
-            // The kernel closes them on the thread's way back to its program.
+            // The kernel closes descriptors when the thread returns to its program.
             state.thread(tid).return_once = true;
         }
         if let Some((offset, bytes)) = state.free(offset, address) {
@@ -224,7 +225,7 @@ fn checked<'a>(
     let mut sent =
         parcel::send(data, offsets, buffers_size, |at, into| user::copy_in(at as usize, into));
     sent.bad_fd = sent.fds.iter().position(|fd| duplicate(*fd).is_err());
-    // The receiver's buffer has the room that was asked for, used or not.
+    // The receiver's buffer has the requested room, used or not.
     sent.buffers.resize(buffers_size, 0);
     Ok(Outgoing { code, flags, data: Payload::Bytes(data), offsets, sent })
 }

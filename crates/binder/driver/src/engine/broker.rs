@@ -27,7 +27,7 @@ pub struct Broker {
     pages: [OwnedFd; 2],
     /// The broker's user: the next broker has to be the same user's.
     uid: Uid,
-    /// The proof for the next broker of who this process is.
+    /// The credential that proves this process's identity to the next broker.
     credential: Vec<u8>,
     /// The clock by which messages are stamped.
     pub stamps: Stamps,
@@ -48,14 +48,15 @@ pub struct Broker {
 pub struct Link {
     /// The broker's number.
     pub era: u32,
-    /// Requests, events. None once the engine looks for another broker, which needs two numbers.
+    /// The sockets for requests and events. `None` once the engine looks for another broker: its
+    /// link needs the two descriptors.
     sockets: Option<[OwnedFd; 2]>,
-    /// Held from a question to its answer.
+    /// Held from a request to its answer.
     question: Lock<()>,
     lost: AtomicBool,
 }
 
-/// The broker's end of the connection is closed, or what it says is no protocol.
+/// The broker has closed the connection, or has broken the protocol.
 #[derive(Debug)]
 pub struct Gone;
 
@@ -65,11 +66,11 @@ const ATTEMPTS: u32 = 1000;
 /// The next broker's answer to a greeting.
 #[derive(Debug)]
 pub enum Greeting {
-    /// There is none yet, or it is gone again.
+    /// There is no broker yet, or it is gone again.
     Later,
-    /// It will not have us back.
+    /// The broker refuses this process.
     Refused(Errno),
-    /// It knows us again, and waits for our claims.
+    /// The broker recognises this process, and waits for its claims.
     Welcome(Link),
 }
 
@@ -123,17 +124,17 @@ impl Broker {
         }
     }
 
-    /// The connection of this moment, dead or alive.
+    /// The current connection, dead or alive.
     pub fn link(&self) -> Arc<Link> {
         Arc::clone(&self.link.lock())
     }
 
-    /// [`Link::ask`] of the link of this moment.
+    /// [`Link::ask`] of the current link.
     pub fn ask(&self, request: &Request) -> Result<Reply, Errno> {
         self.link().ask(request)
     }
 
-    /// [`Link::tell`] of the link of this moment.
+    /// [`Link::tell`] of the current link.
     pub fn tell(&self, request: &Request) {
         self.link().tell(request);
     }
@@ -166,7 +167,7 @@ impl Broker {
                 }
             }
             (Some(Reply::Refused { errno }), _) => match Errno::from_raw_os_error(errno) {
-                // EBUSY: it has not seen yet that an earlier attempt of ours is over.
+                // EBUSY: the broker has not seen the end of this process's earlier attempt.
                 errno if errno == Errno::BUSY || passes(errno) => Greeting::Later,
                 errno => Greeting::Refused(errno),
             },
@@ -179,8 +180,9 @@ impl Broker {
         *self.link.lock() = link;
     }
 
-    /// Whether the broker has sent events that nobody has taken yet. The control thread will, but
-    /// what a program has been told of elsewhere its own engine should know.
+    /// Whether the broker has sent events that no thread has taken yet. The control thread will
+    /// take them later, but an engine should know an event before its program can hear of the cause
+    /// elsewhere.
     pub fn has_events(&self) -> bool {
         let sent = self.tally.word(tally::EVENTS).load(Ordering::Acquire);
         sent != self.events_taken.load(Ordering::Relaxed)
@@ -191,7 +193,7 @@ impl Broker {
         self.events_taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Events that were counted and not sent will not come.
+    /// Forgets events that were counted and not sent: they will not come.
     pub fn forget_tally(&self) {
         let taken = self.events_taken.load(Ordering::Relaxed);
         self.tally.word(tally::EVENTS).store(taken, Ordering::Relaxed);
@@ -202,7 +204,7 @@ impl Broker {
         self.tally.word(tally::LANES)
     }
 
-    /// The tally page stays in memory.
+    /// Locks the tally page in memory.
     pub fn mlock_tally(&self) -> Result<(), Errno> {
         self.tally.view().lock_in_memory(0, TALLY_BYTES)
     }
@@ -222,7 +224,8 @@ impl Broker {
         self.barrier_seen.load(Ordering::Acquire) >= number
     }
 
-    /// In a child of fork, where a thread that is not there may hold the lock.
+    /// The current link in a child of fork, where a thread of the parent may hold the lock for
+    /// ever.
     pub fn link_in_child(&self) -> Option<Arc<Link>> {
         self.link.try_lock().map(|link| Arc::clone(&link))
     }
@@ -287,8 +290,8 @@ impl Link {
         }
     }
 
-    /// Its last event has been taken, and nothing can be asked any more: the broker, if it lives,
-    /// sees so and can take this process back. True the first time.
+    /// Ends the link after its last event: a broker that still lives sees so and can take this
+    /// process back. True the first time.
     pub fn set_lost(&self) -> bool {
         let is_first = !self.lost.swap(true, Ordering::SeqCst);
         if is_first {
@@ -333,8 +336,8 @@ fn note_connection() {
     }
 }
 
-/// Connects to the broker's socket, and makes sure of who listens: its directory may be one that
-/// anybody can make, and whoever listens there could tell this process anything.
+/// Connects to the broker's socket, and checks the listener's user: any user may be able to make
+/// the directory, and a false broker could tell this process anything.
 pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
     let (fd, listener) =
         connect(socket, SocketFlags::CLOEXEC).map_err(|(operation, errno)| match operation {
@@ -348,7 +351,8 @@ pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
     Ok(fd)
 }
 
-/// Connects to a socket, and asks who listens there. An error names the operation that failed.
+/// Connects to a socket, and asks for the listener's credentials. An error names the operation that
+/// failed.
 fn connect(place: &Path, flags: SocketFlags) -> Result<(OwnedFd, Uid), (&'static str, Errno)> {
     let failed = |operation| move |errno| (operation, errno);
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);

@@ -35,9 +35,9 @@ pub(crate) struct InFlight {
     channel: AtomicU64,
     lane: AtomicU32,
     peer: AtomicU64,
-    /// Of a call: its handle. Of a service: whether the answer may carry descriptors.
+    /// A call's handle; a service's mark whether the answer may carry descriptors.
     handle: AtomicU32,
-    /// Of a call: its own token. Of a service: the caller's token.
+    /// The token of the calling thread, in a call and in a service.
     token: AtomicU64,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Slot {
 impl Operations {
     /// The revocations that a plain call on a channel checks.
     #[inline(always)]
-    pub fn way<'a>(&'a self, channel: &'a Channel) -> Revocations<'a> {
+    pub fn revocations_of<'a>(&'a self, channel: &'a Channel) -> Revocations<'a> {
         Revocations(&self.revocation, &channel.revocation)
     }
 
@@ -141,13 +141,13 @@ impl InFlight {
     pub fn begin(
         &self,
         operation: u32,
-        (way, epoch): (Revocations<'_>, u64),
+        (revocations, epoch): (Revocations<'_>, u64),
         handle: u32,
         token: u64,
     ) -> bool {
         self.handle.store(handle, Ordering::Relaxed);
         self.token.store(token, Ordering::Relaxed);
-        self.entry.enter(way, epoch, operation)
+        self.entry.enter(revocations, epoch, operation)
     }
 
     /// Ends the call. False if the state has taken it over.
@@ -221,13 +221,13 @@ mod tests {
     #[test]
     fn a_revoked_call_can_be_taken_over_until_its_thread_has_left() {
         let (everybodys, own) = (Revocation::default(), Revocation::default());
-        let way = Revocations(&everybodys, &own);
-        let known = way.epoch();
+        let revocations = Revocations(&everybodys, &own);
+        let known = revocations.epoch();
         let in_flight = InFlight::new(1, None);
         let via = LaneId { channel: ChannelId(1), lane: 2 };
         own.revoke();
         in_flight.set_lane(via, ProcessId(3));
-        assert!(!in_flight.begin(CALLING, (way, known), 4, 5));
+        assert!(!in_flight.begin(CALLING, (revocations, known), 4, 5));
         let taken_over = in_flight.take_over();
         assert!(
             matches!(&taken_over, Some(Operation::Calling(calling))

@@ -41,17 +41,17 @@ use std::sync::atomic::AtomicBool;
 /// The driver of one opened device.
 #[derive(Debug)]
 pub struct Engine {
-    /// Who the broker says this process is.
+    /// The identity that the broker has given this process.
     pub identity: Identity,
-    /// No other engine of this process ever has it.
+    /// The engine's number: no other engine of this process ever has the same.
     pub(crate) number: u64,
     /// The process that has opened it.
     generation: ForkGeneration,
     pub(crate) closed: AtomicBool,
     pub(crate) state: Lock<State>,
-    /// The state's.
+    /// The state, under its lock.
     pub(crate) accounts: Accounts,
-    /// One word a thread, to wait for work of its own.
+    /// One word for each thread, to wait for work of its own.
     pub(crate) own_words: Lock<FxHashMap<Tid, Arc<AtomicU32>>>,
     pub(crate) broker: Broker,
     pub(crate) page: StatusPage,
@@ -119,8 +119,8 @@ impl Engine {
         self.closed.load(Ordering::Acquire) || self.is_inherited()
     }
 
-    /// Whether this is a child of fork of the process that has opened the device: it has none of
-    /// the engine's memory, and nobody may be left to let go of its locks.
+    /// Whether this is a child of fork of the process that has opened the device. A child has none
+    /// of the engine's memory, and the holders of its locks may not exist there.
     pub fn is_inherited(&self) -> bool {
         !self.generation.is_current()
     }

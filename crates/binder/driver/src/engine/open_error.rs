@@ -5,7 +5,7 @@ use rustix::io::Errno;
 /// Why a device could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Nobody listens at the broker's socket.
+    /// No process listens at the broker's socket.
     #[error("no broker listens at {socket}: {errno}")]
     NoBroker {
         /// The socket that was tried.
@@ -13,7 +13,7 @@ pub enum OpenError {
         /// The error of `connect`.
         errno: Errno,
     },
-    /// Somebody else than root or this process's user listens at the broker's socket.
+    /// A user other than root and this process's user listens at the broker's socket.
     #[error("user {uid}, who is neither root nor the own user, listens at {socket}")]
     Stranger {
         /// The socket that was tried.
@@ -46,7 +46,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// What `open("/dev/binder")` fails with.
+    /// The errno that `open("/dev/binder")` fails with.
     pub fn errno(&self) -> Errno {
         match self {
             OpenError::Stranger { .. } => Errno::ACCESS,

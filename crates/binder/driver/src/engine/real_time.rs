@@ -23,8 +23,8 @@ pub(crate) struct RealTime {
     pub has_warned_of_paging: AtomicBool,
 }
 
-/// The front end's part: starts a thread for a lane, or for `Engine::await_lane` if there is none
-/// yet.
+/// The front end's function that starts a thread for a lane, or, for `None`, a standby looper
+/// (`Engine::await_lane`).
 type Provider = Box<dyn Fn(Option<Arc<DedicatedLooper>>) + Send + Sync>;
 
 /// All dedicated loopers of the process.
@@ -35,7 +35,7 @@ pub(crate) struct DedicatedLoopers {
     /// The log has said that loopers do not get their callers' priority.
     pub has_warned: AtomicBool,
     /// The log has said that the pool serves real-time callers, too.
-    pub has_told_of_pool: AtomicBool,
+    pub has_warned_of_pool: AtomicBool,
 }
 
 impl std::fmt::Debug for DedicatedLoopers {
@@ -55,9 +55,9 @@ pub struct DedicatedLooper {
     pub(crate) is_given: AtomicBool,
     /// The caller is no real-time thread any more, or has left: the looper leaves the lane.
     pub(crate) is_over: AtomicBool,
-    /// The broker is to be told of the looper: its priority has changed, or the broker.
+    /// The looper has to be registered: the caller's priority has changed, or the broker.
     pub(crate) is_news: AtomicBool,
-    /// The looper does not have the caller's priority, and is lent it.
+    /// The caller lends its priority to the looper, which does not have it.
     pub(crate) borrows: AtomicBool,
 }
 
@@ -76,7 +76,7 @@ impl DedicatedLooper {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// The broker has given its looper the caller's priority.
+    /// Notes that the broker has given the looper the caller's priority.
     pub fn set_registered(&self) {
         self.is_news.store(false, Ordering::Release);
     }
@@ -86,19 +86,19 @@ impl DedicatedLooper {
         self.is_news.load(Ordering::Acquire)
     }
 
-    /// Another thread is the looper from now on.
+    /// Notes that another thread is the looper: it has to be registered.
     pub fn renew(&self) {
         self.is_news.store(true, Ordering::Release);
     }
 
-    /// The caller lends the looper its priority from now on, if the looper needs that.
+    /// Lets the caller lend the looper its priority, if the looper needs that.
     pub(crate) fn borrow(&self) {
         if self.borrows.load(Ordering::Relaxed) {
             self.channel.borrow(self.lane);
         }
     }
 
-    pub(crate) fn tell(&self, flag: &AtomicBool) {
+    pub(crate) fn raise(&self, flag: &AtomicBool) {
         flag.store(true, Ordering::Release);
         if let Ok(areas) = self.areas() {
             areas.inbox().nudge();

@@ -1,4 +1,4 @@
-//! The memory of the receive buffer, as the engine writes it and as the program reads it.
+//! The memory of the receive buffer: the engine writes it, the program reads it.
 
 use super::open_error::OpenError;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct ReceiveBuffer {
     memory: Mapping<MAX_PAYLOAD_BYTES>,
     file: OwnedFd,
-    /// Where the program has mapped it; 0 before.
+    /// The address of the program's map; 0 before there is one.
     program_map: AtomicUsize,
 }
 
@@ -37,7 +37,7 @@ impl ReceiveBuffer {
         self.file.as_fd()
     }
 
-    /// Where the program has mapped the file; 0 before.
+    /// The address of the program's map; 0 before there is one.
     pub(crate) fn program_map(&self) -> usize {
         self.program_map.load(Ordering::Acquire)
     }
@@ -47,12 +47,12 @@ impl ReceiveBuffer {
         self.program_map.swap(address, Ordering::AcqRel) == 0
     }
 
-    /// The first bytes stay in memory, here and where the program has mapped them.
+    /// Locks the first bytes in memory, in the engine's map and in the program's.
     pub(crate) fn lock_in_memory(&self, bytes: usize) -> Result<(), Errno> {
         self.view().lock_in_memory(0, bytes)?;
         let program_map = self.program_map();
         if program_map != 0 {
-            // It is the program's to say where that is.
+            // The program states this address, so nothing is asserted of it.
             let _ = mapping::lock_in_memory_at(program_map, bytes);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The status page: what peers and the broker see of the engine.
+//! The status page: the part of the engine that peers and the broker see.
 
 use super::in_flight::Slot;
 use super::open_error::OpenError;
@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// The status page of one engine. What it shows of the state is changed under the state's lock.
+/// The status page of one engine. The words that show the state are written under the state's lock.
 #[derive(Debug)]
 pub(crate) struct StatusPage {
     page: Arc<Mapping<STATUS_BYTES>>,
@@ -41,27 +41,27 @@ impl StatusPage {
         &self.page
     }
 
-    /// The page stays in memory.
+    /// Locks the page in memory.
     pub fn lock_in_memory(&self) -> Result<(), Errno> {
         self.page.view().lock_in_memory(0, STATUS_BYTES)
     }
 
-    /// Shows the state, in which threads poll or not.
+    /// Shows the state, and whether threads poll.
     pub fn publish(&self, state: &State, is_polling: bool) {
-        let threads = (state.threads.len() as u64) << 32 | (state.pool.there as u64) << 1;
+        let threads = (state.threads.len() as u64) << 32 | (state.pool.n_present as u64) << 1;
         let shown = [state.buffers.changes(), threads | u64::from(is_polling)];
         // Relaxed: changed under the state's lock alone.
         let before = self.shown.each_ref().map(|shown| shown.load(Ordering::Relaxed));
         if before != shown {
             self.shown.iter().zip(shown).for_each(|(to, new)| to.store(new, Ordering::Relaxed));
-            let attended = state.pool.there > 0 && !is_polling;
-            let attendance = if attended { Attendance::Loopers } else { Attendance::Nobody };
+            let has_loopers = state.pool.n_present > 0 && !is_polling;
+            let attendance = if has_loopers { Attendance::Loopers } else { Attendance::Nobody };
             self.put_room(state);
             self.put(status::ATTENDANCE, attendance as usize);
             self.put(status::BUFFER_BYTES, state.buffers.bytes());
             self.put(status::ONE_WAY_FREE, state.buffers.one_way_free());
             self.put(status::THREADS, state.threads.len());
-            self.put(status::LOOPERS, state.pool.there);
+            self.put(status::LOOPERS, state.pool.n_present);
         }
         self.publish_counts(state);
     }
@@ -85,7 +85,7 @@ impl StatusPage {
         self.page.word(offset).store(value as u32, Ordering::Release);
     }
 
-    /// Shows what the fast path counts too.
+    /// Shows the counters to which the fast path adds.
     fn publish_counts(&self, state: &State) {
         let (outstanding, received) = (state.pending_calls() as u32, state.received);
         // Relaxed: both are changed under the state's lock alone.
@@ -105,8 +105,7 @@ impl StatusPage {
     /// Shows whether real-time callers can wait for loopers of their own.
     pub fn publish_lane_loopers(&self, come: bool) {
         let (come, word) = (u32::from(come), self.page.word(status::LANE_LOOPERS));
-        // Relaxed: the word is written under the state's lock alone. Who may write it may lie to
-        // his callers.
+        // Relaxed: the word is written under the state's lock alone.
         if word.load(Ordering::Relaxed) != come {
             word.store(come, Ordering::Release);
         }
@@ -117,7 +116,8 @@ impl StatusPage {
         self.page.word(status::FROZEN).load(Ordering::SeqCst) != 0
     }
 
-    /// Shows what the broker says: one that did not seal the page cannot write it.
+    /// Shows whether the process is frozen, for a broker that did not create the page and cannot
+    /// write it.
     pub fn set_frozen(&self, frozen: bool) {
         // Pairs with the loads of clients, and with the broker's of the number of open calls.
         self.page.word(status::FROZEN).store(u32::from(frozen), Ordering::SeqCst);

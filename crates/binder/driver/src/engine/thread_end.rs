@@ -1,10 +1,12 @@
 //! The end of a thread that has called by the typed API: its engines forget it.
 //!
-//! A program of the raw interface says so itself (BINDER_THREAD_EXIT). What it does not say, the
-//! kernel does not know either; but real-time lanes, which the kernel has none of, go.
+//! A program of the raw interface reports the end itself (BINDER_THREAD_EXIT); without that the
+//! kernel would not know of it either. The thread's real-time lanes, which the kernel does not
+//! have, are given up in any case.
 //!
-//! **Invariant**: nothing here keeps an engine alive. One that is gone first is not missed; one
-//! whose last reference goes here is closed here, on a thread that holds none of its locks.
+//! **Invariant**: nothing here keeps an engine alive. An engine may be gone before the thread; an
+//! engine whose last reference is dropped here is closed here, on a thread that holds none of its
+//! locks.
 
 use super::Engine;
 use crate::sys::thread::tid;
@@ -13,53 +15,53 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 thread_local! {
-    static USED: RefCell<Used> = const { RefCell::new(Used(Vec::new())) };
+    static USED: RefCell<UsedEngines> = const { RefCell::new(UsedEngines(Vec::new())) };
 }
 
 /// The engines that know this thread, each with the process that it belongs to.
-struct Used(Vec<(Weak<Engine>, Pid, Known)>);
+struct UsedEngines(Vec<(Weak<Engine>, Pid, Scope)>);
 
 /// The part of a thread that an engine forgets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Known {
+enum Scope {
     /// All of the thread.
     Thread,
     /// The lanes that are reserved for it, or to which it is dedicated.
     Lanes,
 }
 
-/// The engine is about to know the calling thread.
+/// Registers the calling thread, which the engine is about to know.
 pub fn remember(engine: &Arc<Engine>) {
-    keep(engine, Known::Thread);
+    keep(engine, Scope::Thread);
 }
 
-/// A thread of the raw interface has, or may get, lanes of its own.
+/// Registers a thread of the raw interface that has, or may get, lanes of its own.
 pub fn remember_lanes(engine: &Arc<Engine>) {
-    keep(engine, Known::Lanes);
+    keep(engine, Scope::Lanes);
 }
 
-fn keep(engine: &Arc<Engine>, known: Known) {
+fn keep(engine: &Arc<Engine>, scope: Scope) {
     // A call by the destructor of another thread-local may come too late to be remembered.
     let _ = USED.try_with(|used| {
-        let Used(engines) = &mut *used.borrow_mut();
+        let UsedEngines(engines) = &mut *used.borrow_mut();
         if engines.iter().any(|(old, ..)| std::ptr::eq(old.as_ptr(), Arc::as_ptr(engine))) {
             return;
         }
         engines.retain(|(old, ..)| old.strong_count() > 0);
-        engines.push((Arc::downgrade(engine), getpid(), known));
+        engines.push((Arc::downgrade(engine), getpid(), scope));
     });
 }
 
-impl Drop for Used {
+impl Drop for UsedEngines {
     fn drop(&mut self) {
-        for (engine, process, known) in self.0.drain(..) {
-            // In a child of fork nobody may be left to let go of the engine's locks.
+        for (engine, process, scope) in self.0.drain(..) {
+            // In a child of fork the holders of the engine's locks may not exist.
             if process == getpid()
                 && let Some(engine) = engine.upgrade()
             {
-                match known {
-                    Known::Thread => engine.forget_thread(tid()),
-                    Known::Lanes => engine.forget_lanes(tid()),
+                match scope {
+                    Scope::Thread => engine.forget_thread(tid()),
+                    Scope::Lanes => engine.forget_lanes(tid()),
                 }
             }
         }

@@ -22,53 +22,54 @@ use baton_state::transaction::{BufferedMessage, LaneId, ReservedSlot, SLOT_BYTES
 use baton_state::work::Tid;
 use std::sync::Arc;
 
-/// A message that has come in, and whether the thread has to ask its program for one more looper.
-pub(crate) type Brought = (BufferedMessage, bool);
+/// A message that has come in. True: the thread also asks its program for one more looper.
+pub(crate) type PendingMessage = (BufferedMessage, bool);
 
 /// The program's object behind a node: its address and cookie.
-pub(crate) type Subject = (u64, u64);
+pub(crate) type LocalObject = (u64, u64);
 
 /// How a looper's read on the fast path has ended.
 pub(crate) enum FastRead {
     /// With a transaction.
-    PendingReturn(Brought, Subject),
+    PendingReturn(PendingMessage, LocalObject),
     /// With work for a looper that looks at everything.
     Look,
     /// With a signal, and nothing to return.
     Interrupted,
     /// With the thread's relief: it reads on as a looper of the pool.
     Relieved,
-    /// At once: the read is the state's.
+    /// At once: the read goes through the state.
     No,
 }
 
-/// The parts of the state that the thread has while it is past it.
-pub(super) struct Past {
+/// The part of the state that a dedicated thread holds while it bypasses the state.
+pub(super) struct StateBypass {
     pub via: LaneId,
-    /// Room for its next message, if that is reserved.
+    /// The reserved room for its next message, if there is any.
     pub slot: Option<Arc<ReservedSlot>>,
-    /// Set while it is past the state: the flag by which it hears of news.
+    /// The flag that other threads raise for this one. `None` while the thread does not bypass the
+    /// state.
     pub flag: Option<Arc<EventFlag>>,
-    /// The thread has answered since, and the state does not know that.
+    /// The thread has answered, and the state does not know that yet.
     pub has_sent: bool,
 }
 
-impl Past {
-    /// Goes past the state, if it has a reserved slot and no news.
+impl StateBypass {
+    /// Begins the bypass, if the thread has a reserved slot and no news.
     pub fn begin(&mut self, engine: &Engine, state: &mut State, tid: Tid) {
-        self.slot.take_if(|slot| slot.is_gone());
+        self.slot.take_if(|slot| slot.is_taken_over());
         // One-way transactions that wait for room get it first.
         if self.slot.is_none() && !engine.pool.channels.has_full() {
             let peer = engine.channel(self.via.channel).map(|channel| channel.peer);
             self.slot = peer.and_then(|peer| state.reserve_slot(tid, peer));
         }
         self.flag = match &self.slot {
-            Some(_) => state.go_past(tid, self.via),
+            Some(_) => state.begin_bypass(tid, self.via),
             None => None,
         };
     }
 
-    /// With the state's lock held: the thread is not past the state any more.
+    /// Ends the bypass, with the state's lock held.
     pub fn end(&mut self, state: &mut State, tid: Tid) {
         if self.flag.take().is_some() {
             state.set_waiting(tid, Waiting::No);
@@ -78,7 +79,7 @@ impl Past {
         }
     }
 
-    /// Whether it is past the state, and has no news.
+    /// Whether the thread bypasses the state, and has no news.
     #[inline(always)]
     pub fn holds(&self) -> bool {
         self.flag.as_ref().is_some_and(|flag| !flag.is_raised())
@@ -89,38 +90,42 @@ impl Past {
 pub(crate) struct Buffered<'a> {
     tid: Tid,
     /// The reserved slot and the flag of a dedicated thread.
-    past: Option<&'a mut Past>,
+    bypass: Option<&'a mut StateBypass>,
     /// The message that has come.
-    pub brought: Option<Brought>,
+    pub brought: Option<PendingMessage>,
 }
 
 /// The message has to come in under the state's lock.
-struct ByState;
+struct NeedsState;
 
 impl<'a> Buffered<'a> {
     /// A receiver to which nothing has come yet.
     pub fn new(tid: Tid) -> Buffered<'a> {
-        Buffered { tid, past: None, brought: None }
+        Buffered { tid, bypass: None, brought: None }
     }
 
     /// The receiver of a dedicated thread.
-    pub(super) fn of_dedicated(tid: Tid, past: &'a mut Past) -> Buffered<'a> {
-        Buffered { tid, past: Some(past), brought: None }
+    pub(super) fn of_dedicated(tid: Tid, bypass: &'a mut StateBypass) -> Buffered<'a> {
+        Buffered { tid, bypass: Some(bypass), brought: None }
     }
 
     /// Takes a request into the thread's reserved slot, without the state's lock.
-    fn take_past(&mut self, engine: &Engine, request: &Posted<'_>) -> Result<bool, ByState> {
+    fn take_into_slot(
+        &mut self,
+        engine: &Engine,
+        request: &Posted<'_>,
+    ) -> Result<bool, NeedsState> {
         let (message, bytes) = (&request.message, request.message.data_bytes as usize);
-        let past = self.past.as_ref().ok_or(ByState)?;
-        let (Some(flag), Some(slot)) = (&past.flag, &past.slot) else {
-            return Err(ByState);
+        let bypass = self.bypass.as_ref().ok_or(NeedsState)?;
+        let (Some(flag), Some(slot)) = (&bypass.flag, &bypass.slot) else {
+            return Err(NeedsState);
         };
-        if bytes > SLOT_BYTES || !slot.begin(NodeId(message.node)) {
-            return Err(ByState);
+        if bytes > SLOT_BYTES || !slot.begin_fill(NodeId(message.node)) {
+            return Err(NeedsState);
         }
         let buffer = slot.buffer;
         if !request.begin(engine) {
-            if !slot.turn_back() {
+            if !slot.cancel_fill() {
                 engine.with_state(|state| state.give_plain_room_back(buffer));
             }
             request.turn_back(engine);
@@ -129,8 +134,8 @@ impl<'a> Buffered<'a> {
         // The point of no return.
         flag.end_wait();
         View::copy(request.taken.lane.incoming(), DATA_AT, engine.buffer.view(), buffer, bytes);
-        if !slot.lie() {
-            engine.lock().lies_there(buffer);
+        if !slot.finish_fill() {
+            engine.lock().finish_taken_over_slot(buffer);
         }
         self.brought = Some((buffered_request(request, buffer), false));
         Ok(true)
@@ -160,7 +165,7 @@ impl Receiver for Buffered<'_> {
 
     /// Takes the request in. Its looper counts as busy from then on.
     fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
-        if let Ok(taken) = self.take_past(engine, request) {
+        if let Ok(taken) = self.take_into_slot(engine, request) {
             return taken;
         }
         let (message, bytes) = (&request.message, request.message.data_bytes as usize);
@@ -177,8 +182,8 @@ impl Receiver for Buffered<'_> {
         View::copy(request.taken.lane.incoming(), DATA_AT, engine.buffer.view(), buffer, bytes);
         state.set_waiting(self.tid, Waiting::No);
         let wants_looper = state.wants_looper(self.tid);
-        if let Some(past) = &mut self.past {
-            past.begin(engine, &mut state, self.tid);
+        if let Some(bypass) = &mut self.bypass {
+            bypass.begin(engine, &mut state, self.tid);
         }
         engine.unlock_room(state);
         self.brought = Some((buffered_request(request, buffer), wants_looper));
@@ -204,7 +209,7 @@ impl Engine {
         self.call_fast(handle, named, Payload::Program(source), None, receiver)
     }
 
-    /// Frees a buffer, if that has no effect but free room. False if it has.
+    /// Frees a buffer, if the only effect is more room. False otherwise.
     pub(crate) fn free_room(&self, tid: Tid, buffer: Offset, address: u64) -> bool {
         if self.free_slot_at(buffer) {
             return true;

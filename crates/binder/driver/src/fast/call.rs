@@ -1,7 +1,7 @@
 //! A call by the fast path.
 
 use super::local::{self, Local, Route};
-use super::own_lane::Inside;
+use super::own_lane::LaneEntry;
 use super::receiver::{Plain, Receiver, is_plain};
 use super::serve::DATA_AT;
 use crate::channel::client_lanes::Progress;
@@ -26,19 +26,19 @@ use std::time::Instant;
 pub enum Outcome {
     /// It has been answered.
     Answered,
-    /// The call is the state's: the thread waits for the answer there. With the result of its last
-    /// wait.
+    /// The state has adopted the call, and the thread waits for the answer there. Holds the result
+    /// of its last wait.
     Adopted(Result<Seen, Wait>),
     /// The call was not made.
     No,
 }
 
 /// How a call by a thread that has entered ended.
-enum Made {
+enum CallEnd {
     Answered,
-    /// It has been posted, and has no plain answer. With the result of the last wait.
+    /// The call has been posted, and has no plain answer. Holds the result of the last wait.
     Unanswered(Result<Seen, Wait>),
-    NotAtAll,
+    NotMade,
 }
 
 /// The longest payload that is sent without a look at the target's room. The fast path does not use
@@ -50,7 +50,7 @@ fn has_room(channel: &Channel, bytes: usize) -> bool {
     bytes <= UNCOUNTED_BYTES || allocation_bytes(bytes, 0, 0, 0) <= free()
 }
 
-/// The state has taken the call over, and the lane with it.
+/// Gives up the lane of a call that the state has taken over.
 #[cold]
 fn leave(local: &mut Local, handle: u32, payload: Payload<'_>) {
     match payload {
@@ -91,9 +91,9 @@ impl Engine {
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
-        // A child of fork has no events page, and no route either.
-        let way = local.way(handle).filter(|_| !self.broker.has_events());
-        let outcome = way.map(|way| self.call_on(way, named, payload, deadline, receiver));
+        // A child of fork has neither an events page nor a route.
+        let route = local.route(handle).filter(|_| !self.broker.has_events());
+        let outcome = route.map(|route| self.call_on(route, named, payload, deadline, receiver));
         match outcome {
             Some(Outcome::Answered) => {}
             Some(Outcome::Adopted(_)) => leave(local, handle, payload),
@@ -118,12 +118,12 @@ impl Engine {
             Payload::Loan(loan) => loan.plain_lane(own.channel),
         };
         let (Some(via), Ok(token)) = (via, token::next()) else { return Outcome::No };
-        // Before another thread can take the operation over, and clears this.
+        // The mark is set first: another thread that takes the operation over clears it.
         self.page.set_open(&in_flight.slot, true);
-        let inside = route.lane.enter(&self.operations, in_flight, via.lane, (route.handle, token));
-        let made = match &inside {
-            Some(inside) => self.call_inside(
-                inside,
+        let entry = route.lane.enter(&self.operations, in_flight, via.lane, (route.handle, token));
+        let end = match &entry {
+            Some(entry) => self.call_entered(
+                entry,
                 (in_flight, route),
                 via.lane,
                 token,
@@ -132,19 +132,19 @@ impl Engine {
                 deadline,
                 receiver,
             ),
-            None => Made::NotAtAll,
+            None => CallEnd::NotMade,
         };
-        let seen = match made {
-            Made::Answered => return Outcome::Answered,
-            Made::Unanswered(seen) => {
+        let seen = match end {
+            CallEnd::Answered => return Outcome::Answered,
+            CallEnd::Unanswered(seen) => {
                 self.hand_over(in_flight);
                 seen
             }
-            Made::NotAtAll if self.turn_back(in_flight, via) => return Outcome::No,
-            Made::NotAtAll => Ok(Seen::Nudge),
+            CallEnd::NotMade if self.turn_back(in_flight, via) => return Outcome::No,
+            CallEnd::NotMade => Ok(Seen::Nudge),
         };
-        // Only once the state has the call.
-        drop(inside);
+        // The entry ends only once the state has the call.
+        drop(entry);
         Outcome::Adopted(seen)
     }
 
@@ -153,9 +153,9 @@ impl Engine {
         clippy::too_many_arguments,
         reason = "inlined: what is put together is put into memory"
     )]
-    fn call_inside(
+    fn call_entered(
         &self,
-        inside: &Inside<'_>,
+        entry: &LaneEntry<'_>,
         (in_flight, route): (&InFlight, &Route),
         number: u32,
         token: u64,
@@ -163,14 +163,14 @@ impl Engine {
         payload: Payload<'_>,
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
-    ) -> Made {
-        let (channel, own) = inside.channel();
+    ) -> CallEnd {
+        let (channel, own) = entry.channel();
         let lane = match payload {
             Payload::Bytes(_) | Payload::Program(_) => own,
             Payload::Loan(loan) => loan.areas(),
         };
         if channel.status_word(status::FROZEN) != 0 || !has_room(channel, payload.bytes()) {
-            return Made::NotAtAll;
+            return CallEnd::NotMade;
         }
         channel.begin_lending(number);
         // The point of no return.
@@ -195,23 +195,23 @@ impl Engine {
             payload.copy_to(area, DATA_AT);
         }
         let reader = lane.post(&request, |_| {});
-        channel.tell_of_request(number as usize, reader, false);
+        channel.notify_of_request(number as usize, reader, false);
         let is_there = || (!lane.inbox().is_empty()).then_some(request.stamp);
-        if !policy.lets_by(self.broker.stamps, channel, number, is_there) {
+        if !policy.yields_to_peer(self.broker.stamps, channel, number, is_there) {
             let seen = policy.await_answer_by(&self.pool.settings, channel, number, lane, deadline);
             if seen != Ok(Seen::Message) {
-                return Made::Unanswered(seen);
+                return CallEnd::Unanswered(seen);
             }
         }
-        if !self.take_answer((in_flight, inside), lane, receiver) {
-            return Made::Unanswered(Ok(Seen::Message));
+        if !self.take_answer((in_flight, entry), lane, receiver) {
+            return CallEnd::Unanswered(Ok(Seen::Message));
         }
         channel.client_lanes.set_progress(number as usize, Progress::Departed);
-        Made::Answered
+        CallEnd::Answered
     }
 
-    /// The epoch has ended just now. False if the state has failed the call meanwhile, which was
-    /// not posted.
+    /// Undoes a call that was not posted, because its epoch has ended. False if the state has
+    /// failed the call meanwhile.
     #[cold]
     fn turn_back(&self, in_flight: &InFlight, via: LaneId) -> bool {
         if in_flight.leave() {
@@ -225,7 +225,7 @@ impl Engine {
     #[inline(always)]
     fn take_answer(
         &self,
-        (in_flight, inside): (&InFlight, &Inside<'_>),
+        (in_flight, entry): (&InFlight, &LaneEntry<'_>),
         lane: Lane<'_>,
         receiver: &mut impl Receiver,
     ) -> bool {
@@ -236,7 +236,7 @@ impl Engine {
         {
             return false;
         }
-        let answer = Plain { inside, message: &message, area: lane.incoming() };
+        let answer = Plain { entry, message: &message, area: lane.incoming() };
         let taken = receiver.take_answer(self, &answer);
         if taken {
             self.page.set_open(&in_flight.slot, false);
@@ -245,7 +245,7 @@ impl Engine {
         taken
     }
 
-    /// The state takes the call over: its answer is not for the fast path.
+    /// Gives the call to the state, because its answer is not for the fast path.
     #[cold]
     fn hand_over(&self, in_flight: &InFlight) {
         self.with_state(|state| {
@@ -256,7 +256,7 @@ impl Engine {
     }
 
     /// Remembers the route of a call that has been answered. The state has not changed since.
-    pub fn learn_route(&self, state: &mut State, tid: Tid, handle: u32, via: LaneId) {
+    pub fn remember_route(&self, state: &mut State, tid: Tid, handle: u32, via: LaneId) {
         let outermost = state.thread(tid).stack.is_empty();
         let reference = state.references.get(handle).filter(|reference| !reference.dead);
         let (Some(reference), Some(channel)) = (reference, self.channel(via.channel)) else {
@@ -273,7 +273,7 @@ impl Engine {
             return;
         }
         let _ = local::with(self, |local| {
-            local.learn(self, (handle, node), &channel, via.lane);
+            local.insert(self, (handle, node), &channel, via.lane);
             Some(())
         });
     }
@@ -312,11 +312,11 @@ mod tests {
             self.channel.via(LANE)
         }
 
-        /// Whether the calling thread has learnt the route of calls on this lane.
-        fn learns(&self, via: LaneId) -> bool {
-            let learn = |state: &mut State| self.client.learn_route(state, tid(), 0, via);
-            self.client.with_state(learn);
-            let has_route = |local: &mut Local| Some(local.way(0).is_some());
+        /// Whether the calling thread remembers the route of calls on this lane.
+        fn remembers(&self, via: LaneId) -> bool {
+            let remember = |state: &mut State| self.client.remember_route(state, tid(), 0, via);
+            self.client.with_state(remember);
+            let has_route = |local: &mut Local| Some(local.route(0).is_some());
             local::with(&self.client, has_route).unwrap_or(false)
         }
 
@@ -375,7 +375,7 @@ mod tests {
         ];
         for (name, is_plain, change) in changes {
             let stage = stage();
-            assert!(stage.learns(stage.via()));
+            assert!(stage.remembers(stage.via()));
             let mut answer = Message { kind: Kind::Reply as u32, ..Message::default() };
             change(&mut answer);
             match stage.answered_with(answer) {
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn a_call_that_is_not_for_the_fast_path_is_not_made() {
         let stage = stage();
-        assert!(stage.learns(stage.via()));
+        assert!(stage.remembers(stage.via()));
         let is_refused = |outcome| matches!(outcome, Outcome::No) && stage.is_idle();
         assert!(is_refused(stage.call(&[0; INLINE_BYTES + 1])), "long");
         assert!(is_refused(while_serving(|| stage.call(&[]))), "nested");
@@ -409,22 +409,27 @@ mod tests {
     fn a_call_whose_epoch_has_ended_is_not_made() {
         for takes_over in [false, true] {
             let stage = stage();
-            assert!(stage.learns(stage.via()));
+            assert!(stage.remembers(stage.via()));
             let revoke = || stage.client.with_state(|state| stage.client.revoke(state));
             let in_flight = stage.client.in_flight().unwrap();
-            let way = stage.client.operations.way(&stage.channel);
-            let epoch = way.epoch();
+            let revocations = stage.client.operations.revocations_of(&stage.channel);
+            let epoch = revocations.epoch();
             revoke();
             in_flight.set_lane(stage.via(), stage.server.identity.process);
             stage.client.page.set_open(&in_flight.slot, true);
-            assert!(!in_flight.begin(crate::engine::in_flight::CALLING, (way, epoch), 0, 1));
+            assert!(!in_flight.begin(
+                crate::engine::in_flight::CALLING,
+                (revocations, epoch),
+                0,
+                1
+            ));
             if takes_over {
                 revoke();
             }
             assert!(stage.client.turn_back(&in_flight, stage.via()));
             assert!(stage.is_idle());
             assert!(matches!(stage.call(&[]), Outcome::No), "by a route that is stale");
-            let is_gone = |local: &mut Local| Some(local.way(0).is_none());
+            let is_gone = |local: &mut Local| Some(local.route(0).is_none());
             assert_eq!(local::with(&stage.client, is_gone), Some(true));
             assert!(stage.is_idle() && stage.channel.client_lanes.take_this(LANE as u32));
         }
@@ -458,9 +463,9 @@ mod tests {
         for (name, change) in changes {
             let stage = stage();
             change(&stage);
-            assert!(!stage.learns(stage.via()), "{name}");
+            assert!(!stage.remembers(stage.via()), "{name}");
         }
         let stage = stage();
-        assert!(stage.learns(stage.via()));
+        assert!(stage.remembers(stage.via()));
     }
 }

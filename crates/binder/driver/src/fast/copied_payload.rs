@@ -10,22 +10,22 @@ use std::cell::RefCell;
 type Long = Box<[u8]>;
 
 thread_local! {
-    /// Memory of payloads that are gone, for the next ones. A thread needs one or two.
-    static SPARE: RefCell<Vec<Long>> = const { RefCell::new(Vec::new()) };
+    /// Boxes of dropped payloads, for the next ones. A thread needs one or two.
+    static FREE_BOXES: RefCell<Vec<Long>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Most boxes that a thread keeps.
-const MOST_SPARE: usize = 2;
+const MOST_FREE_BOXES: usize = 2;
 /// The longest payload that is kept inline.
 const SHORT_BYTES: usize = 32;
-/// The least that is allocated for a longer payload.
+/// The smallest box for a longer payload.
 const LEAST_BYTES: usize = 128;
 
 /// One payload.
 pub struct CopiedPayload {
     short: [u8; SHORT_BYTES],
-    /// Where it does not fit there.
-    long: Option<Spare>,
+    /// The payload, if it is longer than `short`.
+    long: Option<RecycledBox>,
     bytes: usize,
     /// `binder_transaction_data.code`.
     pub code: u32,
@@ -35,11 +35,11 @@ pub struct CopiedPayload {
     pub sender: (u32, u32),
 }
 
-/// Memory that goes back to [`SPARE`] when it is dropped; empty only then.
-struct Spare(Long);
+/// Memory that goes back to [`FREE_BOXES`] when it is dropped; empty only then.
+struct RecycledBox(Long);
 
 impl Default for CopiedPayload {
-    /// An empty one, to be filled.
+    /// An empty payload, to be filled.
     #[inline]
     fn default() -> Self {
         let (short, long) = ([0; SHORT_BYTES], None);
@@ -48,24 +48,24 @@ impl Default for CopiedPayload {
 }
 
 impl CopiedPayload {
-    /// Copies a plain message's data from where it lies in a lane.
+    /// Copies a plain message's data out of its lane.
     #[inline(always)]
     fn fill(&mut self, message: &Message, map: View<'_>, at: usize) {
         (self.code, self.flags) = (message.code, message.flags);
         self.bytes = message.data_bytes as usize;
         if self.bytes <= SHORT_BYTES {
-            // Always the full size: such a copy is one load and one store.
+            // Always copies the full size: one load and one store.
             map.read(at, &mut self.short);
             self.long = None;
         } else {
-            self.long = Some(Spare::filled(map, at, self.bytes));
+            self.long = Some(RecycledBox::filled(map, at, self.bytes));
         }
     }
 
     /// The bytes.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        let all = self.long.as_ref().map_or(&self.short[..], |Spare(data)| data);
+        let all = self.long.as_ref().map_or(&self.short[..], |RecycledBox(data)| data);
         &all[..self.bytes]
     }
 }
@@ -93,27 +93,27 @@ impl Receiver for CopiedPayload {
     }
 }
 
-impl Spare {
+impl RecycledBox {
     #[inline(never)]
-    fn filled(map: View<'_>, at: usize, bytes: usize) -> Spare {
-        let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
-        // Memory that is too short is dropped: calls of one size find each other's.
-        let mut data = spare.filter(|data: &Long| data.len() >= bytes).unwrap_or_else(|| {
+    fn filled(map: View<'_>, at: usize, bytes: usize) -> RecycledBox {
+        let free = FREE_BOXES.try_with(|free| free.borrow_mut().pop()).ok().flatten();
+        // A box that is too short is dropped: calls of one size reuse their boxes.
+        let mut data = free.filter(|data: &Long| data.len() >= bytes).unwrap_or_else(|| {
             vec![0; bytes.next_power_of_two().max(LEAST_BYTES)].into_boxed_slice()
         });
         map.read(at, &mut data[..bytes]);
-        Spare(data)
+        RecycledBox(data)
     }
 }
 
-impl Drop for Spare {
+impl Drop for RecycledBox {
     // Not inlined: few payloads are long.
     #[inline(never)]
     fn drop(&mut self) {
-        let _ = SPARE.try_with(|spare| {
-            let mut spare = spare.borrow_mut();
-            if spare.len() < MOST_SPARE {
-                spare.push(std::mem::take(&mut self.0));
+        let _ = FREE_BOXES.try_with(|free| {
+            let mut free = free.borrow_mut();
+            if free.len() < MOST_FREE_BOXES {
+                free.push(std::mem::take(&mut self.0));
             }
         });
     }

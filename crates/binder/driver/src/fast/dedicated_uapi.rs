@@ -1,17 +1,18 @@
 //! A dedicated looper of the uapi front end, on the fast path.
 //!
-//! From its second transaction on it takes no lock: ordinary threads may hold the state's lock for
-//! work that strangers cause. Its requests lie in its [`ReservedSlot`], and other threads tell it
-//! of changes by its [`EventFlag`]. It is then *past* the state, until it has news or its program
-//! wants anything else of the device: see [`Engine::settle`].
+//! From its second transaction on the looper takes no lock: ordinary threads may hold the state's
+//! lock for work that strangers cause. Its requests lie in its [`ReservedSlot`], and other threads
+//! announce changes by its [`EventFlag`]. The looper *bypasses* the state until it has news or its
+//! program uses the device in another way: see [`Engine::settle`].
 //!
-//! **Invariant**: the state says that a thread is past ([`State::go_past`]) as long as its [`Past`]
-//! does, but for one whose transaction has been taken_over, which finds that with its answer.
+//! **Invariant**: [`State::begin_bypass`] and the thread's [`StateBypass`] agree on whether the
+//! thread bypasses the state. Exception: a thread whose transaction has been taken over learns that
+//! with its answer.
 //!
 //! [`ReservedSlot`]: baton_state::transaction::ReservedSlot
 //! [`EventFlag`]: baton_shm::event_flag::EventFlag
 
-use super::buffered::{Buffered, FastRead, Past, Subject};
+use super::buffered::{Buffered, FastRead, LocalObject, StateBypass};
 use super::lane_cache::LaneCache;
 use super::serve::Taken;
 use crate::engine::Engine;
@@ -27,28 +28,38 @@ use baton_state::transaction::{Incoming, LaneId};
 use baton_state::work::Tid;
 use std::sync::Arc;
 
-/// A dedicated thread's lane, and what it has validated of the client.
+/// A dedicated thread's lane, its cache of the client, and its bypass of the state.
 pub(super) struct DedicatedUapi {
     dedicated: Arc<DedicatedLooper>,
-    cache: LaneCache<Subject>,
-    past: Past,
+    cache: LaneCache<LocalObject>,
+    bypass: StateBypass,
 }
 
 impl DedicatedUapi {
     /// The looper of a lane to which the thread is dedicated already.
     pub fn new(engine: &Engine, via: LaneId) -> Option<DedicatedUapi> {
-        let past = Past { via, slot: None, flag: None, has_sent: false };
-        Some(DedicatedUapi { dedicated: engine.dedicated(via)?, cache: LaneCache::default(), past })
+        let bypass = StateBypass { via, slot: None, flag: None, has_sent: false };
+        Some(DedicatedUapi {
+            dedicated: engine.dedicated(via)?,
+            cache: LaneCache::default(),
+            bypass,
+        })
     }
 
     /// The lane.
     pub fn via(&self) -> LaneId {
-        self.past.via
+        self.bypass.via
     }
 
-    /// See [`LaneCache::learn`].
-    pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, subject: Subject) {
-        self.cache.learn(engine, state, incoming, subject);
+    /// See [`LaneCache::insert`].
+    pub fn insert(
+        &mut self,
+        engine: &Engine,
+        state: &State,
+        incoming: &Incoming,
+        object: LocalObject,
+    ) {
+        self.cache.insert(engine, state, incoming, object);
     }
 
     /// The thread's operation in flight.
@@ -56,7 +67,7 @@ impl DedicatedUapi {
         self.cache.in_flight()
     }
 
-    /// The transaction that it has taken in last.
+    /// The transaction that the thread has taken in last.
     pub fn taken(&self) -> Option<Taken<'_>> {
         let lane = self.dedicated.areas().ok()?;
         Some(Taken {
@@ -67,37 +78,37 @@ impl DedicatedUapi {
         })
     }
 
-    /// Whether the thread is past the state.
-    pub fn is_past(&self) -> bool {
-        self.past.flag.is_some()
+    /// Whether the thread bypasses the state.
+    pub fn bypasses_state(&self) -> bool {
+        self.bypass.flag.is_some()
     }
 
-    /// The thread is not past the state any more.
+    /// Ends the thread's bypass of the state.
     pub fn come_back(&mut self, engine: &Engine, tid: Tid) {
-        if self.is_past() {
-            engine.with_state(|state| self.past.end(state, tid));
+        if self.bypasses_state() {
+            engine.with_state(|state| self.bypass.end(state, tid));
         }
     }
 
     /// Frees the thread's slot. False if `buffer` is another one, or if the state has to free it.
     #[inline]
     pub fn free(&self, buffer: Offset) -> bool {
-        let own = self.past.slot.as_ref().filter(|slot| slot.buffer == buffer);
-        self.is_past() && own.is_some_and(|slot| slot.end())
+        let own = self.bypass.slot.as_ref().filter(|slot| slot.buffer == buffer);
+        self.bypasses_state() && own.is_some_and(|slot| slot.free())
     }
 }
 
 impl Engine {
     /// Waits for a plain request on the lane.
     pub(super) fn read_dedicated(&self, tid: Tid, own: &mut DedicatedUapi) -> FastRead {
-        let DedicatedUapi { dedicated, cache, past } = own;
+        let DedicatedUapi { dedicated, cache, bypass } = own;
         let Ok(areas) = dedicated.areas() else { return FastRead::No };
         let wanted = self.is_closed() || dedicated.is_over() || dedicated.is_news();
         let may_wait = !wanted && !cache.is_stale(self, &dedicated.channel);
-        let arrived = may_wait && past.flag.as_ref().is_some_and(|flag| flag.begin_wait());
+        let arrived = may_wait && bypass.flag.as_ref().is_some_and(|flag| flag.begin_wait());
         if !arrived {
             let mut state = self.lock();
-            past.end(&mut state, tid);
+            bypass.end(&mut state, tid);
             if state.dedicated_to(tid) != Some(dedicated.via()) {
                 return FastRead::Relieved;
             }
@@ -108,7 +119,7 @@ impl Engine {
         }
         let seen = match areas.inbox().look() {
             Seen::Nothing => {
-                let flag = past.flag.as_ref();
+                let flag = bypass.flag.as_ref();
                 let has_news = || flag.is_some_and(|flag| flag.is_raised());
                 let seen = areas.inbox().wait_unless(None, has_news);
                 self.pool.stay_with_caller(&dedicated.channel, dedicated.lane);
@@ -117,15 +128,15 @@ impl Engine {
             seen => Ok(seen),
         };
         if seen == Ok(Seen::Message) {
-            let mut receiver = Buffered::of_dedicated(tid, past);
+            let mut receiver = Buffered::of_dedicated(tid, bypass);
             let lane = dedicated.lane as usize;
             let taken = cache.take(self, &dedicated.channel, lane, &mut receiver);
-            if let Some((brought, (_, subject))) = receiver.brought.zip(taken) {
-                return FastRead::PendingReturn(brought, *subject);
+            if let Some((brought, (_, object))) = receiver.brought.zip(taken) {
+                return FastRead::PendingReturn(brought, *object);
             }
         }
         let mut state = self.lock();
-        past.end(&mut state, tid);
+        bypass.end(&mut state, tid);
         state.set_waiting(tid, Waiting::No);
         match seen {
             Err(Wait::Interrupted) if !state.has_work(tid, false) => FastRead::Interrupted,
@@ -142,14 +153,14 @@ impl Engine {
         source: Source,
     ) -> Option<bool> {
         let taken = own.taken()?;
-        if !own.past.holds() {
+        if !own.bypass.holds() {
             return self.answer_taken(tid, taken, named, source);
         }
         if taken.has_left() || !taken.leave(self) {
             return None;
         }
         taken.post(self, source.bytes(), named, |area, at| source.copy_to(area, at));
-        own.past.has_sent = true;
+        own.bypass.has_sent = true;
         Some(false)
     }
 }

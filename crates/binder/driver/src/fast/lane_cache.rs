@@ -1,9 +1,10 @@
-//! A dedicated thread on the fast path: it knows one client, and takes the requests of one lane.
+//! The cache of a dedicated thread: one validated client, whose requests come on one lane.
 //!
-//! Unlike a looper of the pool it applies no events first, of which strangers may cause any number.
-//! A plain request needs none, and the general path asks for those that a request needs.
+//! Unlike a looper of the pool, a dedicated thread applies no events first: strangers may cause any
+//! number of events. A plain request needs no event, and the general path waits for the events that
+//! a request needs.
 
-use super::client::Client;
+use super::client_cache::ClientCache;
 use super::receiver::Receiver;
 use super::serve::Taken;
 use crate::channel::Channel;
@@ -14,14 +15,14 @@ use baton_state::State;
 use baton_state::transaction::Incoming;
 use std::sync::Arc;
 
-/// What a dedicated thread knows of its client.
+/// The cache of a dedicated thread.
 pub struct LaneCache<T> {
     in_flight: Option<Arc<InFlight>>,
-    client: Option<Client<T>>,
+    client: Option<ClientCache<T>>,
 }
 
 impl<T> Default for LaneCache<T> {
-    /// Knows nothing yet.
+    /// An empty cache.
     fn default() -> Self {
         LaneCache { in_flight: None, client: None }
     }
@@ -29,7 +30,7 @@ impl<T> Default for LaneCache<T> {
 
 impl<T: Clone> LaneCache<T> {
     /// Remembers sender, node and priority of a plain transaction that the state has admitted.
-    pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
+    pub fn insert(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         if incoming.label.is_some() || engine.is_polling() {
             return;
         }
@@ -39,19 +40,19 @@ impl<T: Clone> LaneCache<T> {
         if self.is_stale(engine, &channel) || self.in_flight.is_none() {
             *self = LaneCache { in_flight: engine.in_flight(), client: None };
         }
-        Client::learn(
+        ClientCache::insert(
             &mut self.client,
-            engine.operations.way(&channel).epoch(),
+            engine.operations.revocations_of(&channel).epoch(),
             state,
             incoming,
             object,
         );
     }
 
-    /// Whether the channel's client has been revoked since, or is not known.
+    /// Whether the client is not cached, or was revoked after it was cached.
     #[inline(always)]
     pub fn is_stale(&self, engine: &Engine, channel: &Channel) -> bool {
-        let epoch = engine.operations.way(channel).epoch();
+        let epoch = engine.operations.revocations_of(channel).epoch();
         self.client.as_ref().is_none_or(|client| client.epoch() != epoch)
     }
 
@@ -113,7 +114,7 @@ mod tests {
         cache: LaneCache<()>,
     }
 
-    /// A cache that knows a client.
+    /// A cache that has validated a client.
     fn stage() -> Stage {
         let broker = broker();
         let (server, client, channel) = channel(&broker.0);
@@ -130,7 +131,7 @@ mod tests {
         let Some(Return::Transaction(incoming, _)) = state.next_return(tid(), true) else {
             panic!("the call has been posted");
         };
-        cache.learn(&server, &state, &incoming, ());
+        cache.insert(&server, &state, &incoming, ());
         server.unlock(state);
         assert!(!cache.is_stale(&server, &channel), "it has learnt");
         Stage { broker, server, client, channel, cache }
@@ -151,7 +152,7 @@ mod tests {
             self.server.unlock(state);
         }
 
-        /// What has been caused so far has been applied.
+        /// Waits until every event so far has been applied.
         fn settle(&self, gone: &Channel) {
             while self.server.channel(gone.id).is_some() {
                 std::thread::yield_now();
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_do_leaves_a_cache_as_it_is() {
+    fn strangers_do_not_make_a_cache_stale() {
         let stage = stage();
         for breaks_protocol in [false, true] {
             let (stranger, channel) = stage.stranger();
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_its_client_ends_a_cache() {
+    fn changes_of_its_client_make_a_cache_stale() {
         type End = (&'static str, fn(&Stage));
         let ends: [End; 3] = [
             ("its channel", |stage| stage.lose(&stage.channel)),

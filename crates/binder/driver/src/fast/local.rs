@@ -1,4 +1,4 @@
-//! A thread's routes: what it remembers of its last calls, for the next ones.
+//! A thread's routes: the validated nodes and lanes of its last calls, kept for the next ones.
 
 use super::own_lane::OwnLane;
 use crate::channel::Channel;
@@ -21,11 +21,11 @@ thread_local! {
 /// How many routes a thread keeps.
 const ROUTES: usize = 8;
 
-/// The routes of one engine, the last that the thread has used.
+/// The thread's routes of the engine that it has used last.
 pub(super) struct Local {
     engine: u64,
     pub in_flight: Option<Arc<InFlight>>,
-    /// At the handle's remainder.
+    /// A route stands at its handle modulo [`ROUTES`].
     routes: [Option<Route>; ROUTES],
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Route {
     pub lane: Rc<OwnLane>,
     /// The thread's nice value.
     pub nice: i32,
-    /// [`priority_changes`] at that time: a thread of another priority has other lanes.
+    /// [`priority_changes`] when the route was made: a thread of another priority has other lanes.
     priority_changes: u32,
 }
 
@@ -64,7 +64,7 @@ impl Local {
 
     /// The thread's operation and its route for this handle, which may be stale.
     #[inline]
-    pub fn way(&self, handle: u32) -> Option<(&InFlight, &Route)> {
+    pub fn route(&self, handle: u32) -> Option<(&InFlight, &Route)> {
         let route = self.routes[handle as usize % ROUTES].as_ref();
         let route = route.filter(|route| route.handle == handle && !route.has_other_priority())?;
         Some((self.in_flight.as_deref()?, route))
@@ -80,7 +80,7 @@ impl Local {
 
     /// Calls by the handle use this lane from now on, or the lane that the thread has on the
     /// channel.
-    pub fn learn(
+    pub fn insert(
         &mut self,
         engine: &Engine,
         (handle, node): (u32, NodeId),
@@ -88,7 +88,7 @@ impl Local {
         number: u32,
     ) {
         let (epoch, priority_changes) =
-            (engine.operations.way(channel).epoch(), priority_changes());
+            (engine.operations.revocations_of(channel).epoch(), priority_changes());
         self.forget_stale(engine);
         let mut lanes = self.routes.iter().flatten().map(|route| &route.lane);
         let lane = match lanes.find(|lane| lane.is_on(channel)) {
@@ -102,7 +102,8 @@ impl Local {
             Some(Route { handle, node, lane, nice: nice(), priority_changes });
     }
 
-    /// The state has taken the call over, and with it the handle's lane.
+    /// Drops the routes on the handle's lane: the state has taken over a call, and the lane with
+    /// it.
     pub fn leave_lane(&mut self, handle: u32) {
         let route = self.routes[handle as usize % ROUTES].take();
         if let Some(Route { lane, .. }) = route {
@@ -111,14 +112,14 @@ impl Local {
     }
 
     fn leave(&mut self, lane: &Rc<OwnLane>) {
-        lane.is_no_more();
+        lane.disown();
         for route in &mut self.routes {
             route.take_if(|route| Rc::ptr_eq(&route.lane, lane));
         }
     }
 
-    /// Gives a lane without a call to the one who asks, if the thread has it.
-    fn part_with(&mut self, channel: &Channel, number: u32) -> Option<()> {
+    /// Gives up a lane on which no call is under way. `None` if the thread does not keep it.
+    fn release_lane(&mut self, channel: &Channel, number: u32) -> Option<()> {
         let is_this = |lane: &Rc<OwnLane>| lane.via().lane == number && lane.is_on(channel);
         let lane = self.routes.iter().flatten().map(|route| &route.lane).find(|lane| is_this(lane));
         let lane = Rc::clone(lane?);
@@ -163,9 +164,9 @@ pub fn while_serving<T>(body: impl FnOnce() -> T) -> T {
 }
 
 impl Engine {
-    /// Takes a lane that the calling thread keeps for its plain calls. It has none in flight now.
+    /// Takes a lane that the calling thread keeps for its plain calls. No call is in flight there.
     pub(crate) fn take_own_lane(&self, channel: &Channel, number: u32) -> bool {
-        with(self, |local| local.part_with(channel, number)).is_some()
+        with(self, |local| local.release_lane(channel, number)).is_some()
     }
 
     /// The calling thread's operation, a new one if it has none.
@@ -205,16 +206,16 @@ mod tests {
 
     /// The lanes of its routes by these handles.
     fn lanes<const N: usize>(engine: &Engine, handles: [u32; N]) -> [Option<u32>; N] {
-        let lane = |local: &mut Local, handle| Some(local.way(handle)?.1.lane.via().lane);
+        let lane = |local: &mut Local, handle| Some(local.route(handle)?.1.lane.via().lane);
         handles.map(|handle| with(engine, |local| lane(local, handle)))
     }
 
-    fn learn(engine: &Engine, handle: u32, channel: &Arc<Channel>, lane: u32) {
-        let learnt = |local: &mut Local| {
-            local.learn(engine, (handle, NODE), channel, lane);
+    fn add_route(engine: &Engine, handle: u32, channel: &Arc<Channel>, lane: u32) {
+        let add = |local: &mut Local| {
+            local.insert(engine, (handle, NODE), channel, lane);
             Some(())
         };
-        with(engine, learnt).unwrap();
+        with(engine, add).unwrap();
     }
 
     fn is_free(channel: &Channel, lane: u32) -> bool {
@@ -231,16 +232,16 @@ mod tests {
         let (server, client, to_server) = channel(&broker.0);
         let (other_server, other_client, elsewhere) = channel(&other_broker.0);
         client.in_flight().unwrap();
-        learn(&client, 1, &to_server, 3);
+        add_route(&client, 1, &to_server, 3);
         assert_eq!(lanes(&client, [1, 2, 1 + ROUTES as u32]), [Some(3), None, None]);
-        learn(&client, 2, &to_server, 4);
+        add_route(&client, 2, &to_server, 4);
         assert_eq!(lanes(&client, [1, 2]), [Some(3), Some(3)], "the lane that it has there");
-        learn(&client, 3, &elsewhere, 5);
+        add_route(&client, 3, &elsewhere, 5);
         assert_eq!(lanes(&client, [1, 3]), [Some(3), Some(5)], "another channel's");
         assert!(elsewhere.client_lanes.take_this(6));
-        learn(&client, 4, &to_server, 6);
+        add_route(&client, 4, &to_server, 6);
         client.with_state(|state| client.revoke(state));
-        learn(&client, 4, &elsewhere, 6);
+        add_route(&client, 4, &elsewhere, 6);
         assert_eq!(lanes(&client, [1, 2, 3, 4]), [None; 4], "stale, and a lane that is taken");
         assert!(is_free(&to_server, 3) && is_free(&elsewhere, 5), "given back");
         [server, client, other_server, other_client].iter().for_each(|engine| engine.close());
@@ -251,7 +252,7 @@ mod tests {
         let broker = broker();
         let (server, client, channel) = channel(&broker.0);
         client.in_flight().unwrap();
-        [1, 2].into_iter().for_each(|handle| learn(&client, handle, &channel, 3));
+        [1, 2].into_iter().for_each(|handle| add_route(&client, handle, &channel, 3));
         assert!(!client.take_own_lane(&channel, 4));
         assert_eq!(lanes(&client, [1, 2]), [Some(3); 2]);
         assert!(client.take_own_lane(&channel, 3));
@@ -268,7 +269,7 @@ mod tests {
         let (server, client, channel) = channel(&broker.0);
         assert!(client.own_in_flight().is_none());
         let ours = client.in_flight().unwrap();
-        learn(&client, 1, &channel, 3);
+        add_route(&client, 1, &channel, 3);
         let theirs = server.in_flight().unwrap();
         assert!(!Arc::ptr_eq(&ours, &theirs));
         assert!(Arc::ptr_eq(&client.own_in_flight().unwrap(), &ours), "it is listed");

@@ -1,4 +1,4 @@
-//! The fast path: plain calls, past the state.
+//! The fast path: plain calls, which bypass the state.
 //!
 //! A call is *plain* if it is two-way, carries at most [`INLINE_BYTES`] and no objects, and goes by
 //! a handle that the thread has called before, to a looper that has served this client and this
@@ -8,8 +8,8 @@
 //! A thread remembers what the general path has checked, together with an epoch. The check holds as
 //! long as the epoch stands. [`Engine::revoke`] ends the epoch before the state learns anything
 //! that could change a check (an event of the broker, the end of a channel). It also turns every
-//! operation in flight into the frame on its thread's stack that the general path would have made.
-//! From then on the operation is the state's.
+//! operation in flight into the frame on its thread's stack that the general path would have made:
+//! the state has the operation from then on.
 //!
 //! A change that concerns one peer alone (its channels, references or death) ends the epochs of
 //! that peer's channels only ([`Engine::revoke_with`]), because any process can cause such changes
@@ -25,7 +25,7 @@
 
 mod buffered;
 mod call;
-mod client;
+mod client_cache;
 mod copied_payload;
 mod dedicated_uapi;
 mod lane_cache;
@@ -38,7 +38,7 @@ mod serve;
 mod take_over;
 mod uapi_thread;
 
-pub(crate) use buffered::{Buffered, FastRead, Subject};
+pub(crate) use buffered::{Buffered, FastRead, LocalObject};
 pub use call::Outcome;
 pub use copied_payload::CopiedPayload;
 pub use lane_cache::LaneCache;

@@ -1,4 +1,4 @@
-//! A lane that a thread keeps for its plain calls, as long as it has a route on it.
+//! A lane that a thread keeps for its plain calls, as long as a route uses the lane.
 //!
 //! The lane does not keep its channel alive: a channel whose peer is gone must not stay for a
 //! thread that calls no more. A call does not count itself at the channel either, which would take
@@ -30,12 +30,12 @@ const NEVER: u64 = u64::MAX;
 /// The lane.
 pub(super) struct OwnLane {
     channel: Weak<Channel>,
-    /// Its address, while it is alive.
+    /// The channel's address, while it is alive.
     at: NonNull<Channel>,
-    /// The channel's own.
+    /// The revocation of this channel alone.
     revocation: Arc<Revocation>,
     via: LaneId,
-    /// Its areas, of the channel's memory.
+    /// The lane's areas, in the channel's memory.
     areas: Lane<'static>,
     /// The process at the other end.
     pub peer: ProcessId,
@@ -46,7 +46,7 @@ pub(super) struct OwnLane {
 }
 
 /// A thread inside an entry: it may use the lane's channel as long as this lives.
-pub(super) struct Inside<'a> {
+pub(super) struct LaneEntry<'a> {
     in_flight: &'a InFlight,
     lane: &'a OwnLane,
 }
@@ -57,7 +57,7 @@ impl OwnLane {
         if !channel.client_lanes.take_this(number) {
             return None;
         }
-        // Each call begins and ends with this.
+        // Each call begins and ends with this progress.
         channel.client_lanes.set_progress(number as usize, Progress::Departed);
         let (via, peer) = (channel.via(number as usize), channel.peer);
         let areas = channel.lane(number as usize).ok()?;
@@ -76,13 +76,13 @@ impl OwnLane {
 
     /// The revocations that a call on it checks.
     #[inline(always)]
-    fn way<'a>(&'a self, operations: &'a Operations) -> Revocations<'a> {
+    fn revocations<'a>(&'a self, operations: &'a Operations) -> Revocations<'a> {
         Revocations(&operations.revocation, &self.revocation)
     }
 
     /// Whether the epoch has ended: no call can begin on the lane any more.
     pub fn is_stale(&self, operations: &Operations) -> bool {
-        self.way(operations).epoch() != self.epoch.get()
+        self.revocations(operations).epoch() != self.epoch.get()
     }
 
     /// Begins a call on a lane of this channel. `None` if the epoch has ended: then see
@@ -94,12 +94,12 @@ impl OwnLane {
         in_flight: &'a InFlight,
         number: u32,
         (handle, token): (u32, u64),
-    ) -> Option<Inside<'a>> {
+    ) -> Option<LaneEntry<'a>> {
         in_flight.set_lane(LaneId { channel: self.via.channel, lane: number }, self.peer);
-        let way = (self.way(operations), self.epoch.get());
-        let entered = in_flight.begin(CALLING, way, handle, token);
-        // Not `then_some`: that would make an `Inside` and drop it, which ends the entry.
-        entered.then(|| Inside { in_flight, lane: self })
+        let revocations = (self.revocations(operations), self.epoch.get());
+        let entered = in_flight.begin(CALLING, revocations, handle, token);
+        // Not `then_some`: that would make an `LaneEntry` and drop it, which ends the entry.
+        entered.then(|| LaneEntry { in_flight, lane: self })
     }
 
     /// Whether the lane is one of this channel.
@@ -107,19 +107,19 @@ impl OwnLane {
         std::ptr::eq(self.at.as_ptr(), channel)
     }
 
-    /// The lane is the state's or another thread's from now on.
-    pub fn is_no_more(&self) {
+    /// Gives the lane up: the state or another thread has it from now on.
+    pub fn disown(&self) {
         self.epoch.set(NEVER);
     }
 }
 
-impl Inside<'_> {
+impl LaneEntry<'_> {
     /// The channel and the lane's areas.
     #[inline(always)]
     pub fn channel(&self) -> (&Channel, Lane<'_>) {
         // SAFETY: at the epoch by which it has entered the engine had the channel on its lists. Off
-        // them it keeps it until no operation says that its thread is inside for this channel
-        // (`Engine::reclaim`), and nobody enters by that epoch any more.
+        // the lists, the engine keeps the channel until no operation's thread is inside for it
+        // (`Engine::reclaim`), and no thread enters by that epoch any more.
         (unsafe { self.lane.at.as_ref() }, self.lane.areas)
     }
 
@@ -135,7 +135,7 @@ impl Inside<'_> {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for LaneEntry<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.in_flight.come_out();

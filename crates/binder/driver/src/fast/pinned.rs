@@ -9,15 +9,15 @@
 //!             claims the READY bit, marks the lane
 //! ```
 //!
-//! Another client that wants a looper sees one that sleeps elsewhere, and rings the doorbell. With
-//! each request that it takes, the pinned looper looks for requests of others. It is pinned only
-//! while there is one active channel, after [`super::route_cache`]'s number of requests in a row on
-//! one lane, and until there is anything else to do.
+//! Another client sees a looper that sleeps elsewhere, and rings the doorbell. With each request
+//! that it takes, the pinned looper also looks for requests on other lanes. A looper is pinned only
+//! while one channel is active, after a number of requests in a row on one lane
+//! ([`super::route_cache`]), and until there is anything else to do.
 //!
 //! **Invariant**: a pinned looper owns its lane ([`baton_shm::lane_owner`]). See [ADR
 //! 0036](../../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
 
-use super::client::{Client, Known};
+use super::client_cache::{CachedNode, ClientCache};
 use super::receiver::Receiver;
 use super::serve::{Posted, Taken};
 use crate::engine::Engine;
@@ -34,11 +34,11 @@ use std::cell::Cell;
 pub struct PinnedLooper<'a, T> {
     engine: &'a Engine,
     at: Taken<'a>,
-    client: &'a Client<T>,
+    client: &'a ClientCache<T>,
     /// The node that was called last.
-    known: Cell<Option<&'a Known<T>>>,
+    known: Cell<Option<&'a CachedNode<T>>>,
     any_work: u32,
-    /// It is the one looper of the process that may spin.
+    /// This looper is the one looper of the process that may spin.
     spins: bool,
     policy: WaitPolicy,
     sleeps: u32,
@@ -53,7 +53,7 @@ impl<'a, T> PinnedLooper<'a, T> {
     pub(super) fn begin(
         engine: &'a Engine,
         at: Taken<'a>,
-        client: &'a Client<T>,
+        client: &'a ClientCache<T>,
         any_work: u32,
     ) -> Option<PinnedLooper<'a, T>> {
         if !at.channel.pin(at.lane, at.via.lane) {
@@ -65,7 +65,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         Some(PinnedLooper { engine, at, client, known, any_work, spins, policy, sleeps })
     }
 
-    /// The transaction that it has taken in last.
+    /// The transaction that the looper has taken in last.
     pub fn taken(&self) -> &Taken<'a> {
         &self.at
     }
@@ -75,7 +75,7 @@ impl<'a, T> PinnedLooper<'a, T> {
     pub fn wait(&mut self) -> Result<Seen, Wait> {
         let PinnedLooper { engine, at: Taken { channel, lane, via, .. }, .. } = *self;
         self.policy.next(&engine.pool.settings, channel, via.lane);
-        if self.policy.lets_by(engine.broker.stamps, channel, via.lane, || lane.arrived()) {
+        if self.policy.yields_to_peer(engine.broker.stamps, channel, via.lane, || lane.arrived()) {
             return Ok(Seen::Message);
         }
         self.spin_or_sleep()
@@ -100,7 +100,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         self.policy.sleep();
         let seen = channel.sleep_pinned(lane, via.lane, is_wanted);
         if let Some(start) = since {
-            engine.pool.gaps.learn(now_ns() - start, longest);
+            engine.pool.gaps.record(now_ns() - start, longest);
         }
         if self.sleeps.is_multiple_of(FOLLOWS_EVERY) {
             engine.pool.follow(&[channel]);
@@ -121,7 +121,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         if self.is_wanted() || self.has_others() {
             return None;
         }
-        let known = |node| self.client.known_again(node, &self.known);
+        let known = |node| self.client.cached_node_again(node, &self.known);
         let (posted, object) = self.client.find(self.at, known)?;
         Some((Posted { is_pinned: true, ..posted }, object))
     }
@@ -141,7 +141,7 @@ impl<'a, T> PinnedLooper<'a, T> {
     #[inline(always)]
     pub fn is_disturbed(&self) -> bool {
         let PinnedLooper { engine, at, client, .. } = *self;
-        let is_stale = engine.operations.way(at.channel).epoch() != client.epoch();
+        let is_stale = engine.operations.revocations_of(at.channel).epoch() != client.epoch();
         self.is_wanted() || is_stale || self.has_others()
     }
 
@@ -157,7 +157,7 @@ impl<'a, T> PinnedLooper<'a, T> {
         let Taken { channel, via, .. } = self.at;
         match channel.new_lanes() {
             Ok(0) => false,
-            // Announced before the looper was pinned.
+            // The lane was announced before the looper was pinned.
             Ok(ready) if ready == 1 << via.lane => {
                 channel.claim_ready(via.lane as usize);
                 false

@@ -1,6 +1,6 @@
 //! Plain messages, and the places to which a thread copies them.
 
-use super::own_lane::Inside;
+use super::own_lane::LaneEntry;
 use super::serve::Posted;
 use crate::channel::INLINE_BYTES;
 use crate::engine::Engine;
@@ -26,22 +26,22 @@ pub trait Receiver {
 
 /// A plain answer.
 pub struct Plain<'a> {
-    pub(super) inside: &'a Inside<'a>,
+    pub(super) entry: &'a LaneEntry<'a>,
     pub message: &'a Message,
-    /// The area in which it lies, its data behind the header.
+    /// The area of the answer: the data follows the header.
     pub area: View<'a>,
 }
 
 impl Plain<'_> {
     /// The process that has answered.
     pub fn peer(&self) -> ProcessId {
-        self.inside.peer()
+        self.entry.peer()
     }
 
     /// Ends the call. False if the state has taken it over.
     #[inline(always)]
     pub fn leave(&self) -> bool {
-        self.inside.end_call()
+        self.entry.end_call()
     }
 }
 

@@ -1,6 +1,6 @@
-//! What a looper has validated of its clients, and which of them it serves next.
+//! The cache of a looper for all its clients, and the choice of the client that it serves next.
 
-use super::client::Client;
+use super::client_cache::ClientCache;
 use super::pinned::PinnedLooper;
 use super::receiver::Receiver;
 use super::serve::Taken;
@@ -18,30 +18,30 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::sync::{Arc, Weak};
 
-/// What a looper has validated of its clients, in the order of the active channels. The cache keeps
-/// no channel alive: its looper may stay with its program for any time.
+/// The validated clients of a looper, in the order of the active channels. The cache keeps no
+/// channel alive: its looper may stay with its program for any time.
 pub struct RouteCache<T> {
     in_flight: Option<Arc<InFlight>>,
-    /// The engine's epoch when this was learnt.
+    /// The engine's epoch when the cache was begun.
     epoch: u64,
     active: Weak<Vec<Arc<Channel>>>,
-    clients: Vec<Option<Client<T>>>,
+    clients: Vec<Option<ClientCache<T>>>,
     /// The lane that was served last: the index of its channel, and its number.
     last: Option<(usize, u32)>,
     /// How many requests in a row came on that lane, while there was one active channel.
     in_a_row: u32,
     /// How many choices in a row were made by nice values.
     by_nice: Cell<u8>,
-    /// The lane after the one that was last chosen in turn, among such choices.
+    /// Where the next choice in turn begins: the index after the lane of the last one.
     by_turn: Cell<usize>,
 }
 
-/// After so many requests in a row on one lane a looper is pinned. To begin is a lock and
-/// three atomic operations, and whoever calls next on another lane rings the doorbell.
+/// After so many requests in a row on one lane a looper is pinned. To be pinned costs a lock and
+/// three atomic operations, and the next caller on another lane has to ring the doorbell.
 const PINNED_AFTER: u32 = 64;
 
 impl<T> Default for RouteCache<T> {
-    /// Knows nothing yet.
+    /// An empty cache.
     fn default() -> Self {
         RouteCache {
             in_flight: None,
@@ -58,7 +58,7 @@ impl<T> Default for RouteCache<T> {
 
 impl<T: Clone> RouteCache<T> {
     /// Remembers sender, node and priority of a plain transaction that the state has admitted.
-    pub fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
+    pub fn insert(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         let Some(serving) = &incoming.serving else { return };
         if incoming.label.is_some() || engine.is_polling() {
             return;
@@ -72,9 +72,9 @@ impl<T: Clone> RouteCache<T> {
         let place = active.iter().position(|active| active.id == serving.via.channel);
         let Some(place) = place else { return };
         if let Some(cache) = self.clients.get_mut(place) {
-            Client::learn(
+            ClientCache::insert(
                 cache,
-                engine.operations.way(&active[place]).epoch(),
+                engine.operations.revocations_of(&active[place]).epoch(),
                 state,
                 incoming,
                 object,
@@ -82,7 +82,7 @@ impl<T: Clone> RouteCache<T> {
         }
     }
 
-    /// Whether the epoch has ended, and nothing that is known holds.
+    /// Whether the epoch has ended, so that the cache is void.
     #[inline(always)]
     pub fn is_stale(&self, engine: &Engine) -> bool {
         engine.operations.revocation.epoch() != self.epoch
@@ -96,7 +96,7 @@ impl<T: Clone> RouteCache<T> {
         }
     }
 
-    /// Looks at these channels from now on, and keeps what it knows of those that stay.
+    /// Switches to these channels, and keeps the cached clients of channels that stay.
     pub fn follow(&mut self, active: &ActiveSet) {
         if self.in_flight.is_none() || self.knows(active) {
             return;
@@ -130,13 +130,13 @@ impl<T: Clone> RouteCache<T> {
         PinnedLooper::begin(engine, taken, client, any_work)
     }
 
-    /// Whether these are the channels at which it looks.
+    /// Whether the cache is in the order of these channels.
     #[inline(always)]
     fn knows(&self, active: &ActiveSet) -> bool {
         std::ptr::eq(self.active.as_ptr(), Arc::as_ptr(active))
     }
 
-    /// The channels at which it looks, if they still exist.
+    /// The channels of the cache, if the list still exists.
     pub fn active(&self) -> Option<ActiveSet> {
         self.active.upgrade()
     }
@@ -154,8 +154,8 @@ impl<T: Clone> RouteCache<T> {
         Some(Taken { in_flight, channel, lane, via })
     }
 
-    /// Takes in one plain request, and finds its node's object. The payload goes to `receiver`. If
-    /// it takes nothing in: whether the looper waits on, or looks at everything.
+    /// Takes in one plain request, and finds its node's object. The payload goes to `receiver`.
+    /// `Err` if nothing was taken in: the looper waits on, or looks at everything.
     #[inline(always)]
     pub fn take<'a>(
         &'a mut self,
@@ -178,8 +178,8 @@ impl<T: Clone> RouteCache<T> {
         };
         let (channel, number) = (&*active[place], number as usize);
         let Ok(lane) = channel.lane(number) else { return Err(Served::Look) };
-        // Announced before the lane got that owner, or by a client in a hurry: the general path
-        // nudges the owner.
+        // Another thread owns the lane, and the client has announced a request all the same: the
+        // general path nudges the owner.
         if !channel.is_pools(number as u32) {
             return Err(Served::Look);
         }
@@ -206,9 +206,9 @@ impl<T: Clone> RouteCache<T> {
         Ok((taken, object))
     }
 
-    /// Chooses the lane that is served next: of those with a request the first after the last that
-    /// was served, so that all have their turn. If some requests have other nice values than 0, it
-    /// is mostly the one with the best. `Err` if a one-way transaction waits.
+    /// Chooses the lane to serve next: the first one with a request after the lane that was served
+    /// last, so that all lanes have their turn. If some request has a nice value other than 0, it
+    /// is mostly the lane with the best value. `Err` if a one-way transaction waits.
     #[inline(always)]
     fn choose(&self, active: &[Arc<Channel>], posted: bool) -> Result<Option<Chosen>, OneWay> {
         let last = self.last.filter(|_| posted);
@@ -232,7 +232,7 @@ impl<T: Clone> RouteCache<T> {
             return Ok(self.choose_by_nice(active, last));
         }
         if let Some((place, number)) = last {
-            // Another lane's turn: this one is announced like others.
+            // It is another lane's turn: the request on the last lane is announced.
             active[place].set_ready(number as usize);
         }
         let beyond = if place == last_place { ready & (u64::MAX << last_number) << 1 } else { 0 };
@@ -275,7 +275,7 @@ impl<T: Clone> RouteCache<T> {
             self.by_turn.set(index((chosen.place, chosen.number)) + 1);
         }
         if let Some((place, number)) = last.filter(|_| !chosen.ours) {
-            // The other lane's turn: this one is announced like others.
+            // It is another lane's turn: the request on the last lane is announced.
             active[place].set_ready(number as usize);
         }
         Some(chosen)
@@ -318,7 +318,7 @@ mod tests {
     }
 
     impl Stage {
-        /// A request that nobody takes in: the server's control thread is not rung for.
+        /// Posts a request without ringing the server's control thread.
         fn post(&self, lane: usize, nice: i32) {
             let (channel, _) = &self.client;
             channel.show_nice(lane, nice);
@@ -327,7 +327,7 @@ mod tests {
             channel.set_ready(lane);
         }
 
-        /// Which lane a looper takes, that has served `last`.
+        /// The lane that the looper takes next.
         fn take(&self, route_cache: &mut RouteCache<()>) -> Option<u32> {
             let active = self.server.pool.channels.active();
             let chosen = route_cache.choose(&active, false).ok().flatten()?;
@@ -350,7 +350,7 @@ mod tests {
             ([0, 0, 0, 0, 0], [0, 1, 2, 3, 4]),
             ([10, 0, -10, 0, 5], [2, 3, 1, 4, 0]),
             ([3, 3, 3, 3, 2], [4, 0, 1, 2, 3]),
-            // What no caller has counts as the nearest that one may have.
+            // A value out of range counts as the nearest valid one.
             ([i32::MIN, -20, 19, i32::MAX, 0], [0, 1, 4, 2, 3]),
             ([-1, 0, -1, 0, -1], [0, 2, 4, 1, 3]),
         ];
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_the_best_keeps_nobody_waiting_for_long() {
+    fn false_nice_values_do_not_starve_other_lanes() {
         let (stage, mut route_cache) = (stage(), RouteCache::default());
         let _control_waits = stage.server.lock();
         let waiting = 3;

@@ -12,7 +12,7 @@ use baton_state::transaction::LaneId;
 
 /// A plain request that lies in its lane.
 pub struct Posted<'a> {
-    /// The transaction that it will be.
+    /// The transaction that the request becomes when a looper takes it.
     pub(super) taken: Taken<'a>,
     pub(super) epoch: u64,
     pub(super) sender: &'a (u32, u32),
@@ -25,7 +25,7 @@ pub struct Posted<'a> {
 /// Offset of a plain request's data in its area.
 pub(super) const DATA_AT: usize = size_of::<Message>() + size_of::<ChainEntry>();
 
-/// A transaction that has been taken in past the state.
+/// A transaction that has been taken in without the state.
 #[derive(Clone, Copy)]
 pub struct Taken<'a> {
     pub(super) in_flight: &'a InFlight,
@@ -50,13 +50,13 @@ impl Posted<'_> {
     pub fn begin(&self, engine: &Engine) -> bool {
         let accepts_fds = self.message.flags & TF_ACCEPT_FDS != 0;
         let Taken { in_flight, channel, via, .. } = self.taken;
-        // Before another thread can take the operation over, and clears this.
+        // The mark is set first: another thread that takes the operation over clears it.
         engine.page.set_open(&in_flight.slot, true);
         if !self.is_pinned {
             in_flight.set_lane(via, channel.peer);
         }
-        let way = (engine.operations.way(channel), self.epoch);
-        let begun = in_flight.begin(SERVING, way, u32::from(accepts_fds), self.caller);
+        let revocations = (engine.operations.revocations_of(channel), self.epoch);
+        let begun = in_flight.begin(SERVING, revocations, u32::from(accepts_fds), self.caller);
         if begun {
             engine.page.count_received(&in_flight.slot);
         }
@@ -66,7 +66,7 @@ impl Posted<'_> {
     /// Leaves the request on its lane.
     #[inline(always)]
     pub fn turn_back(&self, engine: &Engine) {
-        // Passes the operation alone: `self` by reference would have to lie in memory.
+        // Passes the operation alone: a reference to `self` would force it into memory.
         engine.turn_back_service(self.taken.in_flight);
     }
 }
@@ -148,7 +148,7 @@ impl Taken<'_> {
         self.channel.repay(self.via.lane);
     }
 
-    /// Gives the transaction to the state: its answer is not for the fast path.
+    /// Gives the transaction to the state, because its answer is not for the fast path.
     #[cold]
     pub fn give_up(&self, engine: &Engine) -> Answered {
         engine.give_up(self.in_flight);

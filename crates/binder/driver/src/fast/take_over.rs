@@ -1,4 +1,4 @@
-//! Revocations, and operations in flight that become the state's.
+//! Revocations: they end epochs, and give operations in flight to the state.
 
 use crate::engine::Engine;
 use crate::engine::in_flight::{InFlight, Operation};
@@ -7,8 +7,8 @@ use baton_abi::lane::ChainEntry;
 use baton_state::State;
 
 impl Engine {
-    /// Ends every epoch, and makes all operations in flight known to the state. To be called before
-    /// the state looks at other threads' calls, or changes anything by which calls were checked.
+    /// Ends every epoch, and gives all operations in flight to the state. Called before the state
+    /// looks at other threads' calls, or changes anything that validated calls rely on.
     pub fn revoke(&self, state: &mut State) {
         self.operations.revocation.revoke();
         self.take_over_if(state, |_| true);
@@ -37,14 +37,14 @@ impl Engine {
         self.operations.for_each_if(concerned, |in_flight| self.take_over(state, in_flight));
     }
 
-    /// Makes the calling thread's operation in flight known to the state.
+    /// Gives the calling thread's operation in flight to the state.
     pub(crate) fn take_over_own(&self, state: &mut State) {
         if let Some(in_flight) = self.own_in_flight() {
             self.take_over(state, &in_flight);
         }
     }
 
-    /// Gives the state the operation of the calling thread, which is not for the fast path.
+    /// Gives the state the operation of the calling thread, and ends it on the fast path.
     pub(super) fn give_up(&self, in_flight: &InFlight) {
         self.with_state(|state| {
             self.take_over(state, in_flight);

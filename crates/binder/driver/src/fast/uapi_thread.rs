@@ -1,12 +1,12 @@
-//! A looper of the uapi front end on the fast path. It goes back to its program with a transaction
-//! and answers by a later ioctl; in between its in_flight has the transaction, and the thread keeps
-//! here where it came from.
+//! A looper of the uapi front end on the fast path. The looper returns to its program with a
+//! transaction and answers by a later ioctl. In between its operation in flight holds the
+//! transaction, and this module keeps the lane on which it came.
 //!
 //! **Invariant**: a thread that owes an answer here either gives it by [`Engine::answer_fast`], or
 //! makes it the state's by [`Engine::settle`] before it does anything else on the device, or when
 //! it ends.
 
-use super::buffered::{Brought, Buffered, FastRead, Subject};
+use super::buffered::{Buffered, FastRead, LocalObject, PendingMessage};
 use super::dedicated_uapi::DedicatedUapi;
 use super::route_cache::RouteCache;
 use super::serve::Taken;
@@ -33,14 +33,14 @@ struct UapiThread {
     engine: Weak<Engine>,
     number: u64,
     process: Pid,
-    route_cache: RouteCache<Subject>,
-    /// What the thread knows of the lane to which it is dedicated, if it is.
+    route_cache: RouteCache<LocalObject>,
+    /// The lane to which the thread is dedicated, if there is one.
     dedicated: Option<DedicatedUapi>,
-    /// The program has the last transaction, and owes its answer.
+    /// The program has the last transaction, and has not answered it.
     owes: bool,
 }
 
-/// Uses the calling thread's part, if it is of this engine.
+/// Runs `body` with the calling thread's `UapiThread`, if that is of this engine.
 fn with<T>(engine: &Engine, body: impl FnOnce(&mut UapiThread) -> Option<T>) -> Option<T> {
     let used = UAPI_THREAD.try_with(|uapi_thread| {
         // A signal handler may have interrupted its use.
@@ -51,12 +51,13 @@ fn with<T>(engine: &Engine, body: impl FnOnce(&mut UapiThread) -> Option<T>) -> 
 }
 
 impl Engine {
-    /// Remembers what the state has admitted, to take in by the fast path what comes like it.
-    pub(crate) fn learn_client(
+    /// Caches the client and the node of a transaction that the state has admitted, for the fast
+    /// path.
+    pub(crate) fn cache_client(
         self: &Arc<Engine>,
         state: &State,
         incoming: &Incoming,
-        subject: Subject,
+        object: LocalObject,
     ) {
         let _ = UAPI_THREAD.try_with(|uapi_thread| {
             let Ok(mut uapi_thread) = uapi_thread.try_borrow_mut() else { return };
@@ -65,7 +66,7 @@ impl Engine {
                 *uapi_thread = UapiThread::new(self);
             }
             if uapi_thread.number == self.number && !uapi_thread.owes {
-                uapi_thread.learn(self, state, incoming, subject);
+                uapi_thread.cache_client(self, state, incoming, object);
             }
         });
     }
@@ -89,7 +90,7 @@ impl Engine {
         read.unwrap_or(FastRead::No)
     }
 
-    fn read_of_pool(&self, tid: Tid, route_cache: &mut RouteCache<Subject>) -> FastRead {
+    fn read_of_pool(&self, tid: Tid, route_cache: &mut RouteCache<LocalObject>) -> FastRead {
         if self.is_polling() || self.broker.has_events() || self.is_closed() {
             return FastRead::No;
         }
@@ -103,10 +104,10 @@ impl Engine {
         // Acquire pairs with the release in `wake_looper`.
         let any_work = self.pool.any_work.load(Ordering::Acquire);
         drop(state);
-        let mut looper = Looper { engine: self, tid, route_cache, told: None };
+        let mut looper = Looper { engine: self, tid, route_cache, pending: None };
         let outcome = self.pool.await_client(any_work, &mut Some(&mut looper));
-        if let Some((brought, subject)) = looper.told {
-            return FastRead::PendingReturn(brought, subject);
+        if let Some((brought, object)) = looper.pending {
+            return FastRead::PendingReturn(brought, object);
         }
         let mut state = self.lock();
         state.set_waiting(tid, Waiting::No);
@@ -116,8 +117,8 @@ impl Engine {
         }
     }
 
-    /// Answers the transaction that the thread has taken in last. `None` if the state has to; else
-    /// whether the program has to be asked for one more looper.
+    /// Answers the transaction that the thread has taken in last. `None` if the state has to answer
+    /// it; else whether the program has to be asked for one more looper.
     pub(crate) fn answer_fast(&self, tid: Tid, named: (u32, u32), source: Source) -> Option<bool> {
         with(self, |uapi_thread| {
             if !uapi_thread.owes || source.bytes() > INLINE_BYTES {
@@ -160,7 +161,7 @@ impl Engine {
         Some(wants_looper)
     }
 
-    /// Gives the state everything that the thread has open past it.
+    /// Gives the state everything that the thread has open on the fast path.
     pub(crate) fn settle(&self) {
         with(self, |uapi_thread| {
             uapi_thread.settle(self);
@@ -169,7 +170,8 @@ impl Engine {
         });
     }
 
-    /// Gives the state the answer that the thread owes, if it does: it comes to read.
+    /// Gives the state the transaction that the thread has not answered, because the thread comes
+    /// to read.
     pub(crate) fn settle_answer(&self) {
         with(self, |uapi_thread| {
             uapi_thread.settle(self);
@@ -196,22 +198,28 @@ impl UapiThread {
         UapiThread { engine, number, process, route_cache, dedicated: None, owes: false }
     }
 
-    fn learn(&mut self, engine: &Engine, state: &State, incoming: &Incoming, subject: Subject) {
+    fn cache_client(
+        &mut self,
+        engine: &Engine,
+        state: &State,
+        incoming: &Incoming,
+        object: LocalObject,
+    ) {
         let lane = incoming.serving.as_ref().map(|serving| serving.via);
         if lane.is_none() || state.dedicated_to(tid()) != lane {
-            return self.route_cache.learn(engine, state, incoming, subject);
+            return self.route_cache.insert(engine, state, incoming, object);
         }
         if self.dedicated.as_ref().is_none_or(|dedicated| Some(dedicated.via()) != lane) {
             self.dedicated = lane.and_then(|via| DedicatedUapi::new(engine, via));
         }
         if let Some(dedicated) = &mut self.dedicated {
-            dedicated.learn(engine, state, incoming, subject);
+            dedicated.insert(engine, state, incoming, object);
         }
     }
 
     /// Whether the state knows everything that the thread has open.
     fn is_settled(&self) -> bool {
-        !self.owes && !self.dedicated.as_ref().is_some_and(DedicatedUapi::is_past)
+        !self.owes && !self.dedicated.as_ref().is_some_and(DedicatedUapi::bypasses_state)
     }
 
     fn come_back(&mut self, engine: &Engine) {
@@ -247,8 +255,8 @@ impl Drop for UapiThread {
 struct Looper<'a> {
     engine: &'a Engine,
     tid: Tid,
-    route_cache: &'a mut RouteCache<Subject>,
-    told: Option<(Brought, Subject)>,
+    route_cache: &'a mut RouteCache<LocalObject>,
+    pending: Option<(PendingMessage, LocalObject)>,
 }
 
 impl Server for Looper<'_> {
@@ -261,7 +269,7 @@ impl Server for Looper<'_> {
         self.route_cache.last_lane(active)
     }
 
-    /// Never: it returns to its program with each transaction.
+    /// Never pinned: the looper returns to its program with each transaction.
     fn serve_pinned(&mut self, _: &ActiveSet, _: u32) -> Option<Wait> {
         None
     }
@@ -269,11 +277,11 @@ impl Server for Looper<'_> {
     fn serve_next(&mut self, active: &ActiveSet, any_work: u32, posted: bool) -> Served {
         let (engine, tid, news) = (self.engine, self.tid, (any_work, posted));
         let mut receiver = Buffered::new(tid);
-        let (_, subject) = match self.route_cache.take(engine, active, news, &mut receiver) {
+        let (_, object) = match self.route_cache.take(engine, active, news, &mut receiver) {
             Ok(taken) => taken,
             Err(served) => return served,
         };
-        self.told = receiver.brought.map(|brought| (brought, *subject));
+        self.pending = receiver.brought.map(|brought| (brought, *object));
         Served::Leave
     }
 }

@@ -13,8 +13,8 @@
 //! A dedicated looper never spins: at its priority it could keep its own caller from running. It
 //! stays on its caller's processor instead: see [`crate::wait::affinity`].
 //!
-//! It may have to wait for a looper of the pool that still serves the lane. That looper would never
-//! run below it on one processor, so the wait is a short sleep.
+//! A new dedicated looper may have to wait for a looper of the pool that still serves the lane.
+//! That looper may need this thread's processor, so the wait is a short sleep.
 //!
 //! **Invariant**: the thread owns the lane ([`baton_shm::lane_owner`]) while it is dedicated to
 //! it, and at no other time.
@@ -41,7 +41,7 @@ use std::time::Duration;
 /// How long a dedicated looper leaves its processor to the thread that serves its lane.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// In the warning: what holds without the caller's priority.
+/// The part of the warning that says what happens instead.
 const BORROWED: &str = ". They lend it while they wait; what a looper calls, or does for callers \
     by the raw interface, \
     is done as by an ordinary thread";
@@ -80,13 +80,13 @@ impl Engine {
         }
     }
 
-    /// The lane's looper, or the one that it waits for.
+    /// The lane's dedicated looper, which may not have come yet.
     pub(crate) fn dedicated(&self, via: LaneId) -> Option<Arc<DedicatedLooper>> {
         self.real_time.loopers.all.lock().iter().find(|dedicated| dedicated.via() == via).cloned()
     }
 
-    /// The broker says that a lane is a real-time caller's, and which standby looper it has chosen
-    /// for it; 0 if none.
+    /// Provides a dedicated looper for a lane that the broker has given to a real-time caller.
+    /// `looper` is the standby looper that the broker has chosen; 0 if none.
     pub(crate) fn begin_dedicated(&self, id: ChannelId, lane: u32, looper: Tid) {
         let channel = self.channel(id).filter(|channel| channel.end == End::Server);
         let Some(channel) = channel.filter(|_| (lane as usize) < LANES) else { return };
@@ -94,7 +94,7 @@ impl Engine {
         let dedicated = {
             let mut all = self.real_time.loopers.all.lock();
             if let Some(dedicated) = all.iter().find(|dedicated| dedicated.via() == via) {
-                return dedicated.tell(&dedicated.is_news);
+                return dedicated.raise(&dedicated.is_news);
             }
             let dedicated = Arc::new(DedicatedLooper {
                 channel,
@@ -113,21 +113,21 @@ impl Engine {
         }
     }
 
-    /// The loopers of a channel's lanes, or of one lane, have to leave.
+    /// Makes the loopers of a channel's lanes, or of one lane, leave.
     pub(crate) fn end_dedicated(&self, channel: ChannelId, lane: Option<u32>) {
         self.real_time.loopers.all.lock().retain(|dedicated| {
             let ends = dedicated.via().channel == channel
                 && lane.is_none_or(|lane| lane == dedicated.lane);
             if ends {
-                dedicated.tell(&dedicated.is_over);
+                dedicated.raise(&dedicated.is_over);
             }
             !ends
         });
     }
 
-    /// The calling thread, at its caller's priority, alone takes what comes on the lane from now
-    /// on. What has come before is its own or somebody's. `None` if the thread is dedicated no
-    /// longer; else what it keeps until [`Engine::leave_dedicated`].
+    /// Makes the calling thread the only one that takes requests on the lane, at its caller's
+    /// priority. Requests that lie there already are taken first. `None` if the lane's caller has
+    /// left; else the lock that the thread keeps until [`Engine::leave_dedicated`].
     pub fn own_lane<'a>(&self, dedicated: &'a DedicatedLooper) -> Option<Guard<'a, ()>> {
         let (areas, tid) = (dedicated.areas().ok()?, tid());
         touch_stack();
@@ -162,8 +162,7 @@ impl Engine {
         let registered = self.broker.ask(&Request::RealTimeLooper { channel, lane, tid: tid() });
         thread::real_time_priority_again();
         let refused = registered == Err(Errno::PERM);
-        // The program's own threads do not borrow: they go back to the program, which may keep
-        // them.
+        // The program's own threads do not borrow: the program may keep them for any time.
         let borrows = refused && self.real_time.loopers.provider.get().is_some();
         dedicated.borrows.store(borrows, Ordering::Relaxed);
         if borrows {
@@ -180,7 +179,7 @@ impl Engine {
     }
 
     /// Waits until the state has something for the dedicated thread. Meanwhile `serve` takes in
-    /// requests past the state, and says whether it could. `None` once the thread has to leave.
+    /// requests without the state, and says whether it could. `None` once the thread has to leave.
     pub fn await_dedicated<'a>(
         &'a self,
         mut state: Guard<'a, State>,
@@ -215,7 +214,7 @@ impl Engine {
     ) -> Seen {
         let (channel, lane) = (&*dedicated.channel, dedicated.lane);
         policy.next(&self.pool.settings, channel, lane);
-        if policy.lets_by(self.broker.stamps, channel, lane, || areas.arrived()) {
+        if policy.yields_to_peer(self.broker.stamps, channel, lane, || areas.arrived()) {
             return Seen::Message;
         }
         policy.sleep();
@@ -283,7 +282,7 @@ impl Engine {
         state
     }
 
-    /// The thread leaves the lane, which is the pool's again, with what has arrived.
+    /// Gives the lane back to the pool, with the requests that have arrived.
     pub fn leave_dedicated(&self, dedicated: &DedicatedLooper, tid: Tid, lock: Guard<'_, ()>) {
         let mut state = self.lock();
         if let Ok(areas) = dedicated.areas() {

@@ -1,8 +1,7 @@
-//! Memory that real-time calls touch stays in memory: a page that has to be fetched is a wait for a
-//! disk, and one that is touched for the first time is a wait for a lock of the kernel's.
+//! Locks the pages that real-time calls touch: to fetch a page is a wait for a disk, and to touch
+//! one for the first time is a wait for a lock of the kernel's.
 //!
-//! Of a lane that is as much as plain calls need. What a call carries past that is taken as it
-//! comes.
+//! A lane is locked as far as plain calls use it. A larger payload may cause page faults.
 
 use crate::channel::{Channel, INLINE_BYTES};
 use crate::engine::Engine;
@@ -17,7 +16,7 @@ const PAGE_BYTES: usize = 4096;
 const BUFFER_BYTES: usize = 1 << 20;
 
 impl Channel {
-    /// A lane's pages, and those that all lanes share, stay in memory.
+    /// Locks a lane's pages, and the pages that all lanes share.
     fn mlock_lane(&self, lane: usize) -> Result<(), Errno> {
         let areas = self.lane(lane)?;
         areas.incoming().lock_in_memory(0, LANE_BYTES)?;
@@ -25,7 +24,7 @@ impl Channel {
         self.mlock_words()
     }
 
-    /// A lane's pages may go.
+    /// Unlocks a lane's pages.
     pub(crate) fn munlock_lane(&self, lane: u32) {
         if let Ok(areas) = self.lane(lane as usize) {
             areas.incoming().release(0, LANE_BYTES);
@@ -35,7 +34,8 @@ impl Channel {
 }
 
 impl Engine {
-    /// A lane is a real-time caller's, at either end.
+    /// Locks the pages of a real-time caller's lane, at either end. The log warns once if that
+    /// fails.
     pub(crate) fn mlock_lane(&self, channel: &Channel, lane: u32) {
         let kept = channel.mlock_lane(lane as usize).and_then(|()| self.mlock_own_pages());
         if let Err(errno) = kept
@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// The engine's own pages, at the first such lane.
+    /// Locks the engine's own pages, once.
     fn mlock_own_pages(&self) -> Result<(), Errno> {
         let bytes = self.lock().buffers.bytes().min(BUFFER_BYTES);
         if bytes == 0 || self.real_time.pages_are_locked.swap(true, Ordering::Relaxed) {

@@ -49,25 +49,25 @@ impl Engine {
             self.control.watchdog.expect();
         }
         let Round::Missed(loopers) = round else { return self.unlock(state) };
-        // A thread that waits for the state comes by.
+        // A thread that waits for the state is a looper that comes by.
         let is_contended = self.state.is_contended();
         self.unlock(state);
         let are_at_work = is_contended || loopers.into_iter().any(thread::is_running);
         self.with_state(|state| state.end_round(are_at_work));
     }
 
-    /// A looper of the program is to become dedicated to the lane.
+    /// Offers the lane to the loopers of the program.
     pub(crate) fn offer(&self, dedicated: &DedicatedLooper) {
         let is_served = self.with_state(|state| {
             state.offer_lane(dedicated.via());
             state.pool.may_dedicate()
         });
         if is_served {
-            // A looper that waits becomes dedicated, or asks for another one: the caller waits
-            // for that.
+            // A looper that waits becomes dedicated, or asks for another looper: the caller waits
+            // meanwhile.
             self.pool.wake_looper();
         }
-        if !is_served && !self.real_time.loopers.has_told_of_pool.swap(true, Ordering::Relaxed) {
+        if !is_served && !self.real_time.loopers.has_warned_of_pool.swap(true, Ordering::Relaxed) {
             tracing::warn!(target: "binder", "{}: real-time callers are served by the pool, at its \
                 loopers' own \
                 priority: it has no looper to spare, and its program wants no more of them, or \
@@ -75,8 +75,8 @@ impl Engine {
         }
     }
 
-    /// No looper stays dedicated to the lane, for the caller that has left it. The lane may have a
-    /// new real-time caller by now.
+    /// Relieves the lane's looper: its caller has left. Offers the lane again if it has a new
+    /// real-time caller by now.
     pub(crate) fn withdraw(&self, state: &mut State, via: LaneId) {
         state.withdraw_lane(via);
         if self.dedicated(via).is_some_and(|dedicated| !dedicated.is_over()) {
@@ -84,20 +84,20 @@ impl Engine {
         }
     }
 
-    /// The calling thread comes to read: if it has been relieved, it is an ordinary looper of the
-    /// pool from now on.
+    /// Makes the calling thread an ordinary looper of the pool, if it has been relieved since its
+    /// last read.
     pub(crate) fn end_dedication(&self, state: &mut State, tid: Tid) {
         let Some(via) = state.thread(tid).relieved_of.take() else { return };
-        self.look_after(via);
-        // The broker takes the priority back too, but later, and the thread's next caller is an
-        // ordinary one.
+        self.announce_to_pool(via);
+        // The broker takes the priority back later, but the thread may serve an ordinary caller
+        // before.
         thread::become_ordinary();
         affinity::unbind_from_caller();
     }
 
-    /// Announces the request on a lane to the pool, if there is one. Its client has woken the
-    /// dedicated thread, which has been relieved since, and has told no other.
-    pub(crate) fn look_after(&self, via: LaneId) {
+    /// Announces the request on a lane to the pool, if there is one. The client has woken only the
+    /// dedicated thread, which has been relieved since.
+    pub(crate) fn announce_to_pool(&self, via: LaneId) {
         let Some(channel) = self.channel(via.channel) else { return };
         let Ok(areas) = channel.lane(via.lane as usize) else { return };
         if areas.inbox().is_empty() {
@@ -108,7 +108,7 @@ impl Engine {
         self.pool.wake_looper();
     }
 
-    /// The calling looper comes to read, and would wait: it becomes dedicated if a lane is vacant.
+    /// Makes the calling looper dedicated if a lane is vacant. Called when its read would wait.
     pub(crate) fn become_dedicated<'a>(
         self: &'a Arc<Engine>,
         mut state: Guard<'a, State>,
@@ -118,13 +118,12 @@ impl Engine {
             return state;
         }
         if !thread::is_ordinary() {
-            // A thread that was dedicated may have a priority that the broker is about to take
-            // back.
+            // The broker may be about to take the priority of a formerly dedicated thread back.
             let thread = state.thread(tid);
             let was_unsuited = thread.is_unsuited;
             thread.is_unsuited = !thread.was_dedicated;
             if thread.is_unsuited && !was_unsuited {
-                // It may have been woken in the place of a looper that can become dedicated.
+                // This thread may have been woken instead of a looper that can become dedicated.
                 self.pool.wake_looper();
             }
             return state;
@@ -137,13 +136,14 @@ impl Engine {
         };
         thread_end::remember_lanes(self);
         dedicated.renew();
-        // Before the waiting caller calls. Under the lock: the broker hears of a relief after this.
+        // The request comes before the waiting caller's call, and under the lock, so that the
+        // broker hears of a later relief after it.
         self.register(&dedicated);
         self.own_at_once(state, &dedicated, tid)
     }
 
-    /// The thread owns the lane from now on, and takes in a request that lies there already. If a
-    /// thread of the pool is at the lane, it stays the pool's for now.
+    /// Makes the thread the owner of the lane, and takes in a request that lies there already. The
+    /// lane stays the pool's if a thread of the pool serves it now.
     fn own_at_once<'a>(
         &'a self,
         mut state: Guard<'a, State>,
@@ -194,8 +194,9 @@ impl Engine {
                 self.withdraw(&mut state, via);
             }
             if state.dedicated_to(tid) != Some(via) {
-                // It may have been woken for a request, and returns to its program with other work.
-                self.look_after(via);
+                // The client may have woken this thread for a request, but the thread returns to
+                // its program.
+                self.announce_to_pool(via);
                 return Ok(state);
             }
             if state.has_work(tid, false) {
@@ -224,7 +225,7 @@ impl Engine {
     pub(crate) fn look_for_absent(&self, state: &mut State, channel: &Channel, announced: u64) {
         for lane in lanes_of(announced) {
             let via = channel.via(lane);
-            // The thread may only be about to return to its program: the next round sees it.
+            // The thread may just have returned from its program: the next round decides.
             if is_posted(channel, via) && state.has_dedicated(via) {
                 state.note_absent(via);
             }
@@ -236,7 +237,7 @@ impl Engine {
             return;
         }
         if !state.is_away(via) || channel.is_served(via.lane) {
-            // The caller announces its request once only.
+            // The caller announces its request only once, so the next round has to look again.
             return state.note_absent(via);
         }
         state.vacate(via);
@@ -244,8 +245,7 @@ impl Engine {
         self.carry_out_effects(state);
     }
 
-    /// A thread of the program has been relieved: the lane is the pool's, and so is a request
-    /// there.
+    /// Gives the lane of a relieved thread back to the pool, with a request that lies there.
     pub(crate) fn leave_relieved(&self, via: LaneId, tid: Tid) {
         let LaneId { channel: id, lane } = via;
         if let Some(channel) = self.channel(id)
@@ -264,7 +264,7 @@ impl Engine {
         self.end_reservations(tid);
     }
 
-    /// A thread has ended without BINDER_THREAD_EXIT: no lane is kept for it any more.
+    /// Gives up the lanes of a thread that has ended without BINDER_THREAD_EXIT.
     pub(crate) fn forget_lanes(&self, tid: Tid) {
         self.with_state(|state| state.vacate_of(tid));
         self.end_reservations(tid);

@@ -1,8 +1,8 @@
-//! Lanes of real-time threads: each has lanes of its own to those whom it calls, and the broker is
-//! asked for loopers at its priority there.
+//! Lanes of real-time threads: each thread keeps lanes to the processes that it calls, and asks the
+//! broker for loopers at its priority there.
 //!
-//! A thread has at most [`MOST`] to a peer: one for calls, which the fast path holds on to in
-//! between, and one for loans. Calls that are nested deeper go by any lane.
+//! A thread keeps at most [`MOST`] lanes to a peer: one for calls, which the fast path keeps
+//! between calls, and one for loans. Calls that are nested deeper use any lane.
 
 use crate::channel::Channel;
 use crate::engine::Engine;
@@ -22,13 +22,13 @@ use std::time::Duration;
 
 /// Lanes that a thread keeps to one peer.
 const MOST: usize = 2;
-/// How long a first call waits for its looper, at most: without one it is the pool's.
+/// Longest wait of a first call for its looper; after that the pool serves it.
 const FIRST: Duration = Duration::from_millis(100);
-/// Between two looks at whether the server is there.
+/// The pause between two checks that the server still provides loopers.
 const SLICE: Duration = Duration::from_millis(10);
 
 impl Engine {
-    /// A lane of the calling thread's own, if it is a real-time one and has one that is free.
+    /// A free lane that the calling thread keeps, if it is a real-time thread.
     pub(crate) fn reserved_lane(
         &self,
         peer: ProcessId,
@@ -57,7 +57,7 @@ impl Engine {
         Some((channel, lane as usize))
     }
 
-    /// The calling thread keeps the lane that it has just taken, if it is a real-time one.
+    /// Reserves the lane that the calling thread has just taken, if it is a real-time thread.
     pub(crate) fn reserve(&self, channel: &Arc<Channel>, lane: usize) {
         let Some(priority) = thread::real_time_priority() else { return };
         let (tid, peer, lane) = (tid(), channel.peer, lane as u32);
@@ -77,8 +77,8 @@ impl Engine {
         self.ask_for_looper(channel, lane, priority);
     }
 
-    /// Whether the next call by this lane may be made like the last one, as the calling thread's
-    /// priority has it.
+    /// Whether the next call on this lane can be made like the last one: the thread's priority and
+    /// the broker are the same as then.
     pub(crate) fn is_served_at_priority(&self, channel: &Channel, lane: u32) -> bool {
         let Some(priority) = thread::real_time_priority_again() else { return true };
         // Another broker may have come since the call asked for its looper.
@@ -88,7 +88,7 @@ impl Engine {
         ours.is_some_and(|ours| (ours.priority, ours.era) == asked)
     }
 
-    /// Asks the broker for a looper, unless this one was asked for the same.
+    /// Asks the broker for a looper, unless this broker was asked for the same priority before.
     fn ask_for_looper(&self, channel: &Arc<Channel>, lane: u32, priority: SchedPriority) {
         channel.show_bound(lane, thread::bound_to());
         let link = self.broker.link();
@@ -110,7 +110,8 @@ impl Engine {
             }
             return;
         };
-        // The server has not come back to this broker, or there have been too many at once.
+        // The server has not rejoined this broker yet, or too many requests came at once: the next
+        // call asks again.
         if matches!(errno, Errno::NOENT | Errno::AGAIN) {
             let mut all = self.real_time.reservations.all.lock();
             all.iter_mut().filter(|ours| ours.tid == tid()).for_each(|ours| ours.era = UNASKED);
@@ -126,8 +127,8 @@ impl Engine {
         }
     }
 
-    /// Waits until the lane has its looper, if its server has loopers for lanes: a call that is
-    /// made before is the pool's. False if it has none after so long a time.
+    /// Waits until the lane has its looper, if the server provides such loopers; the pool serves an
+    /// earlier call. False if there is none after `longest`.
     fn await_looper(&self, channel: &Channel, lane: u32, longest: Duration) -> bool {
         let Ok(areas) = channel.lane(lane as usize) else { return false };
         let (start, outbox) = (now(), areas.outbox());
@@ -146,8 +147,9 @@ impl Engine {
         }
     }
 
-    /// The looper of the calling thread's lane has its priority, or is to be lent it. Not by a
-    /// program of the raw interface: signals interrupt its calls, and do not interrupt who lends.
+    /// Notes whether the looper of the calling thread's lane has to be lent its priority. A program
+    /// of the raw interface never lends: a signal interrupts its calls, but not a thread that
+    /// lends.
     fn see_looper(&self, channel: &Channel, lane: u32) {
         if self.buffer.program_map() != 0 {
             return;
@@ -156,8 +158,8 @@ impl Engine {
         channel.see_looper(lane, pid);
     }
 
-    /// Does beforehand what the first call of a real-time thread by this handle would do. Waits for
-    /// so long for a looper of its own at the other end, and returns whether there is one.
+    /// Prepares a real-time thread's first call by this handle: reserves a lane and asks for a
+    /// looper. Waits up to `longest` for that looper, and returns whether it is there.
     pub fn prepare_lane(&self, tid: Tid, handle: u32, longest: Duration) -> Result<bool, Refusal> {
         thread::refresh_priority();
         let peer = self.route(tid, handle)?.peer;
@@ -168,7 +170,7 @@ impl Engine {
             self.see_looper(&channel, lane as u32);
         }
         channel.client_lanes.give(lane as u32);
-        self.with_state(|state| self.learn_route(state, tid, handle, channel.via(lane)));
+        self.with_state(|state| self.remember_route(state, tid, handle, channel.via(lane)));
         Ok(is_served)
     }
 
@@ -184,7 +186,7 @@ impl Engine {
             .all(|LaneId { channel, lane }| link.tell(&Request::Ordinary { channel, lane }))
     }
 
-    /// A thread calls as a real-time one no more.
+    /// Ends the reservations of a thread that is no real-time thread any more.
     pub(crate) fn end_reservations(&self, tid: Tid) {
         if self.real_time.reservations.count.load(Ordering::Relaxed) == 0 {
             return;
@@ -213,7 +215,7 @@ mod tests {
     /// The broker had not known the lane's server, or it is another one by now: only a call that
     /// asks again changes that.
     #[test]
-    fn a_call_whose_looper_is_yet_to_be_asked_for_is_not_repeated_as_it_was() {
+    fn a_call_is_not_repeated_before_its_looper_is_asked_for() {
         let (broker, _directory) = broker();
         let (server, client, channel) = channel(&broker);
         let caller = || {

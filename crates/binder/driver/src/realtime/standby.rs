@@ -1,9 +1,9 @@
-//! The standby looper: a thread that waits to be the next real-time caller's looper, so that nobody
-//! has to start one then.
+//! The standby looper: a thread that waits to be the next real-time caller's looper, so that no
+//! thread has to be started then.
 //!
-//! It is an ordinary thread, of which the broker knows. A lane that is granted gives it the
-//! caller's priority, and the broker wakes it by a word of the tally page: it takes the event
-//! itself, before any ordinary thread of the process runs.
+//! It is an ordinary thread that is registered with the broker. When the broker grants a lane, it
+//! gives this thread the caller's priority and wakes it by a word of the tally page. The thread
+//! takes the event itself, before any ordinary thread of the process runs.
 //!
 //! **Invariant**: at most one thread waits here, and the lane that it gets is the one for which the
 //! broker has chosen it.
@@ -32,8 +32,8 @@ impl Engine {
         let word = self.broker.lanes_word();
         let mut era = None;
         loop {
-            // Acquire pairs with the release of the one who changes it: then the event is there, or
-            // the lane.
+            // Acquire pairs with the release of the thread that changes the word: the event, or the
+            // lane, is there by then.
             let lanes = word.load(Ordering::Acquire);
             if self.is_closed() {
                 return None;
@@ -42,14 +42,14 @@ impl Engine {
             let mut place = self.real_time.standby.lock();
             if let Some(dedicated) = place.dedicated.take() {
                 place.waits = None;
-                // Without a priority it has to hear from the broker why.
+                // A looper without the priority registers, and learns from the broker why.
                 thread::real_time_priority_again().inspect(|_| dedicated.set_registered());
                 return Some(dedicated);
             }
             drop(place);
             let link = self.broker.link();
             if era.replace(link.era) != Some(link.era) {
-                // Each broker is told once. One that is gone chooses no thread.
+                // Each broker is told once. A broker that is gone chooses no thread.
                 let _ = link.ask(&Request::StandbyLooper { tid });
             }
             // This thread may sleep long, and a link that it held would keep descriptors open.

@@ -1,4 +1,4 @@
-//! Messages of peers come in, oldest first: requests on lanes, one-way transactions in rings.
+//! Accepts the messages of peers, oldest first: requests on lanes, one-way transactions in rings.
 
 use crate::channel::table::FEW;
 use crate::channel::{Channel, lanes_of};
@@ -18,15 +18,15 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// After so many announcements of nothing a look gives up: a client could go on for ever.
+/// A look ends after so many announcements without a message: a client could go on for ever.
 const MOST_GONE: u32 = 64;
 
-/// After so many messages a look lets other threads have the state: clients may post as fast as it
-/// takes in.
+/// A look ends after so many messages, so that other threads get the state: clients may post as
+/// fast as it takes in.
 pub(crate) const MOST_AT_ONCE: usize = 256;
 
-/// So many channels are looked at even if a real-time thread waits for the state: a look always
-/// makes progress.
+/// Number of channels that a look visits even if a real-time thread waits for the state, so that
+/// every look makes progress.
 const CHANNELS_AT_ONCE: usize = 16;
 
 /// How many messages a channel can hold.
@@ -34,14 +34,14 @@ const CAPACITY: usize = LANES + RING_BYTES / size_of::<Message>();
 
 impl Engine {
     /// Takes in the messages on some channels, oldest first.
-    pub(crate) fn accept(&self, state: &mut State, among: Among<'_>) -> Look {
+    pub(crate) fn accept(&self, state: &mut State, among: ChannelSet<'_>) -> Look {
         let (mut taken, mut gone) = (0, 0);
-        let muted = !matches!(among, Among::Watched);
+        let muted = !matches!(among, ChannelSet::Watched);
         let channels = match among {
-            Among::Watched => self.pool.channels.watched(),
-            Among::Of(peer) => Arc::new(self.pool.channels.with(peer)),
-            Among::All => Arc::new(self.pool.channels.incoming()),
-            Among::These(channels) => Arc::new(channels.to_vec()),
+            ChannelSet::Watched => self.pool.channels.watched(),
+            ChannelSet::Of(peer) => Arc::new(self.pool.channels.with(peer)),
+            ChannelSet::All => Arc::new(self.pool.channels.incoming()),
+            ChannelSet::These(channels) => Arc::new(channels.to_vec()),
         };
         loop {
             let Some((mut found, until)) = self.find(state, &channels, muted) else {
@@ -85,11 +85,15 @@ impl Engine {
         Look::Cut { taken, next }
     }
 
-    /// The state, once every message that was posted before this call is in, up to one that waits
-    /// for an event, which is returned. Other threads have the state in between.
-    pub(crate) fn accept_posted(&self, among: Among<'_>) -> (Guard<'_, State>, Option<Candidate>) {
+    /// Takes in every message that was posted before this call, and returns the locked state. A
+    /// message that waits for an event ends this early, and is returned. Other threads get the
+    /// state in between.
+    pub(crate) fn accept_posted(
+        &self,
+        among: ChannelSet<'_>,
+    ) -> (Guard<'_, State>, Option<Candidate>) {
         let began = stamp_in_order(self.broker.stamps);
-        // A bound of messages, too: stamps are their senders' word.
+        // Stamps are their senders' word: the number of messages is bounded, too.
         let mut left = self.pool.channels.lists().n_incoming() * CAPACITY;
         loop {
             let mut state = self.lock();
@@ -101,42 +105,42 @@ impl Engine {
         }
     }
 
-    /// Like [`Engine::accept_posted`] for the watched channels, and then for the channels with this
-    /// process, if those may be others or a message waits for an event.
+    /// Like [`Engine::accept_posted`] for the watched channels. Then also for the channels of this
+    /// process, if some may be unwatched or a message waits for an event.
     pub(crate) fn accept_posted_by(
         &self,
         process: ProcessId,
     ) -> (Guard<'_, State>, Option<Candidate>) {
-        let (state, later) = self.accept_posted(Among::Watched);
+        let (state, later) = self.accept_posted(ChannelSet::Watched);
         let all_are_watched =
             self.pool.channels.lists().n_incoming() <= FEW && !self.pool.has_muted();
         if later.is_none() && all_are_watched {
             return (state, later);
         }
         self.unlock(state);
-        let (state, of_its_own) = self.accept_posted(Among::Of(process));
+        let (state, of_its_own) = self.accept_posted(ChannelSet::Of(process));
         (state, of_its_own.or(later))
     }
 
     /// Takes in the messages that are older than the work that a command is about to queue.
     pub fn accept_first(&self, state: &mut State) {
         // A message that waits for an event still does: the next look finds it.
-        self.accept(state, Among::Watched);
+        self.accept(state, ChannelSet::Watched);
     }
 
-    /// Finds the messages that come in next, and the stamp up to which they do so without another
-    /// look. `None` if the look ended early, because a real-time thread waits for the state.
+    /// Finds the next messages, and the stamp up to which they may come in without another look.
+    /// `None` if the look ended early, because a real-time thread waits for the state.
     ///
-    /// A message that was posted because of another one is younger, and a look that sees it sees
-    /// the other one, too. So messages that are older than the look itself come in by their stamps.
-    /// Of messages that claim to be younger only the first comes in, after a second look: its
-    /// causes may have been posted during the first look.
+    /// A message that was posted because of a first one is younger, and a look that sees it sees
+    /// the first one, too. So messages that are older than the look come in by their stamps. If all
+    /// messages claim to be younger, only the first comes in, after a second look: its cause may
+    /// have been posted during the first look.
     fn find(
         &self,
         state: &mut State,
         channels: &[Arc<Channel>],
         muted: bool,
-    ) -> Option<(Found, u64)> {
+    ) -> Option<(FoundMessages, u64)> {
         let began = stamp_in_order(self.broker.stamps);
         let found = self.look(state, channels, muted)?;
         if found.is_empty() || found.is_older_than(began) {
@@ -151,8 +155,13 @@ impl Engine {
         Some((found, u64::MAX))
     }
 
-    fn look(&self, state: &mut State, channels: &[Arc<Channel>], muted: bool) -> Option<Found> {
-        let mut found = Found::default();
+    fn look(
+        &self,
+        state: &mut State,
+        channels: &[Arc<Channel>],
+        muted: bool,
+    ) -> Option<FoundMessages> {
+        let mut found = FoundMessages::default();
         for (nth, channel) in channels.iter().enumerate() {
             if nth >= CHANNELS_AT_ONCE && self.state.is_awaited() {
                 return None;
@@ -189,7 +198,7 @@ impl Engine {
     }
 
     /// Finds the oldest one-way transaction of a channel, if it can come in.
-    fn find_one_way(&self, state: &mut State, channel: &Arc<Channel>, found: &mut Found) {
+    fn find_one_way(&self, state: &mut State, channel: &Arc<Channel>, found: &mut FoundMessages) {
         if channel.full.load(Ordering::Relaxed) {
             return;
         }
@@ -201,11 +210,11 @@ impl Engine {
         }
     }
 
-    /// A buffer has been freed: one-way transactions that waited for room come in.
+    /// Takes in one-way transactions that waited for room, after a buffer has been freed.
     pub(crate) fn made_room(&self, state: &mut State) {
         if self.pool.channels.end_waits_for_room() {
             // A message that waits for an event still does: the next look finds it.
-            self.accept(state, Among::Watched);
+            self.accept(state, ChannelSet::Watched);
         }
     }
 
@@ -245,7 +254,7 @@ impl Engine {
     ) -> Result<(), Stop> {
         let areas = channel.lane(lane).map_err(|_| Stop::Later)?;
         let (bit, number) = (1 << lane, lane as u32);
-        // A looper that was pinned may have taken it, before or after its caller announced it.
+        // A pinned looper may have taken the request, before or after its caller announced it.
         let owner = match recipient {
             Recipient::Dedicated(tid) => Owner::Dedicated(tid),
             _ => Owner::Pool,
@@ -307,8 +316,8 @@ impl Engine {
 pub(crate) enum Look {
     /// Every message is in.
     All,
-    /// Every message is in that is older than this one, which waits for an event of the broker.
-    /// Younger ones wait with it: a node's transactions come in the order in which they were sent.
+    /// This message waits for an event of the broker. Older messages are in, younger ones wait with
+    /// it: a node's transactions come in the order in which they were sent.
     Later(Candidate),
     /// The look ended after so many messages, so that other threads have the state. The next
     /// message was sent at `next`; 0 if that is not known. A looper or the watchdog goes on.
@@ -327,29 +336,29 @@ impl Look {
 
 /// The channels of a look.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Among<'a> {
+pub(crate) enum ChannelSet<'a> {
     /// The watched ones: see [`crate::wait::active_set`].
     Watched,
     /// The channels with one process.
     Of(ProcessId),
-    /// All, however many.
+    /// All channels.
     All,
-    /// These, muted or not.
+    /// These channels, muted or not.
     These(&'a [Arc<Channel>]),
 }
 
-/// The messages that a look has found. Calls of the best nice value come first, and the oldest of
-/// these; one-way transactions that are older than a call come before it. No waiting call was made
-/// because of another waiting one.
+/// The messages that a look has found. Calls come in by nice value, then by age; a one-way
+/// transaction comes before every younger call. No waiting call was made because of another waiting
+/// call.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// The first one last.
+pub(crate) struct FoundMessages {
+    /// Sorted; the next call stands last.
     calls: SmallVec<[(Arc<Channel>, Candidate); 4]>,
-    /// One of each channel, the oldest one last.
+    /// At most one of each channel, sorted; the oldest stands last.
     one_ways: SmallVec<[(Arc<Channel>, Candidate); 4]>,
 }
 
-impl Found {
+impl FoundMessages {
     fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.one_ways.is_empty()
     }
@@ -420,7 +429,7 @@ impl Candidate {
         Candidate { channel, place, nice, stamp: message.stamp }
     }
 
-    /// Of two messages of one kind the lesser comes first.
+    /// The sort key: the message with the lesser key comes first.
     fn order(&self) -> (Reverse<SchedPriority>, u64) {
         (Reverse(self.nice), self.stamp)
     }

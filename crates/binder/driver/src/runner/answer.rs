@@ -1,4 +1,4 @@
-//! Answers: those that this process posts to its callers, and those that its own calls get.
+//! Answers: this process posts them to its callers, and takes the answers to its own calls.
 
 use super::accept::Stop;
 use crate::channel::{Channel, Lane};
@@ -20,7 +20,8 @@ impl Engine {
         self.post_answer(via, &message, |_| {})
     }
 
-    /// Posts a reply, or an error in its place, to the caller on a lane. False if it has left.
+    /// Posts a reply, or an error in its place, to the caller on a lane. False if the caller has
+    /// left.
     pub fn post_answer(&self, via: LaneId, message: &Message, body: impl FnOnce(View<'_>)) -> bool {
         let Some(channel) = self.channel(via.channel) else { return false };
         let Ok(lane) = channel.lane(via.lane as usize) else { return false };
@@ -37,15 +38,16 @@ impl Engine {
         true
     }
 
-    /// Whether the thread that called on this lane has left: nobody waits for the answer.
+    /// Whether the thread that called on this lane has left, so that no thread waits for the
+    /// answer.
     pub fn has_left(&self, via: LaneId) -> bool {
         self.channel(via.channel).is_none_or(|channel| {
             channel.lane(via.lane as usize).is_ok_and(|lane| lane.outbox().is_closed())
         })
     }
 
-    /// Takes answers for threads that poll, which do not come to take them. A thread that sleeps on
-    /// its lane takes its answer itself: no other may use that mailbox meanwhile.
+    /// Takes the answers of polling threads, which do not take them themselves. A thread that
+    /// sleeps on its lane takes its own answer: no other thread may use that mailbox meanwhile.
     pub(crate) fn accept_answers(&self, state: &mut State) {
         if self.is_polling() {
             for tid in state.callers() {
@@ -54,8 +56,8 @@ impl Engine {
         }
     }
 
-    /// Takes the answers of a peer that has died: its death does not undo them. Its lanes are not
-    /// used again: their callers may be about to sleep there, and the nudge is for them alone.
+    /// Takes the answers that a peer posted before its death. Their lanes are not freed: a caller
+    /// may be about to sleep on its lane, and the nudge has to reach that caller.
     pub(crate) fn accept_last_words(&self, state: &mut State, peer: ProcessId) {
         for tid in state.callers_of(peer) {
             self.accept_answer_on_lane(state, tid, false);
@@ -63,8 +65,8 @@ impl Engine {
     }
 
     /// Takes the answer to the thread's innermost call, if it has come. False if the answer has to
-    /// wait for an event. Called by the thread itself, or while it does not wait there, because the
-    /// lane is free afterwards.
+    /// wait for an event. The lane is free afterwards, so only the thread itself may call this, or
+    /// another thread while that one does not wait on the lane.
     pub fn accept_answer(&self, state: &mut State, tid: Tid) -> bool {
         self.accept_answer_on_lane(state, tid, true)
     }
@@ -118,7 +120,7 @@ impl Engine {
         if message.code == AT_THE_DOOR {
             state.never_sent(tid, kind, errno.min(-1));
             let sizes = (sent.data_bytes.into(), sent.offsets_bytes.into());
-            self.tell_failure(state.thread(tid).error, sizes);
+            self.log_failure(state.thread(tid).error, sizes);
         } else {
             state.answered_with(tid, kind, errno);
         }
@@ -137,9 +139,9 @@ impl Engine {
         let arrival = Arrival { via, peer: channel.peer, message, chain: Vec::new() };
         let verdict = state.admit_reply(&arrival);
         let from = (areas.incoming(), parts.data_at);
-        let brought = self.bring_in(state, &arrival, channel, verdict, from)?;
+        let copied = self.copy_in(state, &arrival, channel, verdict, from)?;
         areas.inbox().clear();
-        match brought {
+        match copied {
             Ok((room, contents)) => state.answered(tid, message, room, contents),
             Err((kind, errno)) => state.answered_with(tid, kind, -errno.raw_os_error()),
         }

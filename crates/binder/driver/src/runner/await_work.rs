@@ -1,6 +1,6 @@
 //! Waiting until a thread's read has something to return.
 
-use super::accept::{Among, Look};
+use super::accept::{ChannelSet, Look};
 use crate::engine::Engine;
 use crate::sys::clock::{now, stamp};
 use crate::wait::policy::{WaitPolicy, left_until};
@@ -29,7 +29,7 @@ pub enum Until {
 impl Engine {
     /// Waits until a read by this thread has something to return. `EAGAIN` if the read may not
     /// wait, `ETIMEDOUT` once the deadline has passed, `EINTR` after a signal. Meanwhile `server`
-    /// serves plain calls past the state.
+    /// serves plain calls without the state.
     pub fn await_work<'a>(
         &'a self,
         mut state: Guard<'a, State>,
@@ -53,7 +53,7 @@ impl Engine {
             }
             let answered = self.accept_answer(&mut state, tid);
             let look =
-                if process_work { self.accept(&mut state, Among::Watched) } else { Look::All };
+                if process_work { self.accept(&mut state, ChannelSet::Watched) } else { Look::All };
             self.carry_out(&mut state);
             if state.has_work(tid, process_work) {
                 return Ok(state);
@@ -74,7 +74,7 @@ impl Engine {
             }
             match until {
                 Until::Now => {
-                    self.hurry(&mut state, tid);
+                    self.ring_for_call(&mut state, tid);
                     return Err(Errno::AGAIN);
                 }
                 Until::Deadline(deadline) if deadline <= now() => {
@@ -84,7 +84,7 @@ impl Engine {
             }
             state = self.sleep(state, tid, process_work, until, &mut server)?;
             if process_work && server.is_none() && state.pool.wants_dedicated() {
-                // This thread may have been woken for it.
+                // This thread may have been woken to become dedicated.
                 return Ok(state);
             }
         }
@@ -92,11 +92,11 @@ impl Engine {
 
     /// Rings the doorbell for the thread's call, if the server has not taken it in yet: the
     /// server's control thread finds out whether it will.
-    pub(crate) fn hurry(&self, state: &mut State, tid: Tid) {
+    pub(crate) fn ring_for_call(&self, state: &mut State, tid: Tid) {
         if let Some(calling) = state.thread(tid).calls_on()
             && let Some(channel) = self.channel(calling.via.channel)
         {
-            channel.hurry(calling.via.lane as usize);
+            channel.ring_if_untaken(calling.via.lane as usize);
         }
     }
 
@@ -122,7 +122,7 @@ impl Engine {
             let policy = WaitPolicy::of_one(settings, &channel, via.lane);
             let posted = stamp(stamps);
             let is_there = || (!lane.inbox().is_empty()).then_some(posted);
-            match policy.lets_by(stamps, &channel, via.lane, is_there) {
+            match policy.yields_to_peer(stamps, &channel, via.lane, is_there) {
                 true => Ok(Seen::Message),
                 false => policy.await_answer_by(settings, &channel, via.lane, lane, deadline),
             }

@@ -18,13 +18,13 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long is asked again for what cannot be had at the moment: the peer, or the broker, has yet
-/// to take what was sent before.
+/// How long a request is repeated while the broker answers `EAGAIN`: the peer, or the broker, has
+/// yet to read earlier messages.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two of these.
+/// The pause between two such requests.
 const ASK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Asks again as long as the answer is `EAGAIN`, for a while.
+/// Repeats a request while its answer is `EAGAIN`, for at most [`PATIENCE`].
 fn patiently<T>(mut ask: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut began = None;
     loop {
@@ -44,7 +44,8 @@ impl Engine {
             return Ok(channel);
         }
         patiently(|| {
-            // Of threads that call for the first time at once, one opens it for all.
+            // Of several threads that call for the first time at once, one opens the channel for
+            // all.
             let _opening = self.pool.channels.opening.lock();
             self.pool.channels.newest_to(peer).map_or_else(|| self.open_channel(peer), Ok)
         })
@@ -59,11 +60,12 @@ impl Engine {
             let newest = self.pool.channels.newest_to(peer);
             newest.filter(|channel| Some(channel.id) != known)
         };
-        // It may be refused at any moment, and is then told of before it goes.
+        // The peer may refuse the channel at any moment; the refusal is noted before the channel
+        // goes.
         let mut newest = opened();
         if newest.is_none() && self.pool.channels.lists().refused.is_none() {
-            // The broker keeps descriptors back while too many are unread, and what comes after
-            // them.
+            // While too many descriptors are unread the broker keeps back further ones, and the
+            // events after them.
             drop(self.pass_barrier());
             newest = opened();
         }
@@ -105,8 +107,8 @@ impl Engine {
         Ok((another, lane))
     }
 
-    /// Takes a channel up, or gives it up: then its other end hears so from the broker's next
-    /// answer or from the channel's socket.
+    /// Takes a channel up. If that fails the other end learns so from the broker's next answer or
+    /// from the channel's socket.
     pub(crate) fn add_channel(
         &self,
         id: ChannelId,
@@ -139,27 +141,28 @@ impl Engine {
         if self.is_closed() {
             return Ok(());
         }
-        // Nothing that calls were checked by: who a process is, it is from its first channel on.
+        // No validation has to be revoked: a process keeps its identity from its first channel on.
         let known = state.peers.entry(peer.process).or_default();
         (known.pid, known.uid, known.label) = (peer.pid, peer.uid, peer.security_context);
         self.pool.begin_as_recent(&channel);
         self.pool.channels.add(&channel);
-        // What is left takes long where there are many.
+        // The steps below take long in a process with many channels.
         drop(state);
-        // Edge-triggered: what has no room in the stash stays in the socket. Not before the control
-        // thread finds the channel by its name: an edge comes once.
+        // The watch is edge-triggered: descriptors without room stay in the socket. It begins after
+        // the channel is listed, because an edge comes once and the control thread has to find the
+        // channel.
         if let Err(errno) = self.control.watch_channel(channel.socket.fd(), id.0) {
             self.with_state(|state| self.lose_channel(state, &channel, None));
             return Err(errno);
         }
         if end == End::Server && !channel.is_inactive() {
-            // Those who sleep, or are about to, do not know it.
+            // Loopers that sleep, or are about to, do not know the new channel.
             self.pool.wake_loopers();
         }
         Ok(())
     }
 
-    /// With why, if that is to be said.
+    /// Takes a channel off the lists. `why` is written to the log.
     pub(crate) fn remove_channel(
         &self,
         state: &mut State,
@@ -168,22 +171,22 @@ impl Engine {
     ) {
         channel.ends().dead = true;
         channel.socket.shut_down();
-        // Whoever is inside for it is seen by the control thread, which keeps it.
+        // The control thread keeps the channel as long as a thread is inside an entry for it.
         channel.revocation.revoke();
         let removed = self.pool.channels.remove(channel);
         if channel.end == End::Server {
             self.end_dedicated(channel.id, None);
             state.withdraw_vacant(channel.id);
-            self.pool.tell_loopers();
-            // Those who sleep there choose anew.
+            self.pool.wake_loopers_on_any_work();
+            // Loopers that sleep on its bell choose other bells.
             removed.iter().for_each(|channel| self.pool.ring_removed(channel));
         }
-        // What takes long is done when nobody waits for the state.
+        // The slow steps follow when no thread waits for the state.
         self.pool.channels.retire(removed.map(|channel| Retired { channel, why }));
         self.control.watchdog.expect();
     }
 
-    /// The control thread: channels that have been removed go.
+    /// Called by the control thread: drops the channels that have been removed.
     pub(crate) fn reclaim(&self) {
         let retired = self.pool.channels.take_retired();
         for Retired { channel, why } in &retired {
@@ -197,7 +200,7 @@ impl Engine {
             }
         }
         if !retired.is_empty() {
-            // A looper that sleeps on another's bell keeps them.
+            // A looper that sleeps on another channel's bell keeps the removed ones alive.
             self.pool.ring_own_bells();
         }
         let mut used = retired;
@@ -217,7 +220,7 @@ impl Engine {
         self.lose_channel(state, channel, Some(why));
     }
 
-    /// A channel is over, whoever ended it.
+    /// Ends a channel: fails its calls and takes it off the lists.
     pub(crate) fn lose_channel(
         &self,
         state: &mut State,
@@ -235,7 +238,8 @@ impl Engine {
         self.remove_channel(state, channel, why);
     }
 
-    /// Sends descriptors, chooses a lane: see [`crate::runner::send`].
+    /// Refuses a call to a frozen process. `Ok(true)`: a one-way transaction waits until it is
+    /// thawed.
     pub(crate) fn refuse_if_frozen(
         &self,
         channel: &Channel,
@@ -251,8 +255,8 @@ impl Engine {
         Err(Refusal { command: baton_abi::uapi::BR_FROZEN_REPLY, errno: Errno::AGAIN })
     }
 
-    /// Asks the broker for the context manager, unless it is known. One whose death the program may
-    /// have heard of elsewhere is not known any more.
+    /// Asks the broker for the context manager, unless it is known. A manager of whose death the
+    /// program may have heard elsewhere counts as unknown.
     pub fn find_manager(&self) -> Result<(), Errno> {
         self.take_new_events();
         while self.lock().manager.is_none() {
@@ -262,7 +266,7 @@ impl Engine {
             let mut state = self.lock();
             let mut found = state.set_manager(ticket);
             if found.is_none() {
-                // It waits behind descriptors that the broker keeps back.
+                // The ticket waits behind descriptors that the broker keeps back.
                 self.unlock(state);
                 state = self.pass_barrier();
                 found = state.set_manager(ticket);
@@ -291,7 +295,7 @@ impl Engine {
             let asked = link.ask(&Request::BecomeContextManager { node, flags });
             let mut state = self.lock();
             match asked {
-                // A broker that died may have agreed, and the one after it knows.
+                // The broker may have agreed before it died; then its successor knows the manager.
                 Err(Errno::CONNREFUSED) if !state.is_of(link.era) => {}
                 Ok(_) => return Ok(()),
                 Err(errno) => {

@@ -1,7 +1,7 @@
-//! The control thread: it takes what no thread of the program comes for.
+//! The control thread: it takes events and messages that no thread of the program takes.
 
-use super::accept::{Among, Candidate};
-use super::rejoin::Comeback;
+use super::accept::{Candidate, ChannelSet};
+use super::rejoin::RejoinState;
 use crate::channel::{Channel, Drained};
 use crate::engine::Engine;
 use crate::engine::broker::Link;
@@ -41,14 +41,14 @@ impl Engine {
     /// The control thread, until the engine is closed.
     pub(crate) fn run_control(&self) {
         let mut events = Vec::with_capacity(32);
-        let mut comeback = Comeback::default();
+        let mut rejoining = RejoinState::default();
         // Channels whose socket is to be looked at again.
         let mut unread = BTreeSet::new();
         let (mut looked, mut heard) = (now(), now());
         loop {
             events.clear();
             let due = [
-                comeback.pause(),
+                rejoining.pause(),
                 (!unread.is_empty()).then_some(SECOND_LOOK),
                 self.pool.has_muted().then_some(MUTED_ROUND),
             ];
@@ -65,9 +65,9 @@ impl Engine {
                     WATCHDOG => self.watchdog(),
                     EVENTS => {
                         self.take_events();
-                        self.look_for_broker(&mut comeback);
+                        self.look_for_broker(&mut rejoining);
                     }
-                    GREETING => self.hear_broker(&mut comeback),
+                    GREETING => self.hear_broker(&mut rejoining),
                     channel => {
                         let channel = ChannelId(channel - CHANNELS);
                         let hung_up = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
@@ -80,7 +80,7 @@ impl Engine {
                     }
                 }
             }
-            // A peer that makes events does not put this off.
+            // A peer that causes events all the time cannot delay this.
             if now() - looked >= SECOND_LOOK_AFTER {
                 looked = now();
                 unread.retain(|&channel| {
@@ -90,21 +90,21 @@ impl Engine {
                 });
             }
             if wanted {
-                self.accept_and_catch_up(Among::Watched);
+                self.accept_and_catch_up(ChannelSet::Watched);
             }
             if now() - heard >= MUTED_AFTER && self.pool.has_muted() {
                 heard = now();
                 self.look_at_muted();
             }
-            if comeback.is_due() {
-                self.greet_broker(&mut comeback);
+            if rejoining.is_due() {
+                self.greet_broker(&mut rejoining);
             }
             self.reclaim();
         }
     }
 
-    /// A peer has rung, sent descriptors ahead, or hung up: then what it has left comes in, or else
-    /// by the next [`Engine::accept_and_catch_up`].
+    /// Handles a peer that has rung, sent descriptors ahead, or hung up. After a hang-up its
+    /// messages come in here, else by the next [`Engine::accept_and_catch_up`].
     fn visit(&self, id: ChannelId, has_hung_up: bool) -> Visit {
         let nothing = Visit { wanted: false, drained: Drained::Empty };
         let Some(channel) = self.channel(id) else { return nothing };
@@ -112,7 +112,7 @@ impl Engine {
             return nothing;
         }
         let drained = channel.socket.drain(channel.is_muted());
-        // Threads that poll hear so of their answers, and of what they are asked meanwhile.
+        // Polling threads learn this way of answers and of nested calls.
         let wanted = channel.end == End::Server && channel.is_wanted()
             || self.is_polling() && channel.has_mail();
         if channel.end == End::Server {
@@ -125,10 +125,10 @@ impl Engine {
         }
         let over = drained.is_err() || has_hung_up;
         if over {
-            // What it sent last may carry references of which the broker has told by now.
+            // The peer's last messages may carry references whose events have come by now.
             self.take_events();
             if !channel.socket.was_taken_up() {
-                // Whoever has died is dead before its channel has failed.
+                // The peer may have died: its death is applied before its channel fails.
                 drop(self.pass_barrier());
             }
             let later = self.end_after_hang_up(&channel);
@@ -140,8 +140,8 @@ impl Engine {
         Visit { wanted, drained: drained.map_or(Drained::Empty, |(drained, _)| drained) }
     }
 
-    /// Takes in what has come.
-    fn accept_and_catch_up(&self, among: Among<'_>) {
+    /// Takes in the messages that have come.
+    fn accept_and_catch_up(&self, among: ChannelSet<'_>) {
         let mut state = self.lock();
         let later = self.accept(&mut state, among).later();
         self.accept_answers(&mut state);
@@ -151,7 +151,7 @@ impl Engine {
         }
     }
 
-    /// Takes in what a peer has left that has hung up.
+    /// Takes in the last messages of a peer that has hung up, and ends the channel.
     fn end_after_hang_up(&self, channel: &Channel) -> Option<Candidate> {
         let (pid, peer) = (self.identity.pid, channel.peer.0);
         tracing::debug!(target: "binder", "{pid}: process {peer} has hung up");
@@ -168,7 +168,7 @@ impl Engine {
     fn look_at_muted(&self) {
         let round = self.pool.begin_muted_round();
         let channels: Vec<_> = round.iter().map(|muted| Arc::clone(&muted.channel)).collect();
-        self.accept_and_catch_up(Among::These(&channels));
+        self.accept_and_catch_up(ChannelSet::These(&channels));
         self.pool.end_muted_round(round);
     }
 
@@ -185,11 +185,10 @@ impl Engine {
     }
 
     /// The control thread's last act: rings until no looper sleeps. [`Engine::close`] may have
-    /// missed loopers that were about to.
+    /// missed loopers that were about to sleep.
     fn ring_until_all_have_left(&self) {
         let bells_are_left = || {
-            // Under the lock, as in `close`: either that has removed the channels, or there are
-            // some left.
+            // Under the lock, as in `close`: `close` has removed all channels, or none.
             let _state = self.lock();
             self.pool.channels.lists().n_incoming() > 0 || self.pool.ring_removed_again()
         };

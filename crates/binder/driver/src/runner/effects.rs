@@ -1,4 +1,4 @@
-//! What the state wants done, and what peers see of the state.
+//! Effects of the state, and the parts of the state that peers see.
 
 use crate::engine::Engine;
 use crate::sys::thread::tid;
@@ -11,8 +11,8 @@ use baton_state::{Effect, State};
 use rustix::fd::{FromRawFd, OwnedFd};
 
 impl Engine {
-    /// Carries out the effects, lets in what waited for room, and publishes what peers see of the
-    /// state.
+    /// Carries out the effects, admits messages that waited for room, and publishes the status
+    /// page.
     pub fn carry_out(&self, state: &mut State) {
         self.carry_out_effects(state);
         while state.take_made_room() {
@@ -25,7 +25,8 @@ impl Engine {
         }
     }
 
-    /// The effects alone: what comes in while messages are being looked at comes in by that look.
+    /// Carries out the effects alone. A look for messages that is under way admits the others
+    /// itself.
     pub(crate) fn carry_out_effects(&self, state: &mut State) {
         while state.has_effects() {
             for effect in state.take_effects() {
@@ -47,8 +48,8 @@ impl Engine {
             }
             Effect::Wake(tid, Waiting::Own) => Mailbox::new(&self.own_word(tid)).nudge(),
             Effect::Tell(request) => self.broker.tell(&request),
-            Effect::Forgotten(owner) => self.pool.channels.revoke_entries_with(owner),
-            Effect::LookAfter(via) => self.look_after(via),
+            Effect::HandleDropped(owner) => self.pool.channels.revoke_entries_with(owner),
+            Effect::AnnounceRequest(via) => self.announce_to_pool(via),
             Effect::Watchdog => self.control.watchdog.expect(),
             Effect::Relieved(via, tid) => self.leave_relieved(via, tid),
             Effect::Leave(via, open) => self.leave_lane(state, via, &open),
@@ -79,8 +80,9 @@ impl Engine {
         }
     }
 
-    /// In the kernel's words, which the tests of Binder programs look for.
-    pub(crate) fn tell_failure(&self, error: ExtendedError, (data, offsets): (u64, u64)) {
+    /// Logs a failed transaction in the kernel's words, which the tests of Binder programs look
+    /// for.
+    pub(crate) fn log_failure(&self, error: ExtendedError, (data, offsets): (u64, u64)) {
         let ExtendedError { command, param, .. } = error;
         let pid = self.identity.pid;
         tracing::debug!(
@@ -90,14 +92,14 @@ impl Engine {
         );
     }
 
-    /// Shows peers what they see of the state.
+    /// Publishes the status page.
     pub(crate) fn publish(&self, state: &State) {
         self.page.publish_lane_loopers(self.provides_loopers() || state.pool.may_dedicate());
         self.page.publish(state, self.is_polling());
     }
 
-    /// [`Engine::unlock`], where nothing has changed but what lies in the receive buffer, and what
-    /// nobody else sees. If more has come of it, that is carried out as ever.
+    /// Like [`Engine::unlock`], after changes of the receive buffer alone: publishes its room, and
+    /// does the rest only if there are effects.
     pub(crate) fn unlock_room(&self, mut state: Guard<'_, State>) {
         if self.pool.channels.has_full() || self.is_polling() || state.has_effects() {
             return self.unlock(state);

@@ -1,6 +1,6 @@
 //! The broker's events, in the order in which the broker decided.
 
-use super::accept::{Among, Candidate};
+use super::accept::{Candidate, ChannelSet};
 use crate::engine::Engine;
 use crate::engine::broker::Gone;
 use baton_abi::control::{Event, Request};
@@ -34,11 +34,11 @@ impl Engine {
                     news = true;
                 }
                 Ok(None) => {
-                    // A peer may have been faster than its event: what it posted has rung for
-                    // nobody, or was left for later.
+                    // A peer may have been faster than its event: its message woke no looper, or
+                    // was left for later.
                     if news {
                         self.with_state(|state| {
-                            self.accept(state, Among::Watched);
+                            self.accept(state, ChannelSet::Watched);
                             self.accept_answers(state);
                         });
                     }
@@ -54,8 +54,8 @@ impl Engine {
         }
     }
 
-    /// Applies every event that the broker has sent before this call, also those that it keeps
-    /// back: the socket has no room for them, or this process has not read enough descriptors.
+    /// Applies every event that the broker has sent before this call. The broker may keep some
+    /// back: the socket has no room, or this process has too many unread descriptors.
     pub(crate) fn take_all_events(&self) {
         self.take_events();
         if self.broker.has_events() {
@@ -77,9 +77,9 @@ impl Engine {
                 self.broker.pass_barrier(number);
             }
             Event::References { holder: (process, holding), .. } => {
-                // What came before it stands before what it leads to.
+                // Messages that came before the event are queued before its consequences.
                 let mut state = match holding {
-                    Some(_) => self.accept_posted(Among::Watched).0,
+                    Some(_) => self.accept_posted(ChannelSet::Watched).0,
                     None => self.accept_posted_by(process).0,
                 };
                 self.revoke_with(&mut state, process);
@@ -87,7 +87,7 @@ impl Engine {
                 self.carry_out(&mut state);
             }
             Event::Dead { process } => {
-                // No more of them come.
+                // The dead process opens no further channels.
                 let its_channels = self.pool.channels.with(process);
                 let (mut state, _) = self.accept_posted_by(process);
                 self.revoke_with(&mut state, process);
@@ -102,9 +102,10 @@ impl Engine {
                 self.see_freeze(&event);
                 let mut state = self.lock();
                 match event {
-                    // What it adds was never checked, or is given back at once.
+                    // A ticket adds references that no thread has validated yet, or that go back at
+                    // once.
                     Event::Ticket { .. } => {}
-                    // Whether a target is frozen its own page says.
+                    // The status page of a target says whether the target is frozen.
                     Event::Frozen { process, .. } if process != self.identity.process => {}
                     Event::TicketCancelled { from, ticket } => {
                         let owners = state.ends_with(from, ticket);
@@ -118,9 +119,9 @@ impl Engine {
         }
     }
 
-    /// Waits until every event that was caused before now has been applied. A message that is then
-    /// still without its grant or its references never had them: its channel ends. So it is with
-    /// what has come meanwhile, until nothing waits.
+    /// Waits until every event that was caused before now has been applied. A message that still
+    /// lacks its grant or its references never had them: its channel ends. Repeats this for
+    /// messages that arrive meanwhile, until none waits.
     pub(crate) fn catch_up(
         &self,
         mut later: Option<Candidate>,
@@ -128,12 +129,12 @@ impl Engine {
     ) -> Guard<'_, State> {
         loop {
             let mut state = self.pass_barrier();
-            let mut still = self.accept(&mut state, Among::Watched).later();
-            if let Some(liar) = still.filter(|_| still == later)
-                && let Some(channel) = self.channel(liar.channel)
+            let mut still = self.accept(&mut state, ChannelSet::Watched).later();
+            if let Some(candidate) = still.filter(|_| still == later)
+                && let Some(channel) = self.channel(candidate.channel)
             {
                 self.end_channel(&mut state, &channel, "a call without a grant");
-                still = self.accept(&mut state, Among::Watched).later();
+                still = self.accept(&mut state, ChannelSet::Watched).later();
             }
             if let Some(tid) = caller.take()
                 && !self.accept_answer(&mut state, tid)
@@ -156,7 +157,7 @@ impl Engine {
         loop {
             self.await_barrier(number);
             let state = self.lock();
-            // Another broker may have come meanwhile, which was not asked.
+            // A new broker may have come meanwhile, which has not been asked for a barrier.
             if !state.has_broker() || self.broker.has_passed(number) {
                 return state;
             }
@@ -169,7 +170,7 @@ impl Engine {
         link.tell(&Request::Barrier { number });
         while !self.broker.has_passed(number) && !link.is_lost() {
             let Some(events) = link.events() else { return };
-            // The control thread may take the event from under this wait.
+            // The control thread may take the event that this thread waits for.
             await_readable(events, Duration::from_millis(1));
             self.take_events();
         }

@@ -25,7 +25,7 @@ use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 
 impl Engine {
-    /// A thread has left with this open on a lane, innermost first.
+    /// Closes the calls and services that a thread has left open on a lane, innermost first.
     pub(crate) fn leave_lane(&self, state: &mut State, via: LaneId, open: &[FrameKind]) {
         let Some(channel) = self.channel(via.channel) else { return };
         let Ok(lane) = channel.lane(via.lane as usize) else { return };
@@ -44,7 +44,7 @@ impl Engine {
         }
         let waits = open.contains(&FrameKind::Calling);
         if !waits {
-            // Whoever is served next on this lane finds it as new.
+            // The lane's next caller finds an empty mailbox.
             lane.inbox().reset();
         }
         let left_too = owes && !self.answer(via, Kind::Dead, None, 0);
@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// An answer of this thread has found nobody on its lane.
+    /// The caller had left when this thread posted its answer.
     pub(crate) fn caller_has_left(&self, state: &mut State, tid: Tid, via: LaneId) {
         let Some(channel) = self.channel(via.channel) else { return };
         let calling = state.thread(tid).calls_on().filter(|calling| calling.via == via).copied();
@@ -75,7 +75,7 @@ impl Engine {
     }
 }
 
-/// A message that nobody will take: its references and its descriptors go.
+/// Drops a message that no thread will take, with its references and descriptors.
 pub(crate) fn drop_message(state: &mut State, channel: &Channel, message: &Message) {
     state.drop_ticket(channel.peer, TicketId(message.ticket));
     drop(channel.socket.take_fds(message));

@@ -1,7 +1,7 @@
 //! The runner: the state under its lock, and the I/O that the state asks for.
 //!
-//! A hidden control thread takes what no thread of the program comes for: the broker's events, and
-//! messages of peers that found nobody at home.
+//! A hidden control thread takes the broker's events, and the messages of peers that no thread of
+//! the program takes.
 
 mod accept;
 mod answer;
@@ -52,7 +52,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Locks the state for `body`, then carries out what comes of it.
+    /// Locks the state for `body`, then carries out the effects.
     pub fn with_state<T>(&self, body: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = body(&mut state);
@@ -60,7 +60,7 @@ impl Engine {
         result
     }
 
-    /// Carries out what the state wants done, then lets it go.
+    /// Carries out the state's effects, then unlocks it.
     pub fn unlock(&self, mut state: Guard<'_, State>) {
         self.carry_out(&mut state);
     }
@@ -119,8 +119,8 @@ impl Engine {
         }
     }
 
-    /// In a child of fork, which shares nothing of the device: its copies of the sockets go, so
-    /// that the parent's death is seen.
+    /// Called in a child of fork, which shares nothing of the device: closes its copies of the
+    /// sockets, so that peers see the parent's death.
     pub fn forked(&self) {
         self.closed.store(true, Ordering::Release);
         self.operations.revocation.revoke();

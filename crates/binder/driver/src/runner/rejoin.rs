@@ -7,11 +7,11 @@
 //!                                                   +--> Over: it will not have us back
 //! ```
 //!
-//! All of it is the control thread's. Nobody waits for a broker: until there is one, what needs it
-//! fails. From the moment when the claims are made, under the state's lock, what the state tells
-//! the broker goes to the new one.
+//! The control thread does all of this. No thread waits for a broker: until there is one, requests
+//! to it fail. The claims are made under the state's lock; from then on the state's requests go to
+//! the new broker.
 
-use super::accept::Among;
+use super::accept::ChannelSet;
 use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::engine::broker::{Greeting, Link};
@@ -30,37 +30,37 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How far the control thread has come.
 #[derive(Debug, Default)]
-pub(crate) enum Comeback {
+pub(crate) enum RejoinState {
     /// There is a broker.
     #[default]
     Joined,
-    /// There is none: when to look again, and how long to wait after that.
+    /// There is none: the time of the next attempt, and the pause after it.
     Later(Instant, Duration),
-    /// One was greeted; the pause after it if it goes away.
+    /// A broker was greeted; with the pause if it goes away.
     Greeted(OwnedFd, Duration),
-    /// None will have us.
+    /// The broker refuses this process for good.
     Over,
 }
 
-impl Comeback {
+impl RejoinState {
     /// How long the control thread may sleep.
     pub fn pause(&self) -> Option<Timespec> {
-        let Comeback::Later(time, _) = self else { return None };
+        let RejoinState::Later(time, _) = self else { return None };
         let left = time.saturating_duration_since(now());
         Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
     }
 
     pub fn is_due(&self) -> bool {
-        matches!(self, Comeback::Later(time, _) if *time <= now())
+        matches!(self, RejoinState::Later(time, _) if *time <= now())
     }
 
-    fn later(pause: Duration) -> Comeback {
-        Comeback::Later(now() + pause, (pause * 2).min(LONGEST_PAUSE))
+    fn later(pause: Duration) -> RejoinState {
+        RejoinState::Later(now() + pause, (pause * 2).min(LONGEST_PAUSE))
     }
 }
 
 impl Engine {
-    /// The last event has been taken: what has not come by now will not come.
+    /// The old broker's last event has been taken: its later events are lost.
     pub(crate) fn broker_is_gone(&self) {
         if !self.is_closed() {
             let what = "the broker is gone; calls go on, nothing new can be reached";
@@ -70,56 +70,56 @@ impl Engine {
             self.revoke(state);
             self.broker.forget_tally();
             state.broker_lost();
-            self.accept(state, Among::All);
+            self.accept(state, ChannelSet::All);
         });
     }
 
     /// Begins to look for another broker if ours is gone.
-    pub(crate) fn look_for_broker(&self, comeback: &mut Comeback) {
+    pub(crate) fn look_for_broker(&self, rejoining: &mut RejoinState) {
         let link = self.broker.link();
-        if link.is_lost() && matches!(comeback, Comeback::Joined) && !self.is_closed() {
+        if link.is_lost() && matches!(rejoining, RejoinState::Joined) && !self.is_closed() {
             if let Some(events) = link.events() {
                 self.control.forget(events);
             }
-            // Its two numbers are for the next one, should there be no others.
+            // Frees the link's two descriptors: the next broker's link may need them.
             self.broker.replace(Arc::new(Link::none(link.era)));
-            *comeback = Comeback::Later(now(), FIRST_PAUSE);
+            *rejoining = RejoinState::Later(now(), FIRST_PAUSE);
         }
     }
 
-    pub(crate) fn greet_broker(&self, comeback: &mut Comeback) {
-        let &mut Comeback::Later(_, pause) = comeback else { return };
+    pub(crate) fn greet_broker(&self, rejoining: &mut RejoinState) {
+        let &mut RejoinState::Later(_, pause) = rejoining else { return };
         let greeted = self.broker.greet_next().and_then(|socket| {
             self.control.watch(socket.as_fd(), GREETING)?;
             Ok(socket)
         });
-        *comeback = match greeted {
-            Ok(socket) => Comeback::Greeted(socket, pause),
-            Err(_) => Comeback::later(pause),
+        *rejoining = match greeted {
+            Ok(socket) => RejoinState::Greeted(socket, pause),
+            Err(_) => RejoinState::later(pause),
         };
     }
 
-    pub(crate) fn hear_broker(&self, comeback: &mut Comeback) {
-        let Comeback::Greeted(socket, pause) = std::mem::take(comeback) else { return };
+    pub(crate) fn hear_broker(&self, rejoining: &mut RejoinState) {
+        let RejoinState::Greeted(socket, pause) = std::mem::take(rejoining) else { return };
         self.control.forget(socket.as_fd());
-        *comeback = match self.broker.hear_next(socket) {
+        *rejoining = match self.broker.hear_next(socket) {
             Greeting::Welcome(link) => match self.rejoin(Arc::new(link)) {
-                true => Comeback::Joined,
-                false => Comeback::later(pause),
+                true => RejoinState::Joined,
+                false => RejoinState::later(pause),
             },
-            Greeting::Later => Comeback::later(pause),
+            Greeting::Later => RejoinState::later(pause),
             Greeting::Refused(errno) => {
                 tracing::warn!(target: "binder", "the next broker does not take us back: {errno}");
-                Comeback::Over
+                RejoinState::Over
             }
         };
     }
 
-    /// Makes this process's claims. False if that broker is gone as well.
+    /// Makes this process's claims. False if the new broker is gone as well.
     fn rejoin(&self, link: Arc<Link>) -> bool {
         let _events = self.broker.applying.lock();
-        // What was announced in time comes in now; what comes later has lost its references.
-        let (mut state, _) = self.accept_posted(Among::All);
+        // Messages that were announced in time come in now; later ones have lost their references.
+        let (mut state, _) = self.accept_posted(ChannelSet::All);
         self.revoke(&mut state);
         if self.is_closed() || self.watch_events(&link).is_err() {
             return false;
@@ -133,17 +133,17 @@ impl Engine {
             Claim::Channel { channel: channel.id, end, peer }
         };
         claims.extend(channels.iter().map(claim));
-        // What it makes the state tell goes the way of the old broker: the claims are without it.
+        // Requests of the state so far go to the old broker: the claims already reflect them.
         self.carry_out(&mut state);
         let manages = state.managers();
-        // A reservation that ends later is told to the broker that is in place then.
+        // A reservation that ends later is reported to the broker that is in place then.
         let reservations = self.real_time.reservations.all.lock();
-        let told = claims
+        let all_sent = claims
             .chunks(MAX_CLAIMS)
             .all(|claims| link.tell(&Request::Claim { claims: claims.to_vec() }))
             && link.tell(&Request::Rejoin { manages })
             && self.tell_ended_lanes(&link, &channels);
-        if !told {
+        if !all_sent {
             state.broker_lost();
             return false;
         }
@@ -158,7 +158,8 @@ impl Engine {
         true
     }
 
-    /// A broker that did not seal our status page cannot write it.
+    /// A broker that did not create this process's status page cannot write it: the engine sets the
+    /// frozen flag.
     pub(crate) fn see_freeze(&self, event: &Event) {
         if let Event::Frozen { process, frozen } = *event
             && process == self.identity.process

@@ -40,13 +40,13 @@ pub struct Outgoing<'a> {
 /// How often a sender looks, 50 us apart, whether a full target has made room after all.
 const LOOKS: u32 = 40;
 
-/// A transaction of which nothing can fail any more but its target.
+/// A prepared transaction: from here on only its target can fail.
 struct Ready {
     channel: Arc<Channel>,
     via: LaneId,
     message: Message,
     ticket: Option<TicketId>,
-    /// Of a call: its token, and the callers in its message.
+    /// The token of a call, and the callers in its message; 0 and none otherwise.
     token: u64,
     chain: Vec<ChainEntry>,
     completion: Completion,
@@ -72,7 +72,7 @@ impl Outgoing<'_> {
 
     fn write(&self, message: &Message, chain: &[ChainEntry], map: View<'_>, at: usize) {
         let parts = message.parts().expect("sizes were checked");
-        // First: a loan's data may lie where its chain goes.
+        // The data goes first: a loan's data may lie where the chain has to be.
         self.data.copy_to(map, at + parts.data_at);
         map.write(at + parts.chain_at, bytemuck::cast_slice(chain));
         map.write(at + parts.offsets_at, bytemuck::cast_slice(self.offsets));
@@ -85,8 +85,8 @@ impl Outgoing<'_> {
     }
 }
 
-/// Refuses a call for which its target shows no room. The target decides anew when a call comes in,
-/// but then its caller hears of a refusal later.
+/// Refuses a call if its target shows no room for it. The target checks again when the call comes
+/// in, but a refusal there reaches the caller later.
 fn refuse_if_full(channel: &Channel, outgoing: &Outgoing<'_>) -> Result<(), Refusal> {
     if channel.status_word(status::BUFFER_BYTES) == 0 {
         return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
@@ -98,9 +98,9 @@ fn refuse_if_full(channel: &Channel, outgoing: &Outgoing<'_>) -> Result<(), Refu
 }
 
 impl Engine {
-    /// Sends a transaction or a reply for a thread. Whatever comes of it, the thread is told
-    /// through its to-do list. `sizes` are of data and offsets, as the program has said them;
-    /// `outgoing` is an error if its bytes could not be used.
+    /// Sends a transaction or a reply for a thread. The thread reads the outcome from its to-do
+    /// list. `sizes` are of data and offsets, as the program has said them; `outgoing` is an error
+    /// if its bytes could not be used.
     pub fn send(
         &self,
         tid: Tid,
@@ -109,13 +109,14 @@ impl Engine {
         sizes: (u64, u64),
         outgoing: Result<Outgoing<'_>, Errno>,
     ) {
-        // Strangers may cause any number of events: others apply them.
+        // Strangers may cause any number of events: a real-time thread leaves them to other
+        // threads.
         if !thread::is_real_time() {
             self.take_new_events();
         }
         let mut state = self.lock();
         self.take_over_own(&mut state);
-        // An answer that has come stands before whatever this leads to.
+        // An answer that has come is queued before any outcome of this transaction.
         self.accept_answer(&mut state, tid);
         if matches!(target, Target::Handle(0)) && state.manager.is_none() {
             drop(state);
@@ -134,7 +135,7 @@ impl Engine {
         let nothing = Sent::default();
         let via = state.thread(tid).serves().map(|serving| serving.via);
         let outgoing = match (target, via) {
-            // Nobody waits for the answer: nothing of it is looked at.
+            // The caller has left: the reply is not even checked.
             (Target::Reply, Some(via)) if self.has_left(via) => Err(Refusal::dead()),
             _ => outgoing.map_err(Refusal::failed),
         };
@@ -143,7 +144,8 @@ impl Engine {
         let departure = match departed {
             Ok(mut departure) => {
                 if departure.kind == Kind::Request {
-                    // Nobody waits at the other end of the lane to turn round: the pool serves.
+                    // The caller at the other end has left, so the lane cannot turn round: the pool
+                    // serves.
                     departure.via = departure.via.filter(|via| !self.has_left(*via));
                 }
                 departure
@@ -174,7 +176,7 @@ impl Engine {
         });
         match ready {
             Ok((ready, outgoing)) => {
-                // A replier hears of its reply before anything that the reply causes.
+                // The completion of a reply is queued before any work that the reply causes.
                 let Ready { via, token, completion, .. } = ready;
                 state.departed(tid, departure, via, token, completion);
                 if kind == Kind::Request {
@@ -214,10 +216,11 @@ impl Engine {
             }
             None => state.refused(tid, refusal),
         }
-        self.tell_failure(state.thread(tid).error, sizes);
+        self.log_failure(state.thread(tid).error, sizes);
     }
 
-    /// Sizes, references and descriptors: all that can still fail.
+    /// Does every step that can still fail: checks sizes, has references translated, sends
+    /// descriptors.
     fn prepare(
         &self,
         channel: Arc<Channel>,
@@ -242,7 +245,7 @@ impl Engine {
                 Err(Errno::SRCH) => return Err(Refusal::dead()),
                 Err(errno) => return Err(Refusal::failed(errno)),
             }
-            // The grant keeps our own nodes from now on, and they are in transit no more.
+            // From now on the grant keeps this process's nodes: they are in transit no longer.
             self.take_all_events();
             message.ticket = ticket.map_or(0, |ticket| ticket.0);
         }
@@ -259,7 +262,8 @@ impl Engine {
         Ok(Ready { channel, via, message, ticket, token, chain, completion })
     }
 
-    /// Takes back what was sent ahead of a message that stays.
+    /// Takes back the ticket and the descriptors that were sent ahead of a message that is not
+    /// posted.
     fn cancel(&self, Ready { channel, message, ticket, .. }: &Ready) {
         channel.socket.cancel(message.fds_number);
         self.cancel_ticket(channel.peer, *ticket);
@@ -267,7 +271,7 @@ impl Engine {
 
     fn cancel_ticket(&self, target: ProcessId, ticket: Option<TicketId>) {
         let link = self.broker.link();
-        // Of a broker that is gone nobody holds a ticket any more.
+        // A ticket of a broker that is gone is void.
         if let Some(ticket) = ticket.filter(|ticket| ticket.era() == link.era) {
             link.tell(&Request::CancelTicket { target, ticket });
         }
@@ -291,7 +295,7 @@ impl Engine {
         }
     }
 
-    /// A call's chain: this process, then those further up.
+    /// A call's chain: this process, then the processes that wait further up.
     pub(crate) fn callers<'a>(
         &self,
         departure: &'a Departure,
@@ -324,7 +328,7 @@ impl Engine {
             .inspect_err(|_| client.client_lanes.give(via.lane))
     }
 
-    /// A peer that has died had no time to take the channel up.
+    /// Fails a call on a channel that has ended before the peer took the channel up.
     fn keep_if_alive(
         &self,
         state: &State,
@@ -365,19 +369,19 @@ impl Engine {
         if !nested {
             channel.show_processor();
             let named = chain[1..].iter().any(|entry| entry.process == channel.peer.0);
-            return channel.tell_of_request(lane, reader, named);
+            return channel.notify_of_request(lane, reader, named);
         }
         channel.repay(via.lane);
         channel.client_lanes.set_progress(lane, Progress::Posted);
         match reader {
-            // The thread that waits there looks by itself.
+            // A thread that waits at the lane reads its mailbox itself.
             Reader::Polling => channel.socket.ring(),
             Reader::Closed => self.lose_caller(tid, ready),
             Reader::Woken | Reader::Watching | Reader::Dedicated | Reader::Elsewhere => {}
         }
     }
 
-    /// The thread that has called this one has left: nobody takes the nested call.
+    /// The thread that called this one has left: no thread takes the nested call.
     fn lose_caller(&self, tid: Tid, ready: &Ready) {
         self.with_state(|state| state.answered_with(tid, Kind::Dead, 0));
         self.cancel(ready);
@@ -391,11 +395,11 @@ impl Engine {
         let channel = self.channel_to(departure.peer).map_err(Refusal::lost)?;
         let frozen = self.refuse_if_frozen(&channel, true)?;
         let spam = self.one_way_room(&channel, outgoing.allocation())?;
-        let (nowhere, nobody) = (LaneId { channel: ChannelId(0), lane: 0 }, (0, Vec::new()));
-        let mut ready = self.prepare(channel, nowhere, departure, outgoing, nobody)?;
+        let (no_lane, no_chain) = (LaneId { channel: ChannelId(0), lane: 0 }, (0, Vec::new()));
+        let mut ready = self.prepare(channel, no_lane, departure, outgoing, no_chain)?;
         let (channel, message) = (&ready.channel, &mut ready.message);
         message.param = if frozen { TO_FROZEN } else { 0 };
-        // Order among the one-way transactions of this process is that of the ring.
+        // The one-way transactions of this process keep the order of the ring.
         let put = {
             let mut ends = channel.ends();
             message.stamp = stamp_in_order(self.broker.stamps);
@@ -407,8 +411,8 @@ impl Engine {
             self.cancel(&ready);
             return Err(Refusal::failed(Errno::NOSPC));
         }
-        // Nobody comes by in a frozen process, but its control thread may take it in.
-        // Before the look at the sleepers; see `bell`.
+        // No thread of a frozen process looks here, except its control thread. Before the look at
+        // the sleepers; see `bell`.
         fence(Ordering::SeqCst);
         channel.announce(frozen);
         ready.completion = match (frozen, spam) {
@@ -419,8 +423,8 @@ impl Engine {
         Ok(ready)
     }
 
-    /// Whether the target has room, as far as this process can tell: what the target publishes,
-    /// less what is on its way there. True if the target may call it spam.
+    /// Checks the room of the target: the room that it publishes, less the transactions still in
+    /// the ring. True if the target may count the transaction as spam.
     fn one_way_room(&self, channel: &Channel, bytes: usize) -> Result<bool, Refusal> {
         for attempt in 0..LOOKS {
             let mut ends = channel.ends();
@@ -436,9 +440,9 @@ impl Engine {
                 let ours = account.pending_bytes + account.taken_bytes + bytes;
                 let many = account.pending + account.taken + 1 > 50;
                 if left >= size / 10 {
-                    ends.spam_told = false;
-                } else if !ends.spam_told && (many || ours > size / 4) {
-                    ends.spam_told = true;
+                    ends.spam_reported = false;
+                } else if !ends.spam_reported && (many || ours > size / 4) {
+                    ends.spam_reported = true;
                     return Ok(true);
                 }
                 return Ok(false);
@@ -447,8 +451,8 @@ impl Engine {
             if account.pending == 0 {
                 break;
             }
-            // What is in the ring may make room when it is taken in, or be counted twice just then:
-            // the target's control thread takes it in.
+            // Records in the ring may be counted twice while they are taken in: the target's
+            // control thread is rung to take them in.
             if attempt == 0 {
                 channel.socket.ring();
             }
@@ -470,7 +474,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The way of a call by this handle, as it is now.
+    /// The node, the process and the chain of a call by this handle, as they are now.
     pub(crate) fn route(&self, tid: Tid, handle: u32) -> Result<Departure, Refusal> {
         self.take_new_events();
         self.with_state(|state| {

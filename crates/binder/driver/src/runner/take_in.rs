@@ -1,4 +1,5 @@
-//! One transaction comes in: right, room, copy, objects.
+//! Takes in one transaction: checks the right to send it, takes room, copies it, puts its objects
+//! in place.
 
 use super::accept::Stop;
 use super::leave::drop_message;
@@ -13,12 +14,12 @@ use baton_state::transaction::{Arrival, LaneId, Received, Recipient, Room, Verdi
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
 
-/// A message in its room, or the error that its sender is told.
-pub(super) type Brought = Result<(Room, Received), (Kind, Errno)>;
+/// A message in its room, or the error for its sender.
+pub(super) type CopyResult = Result<(Room, Received), (Kind, Errno)>;
 
 impl Engine {
-    /// Takes a transaction in: right, room, copy, objects. `Ok(Some)` if its sender is to be told
-    /// of a refusal.
+    /// Takes in a transaction. `Ok(Some)`: the transaction is refused, with the error for its
+    /// sender.
     #[expect(clippy::too_many_arguments, reason = "a message's place, and whom it is for")]
     pub(crate) fn take_in(
         &self,
@@ -32,7 +33,8 @@ impl Engine {
     ) -> Result<Option<(Kind, Errno)>, Stop> {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
         if matches!(recipient, Recipient::Waiting(_)) && self.page.is_frozen() {
-            // Its sender sees the status page of those only whom it calls itself.
+            // A nested call's sender cannot see this process's status page: it was called by a
+            // third process.
             drop_message(state, channel, message);
             let target = self.identity.process;
             self.broker.tell(&Request::FrozenTouched { target, two_way: true });
@@ -40,7 +42,7 @@ impl Engine {
         }
         let mut chain = vec![ChainEntry::default(); usize::from(message.chain)];
         map.read(at + parts.chain_at, bytemuck::cast_slice_mut(&mut chain));
-        // It may be for one of our threads that waits.
+        // The call may be for a waiting thread of this process.
         self.revoke_callers(state, &chain);
         let arrival = Arrival { via, peer: channel.peer, message, chain };
         let verdict = state.admit(&arrival);
@@ -54,7 +56,7 @@ impl Engine {
             state.supersede(channel.peer, node, message.code, message.flags);
         }
         let from = (map, at + parts.data_at);
-        match self.bring_in(state, &arrival, channel, verdict, from)? {
+        match self.copy_in(state, &arrival, channel, verdict, from)? {
             Ok((room, contents)) => {
                 state.deliver(recipient, arrival, room, contents);
                 Ok(None)
@@ -63,16 +65,16 @@ impl Engine {
         }
     }
 
-    /// Copies a message that the state has judged into its room. `Ok(Err)` if it is refused: then
-    /// its references and descriptors go.
-    pub(crate) fn bring_in(
+    /// Copies a message into the room that the state has given it. `Ok(Err)` if the state refuses
+    /// it: then its references and descriptors are dropped.
+    pub(crate) fn copy_in(
         &self,
         state: &mut State,
         arrival: &Arrival<'_>,
         channel: &Channel,
         verdict: Result<Room, Verdict>,
         from: (View<'_>, usize),
-    ) -> Result<Brought, Stop> {
+    ) -> Result<CopyResult, Stop> {
         let room = match verdict {
             Ok(room) => room,
             Err(Verdict::NotYet) => return Err(Stop::Later),
@@ -83,7 +85,7 @@ impl Engine {
                 return Ok(Err((kind, errno)));
             }
         };
-        match self.unload(state, arrival, channel, room, from) {
+        match self.copy_payload(state, arrival, channel, room, from) {
             Ok(contents) => Ok(Ok((room, contents))),
             Err(Stop::Refused(errno)) => Ok(Err((Kind::Failed, errno))),
             Err(stop) => Err(stop),
@@ -91,7 +93,7 @@ impl Engine {
     }
 
     /// Copies a payload into its room and puts its objects in place.
-    fn unload(
+    fn copy_payload(
         &self,
         state: &mut State,
         arrival: &Arrival<'_>,

@@ -1,6 +1,6 @@
-//! What an engine keeps, and when it lets go of it.
+//! The resources that an engine keeps, and when it drops them.
 
-use super::accept::{Among, Look, MOST_AT_ONCE};
+use super::accept::{ChannelSet, Look, MOST_AT_ONCE};
 use crate::channel::Channel;
 use crate::channel::payload::Payload;
 use crate::engine::Engine;
@@ -200,7 +200,7 @@ fn the_bell_of_a_channel_that_has_gone_is_rung_until_nobody_sleeps_there() {
     bell.withdraw(Sleep::Alone);
     let gone = Arc::downgrade(&theirs);
     drop(theirs);
-    // Its memory goes with the last who slept there.
+    // Its memory goes with the last looper that slept there.
     while gone.strong_count() > 0 {
         std::thread::yield_now();
     }
@@ -226,15 +226,16 @@ fn a_close_waits_for_no_looper_and_its_control_thread_for_all() {
     client.close();
 }
 
-/// Whoever watched a lane may have taken what its client tells everybody of a millisecond later.
+/// A looper that watched a lane may have taken the request that its client announces to the pool a
+/// millisecond later.
 #[test]
 fn what_has_been_taken_may_be_told_of() {
     let (broker, _directory) = broker();
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     for _ in 0..1000 {
-        channel.tell_of_request(0, Reader::Elsewhere, true);
-        let _ = server.accept(&mut server.lock(), Among::Watched);
+        channel.notify_of_request(0, Reader::Elsewhere, true);
+        let _ = server.accept(&mut server.lock(), ChannelSet::Watched);
     }
     assert!(!theirs.ends().dead, "it is no violation");
     assert!(!theirs.has_news(), "and it is forgotten");
@@ -243,7 +244,8 @@ fn what_has_been_taken_may_be_told_of() {
     server.close();
 }
 
-/// Its caller has become an ordinary one and a real-time one again before the looper has looked.
+/// The caller has become an ordinary thread and a real-time thread again before the looper has
+/// looked.
 #[test]
 fn who_leaves_a_lane_takes_no_later_offer_with_it() {
     let (broker, _directory) = broker();
@@ -314,11 +316,11 @@ fn callers_are_told_whether_lanes_get_loopers() {
             0,
         ),
     ];
-    for (name, change, told) in changes {
+    for (name, change, expected) in changes {
         let mut state = server.lock();
         change(&mut state);
         server.unlock(state);
-        assert_eq!(channel.status_word(status::LANE_LOOPERS), told, "{name}");
+        assert_eq!(channel.status_word(status::LANE_LOOPERS), expected, "{name}");
     }
     client.close();
     server.close();
@@ -339,18 +341,18 @@ fn a_look_ends_however_much_there_is() {
         let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
         client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
     }
-    let look = server.accept(&mut state, Among::Watched);
+    let look = server.accept(&mut state, ChannelSet::Watched);
     // Fewer, if the control thread waits for its turn.
     assert!(matches!(look, Look::Cut { taken: 1..=MOST_AT_ONCE, .. }), "{look:?}");
     server.unlock(state);
-    let (state, later) = server.accept_posted(Among::Watched);
+    let (state, later) = server.accept_posted(ChannelSet::Watched);
     assert_eq!((later, state.received as usize), (None, POSTED));
     drop(state);
     client.close();
     server.close();
 }
 
-/// Its caller may still be about to sleep there: somebody else on the lane would take its nudge.
+/// The caller may still be about to sleep on the lane: another thread there would take its nudge.
 #[test]
 fn only_its_caller_frees_the_lane_of_an_answer() {
     let (broker, _directory) = broker();
@@ -569,7 +571,7 @@ fn a_dedicated_looper_is_relieved_if_the_pool_waits_and_not_if_it_runs() {
             state.offer_lane(via);
             assert_eq!(state.become_dedicated(tid()), Some(via));
             state.set_waiting(tid(), Waiting::Lane(via));
-            // What a thread leaves that goes is the pool's.
+            // The pool takes over the lane of a thread that leaves.
             const GONE: Tid = 1;
             state.thread(GONE).todo.push(Work::DeathCleared(1));
             state.thread_exit(GONE);

@@ -21,13 +21,13 @@ pub const WATCHDOG: u64 = 4;
 /// The number of a channel's socket is this plus the channel's id, which is at least one.
 pub const CHANNELS: u64 = 4;
 
-/// How long a ring may stay lost. No request of an honest client waits for it.
+/// Longest time for which a ring may stay lost. No request of an honest client waits for it.
 pub const REPEAT_AFTER: Duration = Duration::from_millis(1);
 /// The watchdog's period. A pool that serves longer without a look may wait for a request that
 /// nobody takes in.
 const WATCHDOG_ROUND: Duration = Duration::from_millis(20);
 
-/// What wakes the control thread of one engine.
+/// The descriptors and timers that wake the control thread of one engine.
 #[derive(Debug)]
 pub(crate) struct ControlPoll {
     pub epoll: OwnedFd,
@@ -54,19 +54,19 @@ impl ControlPoll {
         Ok(poll)
     }
 
-    /// The control thread wakes while there is something to read.
+    /// Wakes the control thread as long as there is something to read.
     pub fn watch(&self, fd: BorrowedFd<'_>, number: u64) -> Result<(), Errno> {
         let flags = EventFlags::IN | EventFlags::RDHUP;
         epoll::add(&self.epoll, fd, EventData::new_u64(number), flags)
     }
 
-    /// The control thread wakes once for whatever comes on a channel's socket.
+    /// Wakes the control thread once for each message on a channel's socket.
     pub fn watch_channel(&self, socket: BorrowedFd<'_>, id: u64) -> Result<(), Errno> {
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.epoll, socket, EventData::new_u64(id + CHANNELS), flags)
     }
 
-    /// Of a muted channel the control thread hears nothing but its end.
+    /// A muted channel wakes the control thread only by its end.
     pub fn set_muted(&self, socket: BorrowedFd<'_>, id: u64, muted: bool) {
         let always = EventFlags::RDHUP | EventFlags::ET;
         let flags = if muted { always } else { always | EventFlags::IN };

@@ -1,4 +1,4 @@
-//! Where this process has mapped a file, from /proc/self/maps.
+//! Finds this process's map of a file in /proc/self/maps.
 
 use rustix::fd::BorrowedFd;
 

@@ -12,21 +12,21 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// Pause after a failure of the system's that passes.
+/// Pause after a temporary failure of the system.
 pub const PAUSE: Duration = Duration::from_millis(1);
 
 /// One packet. The packet always arrives; its descriptors may not.
 #[derive(Debug)]
 pub struct Packet {
-    /// Its length.
+    /// The packet's length.
     pub bytes: usize,
-    /// Its descriptors, close-on-exec. `EMFILE` if the process has no room for all of them: those
-    /// that came are closed again, the others are lost.
+    /// The descriptors, close-on-exec. `EMFILE` if the process has no room for all of them:
+    /// installed ones are closed again, the others are lost.
     pub fds: Result<Vec<OwnedFd>, Errno>,
 }
 
-/// Whether a failure says nothing of the connection: the system lacks memory or descriptors for
-/// now.
+/// Whether a failure is temporary: the system lacks memory or descriptors, and the connection
+/// stands.
 pub fn passes(errno: Errno) -> bool {
     matches!(
         errno,

@@ -22,8 +22,8 @@ pub struct SpinBudget {
     left_out: AtomicU32,
 }
 
-/// Of waits that have taken too long one in so many is tried with a spin: two ends that both sleep
-/// wait for each other's wake-ups, and would never find out that they need not.
+/// While waits take too long to spin, one wait in so many still spins. Two ends that both sleep
+/// wait for each other's wake-ups, and would otherwise never find out that a spin pays.
 const TRIED_EVERY: u32 = 16;
 
 /// How a spin ended.
@@ -31,7 +31,7 @@ const TRIED_EVERY: u32 = 16;
 pub(crate) enum Spun<T> {
     /// With the event.
     Saw(T),
-    /// Without it: the thread sleeps, then calls [`SpinBudget::learn`] with the time since this
+    /// Without it: the thread sleeps, then calls [`SpinBudget::record`] with the time since this
     /// one.
     Since(u64),
 }
@@ -52,7 +52,7 @@ impl SpinBudget {
             })
         };
         if let Some(seen) = look_often(QUICK_LOOKS) {
-            self.learn(0, longest_ns);
+            self.record(0, longest_ns);
             return Spun::Saw(seen);
         }
         let (start, budget_ns) = (now_ns(), self.budget_ns(longest_ns));
@@ -60,7 +60,7 @@ impl SpinBudget {
             let seen = look_often(LOOKS);
             let waited = now_ns() - start;
             if let Some(seen) = seen {
-                self.learn(waited, longest_ns);
+                self.record(waited, longest_ns);
                 return Spun::Saw(seen);
             }
             if waited > budget_ns {
@@ -85,14 +85,14 @@ impl SpinBudget {
         longest_ns.min(2 * average + longest_ns / 8)
     }
 
-    /// Learns that one wait has taken so long. A very long one counts as a long one, so that a few
-    /// short ones make up for it.
-    pub fn learn(&self, waited_ns: u64, longest_ns: u64) {
+    /// Records how long one wait has taken. A very long wait counts as a long one, so that a few
+    /// short waits make up for it.
+    pub fn record(&self, waited_ns: u64, longest_ns: u64) {
         let average = self.average_ns.load(Ordering::Relaxed);
         // One short wait, with or without a spin, outweighs the long ones before.
         let most = if waited_ns < longest_ns { longest_ns / 2 } else { u64::MAX };
         let (average, waited) = (average.min(most), waited_ns.min(4 * longest_ns));
-        // Of two threads that learn at once one is lost.
+        // If two threads record at once, one record is lost.
         self.average_ns.store((7 * average + waited) / 8, Ordering::Relaxed);
     }
 }
@@ -106,9 +106,9 @@ mod tests {
         const LONGEST: u64 = 50_000;
         let budget = SpinBudget::default();
         assert!(budget.pays(LONGEST), "to begin with");
-        (0..50).for_each(|_| budget.learn(1_000_000_000, LONGEST));
+        (0..50).for_each(|_| budget.record(1_000_000_000, LONGEST));
         assert!(!budget.pays(LONGEST), "after long waits");
-        (0..50).for_each(|_| budget.learn(1_000, LONGEST));
+        (0..50).for_each(|_| budget.record(1_000, LONGEST));
         let spins_ns = budget.budget_ns(LONGEST);
         assert!((2_000..LONGEST).contains(&spins_ns), "after short ones: {spins_ns}");
     }
@@ -117,7 +117,7 @@ mod tests {
     fn a_spin_is_tried_now_and_then_and_one_that_pays_is_followed_by_others() {
         const LONGEST: u64 = 1_000;
         let budget = SpinBudget::default();
-        (0..50).for_each(|_| budget.learn(1_000_000_000, LONGEST));
+        (0..50).for_each(|_| budget.record(1_000_000_000, LONGEST));
         let mut looks = 0;
         for _ in 0..TRIED_EVERY - 1 {
             let spun = budget.spin(LONGEST, || {
@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(budget.spin(LONGEST, || Some(1)), Spun::Saw(1), "it is tried");
         assert!(budget.pays(LONGEST), "at once");
         // A sleep that was shorter than a spin teaches the same.
-        (0..50).for_each(|_| budget.learn(1_000_000_000, LONGEST));
-        budget.learn(LONGEST / 2, LONGEST);
+        (0..50).for_each(|_| budget.record(1_000_000_000, LONGEST));
+        budget.record(LONGEST / 2, LONGEST);
         assert!(budget.pays(LONGEST));
     }
 

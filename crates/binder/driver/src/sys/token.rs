@@ -1,4 +1,4 @@
-//! Numbers that no peer can guess, though it has seen all that were given out before.
+//! Numbers that no peer can guess, even if it has seen all earlier ones.
 //!
 //! Each thread has a generator that the kernel seeds once, and some numbers in stock: to ask the
 //! kernel for each would cost as much as a call, and for many at once is a long call among short
@@ -18,25 +18,24 @@ const AT_ONCE: usize = 32;
 #[derive(Debug)]
 pub struct Stock {
     numbers: [u64; AT_ONCE],
-    /// The number of those that nobody has been given.
+    /// How many numbers have not been given out.
     left: usize,
 }
 
 thread_local! {
     static STOCK: RefCell<Stock> = const { RefCell::new(Stock::new()) };
-    /// The thread whose stock it is: a child of fork has a copy of its parent's.
+    /// The thread that owns the stock: a child of fork has a copy of its parent's.
     static OWNER: Cell<u32> = const { Cell::new(0) };
     /// The thread's generator, with the thread's id.
     static SOURCE: RefCell<Option<(u32, ChaCha8Rng)>> = const { RefCell::new(None) };
 }
 
-/// A number that nobody has been given before. An error is the kernel's: it has no randomness
-/// yet.
+/// A number that has never been given out. An error means that the kernel has no randomness yet.
 #[inline]
 pub fn next() -> Result<u64, Errno> {
     STOCK.with(|stock| {
         let Ok(mut stock) = stock.try_borrow_mut() else {
-            // A signal handler, in the middle of this.
+            // A signal handler has interrupted this function.
             return Ok(u64::from_ne_bytes(random()?));
         };
         if OWNER.get() != tid() {

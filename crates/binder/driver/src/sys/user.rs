@@ -6,9 +6,9 @@
 //! question and use another thread may unmap the memory; that is the program's own race.
 //!
 //! A program's buffers are the same pages call after call, and a question costs a system call: a
-//! thread remembers the last few answers until the program unmaps something ([`unmapped`]). What is
-//! not seen is memory that the C library gives back by itself: a buffer used after `free` may then
-//! be a fault, as at any other use.
+//! thread remembers the last few answers until the program unmaps something ([`unmapped`]). Memory
+//! that the C library gives back by itself is not noticed: a buffer used after `free` may then be a
+//! fault, as at any other use.
 
 use baton_shm::mapping::View;
 use baton_shm::sync::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use std::cell::Cell;
 const PAGE: usize = 4096;
 const SIGSET_BYTES: usize = 8;
 
-/// Which access is asked about.
+/// The kind of access that is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,
@@ -29,7 +29,7 @@ enum Access {
 struct Answers {
     pages: [Cell<usize>; REMEMBERED],
     epoch: Cell<u64>,
-    /// Where the next one goes.
+    /// The place of the next entry.
     next: Cell<usize>,
 }
 
@@ -59,7 +59,7 @@ pub fn begin() {
 }
 
 fn is_known(page: usize, access: Access) -> bool {
-    // What can be written can be read.
+    // A writable page is readable, too.
     let written = page << 1 | 1;
     let wanted = if access == Access::Read { page << 1 } else { written };
     ANSWERS.with(|answers| {
@@ -105,7 +105,7 @@ fn is_on_own_stack(address: usize, bytes: usize) -> bool {
 fn probe(address: usize, access: Access) -> Result<(), Errno> {
     let aligned = address & !(SIGSET_BYTES - 1);
     if aligned == 0 {
-        // To the system call a null pointer means "none".
+        // A null pointer means "none" to the system call.
         return Err(Errno::FAULT);
     }
     let (how, set, old) = match access {
@@ -173,17 +173,17 @@ impl Source {
         Ok(Source { address, bytes })
     }
 
-    /// Its length.
+    /// The length in bytes.
     pub fn bytes(self) -> usize {
         self.bytes
     }
 
-    /// Whether it has a byte in common with another range.
+    /// Whether two ranges overlap.
     pub fn overlaps(self, address: usize, bytes: usize) -> bool {
         self.address < address.saturating_add(bytes) && address < self.address + self.bytes
     }
 
-    /// Copies it to where a message goes.
+    /// Copies the range into a message's area.
     #[inline]
     pub fn copy_to(self, map: View<'_>, at: usize) {
         // SAFETY: readable, as it was made only then; see the module.

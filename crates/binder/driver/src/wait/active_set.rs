@@ -41,7 +41,7 @@ impl Pool {
     /// Makes the channels of clients inactive that have been silent for long.
     #[cold]
     fn deactivate_silent(&self, requests: u64) {
-        self.deactivate_those(|channels| {
+        self.deactivate_chosen(|channels| {
             let silent =
                 channels.iter().filter(|channel| channel.silence(requests) > ACTIVE_REQUESTS);
             silent.cloned().collect()
@@ -50,9 +50,9 @@ impl Pool {
 
     /// Makes the most silent quarter inactive.
     #[cold]
-    fn make_way(&self) {
+    fn deactivate_most_silent(&self) {
         let requests = self.requests.load(Ordering::Relaxed);
-        self.deactivate_those(|channels| {
+        self.deactivate_chosen(|channels| {
             let mut all = channels.to_vec();
             all.sort_by_cached_key(|channel| std::cmp::Reverse(channel.silence(requests)));
             all.truncate(MOST_ACTIVE / 4);
@@ -60,7 +60,7 @@ impl Pool {
         });
     }
 
-    fn deactivate_those(&self, choose: impl FnOnce(&[Arc<Channel>]) -> Vec<Arc<Channel>>) {
+    fn deactivate_chosen(&self, choose: impl FnOnce(&[Arc<Channel>]) -> Vec<Arc<Channel>>) {
         let deactivated = {
             let mut lists = self.channels.lists();
             let mut deactivated = choose(&lists.active);
@@ -100,10 +100,10 @@ impl Pool {
             return;
         }
         if self.channels.active().len() >= MOST_ACTIVE {
-            self.make_way();
+            self.deactivate_most_silent();
         }
         let mut lists = self.channels.lists();
-        // Another thread may have done so, or have ended the channel.
+        // Another thread may have made the channel active, or have ended it.
         if channel.is_inactive() && !channel.is_muted() && lists.has(channel.id) {
             Arc::make_mut(&mut lists.active).push(Arc::clone(channel));
             self.any_work.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! On which processor a looper runs: that of its only caller, if that pays.
+//! Chooses the processor of a looper: the processor of its only caller, if that pays.
 //!
 //! A wake-up of a thread that sleeps on the same processor takes a tenth of one across two. Where a
 //! spin pays, neither is needed. So a looper of the pool *follows* its caller only if it sleeps
@@ -11,20 +11,20 @@
 //!     -> moving has helped: the pause is the shortest again
 //! ```
 //!
-//! A looper moves when it has been woken, not when it goes to sleep: its caller has just said where
-//! it is and now sleeps there, whereas one that has just been answered may be on its way here. The
+//! A looper moves when it has been woken, not when it goes to sleep. A caller that has just posted
+//! sleeps where it was; a caller that has just been answered may be moving to the looper. The
 //! kernel has no call that moves a thread. So the thread is bound to the one processor, and at once
 //! to all those that it was bound to before: the scheduler leaves it where it is, until it has a
 //! reason.
 //!
 //! A dedicated looper *stays* with a caller that is bound to one processor: it is bound there, too.
 //! The kernel lets a real-time thread that wakes up run where a less urgent thread runs. That is
-//! never its caller's processor, where the caller is still running: so each half of a call would
-//! wake another processor, 15 to 30 us in place of 3. A caller that is free would go on elsewhere,
-//! and wait for a looper that cannot: its looper follows.
+//! never its caller's processor, where the caller still runs: so each half of a call would wake
+//! another processor, in 15 to 30 us instead of 3. The looper of an unbound caller follows instead:
+//! a bound looper could not run where that caller goes.
 //!
-//! **Invariant**: the caller's processor is the client's word. All that a false one gains is that
-//! the looper runs where the program lets it run anyway.
+//! **Invariant**: the caller's processor is the client's word. A false value only moves the looper
+//! to another processor that the program allows.
 
 use super::pool::Pool;
 use crate::channel::Channel;
@@ -34,29 +34,29 @@ use baton_abi::control::ChannelId;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::{Cell, RefCell};
 
-/// So many waits of one kind in a row tell something.
+/// Waits of one kind in a row after which the looper acts.
 const ENOUGH: u32 = 8;
 /// The pause after a move, as long as moves help, and when they have not for long.
 const PAUSE_NS: u64 = 10_000_000;
 const LONGEST_PAUSE_NS: u64 = 10_000_000_000;
 
-/// By whom a looper was woken.
+/// The caller that woke a looper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
-    /// It did not sleep, or several clients may have.
+    /// None: the looper did not sleep, or several clients may have woken it.
     None,
-    /// One, that called from the looper's processor.
+    /// One caller, on the looper's processor.
     Here,
-    /// One, that called from another processor.
+    /// One caller, on another processor.
     Elsewhere {
         channel: ChannelId,
         processor: u32,
-        /// How far its one-way ring has been read: who sends those does not wait for the looper.
+        /// How far the one-way ring has been read: a sender of one-way transactions does not wait.
         one_way: u64,
     },
 }
 
-/// What a looper knows of its last waits.
+/// A looper's record of its last waits.
 #[derive(Debug)]
 struct Follower {
     caller: Caller,
@@ -107,8 +107,8 @@ thread_local! {
 }
 
 impl Pool {
-    /// The calling looper has been woken by one of these clients: the rest is done on that one's
-    /// processor, if that pays.
+    /// Moves the calling looper, which one of these clients has woken, to that client's processor,
+    /// if that pays.
     #[inline(always)]
     pub(crate) fn follow(&self, recent: &[&Channel]) {
         let settings = &self.settings;
@@ -118,8 +118,8 @@ impl Pool {
         }
     }
 
-    /// The calling thread, which is dedicated to the lane, has been woken: it runs where its caller
-    /// does.
+    /// Moves the calling thread, which is dedicated to the lane and has been woken, to its caller's
+    /// processor.
     #[inline]
     pub(crate) fn stay_with_caller(&self, channel: &Channel, lane: u32) {
         let bound = channel.callers_processor(lane).filter(|_| self.settings.follow);
@@ -136,7 +136,7 @@ impl Pool {
 fn follow(recent: &[&Channel]) {
     let caller = only_caller(recent);
     let to = FOLLOWER.with(|follower| {
-        // A signal handler of the program may have come here in the middle of it.
+        // The program's signal handler may have interrupted another use.
         follower.try_borrow_mut().ok()?.woken_by(caller, now_ns)
     });
     if let Some(processor) = to {
@@ -158,13 +158,13 @@ fn only_caller(recent: &[&Channel]) -> Caller {
     }
 }
 
-/// Moves the calling thread, and leaves it bound to the processors to which it was bound.
+/// Moves the calling thread, and leaves its affinity mask as it was.
 #[cold]
 fn move_to(processor: u32) {
     bind_to(processor).inspect(|before| unbind(processor, before));
 }
 
-/// The calling thread is dedicated no longer.
+/// Unbinds the calling thread, which is dedicated no longer.
 pub(crate) fn unbind_from_caller() {
     if STAYS_AT.get().is_some() {
         stay_at(None);
@@ -173,7 +173,7 @@ pub(crate) fn unbind_from_caller() {
 
 #[cold]
 fn stay_at(processor: Option<u32>) {
-    // Servers that the thread calls meanwhile stay there, too.
+    // Servers that this thread calls take its processor from here, too.
     priorities_changed();
     if let Some((here, before)) = STAYS_AT.replace(processor).zip(BEFORE.take()) {
         unbind(here, &before);
@@ -188,7 +188,7 @@ fn bind_to(processor: u32) -> Option<CpuSet> {
     (is_allowed && sched_setaffinity(None, &only(processor)).is_ok()).then_some(before)
 }
 
-/// Undoes [`bind_to`]. Whoever has bound the thread in between has the last word.
+/// Undoes [`bind_to`], unless the program has bound the thread in between.
 fn unbind(processor: u32, before: &CpuSet) {
     if sched_getaffinity(None) == Ok(only(processor)) {
         let _ = sched_setaffinity(None, before);
@@ -211,7 +211,7 @@ mod tests {
         Caller::Elsewhere { channel: ChannelId(1), processor, one_way: 0 }
     }
 
-    /// Where it moves to when it is woken by these, once a millisecond.
+    /// The moves of a looper that is woken by these callers, once a millisecond.
     fn moves(follower: &mut Follower, from_ms: u64, callers: &[Caller]) -> Vec<(u64, u32)> {
         let waits = (from_ms..).zip(callers);
         waits
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_false_word_changes_nothing() {
+    fn a_false_processor_number_changes_nothing() {
         check(|| {
             let before = bound();
             for processor in [CpuSet::MAX_CPU as u32 - 1, CpuSet::MAX_CPU as u32, u32::MAX - 1] {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_binds_the_thread_in_between_has_the_last_word() {
+    fn a_later_binding_by_the_program_is_kept() {
         check(|| {
             let Some((first, second)) = processors().next().zip(processors().nth(1)) else {
                 return;

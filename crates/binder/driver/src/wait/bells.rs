@@ -16,7 +16,7 @@ use baton_shm::sync::Ordering;
 use std::sync::Arc;
 
 impl Pool {
-    /// Wakes at least one looper that sleeps. Those that sleep on a single bell are all rung.
+    /// Wakes at least one looper that sleeps. All loopers that sleep on a single bell are rung.
     pub(crate) fn wake_looper(&self) {
         if !self.wake_one() {
             self.ring_own_bells();
@@ -25,19 +25,19 @@ impl Pool {
 
     /// Wakes a looper that sleeps on several bells. False if there is none.
     pub(crate) fn wake_one(&self) -> bool {
-        // SeqCst: before the look at the sleepers; see `sleep_as_looper`.
+        // SeqCst: the change comes before the look at the sleepers; see `sleep_as_looper`.
         self.any_work.fetch_add(1, Ordering::SeqCst);
         futex::wake(&self.any_work, 1) != 0
     }
 
     /// Wakes all loopers that sleep: the list of channels has changed.
     pub(crate) fn wake_loopers(&self) {
-        self.tell_loopers();
+        self.wake_loopers_on_any_work();
         self.ring_own_bells();
     }
 
     /// Wakes all loopers that sleep, except those on a single bell.
-    pub(crate) fn tell_loopers(&self) {
+    pub(crate) fn wake_loopers_on_any_work(&self) {
         self.any_work.fetch_add(1, Ordering::SeqCst);
         futex::wake(&self.any_work, i32::MAX as u32);
     }
@@ -62,7 +62,7 @@ impl Pool {
         }
     }
 
-    /// Wakes the loopers on the bell of a channel that has been removed. They know that it has.
+    /// Wakes the loopers that sleep on the bell of a removed channel.
     pub(crate) fn ring_removed(&self, channel: &Arc<Channel>) {
         if ring(channel, |bell| bell.ring()) == OwnRing::Rung {
             self.removed.lock().push(Arc::clone(channel));

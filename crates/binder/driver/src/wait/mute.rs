@@ -1,11 +1,11 @@
 //! Clients whose announcements come to nothing: doorbells, READY bits and rings of the bell without
 //! a message.
 //!
-//! Each costs a look, and looks are paid for by those who call. A request of the client's makes up
-//! for [`FORGIVEN`] of them; beyond [`MOST_FRUITLESS`] its channel is *muted*: no looper looks at
-//! it, its doorbell wakes nobody, and the control thread looks every [`ROUND`] at some of those
-//! that are muted. A channel that has announced nothing but messages for some rounds is like others
-//! again; each time it is muted anew, that takes twice as many.
+//! Each announcement costs a look, and looks delay the calls of other clients. A request makes up
+//! for [`FORGIVEN`] fruitless looks. Beyond [`MOST_FRUITLESS`] looks the channel is *muted*: no
+//! looper looks at it, its doorbell wakes no thread, and the control thread looks at some muted
+//! channels every [`ROUND`]. After some rounds without false announcements the channel is unmuted.
+//! Each time it is muted again, that takes twice as many rounds.
 //!
 //! **Invariant**: a message on a muted channel comes in by one of the next rounds.
 //!
@@ -18,26 +18,26 @@ use baton_shm::sync::Ordering;
 use rustix::event::Timespec;
 use std::sync::Arc;
 
-/// Looks for nothing at which a channel is muted.
+/// Fruitless looks after which a channel is muted.
 const MOST_FRUITLESS: u32 = 64;
 
-/// From one look at muted channels to the next.
+/// Time between two looks at muted channels.
 pub(crate) const ROUND: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Channels that one round looks at.
 const AT_ONCE: usize = 16;
 
-/// Looks for nothing in one round that are none too many.
+/// Fruitless looks in one round that still count as calm.
 const FEW_FRUITLESS: u32 = 8;
 
-/// Rounds after which a channel is like others again, the first time it has been muted.
+/// Calm rounds after which a channel is unmuted, the first time.
 const CALM_ROUNDS: u32 = 5;
 
-/// How often these double.
+/// How often that number of rounds doubles.
 const DOUBLED: u32 = 6;
 
 impl Pool {
-    /// A look at a channel has come to nothing, so many times.
+    /// Counts fruitless looks at a channel, and mutes it after too many.
     pub(crate) fn count_fruitless(&self, channel: &Channel, times: u32) {
         if times > 0 && channel.count_fruitless(times) > MOST_FRUITLESS && !channel.is_muted() {
             self.mute(channel.id);
@@ -49,7 +49,7 @@ impl Pool {
         let Some(channel) = self.channels.get(id) else { return };
         {
             let mut lists = self.channels.lists();
-            // With one client nobody else pays.
+            // An only client delays no other one.
             if lists.n_incoming() < 2 || !lists.has(id) || !channel.mute() {
                 channel.forgive();
                 return;
@@ -90,7 +90,7 @@ impl Pool {
         round
     }
 
-    /// After the look at them: those that have been calm for long are like others again.
+    /// Ends a round: unmutes the channels that have been calm for long enough.
     pub(crate) fn end_muted_round(&self, round: Vec<Muted>) {
         for mut muted in round {
             let is_calm = muted.channel.fruitless() <= FEW_FRUITLESS;
@@ -102,7 +102,7 @@ impl Pool {
             let channel = muted.channel;
             channel.unmute();
             self.control.set_muted(channel.socket.fd(), channel.id.0, false);
-            // What has come in between has rung for nobody.
+            // Messages that came in between woke no looper.
             self.activate(&channel);
             self.wake_looper();
         }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_muted_and_goes_on_stays_so_and_its_end_is_heard() {
+    fn a_muted_client_that_goes_on_stays_muted_and_its_end_is_noticed() {
         let (broker, _directory) = broker();
         let (server, client, [ours, theirs]) = stage(&broker);
         server.pool.mute(theirs.id);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loopers_leave_to_each_other_is_no_announcement() {
+    fn requests_that_loopers_leave_to_each_other_are_no_announcements() {
         let (broker, _directory) = broker();
         let (server, client, [ours, theirs]) = stage(&broker);
         let look = || {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_only_client_and_one_that_means_something_are_not_muted() {
+    fn an_only_client_and_a_client_with_requests_are_not_muted() {
         let (broker, _directory) = broker();
         let (server, client, ours) = channel(&broker);
         let theirs = other_end(&server, &ours);

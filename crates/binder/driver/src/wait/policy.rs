@@ -6,7 +6,7 @@
 
 use super::settings::Settings;
 use crate::channel::yield_first::{AWAY, LONG, crowded};
-use crate::channel::{Channel, Lane, Placed};
+use crate::channel::{Channel, Lane, Placement};
 use crate::sys::clock::{now, now_ns, stamp};
 use crate::sys::spin::Spun;
 use crate::sys::thread::may_yield;
@@ -24,11 +24,11 @@ const UNTAKEN: Duration = Duration::from_millis(1);
 /// Waits on a lane between two looks at the processors of its ends.
 const WAITS: u32 = 32;
 
-/// What a thread does before it sleeps.
+/// The step before a sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WaitMode {
     /// It yields once to the other end's thread: see [`crate::channel::yield_first`].
-    LetBy,
+    Yield,
     /// It spins: see [`crate::sys::spin`].
     Spin,
     /// It sleeps at once.
@@ -41,9 +41,9 @@ pub(crate) enum WaitMode {
 #[derive(Debug)]
 pub(crate) struct WaitPolicy {
     mode: Cell<WaitMode>,
-    /// For how many waits a look holds, at most.
+    /// Most waits for which one look holds.
     waits: u32,
-    /// For how many waits after this one it still holds.
+    /// Waits after this one for which the look still holds.
     left: Cell<u32>,
 }
 
@@ -109,14 +109,14 @@ impl WaitPolicy {
     /// Yields once to the other end's thread, if that is the mode of this wait. `sent` returns the
     /// stamp of a message that lies there. True if one does.
     #[inline(always)]
-    pub fn lets_by(
+    pub fn yields_to_peer(
         &self,
         stamps: Stamps,
         channel: &Channel,
         lane: u32,
         sent: impl FnOnce() -> Option<u64>,
     ) -> bool {
-        if self.mode() != WaitMode::LetBy {
+        if self.mode() != WaitMode::Yield {
             return false;
         }
         yield_now();
@@ -167,10 +167,10 @@ impl WaitPolicy {
         deadline: Instant,
     ) -> Result<Seen, Wait> {
         self.spin_or_sleep(settings, channel, lane, || {
-            // The looper that has been woken takes the request.
+            // A looper that has been woken takes the request.
             if !channel.client_lanes.is_expected(number) && !lane.outbox().is_empty() {
                 match lane.inbox().wait(Some(UNTAKEN.min(left_until(deadline)))) {
-                    Err(Wait::TimedOut) => channel.hurry(number as usize),
+                    Err(Wait::TimedOut) => channel.ring_if_untaken(number as usize),
                     outcome => return outcome,
                 }
             }
@@ -213,7 +213,7 @@ impl WaitPolicy {
         self.sleep();
         let outcome = sleep();
         if let Some(start) = since {
-            channel.answers.learn(now_ns() - start, longest);
+            channel.answers.record(now_ns() - start, longest);
         }
         outcome
     }
@@ -223,15 +223,16 @@ impl WaitPolicy {
 /// most `most`.
 fn mode(settings: &Settings, channel: &Channel, lane: u32, most: u32) -> (WaitMode, u32) {
     // A thread that lends its priority sleeps on the lock that lends it.
-    let may_let_by = || !channel.lends(lane) && may_yield();
-    match channel.placed() {
-        Placed::Unknown => (WaitMode::Sleep, 1),
-        Placed::Together if may_let_by() => match channel.yield_first(lane).leave_out(most) {
-            0 => (WaitMode::LetBy, most),
+    let may_yield_first = || !channel.lends(lane) && may_yield();
+    match channel.placement() {
+        Placement::Unknown => (WaitMode::Sleep, 1),
+        Placement::SameProcessor if may_yield_first() => match channel.yield_first(lane).skip(most)
+        {
+            0 => (WaitMode::Yield, most),
             waits => (WaitMode::Sleep, waits),
         },
-        Placed::Apart if settings.may_spin(true) => (WaitMode::Spin, most),
-        Placed::Together | Placed::Apart => (WaitMode::Sleep, most),
+        Placement::OtherProcessor if settings.may_spin(true) => (WaitMode::Spin, most),
+        Placement::SameProcessor | Placement::OtherProcessor => (WaitMode::Sleep, most),
     }
 }
 
@@ -242,7 +243,7 @@ pub(crate) fn left_until(deadline: Instant) -> Duration {
 
 #[inline(always)]
 fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
-    // A looper that has been woken for it takes it.
+    // A looper that has been woken for the request takes it.
     if channel.client_lanes.is_expected(number) || lane.outbox().is_empty() {
         return lane.inbox().wait(None);
     }
@@ -251,15 +252,14 @@ fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Se
 
 #[inline(never)]
 fn sleep_untaken(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
-    // A looper that this call has kept from its processor comes by: to let it costs less than a
-    // timer.
+    // This thread may keep a looper from its processor: a yield costs less than a timer.
     std::thread::yield_now();
     if lane.outbox().is_empty() {
         return lane.inbox().wait(None);
     }
     match lane.inbox().wait(Some(UNTAKEN)) {
         Err(Wait::TimedOut) => {
-            channel.hurry(number as usize);
+            channel.ring_if_untaken(number as usize);
             lane.inbox().wait(None)
         }
         outcome => outcome,

@@ -1,11 +1,10 @@
-//! The pool: what all loopers of a process share that take whatever comes, and how one of them
-//! waits.
+//! The pool: the part that all its loopers share, and how one looper waits for any client.
 
 use super::policy::{WaitMode, WaitPolicy};
 use super::server::{Served, Server};
 use super::settings::Settings;
 use crate::channel::table::ChannelTable;
-use crate::channel::{Channel, Placed, RECENT_REQUESTS};
+use crate::channel::{Channel, Placement, RECENT_REQUESTS};
 use crate::sys::clock::now_ns;
 use crate::sys::control_poll::ControlPoll;
 use crate::sys::spin::{SpinBudget, Spun};
@@ -34,18 +33,17 @@ pub(crate) struct Pool {
     pub(super) control: Arc<ControlPoll>,
     /// The status page, which shows how many loopers sleep.
     pub page: Arc<Mapping<STATUS_BYTES>>,
-    /// Loopers sleep on it beside their clients' bells; this process's own.
+    /// A word of this process's own, on which loopers sleep beside their clients' bells.
     pub any_work: AtomicU32,
     /// How long loopers wait for clients.
     pub gaps: SpinBudget,
-    /// A looper spins: one is enough.
+    /// Whether a looper spins: at most one does.
     pub spinning: AtomicBool,
     /// The number of requests that were taken in while there were several clients.
     pub(super) requests: AtomicU64,
     /// Removed channels on whose bells loopers may still sleep.
     pub(super) removed: Lock<Vec<Arc<Channel>>>,
-    /// Channels whose client has announced too much that was not there. Those that are looked at
-    /// next come first.
+    /// Muted channels, in the order of the next looks.
     pub(super) muted: Lock<VecDeque<Muted>>,
 }
 
@@ -87,7 +85,7 @@ impl Pool {
 
     /// Waits until a client or this process wants a looper that looks at everything.
     pub(crate) fn await_client(&self, any_work: u32, server: &mut Option<&mut dyn Server>) -> Wait {
-        // After `any_work` was read: a later change of the list changes that word.
+        // The list is read after `any_work`: a later change of the list changes that word.
         let active = self.channels.active();
         if let Some(server) = server {
             server.forget_stale(&active);
@@ -137,12 +135,14 @@ impl Pool {
     ) -> (Wait, Option<(usize, u32)>) {
         if let [channel] = active
             && let Some((_, number)) = last()
-            && self.lets_caller_by(channel, number)
+            && self.yields_to_caller(channel, number)
         {
             return (Wait::Woken, last());
         }
         let longest = self.settings.longest_spin_ns;
-        if !self.settings.may_spin(recent.iter().any(|channel| channel.placed() == Placed::Apart))
+        if !self
+            .settings
+            .may_spin(recent.iter().any(|channel| channel.placement() == Placement::OtherProcessor))
             || self.spinning.swap(true, Ordering::Acquire)
         {
             return (self.sleep_as_looper(active, recent, any_work), None);
@@ -162,7 +162,7 @@ impl Pool {
         match spun {
             Spun::Since(start) if posted.is_none() => {
                 let outcome = self.sleep_as_looper(active, recent, any_work);
-                self.gaps.learn(now_ns() - start, longest);
+                self.gaps.record(now_ns() - start, longest);
                 (outcome, None)
             }
             _ => (Wait::Woken, posted),
@@ -171,18 +171,18 @@ impl Pool {
 
     /// Yields to the caller that was served last, and watches its lane meanwhile. True if a message
     /// lies there, of which no other thread may know.
-    fn lets_caller_by(&self, channel: &Channel, number: u32) -> bool {
+    fn yields_to_caller(&self, channel: &Channel, number: u32) -> bool {
         let Ok(lane) = channel.lane(number as usize) else { return false };
         let policy = WaitPolicy::of_one(&self.settings, channel, number);
-        if policy.mode() != WaitMode::LetBy {
+        if policy.mode() != WaitMode::Yield {
             return false;
         }
         lane.inbox().watch();
-        policy.lets_by(self.stamps, channel, number, || lane.arrived());
+        policy.yields_to_peer(self.stamps, channel, number, || lane.arrived());
         lane.inbox().unwatch()
     }
 
-    /// Sleeps on the bells of the recent clients. For one client that is the bell's word alone,
+    /// Sleeps on the bells of the recent clients. With one client the thread sleeps on one word,
     /// which costs the kernel least.
     #[inline]
     fn sleep_as_looper(&self, active: &[Arc<Channel>], recent: &[&Channel], any_work: u32) -> Wait {
@@ -244,8 +244,8 @@ impl Pool {
         any_work: u32,
     ) -> Option<(Wait, Option<usize>)> {
         bell::fence_before_check();
-        // The process announces its own work after queueing it: either this look finds it, or the
-        // words have changed.
+        // The process queues its own work before it changes `any_work`: either this look finds the
+        // work, or the futex words have changed.
         let news = self.any_work.load(Ordering::SeqCst) != any_work
             || active.iter().any(|channel| channel.has_news());
         (!news).then(|| futex::wait_any_of(words))

@@ -9,8 +9,8 @@ pub type ActiveSet = Arc<Vec<Arc<Channel>>>;
 
 /// The front end's part of a looper.
 pub trait Server {
-    /// Before a sleep: forgets what it knows of clients if the epoch has ended. It looks at these
-    /// channels from now on.
+    /// Called before a sleep: forgets cached clients if the epoch has ended, and switches to these
+    /// channels.
     fn forget_stale(&mut self, active: &ActiveSet);
 
     /// The lane that it served last: the index of its channel in `active`, and its number.
@@ -25,7 +25,7 @@ pub trait Server {
     fn serve_next(&mut self, active: &ActiveSet, any_work: u32, posted: bool) -> Served;
 }
 
-/// What a looper does after a look.
+/// The looper's next step after a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
     /// It has served a call or found none, and waits.

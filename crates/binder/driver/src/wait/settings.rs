@@ -13,10 +13,10 @@ const REAL_TIME_VARIABLE: &str = "BATON_SPIN_REAL_TIME";
 
 /// The longest spin by default: a few times what a wake takes.
 const SPIN_NS: u64 = 50_000;
-/// The longest that can be asked for: beyond it, it is no wait but a burnt processor.
+/// Longest spin that can be asked for.
 const MOST_SPIN_NS: u64 = 1_000_000_000;
 
-/// What a program has chosen.
+/// The program's choice of how its threads wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Longest spin before a sleep; 0 for none.
@@ -31,8 +31,8 @@ impl Settings {
     const DEFAULT: Settings =
         Settings { longest_spin_ns: SPIN_NS, follow: true, spin_real_time: false };
 
-    /// The environment's, as it was when this was first asked. A value that means nothing is told
-    /// of then, and the default holds.
+    /// The environment's settings, read at the first call. An invalid value is logged then, and the
+    /// default holds.
     pub fn of_environment() -> Settings {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
         *SETTINGS.get_or_init(|| {
@@ -66,17 +66,17 @@ impl Settings {
         settings
     }
 
-    /// How long a thread looks for a peer before it sleeps, at most a second.
+    /// Sets the longest spin before a sleep, at most a second.
     pub fn set_longest_spin(&mut self, longest: Duration) {
         self.longest_spin_ns = longest.as_nanos().min(MOST_SPIN_NS.into()) as u64;
     }
 
-    /// Whether a looper moves to its only caller's processor.
+    /// Sets whether a looper moves to its only caller's processor.
     pub fn set_follow(&mut self, follow: bool) {
         self.follow = follow;
     }
 
-    /// Whether real-time threads look before they sleep.
+    /// Sets whether real-time threads spin before they sleep.
     pub fn set_spin_real_time(&mut self, spin: bool) {
         self.spin_real_time = spin;
     }
@@ -87,8 +87,8 @@ impl Settings {
         self.longest_spin_ns > 0 && apart && (self.spin_real_time || !is_real_time())
     }
 
-    /// The settings that this machine allows: on one processor, a thread that spins keeps its peer
-    /// from running, and a looper has nowhere to go.
+    /// The settings that this machine allows: on one processor a spin keeps the peer from running,
+    /// and there is no processor to move to.
     pub(crate) fn here(self) -> Settings {
         self.on(processors())
     }
@@ -106,21 +106,21 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// What an environment of these variables means, and how often it is told of.
+    /// The settings of an environment, and how many warnings it causes.
     fn parse(environment: &[(&str, &str)]) -> (Settings, usize) {
         let find = |name| {
             let found = environment.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| value.to_string())
         };
-        let told = Cell::new(0);
-        let settings = Settings::parse(find, |_| told.set(told.get() + 1));
-        (settings, told.get())
+        let n_warnings = Cell::new(0);
+        let settings = Settings::parse(find, |_| n_warnings.set(n_warnings.get() + 1));
+        (settings, n_warnings.get())
     }
 
     #[test]
     fn settings_are_the_environments_or_the_defaults() {
         let default = Settings::DEFAULT;
-        for (environment, settings, told) in [
+        for (environment, settings, n_warnings) in [
             (&[][..], default, 0),
             (&[("BATON_SPIN_US", "7")], Settings { longest_spin_ns: 7_000, ..default }, 0),
             (&[("BATON_SPIN_US", "0")], Settings { longest_spin_ns: 0, ..default }, 0),
@@ -139,7 +139,7 @@ mod tests {
             ),
             (&[("BATON_SPIN_US", "-1"), ("BATON_SPIN_REAL_TIME", "")], default, 2),
         ] {
-            assert_eq!(parse(environment), (settings, told), "{environment:?}");
+            assert_eq!(parse(environment), (settings, n_warnings), "{environment:?}");
         }
     }
 

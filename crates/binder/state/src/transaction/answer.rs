@@ -20,7 +20,7 @@ impl State {
         self.take_room(arrival.message, None, None)
     }
 
-    /// The reply lies in its buffer, complete.
+    /// Ends the thread's innermost call with a reply that lies complete in its buffer.
     pub fn answered(&mut self, tid: Tid, message: &Message, room: Room, contents: Received) {
         self.fill(room, message, contents, None);
         let peer = self.thread(tid).calls_on().map_or(ProcessId::BROKER, |calling| calling.peer);
@@ -31,7 +31,8 @@ impl State {
         self.push(Queue::Thread(tid), Work::Reply(reply));
     }
 
-    /// The call was refused before it was taken in: it never was complete.
+    /// Ends the thread's innermost call, which was refused before it was taken in: its completion
+    /// is withdrawn.
     pub fn never_sent(&mut self, tid: Tid, kind: Kind, errno: i32) {
         self.thread(tid).todo.take_last_if(|work| matches!(work, Work::Complete(_)));
         self.pop_call(tid);
@@ -39,8 +40,8 @@ impl State {
         self.wake(tid);
     }
 
-    /// The call has failed at the other end. `errno` is 0 if the server has left or died: the
-    /// extended error does not tell of that.
+    /// Ends the thread's innermost call, which has failed at the other end. `errno` is 0 if the
+    /// server has left or died: the extended error does not report that.
     pub fn answered_with(&mut self, tid: Tid, kind: Kind, errno: i32) {
         self.pop_call(tid);
         let command = Refusal::of(kind, Errno::INVAL).command;
@@ -49,14 +50,14 @@ impl State {
         if error.command == 0 && errno != 0 {
             (error.command, error.param) = (command, errno);
         }
-        // As in the kernel, of one at a time.
+        // As in the kernel, at most one error is queued.
         if !self.thread(tid).todo.any(|work| matches!(work, Work::Error(_))) {
             self.push(Queue::Thread(tid), Work::Error(command));
         }
     }
 
     /// The calls under way by a handle: each with its thread, its level of the stack, and its lane
-    /// if it may not have been taken in yet. A call further out was, or its thread would not serve.
+    /// if it may not have been taken in yet. A call that is not innermost was taken in.
     pub fn callers_by(&self, handle: u32) -> Vec<(Tid, usize, Option<LaneId>)> {
         let calls = |(tid, thread): (Tid, &Thread)| {
             let innermost = thread.stack.len().saturating_sub(1);
@@ -71,7 +72,7 @@ impl State {
         self.threads.iter().flat_map(calls).collect()
     }
 
-    /// A call was taken in: the right to call is needed no longer.
+    /// Notes that a call was taken in: it needs its handle no longer.
     pub fn taken(&mut self, tid: Tid, level: usize) {
         if let Some(Frame::Calling(calling)) = self.thread(tid).stack.get_mut(level) {
             let handle = calling.handle.take();

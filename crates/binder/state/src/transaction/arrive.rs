@@ -1,4 +1,4 @@
-//! How a transaction comes in.
+//! Arrival: how a transaction comes in.
 
 use crate::buffer::{NoRoom, Offset, allocation_bytes};
 use crate::message::{Buffer, Incoming, LaneId, Received, Serving};
@@ -19,7 +19,7 @@ pub enum Verdict {
     NotYet,
     /// There is no room for a one-way message: it waits.
     NoRoom,
-    /// Its sender is told.
+    /// The message is refused, with the error for its sender.
     Refused(Kind, Errno),
 }
 
@@ -52,7 +52,7 @@ impl Arrival<'_> {
     }
 }
 
-/// The thread that a request is for, unless its chain names another one.
+/// The recipient of a request, unless its chain names another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
     /// Any looper of the pool.
@@ -88,7 +88,8 @@ impl State {
         arrival.message.ticket == 0 || self.tickets.has(arrival.ticket())
     }
 
-    /// The event that allows a message has not come. It never will if a dead broker was to send it.
+    /// The verdict of a message whose event has not come. The event will never come if a dead
+    /// broker was to send it.
     pub(super) fn missing(&self, arrival: &Arrival<'_>) -> Verdict {
         if self.tickets.is_overdrawn(arrival.ticket()) {
             return Verdict::Refused(Kind::Failed, Errno::DQUOT);
@@ -130,12 +131,12 @@ impl State {
         self.tickets.take(arrival.ticket()).unwrap_or_default()
     }
 
-    /// A refused message's references go back.
+    /// Gives back the references of a refused message.
     pub fn drop_claim(&mut self, arrival: &Arrival<'_>) {
         self.release_ticket(arrival.ticket());
     }
 
-    /// The message turned out to be malformed: undo [`State::admit`] and [`State::claim`].
+    /// Undoes [`State::admit`] and [`State::claim`] of a malformed message.
     pub fn reject(&mut self, room: Room, held: Vec<Granted>, fds: Vec<i32>) {
         let buffer = self.contents.get_mut(&room.buffer).expect("admitted");
         buffer.received = Received { held, fds, array_fds: Vec::new() };
@@ -168,8 +169,8 @@ impl State {
         let received = self.incoming(arrival.peer, message, room);
         let incoming = Incoming {
             node: Some(node),
-            // Its place says whether it is one-way, not its flags: a thread that is told otherwise
-            // never answers, and so never serves again.
+            // The message's place decides whether it is one-way, not its flags: a thread with a
+            // wrong flag would never answer, and so never serve again.
             flags: message.flags & !TF_ONE_WAY | if one_way { TF_ONE_WAY } else { 0 },
             sender: (if one_way { 0 } else { received.sender.0 }, received.sender.1),
             min_priority,
@@ -190,7 +191,7 @@ impl State {
         self.push(thread.map_or(Queue::Process, Queue::Thread), Work::Transaction(incoming));
     }
 
-    /// A message in its buffer, as far as transactions and replies have it in common.
+    /// The common part of a transaction and a reply that lie in their buffer.
     pub(super) fn incoming(&self, peer: ProcessId, message: &Message, room: Room) -> Incoming {
         let sender = self.peers.get(&peer).map_or((0, NOBODY), |peer| (peer.pid, peer.uid));
         Incoming {
@@ -218,8 +219,8 @@ impl State {
         target.one_way_todo.push_back(incoming);
     }
 
-    /// An outdated one-way transaction makes way for `code` and `flags` (TF_UPDATE_TXN)
-    /// of the same sender.
+    /// Drops an outdated one-way transaction of the same sender, node, `code` and `flags`
+    /// (TF_UPDATE_TXN).
     pub fn supersede(&mut self, peer: ProcessId, node: NodeId, code: u32, flags: u32) {
         let Some(target) = self.nodes.get_mut(node) else { return };
         let same = |old: &Incoming| old.peer == peer && old.code == code && old.flags == flags;

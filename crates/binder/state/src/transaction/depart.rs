@@ -1,4 +1,4 @@
-//! How a transaction leaves.
+//! Departure: how a transaction leaves.
 
 use super::refusal::Refusal;
 use crate::message::{LaneId, Serving};
@@ -220,7 +220,7 @@ impl State {
         }
     }
 
-    /// The transaction is as good as posted: the broker counts its references from now on.
+    /// Makes the transaction final: the broker counts its references from now on.
     pub fn departed(
         &mut self,
         tid: Tid,
@@ -243,7 +243,8 @@ impl State {
             kind => {
                 self.thread(tid).todo.push(complete);
                 if kind == Kind::Reply {
-                    // Only now: the replier hears of its reply before the call further out fails.
+                    // Only now: the reply's completion is queued before the error of the call
+                    // further out.
                     self.settle(tid);
                 }
             }
@@ -251,7 +252,7 @@ impl State {
         self.turn_back(departure);
     }
 
-    /// The transaction is no longer in transit: it has left, or it is not leaving.
+    /// Ends the transit of a transaction: it has left, or will not leave.
     pub fn turn_back(&mut self, departure: Departure) {
         for (id, strength) in departure.in_transit {
             if let Some(node) = self.nodes.get_mut(id) {
@@ -262,7 +263,7 @@ impl State {
         self.end_sending(departure.handle);
     }
 
-    /// A transaction to this handle is on its way no more.
+    /// Notes that a transaction to this handle has been taken in or has failed.
     pub(crate) fn end_sending(&mut self, handle: Option<u32>) {
         let Some(handle) = handle else { return };
         if let Some(reference) = self.references.get_mut(handle) {
@@ -271,7 +272,7 @@ impl State {
         self.return_grants(handle);
     }
 
-    /// The sender's thread is told of a refusal.
+    /// Queues a refusal for the sending thread.
     pub fn refused(&mut self, tid: Tid, refusal: Refusal) {
         let thread = self.thread(tid);
         thread.error.command = refusal.command;
@@ -280,8 +281,8 @@ impl State {
         thread.todo.push(Work::Refused(refusal.command));
     }
 
-    /// A reply was refused: the caller has been told. The replier hears that it was complete, and
-    /// until then no command of its runs, as after any refusal.
+    /// Queues a completion for a reply that was refused; the caller has been told. As after any
+    /// refusal, no command of the replier runs until it has been read.
     pub fn reply_refused(&mut self, tid: Tid) {
         let thread = self.thread(tid);
         thread.failed = true;

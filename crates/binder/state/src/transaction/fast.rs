@@ -1,5 +1,5 @@
-//! Transactions of the fast path, which the state does not know of until it has to; and their
-//! messages in the receive buffer, which never wait in a to-do list.
+//! Transactions of the fast path that the state adopts, and their messages in the receive buffer,
+//! which never wait in a to-do list.
 
 use crate::buffer::{Offset, allocation_bytes};
 use crate::message::{Buffer, LaneId, Serving};
@@ -10,8 +10,8 @@ use baton_abi::control::NodeId;
 use baton_abi::uapi::TF_CLEAR_BUF;
 
 impl State {
-    /// A thread's call that is under way, as [`State::departed`] would have left it. The thread
-    /// waits on the lane.
+    /// Adopts a thread's call that is under way, as [`State::departed`] would have left it. The
+    /// thread waits on the lane.
     pub fn adopt_call(&mut self, tid: Tid, calling: Calling) {
         self.has_sent(tid);
         let handle = calling.handle.and_then(|handle| self.references.get_mut(handle));
@@ -25,7 +25,7 @@ impl State {
         thread.stack.push(Frame::Calling(calling));
     }
 
-    /// The call that was adopted is not made after all. False if it has failed meanwhile.
+    /// Drops an adopted call that is not made after all. False if it has failed meanwhile.
     pub fn disown_call(&mut self, tid: Tid, via: LaneId) -> bool {
         self.set_waiting(tid, Waiting::No);
         let under_way = self.thread(tid).calls_on().is_some_and(|calling| calling.via == via);
@@ -36,20 +36,21 @@ impl State {
         under_way
     }
 
-    /// A thread serves a transaction that was taken in past the state.
+    /// Adopts a transaction that a thread serves and that was taken in on the fast path.
     pub fn adopt_service(&mut self, tid: Tid, serving: Serving) {
         self.set_waiting(tid, Waiting::No);
         self.outstanding += 1;
         self.thread(tid).stack.push(Frame::Serving(serving));
     }
 
-    /// The transaction that was adopted is left where it was.
+    /// Drops an adopted transaction that stays on its lane.
     pub fn disown_service(&mut self, tid: Tid) {
         self.outstanding -= 1;
         self.thread(tid).stack.pop();
     }
 
-    /// Room for a plain message, with its node held if it has one. `None` if there is none.
+    /// Takes room for a plain message, and holds its node if it has one. `None` if there is no
+    /// room.
     pub fn take_plain_room(&mut self, data_bytes: usize, node: Option<NodeId>) -> Option<Offset> {
         let bytes = allocation_bytes(data_bytes, 0, 0, 0);
         if let Some(node) = node {
@@ -63,12 +64,12 @@ impl State {
         Some(buffer)
     }
 
-    /// The message has not come after all.
+    /// Gives back the room of a message that has not come after all.
     pub fn give_plain_room_back(&mut self, buffer: Offset) {
         self.drop_buffer(buffer, true);
     }
 
-    /// The message is in its room, complete.
+    /// Notes that the message is complete in its room.
     pub fn fill_plain_room(&mut self, buffer: Offset, flags: u32) {
         if flags & TF_CLEAR_BUF != 0
             && let Some(buffer) = self.contents.get_mut(&buffer)
@@ -77,15 +78,15 @@ impl State {
         }
     }
 
-    /// The thread sends a transaction, perhaps past the state. Its extended error says from now on
-    /// that nothing has failed since. Returns the transaction's number.
+    /// Notes that the thread has sent a transaction, also on the fast path, and clears its extended
+    /// error. Returns the transaction's number.
     pub fn has_sent(&mut self, tid: Tid) -> u64 {
         let id = self.next_number();
         self.thread(tid).error = ExtendedError { id: id as u32, ..ExtendedError::default() };
         id
     }
 
-    /// Whether the buffer can be freed, with no other effect than more room.
+    /// Whether freeing the buffer has no other effect than more room.
     pub fn frees_room_only(&self, offset: Offset) -> bool {
         self.contents.get(&offset).is_some_and(|buffer| {
             let (more, received) = (buffer.one_way.is_some() || buffer.clear, &buffer.received);

@@ -21,7 +21,7 @@ impl Refusal {
 
     /// `BR_DEAD_REPLY`.
     pub fn dead() -> Refusal {
-        // As BINDER_GET_EXTENDED_ERROR says of a dead node.
+        // BINDER_GET_EXTENDED_ERROR reports this for a dead node.
         Refusal { command: BR_DEAD_REPLY, errno: Errno::INVAL }
     }
 
@@ -45,7 +45,7 @@ impl Refusal {
         Refusal { command, errno }
     }
 
-    /// As an answer in a lane.
+    /// The kind of the answer in a lane.
     pub fn kind(self) -> Kind {
         match self.command {
             BR_DEAD_REPLY => Kind::Dead,

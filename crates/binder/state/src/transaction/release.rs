@@ -1,4 +1,4 @@
-//! Buffers are freed, by the program or with the work that nobody reads.
+//! Buffers: how they are freed, by the program or with work that no thread reads.
 
 use crate::buffer::Offset;
 use crate::effect::Effect;
@@ -18,7 +18,7 @@ impl State {
         buffer.is_some_and(|buffer| buffer.one_way.is_some() || !buffer.received.held.is_empty())
     }
 
-    /// Owners of the nodes whose handles lose with this buffer perhaps their last strong count.
+    /// Owners of nodes whose handles may lose their last strong count with this buffer.
     pub fn frees_last(&self, offset: Option<Offset>) -> Vec<ProcessId> {
         self.owners_of_last(self.buffer_at(offset).map_or(&[], |buffer| &buffer.received.held))
     }
@@ -31,7 +31,7 @@ impl State {
 
     /// BC_FREE_BUFFER: `Some` with the bytes to wipe, if the sender asked for that.
     pub fn free(&mut self, offset: Option<Offset>, address: u64) -> Option<(Offset, usize)> {
-        // Another thread than the slot's own frees its message; or the slot is empty.
+        // A thread other than the slot's own frees its message, or the slot is empty.
         self.take_over_slots(|slot| Some(slot.buffer) == offset);
         let known = offset.and_then(|offset| Some((offset, self.contents.get(&offset)?)));
         let Some((offset, buffer)) = known else {
@@ -48,14 +48,14 @@ impl State {
         wipe
     }
 
-    /// The program has unmapped its receive buffer: a message that waits for room waits in vain.
+    /// Notes that the program has unmapped its receive buffer: no message gets room any more.
     pub fn unmap(&mut self) {
         self.take_over_slots_of(None);
         self.buffers.unmap();
         self.made_room = true;
     }
 
-    /// The device is closed: a message that has not been given out never will be.
+    /// Closes the device: drops the messages that no thread has read.
     pub fn close(&mut self) {
         let lies_there = |work: &Work| matches!(work, Work::Transaction(_) | Work::Reply(_));
         let mut undelivered = Vec::new();
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// The one way in which a buffer ends.
+    /// Drops a buffer; every buffer ends here.
     pub(crate) fn drop_buffer(&mut self, offset: Offset, undelivered: bool) {
         let Some(buffer) = self.contents.remove(&offset) else { return };
         self.buffers.release(offset, buffer.bytes, buffer.one_way.is_some());
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// Descriptors that a reader has no use for.
+    /// Has descriptors of the program closed, if there are any.
     pub fn close_fds(&mut self, fds: Vec<i32>) {
         if !fds.is_empty() {
             self.effect(Effect::Close(fds));
@@ -115,7 +115,8 @@ impl State {
         }
     }
 
-    /// One-way bytes and buffers that a channel's client has in the receive buffer.
+    /// Bytes and buffers of the one-way transactions that a channel's client has in the receive
+    /// buffer.
     pub fn one_way_account(&self, channel: ChannelId) -> (usize, usize) {
         self.one_way_accounts.get(&channel).copied().unwrap_or_default()
     }

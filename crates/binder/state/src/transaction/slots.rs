@@ -1,4 +1,4 @@
-//! Reserved slots are handed out, taken over and freed.
+//! Reserved slots: how they are reserved, taken over and freed.
 
 use crate::buffer::{NoRoom, Offset};
 use crate::message::{Buffer, LaneId};
@@ -21,8 +21,8 @@ impl State {
         Some(slot)
     }
 
-    /// All slots, or a peer's, are slots no more. To be called once the routes are revoked by which
-    /// messages come into them.
+    /// Takes over all slots, or the slots for one peer. To be called after the routes to these
+    /// slots have been revoked.
     pub fn take_over_slots_of(&mut self, peer: Option<ProcessId>) {
         self.take_over_slots(|slot| peer.is_none_or(|peer| slot.peer == peer));
     }
@@ -50,8 +50,9 @@ impl State {
         self.contents.insert(slot.buffer, buffer);
     }
 
-    /// A message whose slot was taken over while it came in is complete, and is the program's.
-    pub fn lies_there(&mut self, buffer: Offset) {
+    /// Marks a message as complete whose slot was taken over while it was filled: the program has
+    /// it.
+    pub fn finish_taken_over_slot(&mut self, buffer: Offset) {
         if let Some(buffer) = self.contents.get_mut(&buffer) {
             buffer.delivered = true;
         }
@@ -59,10 +60,10 @@ impl State {
 
     /// Frees the message in the slot at this offset. False if there is no such slot or message.
     pub fn free_slot_at(&self, buffer: Offset) -> bool {
-        self.slots.iter().any(|slot| slot.buffer == buffer && slot.end())
+        self.slots.iter().any(|slot| slot.buffer == buffer && slot.free())
     }
 
-    /// Room for a message, of slots if there is none beside them.
+    /// Takes room for a message, of the reserved slots if there is no other.
     pub(crate) fn allocate(&mut self, bytes: usize, one_way: bool) -> Result<Offset, NoRoom> {
         match self.buffers.allocate(bytes, one_way) {
             Err(NoRoom::Full) if !self.slots.is_empty() => {
@@ -79,19 +80,19 @@ impl State {
         let (used, buffers) = self.buffers.used();
         let slots = self.slots.len();
         let set_aside = slots * SLOT_BYTES;
-        // With those that lie beside it, at most.
+        // An upper bound: the slots may lie beside the largest range.
         (used - set_aside, buffers - slots, self.buffers.largest_free() + set_aside)
     }
 
-    /// The thread serves the lane to which it is dedicated past the state from now on, until it has
+    /// Lets the thread bypass the state on the lane to which it is dedicated, until it has
     /// [news](EventFlag::raise) or waits for something else. `None` if it has news.
-    pub fn go_past(&mut self, tid: Tid, via: LaneId) -> Option<Arc<EventFlag>> {
+    pub fn begin_bypass(&mut self, tid: Tid, via: LaneId) -> Option<Arc<EventFlag>> {
         if self.dedicated_to(tid) != Some(via) || !self.is_free(tid) {
             return None;
         }
         self.set_waiting(tid, Waiting::Lane(via));
         let thread = self.thread(tid);
-        thread.is_past = true;
+        thread.bypasses_state = true;
         thread.flag.reset();
         Some(Arc::clone(&thread.flag))
     }
@@ -129,12 +130,12 @@ mod tests {
         }
 
         fn begin(&self) {
-            assert!(self.slot.begin(self.node));
+            assert!(self.slot.begin_fill(self.node));
         }
 
-        fn lie(&self) {
+        fn finish_fill(&self) {
             self.begin();
-            assert!(self.slot.lie());
+            assert!(self.slot.finish_fill());
         }
 
         /// BC_FREE_BUFFER, by the general path. False if the program is told that it was wrong.
@@ -155,13 +156,13 @@ mod tests {
     fn a_slot_is_used_again_and_again() {
         let stage = stage();
         for _ in 0..3 {
-            stage.lie();
-            assert!(!stage.slot.begin(stage.node), "something lies there");
+            stage.finish_fill();
+            assert!(!stage.slot.begin_fill(stage.node), "something lies there");
             assert!(stage.state.free_slot_at(stage.slot.buffer));
             assert!(!stage.state.free_slot_at(stage.slot.buffer), "nothing lies there");
             stage.begin();
             assert!(!stage.state.free_slot_at(stage.slot.buffer), "nobody has been given it");
-            assert!(stage.slot.turn_back());
+            assert!(stage.slot.cancel_fill());
         }
     }
 
@@ -177,9 +178,9 @@ mod tests {
         ];
         for (name, take_over) in ends {
             let mut lying = stage();
-            lying.lie();
+            lying.finish_fill();
             take_over(&mut lying.state);
-            assert!(lying.slot.is_gone() && !lying.slot.end(), "{name}");
+            assert!(lying.slot.is_taken_over() && !lying.slot.free(), "{name}");
             assert_eq!((lying.state.room().1, lying.strong()), (1, 1), "{name}");
             assert!(lying.free(), "{name}");
             lying.assert_empty(name);
@@ -188,16 +189,16 @@ mod tests {
             let mut filling = stage();
             filling.begin();
             take_over(&mut filling.state);
-            assert!(!filling.slot.lie(), "{name}");
+            assert!(!filling.slot.finish_fill(), "{name}");
             assert!(!filling.free(), "{name}: the program has not got it yet");
-            filling.state.lies_there(filling.slot.buffer);
+            filling.state.finish_taken_over_slot(filling.slot.buffer);
             assert!(filling.free(), "{name}");
             filling.assert_empty(name);
 
             let mut not_to_come = stage();
             not_to_come.begin();
             take_over(&mut not_to_come.state);
-            assert!(!not_to_come.slot.turn_back(), "{name}");
+            assert!(!not_to_come.slot.cancel_fill(), "{name}");
             not_to_come.state.give_plain_room_back(not_to_come.slot.buffer);
             not_to_come.assert_empty(name);
         }
@@ -208,16 +209,16 @@ mod tests {
         let mut stage = stage();
         stage.state.take_over_slots_of(Some(ProcessId(8)));
         assert!(stage.state.allocate(MAP_BYTES - SLOT_BYTES, false).is_ok());
-        assert!(!stage.slot.is_gone(), "neither another peer nor room beside it");
-        assert!(stage.state.allocate(8, true).is_ok() && stage.slot.is_gone());
-        assert!(!stage.slot.begin(stage.node));
+        assert!(!stage.slot.is_taken_over(), "neither another peer nor room beside it");
+        assert!(stage.state.allocate(8, true).is_ok() && stage.slot.is_taken_over());
+        assert!(!stage.slot.begin_fill(stage.node));
     }
 
     #[test]
     fn no_message_comes_into_a_slot_once_the_map_is_gone() {
         let mut stage = stage();
         stage.state.unmap();
-        assert!(!stage.slot.begin(stage.node));
+        assert!(!stage.slot.begin_fill(stage.node));
     }
 
     /// The program frees a buffer that it has not been given.

@@ -1,6 +1,5 @@
-//! The fast path behind the ioctl interface: what a program sees of it is what the general path
-//! shows, and what happens between two ioctls of a looper happens to a transaction that the state
-//! knows.
+//! The fast path behind the ioctl interface. A program sees the same bytes as on the general path.
+//! An event between two ioctls of a looper finds its transaction in the state.
 #[path = "support/program.rs"]
 mod program;
 mod support;
@@ -14,7 +13,7 @@ use std::sync::mpsc;
 use std::thread;
 use support::Broker;
 
-/// Calls by which both threads come to know each other.
+/// Calls after which both threads use the fast path.
 const WARM_UP: u32 = 4;
 const PTR: u64 = 0x1000;
 
@@ -28,7 +27,7 @@ struct Stage {
     client: Program,
 }
 
-/// A context manager that nobody serves yet, and a client.
+/// A context manager without a serving thread yet, and a client.
 fn stage(server_bytes: usize) -> Stage {
     let broker = Broker::start();
     let server = Program::open_with(&broker.socket, server_bytes);
@@ -37,7 +36,7 @@ fn stage(server_bytes: usize) -> Stage {
     Stage { broker, server, client }
 }
 
-/// Each of these answers is freed with the next call.
+/// The client frees each of these answers with its next call.
 fn call_often(client: &Program, calls: u32) {
     let mut commands = none();
     for number in 0..calls {
@@ -48,7 +47,7 @@ fn call_often(client: &Program, calls: u32) {
     client.exchange_in(&commands, &mut []).unwrap();
 }
 
-/// Answers so many calls with what they brought, and gives back the one after them, unanswered.
+/// Echoes so many calls, and returns the call after them, unanswered.
 fn serve_often(server: &Program, calls: u32) -> Message {
     let mut request = server.await_message(none().put(BC_ENTER_LOOPER, &[]));
     for _ in 0..calls {
@@ -58,7 +57,7 @@ fn serve_often(server: &Program, calls: u32) -> Message {
     request
 }
 
-/// The client's call after its first ones, which `server` holds: the thread that waits for it.
+/// Starts the client's next call, which `server` holds, and returns the thread that waits for it.
 fn held_call(stage: &Stage) -> thread::JoinHandle<Returned> {
     let client = stage.client.clone();
     thread::spawn(move || {
@@ -72,7 +71,7 @@ fn reports(stage: &Stage) -> Vec<ProcessReport> {
     contexts.into_iter().flat_map(|context| context.processes).collect()
 }
 
-/// Which way the calls of a transcript go.
+/// The path of a transcript's calls.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Fast,
@@ -87,11 +86,11 @@ enum Habit {
     WithMore,
 }
 
-/// Everything that both threads were given, byte for byte.
+/// All bytes that both threads read.
 fn transcript(way: Way, habit: Habit, sizes: &[usize]) -> [Vec<Vec<u8>>; 2] {
     let stage = stage(program::RECEIVE_BYTES);
     if way == Way::General {
-        // Who polls takes no fast path, nor does whoever calls it.
+        // A process that polls takes no fast path, and neither do its callers.
         stage.server.device.readable().unwrap();
         stage.client.device.readable().unwrap();
     }
@@ -171,10 +170,10 @@ fn both_paths_give_the_same_bytes() {
     }
 }
 
-/// A call and a free that go the general way because the process has no room, and then again as
-/// before.
+/// A call and a free on the general path, because the process has no room, and then again on the
+/// fast path.
 #[test]
-fn no_room_is_told_as_ever() {
+fn no_room_is_reported_as_on_the_general_path() {
     let stage = stage(4096);
     let server = stage.server.clone();
     let serving = thread::spawn(move || {
@@ -182,7 +181,7 @@ fn no_room_is_told_as_ever() {
         for _ in 0..3 {
             kept.push(server.await_message(none().reply(b"kept")));
         }
-        // The fifth kilobyte finds no room, until this.
+        // The fifth kilobyte finds no room until this buffer is freed.
         let commands = kept.iter().fold(none(), |commands, message| commands.free(message));
         let last = server.await_message(commands.reply(b"kept"));
         server.exchange(none().free(&last).reply(&last.data)).unwrap();
@@ -199,7 +198,7 @@ fn no_room_is_told_as_ever() {
     serving.join().unwrap();
 }
 
-/// The caller's buffer is full: its answer is lost, as the general path has it.
+/// The caller's buffer is full: its answer is lost, as on the general path.
 #[test]
 fn an_answer_without_room_is_a_failure() {
     let stage = stage(program::RECEIVE_BYTES);
@@ -225,8 +224,8 @@ fn a_looper_that_leaves_is_dead_to_its_caller() {
     assert_eq!(returned.commands(), [BR_NOOP, BR_TRANSACTION_COMPLETE, BR_DEAD_REPLY]);
 }
 
-/// As in the kernel nobody hears that a thread has ended without a word; that its process has, they
-/// do.
+/// As in the kernel, the end of a thread without BINDER_THREAD_EXIT is not reported; the end of its
+/// process is.
 #[test]
 fn a_thread_that_ends_leaves_its_transaction_to_the_process() {
     let stage = stage(program::RECEIVE_BYTES);
@@ -258,7 +257,7 @@ fn a_transaction_between_two_ioctls_is_counted_at_both_ends() {
     assert_eq!(open, [0, 0, 0]);
 }
 
-/// What the server calls before it answers is nested: it comes to the thread that waits.
+/// A call of the server before it answers is nested: it comes to the waiting thread.
 #[test]
 fn a_call_back_comes_to_the_thread_that_waits() {
     let stage = stage(program::RECEIVE_BYTES);
@@ -272,7 +271,7 @@ fn a_call_back_comes_to_the_thread_that_waits() {
         let inner = client.exchange(none().call(0, b"outer")).unwrap();
         let inner_commands = inner.commands();
         let answered = none().free(&inner.messages[0]).reply(b"inner");
-        // The outer answer comes with the word that the inner one has gone, or after it.
+        // The outer answer comes with the inner reply's completion, or after it.
         let outer = client.await_message(answered);
         (inner_commands, inner.messages[0].transaction.target, outer.data)
     });
@@ -293,7 +292,7 @@ fn a_call_back_comes_to_the_thread_that_waits() {
     assert_eq!((target, &reply[..]), (PTR, &b"inner"[..]));
 }
 
-/// Whatever else a looper does first, its answer is one.
+/// A looper may run other commands before its answer.
 #[test]
 fn commands_before_the_answer_leave_it_as_it_was() {
     let stage = stage(program::RECEIVE_BYTES);
@@ -316,12 +315,12 @@ fn commands_before_the_answer_leave_it_as_it_was() {
     server.exchange_in(&none().free(&request).reply(b"three"), &mut []).unwrap();
     assert_eq!(tell.1.iter().collect::<Vec<_>>(), [&b"one"[..], b"two", b"three"]);
     caller.join().unwrap();
-    // What came of the last one is told by the next read.
+    // The next read returns the result of the last command.
     let returned = server.exchange(none()).unwrap();
     assert_eq!(returned.commands(), [BR_NOOP, BR_TRANSACTION_COMPLETE]);
 }
 
-/// A handle that is given up ends the way by which it was called.
+/// Releasing a handle ends its cached route.
 #[test]
 fn a_handle_that_was_released_is_not_called() {
     let stage = stage(program::RECEIVE_BYTES);
@@ -349,17 +348,17 @@ fn a_handle_that_was_released_is_not_called() {
     assert_eq!(returned.commands(), [BR_NOOP, BR_FAILED_REPLY]);
 }
 
-/// A handle by which the looper has called before it served: what it calls by it while it serves is
-/// nested all the same.
+/// A looper has a cached route of a handle. A call by that handle while it serves is nested all the
+/// same.
 #[test]
-fn a_way_that_is_known_does_not_make_a_nested_call_an_outermost_one() {
+fn a_cached_route_does_not_make_a_nested_call_an_outermost_one() {
     let stage = stage(program::RECEIVE_BYTES);
     let client = stage.client.clone();
     let caller = thread::spawn(move || {
         let object = FlatObject { kind: BINDER_TYPE_BINDER, flags: 0x100, binder: PTR, cookie: 9 };
         let first = none().send_objects(BC_TRANSACTION, 0, 0, bytes_of(&object), &[0]);
         let reply = client.await_message(first);
-        // The looper's own calls come to whoever serves here.
+        // The looper's own calls are served by this thread.
         let mut request = client.await_message(none().free(&reply).put(BC_ENTER_LOOPER, &[]));
         for _ in 1..WARM_UP {
             request = client.await_message(none().free(&request).reply(b"outermost"));

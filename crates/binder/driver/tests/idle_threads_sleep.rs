@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::Broker;
 
-/// More than one channel has.
+/// More lanes than one channel has.
 const LANES: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -1,4 +1,4 @@
-//! Who listens at the broker's socket.
+//! A listener of another user at the broker's socket.
 use baton::Process;
 use baton_driver::device::OpenError;
 use baton_driver::observer::Observer;
@@ -27,7 +27,7 @@ fn a_stranger_at_the_brokers_socket_is_refused() {
         rustix::thread::set_thread_res_uid(stranger, stranger, stranger).unwrap();
         rustix::net::listen(&socket, 8).unwrap();
         listens.send(()).unwrap();
-        // Whoever takes it for a broker gets no answer.
+        // A program that took it for a broker would get no answer.
         (0..2).for_each(|_| drop(rustix::net::accept(&socket).unwrap()));
     });
     is_listening.recv().unwrap();

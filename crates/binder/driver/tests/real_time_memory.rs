@@ -1,5 +1,5 @@
-//! What a real-time caller's lane touches is in memory and stays there, for as long as it is such a
-//! lane.
+//! The memory that calls on a real-time caller's lane touch is locked for as long as the lane is
+//! such a lane.
 //!
 //! It starts this very program again for a process that may lock nothing; hence a `main` of its
 //! own.
@@ -66,7 +66,7 @@ fn kept(file: &str) -> usize {
     total
 }
 
-/// One that serves: before that nobody has a looper of its own there.
+/// A server that serves already: before that no caller gets a looper of its own.
 fn server(broker: &Broker) -> Process {
     let server = manage(broker, |request| Ok(Parcel::from(request.data())));
     let (first, manager) = client_of(broker);
@@ -97,7 +97,7 @@ fn a_lane_stays_in_memory_as_long_as_it_is_a_real_time_threads() {
     assert!(kept(BUFFER) >= 2 * RECEIVE_BYTES, "{}", kept(BUFFER));
     drop(end);
     caller.join().unwrap();
-    // The looper hears of its caller's end, and leaves.
+    // The looper leaves, because its caller has ended.
     while kept(CHANNEL) - before >= LANE_BYTES {
         thread::yield_now();
     }

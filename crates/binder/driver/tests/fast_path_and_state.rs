@@ -1,5 +1,5 @@
-//! What the fast path owes the state: a call that nobody but its two threads knows of is known as
-//! soon as anything happens that concerns it. Each test first calls until the fast path is taken.
+//! A fast call under way, which only its two threads know, enters the state as soon as an event
+//! concerns it. Each test first calls until the fast path is taken.
 mod support;
 
 use baton::{CallError, Handle, Options, Parcel, Process, Request};
@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use support::Broker;
 
-/// Calls by which both threads come to know each other.
+/// Calls after which both threads use the fast path.
 const WARM_UP: u32 = 4;
-/// What the server answers at once.
+/// The server answers at once.
 const ECHO: u32 = 0;
-/// What it answers when it is let go.
+/// The server answers when it is released.
 const HOLD: u32 = 1;
-/// What it answers after it has called the object that came with [`ECHO`].
+/// The server answers after it has called the object that came with [`ECHO`].
 const CALL_BACK: u32 = 2;
-/// What it answers with an object that answers with the request.
+/// The server answers with an object that echoes requests.
 const GIVE: u32 = 3;
 
 struct Stage {
@@ -93,13 +93,13 @@ fn held_call(stage: &Stage) -> thread::JoinHandle<Result<Vec<u8>, CallError>> {
     caller
 }
 
-/// What the broker sees of both ends.
+/// The broker's report of both ends.
 fn reports(stage: &Stage) -> Vec<ProcessReport> {
     let contexts = Observer::connect(&stage.broker.socket).unwrap().report().unwrap().contexts;
     contexts.into_iter().flat_map(|context| context.processes).collect()
 }
 
-/// Nobody revokes for a report: the threads' own counts are seen.
+/// A report revokes nothing: it adds the threads' own counts.
 #[test]
 fn a_call_under_way_is_counted_at_both_ends() {
     let stage = stage(1);
@@ -131,7 +131,7 @@ fn threads_that_end_give_their_lanes_back() {
 fn events_during_a_call_leave_it_as_it_was() {
     let stage = stage(1);
     let caller = held_call(&stage);
-    // Both sides hear of new processes, new channels and new references.
+    // Both sides get events of new processes, channels and references.
     let other = Process::open("binder", &stage.broker.socket).unwrap();
     let to_server = other.context_manager().unwrap();
     let object = other.object(|_| Ok(Parcel::new())).add();
@@ -152,7 +152,7 @@ fn a_handles_number_that_is_another_objects_reaches_that() {
     let manager = &stage.manager;
     for number in 0..50_u32 {
         let bytes = number.to_ne_bytes();
-        // This thread keeps what it knows of the lane by which it calls the objects.
+        // This thread keeps the lane by which it calls the objects.
         let give = || manager.call(GIVE, &bytes[..].into()).unwrap().handle(0).unwrap();
         let handle = thread::scope(|scope| scope.spawn(give).join().unwrap());
         for _ in 0..WARM_UP {
@@ -180,7 +180,7 @@ fn a_call_back_comes_to_the_thread_that_waits() {
     for number in 0..20_u32 {
         activate(manager);
         let bytes = number.to_ne_bytes();
-        // Nobody else serves in the client: were it not this thread, nobody would answer.
+        // No other thread serves in the client: only this thread can answer.
         let reply = manager.call(CALL_BACK, &bytes[..].into()).unwrap();
         assert_eq!(reply.data(), bytes);
         assert_eq!(served_by.lock().unwrap().take(), Some(thread::current().id()));
@@ -227,7 +227,7 @@ fn answers_of_every_shape_come_back() {
     stage.server.close();
 }
 
-/// Many threads call, and others make and drop references and processes all the while.
+/// Many threads call while others make and drop references and processes.
 #[test]
 fn calls_and_events_cross_without_harm() {
     const CALLS: u32 = 3000;
@@ -279,7 +279,7 @@ fn payloads_of_any_size_come_back_whatever_came_before() {
             let sent: Vec<u8> = (0..bytes).map(|index| (index * 3 + first) as u8).collect();
             let reply = stage.manager.call(ECHO, &sent[..].into()).unwrap();
             assert!(reply.data() == sent, "{bytes} bytes");
-            // Some stay, and their memory with them.
+            // Some payloads are kept, with their memory.
             kept.push((reply, sent));
             kept.truncate(3);
         }

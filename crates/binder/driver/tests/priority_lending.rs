@@ -1,5 +1,5 @@
 //! Where the broker may not set priorities, a real-time caller lends its own to the looper that it
-//! waits for: what is seen is who is first, with every thread on one processor.
+//! waits for. The tests run every thread on one processor and check which thread comes first.
 //!
 //! It starts this very program again for a server that is killed; hence a `main` of its own.
 
@@ -21,7 +21,7 @@ use support::Broker;
 
 /// Longer than anything takes.
 const LONG: Duration = Duration::from_secs(600);
-/// What the hog computes.
+/// The hog's computation.
 const WORK: u64 = 30_000_000;
 
 const ECHO: u32 = 1;
@@ -65,7 +65,7 @@ fn on_one_processor() {
     rustix::thread::sched_setaffinity(None, &first).unwrap();
 }
 
-/// The calling thread, and those that it starts, may give nobody a real-time priority.
+/// Takes the calling thread, and the threads that it starts, the right to set real-time priorities.
 fn give_up_priorities() {
     let no = Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(Resource::Rtprio, no).unwrap();
@@ -90,7 +90,7 @@ impl Scene {
         Scene { broker: broker.join().unwrap() }
     }
 
-    /// In this process, by threads that may not either.
+    /// Runs in this process, on threads without that right.
     fn server(&self) -> Process {
         let socket = self.broker.socket.clone();
         thread::spawn(move || {
@@ -170,7 +170,7 @@ fn hog(ended: &Arc<AtomicUsize>) -> thread::JoinHandle<()> {
     let hog = thread::spawn(move || {
         assert!(become_real_time(50));
         told.send(()).unwrap();
-        // It goes on as soon as whoever waits for this waits for somebody else.
+        // It goes on as soon as the waiting thread waits for another thread.
         let sum = AtomicU64::new(0);
         (0..WORK).for_each(|number| _ = sum.fetch_add(number, Ordering::Relaxed));
         ended.fetch_add(1, Ordering::SeqCst);

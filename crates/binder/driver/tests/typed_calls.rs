@@ -1,4 +1,4 @@
-//! The typed API over a real broker: every party a device of its own.
+//! The typed API over a real broker; every process has a device of its own.
 #[path = "support/service.rs"]
 mod service;
 mod support;
@@ -173,7 +173,7 @@ fn a_closed_process_keeps_no_descriptor_that_nobody_has_read() {
     parcel.write_owned_fd(writer);
     manager.one_way(1, &parcel).unwrap();
     drop(parcel);
-    // Nobody serves: its control thread takes it in.
+    // No thread serves: the control thread takes the transaction in.
     let observer = Observer::connect(&broker.socket).unwrap();
     let taken_in = || {
         let contexts = observer.report().unwrap().contexts;

@@ -1,4 +1,4 @@
-//! What the typed API promises beyond a call that goes well.
+//! Guarantees of the typed API beyond a successful call.
 #[path = "support/service.rs"]
 mod service;
 mod support;
@@ -110,7 +110,7 @@ fn a_reply_may_carry_a_descriptor_of_its_own() {
     let reader: OwnedFd = manager.call(1, &Parcel::new()).unwrap().fd(0).unwrap();
     let mut text = [0; 16];
     assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 7);
-    // Nobody keeps the writer.
+    // The writer's last copy is closed.
     assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 0);
     server.close();
 }

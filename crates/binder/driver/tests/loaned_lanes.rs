@@ -10,7 +10,7 @@ use std::thread;
 use support::Broker;
 
 const ECHO: u32 = 0;
-/// Answered once it is let go.
+/// Answered once it is released.
 const HOLD: u32 = 1;
 
 fn open(broker: &Broker) -> Process {
@@ -211,8 +211,8 @@ fn a_loan_is_called_with_another_chain_than_it_was_made_for() {
     end.close();
 }
 
-/// A server that holds what comes with [`HOLD`]: it says so, and answers when it is let go or
-/// nobody can let it go any more.
+/// A server that holds calls with the code [`HOLD`]: it reports each, and answers when it is
+/// released or the releasing end is gone.
 fn manage_and_hold(broker: &Broker) -> (Process, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (entered, is_entered) = mpsc::channel();
     let (leave, may_leave) = mpsc::channel::<()>();
@@ -227,7 +227,7 @@ fn manage_and_hold(broker: &Broker) -> (Process, mpsc::Receiver<()>, mpsc::Sende
     (server, is_entered, leave)
 }
 
-/// By the fast path, of which the state learns in the midst of each call: the lanes come back.
+/// The state takes over each fast call while it is under way: the lanes come back.
 #[test]
 fn events_during_a_loaned_call_leave_it_as_it_was() {
     let broker = Broker::start();
@@ -244,7 +244,7 @@ fn events_during_a_loaned_call_leave_it_as_it_was() {
                 }
             });
             is_entered.recv().unwrap();
-            // The client hears of a new handle, the server of a new process.
+            // The client gets an event of a new handle, the server of a new process.
             drop(open(&broker).context_manager().unwrap());
             leave.send(()).unwrap();
             caller.join().unwrap();

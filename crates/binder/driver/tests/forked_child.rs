@@ -1,5 +1,5 @@
-//! What a child of fork finds of its parent's device: `EBADF`, whatever it does, while threads of
-//! the parent serve and call.
+//! Every operation of a forked child on its parent's device is `EBADF`, while threads of the parent
+//! serve and call.
 mod support;
 
 use baton::{CallError, Handle, Loan, Parcel, Process, Received};
@@ -14,13 +14,13 @@ use support::Broker;
 const OBJECT: u32 = 1;
 /// Children for each operation: threads of the parent hold its locks at one fork or another.
 const CHILDREN: usize = 20;
-/// Calls after which a thread knows the way.
+/// Calls after which a thread uses the fast path.
 const MANY: u32 = 100;
 /// Seconds after which a child that waits for something is at an end.
 const PATIENCE: u32 = 120;
 const CLOSED: CallError = CallError::Closed;
 
-/// What the parent has when it forks.
+/// The parent's objects when it forks.
 struct Had<'a> {
     server: &'a Process,
     client: &'a Process,
@@ -28,7 +28,7 @@ struct Had<'a> {
     socket: &'a Path,
 }
 
-/// Of one child: what it drops is its copy of the parent's.
+/// Runs in one child, which drops its copies of the parent's objects.
 struct Left<'a> {
     loan: Loan<'a>,
     reply: Received<'a>,
@@ -113,7 +113,7 @@ fn in_child(body: impl FnOnce() -> bool) -> Result<(), String> {
 }
 
 #[test]
-fn whatever_a_child_does_fails_and_the_parent_goes_on() {
+fn every_operation_of_a_forked_child_fails_and_the_parent_goes_on() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();
     let given = server.object(|_| Ok(Parcel::new())).add();
@@ -136,7 +136,7 @@ fn whatever_a_child_does_fails_and_the_parent_goes_on() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let caller = scope.spawn(|| {
-            // By the state, whose lock is held meanwhile.
+            // On the general path, whose lock is held meanwhile.
             let (_other, manager) = client_of(&broker);
             while !stop.load(Relaxed) {
                 drop(manager.call(OBJECT, &Parcel::new()).unwrap());

@@ -1,5 +1,5 @@
-//! Calls of a few bytes, many in a row: after some of them both ends know each other, and a looper
-//! stays with its only caller.
+//! Many calls of a few bytes in a row: after some of them both ends use the fast path, and a looper
+//! is pinned to its only caller's lane.
 #[path = "support/service.rs"]
 mod service;
 mod support;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use support::Broker;
 
-/// Calls after which a looper stays with its only caller's lane, and more.
+/// More calls than pin a looper to its only caller's lane.
 const MANY: u32 = 200;
 
 /// The server answers with twice the value, ...
@@ -24,7 +24,7 @@ const REFUSE: u32 = 2;
 const PANIC: u32 = 3;
 
 struct Stage {
-    /// Where a held call is met, and where it is let go.
+    /// The barriers at which a held call is met and released.
     held: Arc<[Barrier; 2]>,
     server: Process,
     client: Process,
@@ -147,7 +147,7 @@ fn a_call_back_comes_to_the_thread_that_waits() {
     parcel.write_object(
         client
             .object(move |request| {
-                // Nobody else serves in the client.
+                // No other thread serves in the client.
                 assert_eq!(thread::current().id(), ours);
                 let value = request.data().try_into().map_err(|_| Errno::INVAL)?;
                 Ok((u32::from_ne_bytes(value) + 1).to_ne_bytes()[..].into())

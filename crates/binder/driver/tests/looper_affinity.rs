@@ -1,4 +1,4 @@
-//! A looper goes to its only caller's processor, and nowhere that the program has not allowed.
+//! A looper moves to its only caller's processor, if the program allows that processor.
 
 mod support;
 
@@ -14,7 +14,7 @@ const WHERE: u32 = 1;
 /// Calls within which a looper has followed: pauses included, at a few microseconds a call.
 const MANY: usize = 100_000;
 
-/// A looper and who calls it, neither of whom spins.
+/// A looper and its caller, neither of which spins.
 struct Pair {
     server: Process,
     object: Handle,
@@ -50,7 +50,7 @@ impl Drop for Pair {
     }
 }
 
-/// A thread that keeps this processor busy with what everybody else goes before.
+/// A thread of the lowest priority that keeps this processor busy.
 struct Busy {
     on: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -1,4 +1,4 @@
-//! What a looper has validated of one client and of the nodes that it calls.
+//! The cache of a looper for one client: the validated sender, and the nodes that it calls.
 
 use super::receiver::{Receiver, is_plain};
 use super::serve::{Posted, Taken};
@@ -22,32 +22,32 @@ const NO_NICE: i32 = i32::MIN;
 
 /// A node that a client calls.
 #[derive(Clone)]
-pub(super) struct Known<T> {
+pub(super) struct CachedNode<T> {
     node: NodeId,
     /// The object that serves it.
     object: T,
     /// The minimum priority that the node asks for.
     min_priority: Option<SchedPriority>,
-    /// A caller at this nice value is served at the priority at which the looper runs.
+    /// The looper need not change its priority for a caller at this nice value.
     nice: i32,
 }
 
-/// The nodes that a client has called lately.
+/// A validated client, and the nodes that it has called lately.
 #[derive(Clone)]
-pub(super) struct Client<T> {
+pub(super) struct ClientCache<T> {
     pub channel: ChannelId,
-    /// The epoch of the channel's revocations when this was learnt.
+    /// The epoch of the channel's revocations when this entry was made.
     epoch: u64,
     sender: (u32, u32),
-    /// At the node's remainder.
-    nodes: [Option<Known<T>>; NODES],
+    /// A node stands at its number modulo [`NODES`].
+    nodes: [Option<CachedNode<T>>; NODES],
 }
 
-impl<T> Client<T> {
+impl<T> ClientCache<T> {
     /// Remembers in the client's cache a transaction that the state has admitted, at this epoch of
     /// the channel's revocations.
-    pub fn learn(
-        cache: &mut Option<Client<T>>,
+    pub fn insert(
+        cache: &mut Option<ClientCache<T>>,
         epoch: u64,
         state: &State,
         incoming: &Incoming,
@@ -57,35 +57,36 @@ impl<T> Client<T> {
         let (channel, sender) = (serving.via.channel, incoming.sender);
         let nodes = [const { None }; NODES];
         cache.take_if(|client| client.epoch != epoch);
-        let client = cache.get_or_insert(Client { channel, epoch, sender, nodes });
+        let client = cache.get_or_insert(ClientCache { channel, epoch, sender, nodes });
         let min_priority = state.nodes.get(node).and_then(Node::min_priority);
         let nice = Some(incoming.queue_priority.nice())
             .filter(|nice| priority::is_served_here(*nice, min_priority));
         let nice = nice.unwrap_or(NO_NICE);
-        client.nodes[node.0 as usize % NODES] = Some(Known { node, object, min_priority, nice });
+        client.nodes[node.0 as usize % NODES] =
+            Some(CachedNode { node, object, min_priority, nice });
     }
 
-    /// The epoch at which this was learnt.
+    /// The epoch at which this entry was made.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
     #[inline]
-    fn known(&self, node: u64) -> Option<&Known<T>> {
+    fn cached_node(&self, node: u64) -> Option<&CachedNode<T>> {
         self.nodes[node as usize % NODES].as_ref().filter(|known| known.is(node))
     }
 
-    /// Like `known`, for a caller that mostly asks for the node that it asked for last.
+    /// Like `cached_node`, for a caller that mostly asks for the node that it asked for last.
     #[inline(always)]
-    pub fn known_again<'a>(
+    pub fn cached_node_again<'a>(
         &'a self,
         node: u64,
-        last: &Cell<Option<&'a Known<T>>>,
-    ) -> Option<&'a Known<T>> {
+        last: &Cell<Option<&'a CachedNode<T>>>,
+    ) -> Option<&'a CachedNode<T>> {
         match last.get() {
             Some(known) if known.is(node) => Some(known),
-            _ => self.known(node).inspect(|known| last.set(Some(known))),
+            _ => self.cached_node(node).inspect(|known| last.set(Some(known))),
         }
     }
 
@@ -101,7 +102,7 @@ impl<T> Client<T> {
         if taken.lane.inbox().is_empty() {
             return None;
         }
-        let (posted, object) = self.find(taken, |node| self.known(node))?;
+        let (posted, object) = self.find(taken, |node| self.cached_node(node))?;
         (receiver.fits(&posted.message) && receiver.take_request(engine, &posted)).then_some(object)
     }
 
@@ -111,7 +112,7 @@ impl<T> Client<T> {
     pub fn find<'a, 'b: 'a>(
         &'b self,
         taken: Taken<'a>,
-        known: impl FnOnce(u64) -> Option<&'b Known<T>>,
+        known: impl FnOnce(u64) -> Option<&'b CachedNode<T>>,
     ) -> Option<(Posted<'a>, &'b T)> {
         let message = taken.lane.header();
         let others = message.flags & (TF_ONE_WAY | TF_CLEAR_BUF);
@@ -130,7 +131,7 @@ impl<T> Client<T> {
     }
 }
 
-impl<T> Known<T> {
+impl<T> CachedNode<T> {
     #[inline(always)]
     fn is(&self, node: u64) -> bool {
         self.node.0 == node
@@ -166,7 +167,7 @@ mod tests {
         /// The server's end, and the client's.
         ends: [Arc<Channel>; 2],
         in_flight: Arc<InFlight>,
-        known: Client<()>,
+        known: ClientCache<()>,
         _broker: (Running, tempfile::TempDir),
     }
 
@@ -176,11 +177,11 @@ mod tests {
         let (server, client, theirs) = channel(&broker.0);
         let ends = [other_end(&server, &theirs), theirs];
         let in_flight = server.in_flight().unwrap();
-        let epoch = server.operations.way(&ends[0]).epoch();
+        let epoch = server.operations.revocations_of(&ends[0]).epoch();
         let mut nodes = [const { None }; NODES];
         nodes[NODE as usize % NODES] =
-            Some(Known { node: NodeId(NODE), object: (), min_priority: None, nice: 0 });
-        let known = Client { channel: ends[0].id, epoch, sender: (0, 0), nodes };
+            Some(CachedNode { node: NodeId(NODE), object: (), min_priority: None, nice: 0 });
+        let known = ClientCache { channel: ends[0].id, epoch, sender: (0, 0), nodes };
         Stage { server, client, ends, in_flight, known, _broker: broker }
     }
 
@@ -260,9 +261,9 @@ mod tests {
     fn a_node_is_known_again_by_its_number() {
         let stage = stage();
         let last = Cell::new(None);
-        assert!(stage.known.known_again(NODE, &last).is_some());
-        assert!(stage.known.known_again(NODE + 1, &last).is_none());
-        assert!(stage.known.known_again(NODE, &last).is_some());
+        assert!(stage.known.cached_node_again(NODE, &last).is_some());
+        assert!(stage.known.cached_node_again(NODE + 1, &last).is_none());
+        assert!(stage.known.cached_node_again(NODE, &last).is_some());
     }
 
     /// A receiver during whose `take_request` everything is revoked: before the operation begins,

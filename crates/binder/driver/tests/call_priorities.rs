@@ -1,5 +1,5 @@
-//! At which nice value or priority a transaction is served: its caller's or its node's, by either
-//! front end.
+//! A transaction is served at its caller's or its node's nice value or priority, by either front
+//! end.
 #[path = "support/program.rs"]
 mod program;
 #[path = "support/scheduling.rs"]
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use support::Broker;
 
-/// Calls by which the fast path is learnt, and some more.
+/// Enough calls for the fast path to be taken, and some more.
 const CALLS: usize = 20;
 
 fn none() -> Commands {
@@ -44,7 +44,7 @@ fn set_nice(value: i32) -> bool {
     set
 }
 
-/// Whether threads here may have a better nice value than they have.
+/// Whether threads may raise their nice value here.
 fn may_be_nicer() -> bool {
     let may = thread::spawn(|| set_nice(-11)).join().unwrap();
     if !may {
@@ -56,7 +56,7 @@ fn may_be_nicer() -> bool {
     may
 }
 
-/// What a server asks for, by either front end.
+/// The minimum that a server asks for, by either front end.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     minimum: SchedPriority,
@@ -74,7 +74,7 @@ fn asked() -> [(&'static str, Asked); 4] {
     ]
 }
 
-/// The answers to callers at these nice values, of a looper that is at 0 itself.
+/// The answers to callers at these nice values, by a looper whose own value is 0.
 fn expected(asked: &str, caller: i32) -> Vec<u8> {
     match asked {
         "nothing" => nice(caller.min(0)),
@@ -103,7 +103,7 @@ fn call_at_all(socket: &Path, asked: &'static str) {
 }
 
 #[test]
-fn an_object_is_served_at_its_callers_level_or_its_own() {
+fn an_object_is_served_at_its_callers_priority_or_its_own() {
     if !may_be_nicer() || !may_be_real_time() {
         return;
     }
@@ -125,7 +125,7 @@ fn an_object_is_served_at_its_callers_level_or_its_own() {
     }
 }
 
-/// Serves until the gate says so; what it is at between reply and read goes to `between`.
+/// Serves until the gate ends it; its priority between reply and read goes to `between`.
 fn serve_raw(program: &Program, between: &Sender<Vec<u8>>) {
     let mut next = none().put(BC_ENTER_LOOPER, &[]);
     loop {
@@ -152,7 +152,7 @@ fn become_manager(program: &Program, flags: u32) {
 }
 
 #[test]
-fn a_node_is_served_at_its_callers_level_or_its_own() {
+fn a_node_is_served_at_its_callers_priority_or_its_own() {
     if !may_be_nicer() || !may_be_real_time() {
         return;
     }
@@ -181,9 +181,11 @@ fn policy() -> i32 {
 /// A thread that is started by one that serves at a real-time priority is an ordinary one, and the
 /// priority leaves no trace of itself.
 #[test]
-fn a_nodes_priority_is_no_childs() {
+fn a_started_thread_has_no_node_priority() {
     if !may_be_real_time() {
-        return println!("skipped: a_nodes_priority_is_no_childs (no real-time priority here)");
+        return println!(
+            "skipped: a_started_thread_has_no_node_priority (no real-time priority here)"
+        );
     }
     let broker = Broker::start();
     let server = Program::open(&broker.socket);
@@ -211,9 +213,9 @@ fn a_nodes_priority_is_no_childs() {
     assert_eq!(looper.join().unwrap(), [libc::SCHED_OTHER; 2], "once it has answered");
 }
 
-/// A one-way transaction is served at what its node asks for, and nobody's level stays.
+/// A one-way transaction is served at its node's minimum, and no looper keeps that priority.
 #[test]
-fn a_one_way_transaction_is_served_at_its_nodes_level() {
+fn a_one_way_transaction_is_served_at_its_nodes_priority() {
     if !may_be_nicer() {
         return;
     }
@@ -236,8 +238,7 @@ fn a_one_way_transaction_is_served_at_its_nodes_level() {
     }
 }
 
-/// Holds the first call until it is told, and notes the others in the order in which they are
-/// served.
+/// Holds the first call until it is released, and notes the later calls in the order of service.
 struct Noting {
     order: Mutex<Vec<u32>>,
     holds: AtomicBool,
@@ -272,8 +273,7 @@ fn call_at(manager: &Handle, value: i32, code: u32) {
     manager.call(code, &Parcel::new()).unwrap();
 }
 
-/// Of the calls that wait for a looper, the best nice value comes first, and of the same the
-/// oldest.
+/// Calls that wait for a looper are served by nice value, and by age where that is equal.
 #[test]
 fn the_best_nice_value_is_served_first() {
     if !may_be_nicer() {
@@ -302,7 +302,7 @@ fn the_best_nice_value_is_served_first() {
     let number = server_of(&broker.socket);
     thread::scope(|scope| {
         scope.spawn(|| call_at(&managers[0], 0, 0));
-        // Taken in is not enough: a looper that has not begun to serve takes another one first.
+        // The call has to be served, not only taken in: else the looper takes another call first.
         while !noting.holds.load(Ordering::Acquire) {
             thread::yield_now();
         }
@@ -311,7 +311,7 @@ fn the_best_nice_value_is_served_first() {
         {
             let manager = &managers[place % 2];
             scope.spawn(move || call_at(manager, value, code));
-            // Of a looper that is busy the control thread takes it in.
+            // The looper is busy: the control thread takes the call in.
             while taken_in(&broker.socket, number) != place as u32 + 2 {
                 thread::yield_now();
             }
