@@ -391,3 +391,49 @@ fn a_cached_route_does_not_make_a_nested_call_an_outermost_one() {
     assert_eq!(commands, [BR_NOOP, BR_TRANSACTION_COMPLETE, BR_TRANSACTION]);
     assert_eq!(reply, b"inner");
 }
+
+/// A looper that has answered owes nothing: another answer is an error, and nobody's.
+#[test]
+fn an_answer_to_nothing_is_refused() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let client = stage.client.clone();
+    let caller = thread::spawn(move || call_often(&client, WARM_UP + 2));
+    let request = serve_often(&stage.server, WARM_UP);
+    let data = request.data.clone();
+    stage.server.exchange_in(&none().free(&request).reply(&data), &mut []).unwrap();
+    let mut refused = stage.server.exchange(none().reply(b"to nothing")).unwrap().commands();
+    refused.retain(|command| !matches!(*command, BR_NOOP | BR_TRANSACTION_COMPLETE));
+    assert_eq!(refused, [BR_FAILED_REPLY]);
+    let request = stage.server.await_message(none());
+    let data = request.data.clone();
+    let told = stage.server.exchange(none().free(&request).reply(&data)).unwrap();
+    assert_eq!(told.commands(), [BR_NOOP, BR_TRANSACTION_COMPLETE]);
+    let refused = stage.server.exchange(none().reply(b"to nothing")).unwrap();
+    assert_eq!(refused.commands(), [BR_NOOP, BR_FAILED_REPLY]);
+    caller.join().unwrap();
+}
+
+#[test]
+fn an_answer_may_be_longer_than_its_call() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let caller = held_call(&stage);
+    let request = serve_often(&stage.server, WARM_UP);
+    let long = vec![7; 100_000];
+    stage.server.exchange(none().free(&request).reply(&long)).unwrap();
+    assert_eq!(caller.join().unwrap().messages[0].data, long);
+}
+
+/// Another thread begins to poll between the looper's two ioctls: its transaction is the state's.
+#[test]
+fn a_transaction_that_is_taken_over_between_two_ioctls_is_answered_once() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let caller = held_call(&stage);
+    let request = serve_often(&stage.server, WARM_UP);
+    thread::scope(|scope| {
+        scope.spawn(|| stage.server.device.readable().map(drop).unwrap());
+    });
+    stage.server.exchange(none().free(&request).reply(b"late")).unwrap();
+    assert_eq!(caller.join().unwrap().messages[0].data, b"late");
+    let open: Vec<_> = reports(&stage).iter().map(|report| report.engine.outstanding).collect();
+    assert_eq!(open, [0, 0]);
+}

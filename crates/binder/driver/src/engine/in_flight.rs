@@ -239,6 +239,14 @@ mod tests {
     }
 
     #[test]
+    fn operations_of_threads_that_have_ended_are_listed_until_the_next_look() {
+        let operations = Operations::default();
+        operations.all.lock().push(Weak::new());
+        operations.for_each_if(|_| true, |_| panic!("its thread has ended"));
+        assert!(operations.all.lock().is_empty());
+    }
+
+    #[test]
     fn an_operation_concerns_its_channel_its_peer_and_its_token_until_it_is_over() {
         let (everybodys, own) = (Revocation::default(), Revocation::default());
         let in_flight = InFlight::new(1, None);

@@ -250,7 +250,6 @@ impl Engine {
     fn hand_over(&self, in_flight: &InFlight) {
         self.with_state(|state| {
             self.take_over(state, in_flight);
-            in_flight.leave();
             state.set_waiting(in_flight.tid, Waiting::No);
         });
     }
@@ -285,6 +284,7 @@ mod tests {
     use crate::fast::{CopiedPayload, while_serving};
     use crate::runner::tests::{broker, channel, other_end};
     use crate::sys::thread::tid;
+    use baton_abi::lane::MAX_PAYLOAD_BYTES;
     use baton_broker::Running;
     use baton_shm::sync::Ordering;
     use baton_state::thread::{Calling, Frame};
@@ -304,6 +304,9 @@ mod tests {
     fn stage() -> Stage {
         let broker = broker();
         let (server, client, channel) = channel(&broker.0);
+        let mut state = server.lock();
+        state.buffers.map(MAX_PAYLOAD_BYTES);
+        server.unlock(state);
         Stage { server, client, channel, _broker: broker }
     }
 
@@ -325,8 +328,8 @@ mod tests {
             self.client.call_fast(0, (1, 0), payload, None, &mut receiver)
         }
 
-        /// The outcome of a call that the server answers with this message.
-        fn answered_with(&self, answer: Message) -> Outcome {
+        /// The outcome of a call that the server answers with this message after `before`.
+        fn answered_with(&self, answer: Message, before: impl Fn() + Sync) -> Outcome {
             let theirs = other_end(&self.server, &self.channel);
             let _control_waits = self.server.lock();
             std::thread::scope(|scope| {
@@ -336,6 +339,7 @@ mod tests {
                         std::thread::yield_now();
                     }
                     lane.inbox().clear();
+                    before();
                     lane.post(&answer, |_| {});
                 });
                 self.call(&[])
@@ -378,7 +382,7 @@ mod tests {
             assert!(stage.remembers(stage.via()));
             let mut answer = Message { kind: Kind::Reply as u32, ..Message::default() };
             change(&mut answer);
-            match stage.answered_with(answer) {
+            match stage.answered_with(answer, || ()) {
                 Outcome::Answered => assert!(is_plain && stage.is_idle(), "{name}"),
                 Outcome::Adopted(seen) => {
                     assert!(!is_plain && seen == Ok(Seen::Message), "{name}");
@@ -389,6 +393,15 @@ mod tests {
                 Outcome::No => panic!("{name}"),
             }
         }
+    }
+
+    #[test]
+    fn an_answer_waits_for_events_that_the_broker_sent_before_it() {
+        let stage = stage();
+        assert!(stage.remembers(stage.via()));
+        let answer = Message { kind: Kind::Reply as u32, ..Message::default() };
+        let outcome = stage.answered_with(answer, || stage.client.broker.count_event());
+        assert!(matches!(outcome, Outcome::Adopted(Ok(Seen::Message))));
     }
 
     #[test]
@@ -407,15 +420,21 @@ mod tests {
 
     #[test]
     fn a_call_whose_epoch_has_ended_is_not_made() {
-        for takes_over in [false, true] {
+        for (takes_over, all) in [(false, true), (false, false), (true, true), (true, false)] {
             let stage = stage();
             assert!(stage.remembers(stage.via()));
-            let revoke = || stage.client.with_state(|state| stage.client.revoke(state));
+            let peer = stage.server.identity.process;
+            let revoke = || {
+                stage.client.with_state(|state| match all {
+                    true => stage.client.revoke(state),
+                    false => stage.client.revoke_with(state, peer),
+                });
+            };
             let in_flight = stage.client.in_flight().unwrap();
             let revocations = stage.client.operations.revocations_of(&stage.channel);
             let epoch = revocations.epoch();
             revoke();
-            in_flight.set_lane(stage.via(), stage.server.identity.process);
+            in_flight.set_lane(stage.via(), peer);
             stage.client.page.set_open(&in_flight.slot, true);
             assert!(!in_flight.begin(
                 crate::engine::in_flight::CALLING,

@@ -152,6 +152,7 @@ mod tests {
     use crate::fast::CopiedPayload;
     use crate::runner::tests::{broker, channel, other_end};
     use crate::sys::thread::tid;
+    use baton_abi::lane::status;
     use baton_broker::Running;
     use baton_shm::sync::Ordering;
     use bytemuck::bytes_of;
@@ -250,6 +251,7 @@ mod tests {
             stage.post(&message);
             assert_eq!(stage.takes(&mut CopiedPayload::default()), is_plain, "{name}");
             if is_plain {
+                assert!(!stage.takes(&mut CopiedPayload::default()), "it has been taken in");
                 assert!(stage.in_flight.leave());
                 stage.server.page.set_open(&stage.in_flight.slot, false);
             }
@@ -303,6 +305,19 @@ mod tests {
         }
     }
 
+    /// A channel stays as long as a thread may use it.
+    #[test]
+    fn a_thread_that_has_given_up_its_operation_uses_no_channel() {
+        let stage = stage();
+        stage.post(&plain());
+        assert!(stage.takes(&mut CopiedPayload::default()));
+        let is_used = || stage.server.operations.use_channel(&stage.ends[0]);
+        assert!(is_used());
+        stage.server.give_up(&stage.in_flight);
+        assert!(!is_used());
+        assert_eq!(stage.server.lock().outstanding, 1, "the state serves it");
+    }
+
     #[test]
     fn an_operation_that_is_taken_over_has_its_callers_token_and_takes_descriptors_if_they_do() {
         for flags in [0, baton_abi::uapi::TF_ACCEPT_FDS] {
@@ -316,6 +331,8 @@ mod tests {
                 assert_eq!(serving.chain, [ChainEntry { process, token: TOKEN }]);
                 assert_eq!(serving.accepts_fds, flags != 0);
                 assert_eq!(serving.via, stage.ends[0].via(LANE));
+                let counted = stage.server.page.mapping().word(status::OUTSTANDING);
+                assert_eq!(counted.load(Ordering::Relaxed), 1, "before its thread counts it less");
             });
         }
     }

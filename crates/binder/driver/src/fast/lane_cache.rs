@@ -96,6 +96,7 @@ impl<T: Clone> LaneCache<T> {
 mod tests {
     use super::*;
     use crate::channel::payload::Payload;
+    use crate::fast::RouteCache;
     use crate::runner::send::Outgoing;
     use crate::runner::tests::{broker, channel, other_end};
     use crate::sys::thread::tid;
@@ -116,6 +117,13 @@ mod tests {
 
     /// A cache that has validated a client.
     fn stage() -> Stage {
+        let stage = learn_first(|_, _| ());
+        assert!(!stage.is_stale(), "it has learnt");
+        stage
+    }
+
+    /// A cache that has been given a transaction after this change.
+    fn learn_first(change: impl Fn(&Engine, &mut Incoming)) -> Stage {
         let broker = broker();
         let (server, client, channel) = channel(&broker.0);
         let channel = other_end(&server, &channel);
@@ -128,12 +136,15 @@ mod tests {
         let mut cache = LaneCache::default();
         let mut state = server.lock();
         server.accept_first(&mut state);
-        let Some(Return::Transaction(incoming, _)) = state.next_return(tid(), true) else {
+        let Some(Return::Transaction(mut incoming, _)) = state.next_return(tid(), true) else {
             panic!("the call has been posted");
         };
+        change(&server, &mut incoming);
         cache.insert(&server, &state, &incoming, ());
+        let mut of_pool = RouteCache::default();
+        of_pool.insert(&server, &state, &incoming, ());
         server.unlock(state);
-        assert!(!cache.is_stale(&server, &channel), "it has learnt");
+        assert_eq!(of_pool.in_flight().is_some(), cache.in_flight().is_some());
         Stage { broker, server, client, channel, cache }
     }
 
@@ -169,6 +180,19 @@ mod tests {
         fn drop(&mut self) {
             self.client.close();
             self.server.close();
+        }
+    }
+
+    /// A plain message has no security context, and goes past who polls.
+    #[test]
+    fn nothing_is_learnt_of_labelled_transactions_or_while_a_thread_polls() {
+        type Change = fn(&Engine, &mut Incoming);
+        let changes: [(&str, Change); 2] = [
+            ("a security context", |_, incoming| incoming.label = Some(0)),
+            ("a thread that polls", |server, _| server.pollables.begin()),
+        ];
+        for (name, change) in changes {
+            assert!(learn_first(change).is_stale(), "{name}");
         }
     }
 

@@ -363,6 +363,38 @@ mod tests {
         }
     }
 
+    /// Only the looper that has served a lane knows of the next request there.
+    #[test]
+    fn a_request_whose_lane_has_to_wait_is_announced() {
+        for (own, other) in [(0, 0), (5, -5)] {
+            let (stage, mut route_cache) = (stage(), RouteCache::<()>::default());
+            let _control_waits = stage.server.lock();
+            let active = stage.server.pool.channels.active();
+            stage.post(1, own);
+            stage.post(2, other);
+            assert!(active[0].claim_ready(1));
+            route_cache.last = Some((0, 1));
+            let chosen = route_cache.choose(&active, true).ok().flatten().unwrap();
+            assert_eq!((chosen.number, chosen.ours), (2, false));
+            assert_eq!(active[0].new_lanes().ok(), Some(1 << 1 | 1 << 2));
+        }
+    }
+
+    #[test]
+    fn the_last_lane_is_one_of_the_channels_that_are_known() {
+        let stage = stage();
+        let active = stage.server.pool.channels.active();
+        let others = Arc::new(Vec::clone(&active));
+        let in_flight = stage.server.in_flight();
+        let mut route_cache = RouteCache { in_flight, ..RouteCache::<()>::default() };
+        route_cache.follow(&active);
+        route_cache.last = Some((0, 1));
+        assert_eq!(route_cache.last_lane(&active), Some((0, 1)));
+        assert_eq!(route_cache.last_lane(&others), None);
+        route_cache.follow(&others);
+        assert_eq!(route_cache.last_lane(&others), None, "its place may be another channel's");
+    }
+
     #[test]
     fn false_nice_values_do_not_starve_other_lanes() {
         let (stage, mut route_cache) = (stage(), RouteCache::default());
