@@ -83,6 +83,61 @@ fn a_call_back_reaches_the_waiting_thread() {
     server.close();
 }
 
+/// A calls B, B calls C, and C calls A: no lane of A's call ends at C, so the token in the chain
+/// leads to the thread of A that waits, past A's idle looper.
+#[test]
+fn a_call_back_through_a_third_process_reaches_the_waiting_thread() {
+    const REGISTER: u32 = 1;
+    const CALL: u32 = 2;
+    let broker = Broker::start();
+    let service = std::sync::Mutex::new(None);
+    let server = manage(&broker, move |request| {
+        let handle = request.received.handle(0).unwrap();
+        let mut service = service.lock().unwrap();
+        match (request.code(), &*service) {
+            (REGISTER, _) => *service = Some(handle),
+            (_, Some(third)) => {
+                let mut parcel = Parcel::new();
+                parcel.write(&request.data()[..4]).write_handle(&handle);
+                return Ok(third.call(CALL, &parcel).unwrap().data().into());
+            }
+            (_, None) => panic!("nobody has registered"),
+        }
+        Ok(Parcel::new())
+    });
+    let (third, to_server) = client_of(&broker);
+    let object = third
+        .object(|request| {
+            let callback = request.received.handle(0).unwrap();
+            Ok(callback.call(CALL, &request.data()[..4].into()).unwrap().data().into())
+        })
+        .add();
+    to_server.call(REGISTER, Parcel::new().write_object(object)).unwrap();
+    let (client, to_server) = client_of(&broker);
+    for process in [&third, &client] {
+        let process = process.clone();
+        thread::spawn(move || process.serve());
+    }
+
+    let (tell, served_by) = mpsc::channel();
+    let callback = client
+        .object(move |request| {
+            tell.send(thread::current().id()).unwrap();
+            Ok(request.data().iter().map(|byte| byte + 1).collect::<Vec<u8>>()[..].into())
+        })
+        .add();
+    for _ in 0..100 {
+        let mut parcel = Parcel::new();
+        parcel.write(&[1, 2, 3, 4]).write_object(callback);
+        let reply = to_server.call(CALL, &parcel).unwrap();
+        assert_eq!(reply.data(), [2, 3, 4, 5]);
+        assert_eq!(served_by.recv().unwrap(), thread::current().id());
+    }
+    for process in [client, third, server] {
+        process.close();
+    }
+}
+
 #[test]
 fn a_death_ends_calls_and_is_told() {
     let broker = Broker::start();
