@@ -111,7 +111,7 @@ impl Attack {
 
     fn message(&self, input: &mut Input<'_>) -> Message {
         let sizes = |input: &mut Input<'_>| match input.u8() {
-            255 => input.u32(),
+            248.. => input.u32(),
             small => u32::from(small) & !7,
         };
         Message {
