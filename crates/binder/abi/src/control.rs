@@ -272,8 +272,8 @@ pub enum Request {
         /// Thread id in the asker's pid namespace.
         tid: u32,
     },
-    /// The lane is an ordinary one again. No reply. Event: [`Event::OrdinaryLane`] to the server. An
-    /// engine that rejoins says so of all lanes that were real-time callers' and are no longer.
+    /// The lane is an ordinary one again. No reply. Event: [`Event::OrdinaryLane`] to the server.
+    /// An engine that rejoins says so of all lanes that were real-time callers' and are no longer.
     Ordinary {
         /// The channel, of which the process is the client.
         channel: ChannelId,

@@ -125,11 +125,22 @@ impl State {
         objects.is_some()
     }
 
-    fn peer_gone(&mut self, process: ProcessId) {
-        self.peers.remove(&process);
-        for granted in self.tickets.forget(Some(process)) {
+    /// Owners of the nodes whose handles lose with a sender's tickets perhaps their last strong
+    /// count.
+    pub fn ends_with_tickets(&self, from: ProcessId) -> Vec<ProcessId> {
+        self.owners_of_last(&self.tickets.all_objects(from))
+    }
+
+    /// No channel to this sender is left: no message takes its tickets any more.
+    pub fn forget_tickets(&mut self, from: ProcessId) {
+        for granted in self.tickets.forget(Some(from)) {
             self.let_go(&granted);
         }
+    }
+
+    fn peer_gone(&mut self, process: ProcessId) {
+        self.peers.remove(&process);
+        self.forget_tickets(process);
         let lost = self.references.iter().filter(|(_, held)| held.owner == process && !held.dead);
         let handles: Vec<u32> = lost.map(|(handle, _)| handle).collect();
         for handle in handles {
@@ -217,6 +228,22 @@ mod tests {
             assert!(state.tickets.overdrawn.values().all(|tickets| tickets.len() <= MAX_OVERDRAWN));
             assert_eq!(send(&mut state, OTHER, 100, objects), 100, "another user's");
         }
+    }
+
+    #[test]
+    fn tickets_of_a_sender_without_a_channel_go_back() {
+        let mut state = process();
+        assert_eq!(send(&mut state, STRANGER, 3, 2), 3);
+        assert_eq!(send(&mut state, OTHER, 1, 1), 1);
+        state.drop_ticket(STRANGER, TicketId(100));
+        state.forget_tickets(STRANGER);
+        let released = state.take_effects().into_iter().filter(|effect| {
+            matches!(effect, Effect::Tell(Request::Release { strong: 1, grants: 1, .. }))
+        });
+        assert_eq!(released.count(), 6);
+        assert!(!state.is_settled(), "another sender's ticket waits");
+        state.forget_tickets(OTHER);
+        assert!(state.is_settled());
     }
 
     #[test]

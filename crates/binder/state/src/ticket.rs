@@ -59,6 +59,12 @@ impl Tickets {
         self.waiting.get(&key).map_or(&[], |(objects, _)| objects)
     }
 
+    /// The references of all tickets of a sender.
+    pub fn all_objects(&self, from: ProcessId) -> Vec<Granted> {
+        let tickets = self.waiting.iter().filter(|(key, _)| key.0 == from);
+        tickets.flat_map(|(_, (objects, _))| objects).cloned().collect()
+    }
+
     /// Takes the ticket's references.
     pub fn take(&mut self, key: Key) -> Option<Vec<Granted>> {
         self.waiting.remove(&key).map(|(objects, _)| objects)

@@ -14,8 +14,7 @@
 //! **Invariant**: of all threads that ask for a free lane at once, one gets it. What the server may
 //! write decides nothing here but when an abandoned lane is free again.
 
-use super::lanes_of;
-use baton_abi::lane::LANES;
+use baton_abi::lane::{LANES, lanes_of};
 use baton_shm::lock::Lock;
 use baton_shm::sync::{AtomicU64, Ordering};
 use std::sync::atomic::AtomicU8;

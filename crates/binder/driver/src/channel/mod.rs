@@ -407,12 +407,3 @@ fn header_in(area: View<'_>) -> Message {
     area.read(0, bytes_of_mut(&mut message));
     message
 }
-
-/// The lanes whose bits are set, in order.
-pub fn lanes_of(mut bits: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let lane = bits.trailing_zeros() as usize;
-        bits &= bits.wrapping_sub(1);
-        (lane < LANES).then_some(lane)
-    })
-}

@@ -1,6 +1,6 @@
 //! A channel at the server's end: announced lanes, their owners, the one-way ring, muting.
 
-use super::{Channel, Ends, Lane, lanes_of};
+use super::{Channel, Ends, Lane};
 use baton_abi::lane::*;
 use baton_abi::sched_priority::SchedPriority;
 use baton_shm::futex::Wait;

@@ -13,13 +13,14 @@
 //! thread are changed by that thread, or under the state's lock while the thread is not in its
 //! read.
 
-use crate::channel::{Channel, lanes_of};
+use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::engine::real_time::DedicatedLooper;
 use crate::engine::thread_end;
 use crate::sys::thread;
 use crate::wait::affinity;
 use baton_abi::control::Request;
+use baton_abi::lane::lanes_of;
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
 use baton_state::State;

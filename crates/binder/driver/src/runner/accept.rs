@@ -1,12 +1,12 @@
 //! Accepts the messages of peers, oldest first: requests on lanes, one-way transactions in rings.
 
+use crate::channel::Channel;
 use crate::channel::table::FEW;
-use crate::channel::{Channel, lanes_of};
 use crate::engine::Engine;
 use crate::sys::clock::stamp_in_order;
 use crate::sys::thread::tid;
 use baton_abi::control::{ChannelId, End, ProcessId};
-use baton_abi::lane::{AT_THE_DOOR, Kind, LANES, Message, RING_BYTES};
+use baton_abi::lane::{AT_THE_DOOR, Kind, LANES, Message, RING_BYTES, lanes_of};
 use baton_abi::sched_priority::SchedPriority;
 use baton_shm::lane_owner::Owner;
 use baton_shm::lock::Guard;

@@ -236,6 +236,19 @@ impl Engine {
         }
         self.carry_out_effects(state);
         self.remove_channel(state, channel, why);
+        self.forget_tickets_without_channel(state, channel.peer);
+        self.carry_out_effects(state);
+    }
+
+    /// Gives the references of a peer's tickets back if no channel to the peer is left, on which
+    /// their messages could come. The broker tells of a peer's death only those who have something
+    /// of it.
+    pub(crate) fn forget_tickets_without_channel(&self, state: &mut State, peer: ProcessId) {
+        if peer != ProcessId::BROKER && self.pool.channels.with(peer).is_empty() {
+            let owners = state.ends_with_tickets(peer);
+            owners.into_iter().for_each(|owner| self.revoke_with(state, owner));
+            state.forget_tickets(peer);
+        }
     }
 
     /// Refuses a call to a frozen process. `Ok(true)`: a one-way transaction waits until it is

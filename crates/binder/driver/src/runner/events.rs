@@ -113,7 +113,14 @@ impl Engine {
                     }
                     _ => self.revoke(&mut state),
                 }
+                let sender = match event {
+                    Event::Ticket { from, .. } => Some(from),
+                    _ => None,
+                };
                 state.event(event);
+                if let Some(sender) = sender {
+                    self.forget_tickets_without_channel(&mut state, sender);
+                }
                 self.carry_out(&mut state);
             }
         }
