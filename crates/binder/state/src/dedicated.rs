@@ -207,7 +207,7 @@ impl State {
         let mut n_dedicated = 0;
         for (tid, thread) in self.threads.iter() {
             n_dedicated += usize::from(thread.dedicated_to.is_some());
-            let is_dedicated = thread.dedicated_to.is_some() || thread.is_past;
+            let is_dedicated = thread.dedicated_to.is_some() || thread.bypasses_state;
             if is_dedicated || thread.relieved_of.is_some() || thread.is_off_priority {
                 let lane = thread.dedicated_to.filter(|_| !thread.is_off_priority);
                 kept.push((lane, format!("{tid}: {thread:?}")));
