@@ -4,6 +4,11 @@
 //! The model of a futex: its check and its sleep are one step with respect to every wake, as in the
 //! kernel.
 
+#![cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "other crates' models use only the waits")
+)]
+
 use crate::bell::{self, Bell, OwnBell, Ring, Sleep};
 use crate::event_flag::EventFlag;
 use crate::futex::{self, WAITERS, Wait};
