@@ -151,7 +151,7 @@ pub(crate) fn beside(name: &str, advice: &str) -> io::Result<PathBuf> {
     if path.exists() { Ok(path) } else { Err(missing()) }
 }
 
-/// What a process is to be, as the run has written it.
+/// The arguments of a child process, which the run has written.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RoleArgs {
     /// The role, in JSON

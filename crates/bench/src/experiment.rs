@@ -196,7 +196,7 @@ impl Experiment {
         }
     }
 
-    /// What the README says.
+    /// Adds the figures of the README.
     fn quote(&self, found: &mut Results) {
         for (driver, figures) in DRIVERS.into_iter().zip(self.quoted_us) {
             for (point, &(delay_us, mean_us, ends_us)) in figures.iter().enumerate() {

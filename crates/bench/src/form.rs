@@ -45,11 +45,11 @@ pub enum BenchError {
     Output { path: PathBuf, error: io::Error },
 }
 
-/// What a benchmark hands over.
+/// The report of a benchmark, and how it is to be drawn.
 pub struct Finding {
     pub(crate) report: Report,
     pub(crate) charts: Vec<Chart>,
-    /// What the charts show.
+    /// The quantity that the charts show.
     pub lead: &'static str,
     pub unit: Unit,
     /// Lines below the tables.

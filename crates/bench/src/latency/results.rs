@@ -1,4 +1,4 @@
-//! What was measured of wake-ups and of calls: as rows and ratios.
+//! The measured wake-ups and calls, as rows and ratios.
 
 use crate::latency::{cyclictest, timer};
 use crate::processors::Placement;
@@ -38,7 +38,7 @@ fn key(system: &'static str, case: &'static str, priority: SchedPriority, load: 
     RowKey::new(system, case).with("priority", priority.to_string()).with("load", load)
 }
 
-/// What no measurement was made of.
+/// The key of a case that was not measured.
 pub fn missing(system: &'static str, case: &'static str) -> RowKey {
     RowKey::new(system, case)
 }

@@ -214,6 +214,11 @@ fn an_answer_without_room_is_a_failure() {
     assert_eq!(serving.join().unwrap().data, b"room again");
 }
 
+/// The open transactions of the stage's two ends, as each reports them.
+fn outstanding(stage: &Stage) -> Vec<u32> {
+    reports(stage).iter().map(|report| report.engine.outstanding).collect()
+}
+
 #[test]
 fn a_looper_that_leaves_is_dead_to_its_caller() {
     let stage = stage(program::RECEIVE_BYTES);
@@ -232,8 +237,7 @@ fn a_thread_that_ends_leaves_its_transaction_to_the_process() {
     let caller = held_call(&stage);
     let server = stage.server.clone();
     thread::spawn(move || serve_often(&server, WARM_UP)).join().unwrap();
-    let open: Vec<_> = reports(&stage).iter().map(|report| report.engine.outstanding).collect();
-    assert_eq!(open, [1, 1]);
+    assert_eq!(outstanding(&stage), [1, 1]);
     drop(stage.server);
     let returned = caller.join().unwrap();
     assert_eq!(returned.commands(), [BR_NOOP, BR_TRANSACTION_COMPLETE, BR_DEAD_REPLY]);
@@ -244,8 +248,7 @@ fn a_transaction_between_two_ioctls_is_counted_at_both_ends() {
     let stage = stage(program::RECEIVE_BYTES);
     let caller = held_call(&stage);
     let request = serve_often(&stage.server, WARM_UP);
-    let open: Vec<_> = reports(&stage).iter().map(|report| report.engine.outstanding).collect();
-    assert_eq!(open, [1, 1]);
+    assert_eq!(outstanding(&stage), [1, 1]);
     let pid = std::process::id();
     let freeze = FreezeInfo { pid, enable: 1, timeout_ms: 1 };
     let freezer = Program::open(&stage.broker.socket);
@@ -253,8 +256,7 @@ fn a_transaction_between_two_ioctls_is_counted_at_both_ends() {
     assert_eq!(frozen, Err(rustix::io::Errno::AGAIN));
     stage.server.exchange(none().free(&request).reply(b"late")).unwrap();
     assert_eq!(caller.join().unwrap().messages[0].data, b"late");
-    let open: Vec<_> = reports(&stage).iter().map(|report| report.engine.outstanding).collect();
-    assert_eq!(open, [0, 0, 0]);
+    assert_eq!(outstanding(&stage), [0, 0, 0]);
 }
 
 /// A call of the server before it answers is nested: it comes to the waiting thread.
@@ -434,6 +436,5 @@ fn a_transaction_that_is_taken_over_between_two_ioctls_is_answered_once() {
     });
     stage.server.exchange(none().free(&request).reply(b"late")).unwrap();
     assert_eq!(caller.join().unwrap().messages[0].data, b"late");
-    let open: Vec<_> = reports(&stage).iter().map(|report| report.engine.outstanding).collect();
-    assert_eq!(open, [0, 0]);
+    assert_eq!(outstanding(&stage), [0, 0]);
 }

@@ -8,7 +8,7 @@ use crate::engine::thread_end::remember;
 use crate::runner::send::Outgoing;
 use crate::sys::thread::is_running;
 use crate::sys::thread::tid;
-use baton_abi::control::ChannelId;
+use baton_abi::control::{ChannelId, NodeId, Object, Request, Strength};
 use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message, status};
 use baton_abi::uapi::TF_ONE_WAY;
 use baton_broker::{Config, Running};
@@ -284,6 +284,26 @@ fn no_lane_of_a_channel_that_has_gone_waits_for_a_looper() {
     assert!(state.is_to_ask(1), "for a looper that the lane lacks");
     server.lose_channel(&mut state, &server_end, None);
     assert!(!state.is_to_ask(1), "for nobody");
+    drop(state);
+    client.close();
+    server.close();
+}
+
+/// The client has announced an object, and goes without the message.
+#[test]
+fn tickets_go_back_with_the_last_channel_to_their_sender() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let server_end = other_end(&server, &channel);
+    let object = Object::Node { node: NodeId(77), strength: Strength::Strong, flags: 0 };
+    let target = server.identity.process;
+    client.broker.ask(&Request::Translate { target, objects: vec![object] }).unwrap();
+    // The broker has sent the ticket before its answer.
+    server.take_all_events();
+    let mut state = server.lock();
+    assert!(!state.is_settled(), "the ticket waits for its message");
+    server.lose_channel(&mut state, &server_end, None);
+    assert!(state.is_settled());
     drop(state);
     client.close();
     server.close();
