@@ -32,6 +32,8 @@ pub struct Broker {
     /// The clock by which messages are stamped.
     pub stamps: Stamps,
     link: Lock<Arc<Link>>,
+    /// The connection to the next broker, from its greeting until it is the current link.
+    next: Lock<Option<Arc<OwnedFd>>>,
     /// The page on which the broker counts the events that it has sent.
     tally: Mapping<TALLY_BYTES>,
     /// Held while events are taken from the stream and applied.
@@ -50,7 +52,7 @@ pub struct Link {
     pub era: u32,
     /// The sockets for requests and events. `None` once the engine looks for another broker: its
     /// link needs the two descriptors.
-    sockets: Option<[OwnedFd; 2]>,
+    sockets: Option<[Arc<OwnedFd>; 2]>,
     /// Held from a request to its answer.
     question: Lock<()>,
     lost: AtomicBool,
@@ -98,7 +100,7 @@ impl Broker {
             Some(Reply::Welcome { identity, era, credential, stamps }) => {
                 let mut fds = fds.map_err(failed)?.into_iter();
                 let events = fds.next().ok_or(failed(Errno::PROTO))?;
-                let link = Lock::new(Arc::new(Link::new(era, requests, events)));
+                let link = Lock::new(Arc::new(Link::new(era, Arc::new(requests), events)));
                 // The program may go to another directory.
                 let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
                 let broker = Broker {
@@ -108,6 +110,7 @@ impl Broker {
                     credential,
                     stamps,
                     link,
+                    next: Lock::new(None),
                     tally,
                     applying: Lock::new(()),
                     events_taken: AtomicU32::new(0),
@@ -140,7 +143,7 @@ impl Broker {
     }
 
     /// Greets the next broker without waiting for it. The answer comes on this socket.
-    pub fn greet_next(&self) -> Result<OwnedFd, Errno> {
+    pub fn greet_next(&self) -> Result<Arc<OwnedFd>, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (socket, uid) = connect(&self.place, flags).map_err(|(_, errno)| errno)?;
         if uid != self.uid {
@@ -150,11 +153,13 @@ impl Broker {
         let resume = Request::Resume { version: VERSION, credential, channels };
         let carried = self.pages.each_ref().map(AsFd::as_fd);
         send(&socket, &encode(&resume), &carried, SendFlags::empty())?;
+        let socket = Arc::new(socket);
+        *self.next.lock() = Some(Arc::clone(&socket));
         Ok(socket)
     }
 
     /// Reads the next broker's answer.
-    pub fn hear_next(&self, socket: OwnedFd) -> Greeting {
+    pub fn hear_next(&self, socket: Arc<OwnedFd>) -> Greeting {
         // Without room for the event socket this process is not welcome yet.
         let Ok((packet, Ok(fds))) = receive(&socket, RecvFlags::DONTWAIT) else {
             return Greeting::Later;
@@ -178,6 +183,12 @@ impl Broker {
     /// Makes this link the current one.
     pub fn replace(&self, link: Arc<Link>) {
         *self.link.lock() = link;
+        self.give_up_next();
+    }
+
+    /// The connection to the next broker is the current link, or has failed.
+    pub fn give_up_next(&self) {
+        *self.next.lock() = None;
     }
 
     /// Whether the broker has sent events that no thread has taken yet. The control thread will
@@ -224,17 +235,22 @@ impl Broker {
         self.barrier_seen.load(Ordering::Acquire) >= number
     }
 
-    /// The current link in a child of fork, where a thread of the parent may hold the lock for
-    /// ever.
-    pub fn link_in_child(&self) -> Option<Arc<Link>> {
-        self.link.try_lock().map(|link| Arc::clone(&link))
+    /// Calls `close` with each socket to a broker, in a child of fork: a thread of the parent may
+    /// hold a lock for ever there.
+    pub fn sockets_in_child(&self, close: impl Fn(BorrowedFd<'_>)) {
+        if let Some(link) = self.link.try_lock() {
+            link.sockets().for_each(&close);
+        }
+        if let Some(next) = self.next.try_lock() {
+            next.iter().for_each(|next| close(next.as_fd()));
+        }
     }
 }
 
 impl Link {
-    fn new(era: u32, requests: OwnedFd, events: OwnedFd) -> Link {
+    fn new(era: u32, requests: Arc<OwnedFd>, events: OwnedFd) -> Link {
         let (question, lost) = (Lock::new(()), AtomicBool::new(false));
-        Link { era, sockets: Some([requests, events]), question, lost }
+        Link { era, sockets: Some([requests, Arc::new(events)]), question, lost }
     }
 
     /// A link to no broker, until the next broker has come.

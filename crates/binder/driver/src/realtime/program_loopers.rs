@@ -24,7 +24,7 @@ use baton_abi::lane::lanes_of;
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
 use baton_state::State;
-use baton_state::thread::Waiting;
+use baton_state::thread::{Thread, Waiting};
 use baton_state::transaction::LaneId;
 use baton_state::watchdog::Round;
 use baton_state::work::Tid;
@@ -94,6 +94,16 @@ impl Engine {
         // before.
         thread::become_ordinary();
         affinity::unbind_from_caller();
+    }
+
+    /// Makes loopers that were relieved ordinary threads again. The broker, which has died, may have
+    /// given one its caller's new priority before it heard of the relief.
+    pub(crate) fn take_priorities_back(&self, state: &State) {
+        let relieved =
+            |(_, thread): &(Tid, &Thread)| thread.was_dedicated && thread.dedicated_to.is_none();
+        for (tid, _) in state.threads.iter().filter(relieved) {
+            thread::take_priority_back(tid);
+        }
     }
 
     /// Announces the request on a lane to the pool, if there is one. The client has woken only the

@@ -126,10 +126,8 @@ impl Engine {
         self.operations.revocation.revoke();
         let channels = self.pool.channels.lists_in_child();
         let sockets = channels.iter().flat_map(|lists| lists.all()).map(|it| it.socket.fd());
-        let link = self.broker.link_in_child();
-        for socket in sockets.chain(link.iter().flat_map(|link| link.sockets())) {
-            thread::close_in_child(socket);
-        }
+        sockets.for_each(thread::close_in_child);
+        self.broker.sockets_in_child(thread::close_in_child);
     }
 }
 

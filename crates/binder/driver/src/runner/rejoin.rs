@@ -37,7 +37,7 @@ pub(crate) enum RejoinState {
     /// There is none: the time of the next attempt, and the pause after it.
     Later(Instant, Duration),
     /// A broker was greeted; with the pause if it goes away.
-    Greeted(OwnedFd, Duration),
+    Greeted(Arc<OwnedFd>, Duration),
     /// The broker refuses this process for good.
     Over,
 }
@@ -53,10 +53,6 @@ impl RejoinState {
     pub fn is_due(&self) -> bool {
         matches!(self, RejoinState::Later(time, _) if *time <= now())
     }
-
-    fn later(pause: Duration) -> RejoinState {
-        RejoinState::Later(now() + pause, (pause * 2).min(LONGEST_PAUSE))
-    }
 }
 
 impl Engine {
@@ -71,6 +67,7 @@ impl Engine {
             self.broker.forget_tally();
             state.broker_lost();
             self.accept(state, ChannelSet::All);
+            self.take_priorities_back(state);
         });
     }
 
@@ -95,7 +92,7 @@ impl Engine {
         });
         *rejoining = match greeted {
             Ok(socket) => RejoinState::Greeted(socket, pause),
-            Err(_) => RejoinState::later(pause),
+            Err(_) => self.try_later(pause),
         };
     }
 
@@ -105,14 +102,20 @@ impl Engine {
         *rejoining = match self.broker.hear_next(socket) {
             Greeting::Welcome(link) => match self.rejoin(Arc::new(link)) {
                 true => RejoinState::Joined,
-                false => RejoinState::later(pause),
+                false => self.try_later(pause),
             },
-            Greeting::Later => RejoinState::later(pause),
+            Greeting::Later => self.try_later(pause),
             Greeting::Refused(errno) => {
                 tracing::warn!(target: "binder", "the next broker does not take us back: {errno}");
+                self.broker.give_up_next();
                 RejoinState::Over
             }
         };
+    }
+
+    fn try_later(&self, pause: Duration) -> RejoinState {
+        self.broker.give_up_next();
+        RejoinState::Later(now() + pause, (pause * 2).min(LONGEST_PAUSE))
     }
 
     /// Makes this process's claims. False if the new broker is gone as well.

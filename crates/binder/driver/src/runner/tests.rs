@@ -16,6 +16,7 @@ use baton_shm::bell::Sleep;
 use baton_shm::futex::{self, Wait};
 use baton_shm::lane_owner::Owner;
 use baton_shm::mailbox::{Reader, Seen};
+use baton_shm::schedule;
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::parcel::Sent;
 use baton_state::thread::{Calling, Waiting};
@@ -479,6 +480,29 @@ fn a_thread_that_cannot_have_its_lane_yet_is_the_pools_at_once() {
     assert!(state.pool.wants_dedicated(), "the lane waits for a looper");
     assert!(state.thread(tid).was_dedicated, "it had one");
     assert_eq!(state.thread(tid).relieved_of, None);
+    drop(state);
+    client.close();
+    server.close();
+}
+
+/// A broker may give a looper its caller's new priority before it hears of the relief, and die.
+#[test]
+fn a_relieved_looper_has_no_priority_of_a_broker_that_has_died() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let (tid, via) = (tid(), other_end(&server, &channel).via(0));
+    // A priority of a broker's has the flag. Any user may have this policy.
+    schedule::set(0, libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK, 0).unwrap();
+    let is_batch =
+        || schedule::policy(0).unwrap() & !libc::SCHED_RESET_ON_FORK == libc::SCHED_BATCH;
+    let mut state = server.lock();
+    state.thread(tid).was_dedicated = true;
+    state.thread(tid).dedicated_to = Some(via);
+    server.take_priorities_back(&state);
+    assert!(is_batch(), "it serves the lane yet");
+    state.thread(tid).dedicated_to = None;
+    server.take_priorities_back(&state);
+    assert!(!is_batch());
     drop(state);
     client.close();
     server.close();

@@ -188,6 +188,17 @@ pub fn become_ordinary() {
         .any(|children| set_policy(libc::SCHED_OTHER, 0, children));
 }
 
+/// Makes a thread of this process ordinary if the broker has given it a real-time priority, which
+/// it does with SCHED_RESET_ON_FORK.
+pub fn take_priority_back(tid: Tid) {
+    let reset = libc::SCHED_RESET_ON_FORK;
+    let is_of_broker = schedule::policy(tid).is_ok_and(|policy| policy > 0 && policy & reset != 0);
+    let ordinary = [libc::SCHED_OTHER, libc::SCHED_OTHER | reset];
+    if is_of_broker && ordinary.into_iter().any(|policy| schedule::set(tid, policy, 0).is_ok()) {
+        priorities_changed();
+    }
+}
+
 /// The processor on which this thread runs.
 pub fn processor() -> u32 {
     #[cfg(simulated)]

@@ -142,17 +142,10 @@ fn check_real_time(world: &World, party: &Party, report: &Report) {
     }
     for (tid, own) in party.loopers() {
         let schedule = world.machine.schedule(tid).expect("a thread of a process that lives");
-        let (lane, was_dedicated) = {
-            let state = engine.lock();
-            let was_dedicated = state.threads.get(tid).is_some_and(|thread| thread.was_dedicated);
-            (state.dedicated_to(tid), was_dedicated)
-        };
+        let lane = engine.lock().dedicated_to(tid);
         match promoted.get(&tid) {
             // The broker that promoted it has died, and its caller has not called since.
             None if lane.is_some() => {}
-            // A broker that dies may just have changed the priority of a thread that it took for
-            // the lane's looper still. Nobody takes that back.
-            None if was_dedicated && world.has_lost_broker() => {}
             None => assert_eq!(schedule, own, "looper {tid} of {process} serves nobody"),
             Some(priority) => {
                 let policy = schedule.policy & !libc::SCHED_RESET_ON_FORK;

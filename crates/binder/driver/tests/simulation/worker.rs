@@ -144,10 +144,18 @@ impl Worker {
 
     // ---- exchanges --------------------------------------------------------------------------
 
-    /// Writes what the program owes, and reads nothing.
+    /// Writes what the program owes. Reads only if the driver takes nothing before the thread has
+    /// read of a refusal.
     fn flush(&mut self) {
-        let owed = std::mem::take(&mut self.owed);
-        self.party.program.exchange_in(&owed, &mut []).expect("a write of commands");
+        loop {
+            let owed = std::mem::take(&mut self.owed);
+            let written = self.party.program.write_read(&owed, &mut []);
+            self.owed = owed.after(written.expect("a write of commands").0);
+            if self.owed.is_empty() {
+                return;
+            }
+            self.exchange(Commands::default(), Until::Read, &Pins::default());
+        }
     }
 
     /// Writes commands, and reads until that has happened which the thread waits for. The answer
@@ -159,11 +167,8 @@ impl Worker {
         let mut commands = std::mem::take(&mut self.owed).and(commands);
         let mut is_taken = until == Until::Read;
         loop {
-            let returned = match self.party.program.exchange(std::mem::take(&mut commands)) {
-                Ok(returned) => returned,
-                Err(Errno::INTR) => continue,
-                Err(errno) => panic!("an exchange: {errno}"),
-            };
+            let returned = self.party.program.try_exchange(&commands).expect("an exchange");
+            self.owed = commands.after(returned.consumed);
             let mut messages = returned.messages.into_iter();
             for (command, payload) in returns(&returned.bytes) {
                 match command {

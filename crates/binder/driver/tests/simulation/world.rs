@@ -21,6 +21,8 @@ const MOST_SWITCHES: u64 = 500_000;
 const MOST_LOOPERS: u32 = 3;
 /// The first process; the harness is process 0.
 const FIRST_PROCESS: u32 = 1;
+/// The name of threads that act, and end.
+const WORKER: &str = "worker";
 
 pub struct World {
     pub machine: Arc<Machine>,
@@ -30,11 +32,8 @@ pub struct World {
     last_process: AtomicU32,
     last_nonce: AtomicU64,
     broker: AtomicU32,
-    has_lost_broker: AtomicBool,
     /// Whether processes come, go and freeze each other.
     is_busy: AtomicBool,
-    /// Threads that act and are not loopers.
-    active: AtomicU32,
 }
 
 /// One process.
@@ -97,9 +96,7 @@ impl World {
             last_process: AtomicU32::new(FIRST_PROCESS),
             last_nonce: AtomicU64::new(0),
             broker: AtomicU32::new(0),
-            has_lost_broker: AtomicBool::new(false),
             is_busy: AtomicBool::new(true),
-            active: AtomicU32::new(0),
         });
         if machine.below(8) == 0 {
             machine.refuse_to_schedule_others();
@@ -151,7 +148,7 @@ impl World {
                 self.spawn();
             }
             if let Some(party) = self.parties().get(dice(6) as usize)
-                && self.active.load(Ordering::Relaxed) < 8
+                && self.machine.n_alive(WORKER) < 8
             {
                 let often = 1 + dice(30);
                 self.start_worker(party, move |worker| worker.act_often(often));
@@ -161,8 +158,8 @@ impl World {
 
     fn come_to_rest(&self) {
         self.machine.await_quiet();
-        let active = self.active.load(Ordering::Relaxed);
-        assert_eq!(active, 0, "threads that never end:{}", self.machine.describe());
+        let n_workers = self.machine.n_alive(WORKER);
+        assert_eq!(n_workers, 0, "threads that never end:{}", self.machine.describe());
     }
 
     fn next_process(&self) -> u32 {
@@ -171,11 +168,6 @@ impl World {
 
     pub fn is_busy(&self) -> bool {
         self.is_busy.load(Ordering::Relaxed)
-    }
-
-    /// Whether a broker has died in this history.
-    pub fn has_lost_broker(&self) -> bool {
-        self.has_lost_broker.load(Ordering::Relaxed)
     }
 
     pub fn next_nonce(&self) -> u64 {
@@ -200,20 +192,14 @@ impl World {
         party: &Arc<Party>,
         life: impl FnOnce(Worker) + Send + 'static,
     ) {
-        let world = Arc::clone(self);
         let worker = Worker::new(self, party);
-        self.active.fetch_add(1, Ordering::Relaxed);
-        self.start(party.process, "worker", move || {
-            life(worker);
-            world.active.fetch_sub(1, Ordering::Relaxed);
-        });
+        self.start(party.process, WORKER, move || life(worker));
     }
 
     /// A process opens the device, on a thread of its own.
     fn spawn(self: &Arc<World>) {
         let (process, world) = (self.next_process(), Arc::clone(self));
-        self.active.fetch_add(1, Ordering::Relaxed);
-        self.start(process, "worker", move || {
+        self.start(process, WORKER, move || {
             // There may be no broker at this moment.
             if let Ok(device) = Device::open("binder", &world.socket) {
                 device.mapped(crate::program::BASE, RECEIVE_BYTES);
@@ -226,7 +212,6 @@ impl World {
                 world.parties.lock().expect("no panic under it").push(Arc::clone(&party));
                 party.start_looper(&world, BC_ENTER_LOOPER);
             }
-            world.active.fetch_sub(1, Ordering::Relaxed);
         });
     }
 
@@ -234,9 +219,7 @@ impl World {
     fn kill(&self, party: &Arc<Party>) {
         self.dead.lock().expect("no panic under it").insert(party.id());
         self.parties.lock().expect("no panic under it").retain(|other| !Arc::ptr_eq(other, party));
-        let ended = self.machine.kill(party.process);
-        let workers = ended.iter().filter(|name| *name == "worker").count() as u32;
-        self.active.fetch_sub(workers, Ordering::Relaxed);
+        self.machine.kill(party.process);
         party.program.device.forked();
     }
 
@@ -255,7 +238,6 @@ impl World {
     /// The broker dies amid whatever it does, and after a while there is another one.
     fn restart_broker(&self) {
         let process = self.broker.load(Ordering::Relaxed);
-        self.has_lost_broker.store(true, Ordering::Relaxed);
         self.machine.doom(process);
         while !self.machine.has_ended(process) {
             relinquish();

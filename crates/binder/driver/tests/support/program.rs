@@ -81,6 +81,16 @@ impl Commands {
         self.put(BC_FREE_BUFFER, &message.transaction.buffer.to_ne_bytes())
     }
 
+    /// Those after the first `bytes` bytes.
+    pub fn after(mut self, bytes: usize) -> Commands {
+        self.bytes.drain(..bytes);
+        self
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// These commands, and then the others.
     pub fn and(mut self, others: Commands) -> Commands {
         self.bytes.extend(others.bytes);
@@ -107,6 +117,8 @@ pub struct Returned {
     /// As it lay in the read buffer.
     pub bytes: Vec<u8>,
     pub messages: Vec<Message>,
+    /// Bytes of the commands that the driver has taken: all, unless a refusal is unread.
+    pub consumed: usize,
 }
 
 impl Returned {
@@ -161,21 +173,39 @@ impl Program {
         self.device.ioctl(BINDER_THREAD_EXIT, 0, false).unwrap();
     }
 
-    /// One BINDER_WRITE_READ.
+    /// One BINDER_WRITE_READ, which takes all commands.
     pub fn exchange(&self, commands: Commands) -> Result<Returned, Errno> {
+        let returned = self.try_exchange(&commands)?;
+        assert_eq!(returned.consumed, commands.bytes.len());
+        Ok(returned)
+    }
+
+    /// One BINDER_WRITE_READ.
+    pub fn try_exchange(&self, commands: &Commands) -> Result<Returned, Errno> {
         let mut read = [0u8; READ_BYTES];
-        let filled = self.exchange_in(&commands, &mut read)?;
+        let (consumed, filled) = self.write_read(commands, &mut read)?;
         let bytes = read[..filled].to_vec();
         let message = |(command, payload): (u32, &[u8])| {
             let is_one = matches!(command, BR_TRANSACTION | BR_REPLY);
             is_one.then(|| self.message(pod_read_unaligned(payload)))
         };
         let messages = returns(&bytes).filter_map(message).collect();
-        Ok(Returned { bytes, messages })
+        Ok(Returned { bytes, messages, consumed })
     }
 
-    /// The same, with a read buffer of the caller's: how much of it has been filled.
+    /// As [`Program::exchange`], with a read buffer of the caller's: how much of it has been filled.
     pub fn exchange_in(&self, commands: &Commands, read: &mut [u8]) -> Result<usize, Errno> {
+        let (consumed, filled) = self.write_read(commands, read)?;
+        assert_eq!(consumed, commands.bytes.len());
+        Ok(filled)
+    }
+
+    /// One BINDER_WRITE_READ: the bytes that were consumed, and those that were filled.
+    pub fn write_read(
+        &self,
+        commands: &Commands,
+        read: &mut [u8],
+    ) -> Result<(usize, usize), Errno> {
         let mut exchange = WriteRead {
             write_size: commands.bytes.len() as u64,
             write_consumed: 0,
@@ -185,8 +215,7 @@ impl Program {
             read_buffer: read.as_mut_ptr() as u64,
         };
         self.device.ioctl(BINDER_WRITE_READ, std::ptr::from_mut(&mut exchange) as usize, false)?;
-        assert_eq!(exchange.write_consumed, exchange.write_size);
-        Ok(exchange.read_consumed as usize)
+        Ok((exchange.write_consumed as usize, exchange.read_consumed as usize))
     }
 
     fn message(&self, transaction: TransactionData) -> Message {

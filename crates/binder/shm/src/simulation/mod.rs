@@ -289,22 +289,23 @@ impl Machine {
     }
 
     /// Kills a process: its threads never run again. Their locals and stacks stay as they are.
-    /// Returns the names of those that had not ended.
     ///
     /// # Panics
     /// Panics if the calling thread is one of them.
-    pub fn kill(&self, process: u32) -> Vec<String> {
+    pub fn kill(&self, process: u32) {
         let running = self.running.load(Relaxed);
         let mut inner = self.lock();
         assert_ne!(inner.threads[running].process, process, "a thread cannot kill its own process");
         let of_process = inner.threads.iter_mut().filter(|thread| thread.process == process);
         let alive = of_process.filter(|thread| thread.state != State::Ended);
-        alive
-            .map(|thread| {
-                thread.state = State::Killed;
-                thread.name.clone()
-            })
-            .collect()
+        alive.for_each(|thread| thread.state = State::Killed);
+    }
+
+    /// Threads of this name that have neither ended nor been killed.
+    pub fn n_alive(&self, name: &str) -> usize {
+        let inner = self.lock();
+        let ends = |thread: &&Thread| matches!(thread.state, State::Ended | State::Killed);
+        inner.threads.iter().filter(|thread| thread.name == name && !ends(thread)).count()
     }
 
     /// A line for standard error if a thread of this machine panics.
