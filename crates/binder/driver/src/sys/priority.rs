@@ -189,6 +189,20 @@ fn has_capability() -> bool {
 mod tests {
     use super::*;
 
+    /// Real-time threads take a right that most users lack, so the thread lowers a nice value.
+    #[test]
+    fn a_thread_that_becomes_ordinary_asks_for_its_priority_again() {
+        std::thread::spawn(|| {
+            let before = own();
+            let nice = before.nice_value().expect("an ordinary thread") + 3;
+            schedule::set_nice(0, nice).unwrap();
+            thread::become_ordinary();
+            assert_eq!(own(), SchedPriority::nice(nice.min(19)));
+        })
+        .join()
+        .unwrap();
+    }
+
     #[test]
     fn a_thread_that_takes_over_a_priority_has_its_own_again() {
         let nice = || rustix::process::getpriority_process(None).unwrap();

@@ -186,6 +186,8 @@ pub fn become_ordinary() {
     let _ = [Children::Inherit, Children::Ordinary]
         .into_iter()
         .any(|children| set_policy(libc::SCHED_OTHER, 0, children));
+    // It may have asked for its priority since the last change that was told.
+    priorities_changed();
 }
 
 /// Makes a thread of this process ordinary if the broker has given it a real-time priority, which

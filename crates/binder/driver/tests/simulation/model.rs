@@ -189,15 +189,19 @@ impl Model {
         found.map(|(cookie, notice)| (*cookie, notice.handle))
     }
 
-    /// BR_FROZEN_BINDER. The handle, pinned, unless the program has dropped it: else the driver
-    /// is to hear that this is done.
-    pub fn frozen(&mut self, cookie: u64, is_frozen: bool) -> Option<u32> {
+    /// BR_FROZEN_BINDER. `None` if the program has dropped the handle and so the notice: else the
+    /// driver is to hear that this is done, and the handle is pinned until then. A notice that was
+    /// cleared before its handle was dropped waits for that word, too.
+    pub fn frozen(&mut self, cookie: u64, is_frozen: bool) -> Option<Pins> {
         let notice = self.notices.get_mut(&cookie).expect("BR_FROZEN_BINDER nobody asked for");
         assert!(notice.is_of_freezes, "BR_FROZEN_BINDER for {notice:?}");
         notice.is_frozen = Some(is_frozen);
-        let handle = (!notice.is_dropped).then_some(notice.handle)?;
-        self.references.get_mut(&handle)?.sending += 1;
-        Some(handle)
+        if notice.is_dropped {
+            return notice.is_cleared.then(Pins::default);
+        }
+        let pins = Pins::of(notice.handle);
+        self.pin(&pins);
+        Some(pins)
     }
 
     /// BR_CLEAR_DEATH_NOTIFICATION_DONE, or the one of freezes.

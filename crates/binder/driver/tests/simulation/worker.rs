@@ -186,11 +186,11 @@ impl Worker {
                     BR_FROZEN_BINDER => {
                         let state: FrozenStateInfo = pod_read_unaligned(payload);
                         let is_frozen = state.is_frozen != 0;
-                        let handle = self.party.model().frozen(state.cookie, is_frozen);
-                        if let Some(handle) = handle {
+                        let pins = self.party.model().frozen(state.cookie, is_frozen);
+                        if let Some(pins) = pins {
                             self.owe(BC_FREEZE_NOTIFICATION_DONE, &payload[..8]);
                             self.flush();
-                            self.party.model().unpin(&Pins::of(handle));
+                            self.party.model().unpin(&pins);
                         }
                     }
                     BR_CLEAR_DEATH_NOTIFICATION_DONE | BR_CLEAR_FREEZE_NOTIFICATION_DONE => {
