@@ -189,17 +189,19 @@ impl Model {
         found.map(|(cookie, notice)| (*cookie, notice.handle))
     }
 
-    /// BR_FROZEN_BINDER. `None` if the program has dropped the handle and so the notice: else the
-    /// driver is to hear that this is done, and the handle is pinned until then. A notice that was
-    /// cleared before its handle was dropped waits for that word, too.
+    /// BR_FROZEN_BINDER. What has to stay until the driver has heard that this is done. `None` if
+    /// the handle, and the notice with it, may go or have gone meanwhile. A notice that was cleared
+    /// before its handle was dropped waits for that word, too.
     pub fn frozen(&mut self, cookie: u64, is_frozen: bool) -> Option<Pins> {
         let notice = self.notices.get_mut(&cookie).expect("BR_FROZEN_BINDER nobody asked for");
         assert!(notice.is_of_freezes, "BR_FROZEN_BINDER for {notice:?}");
         notice.is_frozen = Some(is_frozen);
-        if notice.is_dropped {
-            return notice.is_cleared.then(Pins::default);
+        if notice.is_cleared {
+            return Some(Pins::default());
         }
-        let pins = Pins::of(notice.handle);
+        // Buffers that mention a handle are freed at any time.
+        let reference = self.references.get(&notice.handle).filter(|_| !notice.is_dropped)?;
+        let pins = (reference.strong > 0 || reference.weak > 0).then(|| Pins::of(notice.handle))?;
         self.pin(&pins);
         Some(pins)
     }

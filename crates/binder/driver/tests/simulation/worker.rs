@@ -187,11 +187,7 @@ impl Worker {
                         let state: FrozenStateInfo = pod_read_unaligned(payload);
                         let is_frozen = state.is_frozen != 0;
                         let pins = self.party.model().frozen(state.cookie, is_frozen);
-                        if let Some(pins) = pins {
-                            self.owe(BC_FREEZE_NOTIFICATION_DONE, &payload[..8]);
-                            self.flush();
-                            self.party.model().unpin(&pins);
-                        }
+                        self.freeze_done(state.cookie, pins);
                     }
                     BR_CLEAR_DEATH_NOTIFICATION_DONE | BR_CLEAR_FREEZE_NOTIFICATION_DONE => {
                         let is_of_freezes = command == BR_CLEAR_FREEZE_NOTIFICATION_DONE;
@@ -233,6 +229,19 @@ impl Worker {
             }
             commands = std::mem::take(&mut self.owed);
         }
+    }
+
+    fn freeze_done(&mut self, cookie: u64, pins: Option<Pins>) {
+        let command = BC_FREEZE_NOTIFICATION_DONE;
+        let Some(pins) = pins else {
+            self.flush();
+            let done = Commands::default().put(command, &cookie.to_ne_bytes());
+            let _ = self.party.program.write_read(&done, &mut []);
+            return;
+        };
+        self.owe(command, &cookie.to_ne_bytes());
+        self.flush();
+        self.party.model().unpin(&pins);
     }
 
     /// Calls of this thread that have ended, whether or not it has read so.
