@@ -69,12 +69,11 @@ impl State {
         let thread = self.thread(tid);
         (thread.dedicated_to, thread.was_dedicated) = (Some(via), true);
         self.pool.n_dedicated += 1;
-        if has_work {
-            // The thread may have been woken for it.
-            self.effect(Effect::WakeLooper);
-        }
-        if self.sleepers == 0 {
-            self.no_looper_waits();
+        match self.sleepers {
+            0 => self.no_looper_waits(),
+            // The thread may have been woken for the pool's work, or for a request that no thread
+            // has taken in.
+            _ => self.effect(Effect::WakeLooper),
         }
         Some(via)
     }
@@ -355,6 +354,21 @@ mod tests {
                 wants,
                 "{loopers} loopers, {lanes} lanes, {max} at most"
             );
+        }
+    }
+
+    /// A client's ring wakes one looper, which may find a vacant lane before it finds the request.
+    #[test]
+    fn a_looper_that_becomes_dedicated_passes_its_wake_up_on() {
+        for (waits, effect) in [(true, Effect::WakeLooper), (false, Effect::Watchdog)] {
+            let mut state = pool(2);
+            state.offer_lane(via(0));
+            if waits {
+                state.set_waiting(2, Waiting::Bell);
+            }
+            state.take_effects();
+            assert_eq!(state.become_dedicated(1), Some(via(0)));
+            assert_eq!(state.take_effects(), [effect]);
         }
     }
 

@@ -138,6 +138,16 @@ pub struct Ends {
     pub dead: bool,
 }
 
+impl Ends {
+    /// Forgets the announcements of these lanes. Returns how many the client had made.
+    fn clear_ready(&mut self, lanes: u64) -> u32 {
+        let announced = self.announced & lanes;
+        self.ready &= !lanes;
+        self.announced &= !lanes;
+        announced.count_ones()
+    }
+}
+
 impl Channel {
     /// Takes over what the broker sent: memory, socket and, at the client's end, the front page.
     /// `account` is that of the peer's user; `EDQUOT` if the user has as many channels as it may.

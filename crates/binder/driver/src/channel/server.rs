@@ -172,14 +172,22 @@ impl Channel {
         ends.announced |= u64::from(announced) << lane;
     }
 
-    /// Forgets the announcements of these lanes, which have no request. Returns how many the client
-    /// had made.
-    pub fn clear_ready(&self, lanes: u64) -> u32 {
+    /// Forgets the announcements of these lanes, whose requests the caller has taken and not cleared
+    /// yet.
+    pub fn clear_ready(&self, lanes: u64) {
+        self.ends().clear_ready(lanes);
+    }
+
+    /// Forgets the announcements of those among these lanes that have no request. Returns how many
+    /// the client had made.
+    ///
+    /// A request may have come since the caller looked, and a looper may have left it for the next
+    /// look. So this looks once more, under the lock of [`Channel::leave_ready`].
+    pub fn clear_empty(&self, lanes: u64) -> u32 {
         let mut ends = self.ends();
-        let announced = ends.announced & lanes;
-        ends.ready &= !lanes;
-        ends.announced &= !lanes;
-        announced.count_ones()
+        let is_empty = |&lane: &usize| self.lane(lane).is_ok_and(|areas| areas.inbox().is_empty());
+        let empty = lanes_of(lanes).filter(is_empty).map(|lane| 1 << lane).sum();
+        ends.clear_ready(empty)
     }
 
     /// Marks the lane as served by the calling thread, which acts for `owner`, until

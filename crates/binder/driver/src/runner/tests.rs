@@ -485,6 +485,24 @@ fn a_thread_that_cannot_have_its_lane_yet_is_the_pools_at_once() {
     server.close();
 }
 
+/// A thread has found the lane empty. Before it forgets the announcement, a request comes, and a
+/// looper that watches the lane leaves it for the next look.
+#[test]
+fn a_request_that_comes_during_a_look_is_not_forgotten() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let ready = || theirs.ready_lanes(&mut theirs.ends()).0;
+    let request = Message { kind: Kind::Request as u32, ..Message::default() };
+    channel.lane(0).unwrap().post(&request, |_| {});
+    theirs.leave_ready(0, true);
+    assert_eq!((theirs.clear_empty(1), ready()), (0, 1));
+    theirs.lane(0).unwrap().inbox().clear();
+    assert_eq!((theirs.clear_empty(1), ready()), (1, 0));
+    client.close();
+    server.close();
+}
+
 /// A broker may give a looper its caller's new priority before it hears of the relief, and die.
 #[test]
 fn a_relieved_looper_has_no_priority_of_a_broker_that_has_died() {
