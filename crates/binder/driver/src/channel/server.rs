@@ -178,16 +178,17 @@ impl Channel {
         self.ends().clear_ready(lanes);
     }
 
-    /// Forgets the announcements of those among these lanes that have no request. Returns how many
-    /// the client had made.
+    /// Forgets the announcements of those among these lanes that have no request for the pool: what
+    /// lies on a served lane is for the thread that serves it. Returns how many the client had made.
     ///
     /// A request may have come since the caller looked, and a looper may have left it for the next
     /// look. So this looks once more, under the lock of [`Channel::leave_ready`].
-    pub fn clear_empty(&self, lanes: u64) -> u32 {
+    pub fn forget_ready(&self, lanes: u64) -> u32 {
         let mut ends = self.ends();
-        let is_empty = |&lane: &usize| self.lane(lane).is_ok_and(|areas| areas.inbox().is_empty());
-        let empty = lanes_of(lanes).filter(is_empty).map(|lane| 1 << lane).sum();
-        ends.clear_ready(empty)
+        let is_empty = |lane| self.lane(lane).is_ok_and(|areas| areas.inbox().is_empty());
+        let has_none = |&lane: &usize| self.is_served(lane as u32) || is_empty(lane);
+        let without = lanes_of(lanes).filter(has_none).map(|lane| 1 << lane).sum();
+        ends.clear_ready(without)
     }
 
     /// Marks the lane as served by the calling thread, which acts for `owner`, until

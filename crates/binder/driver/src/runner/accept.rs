@@ -189,7 +189,7 @@ impl Engine {
             }
             if empty != 0 {
                 // A looper that watched these lanes has taken the requests, or there were none.
-                self.pool.count_fruitless(channel, channel.clear_empty(empty));
+                self.pool.count_fruitless(channel, channel.forget_ready(empty));
             }
             self.find_one_way(state, channel, &mut found);
         }
@@ -261,7 +261,7 @@ impl Engine {
         };
         let idle = channel.start_serving(number, owner);
         if !idle || areas.inbox().is_empty() {
-            self.pool.count_fruitless(channel, channel.clear_empty(bit));
+            self.pool.count_fruitless(channel, channel.forget_ready(bit));
             if idle {
                 channel.end_serving(number);
             }

@@ -148,6 +148,8 @@ impl Engine {
             && self.tell_ended_lanes(&link, &channels);
         if !all_sent {
             state.broker_lost();
+            // The state is of that broker's era: a thread that asks it is refused, and goes on.
+            self.broker.replace(Arc::new(Link::none(link.era)));
             return false;
         }
         tracing::info!(target: "binder", "another broker is there");
