@@ -7,13 +7,13 @@
 //!   client: "ready"  { order -> calls ... one line: what it found (Measured), in JSON }
 //! ```
 //!
-//! A client whose order names a gate says "ready" once it is warm, and waits there.
+//! A client whose order names a barrier says "ready" once it is warm, and waits there.
 
 use crate::child::{self, RoleArgs, say, tell};
-use crate::gate;
 use crate::order::{EndpointRole, Measured, Order, Side};
 use crate::processors;
 use crate::service::{Service, now_ns};
+use crate::start_barrier;
 use crate::system::{Accept, Client};
 use crate::systems;
 use crate::systems::typed::{self, CONTEXT};
@@ -137,9 +137,9 @@ fn measure(client: &mut dyn Client, service: Service, order: &Order) -> io::Resu
     for number in 0..order.n_warm_up {
         call(client, service, &mut request, number)?;
     }
-    if let Some((place, number)) = &order.gate {
+    if let Some((place, number)) = &order.barrier {
         say("ready")?;
-        gate::wait(place, *number)?;
+        start_barrier::wait(place, *number)?;
     }
     let begin_ns = now_ns();
     for number in order.n_warm_up..order.n_warm_up + order.n_calls {

@@ -12,8 +12,8 @@
 //!   [`payload`]: what an echo carries.
 //! - [`child`]: a process that a run has started, both ends of it; [`pair`]: a server and its
 //!   clients, as the run sees them; [`endpoint`]: as they see themselves; [`order`]: what they tell
-//!   each other; [`gate`]: where clients wait, in a [`shared_map`]; [`processors`]: where they run;
-//!   [`testbed`]: what they need around them.
+//!   each other; [`start_barrier`]: where clients wait, in a [`shared_map`]; [`processors`]: where
+//!   they run; [`testbed`]: what they need around them.
 //! - [`form`]: what every benchmark takes and prints; [`results`]: what came of it, of
 //!   [`distribution`]s of times; [`report`]: in JSON, [`table`]: for a person, [`chart`]: as a
 //!   page; [`machine`]: where all this was true; [`perf`]: what the kernel counts of other
@@ -30,7 +30,6 @@ mod drawing;
 pub mod endpoint;
 mod experiment;
 mod form;
-mod gate;
 mod lanes;
 mod latency;
 pub mod log;
@@ -50,6 +49,7 @@ mod rpc;
 pub mod rt;
 pub mod service;
 mod shared_map;
+mod start_barrier;
 pub mod system;
 mod systems;
 mod table;

@@ -60,7 +60,7 @@ pub(crate) struct Order {
     /// Sleep between two calls, in microseconds.
     pub delay_us: u64,
     /// Where clients wait for each other, and for which number.
-    pub gate: Option<(PathBuf, u32)>,
+    pub barrier: Option<(PathBuf, u32)>,
 }
 
 /// What a client has found.

@@ -1,14 +1,14 @@
 //! The processes of one system, as the run sees them: a server, and a client or many.
 //!
-//! All are started once, and sleep while others are measured. Many clients warm up, wait at a gate,
-//! and go together.
+//! All are started once, and sleep while others are measured. Many clients warm up, wait at a
+//! barrier, and go together.
 
 use crate::child::{ChildError, ChildProcess};
 use crate::distribution::Spread;
-use crate::gate::Gate;
 use crate::order::{self, EndpointRole, Measured, Order, Side};
 use crate::processors::{Placement, Processors};
 use crate::service::Service;
+use crate::start_barrier::StartBarrier;
 use crate::system::System;
 use baton_rt::SchedPriority;
 use std::io;
@@ -81,7 +81,7 @@ impl Chunk {
 
     fn order(&self, cpu: Option<usize>) -> Order {
         let &Chunk { payload_bytes, n_warm_up, n_calls, delay_us, .. } = self;
-        Order { cpu, payload_bytes, n_warm_up, n_calls, delay_us, gate: None }
+        Order { cpu, payload_bytes, n_warm_up, n_calls, delay_us, barrier: None }
     }
 }
 
@@ -140,7 +140,7 @@ impl Pair {
 pub(crate) struct ClientGroup {
     clients: Vec<Endpoint>,
     server: Endpoint,
-    gate: Gate,
+    barrier: StartBarrier,
 }
 
 /// What clients have found that called together.
@@ -179,20 +179,24 @@ impl ClientGroup {
             Endpoint::start(system, Side::Client, place, 1)
         };
         let clients = (0..n_clients).map(client).collect::<Result<_, _>>()?;
-        Ok(ClientGroup { clients, server, gate: Gate::new().map_err(made("make a gate"))? })
+        Ok(ClientGroup {
+            clients,
+            server,
+            barrier: StartBarrier::new().map_err(made("make a barrier"))?,
+        })
     }
 
     /// Lets the first `n_clients` call, each as often as the chunk says, wherever the kernel puts
     /// them.
     pub fn measure(&mut self, n_clients: usize, chunk: &Chunk) -> Result<Together, PairError> {
-        let gate = Some((self.gate.place(), self.gate.next()));
-        let order = Order { gate, ..chunk.order(None) };
+        let barrier = Some((self.barrier.place(), self.barrier.next()));
+        let order = Order { barrier, ..chunk.order(None) };
         let clients = &mut self.clients[..n_clients];
         self.server.order(&order)?;
         self.server.0.is_ready()?;
         clients.iter_mut().try_for_each(|client| client.order(&order))?;
         clients.iter_mut().try_for_each(|client| client.0.is_ready())?;
-        self.gate.open();
+        self.barrier.open();
         let found = clients.iter_mut().map(Endpoint::found).collect::<Result<Vec<_>, _>>()?;
         self.server.0.is_ready()?;
         Ok(Together::of(found))

@@ -35,7 +35,7 @@ use crate::testbed::Setting;
 use baton_log::moment::Source;
 use baton_rt::memory;
 use log_writer::{Length, Places};
-use results::{Count, LogResults, Pace, add_round, missing};
+use results::{Count, LogResults, WriteRate, add_round, missing};
 use setup::Setup;
 use std::collections::BTreeMap;
 use std::io;
@@ -101,7 +101,7 @@ fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     let charts = found.charts();
     let real_time = realtime::measure(found, args.n_rounds(), args.form.quick, cpu);
     let ours = System::Baton(Source::best()).name();
-    found.ok(RowKey::new(ours, Pace::Full.into()), real_time);
+    found.ok(RowKey::new(ours, WriteRate::Full.into()), real_time);
     let n_kills = if args.form.quick { 10 } else { 100 };
     if let Some(tally) = found.ok(LogResults::killed(), kill_test::run(n_kills)) {
         results.add_faults(tally.faults());

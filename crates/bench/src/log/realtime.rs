@@ -4,7 +4,7 @@
 
 use crate::log::floor::Floor;
 use crate::log::log_writer::LogWriter;
-use crate::log::results::{N_ORDINARY, PRIORITY, Pace, add_singles, real_time};
+use crate::log::results::{N_ORDINARY, PRIORITY, WriteRate, add_singles, real_time};
 use crate::log::role::Role;
 use crate::log::setup::{Ours, directory};
 use crate::log::system::System;
@@ -38,13 +38,13 @@ pub fn measure(found: &mut Results, rounds: u32, quick: bool, cpu: usize) -> io:
         let _pinned = Pinned::new(&[cpu]).map_err(io::Error::other)?;
         let _prioritized = Prioritized::new(PRIORITY).map_err(io::Error::other)?;
         let (ours, floor) = (System::Baton(Source::best()), System::Floor(Source::best()));
-        let mut add = |system, pace, times_ns| {
-            found.add(real_time(system, pace), Ok::<_, io::Error>(times_ns), add_singles);
+        let mut add = |system, rate, times_ns| {
+            found.add(real_time(system, rate), Ok::<_, io::Error>(times_ns), add_singles);
         };
         for _ in 0..rounds {
-            add(ours, Pace::Full, practised(&mut log_writer));
-            add(floor, Pace::Full, practised(&mut alone));
-            add(ours, Pace::Periodic, periodic(&mut log_writer, n_periodic));
+            add(ours, WriteRate::Full, practised(&mut log_writer));
+            add(floor, WriteRate::Full, practised(&mut alone));
+            add(ours, WriteRate::Periodic, periodic(&mut log_writer, n_periodic));
         }
         Ok(())
     };

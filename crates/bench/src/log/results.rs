@@ -29,7 +29,7 @@ pub enum Count {
 
 /// How a real-time writer's records follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
-pub enum Pace {
+pub enum WriteRate {
     /// One after the other.
     #[strum(serialize = "real-time")]
     Full,
@@ -51,8 +51,8 @@ pub fn missing(system: System) -> RowKey {
 }
 
 /// A real-time writer among ordinary ones.
-pub fn real_time(system: System, pace: Pace) -> RowKey {
-    let (case, priority): (&str, String) = (pace.into(), PRIORITY.to_string());
+pub fn real_time(system: System, rate: WriteRate) -> RowKey {
+    let (case, priority): (&str, String) = (rate.into(), PRIORITY.to_string());
     let title = format!("{case}, {priority}, beside {N_ORDINARY} ordinary writers and a reader");
     let key = RowKey::new(system.name(), case).with("priority", priority);
     key.with("writers", N_ORDINARY).heading(title)
@@ -134,9 +134,9 @@ impl LogResults {
             ratio(name, over, under, ns_per_record, bar)
         };
         let (at_least, at_most) = (|bar| Some(Bar::AtLeast(bar)), |bar| Some(Bar::AtMost(bar)));
-        let tail = |name: &str, system: System, pace: Pace, bar| {
+        let tail = |name: &str, system: System, rate: WriteRate, bar| {
             let over = |it: &Rounds| divide(&it.values(STEPPED_P999), &it.values(STEPPED_P50));
-            Ratio::new(name, self.found.find(&real_time(system, pace)).map(over), bar)
+            Ratio::new(name, self.found.find(&real_time(system, rate)).map(over), bar)
         };
         let faults = median(self.found.find(&Self::killed()), FAULTS).map(|it| (it.0, None));
         vec![
@@ -150,9 +150,9 @@ impl LogResults {
             Ratio::new("slow_clock_over_its_price", self.slow_clock(), None),
             over("spdlog_over_ours", One, Spdlog, Baton(ours), None),
             over("tracing_appender_over_ours", One, TracingAppender, Baton(ours), None),
-            tail("rt_p999_over_p50", Baton(ours), Pace::Full, at_most(2.0)),
-            tail("rt_floor_p999_over_p50", Floor(ours), Pace::Full, None),
-            tail("rt_periodic_p999_over_p50", Baton(ours), Pace::Periodic, None),
+            tail("rt_p999_over_p50", Baton(ours), WriteRate::Full, at_most(2.0)),
+            tail("rt_floor_p999_over_p50", Floor(ours), WriteRate::Full, None),
+            tail("rt_periodic_p999_over_p50", Baton(ours), WriteRate::Periodic, None),
             Ratio::new("torn_or_uncounted", faults, at_most(0.0)),
         ]
     }

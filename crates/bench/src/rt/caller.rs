@@ -33,7 +33,7 @@ pub type Call = Box<dyn Client + Send>;
 
 /// A real-time caller.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Urgency {
+pub struct CallerSchedule {
     /// Its real-time priority.
     pub level: u8,
     /// Whether it waits until calls are served at its own priority.
@@ -60,7 +60,7 @@ pub fn stay_in_memory() {
 /// `wait` returns, which is called when all of them are warm.
 pub fn call_periodically(
     callers: Vec<Call>,
-    urgency: Urgency,
+    schedule: CallerSchedule,
     (n_calls, period_us): (u32, u64),
     wait: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<Vec<Times>> {
@@ -71,7 +71,7 @@ pub fn call_periodically(
         let start = |(mut call, number): (Call, u64)| {
             let (warm, begun) = (&warm, &begun);
             scope.spawn(move || {
-                let prepared = prepare(&mut call, urgency);
+                let prepared = prepare(&mut call, schedule);
                 // Those that failed have the others go on.
                 warm.wait();
                 begun.wait();
@@ -90,14 +90,14 @@ pub fn call_periodically(
 }
 
 /// Makes the calling thread a real-time one, and its calls warm.
-pub fn prepare(call: &mut Call, urgency: Urgency) -> io::Result<()> {
-    let level = urgency.level;
+pub fn prepare(call: &mut Call, schedule: CallerSchedule) -> io::Result<()> {
+    let level = schedule.level;
     memory::prefault_stack(STACK_BYTES);
     // Before the first call, at which others look where it runs.
-    urgency.cpu.map_or(Ok(()), processors::stay_on)?;
+    schedule.cpu.map_or(Ok(()), processors::stay_on)?;
     set_priority(SchedPriority::fifo(level), None).map_err(io::Error::other)?;
     let deadline_ns = now_ns() + PATIENCE.as_nanos() as u64;
-    while urgency.inherits && ask(call, Ask::Level)? != u64::from(level) {
+    while schedule.inherits && ask(call, Ask::Level)? != u64::from(level) {
         if now_ns() > deadline_ns {
             let never = format!("calls at fifo:{level} are not served at that");
             return Err(io::Error::new(io::ErrorKind::TimedOut, never));

@@ -4,20 +4,20 @@
 //!   fifo:80, late     ..........|call|             answered, if its priority goes with the call
 //!   fifo:50, hog      ==========      ==========   computes
 //!   ordinary, server            ....               runs now, or when the hog has done
-//!            gate opens ^
+//!            barrier opens ^
 //! ```
 //!
 //! The hog computes for [`HOG_MS`] and then sleeps for at least as long, so that the kernel's own
 //! bound on real-time threads (95 % of a second) is never what helps.
 
 use crate::child::{say, tell};
-use crate::gate::{self, Gate};
 use crate::processors;
-use crate::rt::caller::{self, Call, Urgency};
+use crate::rt::caller::{self, Call, CallerSchedule};
 use crate::rt::case::{Inversion, inherits};
 use crate::rt::processes::Processes;
 use crate::rt::role::Role;
 use crate::service::{now_ns, sleep_until};
+use crate::start_barrier::{self, StartBarrier};
 use crate::testbed::Testbed;
 use baton_rt::SchedPriority;
 use baton_rt::schedule::set_priority;
@@ -61,17 +61,17 @@ pub fn measure(
 ) -> io::Result<Vec<u64>> {
     let mut processes = Processes::new(testbed, system);
     processes.server(level, Some(cpu))?;
-    let gate = Gate::new()?;
+    let barrier = StartBarrier::new()?;
     let inherits = allowed && inherits(system);
-    let mut waits = |level, role: fn(Urgency, PathBuf) -> Role| {
-        let urgency = Urgency { level, inherits, cpu: Some(cpu) };
-        processes.start(role(urgency, gate.place()))
+    let mut waits = |level, role: fn(CallerSchedule, PathBuf) -> Role| {
+        let schedule = CallerSchedule { level, inherits, cpu: Some(cpu) };
+        processes.start(role(schedule, barrier.place()))
     };
     let late = waits(level, Role::Late)?;
     let hog = waits(hog_level(level), Role::Hog)?;
     let mut delays_ns = Vec::new();
     for _ in 0..n_calls * MOST_TRIES {
-        delays_ns.extend(measure_once(&mut processes, &gate, [hog, late])?);
+        delays_ns.extend(measure_once(&mut processes, &barrier, [hog, late])?);
         if delays_ns.len() == n_calls as usize {
             return Ok(delays_ns);
         }
@@ -83,10 +83,10 @@ pub fn measure(
 /// real-time threads from the processor for a moment.
 fn measure_once(
     processes: &mut Processes<'_>,
-    gate: &Gate,
+    barrier: &StartBarrier,
     [hog, late]: [usize; 2],
 ) -> io::Result<Option<u64>> {
-    gate.open();
+    barrier.open();
     let late: Late = processes.get(late).found(Duration::ZERO)?;
     let burst: Burst = processes.get(hog).found(Duration::ZERO)?;
     thread::sleep(Duration::from_millis(HOG_MS));
@@ -94,12 +94,12 @@ fn measure_once(
     Ok(meanwhile.then_some(late.delay_ns))
 }
 
-pub fn compute(urgency: Urgency, gate: &Path) -> io::Result<()> {
-    urgency.cpu.map_or(Ok(()), processors::stay_on)?;
-    set_priority(SchedPriority::fifo(urgency.level), None).map_err(io::Error::other)?;
+pub fn compute(schedule: CallerSchedule, barrier: &Path) -> io::Result<()> {
+    schedule.cpu.map_or(Ok(()), processors::stay_on)?;
+    set_priority(SchedPriority::fifo(schedule.level), None).map_err(io::Error::other)?;
     say("ready")?;
     for number in 1.. {
-        gate::wait(gate, number)?;
+        start_barrier::wait(barrier, number)?;
         let begin_ns = now_ns();
         let mut end_ns = begin_ns;
         let mut value = begin_ns;
@@ -113,11 +113,11 @@ pub fn compute(urgency: Urgency, gate: &Path) -> io::Result<()> {
 }
 
 /// The caller that is more urgent.
-pub fn call_late(mut call: Call, urgency: Urgency, gate: &Path) -> io::Result<()> {
-    caller::prepare(&mut call, urgency)?;
+pub fn call_late(mut call: Call, schedule: CallerSchedule, barrier: &Path) -> io::Result<()> {
+    caller::prepare(&mut call, schedule)?;
     say("ready")?;
     for number in 1.. {
-        gate::wait(gate, number)?;
+        start_barrier::wait(barrier, number)?;
         sleep_until(now_ns() + HEAD_START_MS * 1_000_000);
         let begin_ns = now_ns();
         let [call_ns, return_ns] = caller::call_once(&mut call)?;

@@ -1,7 +1,7 @@
 //! What a process of `baton bench rt` does: see [`Role`].
 
 use crate::child::{self, RoleArgs, say, tell};
-use crate::rt::caller::{self, Call, Urgency};
+use crate::rt::caller::{self, Call, CallerSchedule};
 use crate::rt::inversion;
 use crate::rt::misuse;
 use crate::rt::role::{Part, Role};
@@ -33,18 +33,18 @@ fn act(part: &Part, callers: &dyn Fn(usize) -> io::Result<Vec<Call>>) -> io::Res
     };
     match part.role {
         Role::Others(n_callers) => call_for_ever(callers(n_callers)?),
-        Role::Urgent { n_callers, urgency, n_calls, period_us } => {
+        Role::Urgent { n_callers, schedule, n_calls, period_us } => {
             caller::stay_in_memory();
             let callers = callers(n_callers)?;
             let wait = || say("ready").and_then(|()| order().map(drop));
             let periodic = (n_calls, period_us);
-            tell(&caller::call_periodically(callers, urgency, periodic, wait)?)?;
+            tell(&caller::call_periodically(callers, schedule, periodic, wait)?)?;
             forever()
         }
-        Role::Steady(urgency) => call_steadily(real_time()?, urgency),
+        Role::Steady(schedule) => call_steadily(real_time()?, schedule),
         Role::Misuser(misuse) => misuse::commit(misuse, &part.broker),
-        Role::Hog(urgency, ref gate) => inversion::compute(urgency, gate),
-        Role::Late(urgency, ref gate) => inversion::call_late(real_time()?, urgency, gate),
+        Role::Hog(schedule, ref barrier) => inversion::compute(schedule, barrier),
+        Role::Late(schedule, ref barrier) => inversion::call_late(real_time()?, schedule, barrier),
     }
 }
 
@@ -53,8 +53,8 @@ fn order() -> io::Result<String> {
     child::orders().next().unwrap_or(Err(io::ErrorKind::UnexpectedEof.into()))
 }
 
-fn call_steadily(mut call: Call, urgency: Urgency) -> io::Result<()> {
-    caller::prepare(&mut call, urgency)?;
+fn call_steadily(mut call: Call, schedule: CallerSchedule) -> io::Result<()> {
+    caller::prepare(&mut call, schedule)?;
     loop {
         say("ready")?;
         let n_calls: u32 = order()?.parse().map_err(io::Error::other)?;

@@ -8,11 +8,11 @@
 //!           { times of each thread }
 //!   steady  ready; { told how often, calls; ready }
 //!   misuser ready; misuses what it has
-//!   hog     ready; { at each opening of the gate: computes } { from when to when }
-//!   late    ready; { at each opening of the gate: waits, calls } { when, and how long it took }
+//!   hog     ready; { at each opening of the barrier: computes } { from when to when }
+//!   late    ready; { at each opening of the barrier: waits, calls } { when, and how long it took }
 //! ```
 
-use crate::rt::caller::Urgency;
+use crate::rt::caller::CallerSchedule;
 use crate::rt::misuse::Misuse;
 use crate::system::System;
 use serde::{Deserialize, Serialize};
@@ -26,15 +26,15 @@ pub enum Role {
     /// So many ordinary callers.
     Others(usize),
     /// Real-time callers, with calls of each, and the time from one to the next in microseconds.
-    Urgent { n_callers: usize, urgency: Urgency, n_calls: u32, period_us: u64 },
+    Urgent { n_callers: usize, schedule: CallerSchedule, n_calls: u32, period_us: u64 },
     /// A real-time caller that makes calls one after the other.
-    Steady(Urgency),
+    Steady(CallerSchedule),
     /// Wants to hurt others.
     Misuser(Misuse),
-    /// Keeps a processor from all that is less urgent, at each opening of a gate.
-    Hog(Urgency, PathBuf),
+    /// Keeps a processor from all that is less urgent, at each opening of a barrier.
+    Hog(CallerSchedule, PathBuf),
     /// A real-time caller that calls meanwhile.
-    Late(Urgency, PathBuf),
+    Late(CallerSchedule, PathBuf),
 }
 
 /// What a process is, and how calls are made.

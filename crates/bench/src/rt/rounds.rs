@@ -4,7 +4,7 @@ use crate::form::progress;
 use crate::latency::{cyclictest, timer::Period};
 use crate::processors::Processors;
 use crate::results::Rounds;
-use crate::rt::caller::{Times, Urgency};
+use crate::rt::caller::{CallerSchedule, Times};
 use crate::rt::case::{Bound, Case, Inversion, Resource, inherits, name};
 use crate::rt::inversion;
 use crate::rt::misuse::{Aim, Harm};
@@ -81,7 +81,7 @@ fn calls(plan: &Plan, case: &Case, cpu: usize) -> io::Result<Vec<Times>> {
     let cpu = (bound != Bound::Nobody).then_some(cpu);
     let urgent = processes.start(Role::Urgent {
         n_callers: real_time_callers,
-        urgency: Urgency { level, inherits: inherits(system), cpu },
+        schedule: CallerSchedule { level, inherits: inherits(system), cpu },
         n_calls: plan.n_calls,
         period_us: plan.period_us,
     })?;

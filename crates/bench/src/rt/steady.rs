@@ -4,7 +4,7 @@
 //! call in one stretch, and many in the next. What the second has more is the calls'.
 
 use crate::perf::Counters;
-use crate::rt::caller::Urgency;
+use crate::rt::caller::CallerSchedule;
 use crate::rt::case::Resource;
 use crate::rt::processes::Processes;
 use crate::rt::role::Role;
@@ -19,7 +19,8 @@ const CALLS: u32 = 2000;
 pub fn measure(testbed: &Testbed, level: u8, resource: Resource) -> io::Result<f64> {
     let mut processes = Processes::new(testbed, System::BatonTyped);
     let server = processes.server(level, None)?;
-    let caller = processes.start(Role::Steady(Urgency { level, inherits: true, cpu: None }))?;
+    let caller =
+        processes.start(Role::Steady(CallerSchedule { level, inherits: true, cpu: None }))?;
     let counted = [server, processes.get(caller).id()];
     let cannot = |error: io::Error| {
         io::Error::new(error.kind(), format!("the kernel does not count for us: {error}"))

@@ -14,9 +14,9 @@ use support::Broker;
 
 /// Most words of one `futex_waitv`.
 const WORDS: usize = 128;
-/// Bytes of a map whose words the thief sleeps on: all of a front or bell page, and of a channel
-/// the header.
-const LOOT: usize = 4096;
+/// Bytes of a map whose words a hostile client sleeps on: all of a front or bell page, and of a
+/// channel the header.
+const STOLEN_BYTES: usize = 4096;
 /// How long the calls may take before they count as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -79,19 +79,22 @@ fn a_client_cannot_take_the_wakeups_of_other_threads() {
     };
     let (_honest, manager) = open();
     let others = maps("baton-");
-    let (thief, stolen) = open();
-    let loot: Vec<usize> = maps("baton-").difference(&others).copied().collect();
-    assert!(loot.len() >= 3, "the thief's channel, its own status page and the server's");
+    let (hostile, stolen) = open();
+    let stolen_maps: Vec<usize> = maps("baton-").difference(&others).copied().collect();
+    assert!(
+        stolen_maps.len() >= 3,
+        "the hostile client's channel, its own status page and the server's"
+    );
 
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let (ready, is_ready) = mpsc::channel();
-        for at in loot.iter().flat_map(|map| (*map..map + LOOT).step_by(WORDS * 4)) {
+        for at in stolen_maps.iter().flat_map(|map| (*map..map + STOLEN_BYTES).step_by(WORDS * 4)) {
             let (ready, stop) = (ready.clone(), &stop);
             scope.spawn(move || steal(at, stop, &ready));
         }
         drop(ready);
-        is_ready.iter().take(loot.len() * LOOT / (WORDS * 4)).for_each(drop);
+        is_ready.iter().take(stolen_maps.len() * STOLEN_BYTES / (WORDS * 4)).for_each(drop);
         let (done, is_done) = mpsc::channel();
         let caller = thread::spawn(move || {
             for _ in 0..200 {
@@ -106,7 +109,7 @@ fn a_client_cannot_take_the_wakeups_of_other_threads() {
         outcome.expect("the honest client's calls were served");
         caller.join().unwrap();
     });
-    drop((thief, stolen));
+    drop((hostile, stolen));
     server.close();
     looper.join().unwrap();
 }

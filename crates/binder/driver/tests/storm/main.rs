@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     let seconds = setting("STORM_SECONDS").unwrap_or(SECONDS);
     println!("{seconds} seconds, STORM_SEED={seed}");
     let directory = tempfile::tempdir().expect("a directory");
-    let mut storm = Storm::new(&directory.path().join("broker.sock"), seed);
+    let mut storm = KillTest::new(&directory.path().join("broker.sock"), seed);
     match storm.blow(Duration::from_secs(seconds)) {
         Ok(()) => {
             println!("passed: {}; wrong 0, hung 0, leaked 0", storm.totals());
@@ -128,7 +128,7 @@ impl Outages {
 /// Of a process at rest: descriptors, threads, maps of shared memory.
 type Vitals = (usize, usize, usize);
 
-struct Storm {
+struct KillTest {
     rng: Rng,
     socket: std::path::PathBuf,
     members: BTreeMap<usize, Member>,
@@ -151,9 +151,9 @@ fn role(slot: usize) -> &'static str {
     }
 }
 
-impl Storm {
-    fn new(socket: &Path, seed: u64) -> Storm {
-        Storm {
+impl KillTest {
+    fn new(socket: &Path, seed: u64) -> KillTest {
+        KillTest {
             rng: Rng::new(seed),
             socket: socket.to_owned(),
             members: BTreeMap::new(),

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 const BYTES: usize = 4096;
 
 /// The end of who opens it.
-pub struct Gate(SharedMap<BYTES>);
+pub struct StartBarrier(SharedMap<BYTES>);
 
-impl Gate {
-    /// A gate at which nobody waits.
-    pub fn new() -> io::Result<Gate> {
-        SharedMap::new().map(Gate)
+impl StartBarrier {
+    /// A barrier at which nobody waits.
+    pub fn new() -> io::Result<StartBarrier> {
+        SharedMap::new().map(StartBarrier)
     }
 
     /// Where other processes find it, as long as it lives.
@@ -37,11 +37,11 @@ impl Gate {
     }
 }
 
-/// Waits at the gate at `place` until it has been opened for `number`.
+/// Waits at the barrier at `place` until it has been opened for `number`.
 pub fn wait(place: &Path, number: u32) -> io::Result<()> {
     let shared = SharedMap::<BYTES>::find(place)?;
     let word = shared.word(0);
-    // Acquire pairs with the release in `Gate::open`.
+    // Acquire pairs with the release in `StartBarrier::open`.
     while word.load(Ordering::Acquire) != number {
         futex::wait(word, number.wrapping_sub(1), None);
     }
@@ -54,15 +54,15 @@ mod tests {
 
     #[test]
     fn who_waits_goes_when_it_opens() {
-        let gate = Gate::new().unwrap();
+        let barrier = StartBarrier::new().unwrap();
         for number in 1..3 {
-            assert_eq!(gate.next(), number);
-            let place = gate.place();
+            assert_eq!(barrier.next(), number);
+            let place = barrier.place();
             let waiters: Vec<_> = (0..3)
                 .map(|_| (place.clone(), number))
                 .map(|(place, number)| std::thread::spawn(move || wait(&place, number)))
                 .collect();
-            gate.open();
+            barrier.open();
             assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap().is_ok()));
         }
     }
