@@ -312,15 +312,6 @@ pub fn area_at(lane: usize, inbox_of: crate::control::End) -> usize {
         }
 }
 
-/// The lanes whose bits are set in a word of the header, in order.
-pub fn lanes_of(mut bits: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let lane = bits.trailing_zeros() as usize;
-        bits &= bits.wrapping_sub(1);
-        (lane < LANES).then_some(lane)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@
 //!   such a child.
 //! - [`mailbox`]: a word that says whether the area beside it contains a message, and whether its
 //!   reader waits. [`lane_owner`]: the thread of the reader's process that takes the message.
+//!   [`ready_lanes`]: where its next look finds one. [`client_lanes`]: which lanes the writer uses.
 //! - [`ring`]: positions of a byte ring from one writer to one reader.
 //! - [`bell`]: a futex that another process may wake and only its owner changes.
 //! - [`revocation`]: operations that threads begin without a lock and that the holder of a lock can
@@ -31,6 +32,7 @@
 pub mod bell;
 #[cfg(not(loom))]
 pub mod blocking;
+pub mod client_lanes;
 pub mod clock;
 pub mod event_flag;
 #[cfg(not(loom))]
@@ -45,6 +47,7 @@ pub mod mailbox;
 pub mod mapping;
 #[cfg(not(loom))]
 pub mod own;
+pub mod ready_lanes;
 pub mod reserved_slot;
 pub mod revocation;
 pub mod ring;

@@ -10,11 +10,13 @@
 )]
 
 use crate::bell::{self, Bell, OwnBell, Ring, Sleep};
+use crate::client_lanes::ClientLanes;
 use crate::event_flag::EventFlag;
 use crate::futex::{self, WAITERS, Wait};
 use crate::lane_owner::{LaneOwner, Owner};
 use crate::lock::Lock;
 use crate::mailbox::{Mailbox, Reader, Seen};
+use crate::ready_lanes::ReadyLanes;
 use crate::reserved_slot::{ReservedSlot, SlotState};
 use crate::revocation::{Entry, Revocation, Revocations};
 use crate::ring::{Consumer, Producer};
@@ -54,7 +56,7 @@ pub fn wait_any_of(words: &[(&AtomicU32, u32)]) -> (Wait, Option<usize>) {
     (wait_any(words), None)
 }
 
-pub fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
+fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
     let mut sleepers = SLEEPERS.lock().unwrap();
     if words.iter().any(|(word, expected)| word.load(Ordering::SeqCst) != *expected) {
         return Wait::Woken;
@@ -858,5 +860,95 @@ fn a_hostile_client_never_has_two_threads_serve_its_lane() {
         client.join().unwrap();
         pool.join().unwrap();
         assert_eq!((lane.owner.owner(), lane.owner.is_served()), (Owner::Pool, false));
+    });
+}
+
+/// One thread's look finds the lane empty, and is about to forget its announcement. A looper that
+/// watches the lane finds a request there of which only it knows, and leaves it.
+#[test]
+fn a_request_that_comes_during_a_look_is_left_for_the_next_one() {
+    loom::model(|| {
+        let lane = ServedLane::new();
+        let ready = Arc::new(Lock::new(ReadyLanes::default()));
+        ready.lock().announce(1);
+        let (client, watcher, marks) = (lane.clone(), lane.clone(), ready.clone());
+        let client = loom::thread::spawn(move || client.post());
+        let watcher = loom::thread::spawn(move || {
+            watcher.inbox().watch();
+            if watcher.inbox().unwatch() {
+                marks.lock().leave(0, false);
+            }
+        });
+        if lane.inbox().is_empty() {
+            let has_none = |_| lane.owner.is_served() || lane.inbox().is_empty();
+            ready.lock().forget(1, has_none);
+        }
+        client.join().unwrap();
+        watcher.join().unwrap();
+        let is_announced = lane.ready.fetch_or(0, Ordering::SeqCst) == 1;
+        assert!(is_announced || ready.lock().all() == 1);
+    });
+}
+
+/// Each thread writes where the other one has written, once the lane is its own.
+#[test]
+fn a_lane_has_one_caller_at_a_time() {
+    loom::model(|| {
+        let lanes = Arc::new((ClientLanes::default(), AtomicU32::new(0)));
+        let call = |(lanes, callers): &(ClientLanes, AtomicU32)| {
+            if lanes.take_this(0) {
+                let before = callers.load(Ordering::Relaxed);
+                assert_eq!(before % 2, 0, "another caller has it");
+                callers.store(before + 1, Ordering::Relaxed);
+                callers.store(before + 2, Ordering::Relaxed);
+                lanes.give(0);
+                return 2;
+            }
+            0
+        };
+        let other = lanes.clone();
+        let other = loom::thread::spawn(move || call(&other));
+        let own = call(&lanes);
+        let all = own + other.join().unwrap();
+        assert_eq!(lanes.1.load(Ordering::Relaxed), all);
+    });
+}
+
+/// A thread reserves a lane while it has it, and gives it back between two calls. Whoever asks for
+/// any lane gets another one, at whichever moment.
+#[test]
+fn a_reserved_lane_is_not_taken_by_others() {
+    loom::model(|| {
+        let lanes = Arc::new(ClientLanes::default());
+        let real_time = lanes.clone();
+        let real_time = loom::thread::spawn(move || {
+            let has_it = real_time.take_this(0);
+            if has_it {
+                real_time.reserve(0);
+                real_time.give(0);
+            }
+            has_it
+        });
+        let is_taken = lanes.take(|_| false) == Some(0);
+        assert!(real_time.join().unwrap() != is_taken);
+    });
+}
+
+/// Two callers look for lanes that the server has given back.
+#[test]
+fn an_abandoned_lane_comes_back_once() {
+    loom::model(|| {
+        let lanes = Arc::new((ClientLanes::default(), AtomicU32::new(0)));
+        assert!(lanes.0.take_this(0));
+        lanes.0.abandon(0);
+        let reclaim = |(lanes, renewed): &(ClientLanes, AtomicU32)| {
+            lanes.reclaim(|_| true, |_| _ = renewed.fetch_add(1, Ordering::Relaxed));
+            lanes.take_this(0)
+        };
+        let other = lanes.clone();
+        let other = loom::thread::spawn(move || reclaim(&other));
+        let own = reclaim(&lanes);
+        assert!(own ^ other.join().unwrap(), "one of them has it");
+        assert_eq!(lanes.1.load(Ordering::Relaxed), 1);
     });
 }

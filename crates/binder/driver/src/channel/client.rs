@@ -1,11 +1,11 @@
 //! A channel at the client's end: lanes, the bell, the one-way ring.
 
-use super::client_lanes::Progress;
 use super::{Channel, Ends, OneWayAccount};
 #[cfg(simulated)]
 use baton_abi::control::End;
 use baton_abi::lane::*;
 use baton_shm::bell::Ring;
+use baton_shm::client_lanes::Progress;
 #[cfg(simulated)]
 use baton_shm::lane_owner::Owner;
 use baton_shm::mailbox::Reader;

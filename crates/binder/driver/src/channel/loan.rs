@@ -5,10 +5,10 @@
 //! the thread serves. If the call has another chain or another lane than the loan, the data is
 //! copied.
 
-use super::client_lanes::Progress;
 use super::{Channel, Lane};
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{ChainEntry, Message};
+use baton_shm::client_lanes::Progress;
 use baton_shm::mapping::View;
 use baton_state::transaction::LaneId;
 use std::cell::Cell;

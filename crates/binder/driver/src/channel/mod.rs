@@ -3,7 +3,6 @@
 //! Code here copies the peer's bytes, checks the copy, and uses nothing but the copy.
 
 mod client;
-pub(crate) mod client_lanes;
 mod lend;
 pub(crate) mod loan;
 pub(crate) mod payload;
@@ -19,17 +18,18 @@ use crate::sys::thread::processor;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
 use baton_shm::bell::{Bell, OwnBell};
+use baton_shm::client_lanes::ClientLanes;
 use baton_shm::lane_owner::LaneOwner;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::{Mailbox, Reader};
 use baton_shm::mapping::{self, Access, Mapping, Part, View};
+use baton_shm::ready_lanes::{MAX_LANES, ReadyLanes};
 use baton_shm::revocation::Revocation;
 use baton_shm::ring::{Consumer, Producer};
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::account::{Account, Held, Resource};
 use baton_state::transaction::LaneId;
 use bytemuck::{bytes_of, bytes_of_mut};
-use client_lanes::ClientLanes;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use socket::Socket;
@@ -117,6 +117,8 @@ pub enum Placement {
     OtherProcessor,
 }
 
+const _: () = assert!(LANES == MAX_LANES, "sets of lanes are words");
+
 /// The part of a channel under its own lock, which is taken under the state's lock, never the other
 /// way round.
 #[derive(Debug)]
@@ -128,24 +130,12 @@ pub struct Ends {
     pub pending: std::collections::VecDeque<(u64, usize)>,
     /// Client: the spam warning has been reported since there was room.
     pub spam_reported: bool,
-    /// Server: lanes with a request that a look has found and not taken.
-    pub ready: u64,
-    /// Server: lanes that the client has announced since the last look at them.
-    pub announced: u64,
+    /// Server: lanes at which the next look looks.
+    pub ready: ReadyLanes,
     /// Server: the one-way ring.
     pub consumer: Consumer,
     /// The channel has ended: the peer is gone or has broken the protocol.
     pub dead: bool,
-}
-
-impl Ends {
-    /// Forgets the announcements of these lanes. Returns how many the client had made.
-    fn clear_ready(&mut self, lanes: u64) -> u32 {
-        let announced = self.announced & lanes;
-        self.ready &= !lanes;
-        self.announced &= !lanes;
-        announced.count_ones()
-    }
 }
 
 impl Channel {
@@ -177,8 +167,7 @@ impl Channel {
             producer: Producer::new(RING_BYTES),
             pending: Default::default(),
             spam_reported: false,
-            ready: 0,
-            announced: 0,
+            ready: ReadyLanes::default(),
             consumer: Consumer::new(RING_BYTES),
             dead: false,
         });

@@ -8,6 +8,7 @@ use baton_shm::lane_owner::{LaneOwner, Owner};
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Seen;
 use baton_shm::mapping::View;
+use baton_shm::ready_lanes::lanes_of;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering, fence_after_update};
 use baton_state::work::Tid;
@@ -36,15 +37,12 @@ impl Channel {
         // SeqCst: the load comes after the announcement of a sleeper; see `bell`.
         if word.load(Ordering::SeqCst) != 0 {
             let announced = word.swap(0, Ordering::SeqCst);
-            ends.ready |= announced;
-            ends.announced |= announced;
+            ends.ready.announce(announced);
         }
-        let is_owned = |lane: &usize| !self.is_pools(*lane as u32);
-        let owned: u64 = lanes_of(ends.ready).filter(is_owned).map(|lane| 1 << lane).sum();
-        ends.ready &= !owned;
+        let owned = ends.ready.remove_owned(|lane| self.is_pools(lane as u32));
         let areas = lanes_of(owned).filter_map(|lane| self.lane(lane).ok());
         areas.for_each(|areas| areas.inbox().nudge());
-        (ends.ready, owned)
+        (ends.ready.all(), owned)
     }
 
     /// The lock of the thread to which a lane is dedicated. The next such thread waits for the
@@ -88,7 +86,9 @@ impl Channel {
     pub fn release_ownership(&self, lane: Lane<'_>, number: u32, tid: Tid) -> bool {
         let mut ends = self.ends();
         let has_request = self.ownership(number).release(tid, lane.inbox());
-        ends.ready |= u64::from(has_request) << number;
+        if has_request {
+            ends.ready.leave(number, false);
+        }
         has_request
     }
 
@@ -105,7 +105,9 @@ impl Channel {
     /// arrived.
     pub fn unpin(&self, lane: Lane<'_>, number: u32) {
         let mut ends = self.ends();
-        ends.ready |= u64::from(self.ownership(number).unpin(lane.inbox())) << number;
+        if self.ownership(number).unpin(lane.inbox()) {
+            ends.ready.leave(number, false);
+        }
     }
 
     /// Called by the pinned looper: sleeps on the lane's mailbox, unless `is_wanted` says that
@@ -167,28 +169,21 @@ impl Channel {
 
     /// Leaves a request for the next look. `announced`: the caller has claimed its announcement.
     pub fn leave_ready(&self, lane: usize, announced: bool) {
-        let mut ends = self.ends();
-        ends.ready |= 1 << lane;
-        ends.announced |= u64::from(announced) << lane;
+        self.ends().ready.leave(lane as u32, announced);
     }
 
     /// Forgets the announcements of these lanes, whose requests the caller has taken and not cleared
     /// yet.
     pub fn clear_ready(&self, lanes: u64) {
-        self.ends().clear_ready(lanes);
+        self.ends().ready.remove(lanes);
     }
 
     /// Forgets the announcements of those among these lanes that have no request for the pool: what
     /// lies on a served lane is for the thread that serves it. Returns how many the client had made.
-    ///
-    /// A request may have come since the caller looked, and a looper may have left it for the next
-    /// look. So this looks once more, under the lock of [`Channel::leave_ready`].
     pub fn forget_ready(&self, lanes: u64) -> u32 {
-        let mut ends = self.ends();
         let is_empty = |lane| self.lane(lane).is_ok_and(|areas| areas.inbox().is_empty());
-        let has_none = |&lane: &usize| self.is_served(lane as u32) || is_empty(lane);
-        let without = lanes_of(lanes).filter(has_none).map(|lane| 1 << lane).sum();
-        ends.clear_ready(without)
+        let has_none = |lane| self.is_served(lane as u32) || is_empty(lane);
+        self.ends().ready.forget(lanes, has_none)
     }
 
     /// Marks the lane as served by the calling thread, which acts for `owner`, until
@@ -317,7 +312,7 @@ impl Channel {
 
     /// Whether a message has been announced, new or not, or a one-way record waits for room.
     pub fn has_message(&self) -> bool {
-        self.has_news() || self.full.load(Ordering::Relaxed) || self.ends().ready != 0
+        self.has_news() || self.full.load(Ordering::Relaxed) || self.ends().ready.all() != 0
     }
 
     /// Makes the channel active.

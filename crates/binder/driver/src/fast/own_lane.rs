@@ -13,11 +13,11 @@
 //!                                              yes: asks again later        no: lets it go
 //! ```
 
-use crate::channel::client_lanes::Progress;
 use crate::channel::{Channel, Lane};
 use crate::engine::in_flight::{CALLING, InFlight, Operations};
 use crate::wait::policy::WaitPolicy;
 use baton_abi::control::ProcessId;
+use baton_shm::client_lanes::Progress;
 use baton_shm::revocation::{Revocation, Revocations};
 use baton_state::transaction::LaneId;
 use std::cell::Cell;

@@ -1,6 +1,5 @@
 //! Sending: from a checked departure to a posted message.
 
-use crate::channel::client_lanes::Progress;
 use crate::channel::loan::LoanedLane;
 use crate::channel::payload::Payload;
 use crate::channel::{Channel, duplicate};
@@ -11,6 +10,7 @@ use crate::sys::{priority, thread, token};
 use baton_abi::control::{ChannelId, ProcessId, Reply, Request, Strength, TicketId};
 use baton_abi::lane::*;
 use baton_shm::blocking::pause;
+use baton_shm::client_lanes::Progress;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
 use baton_shm::sync::{Ordering, fence};

@@ -14,10 +14,10 @@
 //! **Invariant**: of all threads that ask for a free lane at once, one gets it. What the server may
 //! write decides nothing here but when an abandoned lane is free again.
 
-use baton_abi::lane::{LANES, lanes_of};
-use baton_shm::lock::Lock;
-use baton_shm::sync::{AtomicU64, Ordering};
-use std::sync::atomic::AtomicU8;
+use crate::lock::Lock;
+use crate::ready_lanes::{MAX_LANES, lanes_of};
+use crate::sync::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU8;
 
 /// How far a call has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct ClientLanes {
     /// Lanes whose last request had another nice value than 0.
     niced: AtomicU64,
     /// How far the call on each lane has come, a [`Progress`].
-    progress: [AtomicU8; LANES],
+    progress: [AtomicU8; MAX_LANES],
 }
 
 impl Default for ClientLanes {
@@ -70,15 +70,19 @@ impl ClientLanes {
     pub fn take(&self, is_dedicated: impl Fn(usize) -> bool) -> Option<usize> {
         let others = self.still_dedicated(is_dedicated);
         loop {
-            // Relaxed: only the thread that has a lane reserves it.
             let free = self.free.load(Ordering::Relaxed) & !self.reserved.load(Ordering::Relaxed);
             let own = if free & !others == 0 { free } else { free & !others };
             let lane = own.trailing_zeros();
-            if lane as usize == LANES {
+            if lane as usize == MAX_LANES {
                 return None;
             }
             if self.take_this(lane) {
-                return Some(lane as usize);
+                // Only the thread that has a lane reserves it, before it gives the lane back. So
+                // this sees what the first look may have missed.
+                if self.reserved.load(Ordering::Relaxed) >> lane & 1 == 0 {
+                    return Some(lane as usize);
+                }
+                self.give(lane);
             }
         }
     }
@@ -160,7 +164,7 @@ impl ClientLanes {
     #[inline(always)]
     pub fn set_progress(&self, lane: usize, progress: Progress) {
         // Release pairs with the acquire in `is_posted`: a message that counts as posted is.
-        self.progress[lane % LANES].store(progress as u8, Ordering::Release);
+        self.progress[lane % MAX_LANES].store(progress as u8, Ordering::Release);
     }
 
     /// Whether a looper was woken for the call on the lane. Relaxed: only its caller asks.
@@ -187,7 +191,7 @@ impl ClientLanes {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::cell::RefCell;
@@ -209,7 +213,7 @@ mod tests {
         });
         let mut taken = taken.concat();
         taken.sort_unstable();
-        assert_eq!(taken, (0..LANES).collect::<Vec<_>>());
+        assert_eq!(taken, (0..MAX_LANES).collect::<Vec<_>>());
         lanes.give(5);
         assert!(!lanes.take_this(4));
         assert!(lanes.take_this(5));
@@ -241,7 +245,7 @@ mod tests {
         while let Some(lane) = lanes.take(|lane| lane == 0) {
             taken.push(lane);
         }
-        assert_eq!((taken.len(), taken.last()), (LANES, Some(&0)));
+        assert_eq!((taken.len(), taken.last()), (MAX_LANES, Some(&0)));
         lanes.give(0);
         lanes.give(1);
         assert_eq!(lanes.take(NO), Some(0), "its looper has left");
