@@ -5,7 +5,7 @@ use super::input::Input;
 use baton_abi::control::{Granted, NodeId, ProcessId, Strength};
 use baton_abi::uapi::*;
 use baton_state::parcel::{self, Delivery, Named, Sent};
-use bytemuck::bytes_of;
+use bytemuck::{bytes_of, bytes_of_mut};
 use rustix::io::Errno;
 
 const KINDS: [u32; 7] = [
@@ -96,18 +96,51 @@ fn grant(object: &Named) -> Granted {
     }
 }
 
-/// Checks that arbitrary bytes, tickets and descriptors break nothing, refused or not.
+fn kind_at(bytes: &[u8], offset: u64) -> Option<u32> {
+    let bytes = bytes.get(offset as usize..)?.first_chunk()?;
+    Some(u32::from_ne_bytes(*bytes))
+}
+
+/// Checks that arbitrary bytes, tickets and descriptors break nothing, refused or not, and that a
+/// program is given the ticket's references and no others.
 fn deliver_anything(mut bytes: Vec<u8>, offsets: &[u64], input: &mut Input<'_>) {
     let strengths = [Strength::Strong, Strength::Weak];
     let mut granted = Vec::new();
-    for _ in 0..input.below(6) {
+    // As many references and descriptors as there are objects for them, mostly.
+    let kinds: Vec<Option<u32>> = offsets.iter().map(|&offset| kind_at(&bytes, offset)).collect();
+    let n_fds = kinds.iter().filter(|kind| **kind == Some(BINDER_TYPE_FD)).count();
+    let others = [Some(BINDER_TYPE_FD), Some(BINDER_TYPE_PTR), Some(BINDER_TYPE_FDA)];
+    let n_references = kinds.iter().filter(|kind| !others.contains(kind)).count();
+    let mut number = |right| if input.u8() < 200 { right } else { input.below(6) };
+    let (n_fds, n_references) = (number(n_fds), number(n_references));
+    for _ in 0..n_references {
         let (node, strength) = (NodeId(input.small()), input.pick(&strengths));
         granted.push(Granted::Own { node, strength });
     }
-    let fds: Vec<i32> = (0..input.below(6) as i32).collect();
+    let fds: Vec<i32> = (0..n_fds as i32).collect();
     let mut buffers = vec![0; input.below(32) * 8];
     let buffers_address = input.u64() >> 1;
     let delivery = Delivery { granted: &granted, fds: &fds, buffers_address };
-    let known = |node: NodeId| (node.0 < 16).then_some((node.0, 1));
-    let _ = parcel::receive(&mut bytes, offsets, &mut buffers, &delivery, known);
+    let known = |node: NodeId| (node.0 < 200).then_some((node.0, 1));
+    if parcel::receive(&mut bytes, offsets, &mut buffers, &delivery, known).is_err() {
+        return;
+    }
+    let objects = offsets.iter().map(|&offset| {
+        let end = bytes.len().min(offset as usize + size_of::<FlatObject>());
+        let mut object = FlatObject { kind: 0, flags: 0, binder: 0, cookie: 0 };
+        bytes_of_mut(&mut object)[..end - offset as usize]
+            .copy_from_slice(&bytes[offset as usize..end]);
+        object
+    });
+    let given = objects.filter_map(|object| match object.kind {
+        BINDER_TYPE_BINDER => Some((object.binder, Strength::Strong)),
+        BINDER_TYPE_WEAK_BINDER => Some((object.binder, Strength::Weak)),
+        BINDER_TYPE_FD | BINDER_TYPE_PTR | BINDER_TYPE_FDA => None,
+        kind => panic!("an object of kind {kind:#x} without a reference"),
+    });
+    let granted = granted.iter().map(|granted| match *granted {
+        Granted::Own { node, strength } => (node.0, strength),
+        Granted::Handle { .. } => unreachable!("none was granted"),
+    });
+    assert!(given.eq(granted), "the program is given other references");
 }

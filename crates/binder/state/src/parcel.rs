@@ -272,7 +272,8 @@ pub struct Delivery<'a> {
 /// The receiver's pass: puts handles, addresses and descriptors of this process in place.
 ///
 /// `local_object` returns the (ptr, cookie) of a node of this process. The ticket and the
-/// descriptors must match the objects one to one.
+/// descriptors must match the objects one to one, and no object may lie before the end of the last
+/// one: a later object would change an earlier one after that was put in place.
 pub fn receive(
     data: &mut [u8],
     offsets: &[u64],
@@ -297,8 +298,10 @@ fn put_in_place(
     let mut fds = delivery.fds.iter();
     let mut array_fds = Vec::new();
     let mut placed: Vec<Placed> = Vec::new();
+    let mut end_of_last = 0;
     for (index, &offset) in offsets.iter().enumerate() {
-        let (kind, at, _) = object_at(data, offset)?;
+        let (kind, at, end) = object_at(data, offset).filter(|(_, at, _)| *at >= end_of_last)?;
+        end_of_last = end;
         match kind {
             BINDER_TYPE_FD => {
                 let object: FdObject = read(data, at)?;
@@ -394,6 +397,23 @@ mod tests {
         let offsets = [0, size_of::<BufferObject>() as u64];
         let sent = send(&mut data, &offsets, 8, |_, _| Err(Errno::FAULT));
         assert_eq!((sent.failed, sent.objects.len()), (Some(Errno::INVAL), 1));
+    }
+
+    #[test]
+    fn objects_of_a_hostile_sender_may_not_overlap() {
+        let handle = FlatObject { kind: BINDER_TYPE_HANDLE, ..Zeroable::zeroed() };
+        let (owner, strength) = (baton_abi::control::ProcessId(2), Strength::Strong);
+        let granted = [1, 2].map(|handle| {
+            let node = NodeId(u64::from(handle));
+            Granted::Handle { handle, owner, node, strength, flags: 0 }
+        });
+        let delivery = Delivery { granted: &granted, fds: &[], buffers_address: 0 };
+        for (offsets, expect) in [([0, 24], Some([1, 2])), ([0, 0], None), ([24, 0], None)] {
+            let mut data = [bytes_of(&handle), bytes_of(&handle)].concat();
+            let received = receive(&mut data, &offsets, &mut [], &delivery, |_| None);
+            let handles = [8, 32].map(|at| data[at]);
+            assert_eq!(received.is_ok().then_some(handles), expect, "{offsets:?}");
+        }
     }
 
     /// The sender's pass over objects, each with its offset. Descriptors, or the error.

@@ -70,7 +70,9 @@ impl State {
             Work::Complete(completion) => Return::Bare(match completion {
                 Completion::PendingFrozen => BR_TRANSACTION_PENDING_FROZEN,
                 Completion::SpamSuspect if self.spam_detection => BR_ONEWAY_SPAM_SUSPECT,
-                Completion::SpamSuspect | Completion::Taken => BR_TRANSACTION_COMPLETE,
+                Completion::SpamSuspect | Completion::Taken | Completion::CallTaken(_) => {
+                    BR_TRANSACTION_COMPLETE
+                }
             }),
             Work::Error(command) => Return::Bare(command),
             Work::Refused(command) => {

@@ -27,15 +27,20 @@ impl State {
         managers.map(|(id, node)| (id, node.flags)).collect()
     }
 
-    /// Joins another broker, and returns the claims for it. References under way are given up: a
-    /// message with an old ticket is refused from now on. Peers that neither hold anything here nor
-    /// have a channel are forgotten: no event would report their deaths.
-    pub fn rejoin(&mut self, era: u32, channels: impl Fn(ProcessId) -> bool) -> Vec<Claim> {
+    /// Joins another broker. References under way are given up: a message with an old ticket is
+    /// refused from now on. Peers that neither hold anything here nor have a channel are forgotten:
+    /// no event would report their deaths.
+    pub fn rejoin(&mut self, era: u32, channels: impl Fn(ProcessId) -> bool) {
         self.peers.retain(|&id, peer| !peer.grants.is_empty() || channels(id));
         for granted in self.tickets.forget(None) {
             self.let_go(&granted);
         }
         (self.broker.era, self.broker.is_alive) = (era, true);
+    }
+
+    /// The claims for the other broker, after the effects of [`State::rejoin`]: with the references
+    /// under way others may go.
+    pub fn claims(&self) -> Vec<Claim> {
         let mut claims = self.held_by_others();
         claims.extend(self.references.iter().map(|(handle, reference)| Claim::Handle {
             handle,
@@ -66,8 +71,9 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Return;
+    use crate::thread::{Calling, Frame};
     use crate::transaction::{Arrival, LaneId, Verdict};
+    use crate::{Effect, Return};
     use baton_abi::control::{ChannelId, Event, Granted, Strength, TicketId};
     use baton_abi::lane::Message;
 
@@ -94,7 +100,8 @@ mod tests {
         let old = 5;
         let mut state = process(old);
         state.broker_lost();
-        assert_eq!(handles(&state.rejoin(1, |_| true)), 0);
+        state.rejoin(1, |_| true);
+        assert_eq!(handles(&state.claims()), 0);
         let refused = |state: &mut State, ticket| {
             let message = Message { ticket, ..Message::default() };
             let (via, chain) = (LaneId { channel: ChannelId(1), lane: 0 }, Vec::new());
@@ -117,8 +124,25 @@ mod tests {
         state.hold(&Granted::Handle { handle: HANDLE, owner, node, strength, flags: 0 });
         let claim =
             Claim::Handle { handle: HANDLE, owner: PEER, node: NodeId(7), strong: 1, grants: 2 };
-        assert_eq!(state.rejoin(1, |_| true), [claim]);
-        assert_eq!(state.rejoin(2, |_| true), [claim]);
+        for era in [1, 2] {
+            state.rejoin(era, |_| true);
+            assert_eq!(state.claims(), [claim]);
+        }
+    }
+
+    #[test]
+    fn a_handle_that_a_taken_call_had_kept_is_not_claimed() {
+        let mut state = process(5);
+        let via = LaneId { channel: ChannelId(1), lane: 0 };
+        let (peer, handle) = (PEER, Some(HANDLE));
+        let calling = Calling { via, peer, handle, token: 1, owns_lane: true, dead: false };
+        state.thread(1).stack.push(Frame::Calling(calling));
+        state.references.get_mut(HANDLE).unwrap().sending = 1;
+        state.rejoin(1, |_| true);
+        assert!(state.take_effects().iter().any(|it| matches!(it, Effect::EndSending(HANDLE))));
+        assert_eq!(handles(&state.claims()), 1, "the peer may not have taken the call yet");
+        state.taken(1, 0);
+        assert_eq!(handles(&state.claims()), 0);
     }
 
     #[test]
@@ -131,8 +155,8 @@ mod tests {
         for peer in [caller, gone] {
             state.peers.entry(peer).or_default().label = "label".to_owned();
         }
-        let claims = state.rejoin(1, |peer| peer == caller);
-        assert_eq!(claims, [Claim::Node { node: id, flags: 3, strong: true, holder }]);
+        state.rejoin(1, |peer| peer == caller);
+        assert_eq!(state.claims(), [Claim::Node { node: id, flags: 3, strong: true, holder }]);
         assert_eq!(state.managers(), [(id, 3)]);
         assert!(state.peers.keys().eq([&holder, &caller]));
         state.not_context_manager(id);

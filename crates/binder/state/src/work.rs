@@ -53,8 +53,10 @@ pub struct QueuedNotice {
 /// The return that the sender of a transaction gets at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// The transaction was taken.
+    /// The reply or one-way transaction was taken.
     Taken,
+    /// The call with this token was taken.
+    CallTaken(u64),
     /// The transaction was taken, and the sender floods the target with one-way transactions.
     SpamSuspect,
     /// The transaction was taken, and waits until the target is thawed.
@@ -127,14 +129,6 @@ impl Todo {
         let work = self.items.remove(at);
         self.urgent &= !self.items.is_empty();
         work
-    }
-
-    /// Takes out the last item that matches.
-    pub fn take_last_if(&mut self, matches: impl FnMut(&Work) -> bool) {
-        if let Some(at) = self.items.iter().rposition(matches) {
-            self.items.remove(at);
-            self.urgent &= !self.items.is_empty();
-        }
     }
 
     /// Everything, in order.

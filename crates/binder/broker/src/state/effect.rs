@@ -74,10 +74,4 @@ pub enum Violation {
     /// Claims that no engine can have, or another request where claims were due.
     #[error("rejoined with impossible claims")]
     Claims,
-    /// The process cancelled a ticket of a process that it has no channel with.
-    #[error("cancelled a ticket of process {target:?}, which it has no channel with")]
-    Stranger {
-        /// The process that the ticket was for.
-        target: ProcessId,
-    },
 }

@@ -144,7 +144,9 @@ impl State {
     }
 
     /// Forwards a cancellation. The broker keeps no record of tickets: the grants already belong to
-    /// the target, which knows whether the ticket was still unclaimed.
+    /// the target, which knows whether the ticket was still unclaimed. Without a channel to the
+    /// target nothing is forwarded: the target, which may have closed the channel just now, has
+    /// given the grants back with it.
     pub(super) fn cancel_ticket(
         &mut self,
         from: ProcessId,
@@ -152,14 +154,9 @@ impl State {
         ticket: TicketId,
         out: &mut Vec<Effect>,
     ) {
-        if !self.processes.contains_key(&target) {
-            return; // The target has died since.
+        if self.processes[&from].channels.is_connected_to(target) {
+            out.push(Effect::Event { to: target, event: Event::TicketCancelled { from, ticket } });
         }
-        if !self.processes[&from].channels.is_connected_to(target) {
-            let why = Violation::Stranger { target };
-            return out.push(Effect::Disconnect { process: from, why });
-        }
-        out.push(Effect::Event { to: target, event: Event::TicketCancelled { from, ticket } });
     }
 
     /// Takes back grants that a process returns, and disconnects it if it had fewer.

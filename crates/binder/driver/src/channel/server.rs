@@ -172,14 +172,15 @@ impl Channel {
         self.ends().ready.leave(lane as u32, announced);
     }
 
-    /// Forgets the announcements of these lanes, whose requests the caller has taken and not cleared
-    /// yet.
+    /// Forgets the announcements of these lanes, whose requests the caller has taken and not yet
+    /// cleared.
     pub fn clear_ready(&self, lanes: u64) {
         self.ends().ready.remove(lanes);
     }
 
-    /// Forgets the announcements of those among these lanes that have no request for the pool: what
-    /// lies on a served lane is for the thread that serves it. Returns how many the client had made.
+    /// Forgets the announcements of those among these lanes that have no request for the pool: a
+    /// message on a served lane is for the thread that serves it. Returns how many the client had
+    /// made.
     pub fn forget_ready(&self, lanes: u64) -> u32 {
         let is_empty = |lane| self.lane(lane).is_ok_and(|areas| areas.inbox().is_empty());
         let has_none = |lane| self.is_served(lane as u32) || is_empty(lane);

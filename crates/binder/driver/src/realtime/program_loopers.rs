@@ -96,8 +96,8 @@ impl Engine {
         affinity::unbind_from_caller();
     }
 
-    /// Makes loopers that were relieved ordinary threads again. The broker, which has died, may have
-    /// given one its caller's new priority before it heard of the relief.
+    /// Makes loopers that were relieved ordinary threads again. The broker, which has died, may
+    /// have given one its caller's new priority before it heard of the relief.
     pub(crate) fn take_priorities_back(&self, state: &State) {
         let relieved =
             |(_, thread): &(Tid, &Thread)| thread.was_dedicated && thread.dedicated_to.is_none();

@@ -262,10 +262,11 @@ impl Engine {
         };
         let idle = channel.start_serving(number, owner);
         if !idle || areas.inbox().is_empty() {
-            self.pool.count_fruitless(channel, channel.forget_ready(bit));
             if idle {
+                // Before the announcement is forgotten: a request may have been left meanwhile.
                 channel.end_serving(number);
             }
+            self.pool.count_fruitless(channel, channel.forget_ready(bit));
             return Err(Stop::Gone);
         }
         let message = areas.header();

@@ -128,16 +128,15 @@ impl Engine {
             return false;
         }
         self.broker.forget_tally();
-        let channels = self.pool.channels.all();
-        let with = |process| channels.iter().any(|channel| channel.peer == process);
-        let mut claims = state.rejoin(link.era, with);
+        state.rejoin(link.era, |process| !self.pool.channels.with(process).is_empty());
+        // Requests of the state so far go to the old broker: the claims reflect them.
+        self.carry_out(&mut state);
+        let (mut claims, channels) = (state.claims(), self.pool.channels.all());
         let claim = |channel: &Arc<Channel>| {
             let (end, peer) = (channel.end, channel.peer);
             Claim::Channel { channel: channel.id, end, peer }
         };
         claims.extend(channels.iter().map(claim));
-        // Requests of the state so far go to the old broker: the claims already reflect them.
-        self.carry_out(&mut state);
         let manages = state.managers();
         // A reservation that ends later is reported to the broker that is in place then.
         let reservations = self.real_time.reservations.all.lock();

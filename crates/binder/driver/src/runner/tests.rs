@@ -9,13 +9,14 @@ use crate::runner::send::Outgoing;
 use crate::sys::thread::is_running;
 use crate::sys::thread::tid;
 use baton_abi::control::{ChannelId, NodeId, Object, Request, Strength};
-use baton_abi::lane::{Kind, MAX_PAYLOAD_BYTES, Message, status};
-use baton_abi::uapi::TF_ONE_WAY;
+use baton_abi::lane::{Kind, MAX_CHAIN, MAX_FDS, MAX_PAYLOAD_BYTES, Message, status};
+use baton_abi::uapi::{BINDER_TYPE_PTR, BufferObject, TF_ONE_WAY};
 use baton_broker::{Config, Running};
 use baton_shm::bell::Sleep;
 use baton_shm::futex::{self, Wait};
 use baton_shm::lane_owner::Owner;
 use baton_shm::mailbox::{Reader, Seen};
+use baton_shm::mapping::View;
 use baton_shm::schedule;
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::parcel::Sent;
@@ -23,6 +24,7 @@ use baton_state::thread::{Calling, Waiting};
 use baton_state::transaction::{LaneId, Target};
 use baton_state::work::{Tid, Work};
 use baton_state::{Effect, State};
+use bytemuck::{Zeroable, bytes_of};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -397,6 +399,47 @@ fn only_its_caller_frees_the_lane_of_an_answer() {
     }
     client.close();
     server.close();
+}
+
+#[test]
+fn a_reply_of_impossible_sizes_ends_its_channel() {
+    type Change = fn(&mut Message);
+    // An object that needs neither a reference nor a descriptor.
+    let object = BufferObject { kind: BINDER_TYPE_PTR, ..BufferObject::zeroed() };
+    let changes: [(&str, bool, Change); 12] = [
+        ("nothing", true, |_| ()),
+        ("the longest data", true, |it| it.data_bytes = MAX_PAYLOAD_BYTES as u32),
+        ("longer data", false, |it| it.data_bytes = MAX_PAYLOAD_BYTES as u32 + 1),
+        ("as many bytes as it can say", false, |it| it.data_bytes = u32::MAX),
+        ("offsets beyond the area", false, |it| it.offsets_bytes = !7),
+        ("an object", true, |it| (it.data_bytes, it.offsets_bytes) = (40, 8)),
+        ("half an offset", false, |it| (it.data_bytes, it.offsets_bytes) = (40, 4)),
+        ("half a word of buffers", false, |it| it.buffers_bytes = 4),
+        ("a longer chain", false, |it| it.chain = MAX_CHAIN as u16 + 1),
+        ("more descriptors", false, |it| it.fds = MAX_FDS as u16 + 1),
+        ("descriptors that have not come", false, |it| (it.fds, it.fds_number) = (1, 1)),
+        ("an offset without its object", false, |it| it.offsets_bytes = 8),
+    ];
+    let (broker, _directory) = broker();
+    for (name, is_possible, change) in changes {
+        let (server, client, at_client) = channel(&broker);
+        let at_server = other_end(&server, &at_client);
+        let (via, peer) = (at_client.via(at_client.take_lane().unwrap()), at_client.peer);
+        let calling = Calling { via, peer, handle: None, token: 1, owns_lane: true, dead: false };
+        let mut state = client.lock();
+        state.buffers.map(MAX_PAYLOAD_BYTES);
+        state.adopt_call(tid(), calling);
+        let mut reply = Message { kind: Kind::Reply as u32, ..Message::default() };
+        change(&mut reply);
+        let body = |area: View<'_>| area.write(size_of::<Message>(), bytes_of(&object));
+        at_server.lane(via.lane as usize).unwrap().post(&reply, body);
+        assert!(client.accept_answer(&mut state, tid()), "{name}");
+        assert!(state.thread(tid()).calls_on().is_none(), "{name}: the call has ended");
+        assert_eq!(!at_client.ends().dead, is_possible, "{name}");
+        drop(state);
+        client.close();
+        server.close();
+    }
 }
 
 /// A client that has woken the thread to which a lane was dedicated tells no other.

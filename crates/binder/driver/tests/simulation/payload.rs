@@ -123,7 +123,7 @@ impl Object {
         FlatObject { kind, flags, binder, cookie }
     }
 
-    fn of(flat: &FlatObject) -> Object {
+    pub fn of(flat: &FlatObject) -> Object {
         let (ptr, cookie, handle) = (flat.binder, flat.cookie, flat.binder as u32);
         match flat.kind {
             BINDER_TYPE_BINDER => Object::Own { ptr, cookie, strong: true },

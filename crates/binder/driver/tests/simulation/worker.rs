@@ -1,5 +1,6 @@
 //! One thread of a program: it does anything that the rules allow, as the dice choose.
 
+use crate::grants::HONEST_CODE;
 use crate::model::{Held, Notice, Object as Local, Pins, Reference};
 use crate::payload::{FILE, MOST_PRIORITY, Name, Object, Payload};
 use crate::program::{Commands, Message, returns};
@@ -13,6 +14,7 @@ use baton_state::thread::Frame;
 use bytemuck::{Zeroable, pod_read_unaligned};
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,14 +29,25 @@ pub struct Worker {
     pub party: Arc<Party>,
     /// Commands for the next exchange: what the program owes for what it was told.
     owed: Commands,
+    /// What was sent, oldest first, and may have been taken or refused.
+    sent: VecDeque<Sent>,
+    /// The numbers of what was refused, until it is seen.
+    refused: BTreeSet<u64>,
     /// Calls that were taken and whose ends the program has not used.
     n_open: u32,
     /// Ends of calls, oldest first: answers, and failures.
     ends: Vec<Option<Message>>,
-    /// The program was told to start another looper.
-    starts_looper: bool,
+    /// Calls of hostile processes that the thread serves.
+    n_hostile: u32,
     /// Its priority changes as it likes: it is no looper.
     has_own_priority: bool,
+}
+
+/// A transaction or reply.
+struct Sent {
+    number: u64,
+    is_call: bool,
+    pins: Pins,
 }
 
 /// What a call carries.
@@ -66,9 +79,11 @@ impl Worker {
             world: Arc::clone(world),
             party: Arc::clone(party),
             owed: Commands::default(),
+            sent: VecDeque::new(),
+            refused: BTreeSet::new(),
             n_open: 0,
             ends: Vec::new(),
-            starts_looper: false,
+            n_hostile: 0,
             has_own_priority: false,
         }
     }
@@ -161,11 +176,16 @@ impl Worker {
     /// Writes commands, and reads until that has happened which the thread waits for. The answer
     /// to a call, if there was one.
     ///
-    /// What was sent is taken or refused at once, and so says the next read. Meanwhile the end of
-    /// a call may come in which this thread serves another one: its server has died, say.
+    /// What was sent is taken or refused at once, and later reads say so, in the same order.
+    /// Meanwhile the thread may have to serve calls, and the end of a call may come in which it
+    /// serves another one: its server has died, say.
     fn exchange(&mut self, commands: Commands, until: Until, pins: &Pins) -> Option<Message> {
         let mut commands = std::mem::take(&mut self.owed).and(commands);
-        let mut is_taken = until == Until::Read;
+        let number = self.world.next_nonce();
+        if until != Until::Read {
+            let (is_call, pins) = (until == Until::Answered, pins.clone());
+            self.sent.push_back(Sent { number, is_call, pins });
+        }
         loop {
             let returned = self.party.program.try_exchange(&commands).expect("an exchange");
             self.owed = commands.after(returned.consumed);
@@ -173,14 +193,17 @@ impl Worker {
             for (command, payload) in returns(&returned.bytes) {
                 match command {
                     BR_NOOP | BR_OK => {}
-                    BR_SPAWN_LOOPER => self.starts_looper = true,
+                    BR_SPAWN_LOOPER => self.party.start_looper(&self.world, BC_REGISTER_LOOPER),
                     BR_INCREFS | BR_ACQUIRE | BR_RELEASE | BR_DECREFS => {
                         self.node_news(command, payload);
                     }
                     BR_DEAD_BINDER => {
                         let cookie: u64 = pod_read_unaligned(payload);
                         let name = self.party.model().dead(cookie);
-                        assert!(self.world.is_dead(name.owner), "{name:?} lives");
+                        // The broker ends a process that breaks its protocol.
+                        let is_hostile = self.world.hostile.is_one(name.owner);
+                        let is_dead = is_hostile || self.world.is_dead(name.owner);
+                        assert!(is_dead, "{name:?} lives");
                         self.owe(BC_DEAD_BINDER_DONE, payload);
                     }
                     BR_FROZEN_BINDER => {
@@ -197,35 +220,32 @@ impl Worker {
                     BR_TRANSACTION_COMPLETE
                     | BR_ONEWAY_SPAM_SUSPECT
                     | BR_TRANSACTION_PENDING_FROZEN => {
-                        assert!(!is_taken, "BR_TRANSACTION_COMPLETE of nothing");
-                        self.party.model().unpin(pins);
-                        is_taken = true;
-                        self.n_open += u32::from(until == Until::Answered);
+                        let sent = self.sent.pop_front();
+                        let sent = sent.expect("BR_TRANSACTION_COMPLETE of something");
+                        self.party.model().unpin(&sent.pins);
+                        self.n_open += u32::from(sent.is_call);
                     }
                     BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY => self.ends.push(None),
                     BR_REPLY => self.ends.push(messages.next()),
                     BR_TRANSACTION => {
+                        self.take_refusal();
                         let message = messages.next().expect("one message a transaction");
                         self.take_in(&message);
                     }
                     other => panic!("return {other:#x}"),
                 }
             }
-            if !is_taken && self.ends.len() > self.n_ended() {
-                let refusal = self.ends.pop().expect("counted");
-                assert!(refusal.is_none(), "an answer to no call");
-                self.party.model().unpin(pins);
-                return self.after(None);
-            }
+            self.take_refusal();
+            let is_known = self.sent.iter().all(|sent| sent.number != number);
             match until {
-                Until::Answered if is_taken && !self.ends.is_empty() => {
+                Until::Read => return None,
+                _ if self.refused.remove(&number) => return None,
+                Until::Taken if is_known => return None,
+                Until::Answered if is_known && !self.ends.is_empty() => {
                     self.n_open -= 1;
-                    let answer = self.ends.remove(0);
-                    return self.after(answer);
+                    return self.ends.remove(0);
                 }
-                Until::Taken if is_taken => return self.after(None),
-                Until::Read => return self.after(None),
-                _ => {}
+                Until::Taken | Until::Answered => {}
             }
             commands = std::mem::take(&mut self.owed);
         }
@@ -244,20 +264,27 @@ impl Worker {
         self.party.model().unpin(&pins);
     }
 
-    /// Calls of this thread that have ended, whether or not it has read so.
+    /// Takes the refusal of the oldest transaction of which the thread did not know, if that has
+    /// come: then it has read more ends than calls have ended.
+    fn take_refusal(&mut self) {
+        if self.ends.len() > self.n_ended()
+            && let Some(refused) = self.sent.pop_front()
+        {
+            let refusal = self.ends.pop().expect("counted");
+            assert!(refusal.is_none(), "an answer to no call");
+            self.party.model().unpin(&refused.pins);
+            self.refused.insert(refused.number);
+        }
+    }
+
+    /// Calls of this thread that have ended, whether or not it has read so; none while it does not
+    /// know yet whether its call was taken.
     fn n_ended(&self) -> usize {
         let state = self.party.program.device.engine().lock();
         let thread = state.threads.get(baton_shm::thread::id());
         let is_open = |frame: &&Frame| matches!(frame, Frame::Calling(_));
         let open = thread.map_or(0, |thread| thread.stack.iter().filter(is_open).count());
-        self.n_open as usize - open
-    }
-
-    fn after(&mut self, answer: Option<Message>) -> Option<Message> {
-        if std::mem::take(&mut self.starts_looper) {
-            self.party.start_looper(&self.world, BC_REGISTER_LOOPER);
-        }
-        answer
+        (self.n_open as usize).saturating_sub(open)
     }
 
     /// Why the thread's last transaction failed.
@@ -342,7 +369,9 @@ impl Worker {
 
     fn take_in(&mut self, message: &Message) {
         let transaction = &message.transaction;
-        let payload = Payload::decode(&message.data);
+        let is_hostile = transaction.code != HONEST_CODE;
+        let payload =
+            if is_hostile { self.hostile(message) } else { Payload::decode(&message.data) };
         if payload.target != Name::default() {
             let expected = Name { owner: self.party.id(), cookie: transaction.cookie };
             assert_eq!(payload.target, expected, "a call for somebody else");
@@ -351,21 +380,36 @@ impl Worker {
             assert!(is_there, "a call to {:?}, which is gone", payload.target);
         }
         if transaction.flags & TF_ONE_WAY != 0 {
-            if transaction.target != 0 {
+            if transaction.target != 0 && !is_hostile {
                 let mut model = self.party.model();
                 model.one_way(payload.sender, transaction.cookie, payload.nonce);
             }
             return self.keep(message, &payload, Some(transaction.cookie));
         }
-        self.keep(message, &payload, None);
+        if is_hostile {
+            self.world.hostile.receive_call(&self.party, transaction);
+        }
+        self.keep(message, &payload, is_hostile.then_some(transaction.cookie));
         let is_plain = payload.is_plain;
         let acts = if is_plain { 0 } else { self.dice(3) };
+        self.n_hostile += u32::from(is_hostile);
         for _ in 0..acts {
             self.act();
         }
+        self.n_hostile -= u32::from(is_hostile);
         let accepts_fds = transaction.flags & TF_ACCEPT_FDS != 0;
         let cargo = if is_plain { Default::default() } else { self.cargo(accepts_fds) };
         self.reply(payload.nonce, is_plain, cargo);
+    }
+
+    /// A message of a hostile process: its objects as a payload, the message for the object that it
+    /// says it is for.
+    fn hostile(&self, message: &Message) -> Payload {
+        let transaction = &message.transaction;
+        let owner = if transaction.target == 0 { 0 } else { self.party.id() };
+        let cookie = if transaction.target == 0 { 0 } else { transaction.cookie };
+        let objects = self.world.hostile.receive(&self.party, message);
+        Payload { target: Name { owner, cookie }, objects, ..Payload::default() }
     }
 
     fn reply(
@@ -390,8 +434,7 @@ impl Worker {
     fn act(&mut self) {
         match self.dice(100) {
             // An end tells nothing of its call, so a thread has one at a time.
-            0..22 if self.n_open == 0 => self.call_any(),
-            22..30 if self.n_open == 0 => self.call_steadily(),
+            dice @ 0..30 if self.may_call() => self.call_any(dice < 8),
             30..45 => self.send_one_way(),
             45..50 => self.become_manager(),
             50..60 => _ = self.free(),
@@ -407,6 +450,10 @@ impl Worker {
         }
     }
 
+    fn may_call(&self) -> bool {
+        self.n_open == 0 && self.sent.is_empty()
+    }
+
     fn target(&mut self) -> (u32, Name) {
         let model = self.party.model();
         let strong = model.references.iter().filter(|(_, reference)| reference.strong > 0);
@@ -416,14 +463,18 @@ impl Worker {
         targets[self.dice(targets.len() as u64) as usize]
     }
 
-    fn call_any(&mut self) {
+    /// Calls an object. Steadily: again and again, as programs do that have a fast path.
+    fn call_any(&mut self, steadily: bool) {
         let (handle, name) = self.target();
-        self.call(handle, name, Cargo::Objects);
-    }
-
-    /// Calls one object again and again, as programs do that have a fast path.
-    fn call_steadily(&mut self) {
-        let (handle, name) = self.target();
+        // The calls of hostile processes could otherwise make the loopers of two programs wait for
+        // each other.
+        if self.n_hostile > 0 && !self.world.hostile.is_one(name.owner) {
+            return;
+        }
+        if !steadily {
+            self.call(handle, name, Cargo::Objects);
+            return;
+        }
         let times = 3 + self.dice(12);
         let _ = (0..times).all(|_| self.call(handle, name, Cargo::Plain));
     }
@@ -477,6 +528,11 @@ impl Worker {
             self.party.model().n_failed += 1;
             return false;
         };
+        if answer.transaction.code != HONEST_CODE {
+            let payload = self.hostile(&answer);
+            self.keep(&answer, &payload, Some(0));
+            return true;
+        }
         let payload = Payload::decode(&answer.data);
         assert_eq!(payload.nonce, nonce, "another call's answer");
         self.keep(&answer, &payload, None);

@@ -1,6 +1,7 @@
 //! One history: a broker, some processes, and what happens to them.
 
 use crate::check;
+use crate::grants::HostileProcesses;
 use crate::model::Model;
 use crate::program::{Program, RECEIVE_BYTES};
 use crate::worker::Worker;
@@ -28,6 +29,7 @@ pub struct World {
     pub machine: Arc<Machine>,
     pub socket: PathBuf,
     parties: Mutex<Vec<Arc<Party>>>,
+    pub hostile: HostileProcesses,
     dead: Mutex<BTreeSet<u64>>,
     last_process: AtomicU32,
     last_nonce: AtomicU64,
@@ -92,6 +94,7 @@ impl World {
             machine: Arc::clone(&machine),
             socket: directory.path().join("broker.sock"),
             parties: Mutex::default(),
+            hostile: HostileProcesses::default(),
             dead: Mutex::default(),
             last_process: AtomicU32::new(FIRST_PROCESS),
             last_nonce: AtomicU64::new(0),
@@ -103,6 +106,7 @@ impl World {
         }
         world.start_broker();
         world.live();
+        world.end_hostile_processes();
         world.come_to_rest();
         world.is_busy.store(false, Ordering::Relaxed);
         for party in world.parties() {
@@ -125,7 +129,7 @@ impl World {
         world.come_to_rest();
         check::nobody_left(&world);
         if std::env::var_os("SIM_TRACE").is_some() {
-            println!("history {seed}: {}", machine.summary());
+            println!("history {seed}: {}, {}", machine.summary(), world.hostile.summary());
         }
         machine.close();
     }
@@ -135,9 +139,13 @@ impl World {
         let dice = |bound| self.machine.below(bound);
         (0..2 + dice(3)).for_each(|_| self.spawn());
         let (kills, broker_dies) = (dice(6), dice(3) * 4);
+        let has_hostile = dice(2) == 0;
         for _ in 0..20 + dice(100) {
             pause(Duration::from_micros(dice(2_000)));
             let parties = self.parties();
+            if has_hostile {
+                self.disturb();
+            }
             if dice(400) < broker_dies {
                 self.restart_broker();
             }
@@ -162,7 +170,7 @@ impl World {
         assert_eq!(n_workers, 0, "threads that never end:{}", self.machine.describe());
     }
 
-    fn next_process(&self) -> u32 {
+    pub fn next_process(&self) -> u32 {
         self.last_process.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -182,7 +190,7 @@ impl World {
         self.dead.lock().expect("no panic under it").contains(&process)
     }
 
-    fn start(&self, process: u32, name: &str, body: impl FnOnce() + Send + 'static) {
+    pub fn start(&self, process: u32, name: &str, body: impl FnOnce() + Send + 'static) {
         self.machine.spawn(process, name, body).expect("a thread");
     }
 
@@ -215,9 +223,13 @@ impl World {
         });
     }
 
+    pub fn note_death(&self, process: u32) {
+        self.dead.lock().expect("no panic under it").insert(process.into());
+    }
+
     /// SIGKILL: its threads stop where they are, and its sockets close.
     fn kill(&self, party: &Arc<Party>) {
-        self.dead.lock().expect("no panic under it").insert(party.id());
+        self.note_death(party.process);
         self.parties.lock().expect("no panic under it").retain(|other| !Arc::ptr_eq(other, party));
         self.machine.kill(party.process);
         party.program.device.forked();

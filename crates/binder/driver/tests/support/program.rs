@@ -193,7 +193,7 @@ impl Program {
         Ok(Returned { bytes, messages, consumed })
     }
 
-    /// As [`Program::exchange`], with a read buffer of the caller's: how much of it has been filled.
+    /// As [`Program::exchange`], with a read buffer of the caller's: how much of it was filled.
     pub fn exchange_in(&self, commands: &Commands, read: &mut [u8]) -> Result<usize, Errno> {
         let (consumed, filled) = self.write_read(commands, read)?;
         assert_eq!(consumed, commands.bytes.len());
@@ -223,6 +223,15 @@ impl Program {
         let offset = transaction.buffer - BASE as u64;
         rustix::io::pread(self.device.file(), &mut data, offset).unwrap();
         Message { transaction, data }
+    }
+
+    /// Where a message's data has objects.
+    pub fn offsets(&self, message: &Message) -> Vec<u64> {
+        let transaction = &message.transaction;
+        let mut bytes = vec![0; transaction.offsets_size as usize];
+        let at = transaction.offsets - BASE as u64;
+        rustix::io::pread(self.device.file(), &mut bytes, at).unwrap();
+        bytes.chunks_exact(8).map(pod_read_unaligned).collect()
     }
 
     /// Exchanges until a message comes.

@@ -36,7 +36,7 @@ impl Stranger {
         let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 4096 };
         let carried = pages.each_ref().map(AsFd::as_fd);
         send_with(&requests, &encode(&hello), &carried).unwrap();
-        let (_, fds) = receive(&requests).expect("a welcome");
+        let (_, fds) = receive(&requests, RecvFlags::empty()).expect("a welcome");
         let events = fds.into_iter().next().expect("its events");
         let (manager, node) = (ProcessId::BROKER, NodeId(0));
         let mut stranger = Stranger { requests, events, manager, node };
@@ -56,13 +56,13 @@ impl Stranger {
 
     pub fn ask(&self, request: &Request) -> Option<Reply> {
         self.tell(request);
-        decode(&receive(&self.requests)?.0)
+        decode(&receive(&self.requests, RecvFlags::empty())?.0)
     }
 
     /// The next event of a kind; what comes before it is dropped.
     pub fn event_that(&self, wanted: impl Fn(&Event) -> bool) -> (Event, Vec<OwnedFd>) {
         loop {
-            let (packet, fds) = receive(&self.events).expect("a broker");
+            let (packet, fds) = receive(&self.events, RecvFlags::empty()).expect("a broker");
             let event = decode(&packet).expect("an event");
             if wanted(&event) {
                 return (event, fds);
@@ -109,7 +109,8 @@ impl Line {
     }
 }
 
-fn send_with(socket: &OwnedFd, packet: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+/// Sends a packet with descriptors.
+pub fn send_with(socket: &OwnedFd, packet: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(fds.len()))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
@@ -119,12 +120,15 @@ fn send_with(socket: &OwnedFd, packet: &[u8], fds: &[BorrowedFd<'_>]) -> Result<
     sendmsg(socket, &[IoSlice::new(packet)], &mut ancillary, flags).map(drop)
 }
 
-fn receive(socket: &OwnedFd) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
+/// The next packet and its descriptors. `None` after the last one, or if none has come and `flags`
+/// say not to wait.
+pub fn receive(socket: &OwnedFd, flags: RecvFlags) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
     let mut packet = vec![0; MAX_PACKET_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut into = [IoSliceMut::new(&mut packet)];
-    let bytes = recvmsg(socket, &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?.bytes;
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let bytes = recvmsg(socket, &mut into, &mut ancillary, flags).ok()?.bytes;
     let mut fds = Vec::new();
     for part in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = part {

@@ -6,7 +6,7 @@ use crate::effect::Effect;
 use crate::message::{LaneId, Received};
 use crate::process::State;
 use crate::thread::{Calling, Frame, FrameKind, Thread, Waiting};
-use crate::work::{Queue, Tid, Work};
+use crate::work::{Completion, Queue, Tid, Work};
 use baton_abi::control::{ChannelId, ProcessId};
 use baton_abi::lane::{Kind, Message};
 use rustix::io::Errno;
@@ -31,13 +31,28 @@ impl State {
         self.push(Queue::Thread(tid), Work::Reply(reply));
     }
 
-    /// Ends the thread's innermost call, which was refused before it was taken in: its completion
-    /// is withdrawn.
+    /// Ends the thread's innermost call, which its server says was refused before it was taken in:
+    /// its completion is withdrawn. If the program has read that already, the call ends as any that
+    /// has failed: another completion in the list is that of another transaction.
     pub fn never_sent(&mut self, tid: Tid, kind: Kind, errno: i32) {
-        self.thread(tid).todo.take_last_if(|work| matches!(work, Work::Complete(_)));
+        if !self.withdraw_completion(tid) {
+            return self.answered_with(tid, kind, errno);
+        }
         self.pop_call(tid);
         self.refused(tid, Refusal::of(kind, Errno::from_raw_os_error(-errno)));
         self.wake(tid);
+    }
+
+    /// Takes the completion of the thread's innermost call out of its list. False if the program
+    /// has read it.
+    pub(super) fn withdraw_completion(&mut self, tid: Tid) -> bool {
+        let thread = self.thread(tid);
+        let token = thread.calls_on().map(|calling| calling.token);
+        let is_its = |work: &Work| match work {
+            Work::Complete(Completion::CallTaken(of)) => Some(*of) == token,
+            _ => false,
+        };
+        thread.todo.take_if(is_its).is_some()
     }
 
     /// Ends the thread's innermost call, which has failed at the other end. `errno` is 0 if the
@@ -142,6 +157,46 @@ impl State {
     pub(crate) fn settle(&mut self, tid: Tid) {
         if self.thread(tid).calls_on().is_some_and(|calling| calling.dead) {
             self.answered_with(tid, Kind::Dead, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Return;
+    use baton_abi::uapi::{BR_DEAD_REPLY, BR_TRANSACTION_COMPLETE};
+
+    const TID: Tid = 1;
+
+    fn read(state: &mut State) -> Option<u32> {
+        match state.next_return(TID, false) {
+            Some(Return::Bare(command)) => Some(command),
+            other => {
+                assert!(other.is_none(), "{other:?}");
+                None
+            }
+        }
+    }
+
+    /// The thread has sent a reply, too, and has not read of it.
+    #[test]
+    fn a_refusal_withdraws_the_completion_of_its_call_and_no_other() {
+        for has_read in [false, true] {
+            let mut state = State::new(ProcessId(1));
+            let via = LaneId { channel: ChannelId(1), lane: 0 };
+            let (peer, handle) = (ProcessId(2), None);
+            let calling = Calling { via, peer, handle, token: 7, owns_lane: true, dead: false };
+            state.adopt_call(TID, calling);
+            if has_read {
+                assert_eq!(read(&mut state), Some(BR_TRANSACTION_COMPLETE));
+            }
+            state.thread(TID).todo.push(Work::Complete(Completion::Taken));
+            state.never_sent(TID, Kind::Dead, -1);
+            assert!(state.thread(TID).stack.is_empty());
+            assert_eq!(state.thread(TID).failed, !has_read);
+            let returns = std::iter::from_fn(|| read(&mut state));
+            assert!(returns.eq([BR_TRANSACTION_COMPLETE, BR_DEAD_REPLY]), "has read: {has_read}");
         }
     }
 }

@@ -229,7 +229,6 @@ impl State {
         token: u64,
         completion: Completion,
     ) {
-        let complete = Work::Complete(completion);
         match departure.kind {
             Kind::Request => {
                 let owns_lane = departure.via.is_none();
@@ -238,10 +237,10 @@ impl State {
                 self.tokens.insert(token, tid);
                 let thread = self.thread(tid);
                 thread.stack.push(Frame::Calling(calling));
-                thread.todo.push_deferred(complete);
+                thread.todo.push_deferred(Work::Complete(Completion::CallTaken(token)));
             }
             kind => {
-                self.thread(tid).todo.push(complete);
+                self.thread(tid).todo.push(Work::Complete(completion));
                 if kind == Kind::Reply {
                     // Only now: the reply's completion is queued before the error of the call
                     // further out.

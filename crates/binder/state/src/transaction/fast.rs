@@ -21,7 +21,7 @@ impl State {
         self.tokens.insert(calling.token, tid);
         self.set_waiting(tid, Waiting::Lane(calling.via));
         let thread = self.thread(tid);
-        thread.todo.push_deferred(Work::Complete(Completion::Taken));
+        thread.todo.push_deferred(Work::Complete(Completion::CallTaken(calling.token)));
         thread.stack.push(Frame::Calling(calling));
     }
 
@@ -30,7 +30,7 @@ impl State {
         self.set_waiting(tid, Waiting::No);
         let under_way = self.thread(tid).calls_on().is_some_and(|calling| calling.via == via);
         if under_way {
-            self.thread(tid).todo.take_last_if(|work| matches!(work, Work::Complete(_)));
+            self.withdraw_completion(tid);
             self.pop_call(tid);
         }
         under_way

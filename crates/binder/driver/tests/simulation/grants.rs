@@ -1,0 +1,140 @@
+//! What hostile processes were granted, and what programs are given of them.
+//!
+//! The broker's grants are the oracle. Before a hostile process asks for a ticket, it notes the
+//! objects here. A program that is given a message of a hostile process takes a note with the same
+//! objects away, and fails if there is none. A program may be given calls to those objects only
+//! that their caller was granted.
+
+use crate::payload::{Name, Object};
+use crate::program::Message;
+use crate::world::Party;
+use baton_abi::control::{NodeId, ProcessId};
+use baton_abi::uapi::{BINDER_TYPE_FDA, BINDER_TYPE_PTR, FlatObject, TransactionData};
+use baton_shm::simulation::FIRST_PID;
+use bytemuck::pod_read_unaligned;
+use rustix::fd::{FromRawFd, OwnedFd};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The code of each transaction and reply of a program (`support/program.rs`), and of none of a
+/// hostile process.
+pub const HONEST_CODE: u32 = 7;
+
+/// The hostile processes of a history.
+#[derive(Default)]
+pub struct HostileProcesses(Mutex<Inner>);
+
+#[derive(Default)]
+pub struct Inner {
+    /// The numbers of those that live.
+    pub alive: Vec<u32>,
+    /// Their sockets, each with its process, with which it ends.
+    pub sockets: Vec<(u32, Arc<OwnedFd>)>,
+    /// The process of each broker's id.
+    pub processes: BTreeMap<ProcessId, u32>,
+    /// Requests for tickets: the receiver and the objects of each.
+    pub announced: Vec<(ProcessId, Vec<Announced>)>,
+    pub granted: BTreeSet<Right>,
+    pub called: BTreeSet<Right>,
+    /// The hostile processes only listen.
+    pub is_over: bool,
+    /// Messages that programs were given, and objects in them.
+    n_received: u64,
+    n_objects: u64,
+}
+
+/// An object, as the broker knows it: owner, node, and whether the reference is a strong one.
+pub type Announced = (ProcessId, NodeId, bool);
+
+/// The right of a process to call a node: its number, and the owner and the id of the node.
+pub type Right = (u32, ProcessId, NodeId);
+
+impl HostileProcesses {
+    /// No step while it is borrowed.
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Whether a process is hostile.
+    pub fn is_one(&self, process: u64) -> bool {
+        self.lock().processes.values().any(|number| u64::from(*number) == process)
+    }
+
+    /// Whether a broker's id is a hostile process.
+    pub fn has(&self, process: ProcessId) -> bool {
+        self.lock().processes.contains_key(&process)
+    }
+
+    /// What programs were given of hostile processes, for a trace.
+    pub fn summary(&self) -> String {
+        let inner = self.lock();
+        let (processes, left) = (inner.processes.len(), inner.announced.len());
+        let (messages, objects) = (inner.n_received, inner.n_objects);
+        format!("{processes} hostile: {messages} messages, {objects} objects, {left} tickets left")
+    }
+
+    /// A program was given a two-way call of a hostile process.
+    pub fn receive_call(&self, party: &Party, transaction: &TransactionData) {
+        // The program is not told of a caller that has left.
+        let Some(number) = (transaction.sender_pid as u32).checked_sub(FIRST_PID) else { return };
+        let state = party.program.device.engine().lock();
+        let node = state.nodes.at(transaction.target).expect("a buffer keeps its target");
+        let right = (number, state.id, node);
+        drop(state);
+        self.lock().called.insert(right);
+    }
+
+    /// A program was given a message of a hostile process: checks that the broker has granted its
+    /// objects to this program, and no ticket twice. Returns the handles of hostile processes'
+    /// objects among them, and closes descriptors.
+    pub fn receive(&self, party: &Party, message: &Message) -> Vec<(Name, Object)> {
+        let offsets = party.program.offsets(message);
+        let state = party.program.device.engine().lock();
+        let mut objects = Vec::new();
+        for offset in offsets {
+            let bytes = &message.data[offset as usize..];
+            let kind: u32 = pod_read_unaligned(&bytes[..4]);
+            if matches!(kind, BINDER_TYPE_PTR | BINDER_TYPE_FDA) {
+                continue;
+            }
+            let object = Object::of(&pod_read_unaligned(&bytes[..size_of::<FlatObject>()]));
+            match object {
+                Object::Handle { handle, strong } => {
+                    let reference = state.references.get(handle);
+                    let reference = reference.unwrap_or_else(|| panic!("no handle {handle}"));
+                    objects.push((object, (reference.owner, reference.node, strong)));
+                }
+                Object::Own { ptr, strong, .. } => {
+                    let node = state.nodes.at(ptr).unwrap_or_else(|| panic!("no {object:x?}"));
+                    objects.push((object, (state.id, node, strong)));
+                }
+                // SAFETY: the driver has just installed it, and nobody else knows it.
+                Object::Descriptor(fd) => drop(unsafe { OwnedFd::from_raw_fd(fd) }),
+            }
+        }
+        let receiver = state.id;
+        drop(state);
+        let mut inner = self.lock();
+        inner.n_received += 1;
+        inner.n_objects += objects.len() as u64;
+        if !objects.is_empty() {
+            let note = (receiver, objects.iter().map(|(_, announced)| *announced).collect());
+            assert!(inner.forget(&note), "{} has {note:?}, not granted", party.process);
+        }
+        let name = |(object, (owner, node, _)): (Object, Announced)| {
+            let owner = u64::from(*inner.processes.get(&owner)?);
+            // Handle 0 is whoever manages the context.
+            let is_handle = matches!(object, Object::Handle { handle: 1.., .. });
+            is_handle.then_some((Name { owner, cookie: node.0 }, object))
+        };
+        objects.into_iter().filter_map(name).collect()
+    }
+}
+
+impl Inner {
+    /// Takes a note away. False if there is none.
+    pub fn forget(&mut self, note: &(ProcessId, Vec<Announced>)) -> bool {
+        let at = self.announced.iter().position(|it| it == note);
+        at.inspect(|at| drop(self.announced.swap_remove(*at))).is_some()
+    }
+}

@@ -1,0 +1,571 @@
+//! Processes without an engine. A hostile process talks to the broker well enough to get channels,
+//! and then writes right, half-right and random bytes wherever it can write, at either end.
+//! [`crate::grants`] knows what it was granted.
+
+use crate::grants::HONEST_CODE;
+use crate::stranger::{receive, send_with};
+use crate::world::World;
+use baton_abi::control::*;
+use baton_abi::lane::*;
+use baton_abi::uapi::*;
+use baton_shm::blocking::{before_read, pause};
+use baton_shm::mailbox::Mailbox;
+use baton_shm::mapping::{self, Access, Mapping};
+use baton_shm::simulation::relinquish;
+use baton_shm::sync::Ordering;
+use bytemuck::{bytes_of, bytes_of_mut, cast_slice, cast_slice_mut};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::*;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A hostile process uses the lanes below this number.
+const MOST_LANES: u64 = 4;
+/// Its own nodes are from 1 to this.
+const NODES: u64 = 3;
+/// Tokens of waiting threads that it remembers.
+const MOST_CALLERS: usize = 8;
+
+impl World {
+    /// Now and then a hostile process comes or goes.
+    pub fn disturb(self: &Arc<World>) {
+        let alive = self.hostile.lock().alive.clone();
+        match self.machine.below(100) {
+            0..20 if alive.len() < 2 => {
+                let (number, world) = (self.next_process(), Arc::clone(self));
+                self.hostile.lock().alive.push(number);
+                self.start(number, "hostile", move || Hostile::live(&world, number));
+            }
+            20..23 if !alive.is_empty() => self.kill_hostile(alive[0]),
+            _ => {}
+        }
+    }
+
+    /// SIGKILL, as for any process.
+    fn kill_hostile(&self, number: u32) {
+        self.note_death(number);
+        self.machine.kill(number);
+        let mut inner = self.hostile.lock();
+        inner.alive.retain(|alive| *alive != number);
+        for (_, socket) in inner.sockets.extract_if(.., |(process, _)| *process == number) {
+            let _ = shutdown(&*socket, Shutdown::Both);
+        }
+    }
+
+    /// No hostile process is left. Those that live until now have called what they were granted.
+    pub fn end_hostile_processes(&self) {
+        self.hostile.lock().is_over = true;
+        // They hear of grants that their calls may have overtaken.
+        pause(Duration::from_millis(100));
+        let inner = self.hostile.lock();
+        let wrong = inner.called.difference(&inner.granted);
+        let wrong: Vec<_> = wrong.filter(|right| inner.alive.contains(&right.0)).collect();
+        assert!(wrong.is_empty(), "called without a grant: {wrong:?}");
+        let alive = inner.alive.clone();
+        drop(inner);
+        alive.into_iter().for_each(|number| self.kill_hostile(number));
+    }
+}
+
+/// The only thread of a hostile process.
+struct Hostile {
+    world: Arc<World>,
+    number: u32,
+    /// The sockets for requests and events. `None` once the broker has gone, or has had enough.
+    broker: Option<[Arc<OwnedFd>; 2]>,
+    id: ProcessId,
+    credential: Vec<u8>,
+    pages: [OwnedFd; 2],
+    status: Mapping<STATUS_BYTES>,
+    channels: Vec<Channel>,
+    /// Handle, owner, node, strength: one for each grant.
+    handles: Vec<(u32, ProcessId, NodeId, Strength)>,
+    tickets: Vec<(ProcessId, TicketId)>,
+    /// Threads that wait for its answers, or have waited.
+    callers: Vec<ChainEntry>,
+    /// How many of a hundred acts are wrong on purpose.
+    rudeness: u64,
+}
+
+/// A channel, at either end.
+struct Channel {
+    id: ChannelId,
+    end: End,
+    peer: ProcessId,
+    memory: Mapping<CHANNEL_BYTES>,
+    socket: Arc<OwnedFd>,
+    /// Bytes put into the one-way ring.
+    tail: u64,
+}
+
+impl Hostile {
+    /// Joins the broker, and acts until it is killed.
+    fn live(world: &Arc<World>, number: u32) {
+        let pages = [("status", STATUS_BYTES), ("tally", TALLY_BYTES)]
+            .map(|(name, bytes)| mapping::create(name, bytes).expect("a page"));
+        let status = Mapping::new(&pages[0], Access::ReadWrite).expect("a page");
+        let mut hostile = Hostile {
+            world: Arc::clone(world),
+            number,
+            broker: None,
+            id: ProcessId::BROKER,
+            credential: Vec::new(),
+            pages,
+            status,
+            channels: Vec::new(),
+            handles: Vec::new(),
+            tickets: Vec::new(),
+            callers: Vec::new(),
+            rudeness: [0, 5, 15, 50][world.machine.below(4) as usize],
+        };
+        hostile.status.word(status::BUFFER_BYTES).store(1 << 20, Ordering::Release);
+        hostile.status.word(status::ONE_WAY_FREE).store(1 << 19, Ordering::Release);
+        let (version, context) = (VERSION, "binder".to_owned());
+        // There may be no broker at this moment.
+        if hostile.greet(&Request::Hello { version, context, channels: 64 }).is_some() {
+            hostile.act();
+        }
+    }
+
+    fn act(mut self) {
+        loop {
+            self.hear();
+            if self.world.hostile.lock().is_over {
+                pause(Duration::from_millis(1));
+                continue;
+            }
+            match self.dice(100) {
+                0..15 => self.request(),
+                15..40 => self.call(),
+                40..60 => self.serve(),
+                60..68 => self.send_one_way(),
+                68..72 => self.read_socket(),
+                72..80 if self.is_rude() => self.poke(),
+                80..86 if self.is_rude() => self.write_socket(),
+                86..88 if self.is_rude() => {
+                    let word = self.status.word(4 * self.dice(64) as usize);
+                    word.store(self.number() as u32, Ordering::Release);
+                }
+                88 if self.is_rude() && !self.channels.is_empty() => {
+                    let channel = self.pick(self.channels.len());
+                    let _ = shutdown(&*self.channels.remove(channel).socket, Shutdown::Both);
+                }
+                89 if self.broker.is_none() => self.resume(),
+                _ => pause(Duration::from_micros(self.dice(1_000))),
+            }
+        }
+    }
+
+    fn dice(&self, bound: u64) -> u64 {
+        self.world.machine.below(bound)
+    }
+
+    fn pick(&self, from: usize) -> usize {
+        self.dice(from as u64) as usize
+    }
+
+    fn is_rude(&self) -> bool {
+        self.dice(100) < self.rudeness
+    }
+
+    /// A number, mostly a small one. Never [`HONEST_CODE`].
+    fn number(&self) -> u64 {
+        match self.dice(20) {
+            0 => u64::MAX - self.dice(4),
+            1 => self.dice(u64::MAX),
+            2 => 1 << self.dice(64),
+            3..9 => 4 * self.dice(20),
+            _ => self.dice(HONEST_CODE.into()),
+        }
+    }
+
+    // ---- the broker -------------------------------------------------------------------------
+
+    /// Connects to the broker.
+    fn greet(&mut self, greeting: &Request) -> Option<()> {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let requests = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+        connect(&requests, &SocketAddrUnix::new(&self.world.socket).expect("short")).ok()?;
+        self.world.machine.note_connection();
+        let requests = self.keep(requests);
+        send_with(&requests, &encode(greeting), &self.pages.each_ref().map(AsFd::as_fd)).ok()?;
+        before_read(&requests);
+        let (packet, fds) = receive(&requests, RecvFlags::DONTWAIT)?;
+        let Some(Reply::Welcome { identity, credential, .. }) = decode(&packet) else {
+            return None;
+        };
+        let events = self.keep(fds.into_iter().next()?);
+        (self.id, self.credential) = (identity.process, credential);
+        self.broker = Some([requests, events]);
+        self.world.hostile.lock().processes.insert(self.id, self.number);
+        Some(())
+    }
+
+    fn keep(&self, socket: OwnedFd) -> Arc<OwnedFd> {
+        let socket = Arc::new(socket);
+        self.world.hostile.lock().sockets.push((self.number, Arc::clone(&socket)));
+        socket
+    }
+
+    fn tell(&mut self, request: &Request) {
+        let Some([requests, _]) = &self.broker else { return };
+        if send_with(requests, &encode(request), &[]).is_err() {
+            self.broker = None;
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Option<Reply> {
+        self.tell(request);
+        let [requests, _] = self.broker.as_ref()?;
+        before_read(requests);
+        let reply = receive(requests, RecvFlags::DONTWAIT);
+        let reply = reply.and_then(|(packet, _)| decode(&packet));
+        if reply.is_none() {
+            self.broker = None;
+        }
+        reply
+    }
+
+    /// The next broker gets its credential, and no claims.
+    fn resume(&mut self) {
+        let (version, credential) = (VERSION, self.credential.clone());
+        if self.greet(&Request::Resume { version, credential, channels: 64 }).is_some() {
+            self.handles.clear();
+            self.tell(&Request::Rejoin { manages: Vec::new() });
+        }
+    }
+
+    /// Takes all events that have come.
+    fn hear(&mut self) {
+        while let Some([_, events]) = &self.broker
+            && let Some((packet, fds)) = receive(events, RecvFlags::DONTWAIT)
+        {
+            match decode(&packet) {
+                Some(Event::Ticket { objects, .. }) => {
+                    let mut hostile = self.world.hostile.lock();
+                    for granted in objects {
+                        if let Granted::Handle { handle, owner, node, strength, .. } = granted {
+                            hostile.granted.insert((self.number, owner, node));
+                            self.handles.push((handle, owner, node, strength));
+                        }
+                    }
+                }
+                Some(Event::Channel { channel: id, end, peer }) => {
+                    let mut fds = fds.into_iter();
+                    let Some((file, socket)) = fds.next().zip(fds.next()) else { continue };
+                    let memory = Mapping::new(&file, Access::ReadWrite).expect("its memory");
+                    let (peer, socket) = (peer.process, self.keep(socket));
+                    if end == End::Server && self.dice(4) > 0 {
+                        let page = mapping::create("bell", BELL_BYTES).expect("a page");
+                        let _ = send_with(&socket, bytes_of(&[0u32, 1]), &[page.as_fd()]);
+                    }
+                    self.channels.push(Channel { id, end, peer, memory, socket, tail: 0 });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn request(&mut self) {
+        let handle =
+            (!self.handles.is_empty()).then(|| self.handles[self.pick(self.handles.len())]);
+        let target = handle.map_or(ProcessId(self.dice(8)), |handle| handle.1);
+        let has_channel = self.channels.iter().any(|channel| channel.peer == target);
+        match self.dice(20) {
+            _ if handle.is_none() && self.dice(4) > 0 => drop(self.ask(&Request::ContextManager)),
+            0..12 if handle.is_some() && !has_channel => {
+                self.ask(&Request::OpenChannel { target });
+            }
+            0..12 => {
+                let manager = Request::BecomeContextManager { node: NodeId(1), flags: 0x100 };
+                let (open, ask) = (Request::OpenChannel { target }, Request::IsFrozen { target });
+                let asked = [open, ask, manager, Request::ContextManager];
+                self.ask(&asked[self.pick(asked.len())]);
+            }
+            12 if !self.tickets.is_empty() => {
+                let (target, ticket) = self.tickets[self.pick(self.tickets.len())];
+                self.tell(&Request::CancelTicket { target, ticket });
+            }
+            13 | 14 => {
+                let Some((handle, ..)) = handle else { return };
+                let given: Vec<_> = self.handles.extract_if(.., |it| it.0 == handle).collect();
+                let strong = given.iter().filter(|it| it.3 == Strength::Strong).count() as u32;
+                self.tell(&Request::Release { handle, strong, grants: given.len() as u32 });
+            }
+            15 if self.is_rude() => {
+                let [handle, strong, grants] = [(); 3].map(|()| self.number() as u32);
+                self.tell(&Request::Release { handle, strong, grants });
+            }
+            16 if !self.channels.is_empty() && self.is_rude() => {
+                let channel = self.channels[self.pick(self.channels.len())].id;
+                self.tell(&Request::CloseChannel { channel });
+            }
+            17 => self.tell(&Request::Barrier { number: self.number() }),
+            _ => self.tell(&Request::FrozenTouched { target, two_way: self.dice(2) == 0 }),
+        }
+    }
+
+    /// Objects for a message to `target`, and the ticket for them.
+    fn objects(&mut self, target: ProcessId) -> (Vec<Object>, u64) {
+        let (mut objects, mut announced) = (Vec::new(), Vec::new());
+        for _ in 0..1 + self.dice(3) {
+            let is_strong = self.dice(3) > 0;
+            let strength = if is_strong { Strength::Strong } else { Strength::Weak };
+            if self.dice(2) == 0 || self.handles.is_empty() {
+                let node = NodeId(1 + self.dice(NODES));
+                objects.push(Object::Node { node, strength, flags: 0x100 });
+                announced.push((self.id, node, is_strong));
+            } else {
+                let (handle, owner, node, _) = self.handles[self.pick(self.handles.len())];
+                objects.push(Object::Handle { handle, strength });
+                announced.push((owner, node, is_strong));
+            }
+        }
+        // Before the broker has it: the ticket may be claimed by a message that lies there already.
+        let note = (target, announced);
+        self.world.hostile.lock().announced.push(note.clone());
+        match self.ask(&Request::Translate { target, objects: objects.clone() }) {
+            Some(Reply::Ticket { ticket }) => {
+                self.tickets.push((target, ticket));
+                (objects, ticket.0)
+            }
+            // An answer that is lost with its broker says nothing of its event.
+            None => (objects, 0),
+            Some(_) => {
+                self.world.hostile.lock().forget(&note);
+                (Vec::new(), 0)
+            }
+        }
+    }
+
+    // ---- channels ---------------------------------------------------------------------------
+
+    fn channel(&self) -> Option<usize> {
+        (!self.channels.is_empty()).then(|| self.pick(self.channels.len()))
+    }
+
+    /// A message for the other end of a channel, and what lies behind its header: right, unless
+    /// the process is rude.
+    fn message(&mut self, channel: usize, kind: Kind) -> (Message, Vec<u8>) {
+        let peer = self.channels[channel].peer;
+        let has_objects = self.dice(3) == 0;
+        let (objects, mut ticket) =
+            if has_objects { self.objects(peer) } else { Default::default() };
+        let mut data = vec![0; 8 * self.dice(20) as usize];
+        let mut offsets = Vec::new();
+        let mut put = |kind: u32, binder: u64| {
+            offsets.push(data.len() as u64);
+            data.extend(bytes_of(&FlatObject { kind, flags: 0, binder, cookie: 0 }));
+        };
+        for object in &objects {
+            match *object {
+                Object::Node { node, .. } => put(BINDER_TYPE_BINDER, node.0),
+                Object::Handle { handle, .. } => put(BINDER_TYPE_HANDLE, handle.into()),
+            }
+        }
+        let mut sent = 0;
+        if self.dice(10) == 0 {
+            let file = mapping::create("sent", 4096).expect("a file");
+            let (number, socket) = (1 + self.dice(1000) as u32, &self.channels[channel].socket);
+            if send_with(socket, bytes_of(&[number, 1]), &[file.as_fd()]).is_ok() {
+                put(BINDER_TYPE_FD, 0);
+                sent = number;
+            }
+        }
+        let mut chain = Vec::new();
+        if !self.callers.is_empty() && self.dice(2) == 0 {
+            chain.push(self.callers[self.pick(self.callers.len())]);
+        }
+        let nodes = self.handles.iter().filter(|handle| handle.1 == peer);
+        let nodes: Vec<NodeId> = nodes.map(|handle| handle.2).collect();
+        let mut node = match nodes.len() {
+            0 => NodeId(self.dice(6)),
+            found => nodes[self.pick(found)],
+        };
+        let fault = if self.is_rude() { self.dice(8) } else { u64::MAX };
+        match fault {
+            // A ticket that is used up, another one's, or none.
+            0 if !self.tickets.is_empty() => {
+                ticket = self.tickets[self.pick(self.tickets.len())].1.0;
+            }
+            1 => ticket = ticket.wrapping_add(self.number()),
+            2 => ticket = 0,
+            // An object without a grant, none, and two that are one.
+            3 => put(BINDER_TYPE_HANDLE, self.dice(6)),
+            4 => offsets.push(self.number()),
+            5 => {
+                let first = offsets.first().copied();
+                offsets.fill(first.unwrap_or(0));
+            }
+            6 => chain.push(ChainEntry { process: peer.0, token: self.number() }),
+            7 => node = NodeId(self.dice(16)),
+            _ => {}
+        }
+        let mut message = Message {
+            word: 0,
+            kind: kind as u32,
+            node: node.0,
+            code: 100 + self.dice(1_000) as u32,
+            flags: if self.dice(2) == 0 { TF_ACCEPT_FDS } else { 0 },
+            data_bytes: data.len() as u32,
+            offsets_bytes: size_of_val(&offsets[..]) as u32,
+            buffers_bytes: 0,
+            fds: u16::from(sent != 0),
+            chain: chain.len() as u16,
+            fds_number: sent,
+            param: -(self.dice(40) as i32),
+            ticket,
+            stamp: self.dice(1 << 40),
+        };
+        if kind == Kind::Failed {
+            message.code = self.dice(2) as u32;
+        }
+        if self.is_rude() {
+            // One word of the header.
+            let at = 1 + self.pick(15);
+            cast_slice_mut::<Message, u32>(std::slice::from_mut(&mut message))[at] =
+                self.number() as u32;
+        }
+        (message, [cast_slice(&chain), &data, cast_slice(&offsets)].concat())
+    }
+
+    /// Writes a message at an offset of the channel's memory, but for the first word.
+    fn write(&self, channel: &Channel, at: usize, (message, body): &(Message, Vec<u8>)) {
+        let view = channel.memory.view();
+        view.write(at + 4, &bytes_of(message)[4..]);
+        if self.dice(8) == 0 {
+            relinquish();
+        }
+        view.write(at + size_of::<Message>(), body);
+    }
+
+    /// Posts a message to the other end, and says so in each way that there is.
+    fn post(&self, channel: &Channel, lane: usize, message: &(Message, Vec<u8>)) {
+        let at = area_at(lane, channel.other_end());
+        self.write(channel, at, message);
+        Mailbox::new(channel.memory.word(at)).post();
+        if channel.end == End::Client {
+            channel.memory.double_word(header::READY).fetch_or(1 << lane, Ordering::SeqCst);
+        }
+        channel.ring();
+    }
+
+    /// As the client: a call.
+    fn call(&mut self) {
+        let Some(number) = self.channel() else { return };
+        let channel = &self.channels[number];
+        let lane = self.dice(MOST_LANES) as usize;
+        let is_free = Mailbox::new(channel.memory.word(area_at(lane, End::Server))).is_empty();
+        if channel.end == End::Client && (is_free || self.is_rude()) {
+            let message = self.message(number, Kind::Request);
+            self.post(&self.channels[number], lane, &message);
+        }
+    }
+
+    /// Takes what lies in its inboxes, and answers, or does not.
+    fn serve(&mut self) {
+        let Some(number) = self.channel() else { return };
+        for lane in 0..MOST_LANES as usize {
+            let channel = &self.channels[number];
+            let at = area_at(lane, channel.end);
+            let inbox = Mailbox::new(channel.memory.word(at));
+            if inbox.is_empty() || self.dice(5) == 0 {
+                continue;
+            }
+            let (mut request, mut caller) = (Message::default(), ChainEntry::default());
+            channel.memory.view().read(at, bytes_of_mut(&mut request));
+            channel.memory.view().read(at + size_of::<Message>(), bytes_of_mut(&mut caller));
+            inbox.clear();
+            if request.kind != Kind::Request as u32 {
+                continue;
+            }
+            self.callers.push(caller);
+            if self.callers.len() > MOST_CALLERS {
+                self.callers.remove(0);
+            }
+            let kind = match self.dice(20) {
+                // The caller waits, and may be called back by its token.
+                0..3 => continue,
+                3 | 4 => Kind::Request,
+                5 => Kind::Failed,
+                6 => Kind::Dead,
+                7 => Kind::Frozen,
+                8 if self.is_rude() => continue,
+                _ => Kind::Reply,
+            };
+            let message = self.message(number, kind);
+            self.post(&self.channels[number], lane, &message);
+        }
+    }
+
+    fn send_one_way(&mut self) {
+        let Some(number) = self.channel() else { return };
+        if self.channels[number].end == End::Server && !self.is_rude() {
+            return;
+        }
+        let message = self.message(number, Kind::OneWay);
+        let bytes = (size_of::<Message>() + message.1.len()).next_multiple_of(64);
+        let from = self.channels[number].tail as usize % RING_BYTES;
+        if from + bytes > RING_BYTES {
+            return;
+        }
+        self.channels[number].tail += bytes as u64;
+        let channel = &self.channels[number];
+        let size = if self.is_rude() { self.number() as u32 } else { bytes as u32 };
+        channel.memory.view().write(RING_AT + from, bytes_of(&size));
+        self.write(channel, RING_AT + from, &message);
+        let is_rude = self.dice(400) < self.rudeness;
+        let tail = if is_rude { self.number() } else { channel.tail };
+        channel.memory.double_word(header::RING_TAIL).store(tail, Ordering::Release);
+        channel.ring();
+    }
+
+    /// A random word in the header, at the ring's start, or in an area.
+    fn poke(&self) {
+        let Some(number) = self.channel() else { return };
+        let memory = &self.channels[number].memory;
+        let end = if self.dice(2) == 0 { End::Client } else { End::Server };
+        let at = match self.dice(4) {
+            0 => header::READY + 4 * self.pick(400),
+            1 => RING_AT + 4 * self.pick(128),
+            2 => area_at(self.pick(MOST_LANES as usize), end) + 4 * self.pick(64),
+            // The mailbox's flags.
+            _ => {
+                let word = memory.word(area_at(self.pick(MOST_LANES as usize), end));
+                word.fetch_xor(1 << self.dice(9), Ordering::SeqCst);
+                return;
+            }
+        };
+        memory.word(at).store(self.number() as u32, Ordering::SeqCst);
+    }
+
+    fn read_socket(&self) {
+        let Some(number) = self.channel() else { return };
+        while receive(&self.channels[number].socket, RecvFlags::DONTWAIT).is_some() {}
+    }
+
+    /// Descriptors that are not announced, announced ones that do not come, and no messages at all.
+    fn write_socket(&self) {
+        let Some(number) = self.channel() else { return };
+        let file = mapping::create("sent", 4096).expect("a file");
+        let files: Vec<BorrowedFd<'_>> = (0..self.dice(4)).map(|_| file.as_fd()).collect();
+        let count = if self.dice(2) == 0 { files.len() as u32 } else { self.number() as u32 };
+        let packet = [self.dice(4) as u32, count];
+        let bytes = [8, 8, 8, 4, 0][self.pick(5)];
+        let _ = send_with(&self.channels[number].socket, &bytes_of(&packet)[..bytes], &files);
+    }
+}
+
+impl Channel {
+    fn other_end(&self) -> End {
+        match self.end {
+            End::Server => End::Client,
+            End::Client => End::Server,
+        }
+    }
+
+    /// The doorbell; a full queue wakes, too.
+    fn ring(&self) {
+        let _ = send_with(&self.socket, bytes_of(&[0u32, 0]), &[]);
+    }
+}
