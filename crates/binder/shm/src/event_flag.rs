@@ -13,10 +13,10 @@
 //! WAITING second sees RAISED.
 //!
 //! A hostile peer may write the word that the thread sleeps on. So the thread checks the flag once
-//! more when others can see it wait
-//! ([`Mailbox::wait_unless`](crate::mailbox::Mailbox::wait_unless)), and from then on misses no
-//! wake.
+//! more when others can see it wait ([`EventFlag::wait_on`]), and from then on misses no wake.
 
+use crate::futex::Wait;
+use crate::mailbox::{Mailbox, Seen};
 use crate::sync::{AtomicU32, Ordering, fence_after_update};
 
 const WAITING: u32 = 1;
@@ -53,6 +53,13 @@ impl EventFlag {
         self.word.fetch_and(!WAITING, Ordering::SeqCst);
     }
 
+    /// Like [`Mailbox::wait`], unless the flag is raised. Called by its thread after
+    /// [`EventFlag::begin_wait`].
+    #[inline(always)]
+    pub fn wait_on(&self, mailbox: Mailbox<'_>) -> Result<Seen, Wait> {
+        mailbox.wait_unless(None, || self.is_raised())
+    }
+
     /// Whether the flag is raised. Called by its thread.
     #[inline(always)]
     pub fn is_raised(&self) -> bool {
@@ -63,8 +70,8 @@ impl EventFlag {
     /// wake-up.
     pub fn raise(&self) {
         self.word.fetch_or(RAISED, Ordering::SeqCst);
-        // Pairs with the fence in `wait_unless`: either the thread sees the flag there, or the
-        // wake-up comes after its check.
+        // Pairs with the fence in `Mailbox::wait_unless`: either the thread sees the flag
+        // there, or the wake-up comes after its check.
         fence_after_update();
     }
 

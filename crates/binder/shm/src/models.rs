@@ -719,7 +719,7 @@ fn a_raised_flag_reaches_its_thread_whatever_a_peer_writes() {
         let (word, flag, news) = &*shared;
         if flag.begin_wait() {
             while !flag.is_raised() {
-                let _ = Mailbox::new(word).wait_unless(None, || flag.is_raised());
+                let _ = flag.wait_on(Mailbox::new(word));
             }
         }
         assert_eq!(news.load(Ordering::Relaxed), 1);

@@ -119,9 +119,10 @@ impl Engine {
         }
         let seen = match areas.inbox().look() {
             Seen::Nothing => {
-                let flag = bypass.flag.as_ref();
-                let has_news = || flag.is_some_and(|flag| flag.is_raised());
-                let seen = areas.inbox().wait_unless(None, has_news);
+                let seen = match &bypass.flag {
+                    Some(flag) => flag.wait_on(areas.inbox()),
+                    None => areas.inbox().wait(None),
+                };
                 self.pool.stay_with_caller(&dedicated.channel, dedicated.lane);
                 seen
             }
