@@ -84,6 +84,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("binder/driver/src/sys/thread.rs", "signal masks, and what a child of fork does"),
     ("binder/driver/src/sys/token.rs", "a test that forks"),
     ("binder/driver/src/device/tests.rs", "a test at a real-time priority"),
+    ("binder/driver/src/fast/tests.rs", "a test that sends signals"),
     ("binder/baton/src/received.rs", "lends the receive buffer, and descriptors named in it"),
     ("binder/driver/src/fast/own_lane.rs", "uses a channel that nobody keeps for it"),
     ("binder/driver/src/runner/effects.rs", "closes descriptors that it has installed, by number"),

@@ -9,6 +9,8 @@ use baton_abi::uapi::*;
 use baton_driver::observer::Observer;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use program::{Commands, Message, Program, Returned};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, WaitOptions, waitpid};
 use std::sync::mpsc;
 use std::thread;
 use support::Broker;
@@ -16,6 +18,8 @@ use support::Broker;
 /// Calls after which both threads use the fast path.
 const WARM_UP: u32 = 4;
 const PTR: u64 = 0x1000;
+/// Time after which something that is to happen has not.
+const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 fn none() -> Commands {
     Commands::default()
@@ -437,4 +441,47 @@ fn a_transaction_that_is_taken_over_between_two_ioctls_is_answered_once() {
     stage.server.exchange(none().free(&request).reply(b"late")).unwrap();
     assert_eq!(caller.join().unwrap().messages[0].data, b"late");
     assert_eq!(outstanding(&stage), [0, 0]);
+}
+
+/// Its answer comes by the fast path, and nobody in its process sleeps on the lane.
+#[test]
+fn a_caller_that_polls_is_told_of_its_answer() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let (server, (polls, is_polling)) = (stage.server.clone(), mpsc::channel());
+    let serving = thread::spawn(move || {
+        let request = serve_often(&server, WARM_UP);
+        is_polling.recv().unwrap();
+        server.exchange(none().free(&request).reply(b"told")).unwrap();
+    });
+    let client = &stage.client;
+    call_often(client, WARM_UP);
+    client.exchange_in(&none().call(0, b"held"), &mut []).unwrap();
+    let readable = client.device.readable().unwrap();
+    polls.send(()).unwrap();
+    let mut polled = [PollFd::new(&readable, PollFlags::IN)];
+    assert_eq!(poll(&mut polled, Some(&PATIENCE)), Ok(1));
+    assert_eq!(client.await_message(none()).data, b"told");
+    serving.join().unwrap();
+}
+
+/// As the end of any process, its end drops what its thread has.
+#[test]
+fn a_child_of_fork_that_ends_leaves_its_parents_transaction_alone() {
+    let stage = stage(program::RECEIVE_BYTES);
+    let caller = held_call(&stage);
+    let request = serve_often(&stage.server, WARM_UP);
+    // SAFETY: the child ends, after a while in any case. What it runs meanwhile is what this test
+    // is about.
+    let child = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(PATIENCE.tv_sec as u32);
+            libc::exit(0);
+        }
+        Pid::from_raw(child).unwrap()
+    };
+    let (_, status) = waitpid(Some(child), WaitOptions::empty()).unwrap().unwrap();
+    assert_eq!(status.exit_status(), Some(0), "{status:?}");
+    stage.server.exchange(none().free(&request).reply(b"served")).unwrap();
+    assert_eq!(caller.join().unwrap().messages[0].data, b"served");
 }

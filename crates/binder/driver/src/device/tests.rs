@@ -1,7 +1,10 @@
 //! The waits of a real-time caller of a raw server.
 
 use super::Device;
+use super::exchange::Written;
 use crate::engine::Engine;
+use crate::fast::tests::{LANE, Of};
+use crate::fast::{self, FastRead};
 use crate::runner::tests::broker;
 use crate::sys::thread;
 use baton::{Parcel, Process};
@@ -76,12 +79,9 @@ fn serve(device: &Device, odd: &Odd) {
             Err(errno) => panic!("{errno}"),
         }
         commands.clear();
-        let mut at = 0;
-        while at < exchange.read_consumed as usize {
-            let command: u32 = pod_read_unaligned(&read[at..at + 4]);
-            let bytes = payload_bytes(command);
+        for (command, payload) in returns(&read[..exchange.read_consumed as usize]) {
             if command == BR_TRANSACTION {
-                let told: TransactionData = pod_read_unaligned(&read[at + 4..at + 4 + bytes]);
+                let told: TransactionData = pod_read_unaligned(payload);
                 answer = u32::from(thread::is_real_time()).to_ne_bytes();
                 let (data_size, buffer) = (4, answer.as_ptr() as u64);
                 let reply = TransactionData { data_size, buffer, ..TransactionData::zeroed() };
@@ -90,9 +90,19 @@ fn serve(device: &Device, odd: &Odd) {
                 commands.extend(BC_REPLY.to_ne_bytes());
                 commands.extend(bytes_of(&reply));
             }
-            at += 4 + bytes;
         }
     }
+}
+
+/// The returns of a read buffer, each with its payload.
+fn returns(mut bytes: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    std::iter::from_fn(move || {
+        let (command, rest) = bytes.split_at_checked(4)?;
+        let command = pod_read_unaligned(command);
+        let payload;
+        (payload, bytes) = rest.split_at(payload_bytes(command));
+        Some((command, payload))
+    })
 }
 
 /// A server, and a caller at a real-time priority of another process, for all that they know of
@@ -247,4 +257,132 @@ fn a_thread_past_the_state_is_known_to_wait_after_a_read_that_was_interrupted() 
     let is_known = (0..PATIENCE).any(|_| matches!(seen(), Some((_, true, _))));
     stage.end();
     assert!(is_known, "it sleeps, and the state does not know");
+}
+
+/// One call by handle 0, and the read after it.
+struct Exchange {
+    transaction: TransactionData,
+    /// Commands after it.
+    rest: Vec<u8>,
+    /// Place and length of the read buffer, and the part of it that is filled.
+    read: (u64, u64, u64),
+    nonblocking: bool,
+    /// The read buffer, and the data.
+    buffers: Box<([u8; 256], [u8; 4])>,
+}
+
+impl Exchange {
+    fn new() -> Exchange {
+        let mut buffers = Box::new(([0; 256], [1; 4]));
+        let read = (buffers.0.as_mut_ptr() as u64, buffers.0.len() as u64, 0);
+        let (data_size, buffer) = (buffers.1.len() as u64, buffers.1.as_ptr() as u64);
+        let transaction = TransactionData { data_size, buffer, ..TransactionData::zeroed() };
+        Exchange { transaction, rest: Vec::new(), read, nonblocking: false, buffers }
+    }
+
+    fn commands(&self) -> Vec<u8> {
+        [bytes_of(&BC_TRANSACTION), bytes_of(&self.transaction), &self.rest].concat()
+    }
+
+    fn write_read(&self, commands: &[u8]) -> WriteRead {
+        let (read_buffer, read_size, read_consumed) = self.read;
+        WriteRead {
+            write_size: commands.len() as u64,
+            write_consumed: 0,
+            write_buffer: commands.as_ptr() as u64,
+            read_size,
+            read_consumed,
+            read_buffer,
+        }
+    }
+
+    /// Writes the commands, and reads until this return comes.
+    fn run_until(&self, device: &Device, awaited: u32) {
+        let mut commands = self.commands();
+        loop {
+            let mut exchange = self.write_read(&commands);
+            let argument = std::ptr::from_mut(&mut exchange) as usize;
+            device.ioctl(BINDER_WRITE_READ, argument, false).unwrap();
+            let read = &self.buffers.0[..exchange.read_consumed as usize];
+            if returns(read).any(|(command, _)| command == awaited) {
+                return;
+            }
+            commands.clear();
+        }
+    }
+
+    /// Whether the command is run past the state.
+    fn is_run_fast(&self, device: &Device) -> bool {
+        let commands = self.commands();
+        let exchange = self.write_read(&commands);
+        device.run_fast(thread::tid(), &exchange, self.nonblocking, &mut Written::Nothing).is_some()
+    }
+
+    /// Whether the read takes a request past the state.
+    fn is_read_fast(&self, device: &Device) -> bool {
+        let read = device.read_fast(thread::tid(), &self.write_read(&[]), self.nonblocking);
+        matches!(read, FastRead::PendingReturn(..))
+    }
+}
+
+type Change = (&'static str, fn(&mut Exchange));
+
+/// Changes that concern calls and reads.
+const READS: [Change; 3] = [
+    ("a read buffer that cannot be written", |it| it.read.0 = READ_ONLY.as_ptr() as u64),
+    ("a read buffer that is filled in part", |it| it.read.2 = 4),
+    ("a nonblocking device", |it| it.nonblocking = true),
+];
+
+static READ_ONLY: [u8; 256] = [0; 256];
+
+#[test]
+fn a_call_that_is_not_plain_or_cannot_be_returned_at_once_is_left_to_the_state() {
+    let broker = broker();
+    let server = Device::open("binder", broker.0.socket()).unwrap();
+    server.mapped(BASE, RECEIVE_BYTES);
+    server.ioctl(BINDER_SET_CONTEXT_MGR, 0, false).unwrap();
+    let looper = {
+        let server = Arc::clone(&server);
+        std::thread::spawn(move || serve(&server, &Odd::default()))
+    };
+    let client = Device::open("binder", broker.0.socket()).unwrap();
+    client.mapped(BASE, RECEIVE_BYTES);
+    let call = Exchange::new;
+    for _ in 0..WARM_UP {
+        call().run_until(&client, BR_REPLY);
+    }
+    let changes: [Change; 4] = [
+        ("a command after it", |it| it.rest = BC_ENTER_LOOPER.to_ne_bytes().to_vec()),
+        ("objects", |it| it.transaction.offsets_size = 8),
+        ("one way", |it| it.transaction.flags = TF_ONE_WAY),
+        ("data in the read buffer", |it| it.transaction.buffer = it.read.0),
+    ];
+    for (name, change) in changes.into_iter().chain(READS) {
+        let mut call = call();
+        change(&mut call);
+        assert!(!call.is_run_fast(&client), "{name}");
+    }
+    // An event may have come just now.
+    let is_run_fast = |_| {
+        call().run_until(&client, BR_REPLY);
+        call().is_run_fast(&client)
+    };
+    assert!((0..ATTEMPTS).any(is_run_fast));
+    client.engine.close();
+    server.engine.close();
+    looper.join().unwrap();
+}
+
+#[test]
+fn a_read_that_does_not_wait_or_has_no_room_is_left_to_the_state() {
+    let stage = fast::tests::stage(Of::Pool);
+    let server = Device { engine: Arc::clone(&stage.server) };
+    stage.post(LANE, &stage.message());
+    for (name, change) in READS {
+        let mut read = Exchange::new();
+        change(&mut read);
+        assert!(!read.is_read_fast(&server), "{name}");
+    }
+    assert!(Exchange::new().is_read_fast(&server));
 }

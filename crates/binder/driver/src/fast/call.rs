@@ -281,14 +281,18 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fast::{CopiedPayload, while_serving};
+    use crate::fast::{Buffered, CopiedPayload, while_serving};
     use crate::runner::tests::{broker, channel, other_end};
     use crate::sys::thread::tid;
+    use crate::sys::user::Source;
     use baton_abi::lane::MAX_PAYLOAD_BYTES;
     use baton_broker::Running;
+    use baton_shm::schedule;
     use baton_shm::sync::Ordering;
     use baton_state::thread::{Calling, Frame};
+    use baton_state::work::Work;
     use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
 
     const LANE: usize = 3;
 
@@ -330,20 +334,55 @@ mod tests {
 
         /// The outcome of a call that the server answers with this message after `before`.
         fn answered_with(&self, answer: Message, before: impl Fn() + Sync) -> Outcome {
+            self.answered(answer, before, || self.call(&[]))
+        }
+
+        /// Like `answered_with`, of a call that may not be made.
+        fn answered(
+            &self,
+            answer: Message,
+            before: impl Fn() + Sync,
+            call: impl FnOnce() -> Outcome,
+        ) -> Outcome {
             let theirs = other_end(&self.server, &self.channel);
             let _control_waits = self.server.lock();
+            let is_over = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let lane = theirs.lane(LANE).unwrap();
                     while lane.inbox().is_empty() {
+                        if is_over.load(Ordering::Acquire) {
+                            return;
+                        }
                         std::thread::yield_now();
                     }
                     lane.inbox().clear();
                     before();
                     lane.post(&answer, |_| {});
                 });
-                self.call(&[])
+                let outcome = call();
+                is_over.store(true, Ordering::Release);
+                outcome
             })
+        }
+
+        /// Like `answered_with`, of a call of the raw interface after `change`.
+        fn answers_program(
+            &self,
+            before: impl Fn() + Sync,
+            change: impl Fn(&mut State),
+        ) -> Outcome {
+            assert!(self.remembers(self.via()));
+            let mut state = self.client.lock();
+            state.buffers.map(MAX_PAYLOAD_BYTES);
+            state.thread(tid()).return_once = false;
+            change(&mut state);
+            self.client.unlock(state);
+            let (bytes, mut receiver) = ([1u8; 4], Buffered::new(tid()));
+            let source = Source::new(bytes.as_ptr() as usize, bytes.len()).unwrap();
+            let answer = Message { kind: Kind::Reply as u32, ..Message::default() };
+            let call = || self.client.call_buffered(0, (1, 0), source, &mut receiver);
+            self.answered(answer, before, call)
         }
 
         /// Whether the client's state and its status page know of no call.
@@ -389,6 +428,7 @@ mod tests {
                     let mut state = stage.client.lock();
                     let is_known = state.thread(tid()).calls_on().map(|calling| calling.via);
                     assert_eq!(is_known, Some(stage.via()), "{name}");
+                    assert_eq!(state.thread(tid()).waiting, Waiting::No, "{name}");
                 }
                 Outcome::No => panic!("{name}"),
             }
@@ -402,6 +442,61 @@ mod tests {
         let answer = Message { kind: Kind::Reply as u32, ..Message::default() };
         let outcome = stage.answered_with(answer, || stage.client.broker.count_event());
         assert!(matches!(outcome, Outcome::Adopted(Ok(Seen::Message))));
+    }
+
+    /// Its caller has to ask for a looper first.
+    #[test]
+    fn a_real_time_thread_learns_no_route_on_a_lane_that_is_not_reserved() {
+        let stage = stage();
+        let learns = || {
+            let is_real_time = schedule::set(0, libc::SCHED_FIFO, 1).is_ok();
+            is_real_time.then(|| stage.remembers(stage.via()))
+        };
+        match std::thread::scope(|scope| scope.spawn(learns).join().unwrap()) {
+            Some(learns) => assert!(!learns),
+            None => println!(
+                "skipped: {} (no real-time priority here)",
+                std::thread::current().name().unwrap_or_default()
+            ),
+        }
+    }
+
+    #[test]
+    fn a_call_shows_its_threads_nice_value() {
+        let stage = stage();
+        let call = || {
+            schedule::set_nice(0, 19).unwrap();
+            assert!(stage.remembers(stage.via()));
+            let answer = Message { kind: Kind::Reply as u32, ..Message::default() };
+            assert!(matches!(stage.answered_with(answer, || ()), Outcome::Answered));
+        };
+        std::thread::scope(|scope| scope.spawn(call).join().unwrap());
+        assert_eq!(stage.channel.niced(1 << LANE), 1 << LANE);
+    }
+
+    #[test]
+    fn a_program_calls_past_the_state_while_that_has_nothing_for_its_thread() {
+        type Change = fn(&Engine, &mut State);
+        let changes: [(&str, bool, Change); 3] = [
+            ("nothing", true, |_, _| ()),
+            ("work", false, |_, state| state.thread(tid()).todo.push(Work::DeathCleared(1))),
+            ("a descriptor to poll", false, |client, _| client.pollables.begin()),
+        ];
+        for (name, expected, change) in changes {
+            let stage = stage();
+            let outcome = stage.answers_program(|| (), |state| change(&stage.client, state));
+            assert_eq!(matches!(outcome, Outcome::Answered), expected, "{name}");
+            assert_eq!(matches!(outcome, Outcome::No), !expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_answer_of_a_call_that_is_the_states_leaves_no_room_taken() {
+        let stage = stage();
+        let revoke = || stage.client.with_state(|state| stage.client.revoke(state));
+        let outcome = stage.answers_program(revoke, |_| ());
+        assert!(matches!(outcome, Outcome::Adopted(_)));
+        assert!(stage.client.lock().contents.is_empty());
     }
 
     #[test]

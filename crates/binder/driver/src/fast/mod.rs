@@ -36,6 +36,8 @@ mod receiver;
 mod route_cache;
 mod serve;
 mod take_over;
+#[cfg(test)]
+pub(crate) mod tests;
 mod uapi_thread;
 
 pub(crate) use buffered::{Buffered, FastRead, LocalObject};

@@ -1,0 +1,535 @@
+//! A looper of the raw interface: when it takes a request, answers and frees without the state.
+
+use super::buffered::{Buffered, FastRead};
+use super::client_cache::ClientCache;
+use super::copied_payload::CopiedPayload;
+use super::pinned::PinnedLooper;
+use super::receiver::Receiver;
+use super::serve::{Posted, Taken};
+use crate::channel::{Channel, INLINE_BYTES};
+use crate::engine::Engine;
+use crate::engine::in_flight::InFlight;
+use crate::runner::tests::{broker, channel, other_end};
+use crate::sys::priority::nice;
+use crate::sys::thread::tid;
+use crate::sys::user::Source;
+use baton_abi::control::{ChannelId, NodeId, ProcessId};
+use baton_abi::lane::header::OWNERS;
+use baton_abi::lane::{ChainEntry, Kind, MAX_PAYLOAD_BYTES, Message, status};
+use baton_abi::uapi::TF_CLEAR_BUF;
+use baton_broker::Running;
+use baton_shm::lane_owner::Owner;
+use baton_shm::mailbox::Mailbox;
+use baton_shm::sync::{AtomicU32, Ordering};
+use baton_state::State;
+use baton_state::priority::QueuePriority;
+use baton_state::thread::{Calling, ExtendedError, Frame, Thread, Waiting};
+use baton_state::transaction::{BufferedMessage, Incoming, LaneId, SLOT_BYTES, Serving};
+use baton_state::work::{Tid, Work};
+use bytemuck::bytes_of;
+use std::sync::Arc;
+
+pub(crate) const LANE: usize = 3;
+const ANOTHER: usize = 4;
+/// The pool's other looper, which stays with its program.
+const OTHER: Tid = (1 << 22) - 1;
+/// Where the manager's node is.
+const PTR: u64 = 0x10;
+const SENDER: (u32, u32) = (7, 8);
+const SLOT: u32 = SLOT_BYTES as u32;
+
+pub(crate) struct Stage {
+    pub server: Arc<Engine>,
+    client: Arc<Engine>,
+    /// The server's end.
+    ours: Arc<Channel>,
+    /// The client's end.
+    theirs: Arc<Channel>,
+    node: NodeId,
+    _broker: (Running, tempfile::TempDir),
+}
+
+/// The kind of the calling looper: one of the pool, or one of the lane's own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Of {
+    Pool,
+    Lane,
+}
+
+/// A server whose looper, the calling thread, has served a client by the general path.
+pub(crate) fn stage(of: Of) -> Stage {
+    let stage = without_looper();
+    stage.enter(of);
+    stage
+}
+
+fn without_looper() -> Stage {
+    let broker = broker();
+    let (server, client, theirs) = channel(&broker.0);
+    let ours = other_end(&server, &theirs);
+    while server.pool.channels.active().is_empty() {
+        server.take_events();
+    }
+    let mut state = server.pass_barrier();
+    state.buffers.map(MAX_PAYLOAD_BYTES);
+    let node = state.nodes.at(PTR).unwrap();
+    server.unlock(state);
+    // The barrier may not be counted yet.
+    while server.broker.has_events() {
+        std::thread::yield_now();
+    }
+    Stage { server, client, ours, theirs, node, _broker: broker }
+}
+
+impl Stage {
+    fn enter(&self, of: Of) {
+        let mut state = self.server.lock();
+        for looper in [tid(), OTHER] {
+            state.enter_looper(looper);
+            state.thread(looper).return_once = false;
+        }
+        self.server.unlock(state);
+        match of {
+            Of::Pool => self.learn(LANE),
+            Of::Lane => self.dedicate(LANE),
+        }
+    }
+
+    /// A call on the lane that the state has admitted.
+    fn incoming(&self, lane: usize) -> Incoming {
+        let (via, peer) = (self.ours.via(lane), self.client.identity.process);
+        let serving = Serving { via, peer, accepts_fds: false, chain: Vec::new() };
+        Incoming {
+            buffer: 0,
+            peer,
+            node: Some(self.node),
+            code: 1,
+            flags: 0,
+            sizes: (0, 0),
+            sender: SENDER,
+            label: None,
+            min_priority: None,
+            queue_priority: QueuePriority::of(nice()),
+            serving: Some(serving),
+        }
+    }
+
+    /// The looper has served a call on the lane by the general path.
+    fn learn(&self, lane: usize) {
+        self.server.cache_client(&self.server.lock(), &self.incoming(lane), (PTR, 0));
+    }
+
+    /// The lane waits for a looper of its own.
+    fn offer(&self, lane: usize) {
+        self.server.begin_dedicated(self.ours.id, lane as u32, 0);
+    }
+
+    /// The looper is dedicated to the lane, and has served a call on it.
+    fn dedicate(&self, lane: usize) {
+        self.offer(lane);
+        let mut state = self.server.lock();
+        assert_eq!(state.become_dedicated(tid()), Some(self.ours.via(lane)));
+        drop(state);
+        assert!(self.ours.dedicate(self.ours.lane(lane).unwrap(), lane as u32, tid()));
+        self.server.dedicated(self.ours.via(lane)).unwrap().set_registered();
+        self.learn(lane);
+    }
+
+    pub fn message(&self) -> Message {
+        let (kind, node) = (Kind::Request as u32, self.node.0);
+        Message { kind, node, chain: 1, param: nice(), ..Message::default() }
+    }
+
+    pub fn post(&self, lane: usize, message: &Message) {
+        let caller = ChainEntry { process: self.client.identity.process.0, token: 1 };
+        let areas = self.theirs.lane(lane).unwrap();
+        areas.post(message, |area| area.write(size_of::<Message>(), bytes_of(&caller)));
+        if self.ours.is_pools(lane as u32) {
+            self.theirs.set_ready(lane);
+        }
+    }
+
+    /// The mailbox in which the lane's caller waits.
+    fn callers_inbox(&self, lane: usize) -> Mailbox<'_> {
+        self.theirs.lane(lane).unwrap().inbox()
+    }
+
+    /// The message that a read past the state brings, or how the read ends without one.
+    fn read(&self) -> Result<BufferedMessage, &'static str> {
+        match self.server.read_fast(tid()) {
+            FastRead::PendingReturn((message, _), _) => Ok(message),
+            FastRead::Look => Err("look"),
+            FastRead::Interrupted => Err("interrupted"),
+            FastRead::Relieved => Err("relieved"),
+            FastRead::No => Err("no"),
+        }
+    }
+
+    fn serve(&self, lane: usize) -> BufferedMessage {
+        self.post(lane, &self.message());
+        self.read().unwrap()
+    }
+
+    /// Whether the looper answers past the state.
+    fn answers(&self) -> bool {
+        let bytes = [1u8; 4];
+        let source = Source::new(bytes.as_ptr() as usize, bytes.len()).unwrap();
+        self.server.answer_fast(tid(), (0, 0), source).is_some()
+    }
+
+    fn taken<'a>(&'a self, in_flight: &'a InFlight) -> Taken<'a> {
+        let (lane, via) = (self.ours.lane(LANE).unwrap(), self.ours.via(LANE));
+        Taken { in_flight, channel: &self.ours, lane, via }
+    }
+
+    fn with_looper<T>(&self, body: impl FnOnce(&mut Thread) -> T) -> T {
+        body(self.server.lock().thread(tid()))
+    }
+
+    /// Queues work for the looper.
+    fn give_work(&self) {
+        self.with_looper(|thread| {
+            thread.todo.push(Work::DeathCleared(1));
+            thread.flag.raise();
+        });
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.server.settle();
+        self.client.close();
+        self.server.close();
+    }
+}
+
+#[test]
+fn a_looper_of_the_pool_reads_past_the_state_while_nothing_else_wants_it() {
+    type Case = (&'static str, Result<(u32, u32), &'static str>, fn(&Stage));
+    let cases: [Case; 8] = [
+        ("a request", Ok(SENDER), |_| ()),
+        ("a caller that has left", Ok((0, 8)), |it| _ = it.callers_inbox(LANE).close()),
+        ("a program that owes an answer", Err("no"), |it| _ = it.serve(ANOTHER)),
+        ("a program that polls", Err("no"), |it| it.server.pollables.begin()),
+        ("a lane that can have this looper", Err("no"), |it| it.offer(ANOTHER)),
+        ("a lane for which the program is asked for a looper", Err("no"), |it| {
+            it.offer(ANOTHER);
+            let mut state = it.server.lock();
+            state.exit_looper(OTHER);
+            state.pool.max = 1;
+            assert!(!state.pool.wants_dedicated());
+        }),
+        ("a lane that another looper serves", Err("look"), |it| {
+            assert!(it.ours.start_serving(LANE as u32, Owner::Pool));
+        }),
+        ("a request that nobody has admitted", Err("look"), |it| {
+            it.post(ANOTHER, &Message { node: it.node.0 + 1, ..it.message() });
+            it.ours.claim_ready(LANE);
+        }),
+    ];
+    for (name, expected, change) in cases {
+        let stage = stage(Of::Pool);
+        stage.post(LANE, &stage.message());
+        change(&stage);
+        assert_eq!(stage.read().map(|message| message.sender), expected, "{name}");
+        let waiting = stage.with_looper(|thread| thread.waiting);
+        assert_eq!(waiting, Waiting::No, "{name}: it is with its program");
+    }
+}
+
+#[test]
+fn a_dedicated_looper_reads_past_the_state_while_its_lane_is_all_it_has() {
+    /// Whether the message lies in the reserved slot.
+    type Expected = Result<bool, &'static str>;
+    type Case = (&'static str, Expected, fn(&Stage), fn(&mut Message));
+    let cases: [Case; 7] = [
+        ("a request", Ok(true), |_| (), |_| ()),
+        ("a request that fills the slot", Ok(true), |_| (), |it| it.data_bytes = SLOT),
+        ("a longer request", Ok(false), |_| (), |it| it.data_bytes = SLOT + 1),
+        ("a request that nobody has admitted", Err("no"), |_| (), |it| it.node += 1),
+        (
+            "a slot in use",
+            Ok(false),
+            |it| {
+                it.serve(LANE);
+                assert!(it.answers());
+            },
+            |_| (),
+        ),
+        (
+            "a lane that is over",
+            Err("no"),
+            |it| it.server.end_dedicated(it.ours.id, Some(LANE as u32)),
+            |_| (),
+        ),
+        (
+            "another priority of the caller",
+            Err("no"),
+            |it| it.server.dedicated(it.ours.via(LANE)).unwrap().renew(),
+            |_| (),
+        ),
+    ];
+    for (name, expected, change, change_message) in cases {
+        let stage = stage(Of::Lane);
+        stage.serve(LANE);
+        assert!(stage.answers());
+        change(&stage);
+        let mut message = stage.message();
+        change_message(&mut message);
+        stage.post(LANE, &message);
+        let read = stage.read();
+        assert!(stage.with_looper(|thread| thread.is_out()), "{name}: it is with its program");
+        let is_in_slot = read.map(|message| stage.server.free_slot_at(message.buffer));
+        assert_eq!(is_in_slot, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_looper_answers_past_the_state_while_its_transaction_is_its_own() {
+    type Case = (&'static str, bool, fn(&Stage));
+    let cases: [Case; 4] = [
+        ("an answer", true, |_| ()),
+        ("a caller that has left", false, |it| _ = it.callers_inbox(LANE).close()),
+        ("a transaction that is the state's", false, |it| {
+            it.server.with_state(|state| it.server.revoke(state));
+        }),
+        ("work of its own", false, Stage::give_work),
+    ];
+    for of in [Of::Pool, Of::Lane] {
+        for (name, expected, change) in cases {
+            let stage = stage(of);
+            stage.serve(LANE);
+            let error = ExtendedError { command: 1, ..ExtendedError::default() };
+            stage.with_looper(|thread| thread.error = error);
+            change(&stage);
+            assert_eq!(stage.answers(), expected, "{name} of {of:?}");
+            stage.server.settle();
+            let has_sent = stage.with_looper(|thread| thread.error.command == 0);
+            assert_eq!(has_sent, expected, "{name} of {of:?}");
+            let outstanding = stage.server.lock().outstanding;
+            assert_eq!(outstanding, u32::from(!expected), "{name} of {of:?}");
+        }
+    }
+}
+
+#[test]
+fn a_dedicated_looper_that_uses_the_device_in_another_way_is_known_to_be_out() {
+    let stage = stage(Of::Lane);
+    let unknown = Message { node: stage.node.0 + 1, ..stage.message() };
+    stage.post(LANE, &unknown);
+    assert_eq!(stage.read().err(), Some("no"));
+    assert!(stage.with_looper(|thread| thread.is_out()), "before it has a slot");
+    stage.ours.lane(LANE).unwrap().inbox().clear();
+    let message = stage.serve(LANE);
+    assert!(stage.answers());
+    assert!(stage.with_looper(|thread| thread.bypasses_state));
+    stage.server.settle();
+    assert!(!stage.with_looper(|thread| thread.bypasses_state), "after it has settled");
+    assert!(!stage.server.free_slot_at(message.buffer), "that was no slot's");
+}
+
+/// One-way transactions that wait for room come first.
+#[test]
+fn no_slot_is_reserved_while_others_wait_for_room() {
+    for waits in [false, true] {
+        let stage = stage(Of::Lane);
+        if waits {
+            stage.server.pool.channels.wait_for_room(Arc::clone(&stage.ours));
+        }
+        stage.serve(LANE);
+        assert_eq!(stage.with_looper(|thread| thread.bypasses_state), !waits);
+    }
+}
+
+#[test]
+fn a_thread_frees_past_the_state_what_is_room_only() {
+    type Case = (&'static str, bool, fn(&mut State, usize));
+    let cases: [Case; 4] = [
+        ("a plain message", true, |_, _| ()),
+        ("a refusal that is unread", false, |state, _| state.thread(tid()).failed = true),
+        ("a call under way", false, |state, _| {
+            let (via, peer) = (LaneId { channel: ChannelId(1), lane: 0 }, ProcessId(1));
+            let (handle, owns_lane, dead) = (None, true, false);
+            let calling = Calling { via, peer, handle, token: 1, owns_lane, dead };
+            state.thread(tid()).stack.push(Frame::Calling(calling));
+        }),
+        ("more than room", false, |state, buffer| state.fill_plain_room(buffer, TF_CLEAR_BUF)),
+    ];
+    for (name, expected, change) in cases {
+        let stage = stage(Of::Pool);
+        let mut state = stage.server.lock();
+        let buffer = state.take_plain_room(8, None).unwrap();
+        change(&mut state, buffer);
+        drop(state);
+        assert_eq!(stage.server.free_room(tid(), buffer, 0), expected, "{name}");
+        assert_eq!(stage.server.lock().contents.is_empty(), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_dedicated_looper_frees_its_slot_by_its_place_and_while_it_bypasses_the_state() {
+    let stage = stage(Of::Lane);
+    let other = stage.serve(LANE).buffer;
+    assert!(stage.answers());
+    let slot = stage.serve(LANE).buffer;
+    assert!(!stage.server.free_slot_at(other), "another message's place");
+    stage.server.settle();
+    assert!(!stage.server.free_slot_at(slot), "the state frees it by now");
+    assert!(stage.server.free_room(tid(), slot, 0));
+}
+
+/// The epoch has ended since the looper has looked.
+#[test]
+fn a_request_that_is_not_taken_in_leaves_no_room_taken() {
+    let stage = stage(Of::Pool);
+    stage.post(LANE, &stage.message());
+    let revocations = stage.server.operations.revocations_of(&stage.ours);
+    let epoch = revocations.epoch();
+    stage.server.with_state(|state| stage.server.revoke(state));
+    let in_flight = stage.server.in_flight().unwrap();
+    let taken = stage.taken(&in_flight);
+    let (message, is_pinned) = (taken.lane.header(), false);
+    let request = Posted { taken, epoch, sender: &SENDER, caller: 1, message, is_pinned };
+    assert!(!Buffered::new(tid()).take_request(&stage.server, &request));
+    assert!(stage.server.lock().contents.is_empty());
+}
+
+/// Its cached clients are of the other lane.
+#[test]
+fn a_looper_that_is_dedicated_to_another_lane_serves_that() {
+    let stage = stage(Of::Lane);
+    stage.server.end_dedicated(stage.ours.id, Some(LANE as u32));
+    let mut state = stage.server.lock();
+    state.withdraw_lane(stage.ours.via(LANE));
+    state.thread(tid()).relieved_of = None;
+    drop(state);
+    stage.dedicate(ANOTHER);
+    stage.serve(ANOTHER);
+}
+
+#[test]
+fn a_thread_owes_answers_at_one_device_while_it_serves_at_another() {
+    for of in [Of::Pool, Of::Lane] {
+        let owing = stage(of);
+        owing.serve(LANE);
+        let other = stage(of);
+        other.post(LANE, &other.message());
+        assert_eq!(other.read().err(), Some("no"));
+        assert!(owing.answers());
+    }
+}
+
+#[test]
+fn a_thread_that_ends_leaves_its_transaction_to_the_state() {
+    for of in [Of::Pool, Of::Lane] {
+        let stage = without_looper();
+        let thread = || {
+            stage.enter(of);
+            stage.serve(LANE);
+        };
+        std::thread::scope(|scope| scope.spawn(thread).join().unwrap());
+        assert_eq!(stage.server.lock().outstanding, 1, "{of:?}");
+    }
+}
+
+/// A caller lends by the first word that the looper owns.
+#[test]
+fn an_answer_repays_its_caller_and_gives_the_lane_back_if_that_has_left() {
+    for has_left in [false, true] {
+        let stage = stage(Of::Pool);
+        let (lane, theirs) = (LANE as u32, &stage.theirs);
+        stage.ours.borrow(lane);
+        theirs.see_looper(lane, std::process::id());
+        assert!(theirs.lends(lane));
+        if has_left {
+            stage.callers_inbox(LANE).close();
+        }
+        let in_flight = stage.server.in_flight().unwrap();
+        for _ in 0..OWNERS {
+            theirs.begin_lending(lane);
+            stage.taken(&in_flight).post(&stage.server, 0, (0, 0), |_, _| ());
+            stage.callers_inbox(LANE).clear();
+        }
+        theirs.see_looper(lane, std::process::id());
+        assert!(!theirs.lends(lane), "the looper owns no word any more");
+        assert_eq!(stage.callers_inbox(LANE).is_given_back(), has_left);
+    }
+}
+
+#[test]
+fn a_pinned_looper_takes_the_requests_of_its_lane_while_there_is_nothing_else() {
+    let stage = stage(Of::Pool);
+    let (server, in_flight) = (&stage.server, stage.server.in_flight().unwrap());
+    let mut client = None;
+    let epoch = server.operations.revocations_of(&stage.ours).epoch();
+    ClientCache::insert(&mut client, epoch, &server.lock(), &stage.incoming(LANE), ());
+    let (client, any_work) = (client.unwrap(), server.pool.any_work.load(Ordering::Relaxed));
+    let sleepers = || server.pool.page.word(status::SLEEPERS).load(Ordering::Relaxed);
+    let pin = || PinnedLooper::begin(server, stage.taken(&in_flight), &client, any_work);
+    assert!(stage.ours.start_serving(LANE as u32, Owner::Pool));
+    assert!(pin().is_none(), "another looper serves the lane");
+    stage.ours.end_serving(LANE as u32);
+    {
+        let pinned = pin().unwrap();
+        assert_eq!(sleepers(), 1);
+        stage.post(LANE, &Message { data_bytes: INLINE_BYTES as u32 + 1, ..stage.message() });
+        let (posted, ()) = pinned.find().unwrap();
+        assert!(!pinned.take(&posted, &mut CopiedPayload::default()), "it is too long");
+        stage.theirs.set_ready(ANOTHER);
+        assert!(pinned.find().is_none(), "another lane has a request");
+        stage.ours.claim_ready(ANOTHER);
+        server.pool.any_work.fetch_add(1, Ordering::Relaxed);
+        assert!(pinned.find().is_none(), "the process has work");
+    }
+    assert_eq!(sleepers(), 0);
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// Somebody has queued work for the thread, and has not woken it yet.
+#[test]
+fn a_read_that_ends_with_a_signal_looks_for_work() {
+    // SAFETY: plain data, of which zero is valid; the handler touches nothing. Waits end at it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()), 0);
+    }
+    let cases = [
+        (Of::Pool, false, "interrupted"),
+        (Of::Pool, true, "look"),
+        (Of::Lane, false, "interrupted"),
+        (Of::Lane, true, "no"),
+    ];
+    for (of, has_work, expected) in cases {
+        let (stage, looper) = (without_looper(), AtomicU32::new(0));
+        let read = || {
+            stage.enter(of);
+            looper.store(tid(), Ordering::Release);
+            stage.read().err()
+        };
+        let is_out = || {
+            let looper = looper.load(Ordering::Acquire);
+            stage.server.lock().threads.get(looper).is_none_or(Thread::is_out)
+        };
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(read);
+            while is_out() {
+                std::thread::yield_now();
+            }
+            let looper = looper.load(Ordering::Acquire);
+            if has_work {
+                stage.server.lock().thread(looper).todo.push(Work::DeathCleared(1));
+            }
+            while !reading.is_finished() {
+                // SAFETY: a signal for a thread of this process. One that comes before the thread
+                // sleeps changes nothing.
+                unsafe {
+                    libc::syscall(libc::SYS_tgkill, std::process::id(), looper, libc::SIGUSR2)
+                };
+                std::thread::yield_now();
+            }
+            assert_eq!(reading.join().unwrap(), Some(expected), "{of:?}, work: {has_work}");
+        });
+    }
+}
