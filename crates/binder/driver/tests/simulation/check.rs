@@ -1,6 +1,6 @@
 //! What must hold when nothing is under way.
 
-use crate::world::{Party, World};
+use crate::world::{Peer, World};
 use baton_abi::control::{ProcessId, ProcessReport, Report};
 use baton_abi::sched_priority::SchedPriority;
 use baton_driver::observer::Observer;
@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Everything that was begun has ended, and broker, engines and programs agree on who holds what.
 pub fn at_rest(world: &World) {
     let report = report(world);
-    for party in world.parties() {
-        check_threads(&party);
-        check_references(world, &party, &report);
-        check_notices(world, &party, &report);
-        check_objects(&party);
-        check_real_time(world, &party, &report);
+    for peer in world.peers() {
+        check_threads(&peer);
+        check_references(world, &peer, &report);
+        check_notices(world, &peer, &report);
+        check_objects(&peer);
+        check_real_time(world, &peer, &report);
     }
 }
 
@@ -28,9 +28,9 @@ fn processes(report: &Report) -> impl Iterator<Item = &ProcessReport> {
     report.contexts.iter().flat_map(|context| &context.processes)
 }
 
-fn check_threads(party: &Party) {
-    let process = party.process;
-    let state = party.program.device.engine().lock();
+fn check_threads(peer: &Peer) {
+    let process = peer.process;
+    let state = peer.program.device.engine().lock();
     for (tid, thread) in state.threads.iter() {
         assert!(thread.stack.is_empty(), "{process}.{tid} is left with {:?}", thread.stack);
         assert!(!thread.todo.urgent, "{process}.{tid} sleeps over its work");
@@ -38,16 +38,16 @@ fn check_threads(party: &Party) {
     assert_eq!(state.outstanding, 0, "{process} owes answers");
     let reads = |(tid, _)| state.would_read(tid);
     assert!(!state.threads.iter().any(reads), "{process} sleeps over its work");
-    assert_eq!(state.contents.len(), party.model().buffers.len(), "buffers of {process}");
+    assert_eq!(state.contents.len(), peer.model().buffers.len(), "buffers of {process}");
     assert!(state.is_settled(), "{process} is left with tickets or notices: {:?}", *state);
 }
 
 /// The engine's counts are the program's, the manager's pin, and what buffers mention; the broker
 /// has given exactly the handles that the engine has.
-fn check_references(world: &World, party: &Party, report: &Report) {
-    let process = party.process;
-    let state = party.program.device.engine().lock();
-    let model = party.model();
+fn check_references(world: &World, peer: &Peer, report: &Report) {
+    let process = peer.process;
+    let state = peer.program.device.engine().lock();
+    let model = peer.model();
     let mut handles = BTreeSet::new();
     for (handle, reference) in state.references.iter() {
         let known = model.references.get(&handle).copied().unwrap_or_default();
@@ -79,8 +79,8 @@ fn check_references(world: &World, party: &Party, report: &Report) {
     assert_eq!(of_broker, handles, "{process}: what the broker says it holds");
 }
 
-fn check_notices(world: &World, party: &Party, report: &Report) {
-    let model = party.model();
+fn check_notices(world: &World, peer: &Peer, report: &Report) {
+    let model = peer.model();
     for (cookie, notice) in model.notices.iter().filter(|(_, notice)| !notice.is_dropped) {
         assert!(!notice.is_cleared, "the end of {cookie} is missing: {notice:?}");
         let owner = notice.name.owner;
@@ -97,10 +97,10 @@ fn check_notices(world: &World, party: &Party, report: &Report) {
 }
 
 /// Each node is an object of the program, and the program was told of its counts.
-fn check_objects(party: &Party) {
-    let process = party.process;
-    let state = party.program.device.engine().lock();
-    let model = party.model();
+fn check_objects(peer: &Peer) {
+    let process = peer.process;
+    let state = peer.program.device.engine().lock();
+    let model = peer.model();
     for (id, node) in state.nodes.iter().filter(|(_, node)| node.ptr != 0) {
         let object = model.objects.get(&node.ptr);
         let object = object.unwrap_or_else(|| panic!("{process}'s {id:?} has no object: {node:?}"));
@@ -119,11 +119,11 @@ fn check_objects(party: &Party) {
 /// relieved, or calls again as an ordinary thread.
 fn reserved_lanes(world: &World) -> BTreeSet<(u64, u32)> {
     let mut reserved = BTreeSet::new();
-    for party in world.parties() {
-        let loopers = party.loopers();
-        for (lane, tid) in party.program.device.engine().reserved_lanes() {
+    for peer in world.peers() {
+        let loopers = peer.loopers();
+        for (lane, tid) in peer.program.device.engine().reserved_lanes() {
             let lives = world.machine.lives(tid) && loopers.contains_key(&tid);
-            assert!(lives, "{} keeps {lane:?} for {tid}, which has ended", party.process);
+            assert!(lives, "{} keeps {lane:?} for {tid}, which has ended", peer.process);
             reserved.insert((lane.channel.0, lane.lane));
         }
     }
@@ -132,9 +132,9 @@ fn reserved_lanes(world: &World) -> BTreeSet<(u64, u32)> {
 
 /// Only what serves a reserved lane is kept for real-time callers, at either end and at the broker,
 /// and only its looper has a priority that is not its own.
-fn check_real_time(world: &World, party: &Party, report: &Report) {
-    let (process, reserved) = (party.process, reserved_lanes(world));
-    let engine = party.program.device.engine();
+fn check_real_time(world: &World, peer: &Peer, report: &Report) {
+    let (process, reserved) = (peer.process, reserved_lanes(world));
+    let engine = peer.program.device.engine();
     for (lane, what) in engine.kept_for_real_time() {
         let is_reserved = lane.is_some_and(|it| reserved.contains(&(it.channel.0, it.lane)));
         let is_in_use = what == "in use" || what == "served";
@@ -149,7 +149,7 @@ fn check_real_time(world: &World, party: &Party, report: &Report) {
             promoted.insert(looper.tid, lane.priority);
         }
     }
-    for (tid, own) in party.loopers() {
+    for (tid, own) in peer.loopers() {
         let schedule = world.machine.schedule(tid).expect("a thread of a process that lives");
         let lane = engine.lock().dedicated_to(tid);
         match promoted.get(&tid) {
@@ -167,9 +167,9 @@ fn check_real_time(world: &World, party: &Party, report: &Report) {
 
 /// Every program has given back what it held: only the managers' pins remain.
 pub fn given_back(world: &World) {
-    for party in world.parties() {
-        let process = party.process;
-        let state = party.program.device.engine().lock();
+    for peer in world.peers() {
+        let process = peer.process;
+        let state = peer.program.device.engine().lock();
         // A looper at a real-time priority of its own may keep a lane, and so a slot here.
         let is_slot = |(_, what): &(_, String)| what.starts_with("ReservedSlot");
         let slots = state.kept_for_real_time().into_iter().filter(is_slot).count();
@@ -181,7 +181,7 @@ pub fn given_back(world: &World) {
         for (_, node) in state.nodes.iter() {
             assert_eq!(node.ptr, 0, "{process} is left with {node:?}");
         }
-        let model = party.model();
+        let model = peer.model();
         assert!(model.objects.is_empty(), "{process} is left with {:?}", model.objects);
     }
 }

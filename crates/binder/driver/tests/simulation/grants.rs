@@ -7,7 +7,7 @@
 
 use crate::payload::{Name, Object};
 use crate::program::Message;
-use crate::world::Party;
+use crate::world::Peer;
 use baton_abi::control::{NodeId, ProcessId};
 use baton_abi::uapi::{BINDER_TYPE_FDA, BINDER_TYPE_PTR, FlatObject, TransactionData};
 use baton_shm::simulation::FIRST_PID;
@@ -74,10 +74,10 @@ impl HostileProcesses {
     }
 
     /// A program was given a two-way call of a hostile process.
-    pub fn receive_call(&self, party: &Party, transaction: &TransactionData) {
+    pub fn receive_call(&self, peer: &Peer, transaction: &TransactionData) {
         // The program is not told of a caller that has left.
         let Some(number) = (transaction.sender_pid as u32).checked_sub(FIRST_PID) else { return };
-        let state = party.program.device.engine().lock();
+        let state = peer.program.device.engine().lock();
         let node = state.nodes.at(transaction.target).expect("a buffer keeps its target");
         let right = (number, state.id, node);
         drop(state);
@@ -87,9 +87,9 @@ impl HostileProcesses {
     /// A program was given a message of a hostile process: checks that the broker has granted its
     /// objects to this program, and no ticket twice. Returns the handles of hostile processes'
     /// objects among them, and closes descriptors.
-    pub fn receive(&self, party: &Party, message: &Message) -> Vec<(Name, Object)> {
-        let offsets = party.program.offsets(message);
-        let state = party.program.device.engine().lock();
+    pub fn receive(&self, peer: &Peer, message: &Message) -> Vec<(Name, Object)> {
+        let offsets = peer.program.offsets(message);
+        let state = peer.program.device.engine().lock();
         let mut objects = Vec::new();
         for offset in offsets {
             let bytes = &message.data[offset as usize..];
@@ -119,7 +119,7 @@ impl HostileProcesses {
         inner.n_objects += objects.len() as u64;
         if !objects.is_empty() {
             let note = (receiver, objects.iter().map(|(_, announced)| *announced).collect());
-            assert!(inner.forget(&note), "{} has {note:?}, not granted", party.process);
+            assert!(inner.forget(&note), "{} has {note:?}, not granted", peer.process);
         }
         let name = |(object, (owner, node, _)): (Object, Announced)| {
             let owner = u64::from(*inner.processes.get(&owner)?);

@@ -4,7 +4,7 @@ use crate::grants::HONEST_CODE;
 use crate::model::{Held, Notice, Object as Local, Pins, Reference};
 use crate::payload::{FILE, MOST_PRIORITY, Name, Object, Payload};
 use crate::program::{Commands, Message, returns};
-use crate::world::{Party, World};
+use crate::world::{Peer, World};
 use baton_abi::uapi::*;
 use baton_driver::device;
 use baton_shm::blocking::pause;
@@ -26,7 +26,7 @@ pub struct Worker {
     /// No other thread of the history has it.
     number: u64,
     pub world: Arc<World>,
-    pub party: Arc<Party>,
+    pub peer: Arc<Peer>,
     /// Commands for the next exchange: what the program owes for what it was told.
     owed: Commands,
     /// What was sent, oldest first, and may have been taken or refused.
@@ -73,11 +73,11 @@ enum Until {
 }
 
 impl Worker {
-    pub fn new(world: &Arc<World>, party: &Arc<Party>) -> Worker {
+    pub fn new(world: &Arc<World>, peer: &Arc<Peer>) -> Worker {
         Worker {
             number: world.next_nonce(),
             world: Arc::clone(world),
-            party: Arc::clone(party),
+            peer: Arc::clone(peer),
             owed: Commands::default(),
             sent: VecDeque::new(),
             refused: BTreeSet::new(),
@@ -94,7 +94,7 @@ impl Worker {
             self.become_real_time();
         }
         let (tid, own) = (baton_shm::thread::id(), self.world.machine.schedule(0));
-        self.party.note_looper(tid, own.expect("the calling thread"));
+        self.peer.note_looper(tid, own.expect("the calling thread"));
         self.owe(command, &[]);
         loop {
             self.exchange(Commands::default(), Until::Read, &Pins::default());
@@ -112,7 +112,7 @@ impl Worker {
         self.flush();
         let is_real_time = baton_shm::thread::is_real_time();
         if !is_real_time || self.dice(3) != 0 {
-            self.party.program.leave();
+            self.peer.program.leave();
         }
     }
 
@@ -123,7 +123,7 @@ impl Worker {
         }
         let strong = |(handle, r): (&u32, &Reference)| (r.strong > 0).then_some((*handle, r.name));
         let references: Vec<(u32, Name)> =
-            self.party.model().references.iter().filter_map(strong).collect();
+            self.peer.model().references.iter().filter_map(strong).collect();
         for (handle, name) in references {
             let answered = self.call(handle, name, Cargo::Bytes);
             let why = self.last_error();
@@ -133,20 +133,20 @@ impl Worker {
             );
         }
         self.flush();
-        self.party.program.leave();
+        self.peer.program.leave();
     }
 
     /// Gives back whatever the program has.
     pub fn give_back(mut self) {
         while self.free() {}
         loop {
-            let Some((cookie, handle)) = self.party.model().notice_to_clear() else { break };
+            let Some((cookie, handle)) = self.peer.model().notice_to_clear() else { break };
             self.clear_notice(cookie, handle);
         }
         while self.release() {}
         while self.drop_object() {}
         self.flush();
-        self.party.program.leave();
+        self.peer.program.leave();
     }
 
     fn dice(&self, bound: u64) -> u64 {
@@ -164,7 +164,7 @@ impl Worker {
     fn flush(&mut self) {
         loop {
             let owed = std::mem::take(&mut self.owed);
-            let written = self.party.program.write_read(&owed, &mut []);
+            let written = self.peer.program.write_read(&owed, &mut []);
             self.owed = owed.after(written.expect("a write of commands").0);
             if self.owed.is_empty() {
                 return;
@@ -187,19 +187,19 @@ impl Worker {
             self.sent.push_back(Sent { number, is_call, pins });
         }
         loop {
-            let returned = self.party.program.try_exchange(&commands).expect("an exchange");
+            let returned = self.peer.program.try_exchange(&commands).expect("an exchange");
             self.owed = commands.after(returned.consumed);
             let mut messages = returned.messages.into_iter();
             for (command, payload) in returns(&returned.bytes) {
                 match command {
                     BR_NOOP | BR_OK => {}
-                    BR_SPAWN_LOOPER => self.party.start_looper(&self.world, BC_REGISTER_LOOPER),
+                    BR_SPAWN_LOOPER => self.peer.start_looper(&self.world, BC_REGISTER_LOOPER),
                     BR_INCREFS | BR_ACQUIRE | BR_RELEASE | BR_DECREFS => {
                         self.node_news(command, payload);
                     }
                     BR_DEAD_BINDER => {
                         let cookie: u64 = pod_read_unaligned(payload);
-                        let name = self.party.model().dead(cookie);
+                        let name = self.peer.model().dead(cookie);
                         // The broker ends a process that breaks its protocol.
                         let is_hostile = self.world.hostile.is_one(name.owner);
                         let is_dead = is_hostile || self.world.is_dead(name.owner);
@@ -209,20 +209,20 @@ impl Worker {
                     BR_FROZEN_BINDER => {
                         let state: FrozenStateInfo = pod_read_unaligned(payload);
                         let is_frozen = state.is_frozen != 0;
-                        let pins = self.party.model().frozen(state.cookie, is_frozen);
+                        let pins = self.peer.model().frozen(state.cookie, is_frozen);
                         self.freeze_done(state.cookie, pins);
                     }
                     BR_CLEAR_DEATH_NOTIFICATION_DONE | BR_CLEAR_FREEZE_NOTIFICATION_DONE => {
                         let is_of_freezes = command == BR_CLEAR_FREEZE_NOTIFICATION_DONE;
                         let cookie = pod_read_unaligned(payload);
-                        self.party.model().notice_cleared(cookie, is_of_freezes);
+                        self.peer.model().notice_cleared(cookie, is_of_freezes);
                     }
                     BR_TRANSACTION_COMPLETE
                     | BR_ONEWAY_SPAM_SUSPECT
                     | BR_TRANSACTION_PENDING_FROZEN => {
                         let sent = self.sent.pop_front();
                         let sent = sent.expect("BR_TRANSACTION_COMPLETE of something");
-                        self.party.model().unpin(&sent.pins);
+                        self.peer.model().unpin(&sent.pins);
                         self.n_open += u32::from(sent.is_call);
                     }
                     BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY => self.ends.push(None),
@@ -256,12 +256,12 @@ impl Worker {
         let Some(pins) = pins else {
             self.flush();
             let done = Commands::default().put(command, &cookie.to_ne_bytes());
-            let _ = self.party.program.write_read(&done, &mut []);
+            let _ = self.peer.program.write_read(&done, &mut []);
             return;
         };
         self.owe(command, &cookie.to_ne_bytes());
         self.flush();
-        self.party.model().unpin(&pins);
+        self.peer.model().unpin(&pins);
     }
 
     /// Takes the refusal of the oldest transaction of which the thread did not know, if that has
@@ -272,7 +272,7 @@ impl Worker {
         {
             let refusal = self.ends.pop().expect("counted");
             assert!(refusal.is_none(), "an answer to no call");
-            self.party.model().unpin(&refused.pins);
+            self.peer.model().unpin(&refused.pins);
             self.refused.insert(refused.number);
         }
     }
@@ -280,7 +280,7 @@ impl Worker {
     /// Calls of this thread that have ended, whether or not it has read so; none while it does not
     /// know yet whether its call was taken.
     fn n_ended(&self) -> usize {
-        let state = self.party.program.device.engine().lock();
+        let state = self.peer.program.device.engine().lock();
         let thread = state.threads.get(baton_shm::thread::id());
         let is_open = |frame: &&Frame| matches!(frame, Frame::Calling(_));
         let open = thread.map_or(0, |thread| thread.stack.iter().filter(is_open).count());
@@ -291,14 +291,14 @@ impl Worker {
     fn last_error(&self) -> ExtendedError {
         let mut error = ExtendedError::zeroed();
         let argument = std::ptr::from_mut(&mut error) as usize;
-        self.party.program.device.ioctl(BINDER_GET_EXTENDED_ERROR, argument, false).unwrap();
+        self.peer.program.device.ioctl(BINDER_GET_EXTENDED_ERROR, argument, false).unwrap();
         error
     }
 
     fn node_news(&mut self, command: u32, payload: &[u8]) {
         let (ptr, cookie) = (pod_read_unaligned(&payload[..8]), pod_read_unaligned(&payload[8..]));
         if ptr != 0 {
-            self.party.model().node_news(command, ptr, cookie);
+            self.peer.model().node_news(command, ptr, cookie);
         }
         match command {
             BR_INCREFS => self.owe(BC_INCREFS_DONE, payload),
@@ -317,8 +317,8 @@ impl Worker {
         for (name, object) in &payload.objects {
             match *object {
                 Object::Handle { handle, strong } => {
-                    assert_ne!(name.owner, self.party.id(), "an object of ours comes as a handle");
-                    let mut model = self.party.model();
+                    assert_ne!(name.owner, self.peer.id(), "an object of ours comes as a handle");
+                    let mut model = self.peer.model();
                     model.mention(handle, *name);
                     held.handles.push(handle);
                     let command = if strong { BC_ACQUIRE } else { BC_INCREFS };
@@ -328,7 +328,7 @@ impl Worker {
                     }
                 }
                 Object::Own { ptr, cookie, .. } => {
-                    assert_eq!(*name, Name { owner: self.party.id(), cookie }, "at {ptr:#x}");
+                    assert_eq!(*name, Name { owner: self.peer.id(), cookie }, "at {ptr:#x}");
                 }
                 Object::Descriptor(fd) => {
                     // SAFETY: the driver has just installed it, and nobody else knows it.
@@ -342,7 +342,7 @@ impl Worker {
         for (command, handle) in wanted {
             self.count(command, handle);
         }
-        let mut model = self.party.model();
+        let mut model = self.peer.model();
         let is_large = payload.filler_bytes > 1_000 || model.buffers.len() > MOST_KEPT;
         let is_freed = one_way.is_some() || payload.is_plain;
         if is_freed || is_large || self.dice(100) < 70 {
@@ -358,7 +358,7 @@ impl Worker {
     fn count(&mut self, command: u32, handle: u32) {
         self.owe(command, &handle.to_ne_bytes());
         self.flush();
-        let mut model = self.party.model();
+        let mut model = self.peer.model();
         let reference = model.references.get_mut(&handle).expect("mentioned");
         match command {
             BC_ACQUIRE => reference.strong += 1,
@@ -373,21 +373,21 @@ impl Worker {
         let payload =
             if is_hostile { self.hostile(message) } else { Payload::decode(&message.data) };
         if payload.target != Name::default() {
-            let expected = Name { owner: self.party.id(), cookie: transaction.cookie };
+            let expected = Name { owner: self.peer.id(), cookie: transaction.cookie };
             assert_eq!(payload.target, expected, "a call for somebody else");
-            let object = self.party.model().objects.get(&transaction.target).copied();
+            let object = self.peer.model().objects.get(&transaction.target).copied();
             let is_there = object.is_some_and(|object| object.cookie == transaction.cookie);
             assert!(is_there, "a call to {:?}, which is gone", payload.target);
         }
         if transaction.flags & TF_ONE_WAY != 0 {
             if transaction.target != 0 && !is_hostile {
-                let mut model = self.party.model();
+                let mut model = self.peer.model();
                 model.one_way(payload.sender, transaction.cookie, payload.nonce);
             }
             return self.keep(message, &payload, Some(transaction.cookie));
         }
         if is_hostile {
-            self.world.hostile.receive_call(&self.party, transaction);
+            self.world.hostile.receive_call(&self.peer, transaction);
         }
         self.keep(message, &payload, is_hostile.then_some(transaction.cookie));
         let is_plain = payload.is_plain;
@@ -406,9 +406,9 @@ impl Worker {
     /// says it is for.
     fn hostile(&self, message: &Message) -> Payload {
         let transaction = &message.transaction;
-        let owner = if transaction.target == 0 { 0 } else { self.party.id() };
+        let owner = if transaction.target == 0 { 0 } else { self.peer.id() };
         let cookie = if transaction.target == 0 { 0 } else { transaction.cookie };
-        let objects = self.world.hostile.receive(&self.party, message);
+        let objects = self.world.hostile.receive(&self.peer, message);
         Payload { target: Name { owner, cookie }, objects, ..Payload::default() }
     }
 
@@ -424,7 +424,7 @@ impl Worker {
             Payload { nonce, sender, is_plain, objects, filler_bytes, ..Payload::default() };
         let (bytes, offsets) = payload.encode();
         let commands = Commands::default().send_objects(BC_REPLY, 0, 0, &bytes, &offsets);
-        self.party.model().pin(&pins);
+        self.peer.model().pin(&pins);
         self.exchange(commands, Until::Taken, &pins);
         drop(files);
     }
@@ -455,7 +455,7 @@ impl Worker {
     }
 
     fn target(&mut self) -> (u32, Name) {
-        let model = self.party.model();
+        let model = self.peer.model();
         let strong = model.references.iter().filter(|(_, reference)| reference.strong > 0);
         let mut targets: Vec<(u32, Name)> = strong.map(|(handle, r)| (*handle, r.name)).collect();
         drop(model);
@@ -525,7 +525,7 @@ impl Worker {
         let answer = self.exchange(commands, Until::Answered, &pins);
         drop(files);
         let Some(answer) = answer else {
-            self.party.model().n_failed += 1;
+            self.peer.model().n_failed += 1;
             return false;
         };
         if answer.transaction.code != HONEST_CODE {
@@ -536,13 +536,13 @@ impl Worker {
         let payload = Payload::decode(&answer.data);
         assert_eq!(payload.nonce, nonce, "another call's answer");
         self.keep(&answer, &payload, None);
-        self.party.model().n_answered += 1;
+        self.peer.model().n_answered += 1;
         true
     }
 
     /// Pins the target, if the program still holds it.
     fn hold(&mut self, handle: u32, target: Name, pins: &mut Pins) -> bool {
-        let mut model = self.party.model();
+        let mut model = self.peer.model();
         let is_held = |r: &Reference| r.strong > 0 && r.name == target;
         let is_held = handle == 0 || model.references.get(&handle).is_some_and(is_held);
         if is_held && handle != 0 {
@@ -585,7 +585,7 @@ impl Worker {
             match self.dice(5) {
                 0 | 1 => {
                     let ptr = ADDRESSES[self.dice(ADDRESSES.len() as u64) as usize];
-                    let mut model = self.party.model();
+                    let mut model = self.peer.model();
                     let fresh = model.next_cookie();
                     let fresh = Local { cookie: fresh, local: true, ..Local::default() };
                     let object = model.objects.entry(ptr).or_insert(fresh);
@@ -593,12 +593,12 @@ impl Worker {
                     if object.local {
                         let cookie = object.cookie;
                         pins.objects.push(ptr);
-                        let name = Name { owner: self.party.id(), cookie };
+                        let name = Name { owner: self.peer.id(), cookie };
                         objects.push((name, Object::Own { ptr, cookie, strong }));
                     }
                 }
                 2 | 3 => {
-                    let model = self.party.model();
+                    let model = self.peer.model();
                     let may = |r: &Reference| if strong { r.strong > 0 } else { r.weak > 0 };
                     let held = model.references.iter().filter(|(_, reference)| may(reference));
                     let held: Vec<u32> = held.map(|(handle, _)| *handle).collect();
@@ -625,7 +625,7 @@ impl Worker {
     }
 
     fn become_manager(&mut self) {
-        let device = &self.party.program.device;
+        let device = &self.peer.program.device;
         match device.ioctl(BINDER_SET_CONTEXT_MGR, 0, false) {
             // There is one, or there is no broker at this moment.
             Ok(_) | Err(Errno::BUSY | Errno::CONNREFUSED | Errno::AGAIN) => {}
@@ -635,7 +635,7 @@ impl Worker {
 
     /// Frees a buffer that was kept, if there is one.
     fn free(&mut self) -> bool {
-        let mut model = self.party.model();
+        let mut model = self.peer.model();
         let Some(held) = model.buffers.pop() else { return false };
         model.let_go(&held);
         drop(model);
@@ -646,7 +646,7 @@ impl Worker {
 
     /// Gives back one count, if there is one that no send relies on.
     fn release(&mut self) -> bool {
-        let mut model = self.party.model();
+        let mut model = self.peer.model();
         let spare = |r: &Reference| r.sending == 0 && (r.strong > 0 || r.weak > 0);
         let spare = model.references.iter().filter(|(_, reference)| spare(reference));
         let spare: Vec<u32> = spare.map(|(handle, _)| *handle).collect();
@@ -670,7 +670,7 @@ impl Worker {
     }
 
     fn drop_object(&mut self) -> bool {
-        let mut model = self.party.model();
+        let mut model = self.peer.model();
         let local = model.objects.iter().find(|(_, object)| object.local && object.sending == 0);
         let Some(ptr) = local.map(|(ptr, _)| *ptr) else { return false };
         model.objects.get_mut(&ptr).expect("listed").local = false;
@@ -679,7 +679,7 @@ impl Worker {
     }
 
     fn ask_for_notices(&mut self) {
-        let mut model = self.party.model();
+        let mut model = self.peer.model();
         let is_of_freezes = self.dice(3) == 0;
         let held = model.references.iter().filter(|(_, r)| r.strong > 0 || r.weak > 0);
         let held: Vec<(u32, Name)> = held.map(|(handle, r)| (*handle, r.name)).collect();
@@ -703,16 +703,16 @@ impl Worker {
         };
         self.owe(command, &handle_cookie(handle, cookie));
         self.flush();
-        let mut model = self.party.model();
+        let mut model = self.peer.model();
         model.notices.get_mut(&cookie).expect("not cleared yet").is_asked = true;
         model.unpin(&Pins::of(handle));
     }
 
     /// BINDER_FREEZE of anybody.
     fn freeze(&self) {
-        let parties = self.world.parties();
-        if !parties.is_empty() {
-            let process = parties[self.dice(parties.len() as u64) as usize].process;
+        let peers = self.world.peers();
+        if !peers.is_empty() {
+            let process = peers[self.dice(peers.len() as u64) as usize].process;
             match self.set_frozen(process, self.dice(2) == 0) {
                 // It has calls to serve, has gone, or there is no broker at this moment.
                 Ok(()) | Err(Errno::AGAIN | Errno::INVAL | Errno::CONNREFUSED) => {}
@@ -724,25 +724,25 @@ impl Worker {
     fn set_frozen(&self, process: u32, is_frozen: bool) -> Result<(), Errno> {
         let info = FreezeInfo { pid: FIRST_PID + process, enable: is_frozen.into(), timeout_ms: 0 };
         let argument = std::ptr::from_ref(&info) as usize;
-        self.party.program.device.ioctl(BINDER_FREEZE, argument, false).map(drop)
+        self.peer.program.device.ioctl(BINDER_FREEZE, argument, false).map(drop)
     }
 
     /// Ends what any program may have done to this one.
     pub fn thaw(self) {
-        let thawed = self.set_frozen(self.party.process, false);
-        assert_eq!(thawed, Ok(()), "{} stays frozen", self.party.process);
-        self.party.program.leave();
+        let thawed = self.set_frozen(self.peer.process, false);
+        assert_eq!(thawed, Ok(()), "{} stays frozen", self.peer.process);
+        self.peer.program.leave();
     }
 
     fn stop_asking(&mut self) {
-        let notice = self.party.model().notice_to_clear();
+        let notice = self.peer.model().notice_to_clear();
         if let Some((cookie, handle)) = notice {
             self.clear_notice(cookie, handle);
         }
     }
 
     fn clear_notice(&mut self, cookie: u64, handle: u32) {
-        let mut model = self.party.model();
+        let mut model = self.peer.model();
         let notice = model.notices.get_mut(&cookie).expect("asked for");
         notice.is_cleared = true;
         let command = match notice.is_of_freezes {
@@ -753,7 +753,7 @@ impl Worker {
         drop(model);
         self.owe(command, &handle_cookie(handle, cookie));
         self.flush();
-        self.party.model().unpin(&Pins::of(handle));
+        self.peer.model().unpin(&Pins::of(handle));
     }
 }
 

@@ -28,7 +28,7 @@ const WORKER: &str = "worker";
 pub struct World {
     pub machine: Arc<Machine>,
     pub socket: PathBuf,
-    parties: Mutex<Vec<Arc<Party>>>,
+    peers: Mutex<Vec<Arc<Peer>>>,
     pub hostile: HostileProcesses,
     dead: Mutex<BTreeSet<u64>>,
     last_process: AtomicU32,
@@ -39,7 +39,7 @@ pub struct World {
 }
 
 /// One process.
-pub struct Party {
+pub struct Peer {
     pub process: u32,
     pub program: Program,
     model: Mutex<Model>,
@@ -58,7 +58,7 @@ impl Drop for Seed {
     }
 }
 
-impl Party {
+impl Peer {
     /// What the program has. No step while it is borrowed.
     pub fn model(&self) -> MutexGuard<'_, Model> {
         self.model.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -78,7 +78,7 @@ impl Party {
     }
 
     /// Another looper of the pool.
-    pub fn start_looper(self: &Arc<Party>, world: &Arc<World>, command: u32) {
+    pub fn start_looper(self: &Arc<Peer>, world: &Arc<World>, command: u32) {
         let worker = Worker::new(world, self);
         world.start(self.process, "looper", move || worker.serve(command));
     }
@@ -93,7 +93,7 @@ impl World {
         let world = Arc::new(World {
             machine: Arc::clone(&machine),
             socket: directory.path().join("broker.sock"),
-            parties: Mutex::default(),
+            peers: Mutex::default(),
             hostile: HostileProcesses::default(),
             dead: Mutex::default(),
             last_process: AtomicU32::new(FIRST_PROCESS),
@@ -109,23 +109,23 @@ impl World {
         world.end_hostile_processes();
         world.come_to_rest();
         world.is_busy.store(false, Ordering::Relaxed);
-        for party in world.parties() {
-            world.start_worker(&party, Worker::thaw);
+        for peer in world.peers() {
+            world.start_worker(&peer, Worker::thaw);
         }
         world.come_to_rest();
         check::at_rest(&world);
-        for party in world.parties() {
-            world.start_worker(&party, Worker::check_handles);
+        for peer in world.peers() {
+            world.start_worker(&peer, Worker::check_handles);
         }
         world.come_to_rest();
         check::at_rest(&world);
-        for party in world.parties() {
-            world.start_worker(&party, Worker::give_back);
+        for peer in world.peers() {
+            world.start_worker(&peer, Worker::give_back);
         }
         world.come_to_rest();
         check::at_rest(&world);
         check::given_back(&world);
-        world.parties().iter().for_each(|party| world.kill(party));
+        world.peers().iter().for_each(|peer| world.kill(peer));
         world.come_to_rest();
         check::nobody_left(&world);
         if std::env::var_os("SIM_TRACE").is_some() {
@@ -142,24 +142,24 @@ impl World {
         let has_hostile = dice(2) == 0;
         for _ in 0..20 + dice(100) {
             pause(Duration::from_micros(dice(2_000)));
-            let parties = self.parties();
+            let peers = self.peers();
             if has_hostile {
                 self.disturb();
             }
             if dice(400) < broker_dies {
                 self.restart_broker();
             }
-            if dice(100) < kills && !parties.is_empty() {
-                self.kill(&parties[dice(parties.len() as u64) as usize]);
+            if dice(100) < kills && !peers.is_empty() {
+                self.kill(&peers[dice(peers.len() as u64) as usize]);
             }
-            if parties.len() < 2 || parties.len() < 6 && dice(100) < kills {
+            if peers.len() < 2 || peers.len() < 6 && dice(100) < kills {
                 self.spawn();
             }
-            if let Some(party) = self.parties().get(dice(6) as usize)
+            if let Some(peer) = self.peers().get(dice(6) as usize)
                 && self.machine.n_alive(WORKER) < 8
             {
                 let often = 1 + dice(30);
-                self.start_worker(party, move |worker| worker.act_often(often));
+                self.start_worker(peer, move |worker| worker.act_often(often));
             }
         }
     }
@@ -182,8 +182,8 @@ impl World {
         self.last_nonce.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub fn parties(&self) -> Vec<Arc<Party>> {
-        self.parties.lock().expect("no panic under it").clone()
+    pub fn peers(&self) -> Vec<Arc<Peer>> {
+        self.peers.lock().expect("no panic under it").clone()
     }
 
     pub fn is_dead(&self, process: u64) -> bool {
@@ -197,11 +197,11 @@ impl World {
     /// A thread that is no looper, and ends.
     fn start_worker(
         self: &Arc<World>,
-        party: &Arc<Party>,
+        peer: &Arc<Peer>,
         life: impl FnOnce(Worker) + Send + 'static,
     ) {
-        let worker = Worker::new(self, party);
-        self.start(party.process, WORKER, move || life(worker));
+        let worker = Worker::new(self, peer);
+        self.start(peer.process, WORKER, move || life(worker));
     }
 
     /// A process opens the device, on a thread of its own.
@@ -216,9 +216,9 @@ impl World {
                 device.ioctl(BINDER_SET_MAX_THREADS, argument, false).expect("a number");
                 let program = Program { device };
                 let (model, loopers) = Default::default();
-                let party = Arc::new(Party { process, program, model, loopers });
-                world.parties.lock().expect("no panic under it").push(Arc::clone(&party));
-                party.start_looper(&world, BC_ENTER_LOOPER);
+                let peer = Arc::new(Peer { process, program, model, loopers });
+                world.peers.lock().expect("no panic under it").push(Arc::clone(&peer));
+                peer.start_looper(&world, BC_ENTER_LOOPER);
             }
         });
     }
@@ -228,11 +228,11 @@ impl World {
     }
 
     /// SIGKILL: its threads stop where they are, and its sockets close.
-    fn kill(&self, party: &Arc<Party>) {
-        self.note_death(party.process);
-        self.parties.lock().expect("no panic under it").retain(|other| !Arc::ptr_eq(other, party));
-        self.machine.kill(party.process);
-        party.program.device.forked();
+    fn kill(&self, peer: &Arc<Peer>) {
+        self.note_death(peer.process);
+        self.peers.lock().expect("no panic under it").retain(|other| !Arc::ptr_eq(other, peer));
+        self.machine.kill(peer.process);
+        peer.program.device.forked();
     }
 
     fn start_broker(&self) {
