@@ -8,6 +8,7 @@ use crate::received::{Place, Received};
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
 use baton_driver::typed::{self, Outcome, Outgoing, Payload, Until, tid};
+use baton_shm::clock::now;
 use baton_state::Return;
 use baton_state::parcel::Sent;
 use baton_state::transaction::Target;
@@ -61,7 +62,7 @@ impl Handle {
         longest: Duration,
     ) -> Result<Received<'_>, CallError> {
         // One that is too far ahead for the clock does not come.
-        let deadline = Instant::now().checked_add(longest);
+        let deadline = now().checked_add(longest);
         self.driver.call(self.number, code, parcel, deadline)
     }
 

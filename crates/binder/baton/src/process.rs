@@ -118,3 +118,11 @@ impl std::fmt::Debug for Process {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(simulated)]
+impl Process {
+    /// What the process has open: for the simulator.
+    pub fn engine(&self) -> &typed::Engine {
+        &self.driver.engine
+    }
+}

@@ -178,15 +178,17 @@ impl ClientLanes {
         self.progress[lane as usize].load(Ordering::Acquire) != Progress::Departed as u8
     }
 
-    /// Whether the lane is in use or reserved, in a word: for the simulator.
+    /// Whether the lane is abandoned, in use or reserved, in a word: for the simulator.
     #[cfg(simulated)]
     pub fn kept(&self, lane: u32) -> Option<&'static str> {
         let has = |lanes: u64| lanes >> lane & 1 == 1;
-        let in_use = !self.free.load(Ordering::Relaxed) | *self.abandoned.lock();
-        match (has(in_use), has(self.reserved.load(Ordering::Relaxed))) {
-            (true, _) => Some("in use"),
-            (false, true) => Some("reserved"),
-            (false, false) => None,
+        let in_use = !self.free.load(Ordering::Relaxed);
+        let is_reserved = has(self.reserved.load(Ordering::Relaxed));
+        match (has(*self.abandoned.lock()), has(in_use), is_reserved) {
+            (true, ..) => Some("abandoned"),
+            (false, true, _) => Some("in use"),
+            (false, false, true) => Some("reserved"),
+            (false, false, false) => None,
         }
     }
 }

@@ -56,7 +56,8 @@ pub fn wait_any_of(words: &[(&AtomicU32, u32)]) -> (Wait, Option<usize>) {
     (wait_any(words), None)
 }
 
-fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
+/// Model of [`crate::futex`]: a wait on several words.
+pub fn wait_any(words: &[(&AtomicU32, u32)]) -> Wait {
     let mut sleepers = SLEEPERS.lock().unwrap();
     if words.iter().any(|(word, expected)| word.load(Ordering::SeqCst) != *expected) {
         return Wait::Woken;

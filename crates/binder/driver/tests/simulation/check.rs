@@ -20,7 +20,7 @@ pub fn at_rest(world: &World) {
 }
 
 fn report(world: &World) -> Report {
-    let observer = Observer::connect(&world.socket).expect("a broker");
+    let observer = Observer::connect(&world.broker.socket).expect("a broker");
     observer.report().expect("a report")
 }
 

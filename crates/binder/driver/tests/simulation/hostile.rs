@@ -185,7 +185,7 @@ impl Hostile {
     fn greet(&mut self, greeting: &Request) -> Option<()> {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let requests = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
-        connect(&requests, &SocketAddrUnix::new(&self.world.socket).expect("short")).ok()?;
+        connect(&requests, &SocketAddrUnix::new(&self.world.broker.socket).expect("short")).ok()?;
         self.world.machine.note_connection();
         let requests = self.keep(requests);
         send_with(&requests, &encode(greeting), &self.pages.each_ref().map(AsFd::as_fd)).ok()?;

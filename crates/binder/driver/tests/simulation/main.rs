@@ -25,6 +25,9 @@ mod payload;
 #[path = "../support/program.rs"]
 mod program;
 #[cfg(simulated)]
+#[path = "../support/simulated.rs"]
+mod simulated;
+#[cfg(simulated)]
 #[path = "../support/stranger.rs"]
 mod stranger;
 #[cfg(simulated)]
@@ -39,48 +42,5 @@ fn main() {
 
 #[cfg(simulated)]
 fn main() {
-    histories::run();
-}
-
-#[cfg(simulated)]
-mod histories {
-    use crate::world::World;
-    use std::process::{Command, exit};
-
-    /// Histories without `SIM_HISTORIES`.
-    const HISTORIES: u64 = 400;
-    /// Histories of one operating system's process, which keeps the stacks of what was killed.
-    const A_PROCESS: u64 = 20;
-    /// Names the first and the last history of a child.
-    const CHILD: &str = "SIM_CHILD";
-
-    fn setting(name: &str) -> Option<u64> {
-        std::env::var(name).ok().map(|value| value.parse().expect("a number"))
-    }
-
-    pub fn run() {
-        if let Some(seed) = setting("SEED") {
-            return World::run(seed);
-        }
-        if let Some(first) = setting(CHILD) {
-            return (first..first + A_PROCESS).for_each(World::run);
-        }
-        let last = setting("SIM_HISTORIES").unwrap_or(HISTORIES);
-        let mut running = Vec::new();
-        for first in (1..=last).step_by(A_PROCESS as usize) {
-            let program = std::env::current_exe().expect("our own program");
-            running.push(Command::new(program).env(CHILD, first.to_string()).spawn().unwrap());
-            if running.len() == 2 {
-                finish(running.remove(0));
-            }
-        }
-        running.into_iter().for_each(finish);
-        println!("simulation: {last} histories");
-    }
-
-    fn finish(mut child: std::process::Child) {
-        if !child.wait().expect("a child").success() {
-            exit(1);
-        }
-    }
+    simulated::run(world::World::run);
 }

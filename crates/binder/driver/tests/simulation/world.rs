@@ -4,14 +4,13 @@ use crate::check;
 use crate::grants::HostileProcesses;
 use crate::model::Model;
 use crate::program::{Program, RECEIVE_BYTES};
+use crate::simulated::{Seed, SimulatedBroker};
 use crate::worker::Worker;
 use baton_abi::uapi::{BC_ENTER_LOOPER, BINDER_SET_MAX_THREADS};
-use baton_broker::Config;
 use baton_driver::device::Device;
 use baton_shm::blocking::pause;
-use baton_shm::simulation::{Machine, Schedule, relinquish};
+use baton_shm::simulation::{Machine, Schedule};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -27,13 +26,12 @@ const WORKER: &str = "worker";
 
 pub struct World {
     pub machine: Arc<Machine>,
-    pub socket: PathBuf,
     peers: Mutex<Vec<Arc<Peer>>>,
     pub hostile: HostileProcesses,
     dead: Mutex<BTreeSet<u64>>,
     last_process: AtomicU32,
     last_nonce: AtomicU64,
-    broker: AtomicU32,
+    pub broker: SimulatedBroker,
     /// Whether processes come, go and freeze each other.
     is_busy: AtomicBool,
 }
@@ -45,17 +43,6 @@ pub struct Peer {
     model: Mutex<Model>,
     /// Its loopers, by their ids, each with the priority of its own.
     loopers: Mutex<BTreeMap<u32, Schedule>>,
-}
-
-/// Says which history has failed.
-struct Seed(u64);
-
-impl Drop for Seed {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("replay: SEED={} make test-simulation", self.0);
-        }
-    }
 }
 
 impl Peer {
@@ -88,23 +75,22 @@ impl World {
     pub fn run(seed: u64) {
         let name = Seed(seed);
         let machine = Machine::begin(seed, MOST_SWITCHES);
-        machine.on_failure(format!("replay: SEED={} make test-simulation", name.0));
+        machine.on_failure(name.replay());
         let directory = tempfile::tempdir().expect("a directory");
         let world = Arc::new(World {
             machine: Arc::clone(&machine),
-            socket: directory.path().join("broker.sock"),
             peers: Mutex::default(),
             hostile: HostileProcesses::default(),
             dead: Mutex::default(),
             last_process: AtomicU32::new(FIRST_PROCESS),
             last_nonce: AtomicU64::new(0),
-            broker: AtomicU32::new(0),
+            broker: SimulatedBroker::new(&machine, directory.path().join("broker.sock")),
             is_busy: AtomicBool::new(true),
         });
         if machine.below(8) == 0 {
             machine.refuse_to_schedule_others();
         }
-        world.start_broker();
+        world.broker.start(world.next_process());
         world.live();
         world.end_hostile_processes();
         world.come_to_rest();
@@ -147,7 +133,7 @@ impl World {
                 self.disturb();
             }
             if dice(400) < broker_dies {
-                self.restart_broker();
+                self.broker.restart(self.next_process());
             }
             if dice(100) < kills && !peers.is_empty() {
                 self.kill(&peers[dice(peers.len() as u64) as usize]);
@@ -209,7 +195,7 @@ impl World {
         let (process, world) = (self.next_process(), Arc::clone(self));
         self.start(process, WORKER, move || {
             // There may be no broker at this moment.
-            if let Ok(device) = Device::open("binder", &world.socket) {
+            if let Ok(device) = Device::open("binder", &world.broker.socket) {
                 device.mapped(crate::program::BASE, RECEIVE_BYTES);
                 let most = MOST_LOOPERS;
                 let argument = std::ptr::from_ref(&most) as usize;
@@ -233,29 +219,5 @@ impl World {
         self.peers.lock().expect("no panic under it").retain(|other| !Arc::ptr_eq(other, peer));
         self.machine.kill(peer.process);
         peer.program.device.forked();
-    }
-
-    fn start_broker(&self) {
-        let process = self.next_process();
-        self.broker.store(process, Ordering::Relaxed);
-        let config = Config::at(&self.socket);
-        self.start(process, "broker", move || {
-            baton_broker::run(config, || {}).expect("a broker that serves");
-        });
-        while !self.socket.exists() {
-            relinquish();
-        }
-    }
-
-    /// The broker dies amid whatever it does, and after a while there is another one.
-    fn restart_broker(&self) {
-        let process = self.broker.load(Ordering::Relaxed);
-        self.machine.doom(process);
-        while !self.machine.has_ended(process) {
-            relinquish();
-        }
-        self.machine.drop_connections();
-        pause(Duration::from_micros(self.machine.below(5_000)));
-        self.start_broker();
     }
 }
