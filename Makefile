@@ -64,7 +64,7 @@ test-loom: setup
 test-simulation: setup
 	@echo 'test: whole processes on a simulated machine'
 	@RUSTFLAGS='--cfg simulated' SIM_HISTORIES=$(SIMULATED_HISTORIES) $(CARGO) test --quiet \
-		--target-dir target/simulation --package baton-driver --test simulation
+		--target-dir target/simulation --package baton-driver --package baton --test simulation
 
 test-uapi: setup build
 	@echo 'test: the driver behind its ioctl interface'
