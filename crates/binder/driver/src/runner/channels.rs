@@ -228,11 +228,13 @@ impl Engine {
         why: Option<&'static str>,
     ) {
         self.revoke_with(state, channel.peer);
-        if channel.socket.was_taken_up() {
-            state.fail_channel(channel.id);
-        } else {
+        // A peer that lives and has not taken the channel up lacks descriptors.
+        let is_refused = !channel.socket.was_taken_up() && state.peers.contains_key(&channel.peer);
+        if is_refused {
             self.pool.channels.lists().refused = Some((channel.peer, Errno::MFILE));
             state.refuse_channel(channel.id);
+        } else {
+            state.fail_channel(channel.id);
         }
         self.carry_out_effects(state);
         self.remove_channel(state, channel, why);
