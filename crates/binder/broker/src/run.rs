@@ -95,7 +95,7 @@ pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let path = config.socket;
     let descriptors = raise_descriptor_limit();
     let poll = Poll::new().map_err(RunError::of("epoll_create", &path))?;
-    let listener = match config.listener {
+    let mut listener = match config.listener {
         Some(socket) => Listener::inherited(socket, &path)?,
         None => Listener::at(&path)?,
     };
@@ -117,10 +117,12 @@ pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
         broker.rejoin_deadline = now().checked_add(config.grace);
     }
     ready();
-    let result = broker.serve(listener, &path, config.until_idle);
+    let result = broker.serve(&mut listener, &path, config.until_idle);
     if broker.engines.is_empty() && broker.state.is_rejoin_over() {
+        // Before the path is free: from then on the file is the next broker's.
         broker.restart_state.discard();
     }
+    drop(listener);
     result
 }
 
@@ -253,7 +255,7 @@ impl Broker {
 
     fn serve(
         &mut self,
-        mut listener: Listener,
+        listener: &mut Listener,
         path: &Path,
         until_idle: bool,
     ) -> Result<(), RunError> {
@@ -268,7 +270,7 @@ impl Broker {
                         }
                         return Ok(());
                     }
-                    Source::Listener => self.accept(&listener, path, AT_ONCE)?,
+                    Source::Listener => self.accept(listener, path, AT_ONCE)?,
                     Source::Requests(id) => self.enqueue(id),
                     Source::Death(id) => self.process_exited(id),
                     Source::Events(id) if hung_up => self.process_exited(id),
@@ -295,7 +297,7 @@ impl Broker {
                 self.accepting = Accepting::Now;
                 // The listener no longer reports a socket that was already accepted.
                 if self.unserved_socket.is_some() {
-                    self.accept(&listener, path, 1)?;
+                    self.accept(listener, path, 1)?;
                 }
             }
             if self.rejoin_deadline.is_some_and(|time| time <= now()) {
@@ -306,7 +308,7 @@ impl Broker {
                 // for this broker's lock. A client that connected before is in the backlog and is
                 // served.
                 listener.hide();
-                self.accept(&listener, path, usize::MAX)?;
+                self.accept(listener, path, usize::MAX)?;
                 if self.is_idle() {
                     listener.remove_devices_at_end();
                     return Ok(());
