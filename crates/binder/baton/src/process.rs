@@ -121,7 +121,7 @@ impl std::fmt::Debug for Process {
 
 #[cfg(simulated)]
 impl Process {
-    /// What the process has open: for the simulator.
+    /// The engine of the device that this process has open: for the simulator.
     pub fn engine(&self) -> &typed::Engine {
         &self.driver.engine
     }

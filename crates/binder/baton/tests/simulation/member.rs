@@ -182,7 +182,7 @@ fn become_ordinary() {
     baton::priority_changed();
 }
 
-/// What a handler makes of a request.
+/// The handler of the process's object: answers a request by its code.
 fn serve(world: &World, kept: &Lock<Vec<Handle>>, request: &Request<'_>) -> Result<Parcel, Errno> {
     match request.code() {
         ECHO => Ok(Parcel::from(request.data())),

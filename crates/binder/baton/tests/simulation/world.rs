@@ -1,7 +1,7 @@
 //! One history: a broker, some processes, and what happens to them.
 
 use crate::member::Member;
-use crate::simulated::{Seed, SimulatedBroker};
+use crate::simulated::{FIRST_PROCESS, MOST_SWITCHES, Seed, SimulatedBroker, WORKER};
 use baton_driver::observer::Observer;
 use baton_shm::blocking::pause;
 use baton_shm::simulation::Machine;
@@ -9,14 +9,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Switches after which a history counts as endless.
-const MOST_SWITCHES: u64 = 500_000;
-/// The first process; the harness is process 0.
-const FIRST_PROCESS: u32 = 1;
 /// Loopers of a process.
 const LOOPERS: u64 = 3;
-/// The name of threads that act, and end.
-const WORKER: &str = "worker";
 
 pub struct World {
     pub machine: Arc<Machine>,

@@ -248,7 +248,8 @@ impl Broker {
 }
 
 impl Link {
-    fn new(era: u32, requests: Arc<OwnedFd>, events: OwnedFd) -> Link {
+    /// A link of these sockets.
+    pub(crate) fn new(era: u32, requests: Arc<OwnedFd>, events: OwnedFd) -> Link {
         let (question, lost) = (Lock::new(()), AtomicBool::new(false));
         Link { era, sockets: Some([requests, Arc::new(events)]), question, lost }
     }

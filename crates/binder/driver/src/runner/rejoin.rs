@@ -173,3 +173,48 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_broker::{Config, Running};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::cell::Cell;
+
+    fn engine() -> (Arc<Engine>, Running, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
+        let engine = Engine::open("binder", broker.socket()).unwrap();
+        (engine, broker, directory)
+    }
+
+    /// Whoever asks the broker meanwhile is refused, and may see that by the era.
+    #[test]
+    fn after_a_failed_rejoin_the_link_is_of_the_states_era() {
+        let (engine, _broker, _directory) = engine();
+        let pair = || {
+            let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+            socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap().0
+        };
+        let next = Link::new(7, Arc::new(pair()), pair());
+        assert!(!engine.rejoin(Arc::new(next)), "nobody hears the claims");
+        assert!(engine.lock().is_of(7) && engine.broker.link().era == 7);
+        engine.close();
+    }
+
+    #[test]
+    fn a_child_of_fork_closes_the_connection_to_the_next_broker() {
+        let (engine, _broker, _directory) = engine();
+        let n_sockets = || {
+            let n_sockets = Cell::new(0);
+            engine.broker.sockets_in_child(|_| n_sockets.set(n_sockets.get() + 1));
+            n_sockets.get()
+        };
+        assert_eq!(n_sockets(), 2);
+        engine.broker.greet_next().unwrap();
+        assert_eq!(n_sockets(), 3);
+        engine.broker.give_up_next();
+        assert_eq!(n_sockets(), 2);
+        engine.close();
+    }
+}

@@ -551,6 +551,33 @@ fn a_request_that_comes_during_a_look_is_not_forgotten() {
     server.close();
 }
 
+/// A server that lives and has not taken a channel up lacks descriptors. One that has died does not.
+#[test]
+fn a_channel_that_nobody_took_up_is_refused_by_a_living_peer_only() {
+    let (broker, _directory) = broker();
+    for is_dead in [false, true] {
+        let server = Engine::open("binder", broker.socket()).unwrap();
+        server.become_manager(0x10, 0, 0).unwrap();
+        let client = Engine::open("binder", broker.socket()).unwrap();
+        client.find_manager().unwrap();
+        // The server takes no event.
+        let applying = server.broker.applying.lock();
+        let peer = server.identity.process;
+        let channel = client.channel_to(peer).unwrap();
+        let mut state = client.lock();
+        if is_dead {
+            state.peers.remove(&peer);
+        }
+        client.lose_channel(&mut state, &channel, None);
+        drop(state);
+        let refused = client.pool.channels.lists().refused.take();
+        assert_eq!(refused, (!is_dead).then_some((peer, Errno::MFILE)));
+        drop(applying);
+        client.close();
+        server.close();
+    }
+}
+
 /// A broker may give a looper its caller's new priority before it hears of the relief, and die.
 #[test]
 fn a_relieved_looper_has_no_priority_of_a_broker_that_has_died() {

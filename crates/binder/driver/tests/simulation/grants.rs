@@ -1,4 +1,4 @@
-//! What hostile processes were granted, and what programs are given of them.
+//! The broker's grants to hostile processes, and the messages of these that programs are given.
 //!
 //! The broker's grants are the oracle. Before a hostile process asks for a ticket, it notes the
 //! objects here. A program that is given a message of a hostile process takes a note with the same
@@ -65,7 +65,7 @@ impl HostileProcesses {
         self.lock().processes.contains_key(&process)
     }
 
-    /// What programs were given of hostile processes, for a trace.
+    /// The number of messages of hostile processes that programs were given, for a trace.
     pub fn summary(&self) -> String {
         let inner = self.lock();
         let (processes, left) = (inner.processes.len(), inner.announced.len());

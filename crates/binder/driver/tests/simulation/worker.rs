@@ -29,7 +29,7 @@ pub struct Worker {
     pub peer: Arc<Peer>,
     /// Commands for the next exchange: what the program owes for what it was told.
     owed: Commands,
-    /// What was sent, oldest first, and may have been taken or refused.
+    /// Transactions and replies that were sent, oldest first, and whose outcome was not read yet.
     sent: VecDeque<Sent>,
     /// The numbers of what was refused, until it is seen.
     refused: BTreeSet<u64>,
@@ -176,7 +176,7 @@ impl Worker {
     /// Writes commands, and reads until that has happened which the thread waits for. The answer
     /// to a call, if there was one.
     ///
-    /// What was sent is taken or refused at once, and later reads say so, in the same order.
+    /// The driver takes or refuses each transaction at once, and later reads say so in their order.
     /// Meanwhile the thread may have to serve calls, and the end of a call may come in which it
     /// serves another one: its server has died, say.
     fn exchange(&mut self, commands: Commands, until: Until, pins: &Pins) -> Option<Message> {

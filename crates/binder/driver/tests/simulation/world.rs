@@ -4,7 +4,7 @@ use crate::check;
 use crate::grants::HostileProcesses;
 use crate::model::Model;
 use crate::program::{Program, RECEIVE_BYTES};
-use crate::simulated::{Seed, SimulatedBroker};
+use crate::simulated::{FIRST_PROCESS, MOST_SWITCHES, Seed, SimulatedBroker, WORKER};
 use crate::worker::Worker;
 use baton_abi::uapi::{BC_ENTER_LOOPER, BINDER_SET_MAX_THREADS};
 use baton_driver::device::Device;
@@ -15,14 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Switches after which a history counts as endless.
-const MOST_SWITCHES: u64 = 500_000;
 /// Loopers that a driver may ask a program to start.
 const MOST_LOOPERS: u32 = 3;
-/// The first process; the harness is process 0.
-const FIRST_PROCESS: u32 = 1;
-/// The name of threads that act, and end.
-const WORKER: &str = "worker";
 
 pub struct World {
     pub machine: Arc<Machine>,

@@ -10,6 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+/// Switches after which a history counts as endless.
+pub const MOST_SWITCHES: u64 = 500_000;
+/// The first process; the harness is process 0.
+pub const FIRST_PROCESS: u32 = 1;
+/// The name of threads that act, and end.
+pub const WORKER: &str = "worker";
 /// Histories without `SIM_HISTORIES`.
 const HISTORIES: u64 = 400;
 /// Histories of one operating system's process, which keeps the stacks of what was killed.
