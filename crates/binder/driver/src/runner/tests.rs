@@ -551,7 +551,7 @@ fn a_request_that_comes_during_a_look_is_not_forgotten() {
     server.close();
 }
 
-/// A server that lives and has not taken a channel up lacks descriptors. One that has died does not.
+/// A server that lives and has not taken a channel up lacks descriptors; a dead one is just dead.
 #[test]
 fn a_channel_that_nobody_took_up_is_refused_by_a_living_peer_only() {
     let (broker, _directory) = broker();
