@@ -4,7 +4,7 @@
 //! broker gives out ([`ProcessId`], [`ChannelId`], [`TicketId`]) is its era, so no two brokers give
 //! out the same id.
 //!
-//! **Invariant**: a claim gives its maker nothing. A handle is valid as far as the node's owner
+//! **Invariant**: a claim gives its maker nothing. A grant is valid as far as the node's owner
 //! names the claimant as a holder, a channel if both ends claim it.
 
 use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
@@ -16,7 +16,7 @@ pub const MAX_CLAIMS: usize = 2048;
 /// One object that an engine had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Claim {
-    /// A node of the engine, and one process that holds it.
+    /// A node of the engine, and one process that holds it by a grant of the broker's.
     Node {
         /// The node.
         node: NodeId,
@@ -27,10 +27,8 @@ pub enum Claim {
         /// The holder.
         holder: ProcessId,
     },
-    /// A handle.
-    Handle {
-        /// The handle's number.
-        handle: u32,
+    /// Grants of the broker's on a node of another process.
+    Granted {
         /// The owner of the node.
         owner: ProcessId,
         /// The owner's id of the node.
@@ -86,7 +84,7 @@ mod tests {
         let (node, id) = (NodeId(u64::MAX), ProcessId(u64::MAX));
         let largest = [
             Claim::Node { node, flags: u32::MAX, strong: true, holder: id },
-            Claim::Handle { handle: u32::MAX, owner: id, node, strong: u32::MAX, grants: u32::MAX },
+            Claim::Granted { owner: id, node, strong: u32::MAX, grants: u32::MAX },
             Claim::Channel { channel: ChannelId(u64::MAX), end: End::Server, peer: id },
         ];
         for claim in largest {

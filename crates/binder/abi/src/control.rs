@@ -12,9 +12,11 @@
 //! [`Event`], never in a [`Reply`]: one stream, one order. The broker sends the events that a
 //! request causes, to whichever engine, before its reply.
 //!
-//! A reference that travels is a *grant*. The broker counts the grants that it gave a process for a
-//! handle, and the process returns them once its own counts for the handle are zero. A grant on its
-//! way therefore keeps its handle alive, and neither side waits for the other (Birrell, Evers et
+//! A reference that travels is a *grant*. An owner grants its own nodes itself, in the message that
+//! carries them ([`crate::lane::Carried`]). A process that passes on a node of a third process has
+//! the broker *introduce* the receiver: the broker grants, and tells the owner. Whoever gave a grant
+//! counts it, and the holder returns it there once its own counts for the node are zero. A grant on
+//! its way therefore keeps its node alive, and neither side waits for the other (Birrell, Evers et
 //! al., "Distributed garbage collection for network objects", 1993).
 
 use crate::claim::Claim;
@@ -24,7 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.
@@ -41,51 +43,34 @@ pub enum Strength {
     Weak,
 }
 
-/// An object in a transaction, as its sender names it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Object {
-    /// A node of the sender's own. The broker learns of the node by this message if it did not know
-    /// it.
-    Node {
-        /// The node.
-        node: NodeId,
-        /// BINDER or WEAK_BINDER.
-        strength: Strength,
-        /// `flat_binder_object.flags` at its first appearance.
-        flags: u32,
-    },
-    /// A handle of the sender's.
-    Handle {
-        /// The handle.
-        handle: u32,
-        /// HANDLE or WEAK_HANDLE.
-        strength: Strength,
-    },
+/// A node of another process that its holder passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldNode {
+    /// The owner.
+    pub owner: ProcessId,
+    /// The owner's id of the node.
+    pub node: NodeId,
+    /// How the receiver is to hold it: at most as the sender does.
+    pub strength: Strength,
+    /// The sender's entry in the owner's [`crate::holder_list`], if the owner has granted the node
+    /// to the sender itself.
+    pub entry: Option<u32>,
 }
 
-/// An object in a transaction, as its receiver sees it. Objects keep their order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Granted {
-    /// A grant on a handle of the receiver's, which may be new.
-    Handle {
-        /// The receiver's handle.
-        handle: u32,
-        /// The owner of the node.
-        owner: ProcessId,
-        /// The owner's id of the node.
-        node: NodeId,
-        /// The grant's strength.
-        strength: Strength,
-        /// The node's flags.
-        flags: u32,
-    },
-    /// A node of the receiver's own, which returns to its owner.
-    Own {
-        /// The node.
-        node: NodeId,
-        /// HANDLE or WEAK_HANDLE, as sent.
-        strength: Strength,
-    },
+/// A grant of the broker's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    /// The owner of the node, never the receiver. [`ProcessId::BROKER`] for a node that is dead: the
+    /// sender did not hold what it passed on, or its owner denies it. Such a grant is not returned.
+    pub owner: ProcessId,
+    /// The owner's id of the node.
+    pub node: NodeId,
+    /// The grant's strength.
+    pub strength: Strength,
+    /// The node's flags.
+    pub flags: u32,
+    /// Whether the node manages the receiver's context: it is handle 0 there.
+    pub manages: bool,
 }
 
 /// A process as the kernel identifies it (SO_PEERCRED and SO_PEERSEC at its connection).
@@ -105,7 +90,7 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// First message of a new engine. Carries two descriptors: the engine's [`crate::lane::status`]
-    /// page and its [`crate::lane::tally`] page. Reply: [`Reply::Welcome`] with one descriptor, the
+    /// page, and its [`crate::lane::tally`] page with the [`crate::holder_list`]. Reply: [`Reply::Welcome`] with one descriptor, the
     /// event socket.
     Hello {
         /// Must equal [`VERSION`].
@@ -122,27 +107,31 @@ pub enum Request {
         /// Must equal [`VERSION`].
         version: u32,
     },
-    /// Grants the objects of one transaction to its receiver, all or none. The sender must have a
-    /// channel with the target, at either end, and hold every strong handle strongly. Events:
+    /// Grants nodes of third processes to the receiver of a transaction, all or none. The sender
+    /// must have a channel with the target, at either end, and hold each node as strongly as it
+    /// passes it on, by a grant of the broker's or by the owner's list. A node that the owner's list
+    /// denies becomes a dead node at the receiver. `EAGAIN` if an owner may rejoin. Events:
     /// [`Event::References`] to owners, then [`Event::Ticket`] to the target. Reply:
     /// [`Reply::Ticket`].
-    Translate {
-        /// The process that receives the transaction.
+    Introduce {
+        /// The process that receives the transaction: the owner of none of the nodes.
         target: ProcessId,
         /// At most [`MAX_OBJECTS`].
-        objects: Vec<Object>,
+        objects: Vec<HeldNode>,
     },
     /// The transaction of a ticket is not coming. No reply. Event: [`Event::TicketCancelled`].
     CancelTicket {
-        /// The target of the `Translate` request.
+        /// The target of the `Introduce` request.
         target: ProcessId,
         /// The ticket.
         ticket: TicketId,
     },
-    /// Returns grants of a handle. No reply.
+    /// Returns grants that the broker gave. No reply, and no effect if the owner is dead.
     Release {
-        /// The handle.
-        handle: u32,
+        /// The owner of the node.
+        owner: ProcessId,
+        /// The owner's id of the node.
+        node: NodeId,
         /// Number of strong grants that end. The strong grants that are left never exceed all that
         /// are left.
         strong: u32,
@@ -150,7 +139,7 @@ pub enum Request {
         /// number becomes a weak one.
         grants: u32,
     },
-    /// Asks for a grant on handle 0. `ESRCH` if the context has no manager, `EINVAL` if the asker
+    /// Asks for a grant on the context manager's node. `ESRCH` if the context has no manager, `EINVAL` if the asker
     /// is the manager. Events: `References` to the manager, `Ticket` (from [`ProcessId::BROKER`],
     /// with one strong handle) to the asker. Reply: [`Reply::Ticket`].
     ContextManager,
@@ -162,12 +151,14 @@ pub enum Request {
         /// The node's flags.
         flags: u32,
     },
-    /// Opens a channel to the owner of a node that the asker has a handle to, or to the context
-    /// manager. `EPERM` without such a handle, `ESRCH` if the target is gone, `EMFILE` over the
+    /// Opens a channel to the owner of a node that the asker holds, or to the context manager.
+    /// `EPERM` if the asker holds none, `ESRCH` if the target is gone, `EMFILE` over the
     /// limit. Events: [`Event::Channel`] to both. Reply: [`Reply::Done`].
     OpenChannel {
         /// The owner.
         target: ProcessId,
+        /// The asker's entry in the owner's [`crate::holder_list`], if it has one.
+        entry: Option<u32>,
     },
     /// The asker gives up its end of a channel, or could not take its descriptors. The broker
     /// forgets the channel; the other end notices the closed socket. No reply, and no effect if the
@@ -176,11 +167,14 @@ pub enum Request {
         /// The channel, at either end.
         channel: ChannelId,
     },
-    /// Counts the processes that hold the node of a handle. `EPERM` unless the asker is the context
-    /// manager. Reply: [`Reply::Counts`].
+    /// Counts the processes that hold a node: by grants of the broker's or by the owner's list.
+    /// `EPERM` unless the asker is the context manager, `EINVAL` for a node that nobody holds.
+    /// Reply: [`Reply::Counts`].
     NodeInfo {
-        /// The handle.
-        handle: u32,
+        /// The owner.
+        owner: ProcessId,
+        /// The owner's id of the node.
+        node: NodeId,
     },
     /// Freezes or thaws every process with this pid in the asker's context. `EINVAL` if there is
     /// none, `EPERM` unless the asker's uid is the target's or 0. Event: [`Event::Frozen`] to all
@@ -197,7 +191,8 @@ pub enum Request {
         /// Thread group id.
         pid: u32,
     },
-    /// Asks whether the owner of one of the asker's handles is frozen. Reply: [`Reply::Frozen`].
+    /// Asks whether a process is frozen. `EPERM` unless the asker has a grant of the broker's on one
+    /// of its nodes, or has or had a channel with it. Reply: [`Reply::Frozen`].
     IsFrozen {
         /// The owner.
         target: ProcessId,
@@ -414,13 +409,13 @@ pub enum Event {
         /// The ticket.
         ticket: TicketId,
     },
-    /// The holders of one of the receiver's nodes changed.
+    /// The processes changed that hold one of the receiver's nodes by grants of the broker's.
     References {
         /// The node.
         node: NodeId,
-        /// Whether any process holds the node strongly.
+        /// Whether any process holds the node strongly so.
         strong: bool,
-        /// Whether any process holds the node.
+        /// Whether any process holds the node so.
         held: bool,
         /// The process whose holding changed, and how it holds the node now. `None` if it no longer
         /// does.
@@ -475,15 +470,17 @@ pub enum Event {
         /// Number of the lane in the channel.
         lane: u32,
     },
-    /// The owner of a claimed handle's node denies that the receiver holds the node. The handle
-    /// refers to a dead node from now on.
+    /// The owner of a claimed node denies that the receiver holds it. The broker's grants on it are
+    /// void, and are not returned.
     Denied {
-        /// The handle.
-        handle: u32,
+        /// The owner.
+        owner: ProcessId,
+        /// The owner's id of the node.
+        node: NodeId,
     },
 }
 
-/// Most entries (processes, nodes, handles, channels, accounts) of one page.
+/// Most entries (processes, holdings, channels, accounts) of one page.
 pub const PAGE_ENTRIES: usize = 1024;
 
 /// The begin of a page of a report: a process, a list, and the entry before.
@@ -493,9 +490,8 @@ pub struct Cursor {
     pub process: u64,
     /// The list of the process where the page begins.
     pub part: Part,
-    /// One plus the id of the entry (node, handle, channel) before the page's first one; 0 for
-    /// none.
-    pub after: u64,
+    /// The entry before the page's first one, by its ids (holding, channel); zeros for none.
+    pub after: (u64, u64),
 }
 
 /// The lists of a [`ProcessReport`] that may take several pages, in their order.
@@ -504,10 +500,8 @@ pub enum Part {
     /// The process itself, and [`ProcessReport::real_time`].
     #[default]
     Process,
-    /// [`ProcessReport::nodes`]
-    Nodes,
-    /// [`ProcessReport::handles`]
-    Handles,
+    /// [`ProcessReport::holdings`]
+    Holdings,
     /// [`ProcessReport::channels`]
     Channels,
 }
@@ -553,8 +547,7 @@ impl ContextReport {
         for next in processes {
             match self.processes.last_mut().filter(|last| last.process == next.process) {
                 Some(last) => {
-                    last.nodes.extend(next.nodes);
-                    last.handles.extend(next.handles);
+                    last.holdings.extend(next.holdings);
                     last.channels.extend(next.channels);
                 }
                 None => self.processes.push(next),
@@ -592,10 +585,9 @@ pub struct ProcessReport {
     pub uid: u32,
     /// Frozen by BINDER_FREEZE.
     pub frozen: bool,
-    /// Nodes that others hold: node, processes that hold it strongly, processes that hold it.
-    pub nodes: Vec<(u64, u32, u32)>,
-    /// Handles: handle, owner, node, strongly held.
-    pub handles: Vec<(u32, u64, u64, bool)>,
+    /// Who holds its nodes, by grants of the broker's and by its own list: node, holder, strongly
+    /// held. Each pair once.
+    pub holdings: Vec<(u64, u64, bool)>,
     /// Channels: name, the other process, whether this one is its server.
     pub channels: Vec<(u64, u64, bool)>,
     /// Lanes of real-time callers that it serves.
@@ -671,9 +663,10 @@ mod tests {
 
     #[test]
     fn a_packet_is_exactly_one_message() {
-        let packet = encode(&Request::Translate {
+        let (owner, node, strength) = (ProcessId(8), NodeId(3), Strength::Strong);
+        let packet = encode(&Request::Introduce {
             target: ProcessId(7),
-            objects: vec![Object::Handle { handle: 3, strength: Strength::Strong }],
+            objects: vec![HeldNode { owner, node, strength, entry: None }],
         });
         assert!(decode::<Request>(&packet).is_some());
         assert_eq!(decode::<Request>(&packet[..packet.len() - 1]), None);
@@ -684,12 +677,12 @@ mod tests {
 
     #[test]
     fn the_largest_ticket_fits_a_packet() {
-        let granted = Granted::Handle {
-            handle: u32::MAX,
+        let granted = Granted {
             owner: ProcessId(u64::MAX),
             node: NodeId(u64::MAX),
             strength: Strength::Strong,
             flags: u32::MAX,
+            manages: true,
         };
         let event = Event::Ticket {
             from: ProcessId(u64::MAX),

@@ -4,6 +4,7 @@
 //!   `linux/android/binder.h` lays them out (64-bit, protocol version 8).
 //! - [`control`]: messages between an engine and the broker. [`claim`]: an engine's claims to the
 //!   broker that succeeds a dead one.
+//! - [`holder_list`]: which processes an owner has granted its nodes to.
 //! - [`lane`]: the memory that two engines share.
 //! - [`place`]: the path of the broker's socket.
 //! - [`quota`]: how users share an amount, in the broker and in an engine.
@@ -15,6 +16,7 @@
 
 pub mod claim;
 pub mod control;
+pub mod holder_list;
 pub mod id;
 pub mod lane;
 pub mod place;
