@@ -2,13 +2,18 @@
 //!
 //! ```text
 //!  channel (one sealed memfd a channel, written by both)
-//!  0        4096            RING_AT + RING_BYTES
-//!  | header | one-way ring  | lane 0: request | reply | lane 1: request | reply | ...
-//!  |        | (client's)    |    AREA_BYTES   | AREA_BYTES                      |
+//!  0        4096           RETURNS_AT        LANES_AT
+//!  | header | one-way ring | returned grants | lane 0: request | reply | lane 1: ...
+//!  |        | (client's)   | (of each end)   |    AREA_BYTES   | AREA_BYTES
 //!
-//!  area:   [ Message 64 B: word first ][ chain: 16 B each ][ data ][ offsets ][ buffers ]
-//!                                                           each part padded to 8 bytes
+//!  area:   [ Message 64 B: word first ][ chain: 16 B each ][ Carried: 24 B each ]
+//!          [ data ][ offsets ][ buffers ]     each of these padded to 8 bytes
 //! ```
+//!
+//! A message says of each node and handle in its data what it is, in the order of the offsets
+//! ([`Carried`]). A sender grants its own nodes by the message itself; the receiver gives such
+//! grants back in the channel's ring of returned grants, or that of any other channel between the
+//! two processes.
 //!
 //! The file is sparse: an area takes memory only where it has been written. A lane carries one
 //! conversation at a time. Its two areas alternate: request and reply or, while the client waits, a
@@ -25,6 +30,7 @@
 //! descriptors or, if there are none, descriptors whose message will not come. The server's first
 //! message says that the server has the channel.
 
+use crate::control::{MAX_OBJECTS, Strength};
 use bytemuck::{Pod, Zeroable};
 
 /// Lanes in a channel. A process whose threads need more opens another channel.
@@ -38,8 +44,15 @@ pub const AREA_BYTES: usize = MAX_PAYLOAD_BYTES + (64 << 10);
 pub const RING_AT: usize = 4096;
 /// Size of the ring. Any legal one-way transaction (half of a receive buffer) fits twice.
 pub const RING_BYTES: usize = 4 << 20;
+/// Offset of the two rings of returned grants: the client's, which the server reads, and the
+/// server's.
+pub const RETURNS_AT: usize = RING_AT + RING_BYTES;
+/// Records in each of these rings.
+pub const RETURNS: usize = 2048;
+/// Size of each of these rings.
+pub const RETURNS_BYTES: usize = RETURNS * size_of::<ReturnedGrants>();
 /// Offset of the lanes.
-pub const LANES_AT: usize = RING_AT + RING_BYTES;
+pub const LANES_AT: usize = RETURNS_AT + 2 * RETURNS_BYTES;
 /// Size of a channel's file.
 pub const CHANNEL_BYTES: usize = LANES_AT + LANES * 2 * AREA_BYTES;
 /// Most entries of a chain.
@@ -53,7 +66,7 @@ pub const TO_FROZEN: i32 = 1;
 pub const MAX_FDS: usize = 253;
 /// Size of a status page's file.
 pub const STATUS_BYTES: usize = 8192;
-/// Size of a tally page's file.
+/// Size of a tally page, the first of its file.
 pub const TALLY_BYTES: usize = 4096;
 /// Size of a bell page's file.
 pub const BELL_BYTES: usize = 4096;
@@ -77,6 +90,14 @@ pub mod header {
     pub const ONE_WAY_BYTES: usize = 256;
     /// u32, written by the server: number of these transactions.
     pub const ONE_WAY_BUFFERS: usize = 260;
+    /// u64, written by the client: bytes put into its ring of returned grants so far.
+    pub const CLIENT_RETURNS_TAIL: usize = 576;
+    /// u64, written by the server: bytes taken from that ring so far.
+    pub const CLIENT_RETURNS_HEAD: usize = 640;
+    /// u64, written by the server: bytes put into its ring of returned grants so far.
+    pub const SERVER_RETURNS_TAIL: usize = 704;
+    /// u64, written by the client: bytes taken from that ring so far.
+    pub const SERVER_RETURNS_HEAD: usize = 768;
     /// u32 for each lane, written by the client: one plus the processor to which its real-time
     /// caller is bound. 0 for any other caller.
     pub const BOUND: usize = 320;
@@ -233,15 +254,17 @@ pub struct Message {
     /// Bytes of scatter-gather buffers, each padded to 8.
     pub buffers_bytes: u32,
     /// Number of descriptors that come over the socket for this message.
-    pub fds: u16,
+    pub fds: u8,
     /// Number of entries of the chain.
-    pub chain: u16,
+    pub chain: u8,
+    /// Number of nodes and handles: entries of [`Carried`].
+    pub objects: u16,
     /// Number of the socket message with the descriptors, 0 if there are none.
     pub fds_number: u32,
     /// For [`Kind::Failed`], a negative errno. For [`Kind::OneWay`], [`TO_FROZEN`] or 0. For
     /// [`Kind::Request`], the caller's nice value.
     pub param: i32,
-    /// [`crate::control::TicketId`], 0 if there are no objects.
+    /// [`crate::control::TicketId`], 0 if no object is one of a third process.
     pub ticket: u64,
     /// Time of the post, by the clock in [`crate::control::Stamps`]. Orders messages of different
     /// clients.
@@ -259,7 +282,70 @@ pub struct ChainEntry {
     pub token: u64,
 }
 
+/// What a node or a handle in a message's data is. Any bit pattern is valid; its reader checks the
+/// values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Carried {
+    /// [`crate::control::NodeId`]: the sender's name of its own node, or the receiver's of its own.
+    /// 0 for a node of a third process.
+    pub node: u64,
+    /// Of a sender's node: the receiver's entry in the sender's [`crate::holder_list`].
+    pub entry: u32,
+    /// Of a sender's node: its flags.
+    pub flags: u32,
+    /// [`Origin`].
+    pub origin: u32,
+    /// 1 for a strong reference, 0 for a weak one. Of a third process's node the ticket says so.
+    pub strong: u32,
+}
+
+/// Whose a carried node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Origin {
+    /// The sender's, which grants it by this message.
+    Sender = 1,
+    /// The receiver's, to which it returns.
+    Receiver = 2,
+    /// A third process's: the next one of the message's ticket.
+    Third = 3,
+}
+
+impl Carried {
+    /// Whose the node is. `None` for an unknown number, which is the writer's fault.
+    pub fn origin(&self) -> Option<Origin> {
+        Some(match self.origin {
+            1 => Origin::Sender,
+            2 => Origin::Receiver,
+            3 => Origin::Third,
+            _ => return None,
+        })
+    }
+
+    /// The strength of the reference.
+    pub fn strength(&self) -> Strength {
+        if self.strong == 0 { Strength::Weak } else { Strength::Strong }
+    }
+}
+
+/// Grants of an owner's that their holder gives back: a record in a ring. Any bit pattern is valid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct ReturnedGrants {
+    /// The owner's name of its node.
+    pub node: u64,
+    /// Number of strong grants that end.
+    pub strong: u32,
+    /// Number of grants that end, of either strength. A strong grant that ends beyond this number
+    /// becomes a weak one.
+    pub all: u32,
+}
+
 const _: () = assert!(size_of::<Message>() == 64);
+const _: () = assert!(size_of::<Carried>() == 24);
+const _: () = assert!(header::BOUND + 4 * LANES <= header::CLIENT_RETURNS_TAIL);
+const _: () = assert!(header::SERVER_RETURNS_HEAD < header::LENDING);
 const _: () = assert!(size_of::<ChainEntry>() == 16);
 const _: () =
     assert!(header::waits_at(LANES - 1) < RING_AT && header::BOUND + 4 * LANES <= header::LENDING);
@@ -270,6 +356,8 @@ const _: () = assert!(CHANNEL_BYTES.is_multiple_of(4096) && AREA_BYTES.is_multip
 pub struct Parts {
     /// First chain entry.
     pub chain_at: usize,
+    /// First entry of [`Carried`].
+    pub objects_at: usize,
     /// First byte of data.
     pub data_at: usize,
     /// First offset.
@@ -285,7 +373,8 @@ impl Message {
     pub fn parts(&self) -> Option<Parts> {
         let (data, offsets, buffers) =
             (self.data_bytes as usize, self.offsets_bytes as usize, self.buffers_bytes as usize);
-        if usize::from(self.chain) > MAX_CHAIN || usize::from(self.fds) > MAX_FDS {
+        let (chain, objects) = (usize::from(self.chain), usize::from(self.objects));
+        if chain > MAX_CHAIN || usize::from(self.fds) > MAX_FDS || objects > MAX_OBJECTS {
             return None;
         }
         let payload = data.next_multiple_of(8) + offsets.next_multiple_of(8) + buffers;
@@ -293,10 +382,12 @@ impl Message {
             return None;
         }
         let chain_at = size_of::<Message>();
-        let data_at = chain_at + usize::from(self.chain) * size_of::<ChainEntry>();
+        let objects_at = chain_at + chain * size_of::<ChainEntry>();
+        let data_at = objects_at + objects * size_of::<Carried>();
         let offsets_at = data_at + data.next_multiple_of(8);
         let buffers_at = offsets_at + offsets.next_multiple_of(8);
-        Some(Parts { chain_at, data_at, offsets_at, buffers_at, end: buffers_at + buffers })
+        let end = buffers_at + buffers;
+        Some(Parts { chain_at, objects_at, data_at, offsets_at, buffers_at, end })
     }
 }
 
@@ -321,7 +412,8 @@ mod tests {
     fn the_largest_message_fits_its_area() {
         let message = Message {
             data_bytes: MAX_PAYLOAD_BYTES as u32,
-            chain: MAX_CHAIN as u16,
+            chain: MAX_CHAIN as u8,
+            objects: MAX_OBJECTS as u16,
             ..Message::default()
         };
         assert!(message.parts().is_some_and(|parts| parts.end <= AREA_BYTES));
@@ -341,8 +433,9 @@ mod tests {
             None
         );
         assert_eq!(check(|m| m.buffers_bytes = 4), None);
-        assert_eq!(check(|m| m.chain = MAX_CHAIN as u16 + 1), None);
-        assert_eq!(check(|m| m.fds = MAX_FDS as u16 + 1), None);
+        assert_eq!(check(|m| m.chain = MAX_CHAIN as u8 + 1), None);
+        assert_eq!(check(|m| m.fds = MAX_FDS as u8 + 1), None);
+        assert_eq!(check(|m| m.objects = MAX_OBJECTS as u16 + 1), None);
         assert!(check(|m| m.data_bytes = 5).is_some_and(|p| p.offsets_at == p.data_at + 8));
     }
 

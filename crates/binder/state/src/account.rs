@@ -9,6 +9,7 @@
 //! | `Disowned` tickets, dropped before they came | 4,096 | a late one stays in `Tickets` |
 //! | `Sent` descriptors that a peer has not read | half of RLIMIT_NOFILE | the send fails |
 //! | `Lanes` of others that are mapped | 32,768 | the channel ends |
+//! | `Handles` that owners have given themselves | 65,536 | the message fails |
 //!
 //! Users share each as [`Quota`] says: a stranger may have at most what is then left for all
 //! others. The engine's own user and root may take all, and have a part that no stranger reaches.
@@ -36,15 +37,18 @@ pub enum Resource {
     Sent,
     /// Lanes that the user's processes call on, mapped.
     Lanes,
+    /// Handles to nodes of the user's processes that these have granted themselves.
+    Handles,
 }
 
-const RESOURCES: usize = 7;
+const RESOURCES: usize = 8;
 
 const MAX_TICKETS: u64 = 16 * 1024;
 const MAX_OBJECTS: u64 = 32 * 1024;
 const MAX_DISOWNED: u64 = 4 * 1024;
 /// Half of the maps that a process may have by default.
 const MAX_LANES: u64 = 32 * 1024;
+const MAX_HANDLES: u64 = 64 * 1024;
 /// The default RLIMIT_NOFILE of a process.
 const DESCRIPTORS: u64 = 1024;
 
@@ -116,6 +120,7 @@ impl Default for Quotas {
         limits[Resource::Objects as usize] = MAX_OBJECTS;
         limits[Resource::Disowned as usize] = MAX_DISOWNED;
         limits[Resource::Lanes as usize] = MAX_LANES;
+        limits[Resource::Handles as usize] = MAX_HANDLES;
         let mut quotas = Quotas { owner: 0, by_resource: limits.map(Quota::new) };
         quotas.set_descriptors(DESCRIPTORS);
         quotas

@@ -1,11 +1,14 @@
 //! Reference counts: the program's commands, and the news and grants that follow from a change.
 
+use crate::account::Resource;
 use crate::effect::{Effect, Return};
+use crate::message::HeldObject;
 use crate::notice::{DeathNotice, FreezeNotice};
 use crate::process::State;
-use crate::reference::Reference;
+use crate::reference::{ByGiver, Reference};
 use crate::work::{Queue, Work};
 use baton_abi::control::{Granted, NodeId, ProcessId, Request, Strength};
+use baton_abi::lane::{Carried, ReturnedGrants};
 use baton_abi::uapi::*;
 
 /// Counts of this process's own nodes.
@@ -180,9 +183,9 @@ impl State {
     }
 
     /// Like [`State::owner_of_last`], of all handles among these references.
-    pub(crate) fn owners_of_last(&self, held: &[Granted]) -> Vec<ProcessId> {
-        let owner = |granted: &Granted| match *granted {
-            Granted::Handle { handle, strength: Strength::Strong, .. } => {
+    pub(crate) fn owners_of_last(&self, held: &[HeldObject]) -> Vec<ProcessId> {
+        let owner = |object: &HeldObject| match *object {
+            HeldObject::Handle { handle, strength: Strength::Strong } => {
                 self.owner_of_last(handle, held.len())
             }
             _ => None,
@@ -202,8 +205,8 @@ impl State {
     pub(crate) fn return_grants(&mut self, handle: u32) {
         let Some(reference) = self.references.get_mut(handle) else { return };
         let unused = reference.counts.strong == 0 && reference.sending > 0;
-        let owner = reference.owner;
-        let Some(((strong, grants), over)) = reference.surplus() else {
+        let (owner, node) = (reference.owner, reference.node);
+        let Some((surplus, over)) = reference.surplus() else {
             if unused {
                 self.effect(Effect::EndSending(handle));
             }
@@ -218,42 +221,67 @@ impl State {
             return;
         };
         if over {
-            // Before the broker learns that the number is free.
+            // Before the number is free.
             self.effect(Effect::HandleDropped(owner));
         }
-        if strong > 0 || grants > 0 {
-            self.effect(Effect::Tell(Request::Release { handle, strong, grants }));
+        let ByGiver { broker, owner: of_owner } = surplus;
+        if broker.all > 0 || broker.strong > 0 {
+            let (strong, grants) = (broker.strong, broker.all);
+            self.effect(Effect::Tell(Request::Release { owner, node, strong, grants }));
+        }
+        if of_owner.all > 0 || of_owner.strong > 0 {
+            let (strong, all) = (of_owner.strong, of_owner.all);
+            self.effect(Effect::Return(owner, ReturnedGrants { node: node.0, strong, all }));
         }
         if over && let Some(reference) = self.references.remove(handle) {
             self.drop_notices(reference.death, reference.freeze);
         }
     }
 
-    pub(crate) fn hold(&mut self, granted: &Granted) {
-        match *granted {
-            Granted::Handle { handle, owner, node, strength, flags } => {
-                let reference = self.references.get_or_add(handle, (owner, node), flags);
-                reference.grants.0 += u32::from(strength == Strength::Strong);
-                reference.grants.1 += 1;
-                *reference.counts.of(strength) += 1;
-            }
-            Granted::Own { node, strength } => {
-                if let Some(node) = self.nodes.get_mut(node) {
-                    *node.local.of(strength) += 1;
-                }
-            }
+    /// A grant of the broker's has come.
+    pub(crate) fn hold(&mut self, granted: &Granted) -> HeldObject {
+        let Granted { owner, node, strength, flags, manages } = *granted;
+        let (handle, reference) = self.references.get_or_add((owner, node), flags, manages);
+        if !reference.dead {
+            reference.grants.broker.add(strength);
         }
+        *reference.counts.of(strength) += 1;
+        HeldObject::Handle { handle, strength }
     }
 
-    pub(crate) fn let_go(&mut self, granted: &Granted) {
-        match *granted {
-            Granted::Handle { handle, strength, .. } => {
+    /// A grant of the owner's has come with a message.
+    pub(crate) fn hold_of_owner(&mut self, owner: ProcessId, carried: &Carried) -> HeldObject {
+        let (node, strength) = (NodeId(carried.node), carried.strength());
+        let account = self.accounts.of(self.user_of(owner));
+        let (handle, reference) = self.references.get_or_add((owner, node), carried.flags, false);
+        if !reference.dead {
+            reference.grants.owner.add(strength);
+            reference.entry = Some(carried.entry);
+        }
+        if reference.share.is_none() {
+            reference.share = account.take(Resource::Handles, 1);
+        }
+        *reference.counts.of(strength) += 1;
+        HeldObject::Handle { handle, strength }
+    }
+
+    /// A node of this process has come home with a message.
+    pub(crate) fn hold_own(&mut self, node: NodeId, strength: Strength) -> HeldObject {
+        if let Some(node) = self.nodes.get_mut(node) {
+            *node.local.of(strength) += 1;
+        }
+        HeldObject::Own { node, strength }
+    }
+
+    pub(crate) fn let_go(&mut self, held: &HeldObject) {
+        match *held {
+            HeldObject::Handle { handle, strength } => {
                 if self.drop_count(handle, strength) == Some(false) {
                     // The program has given up a count that was not its own.
                     self.complain(format!("invalid dec, ref {handle}"));
                 }
             }
-            Granted::Own { node: id, strength } => {
+            HeldObject::Own { node: id, strength } => {
                 if let Some(node) = self.nodes.get_mut(id) {
                     *node.local.of(strength) -= 1;
                 }

@@ -5,6 +5,8 @@ use crate::node::News;
 use crate::thread::{FrameKind, Waiting};
 use crate::work::Tid;
 use baton_abi::control::{ChannelId, ProcessId, Request};
+use baton_abi::holder_list::Holding;
+use baton_abi::lane::ReturnedGrants;
 
 /// One thing to be done outside the state, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,10 @@ pub enum Effect {
     WakeLooper,
     /// Tell the broker.
     Tell(Request),
+    /// Write an entry of this process's list of holders; `None` frees it.
+    List(u32, Option<Holding>),
+    /// Return grants to the owner that has given them.
+    Return(ProcessId, ReturnedGrants),
     /// A thread has left with these frames open on a lane, innermost first. Its innermost caller
     /// gets an error, and no thread takes a later message in its place.
     Leave(LaneId, Vec<FrameKind>),

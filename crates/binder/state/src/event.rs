@@ -1,10 +1,12 @@
 //! Events of the broker, and the tickets that they bring.
 
 use crate::account::Resource;
+use crate::message::HeldObject;
 use crate::peer::NOBODY;
 use crate::process::State;
+use crate::reference::{Grants, NodeKey};
 use crate::ticket::{Key, Places};
-use baton_abi::control::{Event, Granted, ProcessId, Strength, TicketId};
+use baton_abi::control::{Event, ProcessId, Strength, TicketId};
 
 /// The fate of the context manager that the broker has named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +24,8 @@ impl State {
     pub fn event(&mut self, event: Event) {
         match event {
             Event::Ticket { from, ticket, objects } => {
-                for granted in &objects {
-                    self.hold(granted);
-                }
-                self.keep_ticket((from, ticket), objects);
+                let held = objects.iter().map(|granted| self.hold(granted)).collect();
+                self.keep_ticket((from, ticket), held);
             }
             Event::TicketCancelled { from, ticket } => {
                 self.release_ticket((from, ticket));
@@ -34,8 +34,8 @@ impl State {
                 let (process, holding) = holder;
                 let peer = self.peers.entry(process).or_default();
                 match holding {
-                    Some(strength) => drop(peer.grants.insert(id, strength)),
-                    None => drop(peer.grants.remove(&id)),
+                    Some(strength) => drop(peer.introduced.insert(id, strength)),
+                    None => drop(peer.introduced.remove(&id)),
                 }
                 if peer.is_unused() {
                     self.peers.remove(&process);
@@ -53,7 +53,7 @@ impl State {
             }
             Event::Dead { process } => self.peer_gone(process),
             Event::Frozen { process, frozen } => self.freeze_changed(process, frozen),
-            Event::Denied { handle } => self.node_dead(handle),
+            Event::Denied { owner, node } => self.denied((owner, node)),
             Event::Channel { .. }
             | Event::Barrier { .. }
             | Event::RealTimeLane { .. }
@@ -61,13 +61,13 @@ impl State {
         }
     }
 
-    fn keep_ticket(&mut self, key: Key, objects: Vec<Granted>) {
+    fn keep_ticket(&mut self, key: Key, objects: Vec<HeldObject>) {
         let places = match key.0 {
             ProcessId::BROKER => Some(None),
             from => self.places_for(from, objects.len()).map(Some),
         };
-        for granted in self.tickets.keep(key, objects, places) {
-            self.let_go(&granted);
+        for held in self.tickets.keep(key, objects, places) {
+            self.let_go(&held);
         }
     }
 
@@ -91,12 +91,11 @@ impl State {
     /// unless the manager has died since. `None` if the ticket has not come.
     pub fn set_manager(&mut self, ticket: TicketId) -> Option<Manager> {
         let claimed = self.tickets.take((ProcessId::BROKER, ticket))?;
-        let [granted @ Granted::Handle { handle, .. }] = &claimed[..] else { return None };
-        let handle = *handle;
+        let [held @ HeldObject::Handle { handle, .. }] = claimed[..] else { return None };
         let is_dead = self.references.get(handle).is_none_or(|reference| reference.dead);
         if is_dead || self.manager.is_some() {
             // No event reports this death again; or another thread asked at the same time.
-            self.let_go(granted);
+            self.let_go(&held);
             return Some(if is_dead { Manager::Dead } else { Manager::Known });
         }
         // The ticket's strong count stays as the pin that keeps the handle while nobody holds it.
@@ -121,7 +120,7 @@ impl State {
     pub(crate) fn release_ticket(&mut self, key: Key) -> bool {
         self.tickets.forget_overdrawn(key);
         let objects = self.tickets.take(key);
-        objects.iter().flatten().for_each(|granted| self.let_go(granted));
+        objects.iter().flatten().for_each(|held| self.let_go(held));
         objects.is_some()
     }
 
@@ -133,13 +132,17 @@ impl State {
 
     /// No channel to this sender is left: no message takes its tickets any more.
     pub fn forget_tickets(&mut self, from: ProcessId) {
-        for granted in self.tickets.forget(Some(from)) {
-            self.let_go(&granted);
+        for held in self.tickets.forget(Some(from)) {
+            self.let_go(&held);
         }
     }
 
     fn peer_gone(&mut self, process: ProcessId) {
-        self.peers.remove(&process);
+        if let Some(peer) = self.peers.remove(&process) {
+            let mut granted: Vec<_> = peer.granted.into_iter().collect();
+            granted.sort_unstable_by_key(|(id, _)| *id);
+            self.end_grants(process, granted);
+        }
         self.forget_tickets(process);
         let lost = self.references.iter().filter(|(_, held)| held.owner == process && !held.dead);
         let handles: Vec<u32> = lost.map(|(handle, _)| handle).collect();
@@ -149,9 +152,19 @@ impl State {
         self.fail_calls_if(|calling| calling.peer == process);
     }
 
+    /// The broker's grants on a node are void.
+    fn denied(&mut self, key: NodeKey) {
+        let Some(handle) = self.references.handle_of(key) else { return };
+        let reference = self.references.get_mut(handle).expect("just found");
+        reference.grants.broker = Grants::default();
+        if reference.grants.owner == Grants::default() {
+            self.node_dead(handle);
+        }
+    }
+
     fn node_dead(&mut self, handle: u32) {
         let Some(reference) = self.references.get_mut(handle) else { return };
-        reference.dead = true;
+        reference.end();
         self.tell_death(handle);
         if self.manager == Some(handle) {
             self.manager = None;

@@ -2,7 +2,7 @@
 
 use crate::buffer::Offset;
 use crate::priority::{QueuePriority, RequestedPriority};
-use baton_abi::control::{ChannelId, Granted, NodeId, ProcessId};
+use baton_abi::control::{ChannelId, NodeId, ProcessId, Strength};
 use baton_abi::lane::ChainEntry;
 use baton_abi::sched_priority::SchedPriority;
 
@@ -78,11 +78,30 @@ pub struct BufferedMessage {
     pub sender: (u32, u32),
 }
 
+/// A node or a handle in a message that has come in: a count of its own keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldObject {
+    /// A handle of this process.
+    Handle {
+        /// Its number.
+        handle: u32,
+        /// HANDLE or WEAK_HANDLE.
+        strength: Strength,
+    },
+    /// A node of this process, which has returned to its owner.
+    Own {
+        /// The node.
+        node: NodeId,
+        /// BINDER or WEAK_BINDER.
+        strength: Strength,
+    },
+}
+
 /// References and descriptors of a message that lies in the receive buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
-    /// Its references.
-    pub held: Vec<Granted>,
+    /// Its references, in the order of the objects.
+    pub held: Vec<HeldObject>,
     /// All descriptors that were installed for it, which are closed if the program never gets it.
     pub fds: Vec<i32>,
     /// The descriptors in arrays, which are closed when the program frees the buffer.

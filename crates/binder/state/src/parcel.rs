@@ -2,10 +2,11 @@
 //!
 //! Both directions are pure functions over copies. The sender's pass gives the errors that the
 //! kernel's driver gives. The receiver's pass trusts no byte of the sender's engine: every place is
-//! checked again, and references and descriptors come from the broker's ticket and the socket.
+//! checked again, and references come from what the state has counted, and
+//! descriptors from the socket.
 
-use crate::message::Received;
-use baton_abi::control::{Granted, MAX_OBJECTS, NodeId, Strength};
+use crate::message::{HeldObject, Received};
+use baton_abi::control::{MAX_OBJECTS, NodeId, Strength};
 use baton_abi::lane::MAX_FDS;
 use baton_abi::uapi::*;
 use bytemuck::{AnyBitPattern, NoUninit, bytes_of, pod_read_unaligned};
@@ -261,8 +262,8 @@ fn send_array(data: &[u8], at: usize, sent: &mut Sent, fix_ups: &mut FixUps) -> 
 
 /// The parts of a delivery besides its bytes.
 pub struct Delivery<'a> {
-    /// The ticket's references.
-    pub granted: &'a [Granted],
+    /// The message's references.
+    pub held: &'a [HeldObject],
     /// The descriptors as they were installed here.
     pub fds: &'a [i32],
     /// Address, in the program, of the first byte of the buffers.
@@ -271,7 +272,7 @@ pub struct Delivery<'a> {
 
 /// The receiver's pass: puts handles, addresses and descriptors of this process in place.
 ///
-/// `local_object` returns the (ptr, cookie) of a node of this process. The ticket and the
+/// `local_object` returns the (ptr, cookie) of a node of this process. The references and the
 /// descriptors must match the objects one to one, and no object may lie before the end of the last
 /// one: a later object would change an earlier one after that was put in place.
 pub fn receive(
@@ -283,7 +284,7 @@ pub fn receive(
 ) -> Result<Received, Malformed> {
     let array_fds =
         put_in_place(data, offsets, buffers, delivery, &mut local_object).ok_or(Malformed)?;
-    Ok(Received { held: delivery.granted.to_vec(), fds: delivery.fds.to_vec(), array_fds })
+    Ok(Received { held: delivery.held.to_vec(), fds: delivery.fds.to_vec(), array_fds })
 }
 
 /// Like [`receive`]. Returns the descriptors in arrays.
@@ -294,7 +295,7 @@ fn put_in_place(
     delivery: &Delivery<'_>,
     local_object: &mut impl FnMut(NodeId) -> Option<(u64, u64)>,
 ) -> Option<Vec<i32>> {
-    let mut granted = delivery.granted.iter();
+    let mut held = delivery.held.iter();
     let mut fds = delivery.fds.iter();
     let mut array_fds = Vec::new();
     let mut placed: Vec<Placed> = Vec::new();
@@ -328,27 +329,27 @@ fn put_in_place(
                 }
             }
             _ => {
-                let object = installed(read(data, at)?, granted.next()?, local_object)?;
+                let object = installed(read(data, at)?, held.next()?, local_object)?;
                 write(data, at, &object)?;
             }
         }
     }
-    (granted.next().is_none() && fds.next().is_none()).then_some(array_fds)
+    (held.next().is_none() && fds.next().is_none()).then_some(array_fds)
 }
 
 fn installed(
     sent: FlatObject,
-    granted: &Granted,
+    held: &HeldObject,
     local_object: &mut impl FnMut(NodeId) -> Option<(u64, u64)>,
 ) -> Option<FlatObject> {
-    let (kind, binder, cookie) = match *granted {
-        Granted::Handle { handle, strength: Strength::Strong, .. } => {
+    let (kind, binder, cookie) = match *held {
+        HeldObject::Handle { handle, strength: Strength::Strong } => {
             (BINDER_TYPE_HANDLE, u64::from(handle), 0)
         }
-        Granted::Handle { handle, strength: Strength::Weak, .. } => {
+        HeldObject::Handle { handle, strength: Strength::Weak } => {
             (BINDER_TYPE_WEAK_HANDLE, u64::from(handle), 0)
         }
-        Granted::Own { node, strength } => {
+        HeldObject::Own { node, strength } => {
             let (ptr, cookie) = local_object(node)?;
             let kind = match strength {
                 Strength::Strong => BINDER_TYPE_BINDER,
@@ -402,12 +403,9 @@ mod tests {
     #[test]
     fn objects_of_a_hostile_sender_may_not_overlap() {
         let handle = FlatObject { kind: BINDER_TYPE_HANDLE, ..Zeroable::zeroed() };
-        let (owner, strength) = (baton_abi::control::ProcessId(2), Strength::Strong);
-        let granted = [1, 2].map(|handle| {
-            let node = NodeId(u64::from(handle));
-            Granted::Handle { handle, owner, node, strength, flags: 0 }
-        });
-        let delivery = Delivery { granted: &granted, fds: &[], buffers_address: 0 };
+        let strength = Strength::Strong;
+        let held = [1, 2].map(|handle| HeldObject::Handle { handle, strength });
+        let delivery = Delivery { held: &held, fds: &[], buffers_address: 0 };
         for (offsets, expect) in [([0, 24], Some([1, 2])), ([0, 0], None), ([24, 0], None)] {
             let mut data = [bytes_of(&handle), bytes_of(&handle)].concat();
             let received = receive(&mut data, &offsets, &mut [], &delivery, |_| None);

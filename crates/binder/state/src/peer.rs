@@ -10,8 +10,11 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 /// One other process.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    /// The nodes of this process that the peer holds, and how, by the broker's events.
-    pub grants: FxHashMap<NodeId, Strength>,
+    /// The nodes of this process to which the broker has introduced the peer, and how it holds
+    /// them.
+    pub introduced: FxHashMap<NodeId, Strength>,
+    /// The nodes that this process has granted to the peer.
+    pub granted: FxHashMap<NodeId, Granted>,
     /// Effective user id.
     pub uid: u32,
     /// Thread group id.
@@ -20,10 +23,50 @@ pub struct Peer {
     pub label: String,
 }
 
+/// One node's grants to one peer, which the peer has not returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Strong ones.
+    pub strong: u64,
+    /// Of either strength. The peer may return these before it returns that they were strong.
+    pub all: u64,
+    /// The peer's entry in this process's list.
+    pub entry: u32,
+}
+
+impl Granted {
+    /// How the peer holds the node by these grants.
+    pub fn holding(&self) -> Option<Strength> {
+        match (self.strong, self.all) {
+            (0, 0) => None,
+            (0, _) => Some(Strength::Weak),
+            _ => Some(Strength::Strong),
+        }
+    }
+}
+
 impl Peer {
+    /// How the peer holds a node of this process.
+    pub fn holding(&self, node: NodeId) -> Option<Strength> {
+        let introduced = self.introduced.get(&node).copied();
+        let granted = self.granted.get(&node).and_then(Granted::holding);
+        let all = [introduced, granted];
+        if all.contains(&Some(Strength::Strong)) {
+            Some(Strength::Strong)
+        } else {
+            all[0].or(all[1])
+        }
+    }
+
+    /// Whether the peer holds a node of this process so strongly.
+    pub fn holds(&self, node: NodeId, strength: Strength) -> bool {
+        let holding = self.holding(node);
+        holding == Some(Strength::Strong) || strength == Strength::Weak && holding.is_some()
+    }
+
     /// Whether nothing is known of the peer any more.
     pub fn is_unused(&self) -> bool {
-        self.grants.is_empty() && self.label.is_empty()
+        self.introduced.is_empty() && self.granted.is_empty() && self.label.is_empty()
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::account::Accounts;
 use crate::buffer::{Buffers, Offset};
 use crate::effect::Effect;
+use crate::grant::FreeEntries;
 use crate::message::Buffer;
 use crate::node::Nodes;
 use crate::notice::UnfinishedDeath;
@@ -60,6 +61,7 @@ pub struct State {
     pub received: u64,
     pub(crate) todo: Todo,
     pub(crate) tickets: Tickets,
+    pub(crate) free_entries: FreeEntries,
     pub(crate) watchdog: Watchdog,
     /// Threads, by the numbers that stand for them in the chains of their calls.
     pub(crate) tokens: FxHashMap<u64, Tid>,

@@ -31,9 +31,11 @@ impl State {
     /// refused from now on. Peers that neither hold anything here nor have a channel are forgotten:
     /// no event would report their deaths.
     pub fn rejoin(&mut self, era: u32, channels: impl Fn(ProcessId) -> bool) {
-        self.peers.retain(|&id, peer| !peer.grants.is_empty() || channels(id));
-        for granted in self.tickets.forget(None) {
-            self.let_go(&granted);
+        self.peers.retain(|&id, peer| {
+            !peer.introduced.is_empty() || !peer.granted.is_empty() || channels(id)
+        });
+        for held in self.tickets.forget(None) {
+            self.let_go(&held);
         }
         (self.broker.era, self.broker.is_alive) = (era, true);
     }
@@ -42,12 +44,13 @@ impl State {
     /// under way others may go.
     pub fn claims(&self) -> Vec<Claim> {
         let mut claims = self.held_by_others();
-        claims.extend(self.references.iter().map(|(handle, reference)| Claim::Handle {
-            handle,
+        let introduced = self.references.iter().map(|(_, reference)| reference);
+        let introduced = introduced.filter(|reference| reference.grants.broker.all > 0);
+        claims.extend(introduced.map(|reference| Claim::Granted {
             owner: reference.owner,
             node: reference.node,
-            strong: reference.grants.0,
-            grants: reference.grants.1,
+            strong: reference.grants.broker.strong,
+            grants: reference.grants.broker.all,
         }));
         claims
     }
@@ -55,7 +58,7 @@ impl State {
     fn held_by_others(&self) -> Vec<Claim> {
         let mut claims = Vec::new();
         for (&holder, peer) in &self.peers {
-            let mut nodes: Vec<NodeId> = peer.grants.keys().copied().collect();
+            let mut nodes: Vec<NodeId> = peer.introduced.keys().copied().collect();
             nodes.sort_unstable();
             for id in nodes {
                 if let Some(node) = self.nodes.get(id) {

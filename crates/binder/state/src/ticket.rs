@@ -1,7 +1,8 @@
 //! Tickets: references that the broker has sent ahead of the message that carries their objects.
 
 use crate::account::Held;
-use baton_abi::control::{Granted, ProcessId, TicketId};
+use crate::message::HeldObject;
+use baton_abi::control::{ProcessId, TicketId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// How many tickets beyond its user's share are known of a process. A process that names an older
@@ -17,7 +18,7 @@ pub(crate) type Key = (ProcessId, TicketId);
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
     /// Tickets without their message, with their references.
-    pub waiting: FxHashMap<Key, (Vec<Granted>, Option<Places>)>,
+    pub waiting: FxHashMap<Key, (Vec<HeldObject>, Option<Places>)>,
     /// Tickets whose message has been dropped and whose event has not come.
     pub disowned: FxHashMap<Key, Held>,
     /// Tickets that were beyond their user's share: they have been given back, and their messages
@@ -32,9 +33,9 @@ impl Tickets {
     pub fn keep(
         &mut self,
         key: Key,
-        objects: Vec<Granted>,
+        objects: Vec<HeldObject>,
         places: Option<Option<Places>>,
-    ) -> Vec<Granted> {
+    ) -> Vec<HeldObject> {
         if self.disowned.remove(&key).is_some() {
             return objects;
         }
@@ -55,18 +56,18 @@ impl Tickets {
     }
 
     /// The ticket's references, in the order of its objects.
-    pub fn objects(&self, key: Key) -> &[Granted] {
+    pub fn objects(&self, key: Key) -> &[HeldObject] {
         self.waiting.get(&key).map_or(&[], |(objects, _)| objects)
     }
 
     /// The references of all tickets of a sender.
-    pub fn all_objects(&self, from: ProcessId) -> Vec<Granted> {
+    pub fn all_objects(&self, from: ProcessId) -> Vec<HeldObject> {
         let tickets = self.waiting.iter().filter(|(key, _)| key.0 == from);
         tickets.flat_map(|(_, (objects, _))| objects).cloned().collect()
     }
 
     /// Takes the ticket's references.
-    pub fn take(&mut self, key: Key) -> Option<Vec<Granted>> {
+    pub fn take(&mut self, key: Key) -> Option<Vec<HeldObject>> {
         self.waiting.remove(&key).map(|(objects, _)| objects)
     }
 
@@ -91,7 +92,7 @@ impl Tickets {
     }
 
     /// Forgets all tickets, or those of one sender. Returns their references, oldest ticket first.
-    pub fn forget(&mut self, from: Option<ProcessId>) -> Vec<Granted> {
+    pub fn forget(&mut self, from: Option<ProcessId>) -> Vec<HeldObject> {
         let is_concerned = |sender: ProcessId| from.is_none_or(|from| sender == from);
         self.disowned.retain(|key, _| !is_concerned(key.0));
         self.overdrawn.retain(|sender, _| !is_concerned(*sender));

@@ -129,6 +129,15 @@ impl Channel {
         }
     }
 
+    /// The requests that lie on this client's lanes, with their areas. The server may have changed
+    /// them.
+    pub fn untaken_requests(&self) -> impl Iterator<Item = (Message, View<'_>)> {
+        let mapped = (0..LANES).filter(|&lane| self.lanes[lane].get().is_some());
+        let areas = mapped.filter_map(|lane| self.lane(lane).ok());
+        let untaken = areas.filter(|areas| !areas.outbox().is_empty());
+        untaken.map(|areas| (areas.sent(), areas.outgoing()))
+    }
+
     /// The one-way records of this client, in the ring and in the receive buffer.
     pub fn one_way_account(&self, ends: &mut Ends) -> OneWayAccount {
         let head = self.head.double_word(header::RING_HEAD).load(Ordering::Acquire);

@@ -6,6 +6,7 @@ mod client;
 mod lend;
 pub(crate) mod loan;
 pub(crate) mod payload;
+pub(crate) mod returns;
 pub(crate) mod server;
 mod socket;
 pub(crate) mod table;
@@ -59,7 +60,7 @@ pub struct Channel {
     file: OwnedFd,
     /// Server: the channel's share of what its user may have.
     _place: Option<Held>,
-    /// Header and ring.
+    /// Header and rings.
     head: Mapping<LANES_AT>,
     lanes: [OnceLock<Mapping<LANE_BYTES>>; LANES],
     /// The server's status page, at the client's end.
@@ -134,6 +135,10 @@ pub struct Ends {
     pub ready: ReadyLanes,
     /// Server: the one-way ring.
     pub consumer: Consumer,
+    /// The ring in which this end returns grants.
+    pub returns: Producer,
+    /// The ring in which the other end returns grants.
+    pub returned: Consumer,
     /// The channel has ended: the peer is gone or has broken the protocol.
     pub dead: bool,
 }
@@ -169,6 +174,8 @@ impl Channel {
             spam_reported: false,
             ready: ReadyLanes::default(),
             consumer: Consumer::new(RING_BYTES),
+            returns: Producer::new(RETURNS_BYTES),
+            returned: Consumer::new(RETURNS_BYTES),
             dead: false,
         });
         let lanes = [const { OnceLock::new() }; LANES];

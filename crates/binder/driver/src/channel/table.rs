@@ -1,12 +1,16 @@
 //! The channels that this process has, by peer and by number.
 
 use super::Channel;
+use super::returns::Put;
 use crate::sys::clock::now;
 use baton_abi::control::{ChannelId, End, ProcessId};
+use baton_abi::lane::ReturnedGrants;
 use baton_shm::lock::{Guard, Lock};
+use baton_shm::ring::Corrupt;
 use baton_shm::sync::Ordering;
 use rustc_hash::FxHashMap;
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,6 +32,8 @@ pub(crate) struct ChannelTable {
     retired: Lock<Vec<Retired>>,
     /// Refused channels that have not been logged.
     unlogged: Lock<Unlogged>,
+    /// Grants for whose return no channel had room, by their owners.
+    unreturned: Lock<FxHashMap<ProcessId, VecDeque<ReturnedGrants>>>,
     /// Whether there are channels in `full`. Written and read under the state's lock.
     any_full: AtomicBool,
     /// Channels whose oldest one-way transaction waits for room in the receive buffer.
@@ -227,6 +233,54 @@ impl ChannelTable {
         }
         unlogged.written = Some(now());
         Some(std::mem::take(&mut unlogged.count))
+    }
+
+    /// Returns grants to their owner: now, or when a channel to it has room.
+    pub fn return_grants(&self, owner: ProcessId, returned: ReturnedGrants) {
+        let mut unreturned = self.unreturned.lock();
+        if let Some(waiting) = unreturned.get_mut(&owner) {
+            waiting.push_back(returned);
+        } else if !self.put_returned(owner, &returned) {
+            unreturned.insert(owner, VecDeque::from([returned]));
+        }
+    }
+
+    /// A channel with this owner may have room now.
+    pub fn return_waiting_grants(&self, owner: ProcessId) {
+        let mut unreturned = self.unreturned.lock();
+        let Some(waiting) = unreturned.get_mut(&owner) else { return };
+        while waiting.front().is_some_and(|returned| self.put_returned(owner, returned)) {
+            waiting.pop_front();
+        }
+        if waiting.is_empty() {
+            unreturned.remove(&owner);
+        }
+    }
+
+    /// The owner is dead: nothing goes back.
+    pub fn forget_waiting_grants(&self, owner: ProcessId) {
+        self.unreturned.lock().remove(&owner);
+    }
+
+    /// Puts a record into a channel's ring. False if no channel that the owner has taken up has
+    /// room.
+    fn put_returned(&self, owner: ProcessId, returned: &ReturnedGrants) -> bool {
+        for channel in self.with(owner) {
+            let mut ends = channel.ends();
+            if ends.dead || !channel.socket.was_taken_up() {
+                continue;
+            }
+            // An owner that has written an impossible position gets nothing there.
+            match channel.put_returned(&mut ends, returned) {
+                Ok(Put::First) => {
+                    channel.socket.ring();
+                    return true;
+                }
+                Ok(Put::Behind) => return true,
+                Ok(Put::Full) | Err(Corrupt) => {}
+            }
+        }
+        false
     }
 
     /// With the state's lock held: the channel's oldest one-way transaction waits for room.

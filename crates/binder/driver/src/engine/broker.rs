@@ -4,6 +4,7 @@
 use super::open_error::OpenError;
 use crate::sys::packet::{PAUSE, descriptors, passes, receive, receive_patiently, send};
 use baton_abi::control::{Event, Identity, Reply, Request, Stamps, VERSION, decode, encode};
+use baton_abi::holder_list::{Entry, Holding, LIST_BYTES, TALLY_FILE_BYTES, entry_at};
 use baton_abi::lane::{TALLY_BYTES, tally};
 use baton_shm::blocking::pause;
 use baton_shm::lock::Lock;
@@ -23,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 #[derive(Debug)]
 pub struct Broker {
     place: PathBuf,
-    /// The engine's status page and tally page, for the next one.
+    /// The engine's status page and tally file, for the next one.
     pages: [OwnedFd; 2],
     /// The broker's user: the next broker has to be the same user's.
     uid: Uid,
@@ -36,6 +37,8 @@ pub struct Broker {
     next: Lock<Option<Arc<OwnedFd>>>,
     /// The page on which the broker counts the events that it has sent.
     tally: Mapping<TALLY_BYTES>,
+    /// This process's list of holders, which the broker reads.
+    list: Mapping<LIST_BYTES>,
     /// Held while events are taken from the stream and applied.
     pub applying: Lock<()>,
     events_taken: AtomicU32,
@@ -84,9 +87,11 @@ impl Broker {
         status_page: OwnedFd,
     ) -> Result<(Broker, Identity), OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
-        let tally_page =
-            mapping::create("baton-tally", TALLY_BYTES).map_err(system("memfd_create"))?;
+        let tally_page = mapping::create("baton-tally", TALLY_FILE_BYTES);
+        let tally_page = tally_page.map_err(system("memfd_create"))?;
         let tally = Mapping::new(&tally_page, Access::ReadWrite).map_err(system("mmap"))?;
+        let list = Mapping::part(&tally_page, TALLY_BYTES, Access::ReadWrite);
+        let list = list.map_err(system("mmap"))?;
         let pages = [status_page, tally_page];
         let requests = dial(socket)?;
         let channels = channels();
@@ -112,6 +117,7 @@ impl Broker {
                     link,
                     next: Lock::new(None),
                     tally,
+                    list,
                     applying: Lock::new(()),
                     events_taken: AtomicU32::new(0),
                     barriers: AtomicU64::new(0),
@@ -213,6 +219,15 @@ impl Broker {
     /// The word at which the standby looper waits: the broker changes it with each lane.
     pub fn lanes_word(&self) -> &AtomicU32 {
         self.tally.word(tally::LANES)
+    }
+
+    /// Writes an entry of this process's list of holders. A reader tells an entry that is being
+    /// written by its check sum.
+    pub fn write_list(&self, entry: u32, holding: Option<Holding>) {
+        let bytes = holding.map(Entry::of).unwrap_or_default();
+        if let Some(at) = entry_at(entry) {
+            self.list.view().write(at - TALLY_BYTES, bytemuck::bytes_of(&bytes));
+        }
     }
 
     /// Locks the tally page in memory.

@@ -48,9 +48,9 @@ impl Plain<'_> {
 /// Whether a message is plain, apart from its length, of this kind, and has so many callers in its
 /// chain.
 #[inline(always)]
-pub(super) fn is_plain(message: &Message, kind: Kind, chain: u16) -> bool {
-    let Message { offsets_bytes, buffers_bytes, fds, ticket, .. } = *message;
+pub(super) fn is_plain(message: &Message, kind: Kind, chain: u8) -> bool {
+    let Message { offsets_bytes, buffers_bytes, fds, objects, ticket, .. } = *message;
     // One comparison for all fields that must be 0.
-    let other = message.kind ^ kind as u32 | u32::from(message.chain ^ chain);
+    let other = message.kind ^ kind as u32 | u32::from(message.chain ^ chain) | u32::from(objects);
     u64::from(other | offsets_bytes | buffers_bytes | u32::from(fds)) | ticket == 0
 }

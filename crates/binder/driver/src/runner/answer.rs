@@ -1,6 +1,7 @@
 //! Answers: this process posts them to its callers, and takes the answers to its own calls.
 
 use super::accept::Stop;
+use super::take_in::objects_in;
 use crate::channel::{Channel, Lane};
 use crate::engine::Engine;
 use baton_abi::control::{End, ProcessId};
@@ -136,7 +137,8 @@ impl Engine {
     ) -> Result<bool, Stop> {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
         let via = channel.via(0);
-        let arrival = Arrival { via, peer: channel.peer, message, chain: Vec::new() };
+        let objects = objects_in(message, areas.incoming(), 0);
+        let arrival = Arrival { via, peer: channel.peer, message, chain: Vec::new(), objects };
         let verdict = state.admit_reply(&arrival);
         let from = (areas.incoming(), parts.data_at);
         let copied = self.copy_in(state, &arrival, channel, verdict, from)?;

@@ -1,5 +1,6 @@
 //! The channels that this process has, by peer and by name; the lanes of a peer.
 
+use super::take_in::objects_in;
 use crate::channel::Channel;
 use crate::channel::table::Retired;
 use crate::engine::Engine;
@@ -54,7 +55,8 @@ impl Engine {
     pub(crate) fn open_channel(&self, peer: ProcessId) -> Result<Arc<Channel>, Errno> {
         let known = self.pool.channels.newest_to(peer).map(|channel| channel.id);
         self.pool.channels.lists().refused = None;
-        self.broker.ask(&Request::OpenChannel { target: peer })?;
+        let entry = self.lock().references.entry_at(peer);
+        self.broker.ask(&Request::OpenChannel { target: peer, entry })?;
         self.take_events();
         let opened = || {
             let newest = self.pool.channels.newest_to(peer);
@@ -232,6 +234,9 @@ impl Engine {
         let is_refused = !channel.socket.was_taken_up() && state.peers.contains_key(&channel.peer);
         if is_refused {
             self.pool.channels.lists().refused = Some((channel.peer, Errno::MFILE));
+            for (message, area) in channel.untaken_requests() {
+                state.take_back_grants(channel.peer, &objects_in(&message, area, 0));
+            }
             state.refuse_channel(channel.id);
         } else {
             state.fail_channel(channel.id);

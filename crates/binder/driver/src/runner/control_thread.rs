@@ -112,17 +112,22 @@ impl Engine {
             return nothing;
         }
         let drained = channel.socket.drain(channel.is_muted());
+        let has_returned = channel.has_returned();
         // Polling threads learn this way of answers and of nested calls.
         let wanted = channel.end == End::Server && channel.is_wanted()
             || self.is_polling() && channel.has_mail();
         if channel.end == End::Server {
             match &drained {
-                Ok((_, doorbells)) if *doorbells > 0 && !channel.has_message() => {
+                Ok((_, doorbells)) if *doorbells > 0 && !channel.has_message() && !has_returned => {
                     self.pool.count_fruitless(&channel, *doorbells);
                 }
                 _ => self.pool.activate(&channel),
             }
         }
+        if has_returned {
+            self.take_returned(&channel);
+        }
+        self.pool.channels.return_waiting_grants(channel.peer);
         let over = drained.is_err() || has_hung_up;
         if over {
             // The peer's last messages may carry references whose events have come by now.
@@ -168,6 +173,8 @@ impl Engine {
     fn look_at_muted(&self) {
         let round = self.pool.begin_muted_round();
         let channels: Vec<_> = round.iter().map(|muted| Arc::clone(&muted.channel)).collect();
+        let returned = channels.iter().filter(|channel| channel.has_returned());
+        returned.for_each(|channel| self.take_returned(channel));
         self.accept_and_catch_up(ChannelSet::These(&channels));
         self.pool.end_muted_round(round);
     }

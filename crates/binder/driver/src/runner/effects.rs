@@ -48,6 +48,8 @@ impl Engine {
             }
             Effect::Wake(tid, Waiting::Own) => Mailbox::new(&self.own_word(tid)).nudge(),
             Effect::Tell(request) => self.broker.tell(&request),
+            Effect::List(entry, holding) => self.broker.write_list(entry, holding),
+            Effect::Return(owner, returned) => self.pool.channels.return_grants(owner, returned),
             Effect::HandleDropped(owner) => self.pool.channels.revoke_entries_with(owner),
             Effect::AnnounceRequest(via) => self.announce_to_pool(via),
             Effect::Watchdog => self.control.watchdog.expect(),

@@ -1,6 +1,7 @@
 //! The broker's events, in the order in which the broker decided.
 
 use super::accept::{Candidate, ChannelSet};
+use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::engine::broker::Gone;
 use baton_abi::control::{Event, Request};
@@ -97,6 +98,7 @@ impl Engine {
                 for channel in its_channels {
                     self.remove_channel(&mut state, &channel, None);
                 }
+                self.pool.channels.forget_waiting_grants(process);
             }
             event => {
                 self.see_freeze(&event);
@@ -124,6 +126,41 @@ impl Engine {
                 self.carry_out(&mut state);
             }
         }
+    }
+
+    /// Takes the grants that the peer has returned on this channel. What the peer had sent before
+    /// comes in first: it may rely on these grants. So may introductions, whose events the broker
+    /// counted before the peer could go on.
+    pub(crate) fn take_returned(&self, channel: &Channel) {
+        let taken = channel.take_returned(&mut channel.ends());
+        let Ok((returned, was_full)) = taken else {
+            self.with_state(|state| {
+                self.end_channel(state, channel, "impossible ring of returned grants");
+            });
+            return;
+        };
+        if returned.is_empty() {
+            return;
+        }
+        if was_full {
+            channel.socket.ring();
+        }
+        self.take_new_events();
+        let (mut state, later) = self.accept_posted_by(channel.peer);
+        if later.is_some() {
+            self.unlock(state);
+            state = self.catch_up(later, None);
+        }
+        if returned.iter().any(|returned| state.is_lowered_by(channel.peer, returned)) {
+            self.revoke_with(&mut state, channel.peer);
+        }
+        for returned in &returned {
+            if state.returned(channel.peer, returned).is_err() {
+                self.end_channel(&mut state, channel, "returned more grants than it had");
+                break;
+            }
+        }
+        self.unlock(state);
     }
 
     /// Waits until every event that was caused before now has been applied. A message that still

@@ -15,10 +15,12 @@
 //! A lane that its client's thread has left comes back to the client once the server's thread has
 //! nothing open on it either: it says so when its last answer finds the inbox closed.
 
+use super::take_in::objects_in;
 use crate::channel::Channel;
 use crate::engine::Engine;
 use baton_abi::control::{End, TicketId};
 use baton_abi::lane::{Kind, Message};
+use baton_shm::mapping::View;
 use baton_state::State;
 use baton_state::thread::FrameKind;
 use baton_state::transaction::LaneId;
@@ -33,7 +35,7 @@ impl Engine {
         let mut owes = open[0] == FrameKind::Serving;
         if open.contains(&FrameKind::Calling) && lane.inbox().close() {
             let message = lane.header();
-            drop_message(state, &channel, &message);
+            drop_message(state, &channel, &message, lane.incoming());
             lane.inbox().clear();
             if message.kind == Kind::Request as u32 {
                 owes = true;
@@ -76,7 +78,13 @@ impl Engine {
 }
 
 /// Drops a message that no thread will take, with its references and descriptors.
-pub(crate) fn drop_message(state: &mut State, channel: &Channel, message: &Message) {
+pub(crate) fn drop_message(
+    state: &mut State,
+    channel: &Channel,
+    message: &Message,
+    area: View<'_>,
+) {
     state.drop_ticket(channel.peer, TicketId(message.ticket));
+    state.drop_granted(channel.peer, &objects_in(message, area, 0));
     drop(channel.socket.take_fds(message));
 }

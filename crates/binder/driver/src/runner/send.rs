@@ -49,6 +49,7 @@ struct Ready {
     /// The token of a call, and the callers in its message; 0 and none otherwise.
     token: u64,
     chain: Vec<ChainEntry>,
+    objects: Vec<Carried>,
     completion: Completion,
 }
 
@@ -63,18 +64,22 @@ impl Outgoing<'_> {
             data_bytes: self.data.bytes() as u32,
             offsets_bytes: size_of_val(self.offsets) as u32,
             buffers_bytes: self.sent.buffers.len() as u32,
-            fds: self.sent.fds.len() as u16,
-            chain: chain as u16,
+            fds: self.sent.fds.len() as u8,
+            chain: chain as u8,
+            objects: departure.objects.len() as u16,
             param: if is_call { priority::nice() } else { 0 },
             ..Message::default()
         }
     }
 
-    fn write(&self, message: &Message, chain: &[ChainEntry], map: View<'_>, at: usize) {
+    /// Writes everything but the header.
+    fn write(&self, ready: &Ready, map: View<'_>, at: usize) {
+        let Ready { message, chain, objects, .. } = ready;
         let parts = message.parts().expect("sizes were checked");
         // The data goes first: a loan's data may lie where the chain has to be.
         self.data.copy_to(map, at + parts.data_at);
         map.write(at + parts.chain_at, bytemuck::cast_slice(chain));
+        map.write(at + parts.objects_at, bytemuck::cast_slice(objects));
         map.write(at + parts.offsets_at, bytemuck::cast_slice(self.offsets));
         map.write(at + parts.buffers_at, &self.sent.buffers);
     }
@@ -155,6 +160,10 @@ impl Engine {
                 return self.unlock(state);
             }
         };
+        if !departure.objects.is_empty() {
+            // The list of holders says what this process has granted before the message is posted.
+            self.carry_out_effects(&mut state);
+        }
         drop(state);
         let (kind, nested) = (departure.kind, departure.via);
         let ready = match outgoing {
@@ -178,7 +187,7 @@ impl Engine {
             Ok((ready, outgoing)) => {
                 // The completion of a reply is queued before any work that the reply causes.
                 let Ready { via, token, completion, .. } = ready;
-                state.departed(tid, departure, via, token, completion);
+                let pinned = state.departed(tid, departure, via, token, completion);
                 if kind == Kind::Request {
                     self.expect_answer(&ready);
                 }
@@ -187,6 +196,9 @@ impl Engine {
                     Kind::Reply => self.post_reply(tid, &ready, &outgoing),
                     Kind::OneWay => {}
                     _ => self.post_call(tid, &ready, nested.is_some(), &outgoing),
+                }
+                if !pinned.is_empty() {
+                    self.with_state(|state| state.unpin(pinned));
                 }
             }
             Err(refusal) => {
@@ -236,17 +248,15 @@ impl Engine {
         let fds = outgoing.sent.fds.iter().map(|fd| duplicate(*fd));
         let fds: Vec<_> = fds.collect::<Result<_, _>>().map_err(Refusal::failed)?;
         let mut ticket = None;
-        if !departure.objects.is_empty() {
-            let objects = departure.objects.clone();
-            let request = Request::Translate { target: departure.peer, objects };
+        if !departure.introduced.is_empty() {
+            let objects = departure.introduced.clone();
+            let request = Request::Introduce { target: departure.peer, objects };
             match self.broker.ask(&request) {
                 Ok(Reply::Ticket { ticket: granted }) => ticket = Some(granted),
                 Ok(_) => return Err(Refusal::failed(Errno::PROTO)),
                 Err(Errno::SRCH) => return Err(Refusal::dead()),
                 Err(errno) => return Err(Refusal::failed(errno)),
             }
-            // From now on the grant keeps this process's nodes: they are in transit no longer.
-            self.take_all_events();
             message.ticket = ticket.map_or(0, |ticket| ticket.0);
         }
         if !fds.is_empty() {
@@ -259,11 +269,12 @@ impl Engine {
             }
         }
         let completion = Completion::Taken;
-        Ok(Ready { channel, via, message, ticket, token, chain, completion })
+        let objects = departure.objects.clone();
+        Ok(Ready { channel, via, message, ticket, token, chain, objects, completion })
     }
 
     /// Takes back the ticket and the descriptors that were sent ahead of a message that is not
-    /// posted.
+    /// posted. The caller takes back the grants, under the state's lock.
     fn cancel(&self, Ready { channel, message, ticket, .. }: &Ready) {
         channel.socket.cancel(message.fds_number);
         self.cancel_ticket(channel.peer, *ticket);
@@ -289,9 +300,12 @@ impl Engine {
 
     fn post_reply(&self, tid: Tid, ready: &Ready, outgoing: &Outgoing<'_>) {
         let Ready { via, message, .. } = ready;
-        if !self.post_answer(*via, message, |area| outgoing.write(message, &[], area, 0)) {
+        if !self.post_answer(*via, message, |area| outgoing.write(ready, area, 0)) {
             self.cancel(ready);
-            self.with_state(|state| self.caller_has_left(state, tid, *via));
+            self.with_state(|state| {
+                state.take_back_grants(ready.channel.peer, &ready.objects);
+                self.caller_has_left(state, tid, *via);
+            });
         }
     }
 
@@ -365,7 +379,7 @@ impl Engine {
         if !nested {
             channel.begin_lending(via.lane);
         }
-        let reader = areas.post(&message, |area| outgoing.write(&message, chain, area, 0));
+        let reader = areas.post(&message, |area| outgoing.write(ready, area, 0));
         if !nested {
             channel.show_processor();
             let named = chain[1..].iter().any(|entry| entry.process == channel.peer.0);
@@ -383,7 +397,10 @@ impl Engine {
 
     /// The thread that called this one has left: no thread takes the nested call.
     fn lose_caller(&self, tid: Tid, ready: &Ready) {
-        self.with_state(|state| state.answered_with(tid, Kind::Dead, 0));
+        self.with_state(|state| {
+            state.take_back_grants(ready.channel.peer, &ready.objects);
+            state.answered_with(tid, Kind::Dead, 0);
+        });
         self.cancel(ready);
     }
 
@@ -397,14 +414,14 @@ impl Engine {
         let spam = self.one_way_room(&channel, outgoing.allocation())?;
         let (no_lane, no_chain) = (LaneId { channel: ChannelId(0), lane: 0 }, (0, Vec::new()));
         let mut ready = self.prepare(channel, no_lane, departure, outgoing, no_chain)?;
-        let (channel, message) = (&ready.channel, &mut ready.message);
-        message.param = if frozen { TO_FROZEN } else { 0 };
+        ready.message.param = if frozen { TO_FROZEN } else { 0 };
+        let channel = Arc::clone(&ready.channel);
         // The one-way transactions of this process keep the order of the ring.
         let put = {
             let mut ends = channel.ends();
-            message.stamp = stamp_in_order(self.broker.stamps);
-            channel.put_one_way(&mut ends, message, outgoing.allocation(), |map, at| {
-                outgoing.write(message, &[], map, at);
+            ready.message.stamp = stamp_in_order(self.broker.stamps);
+            channel.put_one_way(&mut ends, &ready.message, outgoing.allocation(), |map, at| {
+                outgoing.write(&ready, map, at);
             })
         };
         if put != Ok(true) {

@@ -5,17 +5,25 @@ use super::accept::Stop;
 use super::leave::drop_message;
 use crate::channel::Channel;
 use crate::engine::Engine;
-use baton_abi::control::{Granted, ProcessId, Request};
-use baton_abi::lane::{ChainEntry, Kind, Message, TO_FROZEN};
+use baton_abi::control::{ProcessId, Request};
+use baton_abi::lane::{Carried, ChainEntry, Kind, Message, TO_FROZEN};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::mapping::View;
 use baton_state::State;
-use baton_state::transaction::{Arrival, LaneId, Received, Recipient, Room, Verdict};
+use baton_state::transaction::{Arrival, HeldObject, LaneId, Received, Recipient, Room, Verdict};
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
 
 /// A message in its room, or the error for its sender.
 pub(super) type CopyResult = Result<(Room, Received), (Kind, Errno)>;
+
+/// A copy of what a message says of its nodes and handles. Nothing of one with impossible sizes.
+pub(super) fn objects_in(message: &Message, map: View<'_>, at: usize) -> Vec<Carried> {
+    let Some(parts) = message.parts().filter(|_| message.objects > 0) else { return Vec::new() };
+    let mut objects = vec![Carried::default(); usize::from(message.objects)];
+    map.read(at + parts.objects_at, bytemuck::cast_slice_mut(&mut objects));
+    objects
+}
 
 impl Engine {
     /// Takes in a transaction. `Ok(Some)`: the transaction is refused, with the error for its
@@ -35,7 +43,7 @@ impl Engine {
         if matches!(recipient, Recipient::Waiting(_)) && self.page.is_frozen() {
             // A nested call's sender cannot see this process's status page: it was called by a
             // third process.
-            drop_message(state, channel, message);
+            drop_message(state, channel, message, map);
             let target = self.identity.process;
             self.broker.tell(&Request::FrozenTouched { target, two_way: true });
             return Ok(Some((Kind::Frozen, Errno::AGAIN)));
@@ -44,7 +52,8 @@ impl Engine {
         map.read(at + parts.chain_at, bytemuck::cast_slice_mut(&mut chain));
         // The call may be for a waiting thread of this process.
         self.revoke_callers(state, &chain);
-        let arrival = Arrival { via, peer: channel.peer, message, chain };
+        let objects = objects_in(message, map, at);
+        let arrival = Arrival { via, peer: channel.peer, message, chain, objects };
         let verdict = state.admit(&arrival);
         let is_one_way = message.kind == Kind::OneWay as u32;
         if verdict.is_ok()
@@ -107,7 +116,8 @@ impl Engine {
         if let Some(label) = room.label {
             self.write_label(state, arrival.peer, label);
         }
-        if message.offsets_bytes == 0 && message.ticket == 0 && message.fds == 0 {
+        let has_objects = message.offsets_bytes != 0 || message.objects != 0 || message.ticket != 0;
+        if !has_objects && message.fds == 0 {
             View::copy(map, at, self.buffer.view(), room.buffer, bytes);
             return Ok(Received::default());
         }
@@ -143,7 +153,7 @@ impl Engine {
         message: &Message,
         payload: &mut [u8],
         room: Room,
-        granted: &[Granted],
+        held: &[HeldObject],
         fds: &[i32],
     ) -> Result<Received, baton_state::parcel::Malformed> {
         let data_bytes = message.data_bytes as usize;
@@ -157,7 +167,7 @@ impl Engine {
         let offsets: Vec<u64> = offsets.chunks_exact(8).map(bytemuck::pod_read_unaligned).collect();
         let base = self.buffer.program_map() + room.buffer;
         let delivery = baton_state::parcel::Delivery {
-            granted,
+            held,
             fds,
             buffers_address: (base + buffers_at) as u64,
         };

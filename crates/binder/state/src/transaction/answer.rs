@@ -14,9 +14,7 @@ use rustix::io::Errno;
 impl State {
     /// Takes room for a reply to this thread's innermost call.
     pub fn admit_reply(&mut self, arrival: &Arrival<'_>) -> Result<Room, Verdict> {
-        if !self.has_ticket(arrival) {
-            return Err(self.missing(arrival));
-        }
+        self.check_objects(arrival)?;
         self.take_room(arrival.message, None, None)
     }
 

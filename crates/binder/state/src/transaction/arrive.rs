@@ -1,14 +1,15 @@
 //! Arrival: how a transaction comes in.
 
+use crate::account::Resource;
 use crate::buffer::{NoRoom, Offset, allocation_bytes};
-use crate::message::{Buffer, Incoming, LaneId, Received, Serving};
+use crate::message::{Buffer, HeldObject, Incoming, LaneId, Received, Serving};
 use crate::peer::NOBODY;
 use crate::priority::QueuePriority;
 use crate::process::State;
 use crate::ticket::Key;
 use crate::work::{Queue, Tid, Work};
-use baton_abi::control::{ChannelId, Granted, NodeId, ProcessId, TicketId};
-use baton_abi::lane::{ChainEntry, Kind, Message};
+use baton_abi::control::{ChannelId, NodeId, ProcessId, TicketId};
+use baton_abi::lane::{Carried, ChainEntry, Kind, Message, Origin};
 use baton_abi::uapi::*;
 use rustix::io::Errno;
 
@@ -43,6 +44,8 @@ pub struct Arrival<'a> {
     pub message: &'a Message,
     /// The callers above.
     pub chain: Vec<ChainEntry>,
+    /// What its nodes and handles are.
+    pub objects: Vec<Carried>,
 }
 
 impl Arrival<'_> {
@@ -69,10 +72,11 @@ impl State {
         let message = arrival.message;
         let node = NodeId(message.node);
         let peer = self.peers.get(&arrival.peer);
-        let may_call = peer.is_some_and(|peer| peer.grants.contains_key(&node));
-        if !may_call || !self.has_ticket(arrival) {
+        let may_call = peer.is_some_and(|peer| peer.holding(node).is_some());
+        if !may_call {
             return Err(self.missing(arrival));
         }
+        self.check_objects(arrival)?;
         let Some(target) = self.nodes.get(node) else {
             return Err(Verdict::Refused(Kind::Dead, Errno::SRCH));
         };
@@ -84,8 +88,33 @@ impl State {
         self.take_room(message, label, one_way.then_some(arrival.via.channel))
     }
 
-    pub(super) fn has_ticket(&self, arrival: &Arrival<'_>) -> bool {
-        arrival.message.ticket == 0 || self.tickets.has(arrival.ticket())
+    /// Checks that the sender has what it sends: a ticket, and the nodes of this process; and that
+    /// there is room for new handles.
+    pub(super) fn check_objects(&self, arrival: &Arrival<'_>) -> Result<(), Verdict> {
+        let has_ticket = arrival.message.ticket == 0 || self.tickets.has(arrival.ticket());
+        let peer = self.peers.get(&arrival.peer);
+        let (mut has_nodes, mut n_new) = (true, 0);
+        for object in &arrival.objects {
+            let node = NodeId(object.node);
+            match object.origin() {
+                Some(Origin::Receiver) => {
+                    has_nodes &= peer.is_some_and(|peer| peer.holds(node, object.strength()));
+                }
+                Some(Origin::Sender) => {
+                    let is_new = self.references.handle_of((arrival.peer, node)).is_none();
+                    n_new += usize::from(is_new);
+                }
+                Some(Origin::Third) | None => {}
+            }
+        }
+        if !has_ticket || !has_nodes {
+            return Err(self.missing(arrival));
+        }
+        let account = self.accounts.of(self.user_of(arrival.peer));
+        match n_new == 0 || account.take(Resource::Handles, n_new).is_some() {
+            true => Ok(()),
+            false => Err(Verdict::Refused(Kind::Failed, Errno::DQUOT)),
+        }
     }
 
     /// The verdict of a message whose event has not come. The event will never come if a dead
@@ -126,18 +155,45 @@ impl State {
         }
     }
 
-    /// The references that the message's ticket brought, in the order of its objects.
-    pub fn claim(&mut self, arrival: &Arrival<'_>) -> Vec<Granted> {
-        self.tickets.take(arrival.ticket()).unwrap_or_default()
+    /// Takes the references of a message that comes in: one for each of its objects, in order,
+    /// unless its sender has put too many of third processes into it, or too few.
+    pub fn claim(&mut self, arrival: &Arrival<'_>) -> Vec<HeldObject> {
+        let introduced = self.tickets.take(arrival.ticket()).unwrap_or_default();
+        let mut introduced = introduced.into_iter();
+        let mut held = Vec::with_capacity(arrival.objects.len());
+        for object in &arrival.objects {
+            held.extend(match object.origin() {
+                Some(Origin::Sender) => Some(self.hold_of_owner(arrival.peer, object)),
+                Some(Origin::Receiver) => {
+                    let (node, strength) = (NodeId(object.node), object.strength());
+                    let peer = self.peers.get(&arrival.peer);
+                    let has = peer.is_some_and(|peer| peer.holds(node, strength));
+                    has.then(|| self.hold_own(node, strength))
+                }
+                Some(Origin::Third) => introduced.next(),
+                None => None,
+            });
+        }
+        held.extend(introduced);
+        held
     }
 
-    /// Gives back the references of a refused message.
+    /// Consumes a message that is refused: its references go back.
     pub fn drop_claim(&mut self, arrival: &Arrival<'_>) {
         self.release_ticket(arrival.ticket());
+        self.drop_granted(arrival.peer, &arrival.objects);
+    }
+
+    /// Returns the sender's grants of a message that has been dropped.
+    pub fn drop_granted(&mut self, from: ProcessId, objects: &[Carried]) {
+        for object in objects.iter().filter(|it| it.origin() == Some(Origin::Sender)) {
+            let held = self.hold_of_owner(from, object);
+            self.let_go(&held);
+        }
     }
 
     /// Undoes [`State::admit`] and [`State::claim`] of a malformed message.
-    pub fn reject(&mut self, room: Room, held: Vec<Granted>, fds: Vec<i32>) {
+    pub fn reject(&mut self, room: Room, held: Vec<HeldObject>, fds: Vec<i32>) {
         let buffer = self.contents.get_mut(&room.buffer).expect("admitted");
         buffer.received = Received { held, fds, array_fds: Vec::new() };
         self.drop_buffer(room.buffer, true);

@@ -6,8 +6,8 @@ use crate::parcel::{Named, Sent};
 use crate::process::State;
 use crate::thread::{Calling, Frame};
 use crate::work::{Completion, Queue, Tid, Work};
-use baton_abi::control::{NodeId, Object, ProcessId, Strength};
-use baton_abi::lane::{ChainEntry, Kind};
+use baton_abi::control::{HeldNode, NodeId, ProcessId, Strength};
+use baton_abi::lane::{Carried, ChainEntry, Kind, Origin};
 use baton_abi::uapi::*;
 use rustix::io::Errno;
 
@@ -31,17 +31,34 @@ pub struct Departure {
     pub kind: Kind,
     /// The lane, if there is one already: a reply's, or one that turns round.
     pub via: Option<LaneId>,
-    /// Objects that the broker has to translate.
-    pub objects: Vec<Object>,
+    /// Its nodes and handles, in order.
+    pub objects: Vec<Carried>,
+    /// Those among them of third processes, to which the broker introduces the receiver.
+    pub introduced: Vec<HeldNode>,
     /// The handle that is kept while the transaction is under way.
     pub handle: Option<u32>,
     /// The callers above the new one.
     pub chain: Vec<ChainEntry>,
     /// A number that no other transaction of this process has.
     pub number: u64,
-    /// Nodes of ours among the objects.
-    in_transit: Vec<(NodeId, Strength)>,
+    /// Nodes of ours among the objects, which are granted to the receiver.
+    granted: Vec<(NodeId, Strength)>,
+    /// Handles among the objects.
+    pinned: PinnedHandles,
     accepts_fds: bool,
+}
+
+/// Handles in a transaction. Their grants stay until it has been posted: the receiver takes the
+/// message in before it hears of grants that are returned later.
+#[derive(Clone, Debug, Default)]
+#[must_use = "State::unpin ends it"]
+pub struct PinnedHandles(Vec<u32>);
+
+impl PinnedHandles {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl Departure {
@@ -52,10 +69,12 @@ impl Departure {
             kind,
             via: None,
             objects: Vec::new(),
+            introduced: Vec::new(),
             handle: None,
             chain: Vec::new(),
             number: 0,
-            in_transit: Vec::new(),
+            granted: Vec::new(),
+            pinned: PinnedHandles::default(),
             accepts_fds: false,
         }
     }
@@ -150,7 +169,7 @@ impl State {
         Ok(Departure { via: Some(via), accepts_fds, ..departure })
     }
 
-    /// Names the objects for the broker; a node of ours is held while it is in transit.
+    /// Says what the objects are, grants our nodes to the receiver, and pins handles.
     fn carry(&mut self, tid: Tid, departure: &mut Departure, sent: &Sent) -> Result<(), Errno> {
         let is_refused = !sent.fds.is_empty() && !departure.accepts_fds;
         let refused_fd = match sent.bad_fd {
@@ -170,22 +189,31 @@ impl State {
                         );
                         return Err(self.complain_of(line, Errno::INVAL));
                     }
-                    // An earlier object of this parcel makes the receiver a holder already.
-                    if departure.in_transit.contains(&(node, strength)) {
-                        let node = self.nodes.get_mut(node).expect("just found");
-                        *node.in_transit.of(strength) += 1;
-                    } else {
-                        self.put_in_transit(tid, node, strength, departure.peer);
-                    }
-                    departure.in_transit.push((node, strength));
-                    Object::Node { node, strength, flags }
+                    let flags = self.nodes.get(node).expect("just found").flags;
+                    self.move_news(tid, node, strength, departure.peer);
+                    let entry = self.grant(departure.peer, node, strength);
+                    let entry = entry.inspect_err(|_| self.node_changed(node))?;
+                    departure.granted.push((node, strength));
+                    let (node, origin) = (node.0, Origin::Sender as u32);
+                    let strong = u32::from(strength == Strength::Strong);
+                    Carried { node, entry, flags, origin, strong }
                 }
                 Named::Handle { handle, strength } => {
                     if !self.holds(handle, strength) {
                         let line = format!("got transaction with invalid handle, {handle}");
                         return Err(self.complain_of(line, Errno::INVAL));
                     }
-                    Object::Handle { handle, strength }
+                    let reference = self.references.get_mut(handle).expect("held");
+                    reference.sending += 1;
+                    departure.pinned.0.push(handle);
+                    let strong = u32::from(strength == Strength::Strong);
+                    if reference.owner == departure.peer {
+                        let (node, origin) = (reference.node.0, Origin::Receiver as u32);
+                        Carried { node, origin, strong, ..Carried::default() }
+                    } else {
+                        departure.introduced.push(reference.held_node(strength));
+                        Carried { origin: Origin::Third as u32, strong, ..Carried::default() }
+                    }
                 }
             };
             departure.objects.push(object);
@@ -204,10 +232,9 @@ impl State {
 
     /// The sending thread is the one that hears of a node's first references, unless the receiver
     /// holds the node strongly already.
-    fn put_in_transit(&mut self, tid: Tid, id: NodeId, strength: Strength, to: ProcessId) {
-        let holding = self.peers.get(&to).and_then(|peer| peer.grants.get(&id)).copied();
-        let node = self.nodes.get_mut(id).expect("known node");
-        *node.in_transit.of(strength) += 1;
+    fn move_news(&mut self, tid: Tid, id: NodeId, strength: Strength, to: ProcessId) {
+        let holding = self.peers.get(&to).and_then(|peer| peer.holding(id));
+        let node = self.nodes.get(id).expect("known node");
         let (told_strong, told_weak) = node.told();
         let moves = match strength {
             Strength::Strong => !told_strong && holding != Some(Strength::Strong),
@@ -220,7 +247,7 @@ impl State {
         }
     }
 
-    /// Makes the transaction final: the broker counts its references from now on.
+    /// Makes the transaction final. The handles in it stay pinned until it has been posted.
     pub fn departed(
         &mut self,
         tid: Tid,
@@ -228,7 +255,7 @@ impl State {
         via: LaneId,
         token: u64,
         completion: Completion,
-    ) {
+    ) -> PinnedHandles {
         match departure.kind {
             Kind::Request => {
                 let owns_lane = departure.via.is_none();
@@ -248,18 +275,30 @@ impl State {
                 }
             }
         }
-        self.turn_back(departure);
-    }
-
-    /// Ends the transit of a transaction: it has left, or will not leave.
-    pub fn turn_back(&mut self, departure: Departure) {
-        for (id, strength) in departure.in_transit {
-            if let Some(node) = self.nodes.get_mut(id) {
-                *node.in_transit.of(strength) -= 1;
-            }
+        for (id, _) in departure.granted {
             self.node_changed(id);
         }
         self.end_sending(departure.handle);
+        departure.pinned
+    }
+
+    /// The transaction will not leave: its grants are taken back.
+    pub fn turn_back(&mut self, departure: Departure) {
+        self.take_back_grants(departure.peer, &departure.objects);
+        self.unpin(departure.pinned);
+        self.end_sending(departure.handle);
+    }
+
+    /// Takes back the grants of a message that its receiver will never take.
+    pub fn take_back_grants(&mut self, peer: ProcessId, objects: &[Carried]) {
+        for object in objects.iter().filter(|object| object.origin() == Some(Origin::Sender)) {
+            self.ungrant(peer, NodeId(object.node), object.strength());
+        }
+    }
+
+    /// The transaction with these handles has been posted, or will not be.
+    pub fn unpin(&mut self, pinned: PinnedHandles) {
+        pinned.0.into_iter().for_each(|handle| self.end_sending(Some(handle)));
     }
 
     /// Notes that a transaction to this handle has been taken in or has failed.

@@ -13,8 +13,9 @@ mod refusal;
 mod release;
 mod slots;
 
-pub use crate::message::{Buffer, BufferedMessage, Incoming, LaneId, Received, Serving};
+pub use crate::message::{Buffer, BufferedMessage, HeldObject, Incoming, LaneId};
+pub use crate::message::{Received, Serving};
 pub use crate::reserved_slot::{ReservedSlot, SLOT_BYTES};
 pub use arrive::{Arrival, Recipient, Room, Verdict};
-pub use depart::{Departure, Target};
+pub use depart::{Departure, PinnedHandles, Target};
 pub use refusal::Refusal;

@@ -1,0 +1,101 @@
+//! The two rings of a channel in which each end returns grants of the other end's nodes.
+
+use super::{Channel, Ends};
+use baton_abi::control::End;
+use baton_abi::lane::*;
+use baton_shm::ring::Corrupt;
+use baton_shm::sync::{AtomicU64, Ordering, fence};
+use bytemuck::{bytes_of, bytes_of_mut};
+
+/// Size of a record.
+const RECORD: usize = size_of::<ReturnedGrants>();
+
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is in the ring, and the owner has to be told.
+    First,
+    /// It is in the ring, behind others of which the owner has been told.
+    Behind,
+    /// There is no room.
+    Full,
+}
+
+/// One ring: its place, and the words with its writer's position and its reader's.
+struct Ring<'a> {
+    at: usize,
+    tail: &'a AtomicU64,
+    head: &'a AtomicU64,
+}
+
+impl Channel {
+    /// The ring that an end writes.
+    fn returns_of(&self, end: End) -> Ring<'_> {
+        let (at, tail, head) = match end {
+            End::Client => (0, header::CLIENT_RETURNS_TAIL, header::CLIENT_RETURNS_HEAD),
+            End::Server => {
+                (RETURNS_BYTES, header::SERVER_RETURNS_TAIL, header::SERVER_RETURNS_HEAD)
+            }
+        };
+        let [tail, head] = [tail, head].map(|word| self.head.double_word(word));
+        Ring { at: RETURNS_AT + at, tail, head }
+    }
+
+    fn other_end(&self) -> End {
+        match self.end {
+            End::Client => End::Server,
+            End::Server => End::Client,
+        }
+    }
+
+    /// Returns grants to the owner at the other end.
+    pub fn put_returned(&self, ends: &mut Ends, returned: &ReturnedGrants) -> Result<Put, Corrupt> {
+        let Ring { at, tail, head } = self.returns_of(self.end);
+        let (free, _) = ends.returns.room(head)?;
+        if free < RECORD {
+            return Ok(Put::Full);
+        }
+        self.head.view().write(at + ends.returns.place(), bytes_of(returned));
+        let before = ends.returns.position();
+        ends.returns.publish(tail, RECORD);
+        // The owner publishes its position and looks at this ring once more: one of the two sees
+        // the other.
+        fence(Ordering::SeqCst);
+        let was_read = head.load(Ordering::Relaxed) == before;
+        Ok(if was_read { Put::First } else { Put::Behind })
+    }
+
+    /// Whether the other end has returned grants.
+    pub fn has_returned(&self) -> bool {
+        let Ring { tail, head, .. } = self.returns_of(self.other_end());
+        // Both are hints here: this end's own position is read again under the lock.
+        tail.load(Ordering::Acquire) != head.load(Ordering::Relaxed)
+    }
+
+    /// Takes everything that the other end has returned, and whether the ring was full: then the
+    /// other end may wait for room.
+    pub fn take_returned(&self, ends: &mut Ends) -> Result<(Vec<ReturnedGrants>, bool), Corrupt> {
+        let Ring { at, tail, head } = self.returns_of(self.other_end());
+        let mut taken = Vec::new();
+        let mut was_full = false;
+        loop {
+            let available = ends.returned.available(tail)?;
+            if !available.is_multiple_of(RECORD) {
+                return Err(Corrupt);
+            }
+            // What is read more than once makes room that its writer has used at once.
+            if available == 0 || taken.len() >= RETURNS {
+                return Ok((taken, was_full));
+            }
+            let from = at + ends.returned.place();
+            for record in (from..from + available).step_by(RECORD) {
+                let mut returned = ReturnedGrants::default();
+                self.head.view().read(record, bytes_of_mut(&mut returned));
+                taken.push(returned);
+            }
+            was_full |= taken.len() >= RETURNS;
+            ends.returned.release(head, available);
+            fence(Ordering::SeqCst);
+        }
+    }
+}
