@@ -182,7 +182,7 @@ mod tests {
     use crate::Effect;
     use crate::ticket::MAX_OVERDRAWN;
     use crate::transaction::{Arrival, LaneId, Verdict};
-    use baton_abi::control::{ChannelId, NodeId, Request};
+    use baton_abi::control::{ChannelId, Granted, NodeId, Request};
     use baton_abi::lane::{Kind, Message};
     use rustix::io::Errno;
 
@@ -204,13 +204,12 @@ mod tests {
     fn send(state: &mut State, from: ProcessId, tickets: u64, objects: u64) -> usize {
         let before = state.tickets.waiting.len();
         for ticket in 1..=tickets {
-            let handle = |nth| {
-                let number = from.0 * 1_000_000 + ticket * objects + nth;
-                let (handle, node) = (number as u32, NodeId(nth + 1));
+            let granted = |nth| {
+                let node = NodeId(ticket * objects + nth + 1);
                 let (owner, strength) = (from, Strength::Strong);
-                Granted::Handle { handle, owner, node, strength, flags: 0 }
+                Granted { owner, node, strength, flags: 0, manages: false }
             };
-            let objects = (0..objects).map(handle).collect();
+            let objects = (0..objects).map(granted).collect();
             state.event(Event::Ticket { from, ticket: TicketId(ticket), objects });
         }
         state.tickets.waiting.len() - before
@@ -218,8 +217,9 @@ mod tests {
 
     fn claim(state: &mut State, from: ProcessId, ticket: u64) -> Result<(), Verdict> {
         let message = Message { ticket, ..Message::default() };
-        let (via, chain) = (LaneId { channel: ChannelId(1), lane: 0 }, Vec::new());
-        let arrival = Arrival { via, peer: from, message: &message, chain };
+        let via = LaneId { channel: ChannelId(1), lane: 0 };
+        let (chain, objects) = (Vec::new(), Vec::new());
+        let arrival = Arrival { via, peer: from, message: &message, chain, objects };
         let admitted = state.admit_reply(&arrival);
         state.drop_claim(&arrival);
         admitted.map(|room| state.reject(room, Vec::new(), Vec::new()))
@@ -278,20 +278,20 @@ mod tests {
     #[test]
     fn a_manager_that_has_died_before_its_ticket_is_claimed_is_none() {
         let mut state = process();
-        let (handle, node, strength, flags) = (0, NodeId(1), Strength::Strong, 0);
+        let (node, strength, flags, manages) = (NodeId(1), Strength::Strong, 0, true);
         for (owner, dies, found) in
             [(STRANGER, true, Manager::Dead), (OTHER, false, Manager::Known)]
         {
             let ticket = TicketId(owner.0);
             assert_eq!(state.set_manager(ticket), None, "it has not come");
-            let objects = vec![Granted::Handle { handle, owner, node, strength, flags }];
+            let objects = vec![Granted { owner, node, strength, flags, manages }];
             state.event(Event::Ticket { from: ProcessId::BROKER, ticket, objects });
             if dies {
                 state.event(Event::Dead { process: owner });
             }
             assert_eq!(state.set_manager(ticket), Some(found));
-            assert_eq!(state.manager, (!dies).then_some(handle));
-            assert_eq!(state.references.get(handle).is_some(), !dies);
+            assert_eq!(state.manager, (!dies).then_some(0));
+            assert_eq!(state.references.get(0).is_some(), !dies);
         }
     }
 

@@ -88,14 +88,14 @@ mod tests {
         let mut state = State::new(ProcessId(1));
         state.buffers.map(4096);
         let (node, strength) = (NodeId(7), Strength::Weak);
-        let granted = Granted::Handle { handle: HANDLE, owner: PEER, node, strength, flags: 0 };
+        let granted = Granted { owner: PEER, node, strength, flags: 0, manages: false };
         let ticket = TicketId(ticket);
         state.event(Event::Ticket { from: PEER, ticket, objects: vec![granted] });
         state
     }
 
-    fn handles(claims: &[Claim]) -> usize {
-        claims.iter().filter(|claim| matches!(claim, Claim::Handle { .. })).count()
+    fn granted(claims: &[Claim]) -> usize {
+        claims.iter().filter(|claim| matches!(claim, Claim::Granted { .. })).count()
     }
 
     #[test]
@@ -104,11 +104,12 @@ mod tests {
         let mut state = process(old);
         state.broker_lost();
         state.rejoin(1, |_| true);
-        assert_eq!(handles(&state.claims()), 0);
+        assert_eq!(granted(&state.claims()), 0);
         let refused = |state: &mut State, ticket| {
             let message = Message { ticket, ..Message::default() };
-            let (via, chain) = (LaneId { channel: ChannelId(1), lane: 0 }, Vec::new());
-            let arrival = Arrival { via, peer: PEER, message: &message, chain };
+            let via = LaneId { channel: ChannelId(1), lane: 0 };
+            let (chain, objects) = (Vec::new(), Vec::new());
+            let arrival = Arrival { via, peer: PEER, message: &message, chain, objects };
             matches!(state.admit_reply(&arrival), Err(Verdict::Refused(..)))
         };
         assert!(refused(&mut state, old));
@@ -124,9 +125,8 @@ mod tests {
         let mut state = process(5);
         assert!(state.increase(HANDLE, Strength::Weak));
         let (owner, node, strength) = (PEER, NodeId(7), Strength::Strong);
-        state.hold(&Granted::Handle { handle: HANDLE, owner, node, strength, flags: 0 });
-        let claim =
-            Claim::Handle { handle: HANDLE, owner: PEER, node: NodeId(7), strong: 1, grants: 2 };
+        state.hold(&Granted { owner, node, strength, flags: 0, manages: false });
+        let claim = Claim::Granted { owner: PEER, node: NodeId(7), strong: 1, grants: 2 };
         for era in [1, 2] {
             state.rejoin(era, |_| true);
             assert_eq!(state.claims(), [claim]);
@@ -143,9 +143,9 @@ mod tests {
         state.references.get_mut(HANDLE).unwrap().sending = 1;
         state.rejoin(1, |_| true);
         assert!(state.take_effects().iter().any(|it| matches!(it, Effect::EndSending(HANDLE))));
-        assert_eq!(handles(&state.claims()), 1, "the peer may not have taken the call yet");
+        assert_eq!(granted(&state.claims()), 1, "the peer may not have taken the call yet");
         state.taken(1, 0);
-        assert_eq!(handles(&state.claims()), 0);
+        assert_eq!(granted(&state.claims()), 0);
     }
 
     #[test]
@@ -193,9 +193,9 @@ mod tests {
     fn a_denied_handle_is_a_dead_nodes() {
         let mut state = process(5);
         state.request_death(HANDLE, 9);
-        state.event(Event::Denied { handle: HANDLE });
+        state.event(Event::Denied { owner: PEER, node: NodeId(7) });
         assert!(matches!(state.next_return(1, true), Some(Return::Cookie(_, 9))));
         assert!(state.references.get(HANDLE).is_some_and(|reference| reference.dead));
-        state.event(Event::Denied { handle: 77 });
+        state.event(Event::Denied { owner: PEER, node: NodeId(77) });
     }
 }

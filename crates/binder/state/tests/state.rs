@@ -12,7 +12,12 @@ fn process() -> (State, NodeId) {
     let mut state = State::new(ProcessId(1));
     state.buffers.map(4096);
     let node = state.nodes.find_or_add(0x10, 0x20, 0);
-    state.peers.entry(PEER).or_default().grants.insert(node, baton_abi::control::Strength::Strong);
+    state
+        .peers
+        .entry(PEER)
+        .or_default()
+        .introduced
+        .insert(node, baton_abi::control::Strength::Strong);
     (state, node)
 }
 
@@ -22,7 +27,7 @@ fn message(kind: Kind, node: NodeId) -> Message {
 
 fn arrival(message: &Message) -> Arrival<'_> {
     let via = LaneId { channel: ChannelId(1), lane: 0 };
-    Arrival { via, peer: PEER, message, chain: Vec::new() }
+    Arrival { via, peer: PEER, message, chain: Vec::new(), objects: Vec::new() }
 }
 
 fn admit(state: &mut State, message: &Message) -> Room {

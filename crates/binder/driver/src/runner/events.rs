@@ -55,15 +55,6 @@ impl Engine {
         }
     }
 
-    /// Applies every event that the broker has sent before this call. The broker may keep some
-    /// back: the socket has no room, or this process has too many unread descriptors.
-    pub(crate) fn take_all_events(&self) {
-        self.take_events();
-        if self.broker.has_events() {
-            drop(self.pass_barrier());
-        }
-    }
-
     pub(crate) fn apply(&self, event: Event, fds: Result<Vec<OwnedFd>, Errno>) {
         match event {
             Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
