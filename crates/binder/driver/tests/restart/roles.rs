@@ -224,13 +224,8 @@ fn lie(
 ) {
     let (raw, (_, events)) = Raw::resume(socket, credential, pages);
     let events = events.expect("a welcome carries the event socket");
-    let handles = (1..=3).map(|number| Claim::Handle {
-        handle: number as u32 - 1,
-        owner,
-        node: NodeId(number),
-        strong: 1,
-        grants: 1,
-    });
+    let handles =
+        (1..=3).map(|number| Claim::Granted { owner, node: NodeId(number), strong: 1, grants: 1 });
     let mut claims: Vec<Claim> = handles.collect();
     claims.push(Claim::Channel { channel, end: End::Client, peer: owner });
     raw.tell(&Request::Claim { claims }, &[]);
@@ -244,10 +239,12 @@ fn lie(
             other => panic!("{other:?} for a liar"),
         }
     }
-    let objects = vec![Object::Handle { handle: 0, strength: Strength::Strong }];
+    let (node, strength) = (NodeId(1), Strength::Strong);
+    let objects = vec![HeldNode { owner, node, strength, entry: Some(0) }];
     let requests = [
-        Request::Translate { target: owner, objects },
-        Request::Translate { target: owner, objects: Vec::new() },
+        Request::Introduce { target: owner, objects },
+        Request::Introduce { target: owner, objects: Vec::new() },
+        Request::OpenChannel { target: owner, entry: Some(0) },
         Request::IsFrozen { target: owner },
     ];
     for request in requests {

@@ -1,7 +1,7 @@
 //! What must hold when nothing is under way.
 
 use crate::world::{Peer, World};
-use baton_abi::control::{ProcessId, ProcessReport, Report};
+use baton_abi::control::{NodeId, ProcessId, ProcessReport, Report};
 use baton_abi::sched_priority::SchedPriority;
 use baton_driver::observer::Observer;
 use baton_shm::simulation::FIRST_PID;
@@ -12,11 +12,12 @@ pub fn at_rest(world: &World) {
     let report = report(world);
     for peer in world.peers() {
         check_threads(&peer);
-        check_references(world, &peer, &report);
+        check_references(&peer);
         check_notices(world, &peer, &report);
         check_objects(&peer);
         check_real_time(world, &peer, &report);
     }
+    check_grants(world, &report);
 }
 
 fn report(world: &World) -> Report {
@@ -42,13 +43,11 @@ fn check_threads(peer: &Peer) {
     assert!(state.is_settled(), "{process} is left with tickets or notices: {:?}", *state);
 }
 
-/// The engine's counts are the program's, the manager's pin, and what buffers mention; the broker
-/// has given exactly the handles that the engine has.
-fn check_references(world: &World, peer: &Peer, report: &Report) {
+/// The engine's counts are the program's, the manager's pin, and what buffers mention.
+fn check_references(peer: &Peer) {
     let process = peer.process;
     let state = peer.program.device.engine().lock();
     let model = peer.model();
-    let mut handles = BTreeSet::new();
     for (handle, reference) in state.references.iter() {
         let known = model.references.get(&handle).copied().unwrap_or_default();
         let pin = u32::from(state.manager == Some(handle));
@@ -58,25 +57,54 @@ fn check_references(world: &World, peer: &Peer, report: &Report) {
         let may_be_more = known.in_buffers > 0;
         assert!(may_be_more || counts.strong == strong, "{process}'s {handle}: {counts:?}");
         assert_eq!(reference.sending, 0, "{process}'s {handle} is being sent");
-        handles.insert((handle, reference.owner.0, reference.node.0, reference.grants.0 > 0));
     }
     for (handle, known) in &model.references {
         assert!(state.references.get(*handle).is_some(), "{process} lacks {handle}: {known:?}");
     }
-    let identity = state.id.0;
-    let of_broker = processes(report).find(|it| it.process == identity);
-    let of_broker = of_broker.unwrap_or_else(|| panic!("the broker has forgotten {process}"));
-    let of_broker = of_broker.handles.iter().map(|&(handle, owner, node, strong)| {
-        // A handle that its owner has denied to the next broker is of a dead node.
-        let denied = state
-            .references
-            .get(handle)
-            .filter(|reference| owner == ProcessId::BROKER.0 && world.hostile.has(reference.owner));
-        let (owner, node) = denied.map_or((owner, node), |it| (it.owner.0, it.node.0));
-        (handle, owner, node, strong)
-    });
-    let of_broker: BTreeSet<_> = of_broker.collect();
-    assert_eq!(of_broker, handles, "{process}: what the broker says it holds");
+}
+
+/// How often a node was granted to a process, by the owner itself: strong grants, and all.
+type Outstanding = BTreeMap<(ProcessId, NodeId, ProcessId), (u64, u64)>;
+
+/// Owners have granted exactly what holders have not returned, and the broker says of each node
+/// who holds it, by its own grants and by the owner's list. Hostile processes say what they like.
+fn check_grants(world: &World, report: &Report) {
+    let honest: BTreeSet<ProcessId> =
+        world.peers().iter().map(|peer| peer.program.device.engine().lock().id).collect();
+    let (mut granted, mut held) = (Outstanding::new(), Outstanding::new());
+    let mut holdings = BTreeSet::new();
+    for peer in world.peers() {
+        let state = peer.program.device.engine().lock();
+        for (&holder, known) in state.peers.iter().filter(|(holder, _)| honest.contains(holder)) {
+            let of_holder = known.granted.iter();
+            granted.extend(
+                of_holder.map(|(&node, it)| ((state.id, node, holder), (it.strong, it.all))),
+            );
+        }
+        let references = state.references.iter().map(|(_, reference)| reference);
+        for reference in references.filter(|it| !it.dead && honest.contains(&it.owner)) {
+            let (owner, node, grants) = (reference.owner, reference.node, reference.grants);
+            if grants.owner.all > 0 {
+                let counts = (grants.owner.strong.into(), grants.owner.all.into());
+                held.insert((owner, node, state.id), counts);
+            }
+            let strong = grants.owner.strong > 0 || grants.broker.strong > 0;
+            holdings.insert((owner.0, node.0, state.id.0, strong));
+        }
+    }
+    assert_eq!(granted, held, "what owners have granted, and what holders have");
+    let is_honest = |process| honest.contains(&ProcessId(process));
+    let of_broker: BTreeSet<_> = processes(report)
+        .filter(|owner| is_honest(owner.process))
+        .flat_map(|owner| {
+            owner
+                .holdings
+                .iter()
+                .map(|&(node, holder, strong)| (owner.process, node, holder, strong))
+        })
+        .filter(|&(_, _, holder, _)| is_honest(holder))
+        .collect();
+    assert_eq!(of_broker, holdings, "who holds what, by the broker and by the engines");
 }
 
 fn check_notices(world: &World, peer: &Peer, report: &Report) {

@@ -1,9 +1,9 @@
 //! The broker's grants to hostile processes, and the messages of these that programs are given.
 //!
-//! The broker's grants are the oracle. Before a hostile process asks for a ticket, it notes the
-//! objects here. A program that is given a message of a hostile process takes a note with the same
-//! objects away, and fails if there is none. A program may be given calls to those objects only
-//! that their caller was granted.
+//! Before a hostile process has the broker introduce a program to nodes of third processes, it
+//! notes these here. A program that is given a message of a hostile process takes a note with the
+//! same nodes of programs away, and fails if there is none. A program may be given calls to those
+//! objects only that their caller was granted, by the broker or by the program.
 
 use crate::payload::{Name, Object};
 use crate::program::Message;
@@ -32,7 +32,7 @@ pub struct Inner {
     pub sockets: Vec<(u32, Arc<OwnedFd>)>,
     /// The process of each broker's id.
     pub processes: BTreeMap<ProcessId, u32>,
-    /// Requests for tickets: the receiver and the objects of each.
+    /// Introductions: the receiver and the nodes of each.
     pub announced: Vec<(ProcessId, Vec<Announced>)>,
     pub granted: BTreeSet<Right>,
     pub called: BTreeSet<Right>,
@@ -80,12 +80,18 @@ impl HostileProcesses {
         let state = peer.program.device.engine().lock();
         let node = state.nodes.at(transaction.target).expect("a buffer keeps its target");
         let right = (number, state.id, node);
-        drop(state);
-        self.lock().called.insert(right);
+        let mut inner = self.lock();
+        // The caller may not know yet what it was granted.
+        let its = inner.processes.iter().filter(|(_, process)| **process == number);
+        let mut its = its.filter_map(|(id, _)| state.peers.get(id));
+        if its.any(|peer| peer.holding(node).is_some()) {
+            inner.granted.insert(right);
+        }
+        inner.called.insert(right);
     }
 
-    /// A program was given a message of a hostile process: checks that the broker has granted its
-    /// objects to this program, and no ticket twice. Returns the handles of hostile processes'
+    /// A program was given a message of a hostile process: checks that this program was introduced
+    /// to other programs' nodes in it, and no ticket was used twice. Returns the handles of hostile processes'
     /// objects among them, and closes descriptors.
     pub fn receive(&self, peer: &Peer, message: &Message) -> Vec<(Name, Object)> {
         let offsets = peer.program.offsets(message);
@@ -117,8 +123,10 @@ impl HostileProcesses {
         let mut inner = self.lock();
         inner.n_received += 1;
         inner.n_objects += objects.len() as u64;
-        if !objects.is_empty() {
-            let note = (receiver, objects.iter().map(|(_, announced)| *announced).collect());
+        let thirds = objects.iter().map(|(_, announced)| *announced);
+        let thirds: Vec<_> = inner.thirds(receiver, thirds).collect();
+        if !thirds.is_empty() {
+            let note = (receiver, thirds);
             assert!(inner.forget(&note), "{} has {note:?}, not granted", peer.process);
         }
         let name = |(object, (owner, node, _)): (Object, Announced)| {
@@ -132,6 +140,18 @@ impl HostileProcesses {
 }
 
 impl Inner {
+    /// The nodes among these that are neither the receiver's, nor a hostile process's, nor dead.
+    pub fn thirds(
+        &self,
+        receiver: ProcessId,
+        nodes: impl Iterator<Item = Announced>,
+    ) -> impl Iterator<Item = Announced> {
+        let hostile = &self.processes;
+        nodes.filter(move |(owner, ..)| {
+            *owner != receiver && *owner != ProcessId::BROKER && !hostile.contains_key(owner)
+        })
+    }
+
     /// Takes a note away. False if there is none.
     pub fn forget(&mut self, note: &(ProcessId, Vec<Announced>)) -> bool {
         let at = self.announced.iter().position(|it| it == note);

@@ -6,11 +6,12 @@ use crate::grants::HONEST_CODE;
 use crate::stranger::{receive, send_with};
 use crate::world::World;
 use baton_abi::control::*;
+use baton_abi::holder_list::*;
 use baton_abi::lane::*;
 use baton_abi::uapi::*;
 use baton_shm::blocking::{before_read, pause};
 use baton_shm::mailbox::Mailbox;
-use baton_shm::mapping::{self, Access, Mapping};
+use baton_shm::mapping::{self, Access, Mapping, View};
 use baton_shm::simulation::relinquish;
 use baton_shm::sync::Ordering;
 use bytemuck::{bytes_of, bytes_of_mut, cast_slice, cast_slice_mut};
@@ -78,8 +79,10 @@ struct Hostile {
     pages: [OwnedFd; 2],
     status: Mapping<STATUS_BYTES>,
     channels: Vec<Channel>,
-    /// Handle, owner, node, strength: one for each grant.
-    handles: Vec<(u32, ProcessId, NodeId, Strength)>,
+    /// What it was granted.
+    held: Vec<Held>,
+    /// Its list of holders.
+    list: Mapping<LIST_BYTES>,
     tickets: Vec<(ProcessId, TicketId)>,
     /// Threads that wait for its answers, or have waited.
     callers: Vec<ChainEntry>,
@@ -87,23 +90,36 @@ struct Hostile {
     rudeness: u64,
 }
 
+/// One grant.
+#[derive(Clone, Copy)]
+struct Held {
+    owner: ProcessId,
+    node: NodeId,
+    strength: Strength,
+    /// The entry in the owner's list. `None` of the broker's grants.
+    entry: Option<u32>,
+}
+
 /// A channel, at either end.
 struct Channel {
     id: ChannelId,
     end: End,
     peer: ProcessId,
-    memory: Mapping<CHANNEL_BYTES>,
+    memory: Arc<Mapping<CHANNEL_BYTES>>,
     socket: Arc<OwnedFd>,
     /// Bytes put into the one-way ring.
     tail: u64,
+    /// Bytes put into the ring of returned grants.
+    returned: u64,
 }
 
 impl Hostile {
     /// Joins the broker, and acts until it is killed.
     fn live(world: &Arc<World>, number: u32) {
-        let pages = [("status", STATUS_BYTES), ("tally", TALLY_BYTES)]
+        let pages = [("status", STATUS_BYTES), ("tally", TALLY_FILE_BYTES)]
             .map(|(name, bytes)| mapping::create(name, bytes).expect("a page"));
         let status = Mapping::new(&pages[0], Access::ReadWrite).expect("a page");
+        let list = Mapping::part(&pages[1], TALLY_BYTES, Access::ReadWrite).expect("a list");
         let mut hostile = Hostile {
             world: Arc::clone(world),
             number,
@@ -113,7 +129,8 @@ impl Hostile {
             pages,
             status,
             channels: Vec::new(),
-            handles: Vec::new(),
+            held: Vec::new(),
+            list,
             tickets: Vec::new(),
             callers: Vec::new(),
             rudeness: [0, 5, 15, 50][world.machine.below(4) as usize],
@@ -230,7 +247,7 @@ impl Hostile {
     fn resume(&mut self) {
         let (version, credential) = (VERSION, self.credential.clone());
         if self.greet(&Request::Resume { version, credential, channels: 64 }).is_some() {
-            self.handles.clear();
+            self.held.retain(|held| held.entry.is_some());
             self.tell(&Request::Rejoin { manages: Vec::new() });
         }
     }
@@ -243,23 +260,23 @@ impl Hostile {
             match decode(&packet) {
                 Some(Event::Ticket { objects, .. }) => {
                     let mut hostile = self.world.hostile.lock();
-                    for granted in objects {
-                        if let Granted::Handle { handle, owner, node, strength, .. } = granted {
-                            hostile.granted.insert((self.number, owner, node));
-                            self.handles.push((handle, owner, node, strength));
-                        }
+                    for Granted { owner, node, strength, .. } in objects {
+                        hostile.granted.insert((self.number, owner, node));
+                        self.held.push(Held { owner, node, strength, entry: None });
                     }
                 }
                 Some(Event::Channel { channel: id, end, peer }) => {
                     let mut fds = fds.into_iter();
                     let Some((file, socket)) = fds.next().zip(fds.next()) else { continue };
                     let memory = Mapping::new(&file, Access::ReadWrite).expect("its memory");
+                    let memory = Arc::new(memory);
                     let (peer, socket) = (peer.process, self.keep(socket));
                     if end == End::Server && self.dice(4) > 0 {
                         let page = mapping::create("bell", BELL_BYTES).expect("a page");
                         let _ = send_with(&socket, bytes_of(&[0u32, 1]), &[page.as_fd()]);
                     }
-                    self.channels.push(Channel { id, end, peer, memory, socket, tail: 0 });
+                    let (tail, returned) = (0, 0);
+                    self.channels.push(Channel { id, end, peer, memory, socket, tail, returned });
                 }
                 _ => {}
             }
@@ -267,18 +284,19 @@ impl Hostile {
     }
 
     fn request(&mut self) {
-        let handle =
-            (!self.handles.is_empty()).then(|| self.handles[self.pick(self.handles.len())]);
-        let target = handle.map_or(ProcessId(self.dice(8)), |handle| handle.1);
+        let held = (!self.held.is_empty()).then(|| self.held[self.pick(self.held.len())]);
+        let target = held.map_or(ProcessId(self.dice(8)), |held| held.owner);
+        let entry = held.and_then(|held| held.entry);
         let has_channel = self.channels.iter().any(|channel| channel.peer == target);
         match self.dice(20) {
-            _ if handle.is_none() && self.dice(4) > 0 => drop(self.ask(&Request::ContextManager)),
-            0..12 if handle.is_some() && !has_channel => {
-                self.ask(&Request::OpenChannel { target });
+            _ if held.is_none() && self.dice(4) > 0 => drop(self.ask(&Request::ContextManager)),
+            0..12 if held.is_some() && !has_channel => {
+                self.ask(&Request::OpenChannel { target, entry });
             }
             0..12 => {
                 let manager = Request::BecomeContextManager { node: NodeId(1), flags: 0x100 };
-                let (open, ask) = (Request::OpenChannel { target }, Request::IsFrozen { target });
+                let (open, ask) =
+                    (Request::OpenChannel { target, entry }, Request::IsFrozen { target });
                 let asked = [open, ask, manager, Request::ContextManager];
                 self.ask(&asked[self.pick(asked.len())]);
             }
@@ -287,14 +305,32 @@ impl Hostile {
                 self.tell(&Request::CancelTicket { target, ticket });
             }
             13 | 14 => {
-                let Some((handle, ..)) = handle else { return };
-                let given: Vec<_> = self.handles.extract_if(.., |it| it.0 == handle).collect();
-                let strong = given.iter().filter(|it| it.3 == Strength::Strong).count() as u32;
-                self.tell(&Request::Release { handle, strong, grants: given.len() as u32 });
+                let Some(Held { owner, node, .. }) = held else { return };
+                let is_it = |it: &mut Held| (it.owner, it.node) == (owner, node);
+                let given: Vec<_> = self.held.extract_if(.., is_it).collect();
+                let counts = |given: &mut dyn Iterator<Item = &Held>| {
+                    let given: Vec<_> = given.collect();
+                    let strong = given.iter().filter(|it| it.strength == Strength::Strong).count();
+                    (strong as u32, given.len() as u32)
+                };
+                let (strong, grants) = counts(&mut given.iter().filter(|it| it.entry.is_none()));
+                if grants > 0 {
+                    self.tell(&Request::Release { owner, node, strong, grants });
+                }
+                let (strong, all) = counts(&mut given.iter().filter(|it| it.entry.is_some()));
+                if all > 0 {
+                    self.give_back(owner, ReturnedGrants { node: node.0, strong, all });
+                }
             }
             15 if self.is_rude() => {
-                let [handle, strong, grants] = [(); 3].map(|()| self.number() as u32);
-                self.tell(&Request::Release { handle, strong, grants });
+                let [node, strong, all] = [(); 3].map(|()| self.number());
+                let (strong, all) = (strong as u32, all as u32);
+                if self.dice(2) == 0 {
+                    let (owner, node, grants) = (target, NodeId(node), all);
+                    self.tell(&Request::Release { owner, node, strong, grants });
+                } else {
+                    self.give_back(target, ReturnedGrants { node, strong, all });
+                }
             }
             16 if !self.channels.is_empty() && self.is_rude() => {
                 let channel = self.channels[self.pick(self.channels.len())].id;
@@ -305,26 +341,72 @@ impl Hostile {
         }
     }
 
-    /// Objects for a message to `target`, and the ticket for them.
-    fn objects(&mut self, target: ProcessId) -> (Vec<Object>, u64) {
-        let (mut objects, mut announced) = (Vec::new(), Vec::new());
-        for _ in 0..1 + self.dice(3) {
-            let is_strong = self.dice(3) > 0;
-            let strength = if is_strong { Strength::Strong } else { Strength::Weak };
-            if self.dice(2) == 0 || self.handles.is_empty() {
-                let node = NodeId(1 + self.dice(NODES));
-                objects.push(Object::Node { node, strength, flags: 0x100 });
-                announced.push((self.id, node, is_strong));
-            } else {
-                let (handle, owner, node, _) = self.handles[self.pick(self.handles.len())];
-                objects.push(Object::Handle { handle, strength });
-                announced.push((owner, node, is_strong));
+    /// Returns grants to their owner, if there is a channel with it.
+    fn give_back(&mut self, owner: ProcessId, record: ReturnedGrants) {
+        let Some(channel) = self.channels.iter_mut().find(|it| it.peer == owner) else { return };
+        let (at, tail) = match channel.end {
+            End::Client => (0, header::CLIENT_RETURNS_TAIL),
+            End::Server => (RETURNS_BYTES, header::SERVER_RETURNS_TAIL),
+        };
+        let at = RETURNS_AT + at + channel.returned as usize % RETURNS_BYTES;
+        channel.memory.view().write(at, bytes_of(&record));
+        channel.returned += size_of::<ReturnedGrants>() as u64;
+        channel.memory.double_word(tail).store(channel.returned, Ordering::Release);
+        channel.ring();
+    }
+
+    /// Notes what a message has granted to this process.
+    fn note_granted(&mut self, peer: ProcessId, at: View<'_>, message: &Message) {
+        let Some(parts) = message.parts() else { return };
+        for nth in 0..usize::from(message.objects) {
+            let mut carried = Carried::default();
+            at.read(parts.objects_at + nth * size_of::<Carried>(), bytes_of_mut(&mut carried));
+            if carried.origin() == Some(Origin::Sender) {
+                let (owner, node, strength) = (peer, NodeId(carried.node), carried.strength());
+                self.world.hostile.lock().granted.insert((self.number, owner, node));
+                self.held.push(Held { owner, node, strength, entry: Some(carried.entry) });
             }
         }
+    }
+
+    /// What objects for a message to `target` are, and the ticket for those of third processes.
+    fn objects(&mut self, target: ProcessId) -> (Vec<Carried>, u64) {
+        let (mut objects, mut introduced) = (Vec::new(), Vec::new());
+        for _ in 0..1 + self.dice(3) {
+            let strong = u32::from(self.dice(3) > 0);
+            let strength = if strong == 1 { Strength::Strong } else { Strength::Weak };
+            if self.dice(2) == 0 || self.held.is_empty() {
+                let (node, entry) = (1 + self.dice(NODES), self.dice(8) as u32);
+                if !self.is_rude() {
+                    let node = NodeId(node);
+                    let holding = Holding { holder: target, node, flags: 0x100, strength };
+                    let at = entry as usize * size_of::<Entry>();
+                    self.list.view().write(at, bytes_of(&Entry::of(holding)));
+                }
+                let origin = Origin::Sender as u32;
+                objects.push(Carried { node, entry, flags: 0x100, origin, strong });
+                continue;
+            }
+            let Held { owner, node, entry, .. } = self.held[self.pick(self.held.len())];
+            let origin = if owner == target { Origin::Receiver } else { Origin::Third } as u32;
+            if owner != target {
+                introduced.push(HeldNode { owner, node, strength, entry });
+            }
+            objects.push(Carried { node: node.0, origin, strong, ..Carried::default() });
+        }
+        if introduced.is_empty() {
+            return (objects, 0);
+        }
         // Before the broker has it: the ticket may be claimed by a message that lies there already.
-        let note = (target, announced);
-        self.world.hostile.lock().announced.push(note.clone());
-        match self.ask(&Request::Translate { target, objects: objects.clone() }) {
+        let announced = |it: &HeldNode| (it.owner, it.node, it.strength == Strength::Strong);
+        let note = {
+            let mut hostile = self.world.hostile.lock();
+            let thirds = hostile.thirds(target, introduced.iter().map(announced)).collect();
+            let note = (target, thirds);
+            hostile.announced.push(note.clone());
+            note
+        };
+        match self.ask(&Request::Introduce { target, objects: introduced }) {
             Some(Reply::Ticket { ticket }) => {
                 self.tickets.push((target, ticket));
                 (objects, ticket.0)
@@ -349,7 +431,7 @@ impl Hostile {
     fn message(&mut self, channel: usize, kind: Kind) -> (Message, Vec<u8>) {
         let peer = self.channels[channel].peer;
         let has_objects = self.dice(3) == 0;
-        let (objects, mut ticket) =
+        let (mut objects, mut ticket) =
             if has_objects { self.objects(peer) } else { Default::default() };
         let mut data = vec![0; 8 * self.dice(20) as usize];
         let mut offsets = Vec::new();
@@ -358,10 +440,7 @@ impl Hostile {
             data.extend(bytes_of(&FlatObject { kind, flags: 0, binder, cookie: 0 }));
         };
         for object in &objects {
-            match *object {
-                Object::Node { node, .. } => put(BINDER_TYPE_BINDER, node.0),
-                Object::Handle { handle, .. } => put(BINDER_TYPE_HANDLE, handle.into()),
-            }
+            put(BINDER_TYPE_HANDLE, object.node);
         }
         let mut sent = 0;
         if self.dice(10) == 0 {
@@ -376,13 +455,13 @@ impl Hostile {
         if !self.callers.is_empty() && self.dice(2) == 0 {
             chain.push(self.callers[self.pick(self.callers.len())]);
         }
-        let nodes = self.handles.iter().filter(|handle| handle.1 == peer);
-        let nodes: Vec<NodeId> = nodes.map(|handle| handle.2).collect();
+        let nodes = self.held.iter().filter(|held| held.owner == peer);
+        let nodes: Vec<NodeId> = nodes.map(|held| held.node).collect();
         let mut node = match nodes.len() {
             0 => NodeId(self.dice(6)),
             found => nodes[self.pick(found)],
         };
-        let fault = if self.is_rude() { self.dice(8) } else { u64::MAX };
+        let fault = if self.is_rude() { self.dice(10) } else { u64::MAX };
         match fault {
             // A ticket that is used up, another one's, or none.
             0 if !self.tickets.is_empty() => {
@@ -399,6 +478,16 @@ impl Hostile {
             }
             6 => chain.push(ChainEntry { process: peer.0, token: self.number() }),
             7 => node = NodeId(self.dice(16)),
+            // A node that it does not hold, and words that mean nothing.
+            8 => {
+                let (node, origin, strong) = (self.dice(16), Origin::Receiver as u32, 1);
+                objects.push(Carried { node, origin, strong, ..Carried::default() });
+                put(BINDER_TYPE_BINDER, node);
+            }
+            9 if !objects.is_empty() => {
+                let word = self.number() as u32;
+                cast_slice_mut::<Carried, u32>(&mut objects)[self.pick(6)] = word;
+            }
             _ => {}
         }
         let mut message = Message {
@@ -410,8 +499,9 @@ impl Hostile {
             data_bytes: data.len() as u32,
             offsets_bytes: size_of_val(&offsets[..]) as u32,
             buffers_bytes: 0,
-            fds: u16::from(sent != 0),
-            chain: chain.len() as u16,
+            fds: u8::from(sent != 0),
+            chain: chain.len() as u8,
+            objects: objects.len() as u16,
             fds_number: sent,
             param: -(self.dice(40) as i32),
             ticket,
@@ -426,7 +516,8 @@ impl Hostile {
             cast_slice_mut::<Message, u32>(std::slice::from_mut(&mut message))[at] =
                 self.number() as u32;
         }
-        (message, [cast_slice(&chain), &data, cast_slice(&offsets)].concat())
+        let objects = cast_slice(&objects);
+        (message, [cast_slice(&chain), objects, &data, cast_slice(&offsets)].concat())
     }
 
     /// Writes a message at an offset of the channel's memory, but for the first word.
@@ -475,6 +566,8 @@ impl Hostile {
             let (mut request, mut caller) = (Message::default(), ChainEntry::default());
             channel.memory.view().read(at, bytes_of_mut(&mut request));
             channel.memory.view().read(at + size_of::<Message>(), bytes_of_mut(&mut caller));
+            let (memory, peer) = (Arc::clone(&channel.memory), channel.peer);
+            self.note_granted(peer, memory.part_at::<AREA_BYTES>(at).view(), &request);
             inbox.clear();
             if request.kind != Kind::Request as u32 {
                 continue;

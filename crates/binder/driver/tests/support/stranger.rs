@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each test has a use for a part of it")]
 
 use baton_abi::control::*;
-use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES};
+use baton_abi::holder_list::TALLY_FILE_BYTES;
+use baton_abi::lane::STATUS_BYTES;
 use baton_shm::mapping;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -31,7 +32,7 @@ impl Stranger {
         let kind = SocketType::SEQPACKET;
         let requests = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
         connect(&requests, &SocketAddrUnix::new(broker).unwrap()).unwrap();
-        let pages = [("front", STATUS_BYTES), ("tally", TALLY_BYTES)]
+        let pages = [("front", STATUS_BYTES), ("tally", TALLY_FILE_BYTES)]
             .map(|(name, bytes)| mapping::create(name, bytes).unwrap());
         let hello = Request::Hello { version: VERSION, context: "binder".into(), channels: 4096 };
         let carried = pages.each_ref().map(AsFd::as_fd);
@@ -45,7 +46,7 @@ impl Stranger {
         };
         let (event, _) = stranger.event_that(|event| matches!(event, Event::Ticket { .. }));
         let Event::Ticket { objects, .. } = event else { unreachable!("just matched") };
-        let [Granted::Handle { owner, node, .. }] = objects[..] else { panic!("{objects:?}") };
+        let [Granted { owner, node, .. }] = objects[..] else { panic!("{objects:?}") };
         (stranger.manager, stranger.node) = (owner, node);
         stranger
     }
@@ -81,7 +82,7 @@ impl Stranger {
 
     /// A channel to the manager. `None` if the broker refuses it.
     pub fn open_channel(&self) -> Option<Line> {
-        match self.ask(&Request::OpenChannel { target: self.manager }) {
+        match self.ask(&Request::OpenChannel { target: self.manager, entry: None }) {
             Some(Reply::Done) => {}
             _ => return None,
         }
