@@ -5,9 +5,8 @@
 //! unread, name objects that it does not have, and send requests at any time.
 
 use baton_abi::control::*;
-use baton_abi::lane::{
-    AREA_BYTES, Kind, LANES_AT, Message, STATUS_BYTES, TALLY_BYTES, area_at, header,
-};
+use baton_abi::holder_list::{self, Entry, Holding, TALLY_FILE_BYTES};
+use baton_abi::lane::{AREA_BYTES, Kind, LANES_AT, Message, STATUS_BYTES, area_at, header};
 use baton_abi::uapi::TF_ACCEPT_FDS;
 use baton_shm::mailbox::Mailbox;
 use baton_shm::mapping::{self, Access, Mapping};
@@ -132,9 +131,9 @@ pub fn status_page() -> Result<OwnedFd, Errno> {
     mapping::create("status", STATUS_BYTES)
 }
 
-/// Creates the file of a tally page. Errors are the system's.
+/// Creates the file of a tally page and a holder list. Errors are the system's.
 pub fn tally_page() -> Result<OwnedFd, Errno> {
-    mapping::create("tally", TALLY_BYTES)
+    mapping::create("tally", TALLY_FILE_BYTES)
 }
 
 /// An engine without threads and state.
@@ -352,16 +351,24 @@ impl BareEngine {
         self.must(&Request::ContextManager)?;
         loop {
             if let (Event::Ticket { from: ProcessId::BROKER, objects, .. }, _) = self.event()?
-                && let Some(Granted::Handle { owner, node, .. }) = objects.first()
+                && let Some(Granted { owner, node, .. }) = objects.first()
             {
                 return Ok((*owner, *node));
             }
         }
     }
 
-    /// Announces references to a process with which this engine has a channel.
-    pub fn translate(&self, target: ProcessId, objects: Vec<Object>) -> Result<TicketId, Errno> {
-        match self.must(&Request::Translate { target, objects })? {
+    /// Writes an entry of this engine's holder list. `None` frees it. `EINVAL` for an entry out of
+    /// bounds.
+    pub fn list(&self, entry: u32, holding: Option<Holding>) -> Result<(), Errno> {
+        let at = holder_list::entry_at(entry).ok_or(Errno::INVAL)?;
+        let entry = holding.map_or_else(Entry::default, Entry::of);
+        rustix::io::pwrite(&self.pages[1], bytes_of(&entry), at as u64).map(drop)
+    }
+
+    /// Introduces a process with which this engine has a channel to owners of nodes.
+    pub fn introduce(&self, target: ProcessId, objects: Vec<HeldNode>) -> Result<TicketId, Errno> {
+        match self.must(&Request::Introduce { target, objects })? {
             Reply::Ticket { ticket } => Ok(ticket),
             _ => Err(Errno::PROTO),
         }
@@ -369,7 +376,7 @@ impl BareEngine {
 
     /// Opens a channel to a server. Discards earlier events.
     pub fn channel_to(&self, target: ProcessId) -> Result<BareChannel, Errno> {
-        self.must(&Request::OpenChannel { target })?;
+        self.must(&Request::OpenChannel { target, entry: None })?;
         loop {
             let (event, descriptors) = self.event()?;
             if let Event::Channel { channel: id, end: End::Client, .. } = event {

@@ -62,9 +62,9 @@ impl Engine {
     /// Real-time lanes that an engine may ask for per second: room for that many threads that start
     /// at once.
     const MAX_LANE_REQUESTS: u32 = 256;
-    /// Descriptors of the broker that an engine needs beside its connection's: the event socket and
-    /// the status page.
-    pub const DESCRIPTORS: u64 = 2;
+    /// Descriptors of the broker that an engine needs beside its connection's: the event socket, the
+    /// status page, and the file with the tally page and the holder list.
+    pub const DESCRIPTORS: u64 = 3;
 
     pub fn new(process: ProcessId, outbox: Outbox, pages: StatusPages) -> Engine {
         let lane_requests = Throttle::of(Engine::MAX_LANE_REQUESTS);

@@ -1,8 +1,9 @@
 //! The broker: the one daemon that every engine trusts.
 //!
-//! The broker admits processes and counts which of them holds how many references to which node.
-//! The broker opens channels between two processes, translates the references of a transaction, and
-//! reports deaths. A call without objects never passes through the broker.
+//! The broker admits processes, opens channels between two of them, and reports deaths. When a
+//! process passes on a node of a third one, the broker checks that it holds the node, grants the
+//! node to the receiver, and counts these grants. A call without such nodes never passes through the
+//! broker: owners grant their own nodes themselves.
 //!
 //! - [`state`]: the broker's data and rules, without I/O.
 //! - [`run`](run()): sockets, descriptors and memory around the state, on one thread. [`Running`]
@@ -22,6 +23,7 @@ mod close_reason;
 mod connection;
 mod cpu_share;
 mod deliver;
+mod engine_lists;
 mod fair_queue;
 mod ledger;
 mod listener;

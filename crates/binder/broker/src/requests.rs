@@ -4,6 +4,7 @@ use crate::clock::{now, processor_time};
 use crate::close_reason::CloseReason;
 use crate::connection::{Answer, Connection, Engine, Role, UnsentReply};
 use crate::deliver::socket_pair;
+use crate::engine_lists::EngineLists;
 use crate::ledger::{Addition, Reader};
 use crate::limits::Rights;
 use crate::outbox::{self, Outbox};
@@ -112,7 +113,10 @@ impl Broker {
             (_, Attached::Both(_) | Attached::Lost) => Err(CloseReason::Malformed),
             (Role::Observer, Attached::None) => {
                 let uid = connection.credentials.uid;
-                let reply = self.state.observe(uid, &request).ok_or(CloseReason::NotAnObserver)?;
+                let lists = EngineLists::of(&self.connections, &self.engines);
+                let reply = self.state.observe(uid, &request, &lists);
+                self.cost += lists.cost();
+                let reply = reply.ok_or(CloseReason::NotAnObserver)?;
                 self.reply(id, reply, None)
             }
             (Role::Engine(engine), Attached::None) => {
@@ -289,7 +293,9 @@ impl Broker {
             return self.reply(id, reply.unwrap_or_else(refused), None);
         }
         let mut effects = Vec::new();
-        let reply = self.state.request(process, request, &mut effects);
+        let lists = EngineLists::of(&self.connections, &self.engines);
+        let reply = self.state.request(process, request, &lists, &mut effects);
+        self.cost += lists.cost();
         let failed = self.carry_out(self.connections[&id].credentials.uid, effects, None);
         if !self.connections.contains_key(&id) {
             return Ok(()); // Disconnected for it.
@@ -315,7 +321,7 @@ impl Broker {
         request: &Request,
     ) -> Result<Option<Errno>, CloseReason> {
         let (errno, bytes, descriptors) = match request {
-            Request::Translate { objects, .. } => {
+            Request::Introduce { objects, .. } => {
                 self.cost += objects.len() as u64;
                 (Errno::NOSPC, outbox::cost(objects.len() * OBJECT_BYTES), 0)
             }
@@ -410,7 +416,7 @@ impl Broker {
     fn add_engine_reports(&mut self, report: &mut Report) {
         let mut entries = 0;
         for process in report.contexts.iter_mut().flat_map(|context| &mut context.processes) {
-            entries += 1 + process.nodes.len() + process.handles.len() + process.channels.len();
+            entries += 1 + process.holdings.len() + process.channels.len();
             if let Some(engine) = self.engine(ProcessId(process.process)) {
                 process.engine = engine.pages.report();
             }

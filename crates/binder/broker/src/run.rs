@@ -151,8 +151,8 @@ fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Raises the limit of open descriptors to its maximum and returns it. An engine costs four: two
-/// sockets, its status page and its pidfd.
+/// Raises the limit of open descriptors to its maximum and returns it. An engine costs five: two
+/// sockets, its status page, its tally page and its pidfd.
 fn raise_descriptor_limit() -> u64 {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;

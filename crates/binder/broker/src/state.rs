@@ -5,9 +5,11 @@
 //! requests, and replay the run.
 //!
 //! **Invariants**
-//! - A node's holders are exactly the processes with a handle to the node, each as strongly as its
-//!   handle's grants say. The exception is a restart: see [`rejoin`].
-//! - A process that is gone leaves nothing but the nodes to which others still have handles.
+//! - A node's holders are exactly the processes with the node in their book of grants, each as
+//!   strongly as its grants say. The exception is a restart: see [`rejoin`].
+//! - The broker gives no process a grant on a living owner's node that its giver does not hold, by
+//!   the giver's book or by the owner's own list.
+//! - A process that is gone leaves nothing.
 //! - A violation by one process changes nothing for any other process.
 
 mod account;
@@ -16,7 +18,9 @@ mod claims;
 mod context;
 mod effect;
 mod freeze;
-mod handle;
+mod grant;
+mod holder_lists;
+mod introduce;
 mod lane;
 mod manager;
 mod node;
@@ -26,22 +30,22 @@ mod rejoin;
 mod report;
 mod room;
 mod tables;
-mod translate;
 
 pub use context::{CONTEXTS, Rule};
 pub use effect::{Effect, Violation};
+pub use holder_lists::{HolderList, HolderLists};
 pub use lane::{LaneId, Thread};
 pub use node::NodeKey;
 pub use tables::State;
 
 use crate::limits::{Resource, Rights, Usage};
-use baton_abi::control::{ChannelId, End, Event, Identity, Object, ProcessId, Reply, Request};
+use baton_abi::control::{ChannelId, End, Event, Identity, ProcessId, Reply, Request, Strength};
 use baton_abi::quota::Quota;
 use channel::{Channel, Channels};
 use claims::Rebuild;
 use process::Process;
 use rustix::io::Errno;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A process that opens a context, as the kernel and the configuration describe it.
 #[derive(Clone, Debug, Default)]
@@ -98,7 +102,7 @@ impl State {
         Process {
             identity,
             context: context.to_owned(),
-            handles: Default::default(),
+            grants: Default::default(),
             channels: Default::default(),
             freezer: Default::default(),
             usage: Usage { processes: 1, ..Usage::default() },
@@ -117,11 +121,12 @@ impl State {
     /// and for processes that are disconnected because of the request.
     ///
     /// The runner fills in `outstanding` of a [`Reply::Freeze`] and `engine` of a [`Reply::Report`]
-    /// after it has carried out the effects.
+    /// after it has carried out the effects. The state reads `lists` where a request needs them.
     pub fn request(
         &mut self,
         from: ProcessId,
         request: Request,
+        lists: &dyn HolderLists,
         out: &mut Vec<Effect>,
     ) -> Option<Reply> {
         if self.is_joining(from) {
@@ -143,8 +148,8 @@ impl State {
                 self.cancel_ticket(from, target, ticket, out);
                 return None;
             }
-            Request::Release { handle, strong, grants } => {
-                self.release(from, handle, strong, grants, out);
+            Request::Release { owner, node, strong, grants } => {
+                self.release(from, NodeKey { owner, node }, strong, grants, out);
                 return None;
             }
             Request::FrozenTouched { target, two_way } => {
@@ -171,8 +176,9 @@ impl State {
             Request::RealTime { .. }
             | Request::RealTimeLooper { .. }
             | Request::StandbyLooper { .. } => Err(Errno::PERM),
-            Request::Translate { target, objects } => {
-                self.translate(from, target, &objects, out).map(|ticket| Reply::Ticket { ticket })
+            Request::Introduce { target, objects } => {
+                let ticket = self.introduce(from, target, &objects, lists, out);
+                ticket.map(|ticket| Reply::Ticket { ticket })
             }
             Request::ContextManager => {
                 self.context_manager(from, out).map(|ticket| Reply::Ticket { ticket })
@@ -180,10 +186,12 @@ impl State {
             Request::BecomeContextManager { node, flags } => {
                 self.become_manager(from, node, flags).map(|()| Reply::Done)
             }
-            Request::OpenChannel { target } => {
-                self.open_channel(from, target, out).map(|()| Reply::Done)
+            Request::OpenChannel { target, entry } => {
+                self.open_channel(from, target, entry, lists, out).map(|()| Reply::Done)
             }
-            Request::NodeInfo { handle } => self.node_info(from, handle),
+            Request::NodeInfo { owner, node } => {
+                self.node_info(from, NodeKey { owner, node }, lists)
+            }
             Request::Freeze { pid, frozen } => self.freeze(from, pid, frozen, out),
             Request::FrozenInfo { pid } => self.frozen_info(from, pid),
             Request::IsFrozen { target } => self.is_frozen(from, target),
@@ -191,7 +199,7 @@ impl State {
             | Request::Contexts
             | Request::Report { .. }
             | Request::Accounts { .. }) => {
-                return self.observe(uid, &request);
+                return self.observe(uid, &request, lists);
             }
         };
         let refused = |errno: Errno| Reply::Refused { errno: errno.raw_os_error() };
@@ -202,19 +210,14 @@ impl State {
     /// would harm.
     pub fn notified_by(&self, from: ProcessId, request: &Request) -> BTreeSet<ProcessId> {
         let Some(process) = self.processes.get(&from) else { return BTreeSet::new() };
-        let owner = |handle| process.handles.get(handle).map(|handle| handle.key.owner);
         match request {
-            Request::Translate { target, objects } => {
-                let handles = objects.iter().filter_map(|object| match object {
-                    Object::Handle { handle, .. } => owner(*handle),
-                    Object::Node { .. } => None,
-                });
-                handles.chain([*target]).collect()
+            Request::Introduce { target, objects } => {
+                objects.iter().map(|object| object.owner).chain([*target]).collect()
             }
             Request::ContextManager => {
                 self.manager_of(from).map(|manager| manager.owner).into_iter().collect()
             }
-            Request::OpenChannel { target } => BTreeSet::from([from, *target]),
+            Request::OpenChannel { target, .. } => BTreeSet::from([from, *target]),
             Request::RealTime { channel, .. } => {
                 process.channels.server_of(*channel).into_iter().collect()
             }
@@ -229,11 +232,12 @@ impl State {
         self.end_lanes_of(process, out);
         let Some(removed) = self.processes.get(&process) else { return };
         let (user, pid) = (removed.identity.uid, removed.identity.pid);
-        let mut told = removed.channels.peers();
-        told.extend(self.holders_of(process));
+        let met = removed.channels.met().clone();
+        let mut told = self.holders_of(process);
+        told.extend(&met);
         told.retain(|to| self.processes.contains_key(to));
-        let held: Vec<NodeKey> = removed.handles.iter().map(|(_, handle)| handle.key).collect();
-        for peer in removed.channels.peers() {
+        let held: Vec<NodeKey> = removed.grants.nodes().collect();
+        for peer in met {
             for end in self.channels_of(peer).remove_all_with(process) {
                 match end {
                     End::Client => self.refund(peer, Resource::Channels, 1),
@@ -259,11 +263,7 @@ impl State {
         let own: Vec<NodeKey> = self.nodes_of(process).collect();
         for key in own {
             self.forget_awaited(key);
-            let node = self.nodes.get_mut(&key).expect("just listed");
-            node.is_manager = false;
-            if !node.summary().held {
-                self.nodes.remove(&key);
-            }
+            self.remove_node(key);
         }
         let context = self.contexts.get_mut(&removed.context).expect("contexts never go");
         let managed = context.manager.take_if(|manager| manager.owner == process);
@@ -281,30 +281,37 @@ impl State {
             && self.standby_loopers.is_empty()
     }
 
-    /// Strong grants and all grants that a process has on a handle. Tests compare them with an
-    /// engine's count.
-    pub fn grants(&self, process: ProcessId, handle: u32) -> Option<(u32, u32)> {
-        let handle = self.processes.get(&process)?.handles.get(handle)?;
-        Some((handle.strong_grants as u32, handle.grants as u32))
+    /// Strong grants and all grants that the broker's book has for a process on a node. Tests compare
+    /// them with an engine's count.
+    pub fn grants(&self, process: ProcessId, key: NodeKey) -> Option<(u32, u32)> {
+        let grant = self.processes.get(&process)?.grants.get(key)?;
+        Some((grant.strong_grants as u32, grant.grants as u32))
     }
 
     fn open_channel(
         &mut self,
         from: ProcessId,
         target: ProcessId,
+        entry: Option<u32>,
+        lists: &dyn HolderLists,
         out: &mut Vec<Effect>,
     ) -> Result<(), Errno> {
         if !self.processes.contains_key(&target) {
             return Err(self.absence_errno(target));
         }
         let manages = self.manager_of(from).is_some_and(|manager| manager.owner == target);
-        if from == target || !(manages || self.holds_node_of(from, target)) {
+        let may_call = manages
+            || self.holds_node_of(from, target)
+            || self.listed(lists, from, target, entry).is_some();
+        if from == target || !may_call {
             return Err(Errno::PERM);
         }
         if self.channels_of(from).count_to(target) >= self.limits.channels_per_server {
             return Err(Errno::MFILE);
         }
-        self.check_room(from, Resource::Channels, 1)?;
+        if !self.channels_of(from).remembers(target) {
+            self.check_room(from, Resource::Channels, 1)?;
+        }
         self.check_room_at_server(from, target)?;
         self.last_channel += 1;
         let channel = ChannelId(self.last_channel);
@@ -314,7 +321,9 @@ impl State {
     }
 
     fn add_channel(&mut self, id: ChannelId, client: ProcessId, server: ProcessId) {
-        self.charge(client, Resource::Channels);
+        if !self.channels_of(client).take_remembered(server) {
+            self.charge(client, Resource::Channels);
+        }
         self.channels_of(client).add(id, Channel { peer: server, end: End::Client });
         self.channels_of(server).add(id, Channel { peer: client, end: End::Server });
         let user = self.processes[&client].identity.uid;
@@ -322,7 +331,8 @@ impl State {
     }
 
     /// Removes a channel that the runner could not make or that one of its ends gave up. Does
-    /// nothing if the process has no such channel.
+    /// nothing if the process has no such channel. The last channel of a client to a server counts
+    /// until one of the two is dead.
     pub fn end_channel(&mut self, at: ProcessId, id: ChannelId, out: &mut Vec<Effect>) {
         let Some(process) = self.processes.get(&at) else { return };
         let Some(Channel { peer, end }) = process.channels.get(id) else {
@@ -335,7 +345,10 @@ impl State {
         self.end_lanes_on(id, out);
         self.channels_of(client).remove(id);
         self.channels_of(server).remove(id);
-        self.refund(client, Resource::Channels, 1);
+        match self.channels_of(client).count_to(server) {
+            0 => self.channels_of(client).remember(server),
+            _ => self.refund(client, Resource::Channels, 1),
+        }
         let user = self.processes[&client].identity.uid;
         self.processes.get_mut(&server).expect("just seen").served.give_back(user, 1);
     }
@@ -348,18 +361,36 @@ impl State {
         }
     }
 
-    fn node_info(&self, from: ProcessId, handle: u32) -> Result<Reply, Errno> {
+    fn node_info(
+        &self,
+        from: ProcessId,
+        key: NodeKey,
+        lists: &dyn HolderLists,
+    ) -> Result<Reply, Errno> {
         if self.manager_of(from).is_none_or(|manager| manager.owner != from) {
             return Err(Errno::PERM);
         }
-        let handle = self.processes[&from].handles.get(handle).ok_or(Errno::INVAL)?;
-        let (strong, holders) = self.nodes[&handle.key].counts();
-        Ok(Reply::Counts { strong, weak: holders - strong })
+        if !self.share_context(from, key.owner) {
+            return Err(Errno::INVAL);
+        }
+        let list = self.list_of(lists, key.owner).holdings;
+        let mut holders: BTreeMap<ProcessId, bool> = BTreeMap::new();
+        let node = self.nodes.get(&key);
+        let booked = node.into_iter().flat_map(|node| node.holdings_from(ProcessId(0)));
+        let listed = list.iter().filter(|holding| holding.node == key.node);
+        for (holder, strength) in booked.chain(listed.map(|it| (it.holder, it.strength))) {
+            *holders.entry(holder).or_default() |= strength == Strength::Strong;
+        }
+        let strong = holders.values().filter(|strongly| **strongly).count();
+        match holders.len() {
+            0 => Err(Errno::INVAL),
+            all => Ok(Reply::Counts { strong: strong as u32, weak: (all - strong) as u32 }),
+        }
     }
 
-    /// Whether a process has a handle to a node of `owner`.
+    /// Whether a process holds a node of `owner` by the broker's grants.
     fn holds_node_of(&self, holder: ProcessId, owner: ProcessId) -> bool {
-        self.processes[&holder].handles.holds_node_of(owner)
+        self.processes[&holder].grants.holds_node_of(owner)
     }
 
     fn channels_of(&mut self, process: ProcessId) -> &mut Channels {

@@ -1,21 +1,28 @@
-//! The broker's mapping of one engine's status page and tally page.
+//! The broker's mapping of one engine's status page and tally page, and its holder list.
 //!
 //! The engine creates the status page, maps it for writing and passes it to the broker. The broker
 //! maps the page too and then seals it: later mappings are read-only. So the broker can hand the
 //! page to the engine's clients. The page can neither shrink nor grow, so that no access faults.
+//!
+//! The tally file goes on with the engine's [`holder_list`]. The broker does not map the list but
+//! reads it, so that neither takes memory for what the engine has not written.
 
+use crate::state::HolderList;
 use baton_abi::control::EngineReport;
+use baton_abi::holder_list::{self, ENTRIES, Entry, Holding, TALLY_FILE_BYTES};
 use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES, status, tally};
 use baton_shm::futex;
 use baton_shm::mapping::{self, Access, Mapping};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::SealFlags;
+use rustix::fs::{SealFlags, SeekFrom};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
 /// Upper bound of the two-way transactions that an engine can have received. A channel has 64 lanes
 /// and costs its client two descriptors, of at most a million.
 const MAX_OUTSTANDING: u32 = 1 << 25;
+/// Bytes of a holder list that are read at once: whole entries.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Both pages of one engine. The engine writes most words, so the broker treats every value as an
 /// allegation.
@@ -23,6 +30,8 @@ pub(crate) struct StatusPages {
     file: OwnedFd,
     page: Mapping<STATUS_BYTES>,
     tally: Mapping<TALLY_BYTES>,
+    /// The file of the tally page and of the holder list.
+    tally_file: OwnedFd,
     /// Whether broker or engine writes `FROZEN`.
     writer: Writer,
     frozen: bool,
@@ -43,9 +52,10 @@ impl StatusPages {
     pub fn map([file, tally]: [OwnedFd; 2]) -> Result<StatusPages, Errno> {
         check(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         let page = Mapping::<STATUS_BYTES>::new(&file, Access::ReadWrite)?;
-        let tally = map_tally(tally)?;
+        let (tally, tally_file) = (map_tally(&tally)?, tally);
         mapping::forbid_new_writers(&file)?;
-        Ok(StatusPages { file, page, tally, writer: Writer::Broker, frozen: false })
+        let (writer, frozen) = (Writer::Broker, false);
+        Ok(StatusPages { file, page, tally, tally_file, writer, frozen })
     }
 
     /// Maps the pages of an engine that a previous broker admitted. `EINVAL` if the status page is
@@ -54,8 +64,8 @@ impl StatusPages {
         check(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE)?;
         let page = Mapping::<STATUS_BYTES>::new(&file, Access::Read)?;
         let frozen = page.word(status::FROZEN).load(Ordering::SeqCst) != 0;
-        let tally = map_tally(tally)?;
-        Ok(StatusPages { file, page, tally, writer: Writer::Engine, frozen })
+        let (tally, tally_file) = (map_tally(&tally)?, tally);
+        Ok(StatusPages { file, page, tally, tally_file, writer: Writer::Engine, frozen })
     }
 
     pub fn is_frozen(&self) -> bool {
@@ -88,6 +98,44 @@ impl StatusPages {
         // Release pairs with the engine's acquire, as in `count_event`.
         word.fetch_add(1, Ordering::Release);
         futex::wake(word, 1);
+    }
+
+    /// What one entry of the engine's holder list says. `None` if it is free, being written or out
+    /// of bounds.
+    pub fn holding(&self, entry: u32) -> Option<Holding> {
+        let mut bytes = [0; size_of::<Entry>()];
+        let at = holder_list::entry_at(entry)?;
+        let n_read = rustix::io::pread(&self.tally_file, &mut bytes, at as u64).ok()?;
+        (n_read == bytes.len()).then(|| bytemuck::pod_read_unaligned::<Entry>(&bytes))?.holding()
+    }
+
+    /// The engine's whole holder list, as far as the engine has written it.
+    pub fn holdings(&self) -> HolderList {
+        let mut list = HolderList::default();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut at = TALLY_BYTES as u64;
+        let end = at + u64::from(ENTRIES) * size_of::<Entry>() as u64;
+        while at < end {
+            // Pages that the engine has not written are holes. The file's position means nothing to
+            // the engine. An error says that only holes follow.
+            let Ok(data) = rustix::fs::seek(&self.tally_file, SeekFrom::Data(at)) else { break };
+            let hole = rustix::fs::seek(&self.tally_file, SeekFrom::Hole(data)).unwrap_or(end);
+            at = data.max(at);
+            let stop = hole.min(end);
+            while at < stop {
+                let wanted = CHUNK_BYTES.min((stop - at) as usize);
+                let read = rustix::io::pread(&self.tally_file, &mut chunk[..wanted], at);
+                let entries = chunk[..read.unwrap_or(0)].chunks_exact(size_of::<Entry>());
+                if entries.len() == 0 {
+                    return list;
+                }
+                at += (entries.len() * size_of::<Entry>()) as u64;
+                list.n_read += entries.len();
+                let read = entries.map(bytemuck::pod_read_unaligned::<Entry>);
+                list.holdings.extend(read.filter_map(Entry::holding));
+            }
+        }
+        list
     }
 
     /// Two-way transactions that the engine has received and not answered. The engine may lie,
@@ -134,9 +182,12 @@ fn slots() -> impl Iterator<Item = usize> {
     (0..status::SLOTS as u8).map(status::slot_at)
 }
 
-fn map_tally(file: OwnedFd) -> Result<Mapping<TALLY_BYTES>, Errno> {
-    check(&file, SealFlags::SHRINK | SealFlags::GROW)?;
-    Mapping::<TALLY_BYTES>::new(&file, Access::ReadWrite)
+fn map_tally(file: &OwnedFd) -> Result<Mapping<TALLY_BYTES>, Errno> {
+    check(file, SealFlags::SHRINK | SealFlags::GROW)?;
+    if rustix::fs::fstat(file)?.st_size < TALLY_FILE_BYTES as i64 {
+        return Err(Errno::INVAL);
+    }
+    Mapping::<TALLY_BYTES>::new(file, Access::ReadWrite)
 }
 
 /// Checks that a file has the wanted seals and consists of ordinary pages.

@@ -1,7 +1,13 @@
-//! The channels of a process, which decide to which processes it may send tickets.
+//! The channels of a process, which decide to which processes it may send tickets, and the
+//! processes with which it ever had one.
+//!
+//! Two processes that had a channel may hold each other's nodes by grants that the broker does not
+//! see. So the broker tells each of them of the other's death, and remembers the pair until then.
+//! It counts against the client like a channel.
 //!
 //! **Invariant**: both maps contain the same channels. A peer is in the map as long as it has a
-//! channel.
+//! channel. `met` contains every such peer; a peer in `remembered` is in `met`, and this process is
+//! client of no channel to it.
 
 use baton_abi::control::{ChannelId, End, ProcessId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +25,10 @@ pub(super) struct Channel {
 pub(super) struct Channels {
     by_id: BTreeMap<ChannelId, Channel>,
     by_peer: BTreeMap<ProcessId, BTreeSet<ChannelId>>,
+    /// Processes with which there is or was a channel.
+    met: BTreeSet<ProcessId>,
+    /// Servers of which this process was client, each of which still counts as a channel.
+    remembered: BTreeSet<ProcessId>,
 }
 
 impl Channels {
@@ -42,6 +52,7 @@ impl Channels {
 
     /// Adds a channel that is not in the table.
     pub fn add(&mut self, id: ChannelId, channel: Channel) {
+        self.met.insert(channel.peer);
         self.by_peer.entry(channel.peer).or_default().insert(id);
         self.by_id.insert(id, channel);
     }
@@ -56,16 +67,43 @@ impl Channels {
         }
     }
 
-    /// Removes every channel with a peer. Returns this process's ends of them.
-    pub fn remove_all_with(&mut self, peer: ProcessId) -> Vec<End> {
-        let ids = self.by_peer.remove(&peer).unwrap_or_default();
-        let end = |id| self.by_id.remove(&id).expect("both maps have the same channels").end;
-        ids.into_iter().map(end).collect()
+    /// Whether there is or was a channel with a process.
+    pub fn has_met(&self, peer: ProcessId) -> bool {
+        self.met.contains(&peer)
     }
 
-    /// The processes at the other ends.
-    pub fn peers(&self) -> BTreeSet<ProcessId> {
-        self.by_peer.keys().copied().collect()
+    /// Records a channel that does not count.
+    pub fn meet(&mut self, peer: ProcessId) {
+        self.met.insert(peer);
+    }
+
+    /// Records that the last channel to a server ended, and still counts.
+    pub fn remember(&mut self, server: ProcessId) {
+        self.remembered.insert(server);
+    }
+
+    /// Whether an ended channel to a server still counts.
+    pub fn remembers(&self, server: ProcessId) -> bool {
+        self.remembered.contains(&server)
+    }
+
+    /// The ended channel to a server no longer counts. Returns whether there was one.
+    pub fn take_remembered(&mut self, server: ProcessId) -> bool {
+        self.remembered.remove(&server)
+    }
+
+    /// Forgets a peer that is dead. Returns this process's ends of channels that counted.
+    pub fn remove_all_with(&mut self, peer: ProcessId) -> Vec<End> {
+        self.met.remove(&peer);
+        let remembered = self.remembered.remove(&peer).then_some(End::Client);
+        let ids = self.by_peer.remove(&peer).unwrap_or_default();
+        let end = |id| self.by_id.remove(&id).expect("both maps have the same channels").end;
+        ids.into_iter().map(end).chain(remembered).collect()
+    }
+
+    /// The processes with which there is or was a channel.
+    pub fn met(&self) -> &BTreeSet<ProcessId> {
+        &self.met
     }
 
     /// Channels in the order of their ids, from `first` on.

@@ -1,9 +1,8 @@
 //! Claims of engines that rejoin, until both parties to each have made theirs.
 
-use super::handle::Handle;
+use super::grant::Grant;
 use super::node::NodeKey;
 use super::process::Process;
-use crate::limits::Limits;
 use baton_abi::claim::{Claim, era_of};
 use baton_abi::control::{ChannelId, End, NodeId, ProcessId, Strength};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,21 +72,15 @@ impl OwnerClaim {
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     pub nodes: BTreeMap<NodeId, OwnerClaim>,
-    pub handles: BTreeMap<u32, Handle>,
+    pub grants: BTreeMap<NodeKey, Grant>,
     pub channels: BTreeSet<ChannelClaim>,
 }
 
 impl Claims {
     /// Checks claims. `None` if they contradict each other, or name an id that no previous broker
-    /// can have given. The giver of a handle is no longer known, so the handle counts against
-    /// `giver`, the holder's own user.
-    pub fn check(
-        of: ProcessId,
-        giver: u32,
-        era: u32,
-        limits: &Limits,
-        claims: Vec<Claim>,
-    ) -> Option<Claims> {
+    /// can have given. The giver of a grant is no longer known, so the grant counts against `giver`,
+    /// the holder's own user.
+    pub fn check(of: ProcessId, giver: u32, era: u32, claims: Vec<Claim>) -> Option<Claims> {
         let mut checked = Claims::default();
         for claim in claims {
             let fits = match claim {
@@ -96,15 +89,12 @@ impl Claims {
                     (claim.flags, claim.strong) = (flags, strong);
                     holder != of && holder.era() < era && claim.holders.insert(holder)
                 }
-                Claim::Handle { handle: number, owner, node, strong, grants } => {
-                    let key = NodeKey { owner, node };
+                Claim::Granted { owner, node, strong, grants } => {
                     let (grants, strong_grants) = (u64::from(grants), u64::from(strong));
-                    let handle = Handle { key, grants, strong_grants, giver };
-                    let before = checked.handles.insert(number, handle);
+                    let grant = Grant { grants, strong_grants, giver };
+                    let before = checked.grants.insert(NodeKey { owner, node }, grant);
                     let possible = owner != of && owner.era() < era && strong_grants <= grants;
-                    // The kernel's numbering has no large gaps.
-                    let low = number <= limits.process.handles;
-                    before.is_none() && possible && low && grants > 0
+                    before.is_none() && possible && grants > 0
                 }
                 Claim::Channel { channel, end, peer } => {
                     let is_server = end == End::Server;

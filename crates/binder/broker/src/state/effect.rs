@@ -1,7 +1,7 @@
 //! Effects: the actions that the runner carries out after [`super::State`] has decided.
 
 use super::lane::{LaneId, Thread};
-use baton_abi::control::{ChannelId, Event, ProcessId};
+use baton_abi::control::{ChannelId, Event, NodeId, ProcessId};
 use baton_abi::sched_priority::SchedPriority;
 
 /// One action for the runner, in the order of the decisions.
@@ -65,11 +65,13 @@ pub enum Violation {
     /// A greeting on a connection that has had one.
     #[error("a second greeting")]
     Greeting,
-    /// The process returned more grants than it had, or grants of a handle that does not exist.
-    #[error("returned more grants of handle {handle} than it has")]
+    /// The process returned more grants on a living owner's node than the broker gave it.
+    #[error("returned more grants on node {node:?} of {owner:?} than it has")]
     OverReturn {
-        /// The handle in question.
-        handle: u32,
+        /// The owner of the node.
+        owner: ProcessId,
+        /// The owner's id of the node.
+        node: NodeId,
     },
     /// Claims that no engine can have, or another request where claims were due.
     #[error("rejoined with impossible claims")]

@@ -4,7 +4,7 @@ use super::effect::Effect;
 use super::node::NodeKey;
 use super::process::Freezer;
 use super::tables::State;
-use baton_abi::control::{Event, NodeId, ProcessId, Reply};
+use baton_abi::control::{Event, ProcessId, Reply};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 
@@ -43,6 +43,7 @@ impl State {
                 out.push(Effect::SetFrozen { process: target, frozen });
                 // The target gets the event too and takes in what was sent before.
                 let mut told = self.holders_of(target);
+                told.extend(self.processes[&target].channels.met());
                 // A holder that has not rejoined yet gets the event when it does.
                 told.retain(|holder| self.processes.contains_key(holder));
                 told.insert(target);
@@ -77,20 +78,25 @@ impl State {
         })
     }
 
-    /// Whether the owner of one of the asker's handles is frozen. `EPERM` without such a handle.
+    /// Whether a process is frozen. `EPERM` for a process with which the asker has nothing to do.
     pub(super) fn is_frozen(&self, from: ProcessId, target: ProcessId) -> Result<Reply, Errno> {
         let process = self.processes.get(&target).ok_or(Errno::SRCH)?;
-        if !self.holds_node_of(from, target) {
+        if !self.may_know(from, target) {
             return Err(Errno::PERM);
         }
         Ok(Reply::Frozen { frozen: process.freezer.is_frozen() })
     }
 
-    /// Records that a transaction was sent to a frozen process. Ignores askers without a channel or
-    /// handle to it, and processes that have thawed since.
+    /// Whether a process has to do with another: it holds a node of it by the broker's grants, or
+    /// has or had a channel with it.
+    fn may_know(&self, process: ProcessId, other: ProcessId) -> bool {
+        self.holds_node_of(process, other) || self.processes[&process].channels.has_met(other)
+    }
+
+    /// Records that a transaction was sent to a frozen process. Ignores askers that have nothing to
+    /// do with it, and processes that have thawed since.
     pub(super) fn frozen_touched(&mut self, from: ProcessId, target: ProcessId, two_way: bool) {
-        let connected = from == target || self.processes[&from].channels.is_connected_to(target);
-        if !connected && !self.holds_node_of(from, target) {
+        if from != target && !self.may_know(from, target) {
             return;
         }
         if let Some(process) = self.processes.get_mut(&target)
@@ -101,14 +107,12 @@ impl State {
         }
     }
 
-    /// The processes that have a handle to a node of `owner`.
+    /// The processes that hold a node of `owner` by the broker's grants.
     pub(super) fn holders_of(&self, owner: ProcessId) -> BTreeSet<ProcessId> {
         self.nodes_of(owner).flat_map(|key| self.nodes[&key].holders()).collect()
     }
 
     pub(super) fn nodes_of(&self, owner: ProcessId) -> impl Iterator<Item = NodeKey> {
-        let first = NodeKey { owner, node: NodeId(0) };
-        let last = NodeKey { owner, node: NodeId(u64::MAX) };
-        self.nodes.range(first..=last).map(|(key, _)| *key)
+        self.nodes.range(NodeKey::all_of(owner)).map(|(key, _)| *key)
     }
 }

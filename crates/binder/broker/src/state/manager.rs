@@ -95,7 +95,7 @@ impl State {
         if key.owner == from {
             return Err(Errno::INVAL);
         }
-        if self.processes[&from].handles.number_of(key).is_none() {
+        if self.processes[&from].grants.get(key).is_none() {
             self.check_room_for_handles(from, from, 1)?;
         }
         let granted = self.grant(from, from, key, Strength::Strong, out);

@@ -1,11 +1,13 @@
-//! A node as the broker sees it: its holders, and how strongly each holds it.
+//! A node as the broker sees it: the processes that hold it by grants of the broker's, and how
+//! strongly each holds it.
 //!
-//! The broker knows a node from its first grant, or from the moment when it manages a context,
-//! until it has neither holder nor that role. A node outlives its owner as long as some process has
-//! a handle to it.
+//! The broker knows a node from the first such grant, or from the moment when it manages a context,
+//! until it has neither holder nor that role, or until its owner is dead. The broker does not know
+//! the processes to which the owner has granted the node itself.
 
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// The system-wide name of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +16,13 @@ pub struct NodeKey {
     pub owner: ProcessId,
     /// The owner's name for the node.
     pub node: NodeId,
+}
+
+impl NodeKey {
+    /// Every name that a node of this owner can have.
+    pub(super) fn all_of(owner: ProcessId) -> RangeInclusive<NodeKey> {
+        NodeKey { owner, node: NodeId(0) }..=NodeKey { owner, node: NodeId(u64::MAX) }
+    }
 }
 
 /// The part of a node's state that its owner is told.
@@ -42,16 +51,16 @@ impl Node {
         Summary { strong: self.n_strong > 0, held: !self.holders.is_empty() }
     }
 
-    /// Number of processes that hold the node strongly, and that hold it at all.
-    pub fn counts(&self) -> (u32, u32) {
-        (self.n_strong, self.holders.len() as u32)
-    }
-
     pub fn holders(&self) -> impl Iterator<Item = ProcessId> {
         self.holders.keys().copied()
     }
 
-    /// The strength with which a process holds the node.
+    /// The processes from `first` on that hold the node, in the order of their ids.
+    pub fn holdings_from(&self, first: ProcessId) -> impl Iterator<Item = (ProcessId, Strength)> {
+        self.holders.range(first..).map(|(holder, strength)| (*holder, *strength))
+    }
+
+    /// The strength with which a process holds the node by the broker's grants.
     pub fn held_by(&self, holder: ProcessId) -> Option<Strength> {
         self.holders.get(&holder).copied()
     }

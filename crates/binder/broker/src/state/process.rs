@@ -1,7 +1,7 @@
 //! One opened device as the broker sees it.
 
 use super::channel::Channels;
-use super::handle::Handles;
+use super::grant::Grants;
 use crate::limits::{Rights, Usage};
 use baton_abi::control::Identity;
 use baton_abi::quota::Quota;
@@ -11,13 +11,13 @@ pub(super) struct Process {
     pub identity: Identity,
     /// Name of the context that the process opened. Contexts are never removed.
     pub context: String,
-    pub handles: Handles,
+    pub grants: Grants,
     pub channels: Channels,
     pub freezer: Freezer,
     pub usage: Usage,
     /// Rights that the configuration gives to the process.
     pub rights: Rights,
-    /// The process's handles, by the users that gave them.
+    /// The nodes in `grants`, by the users that gave their first grants.
     pub handles_given: Quota,
     /// The process's channels as server, by the clients' users.
     pub served: Quota,

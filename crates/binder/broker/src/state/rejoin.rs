@@ -14,18 +14,20 @@
 //!
 //! - The owner rejoined first: its node lists the holders at once, so that the owner is told of no
 //!   premature loss. The broker awaits these holders. When a holder rejoins, the broker finds it in
-//!   the node's list, or denies the handle.
-//! - The holder rejoined first: its handle's node has an absent owner. The holder can return such a
-//!   handle but neither pass it on nor use it. When the owner rejoins, it confirms or denies the
-//!   handle.
+//!   the node's list, or denies the grants.
+//! - The holder rejoined first: the node in its book has an absent owner. The holder can return
+//!   such grants but neither pass them on nor use them. When the owner rejoins, it confirms or
+//!   denies them.
 //!
-//! At the end the broker treats absent processes as dead. A denied handle stays with its holder,
-//! because the holder's program has the number, and refers to a node that is always dead.
+//! Denied grants are void and leave the holder's book. At the end the broker treats absent processes
+//! as dead, and nothing is left of their nodes.
+//!
+//! Grants that an owner gave itself are no concern of the broker's, and are not claimed.
 
 use super::claims::{ChannelClaim, Claims, Joining, OwnerClaim, Rebuild};
 use super::context::Rule;
 use super::effect::{Effect, Violation};
-use super::handle::Handle;
+use super::grant::Grant;
 use super::lane::LaneId;
 use super::node::{Node, NodeKey, Summary};
 use super::tables::State;
@@ -126,6 +128,9 @@ impl State {
                 self.set_holding(key, holder, None, out);
             }
         }
+        let orphaned = |key: &&NodeKey| !self.processes.contains_key(&key.owner);
+        let orphaned: Vec<NodeKey> = self.nodes.keys().filter(orphaned).copied().collect();
+        orphaned.into_iter().for_each(|key| self.remove_node(key));
         self.rules_changed |= !rebuild.managers.is_empty();
     }
 
@@ -135,15 +140,13 @@ impl State {
 
     /// The errno for a process that is not here: `EAGAIN` if it may rejoin, `ESRCH` if it is dead.
     pub(super) fn absence_errno(&self, process: ProcessId) -> Errno {
-        let may_come = self.rebuild.is_some() && process.era() < self.era;
-        if may_come { Errno::AGAIN } else { Errno::SRCH }
+        if self.may_rejoin(process) { Errno::AGAIN } else { Errno::SRCH }
     }
 
-    /// Checks whether a handle to a node may be used. `EAGAIN` if its owner may still deny it.
-    /// Handles to dead nodes may be used.
-    pub(super) fn check_owner(&self, key: NodeKey) -> Result<(), Errno> {
-        let here = self.rebuild.is_none() || self.processes.contains_key(&key.owner);
-        if here { Ok(()) } else { Err(Errno::AGAIN) }
+    /// Whether a process that is not here may rejoin. The broker does not tell which processes of
+    /// its predecessors are dead.
+    pub(super) fn may_rejoin(&self, process: ProcessId) -> bool {
+        self.rebuild.is_some() && process.era() < self.era && process != ProcessId::BROKER
     }
 
     /// A context's manager under the previous broker, while its process may rejoin.
@@ -212,12 +215,12 @@ impl State {
         let joining = self.rebuild.as_mut()?.joining.get_mut(&from)?;
         let (user, pid) = (joining.process.identity.uid, joining.process.identity.pid);
         let claims = std::mem::take(&mut joining.claims);
-        let claims = Claims::check(from, user, self.era, &self.limits, claims)?;
+        let claims = Claims::check(from, user, self.era, claims)?;
         let joining = self.rebuild.as_mut()?.joining.remove(&from)?;
         let context = joining.process.context.clone();
         self.processes.insert(from, joining.process);
         self.with_pid.entry(pid).or_default().insert(from);
-        self.check_room_to_return(from, Resource::Handles, claims.handles.len()).ok()?;
+        self.check_room_to_return(from, Resource::Handles, claims.grants.len()).ok()?;
         let unheld = self.manager_to_rejoin(&context).filter(|manager| {
             let returns = manages.iter().any(|(node, _)| *node == manager.node);
             manager.owner == from && returns && !claims.nodes.contains_key(&manager.node)
@@ -229,7 +232,7 @@ impl State {
         for _ in 0..self.nodes_of(from).count() {
             self.charge(from, Resource::Nodes);
         }
-        self.return_handles(from, claims.handles, out);
+        self.return_grants(from, claims.grants, out);
         for claim in claims.channels {
             self.return_channel(from, claim, out);
         }
@@ -310,42 +313,32 @@ impl State {
         }
     }
 
-    /// Applies a holder's claims about its handles: awaited ones are confirmed, others denied or
-    /// left open.
-    fn return_handles(
+    /// Applies a holder's claims about its grants: awaited ones are confirmed, others denied or left
+    /// open.
+    fn return_grants(
         &mut self,
         from: ProcessId,
-        handles: BTreeMap<u32, Handle>,
+        grants: BTreeMap<NodeKey, Grant>,
         out: &mut Vec<Effect>,
     ) {
         let rebuild = self.rebuild.as_mut().expect("somebody has come back");
         let mut awaited = rebuild.awaited.remove(&from).unwrap_or_default();
         let mut owners = BTreeSet::new();
-        for (number, handle) in handles {
-            let (key, strength) = (handle.key, handle.holding());
-            let has_another = self.processes[&from].handles.number_of(key).is_some();
-            let (key, denied) = if has_another {
-                // The previous broker denied one of the two, and then the owner gave the other one.
-                (self.dead_node(), true)
-            } else if !self.processes.contains_key(&key.owner) {
+        for (key, grant) in grants {
+            let strength = grant.holding();
+            if !self.processes.contains_key(&key.owner) {
                 self.nodes.entry(key).or_insert_with(|| Node::new(0));
                 self.rebuild.as_mut().expect("as before").add_absent_peer(from, key.owner);
-                awaited.remove(&key);
-                (key, false)
             } else if awaited.contains(&key) && self.owner_confirms(key, from, strength) {
-                awaited.remove(&key);
                 owners.insert(key.owner);
-                (key, false)
             } else {
-                (self.dead_node(), true)
-            };
-            let process = self.processes.get_mut(&from).expect("it is here");
-            process.handles.adopt(number, Handle { key, ..handle });
-            self.charge_handle(from, handle.giver);
-            self.set_holding(key, from, strength, out);
-            if denied {
-                out.push(Effect::Event { to: from, event: Event::Denied { handle: number } });
+                self.tell_denied(key, from, out);
+                continue;
             }
+            awaited.remove(&key);
+            self.processes.get_mut(&from).expect("it is here").grants.adopt(key, grant);
+            self.charge_handle(from, grant.giver);
+            self.set_holding(key, from, strength, out);
         }
         for key in awaited {
             self.set_holding(key, from, None, out);
@@ -383,6 +376,10 @@ impl State {
         // A channel over the limit stays open between its ends but gives no right to send tickets.
         if self.has_room_to_reconnect(client, server) {
             self.add_channel(channel, client, server);
+        }
+        for (at, peer) in [(client, server), (server, client)] {
+            self.channels_of(at).meet(peer);
+            self.tell_frozen(peer, at, out);
         }
         for lane in (0..LANES as u32).filter(|lane| ended >> lane & 1 == 1) {
             let event = Event::OrdinaryLane { channel, lane };
@@ -428,27 +425,22 @@ impl State {
         }
     }
 
-    /// Denies a handle: its holder, which has rejoined, was never given the node. The handle refers
-    /// to a dead node from now on.
+    /// Denies the grants of a holder that rejoined first: it was never given the node.
     fn deny(&mut self, key: NodeKey, holder: ProcessId, out: &mut Vec<Effect>) {
-        let dead = self.dead_node();
-        let process = self.processes.get_mut(&holder).expect("only the present hold such a node");
-        let (number, handle) = process.handles.rebind(key, dead).expect("it is a holder");
         let node = self.nodes.get_mut(&key).expect("it has a holder");
         node.set(holder, None);
         if !node.summary().held {
             self.nodes.remove(&key);
         }
-        self.set_holding(dead, holder, handle.holding(), out);
-        out.push(Effect::Event { to: holder, event: Event::Denied { handle: number } });
+        self.void_grants(key, holder);
+        self.tell_denied(key, holder, out);
     }
 
-    /// Makes a node without a living owner.
-    fn dead_node(&mut self) -> NodeKey {
-        self.last_dead_node += 1;
-        let key = NodeKey { owner: ProcessId::BROKER, node: NodeId(self.last_dead_node) };
-        self.nodes.insert(key, Node::new(0));
-        key
+    /// Tells a holder that its grants on a node are void.
+    fn tell_denied(&mut self, key: NodeKey, holder: ProcessId, out: &mut Vec<Effect>) {
+        self.processes.get_mut(&holder).expect("it has rejoined").grants.note_denial();
+        let NodeKey { owner, node } = key;
+        out.push(Effect::Event { to: holder, event: Event::Denied { owner, node } });
     }
 
     /// Tells a holder whether an owner is frozen, because the holder may have missed a change.

@@ -3,18 +3,23 @@
 //! **Invariant**: each answer costs the broker a bounded time. A report comes in pages, and each
 //! page begins where the previous one ended.
 
+use super::holder_lists::{HolderList, HolderLists};
 use super::node::NodeKey;
 use super::process::Process;
 use super::tables::State;
 use crate::limits::{Resource, Rights};
 use baton_abi::control::{
     Account, ChannelId, ContextReport, Cursor, End, EngineReport, NodeId, PAGE_ENTRIES, Part,
-    ProcessId, ProcessReport, Reply, Report, Request, Share,
+    ProcessId, ProcessReport, Reply, Report, Request, Share, Strength,
 };
 
-/// Number of entries that a process itself counts for, as it takes more bytes than a node or a
-/// handle.
+/// Number of entries that a process itself counts for, as it takes more bytes than a holding.
 const PROCESS_ENTRIES: usize = 2;
+/// Number of entries of an owner's list that take as long to read as one entry of a page.
+const LIST_ENTRIES_FOR_ONE: usize = 256;
+
+/// One holder of a node as a report shows it: node, holder, strongly held.
+type Holding = (u64, u64, bool);
 
 /// The remaining entries of a page that is being written, and the cursor of the next page.
 struct Page {
@@ -28,7 +33,7 @@ impl Page {
         &mut self,
         list: &mut Vec<T>,
         of: (ProcessId, Part),
-        entries: impl Iterator<Item = (u64, T)>,
+        entries: impl Iterator<Item = ((u64, u64), T)>,
     ) -> bool {
         let (process, part) = (of.0.0, of.1);
         for (name, entry) in entries {
@@ -36,7 +41,7 @@ impl Page {
                 return false;
             }
             self.left -= 1;
-            self.next = Some(Cursor { process, part, after: name + 1 });
+            self.next = Some(Cursor { process, part, after: name });
             list.push(entry);
         }
         true
@@ -45,10 +50,15 @@ impl Page {
 
 impl State {
     /// Answers an observer's request. `None` for a request that observers may not send.
-    pub fn observe(&mut self, uid: u32, request: &Request) -> Option<Reply> {
+    pub fn observe(
+        &mut self,
+        uid: u32,
+        request: &Request,
+        lists: &dyn HolderLists,
+    ) -> Option<Reply> {
         Some(match request {
             Request::Report { from } => {
-                let (page, next) = self.report(uid, *from);
+                let (page, next) = self.report(uid, *from, lists);
                 Reply::Report { page, next }
             }
             Request::Accounts { from } => {
@@ -71,7 +81,12 @@ impl State {
 
     /// One page of the processes that a user may see, and the cursor of the next page. `engine`
     /// stays at its default: the runner reads it from the status pages.
-    pub fn report(&self, uid: u32, from: Cursor) -> (Report, Option<Cursor>) {
+    pub fn report(
+        &self,
+        uid: u32,
+        from: Cursor,
+        lists: &dyn HolderLists,
+    ) -> (Report, Option<Cursor>) {
         let mut report = Report::default();
         if from == Cursor::default() {
             let contexts = self.contexts.iter().map(|(name, context)| ContextReport {
@@ -97,7 +112,7 @@ impl State {
             }
             let from = if id.0 == from.process { from } else { Cursor::default() };
             let mut shown = ProcessReport { process: id.0, ..ProcessReport::default() };
-            let complete = self.report_process(*id, process, from, &mut shown, &mut page);
+            let complete = self.report_process(*id, process, from, lists, &mut shown, &mut page);
             let context = report.contexts.iter_mut().find(|known| known.name == process.context);
             match context {
                 Some(context) => context.processes.push(shown),
@@ -121,6 +136,7 @@ impl State {
         id: ProcessId,
         process: &Process,
         from: Cursor,
+        lists: &dyn HolderLists,
         shown: &mut ProcessReport,
         page: &mut Page,
     ) -> bool {
@@ -133,38 +149,52 @@ impl State {
         }
         page.left = page.left.saturating_sub(PROCESS_ENTRIES + shown.real_time.len());
         // The cursor if no further entry fits.
-        page.next = Some(from.max(Cursor { process: id.0, part: Part::Nodes, after: 0 }));
-        let after = |part: Part| match from.part.cmp(&part) {
-            std::cmp::Ordering::Less => Some(0),
-            std::cmp::Ordering::Equal => Some(from.after),
-            std::cmp::Ordering::Greater => None,
-        };
-        if let Some(first) = after(Part::Nodes) {
-            let first = NodeKey { owner: id, node: NodeId(first) };
-            let last = NodeKey { owner: id, node: NodeId(u64::MAX) };
-            let nodes = self.nodes.range(first..=last).filter(|(_, node)| node.summary().held);
-            let entries = nodes.map(|(key, node)| {
-                let (strong, holders) = node.counts();
-                (key.node.0, (key.node.0, strong, holders))
-            });
-            if !page.fill(&mut shown.nodes, (id, Part::Nodes), entries) {
+        let first = Cursor { process: id.0, part: Part::Holdings, after: (0, 0) };
+        page.next = Some(from.max(first));
+        if from.part <= Part::Holdings {
+            let after = if from.part == Part::Holdings { from.after } else { (0, 0) };
+            let list = self.list_of(lists, id);
+            let n_read = list.n_read;
+            let holdings = self.holdings_after(id, after, list);
+            let entries = holdings.map(|holding| ((holding.0, holding.1), holding));
+            let complete = page.fill(&mut shown.holdings, (id, Part::Holdings), entries);
+            if !complete {
                 return false;
             }
+            // Afterwards, so that each page leads on.
+            page.left = page.left.saturating_sub(n_read / LIST_ENTRIES_FOR_ONE);
+            page.next = Some(Cursor { process: id.0, part: Part::Channels, after: (0, 0) });
         }
-        if let Some(first) = after(Part::Handles) {
-            let entries = process.handles.from(first).map(|(number, handle)| {
-                let (owner, node) = (handle.key.owner.0, handle.key.node.0);
-                (u64::from(number), (number, owner, node, handle.strong_grants > 0))
-            });
-            if !page.fill(&mut shown.handles, (id, Part::Handles), entries) {
-                return false;
-            }
-        }
-        let Some(first) = after(Part::Channels) else { return true };
-        let channels = process.channels.from(ChannelId(first));
+        let after = if from.part == Part::Channels { from.after.0 } else { 0 };
+        let channels = process.channels.from(ChannelId(after.saturating_add(1)));
         let entries = channels
-            .map(|(id, channel)| (id.0, (id.0, channel.peer.0, channel.end == End::Server)));
+            .map(|(id, channel)| ((id.0, 0), (id.0, channel.peer.0, channel.end == End::Server)));
         page.fill(&mut shown.channels, (id, Part::Channels), entries)
+    }
+
+    /// The holders of an owner's nodes behind a pair of node and holder, in order: by the broker's
+    /// book and by the owner's list, each pair once.
+    fn holdings_after(
+        &self,
+        owner: ProcessId,
+        after: (u64, u64),
+        list: HolderList,
+    ) -> impl Iterator<Item = Holding> {
+        let listed =
+            list.holdings.iter().map(|it| (it.node.0, it.holder.0, is_strong(it.strength)));
+        let mut listed: Vec<Holding> = listed.filter(|it| (it.0, it.1) > after).collect();
+        listed.sort_unstable();
+        let first = NodeKey { owner, node: NodeId(after.0) };
+        let nodes = self.nodes.range(first..=*NodeKey::all_of(owner).end());
+        let booked = nodes.flat_map(move |(key, node)| {
+            let node_id = key.node.0;
+            // A page begins amid the holders of one node.
+            let from = if node_id == after.0 { after.1 } else { 0 };
+            let holdings = node.holdings_from(ProcessId(from));
+            holdings.map(move |(holder, strength)| (node_id, holder.0, is_strong(strength)))
+        });
+        let booked = booked.filter(move |it| (it.0, it.1) > after);
+        merge(booked, listed.into_iter())
     }
 
     /// Users' accounts with the state's amounts. The runner adds its own.
@@ -187,4 +217,32 @@ impl State {
         let accounts = users.by_ref().take(PAGE_ENTRIES / 4).map(account).collect();
         (accounts, users.next())
     }
+}
+
+fn is_strong(strength: Strength) -> bool {
+    strength == Strength::Strong
+}
+
+/// Merges two sorted lists. Of entries for one pair of node and holder, one stays: the strong one.
+fn merge(
+    one: impl Iterator<Item = Holding>,
+    other: impl Iterator<Item = Holding>,
+) -> impl Iterator<Item = Holding> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    let mut next = move || match (one.peek(), other.peek()) {
+        (Some(its), Some(theirs)) if theirs < its => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
+    };
+    let mut last = next();
+    std::iter::from_fn(move || {
+        let mut holding = last?;
+        loop {
+            last = next();
+            match last {
+                Some(same) if (same.0, same.1) == (holding.0, holding.1) => holding.2 |= same.2,
+                _ => return Some(holding),
+            }
+        }
+    })
 }

@@ -1,7 +1,8 @@
 //! Limits at work: what a process may have of its own table, and its user of the amount for all.
 //!
-//! A process takes a resource for itself, and its user pays. A handle is different, because another
-//! process gives it. A handle takes from three amounts, two of them at the giver's cost:
+//! A process takes a resource for itself, and its user pays. A handle is a node of which the
+//! broker's book has grants. It is different, because another process gives it. A handle takes from
+//! three amounts, two of them at the giver's cost:
 //!
 //! ```text
 //!   all handles                     by the user whose process has the handle
@@ -15,6 +16,7 @@ use crate::limits::{Resource, Rights};
 use baton_abi::control::ProcessId;
 use baton_abi::quota::{Quota, QuotaClass, STRANGER};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 
 /// The class in which the giver's user takes from the receiver's amounts.
 fn quota_class_between(giver: &Process, receiver: &Process) -> QuotaClass {
@@ -60,6 +62,29 @@ impl State {
         let quota_class = self.quota_class(&process.rights, resource);
         let all = self.accounts.of(resource);
         all.check(process.identity.uid, quota_class, more as u64).map_err(|_| over_user)
+    }
+
+    /// Checks whether live processes may have so many more nodes in the broker's book, all of them
+    /// together.
+    pub(super) fn check_room_for_nodes(
+        &self,
+        more: &BTreeMap<ProcessId, usize>,
+    ) -> Result<(), Errno> {
+        for (&owner, &count) in more {
+            self.check_room(owner, Resource::Nodes, count)?;
+        }
+        if more.len() < 2 {
+            return Ok(());
+        }
+        let mut all = self.accounts.of(Resource::Nodes).clone();
+        for (owner, &count) in more {
+            let Process { identity, rights, .. } = &self.processes[owner];
+            let quota_class = self.quota_class(rights, Resource::Nodes);
+            let checked = all.check(identity.uid, quota_class, count as u64);
+            checked.map_err(|_| Errno::DQUOT)?;
+            all.take(identity.uid, count as u64);
+        }
+        Ok(())
     }
 
     /// Checks whether a live process may give another one, or itself, `more` new handles.

@@ -40,15 +40,11 @@ impl Rng {
     }
 }
 
-/// An engine's record of one handle.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// An engine's record of the broker's grants on one node of another process.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Held {
-    pub owner: ProcessId,
-    pub node: NodeId,
     pub strong: u32,
     pub grants: u32,
-    /// The broker has denied the handle.
-    pub denied: bool,
 }
 
 impl Held {
@@ -68,10 +64,13 @@ pub struct NodeRecord {
 /// The whole knowledge of one engine.
 #[derive(Clone, Debug, Default)]
 pub struct EngineRecord {
-    pub handles: BTreeMap<u32, Held>,
+    /// Nodes of others by the broker's grants.
+    pub held: BTreeMap<(ProcessId, NodeId), Held>,
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     /// Its channels: its own end and the process at the other.
     pub channels: BTreeMap<ChannelId, (End, ProcessId)>,
+    /// Processes with which it has or had a channel, as far as this broker knows.
+    pub met: BTreeSet<ProcessId>,
     /// Processes whose death this broker has announced.
     pub deaths: BTreeSet<ProcessId>,
 }
@@ -81,9 +80,14 @@ impl EngineRecord {
         self.channels.values().any(|(_, with)| *with == peer)
     }
 
+    /// Whether the engine holds a node of `owner` by the broker's grants.
+    pub fn holds_node_of(&self, owner: ProcessId) -> bool {
+        self.held.keys().any(|(its, _)| *its == owner)
+    }
+
     /// Whether the broker has to announce the death of `other` to this engine.
     pub fn must_learn_death_of(&self, other: ProcessId) -> bool {
-        self.is_connected(other) || self.handles.values().any(|held| held.owner == other)
+        self.met.contains(&other) || self.is_connected(other) || self.holds_node_of(other)
     }
 
     /// Whether `other` holds a node of this engine.
@@ -96,15 +100,19 @@ impl EngineRecord {
         self.must_learn_death_of(other) || self.is_held_by(other)
     }
 
+    pub fn add_channel(&mut self, channel: ChannelId, end: End, peer: ProcessId) {
+        let before = self.channels.insert(channel, (end, peer));
+        assert_eq!(before, None, "one name for two channels");
+        self.met.insert(peer);
+    }
+
     pub fn add_grant(&mut self, to: ProcessId, granted: &Granted) {
-        let Granted::Handle { handle, owner, node, strength, .. } = *granted else { return };
-        assert_ne!(owner, to, "a handle to its own node");
-        let new = Held { owner, node, strong: 0, grants: 0, denied: false };
-        let held = self.handles.entry(handle).or_insert(new);
-        // A denied handle may have been passed on as a handle to a dead node and come back.
-        let same = (held.owner, held.node) == (owner, node);
-        let same = same || held.denied && owner == ProcessId::BROKER;
-        assert!(same, "one number for two nodes: {handle} {held:?} {granted:?}");
+        let Granted { owner, node, strength, .. } = *granted;
+        assert_ne!(owner, to, "a grant on its own node");
+        if owner == ProcessId::BROKER {
+            return; // Dead, and not returned.
+        }
+        let held = self.held.entry((owner, node)).or_default();
         held.grants += 1;
         held.strong += u32::from(strength == Strength::Strong);
     }
@@ -127,26 +135,28 @@ impl EngineRecord {
         before != holding
     }
 
-    /// Records a process's death. Handles to its nodes stay.
+    /// Records a process's death, with which all grants on its nodes end.
     pub fn add_death(&mut self, process: ProcessId) {
         self.deaths.insert(process);
+        self.met.remove(&process);
+        self.held.retain(|(owner, _), _| *owner != process);
         self.channels.retain(|_, (_, peer)| *peer != process);
     }
 
-    /// Records that the engine returns grants of a handle.
-    pub fn return_grants(&mut self, number: u32, strong: u32, grants: u32) {
-        let held = self.handles.get_mut(&number).expect("it has it");
+    /// Records that the engine returns grants.
+    pub fn return_grants(&mut self, node: (ProcessId, NodeId), strong: u32, grants: u32) {
+        let held = self.held.get_mut(&node).expect("it has it");
         (held.strong, held.grants) = (held.strong - strong, held.grants - grants);
         if held.grants == 0 {
-            self.handles.remove(&number);
+            self.held.remove(&node);
         }
     }
 
     /// The claims of an honest engine.
     pub fn claims(&self) -> Vec<Claim> {
-        let handles = self.handles.iter().map(|(&handle, held)| {
-            let Held { owner, node, strong, grants, .. } = *held;
-            Claim::Handle { handle, owner, node, strong, grants }
+        let held = self.held.iter().map(|(&(owner, node), held)| {
+            let Held { strong, grants } = *held;
+            Claim::Granted { owner, node, strong, grants }
         });
         let nodes = self.nodes.iter().flat_map(|(&node, told)| {
             let claim = move |&holder| Claim::Node { node, flags: 0, strong: told.strong, holder };
@@ -155,7 +165,7 @@ impl EngineRecord {
         let channels = self.channels.iter();
         let channels =
             channels.map(|(&channel, &(end, peer))| Claim::Channel { channel, end, peer });
-        handles.chain(nodes).chain(channels).collect()
+        held.chain(nodes).chain(channels).collect()
     }
 
     /// The record of a liar if every claim is granted.
@@ -163,9 +173,8 @@ impl EngineRecord {
         let mut record = EngineRecord::default();
         for claim in claims {
             match *claim {
-                Claim::Handle { handle, owner, node, strong, grants } => {
-                    let held = Held { owner, node, strong, grants, denied: false };
-                    record.handles.insert(handle, held);
+                Claim::Granted { owner, node, strong, grants } => {
+                    record.held.insert((owner, node), Held { strong, grants });
                 }
                 Claim::Node { node, strong, holder, .. } => {
                     let told = record.nodes.entry(node).or_default();

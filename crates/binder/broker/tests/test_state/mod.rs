@@ -3,23 +3,65 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
 use baton_abi::control::*;
+use baton_abi::holder_list::{Entry, Holding};
 use baton_broker::limits::{Limits, Rights};
-use baton_broker::state::{Effect, NewProcess, State, Violation};
+use baton_broker::state::{Effect, HolderList, HolderLists, NewProcess, NodeKey, State, Violation};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 
 pub use Strength::{Strong, Weak};
 
-/// A state, and the effects of its requests that the test has not taken yet.
+/// The flags of every node but the manager's.
+pub const FLAGS: u32 = 0x100;
+/// The flags of the manager's node.
+pub const MANAGER_FLAGS: u32 = 0x13;
+
+/// The holder lists of all owners, as they wrote them.
+#[derive(Clone, Debug, Default)]
+pub struct TestLists(BTreeMap<(ProcessId, u32), Entry>);
+
+impl HolderLists for TestLists {
+    fn entry(&self, owner: ProcessId, entry: u32) -> Option<Holding> {
+        self.0.get(&(owner, entry))?.holding()
+    }
+
+    fn all(&self, owner: ProcessId) -> HolderList {
+        let entries = self.0.range((owner, 0)..=(owner, u32::MAX)).map(|(_, entry)| *entry);
+        let n_read = entries.clone().count();
+        HolderList { holdings: entries.filter_map(Entry::holding).collect(), n_read }
+    }
+}
+
+impl TestLists {
+    /// Writes an entry of an owner's list.
+    pub fn write(&mut self, owner: ProcessId, entry: u32, written: Entry) {
+        self.0.insert((owner, entry), written);
+    }
+
+    /// Frees an entry of an owner's list.
+    pub fn free(&mut self, owner: ProcessId, entry: u32) {
+        self.0.remove(&(owner, entry));
+    }
+
+    /// Forgets the list of a process, which is gone.
+    pub fn remove(&mut self, owner: ProcessId) {
+        self.0.retain(|(its, _), _| *its != owner);
+    }
+}
+
+/// A state, the lists that it reads, and the effects of its requests that the test has not taken
+/// yet.
 pub struct TestState {
     pub state: State,
+    pub lists: TestLists,
     pub effects: Vec<Effect>,
 }
 
 /// All pages of the report that a user may see.
-pub fn report_of(state: &State, uid: u32) -> Report {
+pub fn report_of(core: &TestState, uid: u32) -> Report {
     let (mut report, mut from) = (Report::default(), Some(Cursor::default()));
     while let Some(begin) = from {
-        let (page, next) = state.report(uid, begin);
+        let (page, next) = core.state.report(uid, begin, &core.lists);
         assert!(next.is_none_or(|next| next > begin), "it goes on");
         report.add_page(page);
         from = next;
@@ -36,7 +78,11 @@ impl TestState {
     }
 
     pub fn with(limits: Limits) -> TestState {
-        TestState { state: State::new(limits, OWNER), effects: Vec::new() }
+        TestState::of(State::new(limits, OWNER))
+    }
+
+    pub fn of(state: State) -> TestState {
+        TestState { state, lists: TestLists::default(), effects: Vec::new() }
     }
 
     pub fn admit(&mut self, pid: u32, uid: u32) -> ProcessId {
@@ -52,11 +98,37 @@ impl TestState {
 
     /// All pages of root's report.
     pub fn report(&self) -> Report {
-        report_of(&self.state, 0)
+        report_of(self, 0)
     }
 
     pub fn ask(&mut self, from: ProcessId, request: Request) -> Option<Reply> {
-        self.state.request(from, request, &mut self.effects)
+        self.state.request(from, request, &self.lists, &mut self.effects)
+    }
+
+    /// Sends a request of an observer.
+    pub fn observe(&mut self, uid: u32, request: &Request) -> Option<Reply> {
+        self.state.observe(uid, request, &self.lists)
+    }
+
+    /// Lets an owner grant a node itself: writes the entry into its list. Returns the node as its
+    /// holder passes it on.
+    pub fn list(
+        &mut self,
+        owner: ProcessId,
+        node: u64,
+        holder: ProcessId,
+        strength: Strength,
+    ) -> HeldNode {
+        let used = self.lists.0.range((owner, 0)..=(owner, u32::MAX)).next_back();
+        let entry = used.map_or(0, |((_, last), _)| last + 1);
+        let node = NodeId(node);
+        self.lists.write(owner, entry, Entry::of(Holding { holder, node, flags: FLAGS, strength }));
+        HeldNode { owner, node, strength, entry: Some(entry) }
+    }
+
+    /// Strong grants and all grants that the broker gave a process on a node.
+    pub fn grants(&self, process: ProcessId, owner: ProcessId, node: u64) -> Option<(u32, u32)> {
+        self.state.grants(process, NodeKey { owner, node: NodeId(node) })
     }
 
     pub fn gone(&mut self, process: ProcessId) {
@@ -77,8 +149,8 @@ impl TestState {
         self.effects().into_iter().map(event).collect()
     }
 
-    /// A manager with node 1, and clients with handle 0 and a channel to the manager. No effects
-    /// are left.
+    /// A manager with node 1, and clients with a grant on it and a channel to the manager. No
+    /// effects are left.
     pub fn with_manager<const CLIENTS: usize>() -> (TestState, ProcessId, [ProcessId; CLIENTS]) {
         let mut core = TestState::new();
         let manager = core.admit(10, OWNER);
@@ -92,21 +164,20 @@ impl TestState {
         (core, manager, clients)
     }
 
-    /// Gives a client handle 0 and a channel to the manager.
+    /// Gives a client a grant on the manager's node and a channel to the manager.
     pub fn connect_to_manager(&mut self, client: ProcessId, manager: ProcessId) {
         assert!(matches!(self.ask(client, Request::ContextManager), Some(Reply::Ticket { .. })));
-        let open = Request::OpenChannel { target: manager };
-        assert_eq!(self.ask(client, open), Some(Reply::Done));
+        assert_eq!(self.ask(client, open(manager)), Some(Reply::Done));
     }
 
-    /// Sends objects and returns the granted ones of the target's ticket. No effects are left.
-    pub fn send_objects(
+    /// Passes nodes on and returns the granted ones of the target's ticket. No effects are left.
+    pub fn pass_on(
         &mut self,
         from: ProcessId,
         to: ProcessId,
-        objects: &[Object],
+        objects: &[HeldNode],
     ) -> Vec<Granted> {
-        let reply = self.ask(from, translate(to, objects));
+        let reply = self.ask(from, introduce(to, objects));
         let Some(Reply::Ticket { ticket }) = reply else { panic!("refused: {reply:?}") };
         let mut objects = None;
         for effect in self.effects() {
@@ -121,34 +192,27 @@ impl TestState {
         }
         objects.expect("the reply names a ticket that was sent")
     }
-
-    /// Sends one object that arrives as a handle, and returns the handle.
-    pub fn send_handle(&mut self, from: ProcessId, to: ProcessId, object: Object) -> u32 {
-        match self.send_objects(from, to, &[object])[..] {
-            [Granted::Handle { handle, .. }] => handle,
-            ref other => panic!("no handle: {other:?}"),
-        }
-    }
 }
 
-pub fn translate(target: ProcessId, objects: &[Object]) -> Request {
-    Request::Translate { target, objects: objects.to_vec() }
+pub fn introduce(target: ProcessId, objects: &[HeldNode]) -> Request {
+    Request::Introduce { target, objects: objects.to_vec() }
+}
+
+pub fn open(target: ProcessId) -> Request {
+    Request::OpenChannel { target, entry: None }
 }
 
 pub fn become_manager(node: u64) -> Request {
-    Request::BecomeContextManager { node: NodeId(node), flags: 0x13 }
+    Request::BecomeContextManager { node: NodeId(node), flags: MANAGER_FLAGS }
 }
 
-pub fn node(node: u64, strength: Strength) -> Object {
-    Object::Node { node: NodeId(node), strength, flags: 0x100 }
+/// A node that its sender holds by grants of the broker's, or not at all.
+pub fn held(owner: ProcessId, node: u64, strength: Strength) -> HeldNode {
+    HeldNode { owner, node: NodeId(node), strength, entry: None }
 }
 
-pub fn handle(handle: u32, strength: Strength) -> Object {
-    Object::Handle { handle, strength }
-}
-
-pub fn release(handle: u32, strong: u32, grants: u32) -> Request {
-    Request::Release { handle, strong, grants }
+pub fn release(owner: ProcessId, node: u64, strong: u32, grants: u32) -> Request {
+    Request::Release { owner, node: NodeId(node), strong, grants }
 }
 
 pub fn refused(errno: Errno) -> Option<Reply> {
@@ -164,10 +228,24 @@ pub fn references(
     Event::References { node: NodeId(node), strong, held, holder }
 }
 
-pub fn granted(handle: u32, owner: ProcessId, node: u64, strength: Strength) -> Granted {
-    // The flags of `become_manager`'s node, which is handle 0, differ from those of other nodes.
-    let flags = if handle == 0 { 0x13 } else { 0x100 };
-    Granted::Handle { handle, owner, node: NodeId(node), strength, flags }
+/// A grant on a node that is not the manager's.
+pub fn granted(owner: ProcessId, node: u64, strength: Strength) -> Granted {
+    Granted { owner, node: NodeId(node), strength, flags: FLAGS, manages: false }
+}
+
+/// A grant on the node of `become_manager`.
+pub fn granted_manager(owner: ProcessId, node: u64, strength: Strength) -> Granted {
+    let (flags, manages) = (MANAGER_FLAGS, true);
+    Granted { owner, node: NodeId(node), strength, flags, manages }
+}
+
+/// A grant on a node that is dead at its receiver.
+pub fn granted_dead(owner: ProcessId, node: u64, strength: Strength) -> Granted {
+    Granted { owner, node: NodeId(node), strength, flags: 0, manages: false }
+}
+
+pub fn over_return(process: ProcessId, owner: ProcessId, node: u64) -> Effect {
+    violation(process, Violation::OverReturn { owner, node: NodeId(node) })
 }
 
 pub fn violation(process: ProcessId, why: Violation) -> Effect {
