@@ -378,7 +378,7 @@ mod tests {
         packet::send(theirs, bytes_of(&[number, count]), &carried, flags).unwrap();
     }
 
-    fn take(channel: &Socket, fds_number: u32, fds: u16) -> Result<usize, Errno> {
+    fn take(channel: &Socket, fds_number: u32, fds: u8) -> Result<usize, Errno> {
         let message = Message { fds, fds_number, ..Message::default() };
         channel.take_fds(&message).map(|fds| fds.len())
     }
@@ -418,7 +418,7 @@ mod tests {
             send(&theirs, 1, count, fds);
             let drained = channel.drain(false);
             assert_eq!(drained.is_err(), ends, "{count} for {fds}");
-            assert!(take(&channel, 1, fds as u16 + 1).is_err());
+            assert!(take(&channel, 1, fds as u8 + 1).is_err());
         }
         let (channel, theirs) = channel(1024);
         packet::send(&theirs, &[0; 4], &[], SendFlags::empty()).unwrap();
