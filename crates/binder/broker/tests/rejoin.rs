@@ -428,7 +428,8 @@ fn impossible_claims_disconnect_their_sender() {
     let granted =
         |owner, node, strong, grants| Claim::Granted { owner, node: NodeId(node), strong, grants };
     let new = ProcessId(1 << 32 | 1);
-    let cases: [(&str, Vec<Claim>); 12] = [
+    let nobody = ProcessId::BROKER;
+    let cases: [(&str, Vec<Claim>); 15] = [
         ("a node twice held by one", vec![held_by(1, true, THIRD), held_by(1, true, THIRD)]),
         ("its own holder", vec![held_by(1, true, HOLDING)]),
         ("a holder of today", vec![held_by(1, true, new)]),
@@ -436,6 +437,9 @@ fn impossible_claims_disconnect_their_sender() {
         ("a node twice granted", vec![granted(OWNING, 1, 1, 1), granted(OWNING, 1, 1, 2)]),
         ("a grant to itself", vec![granted(HOLDING, 1, 1, 1)]),
         ("an owner of today", vec![granted(new, 1, 1, 1)]),
+        ("nobody's node", vec![granted(nobody, 1, 1, 1)]),
+        ("held by nobody", vec![held_by(1, true, nobody)]),
+        ("a channel to nobody", vec![channel(1, End::Client, nobody)]),
         ("no grants", vec![granted(OWNING, 1, 0, 0)]),
         ("more strong than all", vec![granted(OWNING, 1, 2, 1)]),
         ("too many nodes of others", (0..5).map(|node| granted(OWNING, node, 1, 1)).collect()),
