@@ -240,7 +240,7 @@ impl History {
         let channels: Vec<ChannelId> = record.channels.keys().copied().collect();
         let peers: Vec<ProcessId> = record.channels.values().map(|(_, peer)| *peer).collect();
         let owners: Vec<ProcessId> = grants.iter().map(|(owner, _)| *owner).collect();
-        match self.rng.below(26) {
+        match self.rng.below(30) {
             0 => {
                 let node = self.rng.below(NODES);
                 if self.ask(who, become_manager(node)) == Some(Reply::Done) {
@@ -259,8 +259,12 @@ impl History {
             }
             7..13 => {
                 let Some(target) = self.rng.pick(&peers) else { return };
-                let objects: Vec<HeldNode> =
-                    (0..self.rng.below(5)).filter_map(|_| self.object(who, &grants)).collect();
+                let wanted = self.rng.below(5);
+                let mut objects: Vec<HeldNode> =
+                    (0..wanted).filter_map(|_| self.object(who, &grants)).collect();
+                // Those of the receiver are refused.
+                let refused = self.rng.once_in(16);
+                objects.retain(|object| refused || object.owner != target);
                 self.introduce(who, target, &objects);
             }
             13..18 => {
@@ -297,9 +301,9 @@ impl History {
                 let node = NodeId(self.rng.below(NODES));
                 self.ask(who, Request::NodeInfo { owner, node });
             }
-            23 | 24 => {
-                let Some(target) = self.rng.pick(&peers) else { return };
-                self.list(who, target);
+            23..29 => {
+                let holder = self.rng.pick(&peers).or(self.rng.pick(here)).expect("the asker is");
+                self.list(who, holder);
             }
             _ => {
                 let number = self.rng.below(100);
