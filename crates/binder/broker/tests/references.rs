@@ -198,6 +198,7 @@ fn a_node_that_is_not_held_is_dead_at_its_receiver_and_changes_nothing_else() {
         ("an entry out of bounds", HeldNode { entry: Some(u32::MAX), ..weak }),
         ("no entry", HeldNode { entry: None, ..weak }),
         ("an owner of another context", foreign),
+        ("an owner that is yet to come", held(ProcessId(elsewhere.0 + 1), 7, Strong)),
     ];
     for (number, (what, object)) in cases.into_iter().enumerate() {
         let strength = object.strength;

@@ -82,23 +82,24 @@ impl Claims {
     /// the holder's own user.
     pub fn check(of: ProcessId, giver: u32, era: u32, claims: Vec<Claim>) -> Option<Claims> {
         let mut checked = Claims::default();
+        let is_old = |process: ProcessId| process != ProcessId::BROKER && process.era() < era;
         for claim in claims {
             let fits = match claim {
                 Claim::Node { node, flags, strong, holder } => {
                     let claim = checked.nodes.entry(node).or_default();
                     (claim.flags, claim.strong) = (flags, strong);
-                    holder != of && holder.era() < era && claim.holders.insert(holder)
+                    holder != of && is_old(holder) && claim.holders.insert(holder)
                 }
                 Claim::Granted { owner, node, strong, grants } => {
                     let (grants, strong_grants) = (u64::from(grants), u64::from(strong));
                     let grant = Grant { grants, strong_grants, giver };
                     let before = checked.grants.insert(NodeKey { owner, node }, grant);
-                    let possible = owner != of && owner.era() < era && strong_grants <= grants;
+                    let possible = owner != of && is_old(owner) && strong_grants <= grants;
                     before.is_none() && possible && grants > 0
                 }
                 Claim::Channel { channel, end, peer } => {
                     let is_server = end == End::Server;
-                    let old = era_of(channel.0) < era && peer.era() < era;
+                    let old = era_of(channel.0) < era && is_old(peer);
                     let claim = ChannelClaim { channel, peer, is_server };
                     old && peer != of && checked.channels.insert(claim)
                 }
