@@ -1027,7 +1027,8 @@ fn some_lie(rng: &mut Rng, era: u32) -> Claim {
     let before = |rng: &mut Rng| first_of(rng.below(u64::from(era)) as u32);
     let other = ProcessId(before(rng) + rng.below(16));
     let node = NodeId(rng.below(NODES));
-    match rng.below(3) {
+    match rng.below(4) {
+        3 => Claim::Peer { peer: other },
         0 => Claim::Granted {
             owner: other,
             node,

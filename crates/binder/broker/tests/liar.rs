@@ -156,6 +156,7 @@ fn remove_contradictions(claims: &mut Vec<Claim>) {
     claims.retain(|claim| match *claim {
         Claim::Granted { owner, node, .. } => others.insert((0, owner.0, node.0)),
         Claim::Node { node, holder, .. } => others.insert((1, node.0, holder.0)),
+        Claim::Peer { peer } => others.insert((4, 0, peer.0)),
         Claim::Channel { channel, end, peer } => {
             others.insert((2 + u8::from(end == End::Server), channel.0, peer.0))
         }

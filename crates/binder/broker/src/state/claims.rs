@@ -74,6 +74,7 @@ pub(super) struct Claims {
     pub nodes: BTreeMap<NodeId, OwnerClaim>,
     pub grants: BTreeMap<NodeKey, Grant>,
     pub channels: BTreeSet<ChannelClaim>,
+    pub peers: BTreeSet<ProcessId>,
 }
 
 impl Claims {
@@ -97,6 +98,7 @@ impl Claims {
                     let possible = owner != of && is_old(owner) && strong_grants <= grants;
                     before.is_none() && possible && grants > 0
                 }
+                Claim::Peer { peer } => peer != of && is_old(peer) && checked.peers.insert(peer),
                 Claim::Channel { channel, end, peer } => {
                     let is_server = end == End::Server;
                     let old = era_of(channel.0) < era && is_old(peer);

@@ -217,7 +217,13 @@ pub fn given_back(world: &World) {
         let pins: Vec<u32> = state.manager.into_iter().collect();
         assert_eq!(handles, pins, "{process} is left with handles");
         for (_, node) in state.nodes.iter() {
-            assert_eq!(node.ptr, 0, "{process} is left with {node:?}, {:?} {:?}", state.peers, world.machine.summary());
+            assert_eq!(
+                node.ptr,
+                0,
+                "{process} is left with {node:?}, {:?} {:?}",
+                state.peers,
+                world.machine.summary()
+            );
         }
         let model = peer.model();
         assert!(model.objects.is_empty(), "{process} is left with {:?}", model.objects);

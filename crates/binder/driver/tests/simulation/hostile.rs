@@ -399,13 +399,8 @@ impl Hostile {
         }
         // Before the broker has it: the ticket may be claimed by a message that lies there already.
         let announced = |it: &HeldNode| (it.owner, it.node, it.strength == Strength::Strong);
-        let note = {
-            let mut hostile = self.world.hostile.lock();
-            let thirds = hostile.thirds(target, introduced.iter().map(announced)).collect();
-            let note = (target, thirds);
-            hostile.announced.push(note.clone());
-            note
-        };
+        let note = (target, introduced.iter().map(announced).collect());
+        self.world.hostile.lock().announced.push(note.clone());
         match self.ask(&Request::Introduce { target, objects: introduced }) {
             Some(Reply::Ticket { ticket }) => {
                 self.tickets.push((target, ticket));
