@@ -128,7 +128,7 @@ impl HostileProcesses {
         let of_others = !others.iter().all(|(owner, ..)| inner.processes.contains_key(owner));
         if of_others {
             let taken = inner.take_note(receiver, &others);
-            assert!(taken, "{} has {others:?}, not granted", peer.process);
+            assert!(taken, "{} has {others:?} of {objects:?}, not granted: {:?}", peer.process, inner.announced);
         }
         let name = |(object, (owner, node, _)): (Object, Announced)| {
             let owner = u64::from(*inner.processes.get(&owner)?);
@@ -153,7 +153,9 @@ impl Inner {
             *to == receiver && self.is_noted(given, nodes)
         };
         let at = self.announced.iter().position(fits);
-        at.inspect(|at| drop(self.announced.swap_remove(*at))).is_some()
+        // Which note a dead node belongs to cannot be told: that note stays.
+        let is_exact = given.iter().all(|(owner, ..)| *owner != ProcessId::BROKER);
+        at.inspect(|at| drop(is_exact.then(|| self.announced.swap_remove(*at)))).is_some()
     }
 
     /// Whether the note names what was given. A hostile process may have granted its own nodes, and
