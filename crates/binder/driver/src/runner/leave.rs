@@ -15,8 +15,8 @@
 //! A lane that its client's thread has left comes back to the client once the server's thread has
 //! nothing open on it either: it says so when its last answer finds the inbox closed.
 
-use super::take_in::objects_in;
 use crate::channel::Channel;
+use crate::channel::returns::objects_in;
 use crate::engine::Engine;
 use baton_abi::control::{End, TicketId};
 use baton_abi::lane::{Kind, Message};

@@ -3,9 +3,10 @@
 
 use super::accept::Stop;
 use crate::channel::Channel;
+use crate::channel::returns::objects_in;
 use crate::engine::Engine;
 use baton_abi::control::{ProcessId, Request};
-use baton_abi::lane::{Carried, ChainEntry, Kind, Message, TO_FROZEN};
+use baton_abi::lane::{ChainEntry, Kind, Message, TO_FROZEN};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::mapping::View;
 use baton_state::State;
@@ -15,14 +16,6 @@ use rustix::io::Errno;
 
 /// A message in its room, or the error for its sender.
 pub(super) type CopyResult = Result<(Room, Received), (Kind, Errno)>;
-
-/// A copy of what a message says of its nodes and handles. Nothing of one with impossible sizes.
-pub(super) fn objects_in(message: &Message, map: View<'_>, at: usize) -> Vec<Carried> {
-    let Some(parts) = message.parts().filter(|_| message.objects > 0) else { return Vec::new() };
-    let mut objects = vec![Carried::default(); usize::from(message.objects)];
-    map.read(at + parts.objects_at, bytemuck::cast_slice_mut(&mut objects));
-    objects
-}
 
 impl Engine {
     /// Takes in a transaction. `Ok(Some)`: the transaction is refused, with the error for its

@@ -128,7 +128,11 @@ impl HostileProcesses {
         let of_others = !others.iter().all(|(owner, ..)| inner.processes.contains_key(owner));
         if of_others {
             let taken = inner.take_note(receiver, &others);
-            assert!(taken, "{} has {others:?} of {objects:?}, not granted: {:?}", peer.process, inner.announced);
+            assert!(
+                taken,
+                "{} has {others:?} of {objects:?}, not granted: {:?}",
+                peer.process, inner.announced
+            );
         }
         let name = |(object, (owner, node, _)): (Object, Announced)| {
             let owner = u64::from(*inner.processes.get(&owner)?);
