@@ -14,11 +14,12 @@ use std::path::Path;
 #[derive(Args)]
 #[command(after_help = "\
 Columns: NODES are objects of the process that others hold, HANDLES its references to objects of \
-the other processes shown, CHANNELS its shared memories with other processes as server + client, LANES its threads' \
-slots in them, LOOPERS the threads that serve, BUFFER the used part of the receive buffer and the \
-transactions in it, CALLS those received so far and those not yet answered. STATE: manager (the \
-context manager), frozen. Shown are the processes of your own user, and all to root and the \
-broker's user. The columns from LANES on are what the process says of itself.")]
+the other processes shown, CHANNELS its shared memories with other processes as server + client, \
+LANES its threads' slots in them, LOOPERS the threads that serve, BUFFER the used part of the \
+receive buffer and the transactions in it, CALLS those received so far and those not yet answered. \
+STATE: manager (the context manager), frozen. Shown are the processes of your own user, and all to \
+root and the broker's user. The columns from LANES on are what the process says of itself; so are \
+NODES and HANDLES of objects that their owner has handed out itself.")]
 pub struct PsArgs {
     /// Print everything as one JSON document
     #[arg(long)]
@@ -67,7 +68,7 @@ pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
     show(&text)
 }
 
-/// A report as it is shown: what each owner says of its nodes' holders also stands with the holders.
+/// A report as it is shown: a holding stands with the owner and with the holder.
 #[derive(Serialize)]
 struct Shown<'a> {
     contexts: Vec<ShownContext<'a>>,
