@@ -366,6 +366,14 @@ impl BareEngine {
         rustix::io::pwrite(&self.pages[1], bytes_of(&entry), at as u64).map(drop)
     }
 
+    /// Lets this engine grant a node itself, by an entry of its holder list. Returns the node as
+    /// the holder passes it on.
+    pub fn grant(&self, entry: u32, node: NodeId, holder: ProcessId) -> Result<HeldNode, Errno> {
+        let strength = Strength::Strong;
+        self.list(entry, Some(Holding { holder, node, flags: 0, strength }))?;
+        Ok(HeldNode { owner: self.id(), node, strength, entry: Some(entry) })
+    }
+
     /// Introduces a process with which this engine has a channel to owners of nodes.
     pub fn introduce(&self, target: ProcessId, objects: Vec<HeldNode>) -> Result<TicketId, Errno> {
         match self.must(&Request::Introduce { target, objects })? {
@@ -376,7 +384,13 @@ impl BareEngine {
 
     /// Opens a channel to a server. Discards earlier events.
     pub fn channel_to(&self, target: ProcessId) -> Result<BareChannel, Errno> {
-        self.must(&Request::OpenChannel { target, entry: None })?;
+        self.channel_by(target, None)
+    }
+
+    /// Opens a channel to a server whose holder list has this entry for this engine. Discards
+    /// earlier events.
+    pub fn channel_by(&self, target: ProcessId, entry: Option<u32>) -> Result<BareChannel, Errno> {
+        self.must(&Request::OpenChannel { target, entry })?;
         loop {
             let (event, descriptors) = self.event()?;
             if let Event::Channel { channel: id, end: End::Client, .. } = event {

@@ -163,8 +163,8 @@ fn remove_contradictions(claims: &mut Vec<Claim>) {
     });
 }
 
-/// Checks that no process holds a living process's node, or has a channel, that it did not have. The
-/// liar may give away its own nodes, and hold strongly what is held strongly.
+/// Checks that no process holds a living process's node, or has a channel, that it did not have.
+/// The liar may give away its own nodes, and hold strongly what is held strongly.
 fn check_gains(seed: u64, id: ProcessId, liar: ProcessId, before: &Truth, after: &Truth) {
     let allowed = |&(owner, node, _): &Held| {
         let weakly = before[&id].held.contains(&(owner, node, false));

@@ -319,6 +319,29 @@ fn a_channel_counts_if_both_ends_claim_it() {
     }
 }
 
+/// A channel that both claim and that has no room gives no rights. Its ends may still hold each
+/// other's nodes.
+#[test]
+fn deaths_are_told_over_a_channel_without_room() {
+    let mut broker = successor();
+    let rights = Rights::default();
+    broker.state.readmit(identity(OWNING), rights, "binder", 0, false).unwrap();
+    broker.ask(OWNING, Request::Claim { claims: vec![channel(8, End::Server, HOLDING)] });
+    broker.ask(OWNING, Request::Rejoin { manages: Vec::new() });
+    // A client of another user takes from the server's room, which is none.
+    let stranger = Identity { uid: OWNER + 1, ..identity(HOLDING) };
+    broker.state.readmit(stranger, rights, "binder", 9, false).unwrap();
+    broker.ask(HOLDING, Request::Claim { claims: vec![channel(8, End::Client, OWNING)] });
+    broker.ask(HOLDING, Request::Rejoin { manages: Vec::new() });
+    end_rejoin(&mut broker);
+    broker.effects();
+    assert_eq!(broker.ask(HOLDING, introduce(OWNING, &[])), refused(Errno::PERM));
+    broker.gone(OWNING);
+    assert_eq!(broker.events(), [(HOLDING, dead(OWNING))]);
+    broker.gone(HOLDING);
+    assert!(broker.state.is_empty(), "{:?}", broker.state);
+}
+
 /// A client says of lanes that they are ordinary again, before or after their server has rejoined.
 #[test]
 fn a_server_hears_of_lanes_that_ended_while_there_was_no_broker() {

@@ -3,7 +3,7 @@
 
 use crate::attacker::Attacker;
 use crate::play::{Attack, Load, Play, Whose, strangers};
-use baton_abi::control::{NodeId, Object, Reply, Request, Strength};
+use baton_abi::control::{NodeId, Reply, Request};
 use std::io;
 
 const NAME: &str = "freeze_toggles";
@@ -19,11 +19,11 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
-    let engine = attacker.engine()?;
+    let (engine, friend) = (attacker.engine()?, attacker.engine()?);
     let target = engine.manager()?;
-    let _channel = engine.channel_to(target)?;
-    let object = Object::Node { node: NodeId(1), strength: Strength::Strong, flags: 0 };
-    engine.translate(target, vec![object])?;
+    let _channels = (engine.channel_to(target)?, friend.channel_to(target)?);
+    let object = engine.grant(0, NodeId(1), friend.id())?;
+    friend.introduce(target, vec![object])?;
     attacker.ready();
     let pid = std::process::id();
     let mut toggled = 0u32;
@@ -31,6 +31,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
         let frozen = toggled.is_multiple_of(2);
         let answer = engine.ask(&Request::Freeze { pid, frozen });
         engine.skip_events();
+        friend.skip_events();
         let is_refused = !matches!(answer, Ok(Reply::Freeze { .. }));
         if is_refused || toggled == TOGGLES {
             attacker.holding(&format!("{toggled} toggles, the last one: {answer:?}"));

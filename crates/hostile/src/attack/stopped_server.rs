@@ -2,7 +2,7 @@
 
 use crate::attacker::Attacker;
 use crate::play::{Attack, Load, Play, Whose, strangers};
-use baton_abi::control::{NodeId, Object, Reply, Request, Strength, TicketId};
+use baton_abi::control::{HeldNode, NodeId, Reply, Request, Strength, TicketId};
 use std::io;
 
 const NAME: &str = "stopped_server";
@@ -22,22 +22,23 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
-    let engine = attacker.engine()?;
+    let (engine, owner) = (attacker.engine()?, attacker.engine()?);
     let target = engine.manager()?;
     let _channel = engine.channel_to(target)?;
     attacker.ready();
-    let object = |number| Object::Node {
-        node: NodeId(number),
-        strength: if number.is_multiple_of(2) { Strength::Strong } else { Strength::Weak },
-        flags: 0,
+    let object = |number: u64| {
+        let strong = owner.grant(number as u32, NodeId(number), engine.id())?;
+        let strengths = [Strength::Strong, Strength::Weak];
+        io::Result::Ok(HeldNode { strength: strengths[number as usize % 2], ..strong })
     };
     let mut refused = 0;
     for round in 0..ROUNDS {
         if !attacker.must_continue() {
             break;
         }
-        let objects = vec![object(round % 64); OBJECTS];
-        let asked = [Request::Translate { target, objects }, Request::OpenChannel { target }];
+        let objects = vec![object(round % 64)?; OBJECTS];
+        let open = Request::OpenChannel { target, entry: None };
+        let asked = [Request::Introduce { target, objects }, open];
         for request in asked {
             match engine.ask(&request) {
                 Ok(Reply::Refused { .. }) => refused += 1,
@@ -52,6 +53,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
             engine.tell(&Request::CancelTicket { target, ticket: TicketId(round) })?;
         }
         engine.skip_events();
+        owner.skip_events();
     }
     attacker.holding(&format!("{refused} of {} requests refused", 2 * ROUNDS));
     attacker.wait_until_dismissed();

@@ -2,7 +2,7 @@
 
 use crate::attacker::Attacker;
 use crate::play::{Attack, Load, Play, Whose, strangers};
-use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Reply, Request, Strength};
+use baton_abi::control::{MAX_OBJECTS, NodeId, Reply, Request};
 use rustix::io::Errno;
 use std::io;
 
@@ -21,21 +21,21 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
-    let engine = attacker.engine()?;
+    let (engine, owner) = (attacker.engine()?, attacker.engine()?);
     let target = engine.manager()?;
     let _channel = engine.channel_to(target)?;
-    let object = Object::Node { node: NodeId(1), strength: Strength::Strong, flags: 0 };
-    let objects = vec![object; MAX_OBJECTS];
+    let objects = vec![owner.grant(0, NodeId(1), engine.id())?; MAX_OBJECTS];
     attacker.ready();
     let (mut tickets, mut refusals) = (0, 0);
     while tickets < TICKETS && refusals < REFUSALS && attacker.must_continue() {
-        match engine.ask(&Request::Translate { target, objects: objects.clone() }) {
+        match engine.ask(&Request::Introduce { target, objects: objects.clone() }) {
             Ok(Reply::Ticket { .. }) => tickets += 1,
             Ok(_) => refusals += 1,
             Err(Errno::CONNRESET | Errno::PIPE) => break,
             Err(errno) => return Err(errno.into()),
         }
         engine.skip_events();
+        owner.skip_events();
     }
     attacker.holding(&format!("{tickets} tickets of {MAX_OBJECTS} objects, {refusals} refused"));
     attacker.wait_until_dismissed();

@@ -1,9 +1,9 @@
 //! Engines leave events unread, which wait at the broker.
 
-use super::report_flood::introduce;
+use super::report_flood::connect;
 use crate::attacker::Attacker;
 use crate::play::{Attack, Load, Play, Whose, strangers};
-use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Request, Strength, encode};
+use baton_abi::control::{MAX_OBJECTS, NodeId, Request, encode};
 use baton_hostile::engine::send_now;
 use rustix::io::Errno;
 use std::io;
@@ -25,22 +25,19 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
-    let sender = attacker.engine()?;
+    let (sender, owner) = (attacker.engine()?, attacker.engine()?);
     let (receivers, _) = attacker.engines(ENGINES);
     let mut channels = Vec::new();
-    for (at, receiver) in receivers.iter().enumerate() {
-        let number = attacker.number * ENGINES + at;
-        channels.push(introduce(&sender, receiver, number as u8)?);
+    for receiver in &receivers {
+        channels.push(connect(&sender, receiver)?);
     }
     attacker.ready();
-    let object = Object::Node { node: NodeId(2), strength: Strength::Strong, flags: 0 };
+    let objects = vec![owner.grant(0, NodeId(2), sender.id())?; MAX_OBJECTS];
     let (mut tickets, mut barriers, mut why) = (0, 0, None);
     for receiver in &receivers {
         let target = receiver.id();
         for _ in 0..TICKETS {
-            match sender
-                .must(&Request::Translate { target, objects: vec![object.clone(); MAX_OBJECTS] })
-            {
+            match sender.must(&Request::Introduce { target, objects: objects.clone() }) {
                 Ok(_) => tickets += 1,
                 Err(errno) => {
                     why = Some(errno);
@@ -48,6 +45,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
                 }
             }
             sender.skip_events();
+            owner.skip_events();
             if !attacker.must_continue() {
                 return Ok(());
             }

@@ -79,8 +79,8 @@ pub(super) struct Claims {
 
 impl Claims {
     /// Checks claims. `None` if they contradict each other, or name an id that no previous broker
-    /// can have given. The giver of a grant is no longer known, so the grant counts against `giver`,
-    /// the holder's own user.
+    /// can have given. The giver of a grant is no longer known, so the grant counts against
+    /// `giver`, the holder's own user.
     pub fn check(of: ProcessId, giver: u32, era: u32, claims: Vec<Claim>) -> Option<Claims> {
         let mut checked = Claims::default();
         let is_old = |process: ProcessId| process != ProcessId::BROKER && process.era() < era;

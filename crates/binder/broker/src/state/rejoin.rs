@@ -19,8 +19,8 @@
 //!   such grants but neither pass them on nor use them. When the owner rejoins, it confirms or
 //!   denies them.
 //!
-//! Denied grants are void and leave the holder's book. At the end the broker treats absent processes
-//! as dead, and nothing is left of their nodes.
+//! Denied grants are void and leave the holder's book. At the end the broker treats absent
+//! processes as dead, and nothing is left of their nodes.
 //!
 //! Grants that an owner gave itself are no concern of the broker's, and are not claimed.
 
@@ -334,8 +334,8 @@ impl State {
         }
     }
 
-    /// Applies a holder's claims about its grants: awaited ones are confirmed, others denied or left
-    /// open.
+    /// Applies a holder's claims about its grants: awaited ones are confirmed, others denied or
+    /// left open.
     fn return_grants(
         &mut self,
         from: ProcessId,
