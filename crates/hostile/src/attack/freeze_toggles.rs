@@ -2,13 +2,18 @@
 //! stopped one that cannot read.
 
 use crate::attacker::Attacker;
+use crate::honest::KEEP;
 use crate::play::{Attack, Load, Play, Whose, strangers};
-use baton_abi::control::{NodeId, Object, Reply, Request, Strength};
+use baton_abi::control::{NodeId, Reply, Request};
+use baton_hostile::channel::{BareCall, with_objects};
 use std::io;
+use std::time::Duration;
 
 const NAME: &str = "freeze_toggles";
 /// More events than the broker keeps for a process that does not read.
 const TOGGLES: u32 = 70_000;
+/// Timeout of a reply.
+const AT_MOST: Duration = Duration::from_secs(5);
 
 pub const ATTACK: Attack = Attack {
     name: NAME,
@@ -20,10 +25,12 @@ pub const ATTACK: Attack = Attack {
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;
-    let target = engine.manager()?;
-    let _channel = engine.channel_to(target)?;
-    let object = Object::Node { node: NodeId(1), strength: Strength::Strong, flags: 0 };
-    engine.translate(target, vec![object])?;
+    let (target, node) = engine.manager_node()?;
+    let channel = engine.channel_to(target)?;
+    let objects = &[engine.grant(0, target, NodeId(1))?];
+    let (data, offsets) = with_objects(&[0; 8], 1);
+    let (data, offsets) = (&data[..], &offsets[..]);
+    channel.call(&BareCall { node, code: KEEP, data, offsets, objects, ticket: 0 }, AT_MOST)?;
     attacker.ready();
     let pid = std::process::id();
     let mut toggled = 0u32;

@@ -35,7 +35,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
             if !attacker.must_continue() {
                 return Ok(());
             }
-            match engine.ask(&Request::OpenChannel { target }) {
+            match engine.ask(&Request::OpenChannel { target, entry: None }) {
                 Ok(Reply::Done) => {
                     // The socket keeps a channel open; the memory is not needed.
                     while let Ok((_, mut descriptors)) = engine.event_now() {

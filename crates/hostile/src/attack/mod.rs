@@ -102,7 +102,7 @@ mod tests {
         for scale in [Scale::Short, Scale::Long] {
             let run = Run { scale, patience: Duration::ZERO };
             for load in ALL.iter().filter_map(|attack| attack.load(&run)) {
-                for group in load.preparers.iter().chain(&load.groups) {
+                for group in &load.groups {
                     assert!(find(group.attack).is_some(), "{}", group.attack);
                     assert!(group.processes > 0);
                 }

@@ -36,10 +36,10 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let own = rustix::process::getuid().as_raw();
     let all = report.contexts.iter().flat_map(|context| &context.processes);
     let others = all.filter(|process| process.uid != own);
-    let seen = others.map(|other| other.handles.len() + other.nodes.len()).sum::<usize>();
+    let seen = others.map(|other| other.holdings.len()).sum::<usize>();
     attacker.holding(&match seen {
         0 => "nothing of others".to_owned(),
-        seen => format!("{seen} handles and nodes of others"),
+        seen => format!("{seen} holders of others' nodes"),
     });
     Ok(())
 }

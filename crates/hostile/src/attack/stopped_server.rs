@@ -2,14 +2,15 @@
 
 use crate::attacker::Attacker;
 use crate::play::{Attack, Load, Play, Whose, strangers};
-use baton_abi::control::{NodeId, Object, Reply, Request, Strength, TicketId};
+use baton_abi::control::{HeldNode, NodeId, Reply, Request, Strength, TicketId};
 use std::io;
 
 const NAME: &str = "stopped_server";
 /// Rounds, each with one request of every kind.
 const ROUNDS: u64 = 20_000;
-/// Objects of a ticket.
+/// Objects of a ticket, and different nodes among them.
 const OBJECTS: usize = 1_024;
+const NODES: u32 = 64;
 /// Tickets that are cancelled before the server has read about them.
 const CANCELS: u64 = 500;
 
@@ -22,22 +23,25 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
-    let engine = attacker.engine()?;
+    let (engine, third) = (attacker.engine()?, attacker.engine()?);
     let target = engine.manager()?;
     let _channel = engine.channel_to(target)?;
+    for entry in 0..NODES {
+        third.grant(entry, engine.id(), NodeId(entry.into()))?;
+    }
     attacker.ready();
-    let object = |number| Object::Node {
-        node: NodeId(number),
-        strength: if number.is_multiple_of(2) { Strength::Strong } else { Strength::Weak },
-        flags: 0,
+    let object = |entry: u32| HeldNode {
+        strength: if entry.is_multiple_of(2) { Strength::Strong } else { Strength::Weak },
+        ..third.held(entry, NodeId(entry.into()))
     };
     let mut refused = 0;
     for round in 0..ROUNDS {
         if !attacker.must_continue() {
             break;
         }
-        let objects = vec![object(round % 64); OBJECTS];
-        let asked = [Request::Translate { target, objects }, Request::OpenChannel { target }];
+        let objects = vec![object(round as u32 % NODES); OBJECTS];
+        let open = Request::OpenChannel { target, entry: None };
+        let asked = [Request::Introduce { target, objects }, open];
         for request in asked {
             match engine.ask(&request) {
                 Ok(Reply::Refused { .. }) => refused += 1,
@@ -52,6 +56,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
             engine.tell(&Request::CancelTicket { target, ticket: TicketId(round) })?;
         }
         engine.skip_events();
+        third.skip_events();
     }
     attacker.holding(&format!("{refused} of {} requests refused", 2 * ROUNDS));
     attacker.wait_until_dismissed();

@@ -1,8 +1,9 @@
-//! A client requests tickets for transactions that never come; their grants wait at the server.
+//! A client introduces a server to nodes for transactions that never come; their grants wait at the
+//! server.
 
 use crate::attacker::Attacker;
 use crate::play::{Attack, Load, Play, Whose, strangers};
-use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Reply, Request, Strength};
+use baton_abi::control::{MAX_OBJECTS, NodeId, Reply, Request};
 use rustix::io::Errno;
 use std::io;
 
@@ -14,28 +15,30 @@ const REFUSALS: u32 = 1_000;
 
 pub const ATTACK: Attack = Attack {
     name: NAME,
-    what: "a client announces transactions with objects and sends none",
+    what: "a client announces transactions with a third process's objects and sends none",
     whose: Whose::Strangers,
     play: Play::Load(|run| Load::of([strangers(NAME, run.scale.of(2, 8))])),
     attack,
 };
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
-    let engine = attacker.engine()?;
-    let target = engine.manager()?;
-    let _channel = engine.channel_to(target)?;
-    let object = Object::Node { node: NodeId(1), strength: Strength::Strong, flags: 0 };
-    let objects = vec![object; MAX_OBJECTS];
+    let (sender, third) = (attacker.engine()?, attacker.engine()?);
+    let target = sender.manager()?;
+    let _channel = sender.channel_to(target)?;
+    let node = NodeId(1);
+    third.grant(0, sender.id(), node)?;
+    let objects = vec![third.held(0, node); MAX_OBJECTS];
     attacker.ready();
     let (mut tickets, mut refusals) = (0, 0);
     while tickets < TICKETS && refusals < REFUSALS && attacker.must_continue() {
-        match engine.ask(&Request::Translate { target, objects: objects.clone() }) {
+        match sender.ask(&Request::Introduce { target, objects: objects.clone() }) {
             Ok(Reply::Ticket { .. }) => tickets += 1,
             Ok(_) => refusals += 1,
             Err(Errno::CONNRESET | Errno::PIPE) => break,
             Err(errno) => return Err(errno.into()),
         }
-        engine.skip_events();
+        sender.skip_events();
+        third.skip_events();
     }
     attacker.holding(&format!("{tickets} tickets of {MAX_OBJECTS} objects, {refusals} refused"));
     attacker.wait_until_dismissed();

@@ -34,7 +34,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     for (engine, manager) in engines.iter().zip(managers) {
         let Ok(target) = manager else { continue };
         for _ in 0..CHANNELS {
-            match engine.ask(&Request::OpenChannel { target }) {
+            match engine.ask(&Request::OpenChannel { target, entry: None }) {
                 Ok(Reply::Done) => opened += 1,
                 _ => break,
             }

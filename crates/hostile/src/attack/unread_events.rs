@@ -1,9 +1,8 @@
 //! Engines leave events unread, which wait at the broker.
 
-use super::report_flood::introduce;
 use crate::attacker::Attacker;
 use crate::play::{Attack, Load, Play, Whose, strangers};
-use baton_abi::control::{MAX_OBJECTS, NodeId, Object, Request, Strength, encode};
+use baton_abi::control::{HeldNode, MAX_OBJECTS, NodeId, Request, Strength, encode};
 use baton_hostile::engine::send_now;
 use rustix::io::Errno;
 use std::io;
@@ -26,21 +25,20 @@ pub const ATTACK: Attack = Attack {
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let sender = attacker.engine()?;
+    let (owner, node) = sender.manager_node()?;
     let (receivers, _) = attacker.engines(ENGINES);
     let mut channels = Vec::new();
-    for (at, receiver) in receivers.iter().enumerate() {
-        let number = attacker.number * ENGINES + at;
-        channels.push(introduce(&sender, receiver, number as u8)?);
+    for receiver in &receivers {
+        receiver.grant(0, sender.id(), NodeId(1))?;
+        channels.push(sender.channel_by(receiver.id(), Some(0))?);
     }
     attacker.ready();
-    let object = Object::Node { node: NodeId(2), strength: Strength::Strong, flags: 0 };
+    let object = HeldNode { owner, node, strength: Strength::Strong, entry: None };
     let (mut tickets, mut barriers, mut why) = (0, 0, None);
     for receiver in &receivers {
         let target = receiver.id();
         for _ in 0..TICKETS {
-            match sender
-                .must(&Request::Translate { target, objects: vec![object.clone(); MAX_OBJECTS] })
-            {
+            match sender.introduce(target, vec![object; MAX_OBJECTS]) {
                 Ok(_) => tickets += 1,
                 Err(errno) => {
                     why = Some(errno);
