@@ -226,6 +226,16 @@ impl BareChannel {
         Ok(())
     }
 
+    /// Discards what the peer has returned, so that its ring has room again.
+    pub fn skip_returned(&self) {
+        let (tail, head) = match self.end {
+            End::Client => (header::SERVER_RETURNS_TAIL, header::SERVER_RETURNS_HEAD),
+            End::Server => (header::CLIENT_RETURNS_TAIL, header::CLIENT_RETURNS_HEAD),
+        };
+        let tail = self.head.double_word(tail).load(Ordering::Acquire);
+        self.head.double_word(head).store(tail, Ordering::Release);
+    }
+
     /// Returns grants to their owner at the other end, and rings the doorbell. `EAGAIN` if there is
     /// no room.
     pub fn give_back(&self, returned: &ReturnedGrants) -> Result<(), Errno> {

@@ -12,9 +12,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// The server replies with the data of the request.
-const ECHO: u32 = 1;
+pub const ECHO: u32 = 1;
 /// The server calls the object in the request with its bytes, and forwards the reply.
-const CALL_BACK: u32 = 2;
+pub const CALL_BACK: u32 = 2;
 /// The server keeps the object in the request under the number in the first byte.
 pub const KEEP: u32 = 3;
 /// The server replies with the object that it keeps under a number.

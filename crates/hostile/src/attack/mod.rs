@@ -7,11 +7,14 @@
 //! other processes do.
 
 mod all_at_once;
+mod denying_owner;
 mod doorbells;
 mod filled_handles;
 mod fork_in_call;
 mod freeze_toggles;
 mod full_table;
+mod grant_flood;
+mod kept_grants;
 mod many_channels;
 mod many_clients;
 mod many_contexts;
@@ -20,6 +23,7 @@ mod many_engines;
 mod one_way_flood;
 mod open_storm;
 mod others_handles;
+mod over_return;
 mod own_table;
 mod real_time_lanes;
 mod rejoin_with_nothing;
@@ -27,11 +31,13 @@ mod report_flood;
 mod reused_pid;
 mod silent_guests;
 mod squatting;
+mod stolen_names;
 mod stopped_server;
 mod unannounced_descriptors;
 mod unclaimed_tickets;
 mod unread_descriptors;
 mod unread_events;
+mod unread_returns;
 
 use crate::play::Attack;
 
@@ -55,6 +61,12 @@ pub const ALL: &[&Attack] = &[
     &doorbells::ATTACK,
     &one_way_flood::ATTACK,
     &filled_handles::ATTACK,
+    &over_return::ATTACK,
+    &kept_grants::ATTACK,
+    &grant_flood::ATTACK,
+    &unread_returns::ATTACK,
+    &denying_owner::ATTACK,
+    &stolen_names::ATTACK,
     &reused_pid::ATTACK,
     &squatting::ATTACK,
     &many_contexts::ATTACK,

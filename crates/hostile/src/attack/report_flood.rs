@@ -5,8 +5,8 @@ use crate::play::{Attack, Load, Play, Whose, strangers};
 use baton_abi::control::{Cursor, NodeId, Request, Strength, encode};
 use baton_abi::holder_list::{ENTRIES, Entry, Holding};
 use baton_hostile::engine;
-use rustix::io::Errno;
 use std::io;
+use std::path::Path;
 
 const NAME: &str = "report_flood";
 /// Connections of observers that the asking process has.
@@ -32,28 +32,29 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
         };
         owner.list_all(0, &(1..=u64::from(ENTRIES)).map(entry).collect::<Vec<_>>())?;
     }
-    ask(attacker)
+    ask(attacker);
+    Ok(())
 }
 
-/// Observers ask for as many reports as there is room for and end; then the next ones do.
-fn ask(attacker: &Attacker) -> io::Result<()> {
+/// Observers ask for as many reports as there is room for and end; then the next ones do. The broker
+/// makes them wait, so this process may be told to leave meanwhile.
+fn ask(attacker: &Attacker) {
     attacker.ready();
+    let socket = attacker.socket.clone();
+    let mut asked = ask_once(&socket);
+    attacker.holding(&format!("{asked} reports asked for"));
+    std::thread::spawn(move || {
+        while asked > 0 {
+            asked = ask_once(&socket);
+        }
+    });
+    attacker.wait_until_dismissed();
+}
+
+/// Returns the number of reports that were asked for.
+fn ask_once(socket: &Path) -> usize {
     let report = encode(&Request::Report { from: Cursor::default() });
-    let mut asked = 0;
-    for round in 0.. {
-        let observers: Result<Vec<_>, Errno> =
-            (0..OBSERVERS).map(|_| engine::observe(&attacker.socket)).collect();
-        for observer in observers.iter().flatten() {
-            asked += (0..REPORTS)
-                .take_while(|_| engine::send_now(observer, &report, &[]).is_ok())
-                .count();
-        }
-        if round == 0 {
-            attacker.holding(&format!("{asked} reports asked for"));
-        }
-        if !attacker.must_continue() {
-            break;
-        }
-    }
-    Ok(())
+    let observers: Vec<_> = (0..OBSERVERS).flat_map(|_| engine::observe(socket)).collect();
+    let ask = |observer| engine::send_now(observer, &report, &[]).is_ok();
+    observers.iter().map(|observer| (0..REPORTS).take_while(|_| ask(observer)).count()).sum()
 }

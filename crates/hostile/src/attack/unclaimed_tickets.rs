@@ -9,7 +9,9 @@ use std::io;
 
 const NAME: &str = "unclaimed_tickets";
 /// Tickets of each process.
-const TICKETS: usize = 8_192;
+const TICKETS: u32 = 1_024;
+/// Different nodes in the tickets: more than a process may have handles by the broker's grants.
+const NODES: u32 = 70_000;
 /// Number of refusals after which the attack ends.
 const REFUSALS: u32 = 1_000;
 
@@ -25,13 +27,16 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let (sender, third) = (attacker.engine()?, attacker.engine()?);
     let target = sender.manager()?;
     let _channel = sender.channel_to(target)?;
-    let node = NodeId(1);
-    third.grant(0, sender.id(), node)?;
-    let objects = vec![third.held(0, node); MAX_OBJECTS];
+    for entry in 0..NODES {
+        third.grant(entry, sender.id(), NodeId(entry.into()))?;
+    }
     attacker.ready();
     let (mut tickets, mut refusals) = (0, 0);
     while tickets < TICKETS && refusals < REFUSALS && attacker.must_continue() {
-        match sender.ask(&Request::Introduce { target, objects: objects.clone() }) {
+        let entries = (tickets + refusals) * MAX_OBJECTS as u32..;
+        let object = |entry: u32| third.held(entry % NODES, NodeId((entry % NODES).into()));
+        let objects = entries.take(MAX_OBJECTS).map(object).collect();
+        match sender.ask(&Request::Introduce { target, objects }) {
             Ok(Reply::Ticket { .. }) => tickets += 1,
             Ok(_) => refusals += 1,
             Err(Errno::CONNRESET | Errno::PIPE) => break,
