@@ -199,9 +199,7 @@ impl BareChannel {
     /// and its reader.
     fn ring_of_returns(&self) -> (usize, usize, usize) {
         match self.end {
-            End::Client => {
-                (RETURNS_AT, header::CLIENT_RETURNS_TAIL, header::CLIENT_RETURNS_HEAD)
-            }
+            End::Client => (RETURNS_AT, header::CLIENT_RETURNS_TAIL, header::CLIENT_RETURNS_HEAD),
             End::Server => {
                 let at = RETURNS_AT + RETURNS_BYTES;
                 (at, header::SERVER_RETURNS_TAIL, header::SERVER_RETURNS_HEAD)

@@ -39,12 +39,7 @@ impl BareClient {
     }
 
     /// Calls the server, with the errors of [`BareChannel::await_message`].
-    pub fn call(
-        &self,
-        code: u32,
-        data: &[u8],
-        objects: &[Carried],
-    ) -> Result<BareMessage, Errno> {
+    pub fn call(&self, code: u32, data: &[u8], objects: &[Carried]) -> Result<BareMessage, Errno> {
         self.send(code, data, objects)?;
         self.channel.await_message(AT_MOST)
     }

@@ -310,11 +310,7 @@ impl BareEngine {
 
     /// Opens a channel to a process of which this engine has a node by an entry of that process's
     /// holder list. Discards earlier events.
-    pub fn channel_by(
-        &self,
-        target: ProcessId,
-        entry: Option<u32>,
-    ) -> Result<BareChannel, Errno> {
+    pub fn channel_by(&self, target: ProcessId, entry: Option<u32>) -> Result<BareChannel, Errno> {
         self.must(&Request::OpenChannel { target, entry })?;
         self.await_channel(End::Client)
     }

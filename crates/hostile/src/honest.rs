@@ -93,7 +93,10 @@ pub fn serve(socket: &Path) -> io::Result<()> {
                 Ok(reply)
             }
             KEEP_ALL => {
-                keep_all(&kept_for_clients, (0..).map_while(|nth| request.received.handle(nth)).collect());
+                keep_all(
+                    &kept_for_clients,
+                    (0..).map_while(|nth| request.received.handle(nth)).collect(),
+                );
                 Ok(Parcel::new())
             }
             LEND => {

@@ -13,6 +13,7 @@ mod filled_handles;
 mod fork_in_call;
 mod freeze_toggles;
 mod full_table;
+mod future_names;
 mod grant_flood;
 mod kept_grants;
 mod many_channels;
@@ -67,6 +68,7 @@ pub const ALL: &[&Attack] = &[
     &unread_returns::ATTACK,
     &denying_owner::ATTACK,
     &stolen_names::ATTACK,
+    &future_names::ATTACK,
     &reused_pid::ATTACK,
     &squatting::ATTACK,
     &many_contexts::ATTACK,

@@ -4,9 +4,7 @@ use crate::attacker::Attacker;
 use crate::client::{AT_MOST, BareClient};
 use crate::honest::{CALL_BACK, ECHO};
 use crate::play::{Attack, Load, Play, Whose, strangers};
-use baton_abi::control::{
-    Event, Granted, HeldNode, NodeId, ProcessId, Reply, Request, Strength,
-};
+use baton_abi::control::{Event, Granted, HeldNode, NodeId, ProcessId, Reply, Request, Strength};
 use baton_abi::lane::{Carried, Kind};
 use baton_hostile::channel::{BareCall, of_receiver, of_third, with_objects};
 use baton_hostile::engine::{BareEngine, carried};
