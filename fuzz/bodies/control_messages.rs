@@ -1,10 +1,13 @@
-//! Fuzzes the broker with arbitrary requests of processes, and with arbitrary packets.
+//! Fuzzes the broker with arbitrary requests of processes, arbitrary holder lists of theirs, and
+//! arbitrary packets.
 
 use super::input::Input;
 use baton_abi::control::*;
+use baton_abi::holder_list::{Entry, Holding};
 use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::{Limits, Rights, Usage};
-use baton_broker::state::{Effect, NewProcess, State};
+use baton_broker::state::{Effect, HolderList, HolderLists, NewProcess, State};
+use std::collections::BTreeMap;
 
 /// Small limits, so that runs reach them.
 const LIMITS: Limits = Limits {
@@ -25,6 +28,22 @@ const LIMITS: Limits = Limits {
     queued_barriers: 16,
 };
 
+/// The owners' lists. Owners may write anything.
+#[derive(Default)]
+struct Lists(BTreeMap<(ProcessId, u32), Entry>);
+
+impl HolderLists for Lists {
+    fn entry(&self, owner: ProcessId, entry: u32) -> Option<Holding> {
+        self.0.get(&(owner, entry))?.holding()
+    }
+
+    fn all(&self, owner: ProcessId) -> HolderList {
+        let entries = self.0.range((owner, 0)..=(owner, u32::MAX)).map(|(_, entry)| *entry);
+        let n_read = entries.clone().count();
+        HolderList { holdings: entries.filter_map(Entry::holding).collect(), n_read }
+    }
+}
+
 pub fn run(data: &[u8]) {
     let _ = decode::<Event>(data);
     let _ = decode::<Reply>(data);
@@ -35,6 +54,7 @@ pub fn run(data: &[u8]) {
     }
     let mut input = Input::new(data);
     let mut living = Vec::new();
+    let mut lists = Lists::default();
     while !input.is_over() {
         match input.below(16) {
             0 | 1 => {
@@ -50,6 +70,17 @@ pub fn run(data: &[u8]) {
                 let priority = SchedPriority::fifo(1 + input.below(99) as u8);
                 let _ = broker.grant_lane(input.pick(&living), place, priority, &mut Vec::new());
             }
+            4 if !living.is_empty() => {
+                let holding = Holding {
+                    holder: ProcessId(input.small() % 8),
+                    node: NodeId(input.small()),
+                    flags: input.u32(),
+                    strength: strength(&mut input),
+                };
+                let place = (input.pick(&living), input.below(4) as u32);
+                lists.0.insert(place, Entry::of(holding));
+            }
+            5 => report(&broker, &lists, &mut input),
             2 if !living.is_empty() => {
                 let gone = living.remove(input.below(living.len()));
                 broker.remove_process(gone, &mut Vec::new());
@@ -57,7 +88,7 @@ pub fn run(data: &[u8]) {
             _ if !living.is_empty() => {
                 let from = input.pick(&living);
                 let request = request(&mut input);
-                serve(&mut broker, &mut living, from, request);
+                serve((&mut broker, &lists), &mut living, from, request);
             }
             _ => {}
         }
@@ -75,13 +106,30 @@ fn new_process(pid: u32, uid: u32) -> NewProcess {
 
 fn ask_one(broker: &mut State, request: Request) {
     let identity = broker.admit(new_process(1, 1000), "binder", 4).expect("room");
-    broker.request(identity.process, request, &mut Vec::new());
+    broker.request(identity.process, request, &Lists::default(), &mut Vec::new());
     broker.remove_process(identity.process, &mut Vec::new());
 }
 
-fn serve(broker: &mut State, living: &mut Vec<ProcessId>, from: ProcessId, request: Request) {
+/// One page of a report from an arbitrary place on.
+fn report(broker: &State, lists: &Lists, input: &mut Input<'_>) {
+    let part = input.pick(&[Part::Process, Part::Holdings, Part::Channels]);
+    let some = (input.small(), input.small());
+    let after = input.pick(&[(0, 0), some, (u64::MAX, u64::MAX)]);
+    let from = Cursor { process: input.small() % 8, part, after };
+    let (page, next) = broker.report(0, from, lists);
+    assert!(next.is_none_or(|next| next > from), "a report without an end");
+    let page = Reply::Report { page, next };
+    assert!(encode(&page).len() <= MAX_PACKET_BYTES, "a page of two packets");
+}
+
+fn serve(
+    (broker, lists): (&mut State, &Lists),
+    living: &mut Vec<ProcessId>,
+    from: ProcessId,
+    request: Request,
+) {
     let mut effects = Vec::new();
-    let reply = broker.request(from, request, &mut effects);
+    let reply = broker.request(from, request, lists, &mut effects);
     let refused = matches!(reply, Some(Reply::Refused { .. }));
     assert!(!refused || effects.is_empty(), "refused, and done all the same: {effects:?}");
     for effect in effects {
@@ -107,33 +155,33 @@ fn strength(input: &mut Input<'_>) -> Strength {
     input.pick(&[Strength::Strong, Strength::Weak])
 }
 
-fn object(input: &mut Input<'_>) -> Object {
-    let strength = strength(input);
-    match input.below(2) {
-        0 => Object::Node { node: NodeId(input.small()), strength, flags: input.u32() },
-        _ => Object::Handle { handle: input.small() as u32, strength },
-    }
+fn entry(input: &mut Input<'_>) -> Option<u32> {
+    (input.below(4) > 0).then(|| input.small() as u32 % 4)
+}
+
+fn object(input: &mut Input<'_>) -> HeldNode {
+    let (owner, node) = (ProcessId(input.small() % 8), NodeId(input.small()));
+    HeldNode { owner, node, strength: strength(input), entry: entry(input) }
 }
 
 fn request(input: &mut Input<'_>) -> Request {
     let process = |input: &mut Input<'_>| ProcessId(input.small() % 8);
-    let handle = |input: &mut Input<'_>| input.small() as u32;
     match input.below(18) {
         0..=3 => {
             let target = process(input);
             let objects = (0..input.below(5)).map(|_| object(input)).collect();
-            Request::Translate { target, objects }
+            Request::Introduce { target, objects }
         }
         4 => Request::CancelTicket { target: process(input), ticket: TicketId(input.small()) },
         5..=7 => {
-            let handle = handle(input);
+            let (owner, node) = (process(input), NodeId(input.small()));
             let (strong, grants) = (input.small() as u32, input.small() as u32);
-            Request::Release { handle, strong, grants }
+            Request::Release { owner, node, strong, grants }
         }
         8 => Request::ContextManager,
         9 => Request::BecomeContextManager { node: NodeId(input.small()), flags: input.u32() },
-        10 | 11 => Request::OpenChannel { target: process(input) },
-        12 => Request::NodeInfo { handle: handle(input) },
+        10 | 11 => Request::OpenChannel { target: process(input), entry: entry(input) },
+        12 => Request::NodeInfo { owner: process(input), node: NodeId(input.small()) },
         13 => Request::Freeze { pid: input.small() as u32, frozen: input.below(2) == 1 },
         14 => Request::FrozenTouched { target: process(input), two_way: input.below(2) == 1 },
         15 if input.below(2) == 1 => {

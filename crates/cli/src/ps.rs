@@ -3,20 +3,23 @@
 use crate::failure::Failure;
 use crate::observer;
 use crate::stdout::show;
-use baton_abi::control::{Account, ContextReport, LaneReport, ProcessReport, Share};
+use baton_abi::control::{Account, EngineReport, LaneReport, ProcessReport, Report, Share};
 use clap::Args;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
 /// Options of `baton ps`.
 #[derive(Args)]
 #[command(after_help = "\
-Columns: NODES are objects of the process that others hold, HANDLES its references to others' \
-objects, CHANNELS its shared memories with other processes as server + client, LANES its threads' \
-slots in them, LOOPERS the threads that serve, BUFFER the used part of the receive buffer and the \
-transactions in it, CALLS those received so far and those not yet answered. STATE: manager (the \
-context manager), frozen. Shown are the processes of your own user, and all to root and the \
-broker's user. The columns from LANES on are what the process says of itself.")]
+Columns: NODES are objects of the process that others hold, HANDLES its references to objects of \
+the other processes shown, CHANNELS its shared memories with other processes as server + client, \
+LANES its threads' slots in them, LOOPERS the threads that serve, BUFFER the used part of the \
+receive buffer and the transactions in it, CALLS those received so far and those not yet answered. \
+STATE: manager (the context manager), frozen. Shown are the processes of your own user, and all to \
+root and the broker's user. The columns from LANES on are what the process says of itself; so are \
+NODES and HANDLES of objects that their owner has handed out itself.")]
 pub struct PsArgs {
     /// Print everything as one JSON document
     #[arg(long)]
@@ -42,26 +45,100 @@ pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
         };
     }
     let report = observer.report().map_err(refused)?;
+    let shown = Shown::of(&report);
     if args.json {
-        return json(serde_json::to_string_pretty(&report), tried);
+        return json(serde_json::to_string_pretty(&shown), tried);
     }
     let mut rows = vec![HEADER.map(str::to_owned)];
-    for context in &report.contexts {
+    for context in &shown.contexts {
         rows.extend(context.processes.iter().map(|process| row(context, process)));
     }
     let mut text = table(&rows, &WORDS);
-    for process in report.contexts.iter().flat_map(|context| &context.processes) {
-        for lane in &process.real_time {
+    for process in shown.contexts.iter().flat_map(|context| &context.processes) {
+        for lane in process.real_time {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{}", real_time(process.pid, lane));
         }
     }
     if args.verbose {
-        for context in &report.contexts {
+        for context in &shown.contexts {
             describe(&mut text, context);
         }
     }
     show(&text)
+}
+
+/// A report as it is shown: a holding stands with the owner and with the holder.
+#[derive(Serialize)]
+struct Shown<'a> {
+    contexts: Vec<ShownContext<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownContext<'a> {
+    name: &'a str,
+    manager: Option<u64>,
+    processes: Vec<ShownProcess<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownProcess<'a> {
+    process: u64,
+    pid: u32,
+    uid: u32,
+    frozen: bool,
+    /// Nodes that others hold: node, processes that hold it strongly, processes that hold it.
+    nodes: Vec<(u64, u32, u32)>,
+    /// Nodes of others that the process holds: owner, node, strongly held.
+    handles: Vec<(u64, u64, bool)>,
+    channels: &'a [(u64, u64, bool)],
+    real_time: &'a [LaneReport],
+    engine: &'a EngineReport,
+}
+
+impl Shown<'_> {
+    fn of(report: &Report) -> Shown<'_> {
+        let mut held: BTreeMap<u64, Vec<(u64, u64, bool)>> = BTreeMap::new();
+        for owner in report.contexts.iter().flat_map(|context| &context.processes) {
+            for &(node, holder, strong) in &owner.holdings {
+                held.entry(holder).or_default().push((owner.process, node, strong));
+            }
+        }
+        let mut process = |shown| ShownProcess::of(shown, &mut held);
+        let contexts = report.contexts.iter().map(|context| ShownContext {
+            name: &context.name,
+            manager: context.manager,
+            processes: context.processes.iter().map(&mut process).collect(),
+        });
+        Shown { contexts: contexts.collect() }
+    }
+}
+
+impl<'a> ShownProcess<'a> {
+    /// Takes what the process holds out of `held`, which has that of all processes.
+    fn of(
+        report: &'a ProcessReport,
+        held: &mut BTreeMap<u64, Vec<(u64, u64, bool)>>,
+    ) -> ShownProcess<'a> {
+        let mut nodes: Vec<(u64, u32, u32)> = Vec::new();
+        for &(node, _, strong) in &report.holdings {
+            match nodes.last_mut().filter(|last| last.0 == node) {
+                Some(last) => (last.1, last.2) = (last.1 + u32::from(strong), last.2 + 1),
+                None => nodes.push((node, u32::from(strong), 1)),
+            }
+        }
+        ShownProcess {
+            process: report.process,
+            pid: report.pid,
+            uid: report.uid,
+            frozen: report.frozen,
+            nodes,
+            handles: held.remove(&report.process).unwrap_or_default(),
+            channels: &report.channels,
+            real_time: &report.real_time,
+            engine: &report.engine,
+        }
+    }
 }
 
 fn json(text: serde_json::Result<String>, tried: &str) -> Result<(), Failure> {
@@ -108,8 +185,8 @@ const HEADER: [&str; 13] = [
 /// Columns of words; the others contain numbers, which end in line.
 const WORDS: [usize; 3] = [0, 3, 4];
 
-fn row(context: &ContextReport, process: &ProcessReport) -> [String; 13] {
-    let engine = &process.engine;
+fn row(context: &ShownContext<'_>, process: &ShownProcess<'_>) -> [String; 13] {
+    let engine = process.engine;
     let manager = context.manager == Some(process.process);
     let state = match (manager, process.frozen) {
         (true, true) => "manager,frozen",
@@ -121,7 +198,7 @@ fn row(context: &ContextReport, process: &ProcessReport) -> [String; 13] {
     let called = process.channels.len() - served;
     let (used, all) = (engine.buffer_used_bytes, engine.buffer_bytes);
     [
-        context.name.clone(),
+        context.name.to_owned(),
         process.pid.to_string(),
         process.uid.to_string(),
         program(process.pid),
@@ -173,7 +250,7 @@ fn table<const N: usize>(rows: &[[String; N]], words: &[usize]) -> String {
     text
 }
 
-fn describe(text: &mut String, context: &ContextReport) {
+fn describe(text: &mut String, context: &ShownContext<'_>) {
     let pid = |id: u64| {
         let owner = context.processes.iter().find(|process| process.process == id);
         owner.map_or_else(|| "?".to_owned(), |process| process.pid.to_string())
@@ -188,10 +265,10 @@ fn describe(text: &mut String, context: &ContextReport) {
             let weak = held - strong.min(held);
             let _ = writeln!(text, "  node {node}: held strongly by {strong}, weakly by {weak}");
         }
-        for (handle, owner, node, strong) in &process.handles {
+        for (owner, node, strong) in &process.handles {
             let strength = if *strong { "strong" } else { "weak" };
             let owner = pid(*owner);
-            let _ = writeln!(text, "  handle {handle}: node {node} of pid {owner}, {strength}");
+            let _ = writeln!(text, "  handle: node {node} of pid {owner}, {strength}");
         }
     }
 }
@@ -199,7 +276,7 @@ fn describe(text: &mut String, context: &ContextReport) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_abi::control::EngineReport;
+    use baton_abi::control::ContextReport;
 
     #[test]
     fn numbers_end_in_line_and_words_begin_in_line() {
@@ -211,8 +288,10 @@ mod tests {
             engine: EngineReport { buffer_bytes: 1_040_384, ..EngineReport::default() },
             ..ProcessReport::default()
         };
-        let context = ContextReport { name: "c".into(), manager: Some(1), ..Default::default() };
-        let rows = [HEADER.map(str::to_owned), row(&context, &process)];
+        let (name, processes) = ("c".to_owned(), vec![process]);
+        let report = Report { contexts: vec![ContextReport { name, manager: Some(1), processes }] };
+        let [context] = &Shown::of(&report).contexts[..] else { panic!("one context") };
+        let rows = [HEADER.map(str::to_owned), row(context, &context.processes[0])];
         assert_eq!(
             table(&rows, &WORDS),
             "CONTEXT         PID  UID  PROGRAM  STATE           NODES  HANDLES  CHANNELS  LANES  \
@@ -220,5 +299,37 @@ mod tests {
              c        4294967295    0  ?        manager,frozen      0        0       2+1      0  \
              \x20     0        0  0/1016K (0)  0 (0)\n"
         );
+    }
+    #[test]
+    fn holders_stand_with_their_owners_and_owners_with_their_holders() {
+        let process = |process, pid, holdings: &[(u64, u64, bool)]| ProcessReport {
+            process,
+            pid,
+            holdings: holdings.to_vec(),
+            ..ProcessReport::default()
+        };
+        let one = process(1, 10, &[(4, 2, true), (4, 3, false), (5, 3, false)]);
+        let two = process(2, 20, &[(4, 1, true), (4, 99, true)]);
+        let processes = vec![one, two, process(3, 30, &[])];
+        let name = "c".to_owned();
+        let report = Report { contexts: vec![ContextReport { name, manager: None, processes }] };
+        let [context] = &Shown::of(&report).contexts[..] else { panic!("one context") };
+        let mut text = String::new();
+        describe(&mut text, context);
+        assert_eq!(
+            text,
+            "\nc pid 10:\n  \
+               node 4: held strongly by 1, weakly by 1\n  \
+               node 5: held strongly by 0, weakly by 1\n  \
+               handle: node 4 of pid 20, strong\n\
+             \nc pid 20:\n  \
+               node 4: held strongly by 2, weakly by 0\n  \
+               handle: node 4 of pid 10, strong\n\
+             \nc pid 30:\n  \
+               handle: node 4 of pid 10, weak\n  \
+               handle: node 5 of pid 10, weak\n"
+        );
+        let shown = context.processes.iter().map(|it| (it.nodes.len(), it.handles.len()));
+        assert!(shown.eq([(2, 1), (1, 1), (0, 2)]));
     }
 }

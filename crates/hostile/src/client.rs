@@ -47,7 +47,7 @@ impl BareClient {
     /// Sends the server `n` nodes from `first` on, which this engine's list of holders grants it.
     /// The error is the server's refusal.
     pub fn give(&self, code: u32, first: u32, n: u32) -> Result<(), Errno> {
-        let grant = |entry: u32| self.engine.grant(entry, self.server, NodeId(entry.into()));
+        let grant = |entry: u32| self.engine.carry(entry, NodeId(entry.into()), self.server);
         let objects = (first..first + n).map(grant).collect::<Result<Vec<_>, _>>()?;
         let answer = self.call(code, &[], &objects);
         self.engine.skip_events();

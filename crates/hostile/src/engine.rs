@@ -7,7 +7,7 @@
 use crate::channel::BareChannel;
 use baton_abi::control::*;
 use baton_abi::holder_list::{self, Entry, Holding, TALLY_FILE_BYTES};
-use baton_abi::lane::{BELL_BYTES, Carried, Origin, STATUS_BYTES, status};
+use baton_abi::lane::{Carried, Origin, STATUS_BYTES};
 use baton_shm::mapping::{self, Access, Mapping};
 use bytemuck::cast_slice;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,7 +21,6 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Timeout of a receive, so that a program that waits in vain ends.
@@ -279,19 +278,18 @@ impl BareEngine {
         rustix::io::pwrite(&self.pages[1], cast_slice(entries), at as u64).map(drop)
     }
 
-    /// Enters a process into this engine's holder list as a strong holder of one of its nodes.
-    /// Returns the node as a message to the process carries it.
-    pub fn grant(&self, entry: u32, holder: ProcessId, node: NodeId) -> Result<Carried, Errno> {
-        let (flags, strength) = (0, Strength::Strong);
-        self.list(entry, Some(Holding { holder, node, flags, strength }))?;
-        Ok(carried(entry, node))
+    /// Lets this engine grant a node itself, by an entry of its holder list. Returns the node as
+    /// the holder passes it on.
+    pub fn grant(&self, entry: u32, node: NodeId, holder: ProcessId) -> Result<HeldNode, Errno> {
+        let strength = Strength::Strong;
+        self.list(entry, Some(Holding { holder, node, flags: 0, strength }))?;
+        Ok(HeldNode { owner: self.id(), node, strength, entry: Some(entry) })
     }
 
-    /// One of this engine's nodes, as a process with this entry in the holder list names it to the
-    /// broker.
-    pub fn held(&self, entry: u32, node: NodeId) -> HeldNode {
-        let (owner, strength) = (self.id(), Strength::Strong);
-        HeldNode { owner, node, strength, entry: Some(entry) }
+    /// Grants a node like [`BareEngine::grant`]. Returns the node as a message to the holder carries
+    /// it.
+    pub fn carry(&self, entry: u32, node: NodeId, holder: ProcessId) -> Result<Carried, Errno> {
+        self.grant(entry, node, holder).map(|_| carried(entry, node))
     }
 
     /// Introduces a process with which this engine has a channel to owners of nodes.
@@ -312,28 +310,10 @@ impl BareEngine {
     /// holder list. Discards earlier events.
     pub fn channel_by(&self, target: ProcessId, entry: Option<u32>) -> Result<BareChannel, Errno> {
         self.must(&Request::OpenChannel { target, entry })?;
-        self.await_channel(End::Client)
-    }
-
-    /// Waits for a channel on which another process calls this one, and takes it up. Discards
-    /// earlier events.
-    pub fn accept_channel(&self) -> Result<BareChannel, Errno> {
-        // A client sends nothing to a process without a receive buffer.
-        let bytes = self.status_page.word(status::BUFFER_BYTES);
-        bytes.store(1 << 20, Ordering::Release);
-        let channel = self.await_channel(End::Server)?;
-        let bells = mapping::create("bell", BELL_BYTES)?;
-        channel.send_descriptors(0, 1, &[bells.as_fd()])?;
-        Ok(channel)
-    }
-
-    fn await_channel(&self, wanted: End) -> Result<BareChannel, Errno> {
         loop {
             let (event, descriptors) = self.event()?;
-            if let Event::Channel { channel, end, peer } = event
-                && end == wanted
-            {
-                return BareChannel::map((channel, end, peer.process), descriptors);
+            if let Event::Channel { channel, end: End::Client, peer } = event {
+                return BareChannel::map((channel, End::Client, peer.process), descriptors);
             }
         }
     }

@@ -38,6 +38,12 @@ pub enum Claim {
         /// All grants that have not been returned.
         grants: u32,
     },
+    /// A process that holds nodes of the engine, or owns nodes that it holds, by grants that the
+    /// broker does not see. Each of the two is told of the other's death.
+    Peer {
+        /// The process.
+        peer: ProcessId,
+    },
     /// A channel.
     Channel {
         /// The channel's id.

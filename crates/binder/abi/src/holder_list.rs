@@ -29,9 +29,14 @@ pub struct Entry {
     node: u64,
     flags: u32,
     strength: u32,
-    /// A sum of the other words: it tells a reader that an entry was being written.
+    /// A sum of holder, node and flags: it tells a reader that an entry was being written.
     check: u64,
 }
+
+/// Offset of an entry's strength in the entry. The owner writes this word alone, and at once: 0
+/// before any other word changes, its value after them. While an entry stands only this word
+/// changes.
+pub const STRENGTH_AT: usize = std::mem::offset_of!(Entry, strength);
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +52,11 @@ pub struct Holding {
 }
 
 impl Entry {
+    /// The word at [`STRENGTH_AT`].
+    pub fn strength(&self) -> u32 {
+        self.strength
+    }
+
     /// The entry that says this.
     pub fn of(holding: Holding) -> Entry {
         let Holding { holder, node, flags, strength } = holding;
@@ -74,8 +84,9 @@ impl Entry {
     /// owner writes the entry.
     fn sum(self) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let rest = u64::from(self.flags) << 32 | u64::from(self.strength);
-        [self.node, rest].iter().fold(self.holder, |sum, word| sum.wrapping_mul(ODD) ^ word)
+        [self.node, u64::from(self.flags) + 1]
+            .iter()
+            .fold(self.holder, |sum, word| sum.wrapping_mul(ODD) ^ word)
     }
 }
 
@@ -109,7 +120,8 @@ mod tests {
         let (old, new) = (Entry::of(old), Entry::of(new));
         assert_eq!(Entry { holder: old.holder, ..new }.holding(), None);
         assert_eq!(Entry { holder: new.holder, ..old }.holding(), None);
-        assert_eq!(Entry { strength: 1, ..new }.holding(), None);
+        assert_eq!(Entry { flags: 1, ..new }.holding(), None);
+        assert_eq!(Entry { strength: 0, ..new }.holding(), None);
         assert_eq!(Entry { check: old.check, ..new }.holding(), None);
     }
 

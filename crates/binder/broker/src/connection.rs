@@ -62,8 +62,8 @@ impl Engine {
     /// Real-time lanes that an engine may ask for per second: room for that many threads that start
     /// at once.
     const MAX_LANE_REQUESTS: u32 = 256;
-    /// Descriptors of the broker that an engine needs beside its connection's: the event socket, the
-    /// status page, and the file with the tally page and the holder list.
+    /// Descriptors of the broker that an engine needs beside its connection's: the event socket,
+    /// the status page, and the file with the tally page and the holder list.
     pub const DESCRIPTORS: u64 = 3;
 
     pub fn new(process: ProcessId, outbox: Outbox, pages: StatusPages) -> Engine {

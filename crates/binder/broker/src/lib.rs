@@ -2,8 +2,8 @@
 //!
 //! The broker admits processes, opens channels between two of them, and reports deaths. When a
 //! process passes on a node of a third one, the broker checks that it holds the node, grants the
-//! node to the receiver, and counts these grants. A call without such nodes never passes through the
-//! broker: owners grant their own nodes themselves.
+//! node to the receiver, and counts these grants. A call without such nodes never passes through
+//! the broker: owners grant their own nodes themselves.
 //!
 //! - [`state`]: the broker's data and rules, without I/O.
 //! - [`run`](run()): sockets, descriptors and memory around the state, on one thread. [`Running`]

@@ -281,8 +281,8 @@ impl State {
             && self.standby_loopers.is_empty()
     }
 
-    /// Strong grants and all grants that the broker's book has for a process on a node. Tests compare
-    /// them with an engine's count.
+    /// Strong grants and all grants that the broker's book has for a process on a node. Tests
+    /// compare them with an engine's count.
     pub fn grants(&self, process: ProcessId, key: NodeKey) -> Option<(u32, u32)> {
         let grant = self.processes.get(&process)?.grants.get(key)?;
         Some((grant.strong_grants as u32, grant.grants as u32))

@@ -21,6 +21,8 @@ use std::sync::atomic::Ordering;
 /// Upper bound of the two-way transactions that an engine can have received. A channel has 64 lanes
 /// and costs its client two descriptors, of at most a million.
 const MAX_OUTSTANDING: u32 = 1 << 25;
+/// Attempts to read an entry that its owner is writing.
+const MOST_READS: u32 = 8;
 /// Bytes of a holder list that are read at once: whole entries.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -100,13 +102,20 @@ impl StatusPages {
         futex::wake(word, 1);
     }
 
-    /// What one entry of the engine's holder list says. `None` if it is free, being written or out
-    /// of bounds.
+    /// What one entry of the engine's holder list says. `None` if it is free, out of bounds, or
+    /// being written all the time.
     pub fn holding(&self, entry: u32) -> Option<Holding> {
         let mut bytes = [0; size_of::<Entry>()];
-        let at = holder_list::entry_at(entry)?;
-        let n_read = rustix::io::pread(&self.tally_file, &mut bytes, at as u64).ok()?;
-        (n_read == bytes.len()).then(|| bytemuck::pod_read_unaligned::<Entry>(&bytes))?.holding()
+        let at = holder_list::entry_at(entry)? as u64;
+        for _ in 0..MOST_READS {
+            let n_read = rustix::io::pread(&self.tally_file, &mut bytes, at).ok()?;
+            let read: Entry = bytemuck::pod_read_unaligned(&bytes);
+            // The owner may be changing the strength of an entry that its holder rightly names.
+            if read.holding().is_some() || read == Entry::default() || n_read < bytes.len() {
+                return read.holding();
+            }
+        }
+        None
     }
 
     /// The engine's whole holder list, as far as the engine has written it.

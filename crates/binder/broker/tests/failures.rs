@@ -11,6 +11,7 @@ mod model;
 mod test_engine;
 
 use baton_abi::control::*;
+use baton_abi::holder_list::Holding;
 use model::{EngineRecord, Rng};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
@@ -268,8 +269,8 @@ impl Run<'_> {
         let all: Vec<ProcessId> = self.engines.keys().copied().collect();
         let Some(who) = self.rng.pick(&all) else { return self.open() };
         let record = self.engines[&who].record.clone();
-        let handles: Vec<u32> = record.handles.keys().copied().collect();
-        let owners: Vec<ProcessId> = record.handles.values().map(|held| held.owner).collect();
+        let grants: Vec<(ProcessId, NodeId)> = record.held.keys().copied().collect();
+        let owners: Vec<ProcessId> = grants.iter().map(|(owner, _)| *owner).collect();
         let channels: Vec<ChannelId> = record.channels.keys().copied().collect();
         let peers: Vec<ProcessId> = record.channels.values().map(|(_, peer)| *peer).collect();
         match self.rng.below(16) {
@@ -282,24 +283,38 @@ impl Run<'_> {
             4 | 5 => self.ask(who, Request::ContextManager),
             6 | 7 => {
                 let Some(target) = self.rng.pick(&owners) else { return };
-                self.ask(who, Request::OpenChannel { target });
+                self.ask(who, Request::OpenChannel { target, entry: None });
             }
             8..12 => {
                 let Some(target) = self.rng.pick(&peers) else { return };
                 let strength = Strength::Weak;
-                let object = match self.rng.pick(&handles) {
-                    Some(handle) if self.rng.once_in(2) => Object::Handle { handle, strength },
-                    _ => Object::Node { node: NodeId(self.rng.below(6)), strength, flags: 0 },
+                let third = all.iter().filter(|id| ![who, target].contains(id));
+                let third: Vec<ProcessId> = third.copied().collect();
+                let others = grants.iter().filter(|(owner, _)| *owner != target);
+                let others: Vec<_> = others.copied().collect();
+                let object = match (self.rng.pick(&others), self.rng.pick(&third)) {
+                    (Some((owner, node)), _) if self.rng.once_in(2) => {
+                        HeldNode { owner, node, strength, entry: None }
+                    }
+                    // The owner grants a node itself before.
+                    (_, Some(owner)) => {
+                        let (node, entry) = (NodeId(self.rng.below(6)), self.rng.below(9) as u32);
+                        let holding = Holding { holder: who, node, flags: 0, strength };
+                        self.engines[&owner].fake.list(entry, Some(holding)).unwrap();
+                        HeldNode { owner, node, strength, entry: Some(entry) }
+                    }
+                    _ => return,
                 };
-                self.ask(who, Request::Translate { target, objects: vec![object; 2] });
+                self.ask(who, Request::Introduce { target, objects: vec![object; 2] });
             }
             12 => {
-                let Some(handle) = self.rng.pick(&handles) else { return };
-                let held = record.handles[&handle];
+                let Some(node) = self.rng.pick(&grants) else { return };
+                let held = record.held[&node];
                 let (strong, grants) = (held.strong, held.grants);
                 let engine = self.engines.get_mut(&who).expect("it is alive");
-                engine.fake.tell(Request::Release { handle, strong, grants });
-                engine.record.return_grants(handle, strong, grants);
+                let (owner, id) = node;
+                engine.fake.tell(Request::Release { owner, node: id, strong, grants });
+                engine.record.return_grants(node, strong, grants);
                 // The request has no reply: other engines would ask for their barriers before it is
                 // served.
                 engine.hear_all();
@@ -369,7 +384,7 @@ impl Run<'_> {
     fn close(&mut self, who: ProcessId) {
         drop(self.engines.remove(&who));
         for engine in self.engines.values_mut() {
-            // Engines with handles or channels to the process get the death, its other owners the
+            // Engines that hold its nodes or had channels with it get the death, others the
             // end of its holdings.
             let told = engine.record.must_learn_death_of(who);
             while told && !engine.record.deaths.contains(&who) || engine.record.is_held_by(who) {
@@ -382,14 +397,11 @@ impl Run<'_> {
     fn check(&mut self) {
         self.engines.values_mut().for_each(Engine::hear_all);
         for (id, engine) in &self.engines {
-            for held in engine.record.handles.values() {
-                let Some(owner) = self.engines.get(&held.owner) else {
-                    assert!(engine.record.deaths.contains(&held.owner), "{id:?} {held:?}");
-                    continue;
-                };
-                let told = owner.record.nodes.get(&held.node);
+            for ((owner, node), held) in &engine.record.held {
+                let owner = &self.engines[owner];
+                let told = owner.record.nodes.get(node);
                 let told = told.and_then(|told| told.holders.get(id));
-                assert_eq!(told, Some(&held.strength()), "{id:?} {held:?}");
+                assert_eq!(told, Some(&held.strength()), "{id:?} {node:?}");
             }
             for (channel, (end, peer)) in &engine.record.channels {
                 let theirs = self.engines.get(peer).and_then(|it| it.record.channels.get(channel));
@@ -398,8 +410,8 @@ impl Run<'_> {
             }
             let holders =
                 engine.record.nodes.values().map(|told| told.holders.len()).sum::<usize>();
-            let held = self.engines.values().flat_map(|it| it.record.handles.values());
-            assert_eq!(held.filter(|held| held.owner == *id).count(), holders, "{id:?}");
+            let held = self.engines.values().flat_map(|it| it.record.held.keys());
+            assert_eq!(held.filter(|(owner, _)| owner == id).count(), holders, "{id:?}");
         }
     }
 }
@@ -422,8 +434,7 @@ impl Engine {
             Event::Channel { channel, end, peer } => {
                 let expect = if *end == End::Client { 3 } else { 2 };
                 assert_eq!(descriptors.len(), expect, "descriptors of {event:?}");
-                let before = self.record.channels.insert(*channel, (*end, peer.process));
-                assert_eq!(before, None, "told twice");
+                self.record.add_channel(*channel, *end, peer.process);
             }
             Event::Dead { process } => self.record.add_death(*process),
             Event::Frozen { .. } | Event::Barrier { .. } => {}

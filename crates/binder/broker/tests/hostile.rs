@@ -3,7 +3,8 @@
 mod test_engine;
 
 use baton_abi::control::*;
-use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES};
+use baton_abi::holder_list::TALLY_FILE_BYTES;
+use baton_abi::lane::STATUS_BYTES;
 use baton_broker::limits::Limits;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -37,13 +38,13 @@ fn a_status_page_that_could_hurt_the_broker_is_refused() {
     let broker = Running::start(Config::at(directory.socket())).unwrap();
     let both = SealFlags::SHRINK | SealFlags::GROW;
     let cases = [
-        (memfd(STATUS_BYTES, SealFlags::empty()), Errno::INVAL),
-        (memfd(STATUS_BYTES, SealFlags::SHRINK), Errno::INVAL),
-        (memfd(STATUS_BYTES, SealFlags::GROW), Errno::INVAL),
-        (memfd(TALLY_BYTES - 1, both), Errno::INVAL),
+        (memfd(TALLY_FILE_BYTES, SealFlags::empty()), Errno::INVAL),
+        (memfd(TALLY_FILE_BYTES, SealFlags::SHRINK), Errno::INVAL),
+        (memfd(TALLY_FILE_BYTES, SealFlags::GROW), Errno::INVAL),
+        (memfd(STATUS_BYTES - 1, both), Errno::INVAL),
         (memfd(0, both), Errno::INVAL),
-        (memfd(STATUS_BYTES, both | SealFlags::WRITE), Errno::PERM),
-        (memfd(STATUS_BYTES, both | SealFlags::FUTURE_WRITE), Errno::PERM),
+        (memfd(TALLY_FILE_BYTES, both | SealFlags::WRITE), Errno::PERM),
+        (memfd(TALLY_FILE_BYTES, both | SealFlags::FUTURE_WRITE), Errno::PERM),
         (std::fs::File::open("/dev/zero").unwrap().into(), Errno::INVAL),
         (rustix::pipe::pipe().unwrap().0, Errno::INVAL),
     ];
@@ -53,6 +54,8 @@ fn a_status_page_that_could_hurt_the_broker_is_refused() {
         assert_refused(&broker, hello(), &[file.as_fd(), tally.as_fd()], errno);
         assert_refused(&broker, hello(), &[front.as_fd(), file.as_fd()], errno);
     }
+    let short = memfd(TALLY_FILE_BYTES - 1, both);
+    assert_refused(&broker, hello(), &[front.as_fd(), short.as_fd()], Errno::INVAL);
     // The broker must be able to seal the status page; the tally page stays writable.
     let no_seals = memfd(STATUS_BYTES, both | SealFlags::SEAL);
     assert_refused(&broker, hello(), &[no_seals.as_fd(), tally.as_fd()], Errno::PERM);
@@ -90,8 +93,9 @@ fn a_malformed_packet_disconnects_only_its_sender() {
     let mut trailing = encode(&Request::ContextManager);
     trailing.push(0);
     let barrier = encode(&Request::Barrier { number: 1 });
-    let objects = vec![Object::Handle { handle: 1, strength: Strength::Weak }; 10_000];
-    let cut = encode(&Request::Translate { target: manager.id(), objects });
+    let (owner, node, strength) = (manager.id(), NodeId(1), Strength::Weak);
+    let objects = vec![HeldNode { owner, node, strength, entry: None }; 10_000];
+    let cut = encode(&Request::Introduce { target: manager.id(), objects });
     let cases: [(&[u8], &[BorrowedFd<'_>]); 9] = [
         (b"\xff\xff\xff\xff", &[]),
         (&trailing, &[]),
@@ -106,7 +110,7 @@ fn a_malformed_packet_disconnects_only_its_sender() {
     for (number, (bytes, descriptors)) in cases.into_iter().enumerate() {
         eprintln!("case {number}");
         let hostile = TestEngine::open(broker.socket(), "binder").unwrap();
-        assert_eq!(hostile.ask(Request::OpenChannel { target: manager.id() }), Some(Reply::Done));
+        assert_eq!(hostile.ask(open(&manager)), Some(Reply::Done));
         manager.events();
         send(&hostile.requests, bytes, descriptors).unwrap();
         assert!(hostile.is_disconnected());
@@ -128,7 +132,8 @@ fn a_violation_disconnects_the_violator() {
     let directory = Directory::new();
     let broker = Running::start(Config::at(directory.socket())).unwrap();
     let (manager, client) = manager_and_client(broker.socket());
-    client.tell(Request::Release { handle: 0, strong: 2, grants: 2 });
+    let (owner, node) = (manager.id(), NodeId(1));
+    client.tell(Request::Release { owner, node, strong: 2, grants: 2 });
     assert!(client.is_disconnected());
     assert_eq!(manager.event(), Event::Dead { process: client.id() });
     let holder = (client.id(), None);
@@ -178,7 +183,7 @@ fn a_flood_does_not_disconnect_its_receiver() {
     let broker = with_queue(&directory, 100_000);
     let (manager, client) = manager_and_client(broker.socket());
     let bystander = TestEngine::open(broker.socket(), "binder").unwrap();
-    let empty = Request::Translate { target: manager.id(), objects: Vec::new() };
+    let empty = Request::Introduce { target: manager.id(), objects: Vec::new() };
     let mut sent = Vec::new();
     let refused = loop {
         match client.ask(empty.clone()) {
@@ -190,7 +195,7 @@ fn a_flood_does_not_disconnect_its_receiver() {
     assert_eq!(refused, no_space);
     let later = Some(Reply::Refused { errno: Errno::AGAIN.raw_os_error() });
     assert_eq!(bystander.ask(Request::ContextManager), later);
-    let open = Request::OpenChannel { target: manager.id() };
+    let open = open(&manager);
     assert_eq!(bystander.ask(open.clone()), later);
     // The receiver of the flood reads on undisturbed.
     for expect in sent {
@@ -225,7 +230,7 @@ fn exceeding_a_users_limit_is_refused_not_punished() {
     let (page, tally) = (status_page(), tally_page());
     assert_refused(&broker, hello(), &[page.as_fd(), tally.as_fd()], Errno::DQUOT);
     let full = Some(Reply::Refused { errno: Errno::MFILE.raw_os_error() });
-    assert_eq!(client.ask(Request::OpenChannel { target: manager.id() }), full);
+    assert_eq!(client.ask(open(&manager)), full);
     drop(client);
     assert!(matches!(manager.event(), Event::Dead { .. }));
     assert!(TestEngine::open(broker.socket(), "binder").is_ok());

@@ -15,8 +15,17 @@ use test_state::*;
 const SEEDS: u64 = 2000;
 const PROCESSES: u64 = 5;
 
-type Truth = BTreeMap<ProcessId, ProcessReport>;
-type HandleReport = (u32, u64, u64, bool);
+/// What one process has by the broker's word.
+#[derive(Clone, Debug, Default)]
+struct Having {
+    held: Vec<Held>,
+    holders: Vec<(u64, u64, bool)>,
+    channels: Vec<(u64, u64, bool)>,
+}
+
+type Truth = BTreeMap<ProcessId, Having>;
+/// Owner, node, strongly held.
+type Held = (u64, u64, bool);
 
 fn some_process(rng: &mut Rng) -> ProcessId {
     ProcessId(1 + rng.below(PROCESSES))
@@ -26,23 +35,33 @@ fn some_process(rng: &mut Rng) -> ProcessId {
 fn one_lying_engine_changes_nothing_for_others() {
     for seed in 0..SEEDS {
         let mut rng = Rng(seed);
-        let before = truth(&some_broker(&mut rng).state);
+        let before = truth(&some_broker(&mut rng));
         let liar = some_process(&mut rng);
         let next = take_over(&before, liar, &mut rng);
-        let after = truth(&next.state);
+        let after = truth(&next);
         for id in before.keys() {
             check_gains(seed, *id, liar, &before, &after);
             if *id != liar {
-                check_losses(seed, liar, &before[id], &after[id]);
+                check_losses(seed, (*id, liar), &before[id], &after[id]);
             }
         }
     }
 }
 
-/// The processes as the broker reports them.
-fn truth(state: &State) -> Truth {
-    let processes = report_of(state, 0).contexts.into_iter().flat_map(|context| context.processes);
-    processes.map(|process| (ProcessId(process.process), process)).collect()
+/// The processes as the broker reports them. Lists of owners are no part of it.
+fn truth(core: &TestState) -> Truth {
+    let core = TestState::of(core.state.clone());
+    let processes = core.report().contexts.into_iter().flat_map(|context| context.processes);
+    let mut all = Truth::default();
+    for process in processes {
+        for &(node, holder, strong) in &process.holdings {
+            let holder = all.entry(ProcessId(holder)).or_default();
+            holder.held.push((process.process, node, strong));
+        }
+        let its = all.entry(ProcessId(process.process)).or_default();
+        (its.holders, its.channels) = (process.holdings, process.channels);
+    }
+    all
 }
 
 /// A broker after some random requests: a manager, and others with channels and references.
@@ -54,14 +73,16 @@ fn some_broker(rng: &mut Rng) -> TestState {
     for _ in 0..60 {
         let (from, to) = (some_process(rng), some_process(rng));
         let strength = if rng.below(3) > 0 { Strong } else { Weak };
+        let (owner, node) = (some_process(rng), 1 + rng.below(3));
+        let listed = core.list(owner, node, from, Strong);
         let request = match rng.below(5) {
-            0 => Request::OpenChannel { target: to },
-            1 => release(rng.below(4) as u32, rng.below(2) as u32, 1),
-            2 => translate(to, &[handle(rng.below(4) as u32, strength)]),
-            _ => translate(to, &[node(1 + rng.below(3), strength)]),
+            0 => Request::OpenChannel { target: owner, entry: listed.entry },
+            1 => release(owner, node, rng.below(2) as u32, 1),
+            2 => introduce(to, &[held(owner, node, strength)]),
+            _ => introduce(to, &[HeldNode { strength, ..listed }]),
         };
         let (mut after, mut effects) = (core.state.clone(), Vec::new());
-        after.request(from, request, &mut effects);
+        after.request(from, request, &core.lists, &mut effects);
         if !effects.iter().any(|effect| matches!(effect, Effect::Disconnect { .. })) {
             core.state = after;
         }
@@ -74,7 +95,7 @@ fn take_over(before: &Truth, liar: ProcessId, rng: &mut Rng) -> TestState {
     let rule = Rule { manager: Some((ProcessId(1), NodeId(1))), manager_uid: Some(OWNER) };
     let rules = BTreeMap::from([("binder".to_owned(), rule)]);
     let state = State::succeed(Limits::default(), OWNER, 1, rules);
-    let mut core = TestState { state, effects: Vec::new() };
+    let mut core = TestState::of(state);
     let mut absent: Vec<ProcessId> = before.keys().copied().collect();
     while !absent.is_empty() {
         let process = absent.swap_remove(rng.below(absent.len() as u64) as usize);
@@ -99,22 +120,19 @@ fn take_over(before: &Truth, liar: ProcessId, rng: &mut Rng) -> TestState {
 /// The claims of an honest engine.
 fn honest(all: &Truth, id: ProcessId) -> Vec<Claim> {
     let mine = &all[&id];
-    let handles = mine.handles.iter().map(|&(handle, owner, node, strong)| {
+    let held = mine.held.iter().map(|&(owner, node, strong)| {
         let (owner, node, strong) = (ProcessId(owner), NodeId(node), u32::from(strong));
-        Claim::Handle { handle, owner, node, strong, grants: 1 }
+        Claim::Granted { owner, node, strong, grants: 1 }
     });
     let channels = mine.channels.iter().map(|&(channel, peer, is_server)| {
         let end = if is_server { End::Server } else { End::Client };
         Claim::Channel { channel: ChannelId(channel), end, peer: ProcessId(peer) }
     });
-    let held = all.iter().flat_map(|(&holder, process)| {
-        process.handles.iter().map(move |&(_, owner, node, _)| (holder, owner, node))
+    let nodes = mine.holders.iter().map(|&(node, holder, _)| {
+        let strong = mine.holders.iter().any(|&(other, _, strong)| other == node && strong);
+        Claim::Node { node: NodeId(node), flags: 0, strong, holder: ProcessId(holder) }
     });
-    let nodes = held.filter(|&(_, owner, _)| owner == id.0).map(|(holder, _, node)| {
-        let &(_, strong, _) = mine.nodes.iter().find(|known| known.0 == node).expect("it is held");
-        Claim::Node { node: NodeId(node), flags: 0, strong: strong > 0, holder }
-    });
-    handles.chain(channels).chain(nodes).collect()
+    held.chain(channels).chain(nodes).collect()
 }
 
 /// A random claim, which may be false.
@@ -123,9 +141,7 @@ fn some_lie(rng: &mut Rng, liar: ProcessId) -> Claim {
     let other = ProcessId(1 + (liar.0 + rng.below(PROCESSES)) % (PROCESSES + 1));
     let node = NodeId(1 + rng.below(4));
     match rng.below(3) {
-        0 => {
-            Claim::Handle { handle: rng.below(9) as u32, owner: other, node, strong: 1, grants: 1 }
-        }
+        0 => Claim::Granted { owner: other, node, strong: 1, grants: 1 },
         1 => Claim::Node { node, flags: 0, strong: rng.below(2) > 0, holder: other },
         _ => {
             let end = if rng.below(2) > 0 { End::Client } else { End::Server };
@@ -136,31 +152,27 @@ fn some_lie(rng: &mut Rng, liar: ProcessId) -> Claim {
 
 /// Removes claims that contradict each other, which would cost the liar its connection.
 fn remove_contradictions(claims: &mut Vec<Claim>) {
-    let (mut numbers, mut others) = (BTreeSet::new(), BTreeSet::new());
+    let mut others = BTreeSet::new();
     claims.retain(|claim| match *claim {
-        Claim::Handle { handle, owner, node, .. } => {
-            !numbers.contains(&handle)
-                && others.insert((0, owner.0, node.0))
-                && numbers.insert(handle)
-        }
+        Claim::Granted { owner, node, .. } => others.insert((0, owner.0, node.0)),
         Claim::Node { node, holder, .. } => others.insert((1, node.0, holder.0)),
+        Claim::Peer { peer } => others.insert((4, 0, peer.0)),
         Claim::Channel { channel, end, peer } => {
             others.insert((2 + u8::from(end == End::Server), channel.0, peer.0))
         }
     });
 }
 
-/// Checks that no process has a handle to a live process's node, or a channel, that it did not
-/// have. The liar may give away its own nodes, and hold strongly what is held strongly.
+/// Checks that no process holds a living process's node, or has a channel, that it did not have.
+/// The liar may give away its own nodes, and hold strongly what is held strongly.
 fn check_gains(seed: u64, id: ProcessId, liar: ProcessId, before: &Truth, after: &Truth) {
-    let allowed = |&(handle, owner, node, _): &HandleReport| {
-        let weakly = before[&id].handles.contains(&(handle, owner, node, false));
-        let dead = !after.contains_key(&ProcessId(owner));
-        dead || owner == liar.0 || id == liar && weakly
+    let allowed = |&(owner, node, _): &Held| {
+        let weakly = before[&id].held.contains(&(owner, node, false));
+        owner == liar.0 || id == liar && weakly
     };
-    for handle in &after[&id].handles {
-        let had = before[&id].handles.contains(handle);
-        assert!(had || allowed(handle), "seed {seed}: {id:?} gained {handle:?}");
+    for held in &after[&id].held {
+        let had = before[&id].held.contains(held);
+        assert!(had || allowed(held), "seed {seed}: {id:?} gained {held:?}");
     }
     for channel in &after[&id].channels {
         let had = before[&id].channels.contains(channel);
@@ -169,15 +181,14 @@ fn check_gains(seed: u64, id: ProcessId, liar: ProcessId, before: &Truth, after:
 }
 
 /// Checks that a process keeps everything that has nothing to do with the liar.
-fn check_losses(seed: u64, liar: ProcessId, before: &ProcessReport, after: &ProcessReport) {
-    let handles = |report: &ProcessReport| -> Vec<HandleReport> {
-        report.handles.iter().filter(|handle| handle.1 != liar.0).copied().collect()
+fn check_losses(seed: u64, (who, liar): (ProcessId, ProcessId), before: &Having, after: &Having) {
+    let held = |having: &Having| -> Vec<Held> {
+        having.held.iter().filter(|held| held.0 != liar.0).copied().collect()
     };
-    let channels = |report: &ProcessReport| -> Vec<(u64, u64, bool)> {
-        report.channels.iter().filter(|channel| channel.1 != liar.0).copied().collect()
+    let channels = |having: &Having| -> Vec<(u64, u64, bool)> {
+        having.channels.iter().filter(|channel| channel.1 != liar.0).copied().collect()
     };
-    let who = before.process;
-    let kept = |handle: &HandleReport| handles(after).contains(handle);
-    assert!(handles(before).iter().all(kept), "seed {seed}: {who} lost a handle: {after:?}");
-    assert_eq!(channels(after), channels(before), "seed {seed}: {who}");
+    let kept = |one: &Held| held(after).contains(one);
+    assert!(held(before).iter().all(kept), "seed {seed}: {who:?} lost a node: {after:?}");
+    assert_eq!(channels(after), channels(before), "seed {seed}: {who:?}");
 }

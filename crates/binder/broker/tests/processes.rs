@@ -3,14 +3,11 @@
 mod test_state;
 
 use baton_abi::control::*;
+use baton_abi::holder_list::{ENTRIES, Holding};
 use baton_broker::limits::{Limits, Usage};
-use baton_broker::state::Effect;
+use baton_broker::state::{Effect, HolderList, HolderLists};
 use rustix::io::Errno;
 use test_state::*;
-
-fn open(target: ProcessId) -> Request {
-    Request::OpenChannel { target }
-}
 
 #[test]
 fn processes_join_contexts_by_name() {
@@ -42,17 +39,17 @@ fn processes_join_contexts_by_name() {
     assert_eq!(admit(&mut core, "mine"), Ok(()));
     let names = ["binder", "hwbinder", "mine", "vndbinder", &long].map(String::from).to_vec();
     let contexts = Some(Reply::Contexts { names });
-    assert_eq!(core.state.observe(2000, &Request::Contexts), contexts);
+    assert_eq!(core.observe(2000, &Request::Contexts), contexts);
     let engine = core.admit(1, 2000);
     assert_eq!(core.ask(engine, Request::Contexts), contexts);
     let add = |name: &str| Request::AddContext { name: name.into() };
     assert_eq!(core.ask(engine, add("other")), refused(Errno::PERM));
-    assert_eq!(core.state.observe(0, &add("other")), Some(Reply::Done));
-    assert_eq!(core.state.observe(0, &Request::ContextManager), None);
+    assert_eq!(core.observe(0, &add("other")), Some(Reply::Done));
+    assert_eq!(core.observe(0, &Request::ContextManager), None);
 }
 
 #[test]
-fn a_channel_needs_a_reference_or_the_manager() {
+fn a_channel_needs_a_grant_or_an_entry_or_the_manager() {
     let mut core = TestState::new();
     let [manager, client, other] = [10, 11, 12].map(|pid| core.admit(pid, OWNER));
     assert_eq!(core.ask(client, open(manager)), refused(Errno::PERM));
@@ -66,11 +63,26 @@ fn a_channel_needs_a_reference_or_the_manager() {
     assert_eq!(core.ask(manager, open(manager)), refused(Errno::PERM));
     assert_eq!(core.ask(manager, open(client)), refused(Errno::PERM));
     assert_eq!(core.ask(client, open(ProcessId(99))), refused(Errno::SRCH));
-    // A weak handle also suffices, as long as it is held.
-    assert_eq!(core.send_handle(client, manager, node(7, Weak)), 1);
-    assert_eq!(core.ask(manager, open(client)), Some(Reply::Done));
-    core.ask(manager, release(1, 0, 1));
-    assert_eq!(core.ask(manager, open(client)), refused(Errno::PERM));
+    // A weak grant also suffices, as long as it is held: the owner's own,
+    let listed = core.list(client, 7, manager, Weak);
+    let by = |entry| Request::OpenChannel { target: client, entry };
+    let entry = listed.entry;
+    for (from, entry) in [(manager, None), (other, entry), (elsewhere, entry)] {
+        assert_eq!(core.ask(from, by(entry)), refused(Errno::PERM), "{from:?}");
+    }
+    assert_eq!(core.ask(manager, by(Some(1))), refused(Errno::PERM));
+    let foreign = core.list(client, 7, elsewhere, Strong);
+    assert_eq!(core.ask(elsewhere, by(foreign.entry)), refused(Errno::PERM), "another context's");
+    assert_eq!(core.ask(manager, by(entry)), Some(Reply::Done));
+    core.lists.free(client, 0);
+    assert_eq!(core.ask(manager, by(entry)), refused(Errno::PERM));
+    // or the broker's.
+    core.connect_to_manager(other, manager);
+    core.effects();
+    let listed = core.list(client, 7, manager, Weak);
+    core.pass_on(manager, other, &[listed]);
+    assert_eq!(core.ask(other, open(client)), Some(Reply::Done));
+    core.ask(other, release(client, 7, 0, 1));
     assert_eq!(core.ask(other, open(client)), refused(Errno::PERM));
 }
 
@@ -83,17 +95,17 @@ fn a_channel_that_could_not_be_made_is_forgotten() {
     core.ask(client, open(manager));
     core.state.end_channel(client, ChannelId(1), &mut core.effects);
     assert_eq!(format!("{:?}", core.report()), before);
-    assert_eq!(core.ask(client, translate(manager, &[])), refused(Errno::PERM));
+    assert_eq!(core.ask(client, introduce(manager, &[])), refused(Errno::PERM));
 }
 
 #[test]
 fn a_death_is_announced_once_before_the_lost_references() {
-    let (mut core, manager, [one, two]) = TestState::with_manager();
-    // `one` gives a node to the manager, which passes it on to `two`. `two` has no channel to
-    // `one`.
-    core.send_handle(one, manager, node(7, Strong));
-    core.send_handle(manager, two, handle(1, Strong));
-    core.send_handle(manager, one, node(8, Strong));
+    let (mut core, manager, [one, two, three]) = TestState::with_manager();
+    // The manager passes a node of `one` to `two`, which has no channel to `one`.
+    let listed = core.list(one, 7, manager, Strong);
+    core.pass_on(manager, two, &[listed]);
+    let listed = core.list(three, 8, manager, Strong);
+    core.pass_on(manager, one, &[listed]);
     core.gone(one);
     let dead = Event::Dead { process: one };
     assert_eq!(
@@ -102,40 +114,73 @@ fn a_death_is_announced_once_before_the_lost_references() {
             (manager, dead.clone()),
             (two, dead),
             (manager, references(1, true, true, (one, None))),
-            (manager, references(8, false, false, (one, None))),
+            (three, references(8, false, false, (one, None))),
         ]
     );
     assert_eq!(core.ask(manager, open(one)), refused(Errno::SRCH));
-    assert_eq!(core.ask(manager, translate(one, &[])), refused(Errno::SRCH));
+    assert_eq!(core.ask(manager, introduce(one, &[])), refused(Errno::SRCH));
     // Requests of a removed process do nothing.
     assert_eq!(core.ask(one, open(manager)), None);
     core.gone(one);
     assert_eq!(core.effects(), []);
 }
 
+/// Two processes that had a channel may hold each other's nodes by grants of their own.
 #[test]
-fn a_handle_to_a_dead_node_stays_until_released_and_can_be_sent() {
-    let (mut core, manager, [one, two]) = TestState::with_manager();
-    core.send_handle(one, manager, node(7, Strong));
+fn deaths_and_freezes_are_told_to_processes_of_ended_channels() {
+    for (closer, dying) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let mut core = TestState::new();
+        let [manager, client, other] = [10, 11, 12].map(|pid| core.admit(pid, OWNER));
+        core.ask(manager, become_manager(1));
+        core.ask(client, open(manager));
+        core.ask(other, open(manager));
+        let both = [manager, client];
+        core.ask(both[closer], Request::CloseChannel { channel: ChannelId(1) });
+        core.effects();
+        assert_eq!(core.ask(client, introduce(manager, &[])), refused(Errno::PERM));
+        let (dying, survivor) = (both[dying], both[1 - dying]);
+        let is_frozen = Request::IsFrozen { target: dying };
+        assert_eq!(core.ask(survivor, is_frozen), Some(Reply::Frozen { frozen: false }));
+        let pid = if dying == manager { 10 } else { 11 };
+        core.ask(survivor, Request::Freeze { pid, frozen: true });
+        let told = (survivor, Event::Frozen { process: dying, frozen: true });
+        let told = Effect::Event { to: told.0, event: told.1 };
+        assert!(core.effects().contains(&told));
+        core.gone(dying);
+        let dead = |to| (to, Event::Dead { process: dying });
+        let also = (dying == manager).then(|| dead(other));
+        assert!(core.events().into_iter().eq([dead(survivor)].into_iter().chain(also)));
+        core.gone(survivor);
+        core.gone(other);
+        assert!(core.state.is_empty(), "{:?}", core.state);
+    }
+}
+
+#[test]
+fn a_dead_node_can_be_passed_on_and_nothing_is_booked() {
+    let (mut core, manager, [one, two, three]) = TestState::with_manager();
+    let dead = core.list(one, 7, manager, Strong);
+    let alive = core.list(three, 5, manager, Strong);
+    core.pass_on(manager, two, &[dead]);
     core.gone(one);
     core.effects();
+    assert_eq!(core.grants(two, one, 7), None, "it went with its owner");
+    let weakly = HeldNode { strength: Weak, ..dead };
     assert!(matches!(
-        core.ask(manager, translate(two, &[handle(1, Strong), node(5, Strong), handle(1, Weak)])),
+        core.ask(manager, introduce(two, &[dead, alive, weakly])),
         Some(Reply::Ticket { .. })
     ));
     let events = core.events();
     let ticket =
-        [granted(1, one, 7, Strong), granted(2, manager, 5, Strong), granted(1, one, 7, Weak)];
+        [granted_dead(one, 7, Strong), granted(three, 5, Strong), granted_dead(one, 7, Weak)];
     let [(_, Event::References { .. }), (to, Event::Ticket { objects, .. }), dead] = &events[..]
     else {
         panic!("{events:?}")
     };
     assert_eq!((*to, &objects[..]), (two, &ticket[..]));
     assert_eq!(*dead, (two, Event::Dead { process: one }));
-    core.ask(manager, release(1, 1, 1));
-    core.ask(two, release(1, 1, 2));
-    assert_eq!(core.effects(), []);
-    for process in [manager, two] {
+    assert_eq!(core.grants(two, one, 7), None);
+    for process in [manager, two, three] {
         core.gone(process);
     }
     assert!(core.state.is_empty(), "{:?}", core.state);
@@ -145,10 +190,12 @@ fn a_handle_to_a_dead_node_stays_until_released_and_can_be_sent() {
 fn nothing_is_left_when_all_processes_have_died() {
     let (mut core, manager, [one, two]) = TestState::with_manager();
     let empty = format!("{:?}", TestState::new().report());
-    core.send_handle(one, manager, node(7, Strong));
-    core.send_handle(manager, two, handle(1, Strong));
+    let listed = core.list(one, 7, manager, Strong);
+    core.pass_on(manager, two, &[listed]);
     core.ask(two, open(one));
-    core.send_handle(one, two, handle(0, Strong));
+    core.ask(two, Request::CloseChannel { channel: ChannelId(3) });
+    core.ask(two, open(one));
+    core.pass_on(one, two, &[held(manager, 1, Strong)]);
     for process in [one, manager, two] {
         assert!(!core.state.is_empty());
         core.gone(process);
@@ -255,47 +302,48 @@ fn the_processes_of_a_user_are_limited() {
 }
 
 #[test]
-fn handles_and_nodes_have_limits_for_process_and_user() {
+fn grants_have_limits_for_process_and_user() {
     // Other users may fill two of a process's four handles.
-    let process = Usage { handles: 4, ..small_limits().process };
-    let mut core = TestState::with(Limits { process, ..small_limits() });
+    let process = Usage { handles: 4, nodes: 9, ..small_limits().process };
+    let user = Usage { nodes: 9, ..small_limits().user };
+    let mut core = TestState::with(Limits { process, user, ..small_limits() });
     let [manager, one, two] = [(1, 1), (2, 2), (3, 2)].map(|(pid, uid)| core.admit(pid, uid));
+    let owner = core.admit(4, OWNER);
     core.ask(manager, become_manager(1));
     for client in [one, two] {
         core.connect_to_manager(client, manager);
     }
     core.effects();
     let before = format!("{:?}", core.report());
-    let nodes =
-        |nodes: &[u64]| -> Vec<Object> { nodes.iter().map(|id| node(*id, Strong)).collect() };
-    let ask = |core: &mut TestState, from, to, these: &[u64]| {
-        core.ask(from, translate(to, &nodes(these)))
+    let listed = |core: &mut TestState, holder, nodes: &[u64]| -> Vec<HeldNode> {
+        nodes.iter().map(|id| core.list(owner, *id, holder, Strong)).collect()
     };
-    // The receiver may have two handles and the sender two nodes, one of which is the manager's
-    // own.
+    let ask = |core: &mut TestState, from, to, these: &[u64]| {
+        let objects = listed(core, from, these);
+        core.ask(from, introduce(to, &objects))
+    };
+    let entries = |core: &mut TestState| core.lists.remove(owner);
+    // The receiver may have two more handles of this giver's.
     assert_eq!(ask(&mut core, one, manager, &[1, 2, 3]), refused(Errno::MFILE));
     assert_eq!(ask(&mut core, manager, one, &[2, 3]), refused(Errno::MFILE));
     assert_eq!(ask(&mut core, one, manager, &[1, 1, 1, 1, 1]), refused(Errno::NOSPC));
+    entries(&mut core);
     assert_eq!(format!("{:?}", core.report()), before);
     assert_eq!(core.effects(), []);
-    core.send_objects(one, manager, &nodes(&[1, 2, 2, 1]));
+    let done = |reply| assert!(matches!(reply, Some(Reply::Ticket { .. })), "{reply:?}");
+    done(ask(&mut core, one, manager, &[1, 2, 2, 1]));
     // `one` and `two` belong to one user, which may have three handles.
-    core.send_objects(manager, one, &nodes(&[2]));
+    done(ask(&mut core, manager, one, &[2]));
     assert_eq!(ask(&mut core, manager, two, &[2]), refused(Errno::DQUOT));
-    // Returned handles make room for others.
-    core.ask(one, release(1, 1, 1));
-    core.send_objects(manager, two, &nodes(&[2]));
-    core.ask(manager, release(1, 2, 2));
-    assert_eq!(ask(&mut core, one, manager, &[3, 4]), refused(Errno::MFILE));
-    core.send_objects(one, manager, &nodes(&[3]));
-    core.ask(manager, release(1, 1, 1));
-    core.ask(manager, release(2, 2, 2));
-    // Nodes: two for a process, three for a user.
-    core.send_objects(one, manager, &nodes(&[5]));
-    core.send_objects(two, manager, &nodes(&[5]));
-    core.ask(manager, release(1, 1, 1));
-    core.ask(manager, release(2, 1, 1));
-    for process in [manager, one, two] {
+    // Returned grants make room for others, and so does the death of an owner.
+    core.ask(one, release(owner, 2, 1, 1));
+    done(ask(&mut core, manager, two, &[2]));
+    assert_eq!(ask(&mut core, manager, one, &[2]), refused(Errno::DQUOT));
+    core.gone(owner);
+    let owner = core.admit(5, OWNER);
+    let object = core.list(owner, 3, manager, Strong);
+    done(core.ask(manager, introduce(one, &[object])));
+    for process in [manager, one, two, owner] {
         core.gone(process);
     }
     assert!(core.state.is_empty(), "{:?}", core.state);
@@ -310,27 +358,34 @@ fn nodes_count_against_their_owner() {
     };
     let mut core = TestState::with(limits);
     let [manager, one, two] = [(1, 1), (2, 2), (3, 2)].map(|(pid, uid)| core.admit(pid, uid));
+    let target = core.admit(5, 3);
     core.ask(manager, become_manager(1));
-    for client in [one, two] {
-        core.connect_to_manager(client, manager);
-    }
-    let ask =
-        |core: &mut TestState, from, id| core.ask(from, translate(manager, &[node(id, Weak)]));
+    core.connect_to_manager(target, manager);
+    let listed = |core: &mut TestState, nodes: &[(ProcessId, u64)]| -> Vec<HeldNode> {
+        nodes.iter().map(|(owner, id)| core.list(*owner, *id, manager, Weak)).collect()
+    };
+    let ask = |core: &mut TestState, nodes: &[(ProcessId, u64)]| {
+        let objects = listed(core, nodes);
+        core.ask(manager, introduce(target, &objects))
+    };
+    let done = |reply| assert!(matches!(reply, Some(Reply::Ticket { .. })), "{reply:?}");
+    // Two owners of one user exceed its limit together.
+    assert_eq!(ask(&mut core, &[(one, 1), (one, 2), (two, 1), (two, 2)]), refused(Errno::DQUOT));
+    assert_eq!(ask(&mut core, &[(one, 1), (one, 2), (one, 3)]), refused(Errno::NOSPC));
     for id in [1, 2, 2, 1] {
-        assert!(matches!(ask(&mut core, one, id), Some(Reply::Ticket { .. })));
+        done(ask(&mut core, &[(one, id)]));
     }
-    assert_eq!(ask(&mut core, one, 3), refused(Errno::NOSPC));
-    assert!(matches!(ask(&mut core, two, 1), Some(Reply::Ticket { .. })));
-    assert_eq!(ask(&mut core, two, 2), refused(Errno::DQUOT));
-    core.ask(manager, release(1, 0, 2));
-    assert!(matches!(ask(&mut core, two, 2), Some(Reply::Ticket { .. })));
+    assert_eq!(ask(&mut core, &[(one, 3)]), refused(Errno::NOSPC));
+    done(ask(&mut core, &[(two, 1)]));
+    assert_eq!(ask(&mut core, &[(two, 2)]), refused(Errno::DQUOT));
+    core.ask(target, release(one, 1, 0, 2));
+    done(ask(&mut core, &[(two, 2)]));
     let late = core.admit(4, 2);
     core.gone(manager);
     assert_eq!(core.ask(late, become_manager(1)), refused(Errno::PERM));
-    // Dead nodes count only against their holders.
-    core.gone(one);
-    core.gone(two);
-    core.gone(late);
+    for process in [one, two, late, target] {
+        core.gone(process);
+    }
     assert!(core.state.is_empty(), "{:?}", core.state);
 }
 
@@ -346,9 +401,20 @@ fn channels_count_against_their_client() {
     assert_eq!(core.ask(two, open(manager)), refused(Errno::MFILE));
     core.state.end_channel(one, ChannelId(2), &mut core.effects);
     assert_eq!(core.ask(two, open(manager)), Some(Reply::Done));
+    // The last channel to a server counts until one of the two is dead, and can be had again.
+    core.state.end_channel(one, ChannelId(1), &mut core.effects);
+    core.state.end_channel(two, ChannelId(4), &mut core.effects);
+    let elsewhere = core.admit(5, 2);
+    assert_eq!(core.ask(elsewhere, open(manager)), Some(Reply::Done));
+    assert_eq!(core.ask(elsewhere, open(manager)), refused(Errno::MFILE));
+    assert_eq!(core.ask(one, open(manager)), Some(Reply::Done));
+    assert_eq!(core.ask(one, open(manager)), refused(Errno::MFILE));
+    core.state.end_channel(one, ChannelId(6), &mut core.effects);
+    core.gone(elsewhere);
     core.gone(manager);
     let next = core.admit(4, 1);
     core.ask(next, become_manager(1));
+    assert_eq!(core.ask(one, open(next)), Some(Reply::Done));
     assert_eq!(core.ask(one, open(next)), Some(Reply::Done));
     for process in [next, one, two] {
         core.gone(process);
@@ -366,7 +432,7 @@ fn the_number_of_contexts_is_limited() {
 #[test]
 fn a_report_shows_everything() {
     let (mut core, manager, [client]) = TestState::with_manager();
-    core.send_handle(client, manager, node(7, Weak));
+    core.list(client, 7, manager, Weak);
     core.ask(client, Request::Freeze { pid: 10, frozen: true });
     let process = |process: ProcessId, pid| ProcessReport {
         process: process.0,
@@ -380,14 +446,12 @@ fn a_report_shows_everything() {
         processes: vec![
             ProcessReport {
                 frozen: true,
-                nodes: vec![(1, 1, 1)],
-                handles: vec![(1, client.0, 7, false)],
+                holdings: vec![(1, client.0, true)],
                 channels: vec![(1, client.0, true)],
                 ..process(manager, 10)
             },
             ProcessReport {
-                nodes: vec![(7, 0, 1)],
-                handles: vec![(0, manager.0, 1, true)],
+                holdings: vec![(7, manager.0, false)],
                 channels: vec![(1, manager.0, false)],
                 ..process(client, 11)
             },
@@ -399,7 +463,7 @@ fn a_report_shows_everything() {
     assert_eq!(core.report(), report);
     // Another user sees the contexts, and only its own processes.
     let own = core.admit(12, 2000);
-    let seen = report_of(&core.state, 2000);
+    let seen = report_of(&core, 2000);
     let processes: Vec<u64> =
         seen.contexts.iter().flat_map(|it| &it.processes).map(|it| it.process).collect();
     assert_eq!((seen.contexts.len(), processes), (3, vec![own.0]));
@@ -412,34 +476,91 @@ fn a_report_shows_everything() {
 }
 
 #[test]
+fn holders_by_book_and_list_are_reported_once_and_in_order() {
+    let (mut core, manager, [owner, one, two]) = TestState::with_manager();
+    for (node, to, strength) in [(9, two, Weak), (9, one, Strong), (4, two, Weak), (9, two, Weak)] {
+        let listed = core.list(owner, node, manager, strength);
+        core.pass_on(manager, to, &[listed]);
+        core.lists.remove(owner);
+    }
+    core.list(owner, 9, one, Weak);
+    core.list(owner, 4, two, Strong);
+    core.list(owner, 4, manager, Weak);
+    core.list(owner, 0, one, Weak);
+    // What no owner says truly: of itself, and of processes that do not live.
+    core.list(owner, 9, owner, Strong);
+    core.list(owner, 9, ProcessId(99), Strong);
+    let report = core.report();
+    let shown = report.contexts[0].processes.iter().find(|it| it.process == owner.0).unwrap();
+    let expect = [
+        (0, one.0, false),
+        (4, manager.0, false),
+        (4, two.0, true),
+        (9, one.0, true),
+        (9, two.0, false),
+    ];
+    assert_eq!(shown.holdings, expect);
+}
+
+#[test]
 fn a_long_report_comes_in_pages_and_is_complete() {
     const NODES: u64 = 5_000;
-    let (mut core, manager, [one, two]) = TestState::with_manager();
+    let (mut core, manager, [one, two, three]) = TestState::with_manager();
     for first in (1..=NODES).step_by(1_000) {
-        let nodes: Vec<Object> = (first..first + 1_000).map(|id| node(10 + id, Strong)).collect();
-        core.send_objects(one, manager, &nodes);
+        let nodes = first..first + 1_000;
+        let nodes: Vec<_> = nodes.map(|id| core.list(one, 10 + id, manager, Strong)).collect();
+        core.pass_on(manager, two, &nodes);
     }
-    core.ask(two, open(manager));
+    core.ask(three, open(manager));
     for pid in 100..100 + 3 * PAGE_ENTRIES as u32 {
         core.admit(pid, 2000);
     }
     let report = core.report();
     let binder = &report.contexts[0];
     let of = |id: ProcessId| binder.processes.iter().find(|it| it.process == id.0).unwrap();
-    let handles: Vec<u32> = of(manager).handles.iter().map(|(number, ..)| *number).collect();
-    assert_eq!(handles, (1..=NODES as u32).collect::<Vec<_>>());
-    assert_eq!(of(one).nodes.len() as u64, NODES);
-    assert_eq!((of(manager).channels.len(), of(two).channels.len()), (3, 2));
-    assert_eq!(binder.processes.len(), 3 + 3 * PAGE_ENTRIES);
+    let expect = (1..=NODES).flat_map(|id| [manager, two].map(|by| (10 + id, by.0, true)));
+    assert!(of(one).holdings.iter().copied().eq(expect));
+    assert_eq!((of(manager).channels.len(), of(three).channels.len()), (4, 2));
+    assert_eq!(binder.processes.len(), 4 + 3 * PAGE_ENTRIES);
     // Each page is bounded, even where no process may be shown.
     let mut from = Some(Cursor::default());
     let mut pages = 0;
     while let Some(begin) = from {
-        let (page, next) = core.state.report(3000, begin);
+        let (page, next) = core.state.report(3000, begin, &core.lists);
         assert!(page.contexts.iter().all(|context| context.processes.is_empty()));
         (from, pages) = (next, pages + 1);
     }
     assert_eq!(pages, 4, "of so many processes, none of which is shown");
+}
+
+/// Lists that take long to read and say nothing.
+struct Rubbish;
+
+impl HolderLists for Rubbish {
+    fn entry(&self, _: ProcessId, _: u32) -> Option<Holding> {
+        None
+    }
+
+    fn all(&self, _: ProcessId) -> HolderList {
+        HolderList { holdings: Vec::new(), n_read: ENTRIES as usize }
+    }
+}
+
+#[test]
+fn a_page_reads_few_long_lists_and_the_report_goes_on() {
+    let (core, ..) = TestState::with_manager::<5>();
+    let (mut report, mut from) = (Report::default(), Some(Cursor::default()));
+    let mut pages = 0;
+    while let Some(begin) = from {
+        let (page, next) = core.state.report(0, begin, &Rubbish);
+        let begun = page.contexts.iter().map(|context| context.processes.len()).sum::<usize>();
+        assert!(begun <= 2, "{begun} lists for one page");
+        assert!(next.is_none_or(|next| next > begin), "it goes on");
+        report.add_page(page);
+        (from, pages) = (next, pages + 1);
+    }
+    assert!(pages > 5);
+    assert_eq!(report, core.report());
 }
 
 #[test]
@@ -448,7 +569,7 @@ fn accounts_show_what_users_have_and_may_still_take() {
     let [manager, one] = [(1, OWNER), (2, 2)].map(|(pid, uid)| core.admit(pid, uid));
     core.ask(manager, become_manager(1));
     core.connect_to_manager(one, manager);
-    let accounts = |core: &mut TestState, uid| match core.state.observe(uid, &ACCOUNTS) {
+    let accounts = |core: &mut TestState, uid| match core.observe(uid, &ACCOUNTS) {
         Some(Reply::Accounts { accounts, next: None }) => accounts,
         other => panic!("{other:?}"),
     };

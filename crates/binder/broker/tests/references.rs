@@ -86,23 +86,21 @@ fn a_new_managers_node_manages_and_the_dead_ones_does_not() {
     core.gone(first);
     let second = core.admit(20, OWNER);
     core.ask(second, become_manager(1));
+    for process in [client, other] {
+        core.connect_to_manager(process, second);
+        assert_eq!(core.grants(process, first, 1), None);
+        assert_eq!(core.grants(process, second, 1), Some((1, 1)));
+    }
+    let listed = core.list(client, 6, other, Weak);
+    let connect = Request::OpenChannel { target: client, entry: listed.entry };
+    assert_eq!(core.ask(other, connect), Some(Reply::Done));
     core.effects();
-    core.connect_to_manager(client, second);
-    core.connect_to_manager(other, second);
-    assert_eq!(
-        (core.grants(client, first, 1), core.grants(client, second, 1)),
-        (None, Some((1, 1)))
-    );
-    core.effects();
-    core.list(client, 5, second, Strong);
-    assert_eq!(core.ask(second, open(client)), refused(Errno::PERM), "it names no entry");
     let both = [held(second, 1, Weak), held(first, 1, Weak)];
-    let fourth = core.admit(21, OWNER);
-    core.list(client, 6, fourth, Weak);
-    let entry = Some(1);
-    assert_eq!(core.ask(fourth, Request::OpenChannel { target: client, entry }), Some(Reply::Done));
     let expect = [granted_manager(second, 1, Weak), granted_dead(first, 1, Weak)];
-    assert_eq!(core.pass_on(client, fourth, &both), expect);
+    assert_eq!(core.pass_on(client, other, &both), expect);
+    // The old manager's record is gone with it, and another node of the new one does not manage.
+    let another = core.list(second, 2, client, Weak);
+    assert_eq!(core.pass_on(client, other, &[another]), [granted(second, 2, Weak)]);
 }
 
 #[test]
@@ -198,6 +196,7 @@ fn a_node_that_is_not_held_is_dead_at_its_receiver_and_changes_nothing_else() {
         ("an entry out of bounds", HeldNode { entry: Some(u32::MAX), ..weak }),
         ("no entry", HeldNode { entry: None, ..weak }),
         ("an owner of another context", foreign),
+        ("an owner that is yet to come", held(ProcessId(elsewhere.0 + 1), 7, Strong)),
     ];
     for (number, (what, object)) in cases.into_iter().enumerate() {
         let strength = object.strength;

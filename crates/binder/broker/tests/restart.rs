@@ -21,13 +21,9 @@ fn held(holder: &TestEngine) -> Claim {
     Claim::Node { node: NodeId(1), flags: 0, strong: true, holder: holder.id() }
 }
 
-fn holds(handle: u32, owner: &TestEngine) -> Claim {
+fn holds(owner: &TestEngine) -> Claim {
     let (owner, node) = (owner.id(), NodeId(1));
-    Claim::Handle { handle, owner, node, strong: 1, grants: 1 }
-}
-
-fn open(target: &TestEngine) -> Request {
-    Request::OpenChannel { target: target.id() }
+    Claim::Granted { owner, node, strong: 1, grants: 1 }
 }
 
 fn refused(errno: Errno) -> Option<Reply> {
@@ -55,12 +51,19 @@ fn rejoined_engines_keep_identity_and_references() {
         |end, peer: &TestEngine| Claim::Channel { channel: ChannelId(1), end, peer: peer.id() };
     manager.rejoin(&[held(&client), channel(End::Server, &client)], &[(NodeId(1), 0)]);
     manager.events();
-    client.rejoin(&[holds(0, &manager), channel(End::Client, &manager)], &[]);
-    let thawed = Event::Frozen { process: manager.id(), frozen: false };
-    assert_eq!(client.events(), [thawed]);
-    let objects = vec![Object::Node { node: NodeId(4), strength: Strength::Strong, flags: 0 }];
-    let send = Request::Translate { target: manager.id(), objects };
+    client.rejoin(&[holds(&manager), channel(End::Client, &manager)], &[]);
+    let thawed = |process: &TestEngine| Event::Frozen { process: process.id(), frozen: false };
+    assert_eq!(client.events(), [thawed(&manager), thawed(&manager)], "of node and channel");
+    assert_eq!(manager.events(), [thawed(&client)]);
+    // The owner's list goes on, too.
+    stranger.rejoin(&[], &[]);
+    list(&stranger, 3, 4, &client, Strength::Weak);
+    let (owner, node, strength) = (stranger.id(), NodeId(4), Strength::Weak);
+    let objects = vec![HeldNode { owner, node, strength, entry: Some(3) }];
+    stranger.events();
+    let send = Request::Introduce { target: manager.id(), objects };
     assert!(matches!(client.ask(send), Some(Reply::Ticket { .. })));
+    assert!(matches!(stranger.events()[..], [Event::References { .. }]));
     // A new engine finds the manager by its context, and gets an id that no engine had before.
     let new = TestEngine::open(broker.socket(), "binder").unwrap();
     assert_eq!(new.id().era(), 1);
@@ -80,17 +83,17 @@ fn a_lying_engine_gains_nothing() {
     let (_directory, broker, manager, client, stranger) = restarted();
     let channel = Claim::Channel { channel: ChannelId(1), end: End::Client, peer: manager.id() };
     // The liar claims to be the client and the manager, before or after they rejoin.
-    stranger.rejoin(&[holds(0, &manager), channel], &[(NodeId(1), 0)]);
+    stranger.rejoin(&[holds(&manager), channel], &[(NodeId(1), 0)]);
     assert_eq!(stranger.ask(open(&manager)), refused(Errno::AGAIN));
     let ours = Claim::Channel { channel: ChannelId(1), end: End::Server, peer: client.id() };
     manager.rejoin(&[held(&client), ours], &[(NodeId(1), 0)]);
-    client.rejoin(&[holds(0, &manager), channel], &[]);
+    client.rejoin(&[holds(&manager), channel], &[]);
     // All of an engine's requests have been carried out once a later one is answered.
     manager.events();
     client.events();
-    assert_eq!(stranger.events(), [Event::Denied { handle: 0 }]);
+    assert_eq!(stranger.events(), [Event::Denied { owner: manager.id(), node: NodeId(1) }]);
     // Every process may call the manager of its context. Nothing else is left of the lie.
-    let send = Request::Translate { target: manager.id(), objects: Vec::new() };
+    let send = Request::Introduce { target: manager.id(), objects: Vec::new() };
     assert_eq!(stranger.ask(send.clone()), refused(Errno::AGAIN));
     assert_eq!(stranger.ask(open(&client)), refused(Errno::PERM));
     assert!(matches!(client.ask(send), Some(Reply::Ticket { .. })));
@@ -100,10 +103,10 @@ fn a_lying_engine_gains_nothing() {
             panic!("no report")
         };
         let all = report.contexts.into_iter().flat_map(|context| context.processes);
-        let nodes = all.filter(|process| process.process == of.id().0).map(|process| process.nodes);
-        nodes.collect::<Vec<_>>().concat()
+        let its = all.filter(|process| process.process == of.id().0);
+        its.flat_map(|process| process.holdings).collect::<Vec<_>>()
     };
-    assert_eq!(holders(&manager), [(1, 1, 1)]);
+    assert_eq!(holders(&manager), [(1, client.id().0, true)]);
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn a_status_page_that_others_could_write_is_refused() {
     };
     let [own, tally] = engine.pages.each_ref().map(AsFd::as_fd);
     assert_eq!(greeted(&[page.as_fd(), tally]), refused(Errno::INVAL));
-    assert_eq!(greeted(&[own, own]), refused(Errno::PERM));
+    assert_eq!(greeted(&[own, own]), refused(Errno::INVAL), "it has no list");
     assert_eq!(greeted(&[]), refused(Errno::INVAL));
     assert!(matches!(greeted(&[own, tally]), Some(Reply::Welcome { .. })));
 }

@@ -3,6 +3,7 @@
 mod test_engine;
 
 use baton_abi::control::*;
+use baton_abi::holder_list::{ENTRIES, Holding, entry_at};
 use baton_abi::lane::{CHANNEL_BYTES, STATUS_BYTES, status};
 use baton_shm::mapping::{Access, Mapping};
 use rustix::fd::{AsFd, OwnedFd};
@@ -15,9 +16,11 @@ fn broker(directory: &Directory) -> Running {
     Running::start(Config::at(directory.socket())).unwrap()
 }
 
-fn give(node: u64, target: &TestEngine) -> Request {
-    let object = Object::Node { node: NodeId(node), strength: Strength::Strong, flags: 0 };
-    Request::Translate { target: target.id(), objects: vec![object] }
+/// Passes a node on that the owner has granted to the sender itself, at this entry of its list.
+fn pass_on(owner: &TestEngine, entry: u32, node: u64, target: &TestEngine) -> Request {
+    let (owner, node, strength) = (owner.id(), NodeId(node), Strength::Strong);
+    let objects = vec![HeldNode { owner, node, strength, entry: Some(entry) }];
+    Request::Introduce { target: target.id(), objects }
 }
 
 fn references(node: u64, held: bool, holder: &TestEngine) -> Event {
@@ -48,7 +51,7 @@ fn a_channel_is_shared_memory_a_socket_and_the_servers_status_page() {
     let directory = Directory::new();
     let broker = broker(&directory);
     let (manager, client) = manager_and_client(broker.socket());
-    assert_eq!(client.ask(Request::OpenChannel { target: manager.id() }), Some(Reply::Done));
+    assert_eq!(client.ask(open(&manager)), Some(Reply::Done));
 
     let (to_server, at_server) = manager.event_with_descriptors();
     let (to_client, at_client) = client.event_with_descriptors();
@@ -95,10 +98,12 @@ fn events_are_in_their_streams_before_the_reply() {
     let directory = Directory::new();
     let broker = broker(&directory);
     let (manager, client) = manager_and_client(broker.socket());
+    let owner = TestEngine::open(broker.socket(), "binder").unwrap();
     for node in 1..100 {
-        let reply = client.ask(give(node, &manager));
+        list(&owner, node as u32, node, &client, Strength::Strong);
+        let reply = client.ask(pass_on(&owner, node as u32, node, &manager));
         let Some(Reply::Ticket { ticket }) = reply else { panic!("{reply:?}") };
-        let (there, told) = (manager.event_now().unwrap(), client.event_now().unwrap());
+        let (there, told) = (manager.event_now().unwrap(), owner.event_now().unwrap());
         assert!(matches!(there, Event::Ticket { ticket: it, .. } if it == ticket), "{there:?}");
         assert_eq!(told, references(node, true, &manager));
     }
@@ -109,8 +114,6 @@ fn a_death_is_announced_to_the_other_end_of_a_channel() {
     let directory = Directory::new();
     let broker = broker(&directory);
     let (manager, client) = manager_and_client(broker.socket());
-    client.ask(give(7, &manager));
-    manager.events();
     let dead = client.id();
     drop(client);
     assert_eq!(manager.event(), Event::Dead { process: dead });
@@ -137,8 +140,10 @@ fn requests_sent_before_a_death_count() {
     let broker = broker(&directory);
     for _ in 0..50 {
         let (manager, client) = manager_and_client(broker.socket());
+        let owner = TestEngine::open(broker.socket(), "binder").unwrap();
         for node in 1..20 {
-            client.tell(give(node, &manager));
+            list(&owner, node as u32, node, &client, Strength::Strong);
+            client.tell(pass_on(&owner, node as u32, node, &manager));
         }
         let dead = client.id();
         drop(client);
@@ -146,7 +151,7 @@ fn requests_sent_before_a_death_count() {
             .take_while(|event| *event != Event::Dead { process: dead })
             .filter(|event| matches!(event, Event::Ticket { .. }));
         assert_eq!(tickets.count(), 19);
-        drop(manager);
+        drop((manager, owner));
         // The manager of the next round needs the context.
         wait_for_no_manager(&broker);
     }
@@ -245,14 +250,22 @@ fn a_long_report_comes_in_several_packets() {
     let directory = Directory::new();
     let broker = broker(&directory);
     let (manager, client) = manager_and_client(broker.socket());
-    let object = |node| Object::Node { node: NodeId(node), strength: Strength::Weak, flags: 0 };
+    let owner = TestEngine::open(broker.socket(), "binder").unwrap();
     for round in 0..ROUNDS {
-        let objects = (0..2000).map(|node| object((round + 1) << 40 | node)).collect();
-        let translate = Request::Translate { target: manager.id(), objects };
-        assert!(matches!(client.ask(translate), Some(Reply::Ticket { .. })));
+        let object = |number: u64| {
+            let node = (round + 1) << 40 | number;
+            let entry = (round * 2000 + number) as u32;
+            list(&owner, entry, node, &client, Strength::Weak);
+            let (owner, node, strength) = (owner.id(), NodeId(node), Strength::Weak);
+            HeldNode { owner, node, strength, entry: Some(entry) }
+        };
+        let objects = (0..2000).map(object).collect();
+        let introduce = Request::Introduce { target: manager.id(), objects };
+        assert!(matches!(client.ask(introduce), Some(Reply::Ticket { .. })));
         manager.events();
-        client.events();
+        owner.events();
     }
+    let (by_book, by_list) = (manager.id().0, client.id().0);
     let observer = observe(broker.socket());
     let (mut report, mut from, mut pages) = (Report::default(), Some(Cursor::default()), 0);
     while let Some(begin) = from {
@@ -261,11 +274,61 @@ fn a_long_report_comes_in_several_packets() {
         report.add_page(page);
         (from, pages) = (next, pages + 1);
     }
-    let [manager, client] = &report.contexts[0].processes[..] else { panic!("{report:?}") };
-    assert_eq!(manager.handles.len() as u64, ROUNDS * 2000);
-    assert_eq!(client.nodes.len() as u64, ROUNDS * 2000);
+    let [manager, client, owner] = &report.contexts[0].processes[..] else { panic!("{report:?}") };
+    let nodes = (1..=ROUNDS).flat_map(|round| (0..2000).map(move |number| round << 40 | number));
+    let expect = nodes.flat_map(|node| [by_book, by_list].map(|holder| (node, holder, false)));
+    assert!(owner.holdings.iter().copied().eq(expect));
     assert_eq!((manager.channels.len(), client.channels.len()), (1, 1));
     assert!(pages > 2 * ROUNDS * 2000 / PAGE_ENTRIES as u64, "{pages}");
+}
+
+#[test]
+fn the_broker_reads_an_owners_list_wherever_the_owner_has_written() {
+    let directory = Directory::new();
+    let broker = broker(&directory);
+    let (manager, client) = manager_and_client(broker.socket());
+    let owner = TestEngine::open(broker.socket(), "binder").unwrap();
+    let entries = [0, 127, 128, 5000, ENTRIES - 1];
+    for (node, entry) in (1..).zip(entries) {
+        list(&owner, entry, node, &client, Strength::Strong);
+    }
+    // An entry that the owner was writing says nothing.
+    let torn =
+        Holding { holder: manager.id(), node: NodeId(1), flags: 0, strength: Strength::Strong };
+    owner.list(7, Some(torn)).unwrap();
+    rustix::io::pwrite(&owner.pages[1], &[9], entry_at(7).unwrap() as u64).unwrap();
+    let shown = |socket: &OwnedFd| {
+        let Some(Reply::Report { page: report, .. }) = ask(socket, &REPORT) else { panic!() };
+        let mut processes = report.contexts.into_iter().flat_map(|context| context.processes);
+        processes.find(|process| process.process == owner.id().0).unwrap().holdings
+    };
+    let expect: Vec<_> = (1..=5).map(|node| (node, client.id().0, true)).collect();
+    assert_eq!(shown(&observe(broker.socket())), expect);
+    let info = |node| Request::NodeInfo { owner: owner.id(), node: NodeId(node) };
+    assert_eq!(manager.ask(info(5)), Some(Reply::Counts { strong: 1, weak: 0 }));
+    assert_eq!(manager.ask(info(6)), Some(Reply::Refused { errno: libc::EINVAL }));
+    for (node, entry) in (1..).zip(entries) {
+        assert!(matches!(
+            client.ask(pass_on(&owner, entry, node, &manager)),
+            Some(Reply::Ticket { .. })
+        ));
+        assert_eq!(owner.event(), references(node, true, &manager), "entry {entry}");
+    }
+    for entry in [1, 7, ENTRIES, u32::MAX] {
+        manager.events();
+        assert!(matches!(
+            client.ask(pass_on(&owner, entry, 1, &manager)),
+            Some(Reply::Ticket { .. })
+        ));
+        let Event::Ticket { objects, .. } = manager.event() else { panic!("no ticket") };
+        assert_eq!(objects[0].owner, ProcessId::BROKER, "entry {entry}");
+    }
+    let open_by = |entry| Request::OpenChannel { target: owner.id(), entry };
+    assert_eq!(client.ask(open_by(None)), Some(Reply::Refused { errno: libc::EPERM }));
+    assert_eq!(client.ask(open_by(Some(ENTRIES - 1))), Some(Reply::Done));
+    owner.list(ENTRIES - 1, None).unwrap();
+    let refused = Some(Reply::Refused { errno: libc::EPERM });
+    assert_eq!(client.ask(open_by(Some(ENTRIES - 1))), refused);
 }
 
 /// The child process of the next test. Does nothing when it runs alone.
@@ -274,7 +337,10 @@ fn child_that_sends_its_sockets_away() {
     let Some(path) = std::env::var_os("BATON_TEST_BROKER") else { return };
     let path = std::path::PathBuf::from(path);
     let engine = TestEngine::open(&path, "binder").unwrap();
-    assert_eq!(engine.ask(Request::OpenChannel { target: ProcessId(1) }), Some(Reply::Done));
+    assert_eq!(
+        engine.ask(Request::OpenChannel { target: ProcessId(1), entry: None }),
+        Some(Reply::Done)
+    );
     let handover = connect(&path.with_extension("handover")).unwrap();
     let sockets = [engine.requests.as_fd(), engine.events.as_fd()];
     send(&handover, &engine.id().0.to_ne_bytes(), &sockets).unwrap();

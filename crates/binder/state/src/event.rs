@@ -143,6 +143,7 @@ impl State {
             granted.sort_unstable_by_key(|(id, _)| *id);
             self.end_grants(process, granted);
         }
+        self.postponed.retain(|(from, _)| *from != process);
         self.forget_tickets(process);
         let lost = self.references.iter().filter(|(_, held)| held.owner == process && !held.dead);
         let handles: Vec<u32> = lost.map(|(handle, _)| handle).collect();

@@ -16,6 +16,7 @@ use crate::ticket::Tickets;
 use crate::watchdog::Watchdog;
 use crate::work::{Queue, Tid, Todo, Work};
 use baton_abi::control::{ChannelId, ProcessId};
+use baton_abi::lane::ReturnedGrants;
 use rustc_hash::FxHashMap;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -62,6 +63,8 @@ pub struct State {
     pub(crate) todo: Todo,
     pub(crate) tickets: Tickets,
     pub(crate) free_entries: FreeEntries,
+    /// Returned grants that messages still rely on.
+    pub postponed: Vec<(ProcessId, ReturnedGrants)>,
     pub(crate) watchdog: Watchdog,
     /// Threads, by the numbers that stand for them in the chains of their calls.
     pub(crate) tokens: FxHashMap<u64, Tid>,
@@ -100,6 +103,7 @@ impl State {
     /// notice for its acknowledgement.
     pub fn is_settled(&self) -> bool {
         self.tickets.is_empty()
+            && self.postponed.is_empty()
             && self.tokens.is_empty()
             && self.unfinished_deaths.is_empty()
             && self.cleared_freezes.is_empty()

@@ -1,8 +1,10 @@
 //! The broker's death, and the claims for its successor.
 
 use crate::process::State;
+use crate::reference::Grants;
 use baton_abi::claim::Claim;
 use baton_abi::control::{NodeId, ProcessId};
+use std::collections::BTreeSet;
 
 impl State {
     /// Notes the broker's death: every event of it has been applied.
@@ -46,6 +48,11 @@ impl State {
         let mut claims = self.held_by_others();
         let introduced = self.references.iter().map(|(_, reference)| reference);
         let introduced = introduced.filter(|reference| reference.grants.broker.all > 0);
+        let by_owners = self.references.iter().map(|(_, reference)| reference);
+        let owners = by_owners.filter(|it| it.grants.owner != Grants::default()).map(|it| it.owner);
+        let holders = self.peers.iter().filter(|(_, peer)| !peer.granted.is_empty());
+        let peers: BTreeSet<ProcessId> = holders.map(|(&holder, _)| holder).chain(owners).collect();
+        claims.extend(peers.into_iter().map(|peer| Claim::Peer { peer }));
         claims.extend(introduced.map(|reference| Claim::Granted {
             owner: reference.owner,
             node: reference.node,

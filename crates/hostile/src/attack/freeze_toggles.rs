@@ -27,7 +27,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;
     let (target, node) = engine.manager_node()?;
     let channel = engine.channel_to(target)?;
-    let objects = &[engine.grant(0, target, NodeId(1))?];
+    let objects = &[engine.carry(0, NodeId(1), target)?];
     let (data, offsets) = with_objects(&[0; 8], 1);
     let (data, offsets) = (&data[..], &offsets[..]);
     channel.call(&BareCall { node, code: KEEP, data, offsets, objects, ticket: 0 }, AT_MOST)?;

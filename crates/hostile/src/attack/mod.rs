@@ -9,6 +9,7 @@
 mod all_at_once;
 mod denying_owner;
 mod doorbells;
+mod filled_book;
 mod filled_handles;
 mod fork_in_call;
 mod freeze_toggles;
@@ -61,6 +62,7 @@ pub const ALL: &[&Attack] = &[
     &many_engines::ATTACK,
     &doorbells::ATTACK,
     &one_way_flood::ATTACK,
+    &filled_book::ATTACK,
     &filled_handles::ATTACK,
     &over_return::ATTACK,
     &kept_grants::ATTACK,

@@ -73,7 +73,7 @@ fn name_to_server(attacker: &Attacker) -> io::Result<u64> {
         // The nested call lies in the same lane, and so does its answer.
         ends(&format!("node {number} in an answer"), &|client| {
             let node = if is_stolen(client) { stolen } else { NodeId(NODES) };
-            let own = client.engine.grant(0, client.server, NodeId(1))?;
+            let own = client.engine.carry(0, NodeId(1), client.server)?;
             let nested = client.call(CALL_BACK, &[7; 16], &[own])?;
             if nested.head.kind != Kind::Request as u32 {
                 return Err(Errno::PROTO);
@@ -111,14 +111,14 @@ fn name_to_server(attacker: &Attacker) -> io::Result<u64> {
         client.channel.post(&BareCall { node, code: ECHO, data, offsets, objects, ticket })
     })?;
     ends("more nodes than objects", &|client| {
-        let own = client.engine.grant(0, client.server, NodeId(1))?;
+        let own = client.engine.carry(0, NodeId(1), client.server)?;
         let (data, offsets) = with_objects(&[], 1);
         let (data, offsets, objects) = (&data[..], &offsets[..], &[own, own][..]);
         let node = client.node;
         client.channel.post(&BareCall { node, code: ECHO, data, offsets, objects, ticket: 0 })
     })?;
     ends("more objects than nodes", &|client| {
-        let own = client.engine.grant(0, client.server, NodeId(1))?;
+        let own = client.engine.carry(0, NodeId(1), client.server)?;
         let (data, offsets) = with_objects(&[], 2);
         let (data, offsets, objects) = (&data[..], &offsets[..], &[own][..]);
         let node = client.node;
@@ -132,11 +132,7 @@ fn name_to_server(attacker: &Attacker) -> io::Result<u64> {
 
 /// Introduces the server to nodes of a third engine, which lists the sender. Returns the ticket.
 fn introduce(client: &BareClient, third: &BareEngine, n: u32) -> Result<u64, Errno> {
-    let name = |entry: u32| {
-        let node = NodeId(u64::from(entry) + 1);
-        third.grant(entry, client.engine.id(), node)?;
-        Ok(third.held(entry, node))
-    };
+    let name = |entry: u32| third.grant(entry, NodeId(u64::from(entry) + 1), client.engine.id());
     let objects = (0..n).map(name).collect::<Result<_, Errno>>()?;
     client.engine.introduce(client.server, objects).map(|ticket| ticket.0)
 }
@@ -146,7 +142,7 @@ fn introduce(client: &BareClient, third: &BareEngine, n: u32) -> Result<u64, Err
 fn name_to_broker(attacker: &Attacker) -> io::Result<u64> {
     let client = BareClient::open(attacker)?;
     let (engine, accomplice) = (&client.engine, attacker.engine()?);
-    accomplice.grant(0, engine.id(), NodeId(1))?;
+    accomplice.grant(0, NodeId(1), engine.id())?;
     let _channel = engine.channel_by(accomplice.id(), Some(0))?;
     let own = engine.id().0;
     let others = (own.saturating_sub(PROCESSES)..own).map(ProcessId);

@@ -26,13 +26,12 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let (engine, third) = (attacker.engine()?, attacker.engine()?);
     let target = engine.manager()?;
     let _channel = engine.channel_to(target)?;
-    for entry in 0..NODES {
-        third.grant(entry, engine.id(), NodeId(entry.into()))?;
-    }
+    let grant = |entry: u32| third.grant(entry, NodeId(entry.into()), engine.id());
+    let held = (0..NODES).map(grant).collect::<Result<Vec<_>, _>>()?;
     attacker.ready();
     let object = |entry: u32| HeldNode {
         strength: if entry.is_multiple_of(2) { Strength::Strong } else { Strength::Weak },
-        ..third.held(entry, NodeId(entry.into()))
+        ..held[entry as usize]
     };
     let mut refused = 0;
     for round in 0..ROUNDS {

@@ -27,15 +27,13 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let (sender, third) = (attacker.engine()?, attacker.engine()?);
     let target = sender.manager()?;
     let _channel = sender.channel_to(target)?;
-    for entry in 0..NODES {
-        third.grant(entry, sender.id(), NodeId(entry.into()))?;
-    }
+    let grant = |entry: u32| third.grant(entry, NodeId(entry.into()), sender.id());
+    let held = (0..NODES).map(grant).collect::<Result<Vec<_>, _>>()?;
     attacker.ready();
     let (mut tickets, mut refusals) = (0, 0);
     while tickets < TICKETS && refusals < REFUSALS && attacker.must_continue() {
-        let entries = (tickets + refusals) * MAX_OBJECTS as u32..;
-        let object = |entry: u32| third.held(entry % NODES, NodeId((entry % NODES).into()));
-        let objects = entries.take(MAX_OBJECTS).map(object).collect();
+        let first = (tickets + refusals) as usize * MAX_OBJECTS % held.len();
+        let objects = held.iter().cycle().skip(first).take(MAX_OBJECTS).copied().collect();
         match sender.ask(&Request::Introduce { target, objects }) {
             Ok(Reply::Ticket { .. }) => tickets += 1,
             Ok(_) => refusals += 1,

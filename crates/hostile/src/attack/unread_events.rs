@@ -29,7 +29,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let (receivers, _) = attacker.engines(ENGINES);
     let mut channels = Vec::new();
     for receiver in &receivers {
-        receiver.grant(0, sender.id(), NodeId(1))?;
+        receiver.grant(0, NodeId(1), sender.id())?;
         channels.push(sender.channel_by(receiver.id(), Some(0))?);
     }
     attacker.ready();

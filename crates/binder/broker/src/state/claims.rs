@@ -74,31 +74,34 @@ pub(super) struct Claims {
     pub nodes: BTreeMap<NodeId, OwnerClaim>,
     pub grants: BTreeMap<NodeKey, Grant>,
     pub channels: BTreeSet<ChannelClaim>,
+    pub peers: BTreeSet<ProcessId>,
 }
 
 impl Claims {
     /// Checks claims. `None` if they contradict each other, or name an id that no previous broker
-    /// can have given. The giver of a grant is no longer known, so the grant counts against `giver`,
-    /// the holder's own user.
+    /// can have given. The giver of a grant is no longer known, so the grant counts against
+    /// `giver`, the holder's own user.
     pub fn check(of: ProcessId, giver: u32, era: u32, claims: Vec<Claim>) -> Option<Claims> {
         let mut checked = Claims::default();
+        let is_old = |process: ProcessId| process != ProcessId::BROKER && process.era() < era;
         for claim in claims {
             let fits = match claim {
                 Claim::Node { node, flags, strong, holder } => {
                     let claim = checked.nodes.entry(node).or_default();
                     (claim.flags, claim.strong) = (flags, strong);
-                    holder != of && holder.era() < era && claim.holders.insert(holder)
+                    holder != of && is_old(holder) && claim.holders.insert(holder)
                 }
                 Claim::Granted { owner, node, strong, grants } => {
                     let (grants, strong_grants) = (u64::from(grants), u64::from(strong));
                     let grant = Grant { grants, strong_grants, giver };
                     let before = checked.grants.insert(NodeKey { owner, node }, grant);
-                    let possible = owner != of && owner.era() < era && strong_grants <= grants;
+                    let possible = owner != of && is_old(owner) && strong_grants <= grants;
                     before.is_none() && possible && grants > 0
                 }
+                Claim::Peer { peer } => peer != of && is_old(peer) && checked.peers.insert(peer),
                 Claim::Channel { channel, end, peer } => {
                     let is_server = end == End::Server;
-                    let old = era_of(channel.0) < era && peer.era() < era;
+                    let old = era_of(channel.0) < era && is_old(peer);
                     let claim = ChannelClaim { channel, peer, is_server };
                     old && peer != of && checked.channels.insert(claim)
                 }

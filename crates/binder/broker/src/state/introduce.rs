@@ -95,7 +95,12 @@ impl State {
                 if self.may_rejoin(owner) {
                     return Err(Errno::AGAIN);
                 }
-                steps.push(Step::Dead { key, strength });
+                // No process may be told of the death of one that is yet to come.
+                let existed = owner.0 <= self.last_process;
+                steps.push(match existed {
+                    true => Step::Dead { key, strength },
+                    false => Step::Denied { strength },
+                });
                 continue;
             }
             let Some(flags) = self.flags_if_held(lists, from, key, strength, entry) else {

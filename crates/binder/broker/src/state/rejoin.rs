@@ -19,8 +19,8 @@
 //!   such grants but neither pass them on nor use them. When the owner rejoins, it confirms or
 //!   denies them.
 //!
-//! Denied grants are void and leave the holder's book. At the end the broker treats absent processes
-//! as dead, and nothing is left of their nodes.
+//! Denied grants are void and leave the holder's book. At the end the broker treats absent
+//! processes as dead, and nothing is left of their nodes.
 //!
 //! Grants that an owner gave itself are no concern of the broker's, and are not claimed.
 
@@ -236,7 +236,28 @@ impl State {
         for claim in claims.channels {
             self.return_channel(from, claim, out);
         }
+        self.return_peers(from, claims.peers);
         Some(())
+    }
+
+    /// Applies a process's claims of others with which it had to do, and the earlier claims of
+    /// these. Each is told of the other's death.
+    fn return_peers(&mut self, from: ProcessId, peers: BTreeSet<ProcessId>) {
+        let rebuild = self.rebuild.as_mut().expect("somebody has come back");
+        let claimed_by = |(_, absent): &(&ProcessId, &BTreeSet<ProcessId>)| absent.contains(&from);
+        let claimants = rebuild.absent_peers.iter().filter(claimed_by).map(|(who, _)| *who);
+        let mut known: BTreeSet<ProcessId> = claimants.collect();
+        for peer in peers {
+            if !self.processes.contains_key(&peer) {
+                rebuild.add_absent_peer(from, peer);
+            }
+            known.insert(peer);
+        }
+        known.retain(|peer| self.processes.contains_key(peer));
+        for peer in known {
+            self.channels_of(from).meet(peer);
+            self.channels_of(peer).meet(from);
+        }
     }
 
     /// Applies an owner's claims about its nodes: confirms or denies earlier claims of holders, and
@@ -313,8 +334,8 @@ impl State {
         }
     }
 
-    /// Applies a holder's claims about its grants: awaited ones are confirmed, others denied or left
-    /// open.
+    /// Applies a holder's claims about its grants: awaited ones are confirmed, others denied or
+    /// left open.
     fn return_grants(
         &mut self,
         from: ProcessId,

@@ -182,6 +182,7 @@ impl EngineRecord {
                     let strength = if strong { Strength::Strong } else { Strength::Weak };
                     told.holders.insert(holder, strength);
                 }
+                Claim::Peer { .. } => {}
                 Claim::Channel { channel, end, peer } => {
                     record.channels.insert(channel, (end, peer));
                 }

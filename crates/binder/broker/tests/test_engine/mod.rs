@@ -5,6 +5,7 @@
 
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
+use baton_abi::holder_list::Holding;
 pub use baton_broker::{Config, Running};
 use baton_hostile::engine;
 pub use baton_hostile::engine::{BareEngine, connect, send};
@@ -39,7 +40,7 @@ impl Drop for Directory {
 
 /// Asks for the first page of a report, which is the only one where there are few processes.
 pub const REPORT: Request =
-    Request::Report { from: Cursor { process: 0, part: Part::Process, after: 0 } };
+    Request::Report { from: Cursor { process: 0, part: Part::Process, after: (0, 0) } };
 
 /// Receives one packet. `None` at the end of the connection.
 pub fn receive(socket: impl AsFd) -> Option<engine::Packet> {
@@ -152,7 +153,18 @@ impl TestEngine {
     }
 }
 
-/// A context's manager, and a client with handle 0 and a channel to the manager. No events are
+/// Asks for a channel to a process of which the asker holds a node by the broker's grants.
+pub fn open(target: &TestEngine) -> Request {
+    Request::OpenChannel { target: target.id(), entry: None }
+}
+
+/// Lets an owner grant a node itself: writes the entry into its list.
+pub fn list(owner: &TestEngine, entry: u32, node: u64, holder: &TestEngine, strength: Strength) {
+    let (holder, node) = (holder.id(), NodeId(node));
+    owner.list(entry, Some(Holding { holder, node, flags: 0, strength })).unwrap();
+}
+
+/// A context's manager, and a client with a grant on its node and a channel to it. No events are
 /// left.
 pub fn manager_and_client(path: &Path) -> (TestEngine, TestEngine) {
     let manager = TestEngine::open(path, "binder").unwrap();
@@ -160,8 +172,7 @@ pub fn manager_and_client(path: &Path) -> (TestEngine, TestEngine) {
     assert_eq!(manager.ask(become_manager), Some(Reply::Done));
     let client = TestEngine::open(path, "binder").unwrap();
     assert!(matches!(client.ask(Request::ContextManager), Some(Reply::Ticket { .. })));
-    let open = Request::OpenChannel { target: manager.id() };
-    assert_eq!(client.ask(open), Some(Reply::Done));
+    assert_eq!(client.ask(open(&manager)), Some(Reply::Done));
     manager.events();
     client.events();
     (manager, client)

@@ -1,14 +1,24 @@
-//! The two rings of a channel in which each end returns grants of the other end's nodes.
+//! The grants that a message carries, and the two rings of a channel in which each end returns
+//! grants of the other end's nodes.
 
 use super::{Channel, Ends};
-use baton_abi::control::End;
+use baton_abi::control::{End, NodeId};
 use baton_abi::lane::*;
+use baton_shm::mapping::View;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering, fence};
-use bytemuck::{bytes_of, bytes_of_mut};
+use bytemuck::{bytes_of, bytes_of_mut, cast_slice_mut};
 
 /// Size of a record.
 const RECORD: usize = size_of::<ReturnedGrants>();
+
+/// A copy of what a message says of its nodes and handles. Nothing of one with impossible sizes.
+pub fn objects_in(message: &Message, map: View<'_>, at: usize) -> Vec<Carried> {
+    let Some(parts) = message.parts().filter(|_| message.objects > 0) else { return Vec::new() };
+    let mut objects = vec![Carried::default(); usize::from(message.objects)];
+    map.read(at + parts.objects_at, cast_slice_mut(&mut objects));
+    objects
+}
 
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +80,24 @@ impl Channel {
         let Ring { tail, head, .. } = self.returns_of(self.other_end());
         // Both are hints here: this end's own position is read again under the lock.
         tail.load(Ordering::Acquire) != head.load(Ordering::Relaxed)
+    }
+
+    /// Whether a message that lies here, and has not come in, may rely on the peer's hold of a node
+    /// of this process. The peer counts on it only if it was sent before the hold was given up.
+    pub fn may_rely_on(&self, node: NodeId) -> bool {
+        if self.end == End::Server && self.has_one_way() {
+            return true;
+        }
+        let mapped = (0..LANES).filter(|&lane| self.lanes[lane].get().is_some());
+        mapped.filter_map(|lane| self.lane(lane).ok()).any(|areas| {
+            if areas.inbox().is_empty() {
+                return false;
+            }
+            let is_it = |carried: Carried| {
+                carried.origin() == Some(Origin::Receiver) && carried.node == node.0
+            };
+            objects_in(&areas.header(), areas.incoming(), 0).into_iter().any(is_it)
+        })
     }
 
     /// Takes everything that the other end has returned, and whether the ring was full: then the

@@ -206,7 +206,7 @@ impl Channel {
         self.ownership(lane).end_serving();
     }
 
-    fn has_one_way(&self) -> bool {
+    pub fn has_one_way(&self) -> bool {
         let read = self.one_way_read.load(Ordering::Relaxed);
         self.ring_tail().load(Ordering::Acquire) != read && !self.full.load(Ordering::Relaxed)
     }

@@ -38,6 +38,9 @@ pub struct Socket {
     /// The server has taken the channel up; it says so to the client on the socket.
     taken_up: AtomicBool,
     received: Lock<ReceivedFds>,
+    /// A thread that looked for descriptors has read doorbells, of which the control thread will
+    /// not hear.
+    has_missed: AtomicBool,
     sent: Lock<Sent>,
     /// The account of the peer's user.
     account: Account,
@@ -150,7 +153,8 @@ impl Socket {
         }
         let taken_up = AtomicBool::new(end == End::Server);
         let (received, sent) = (Lock::default(), Lock::default());
-        Ok(Socket { fd, end, bell, taken_up, received, sent, account })
+        let has_missed = AtomicBool::new(false);
+        Ok(Socket { fd, end, bell, taken_up, received, has_missed, sent, account })
     }
 
     /// The descriptor.
@@ -312,6 +316,11 @@ impl Socket {
         is_one.then_some(message).ok_or(Errno::PROTO)
     }
 
+    /// Whether [`Socket::take_fds`] has read doorbells since this was last asked.
+    pub fn take_missed(&self) -> bool {
+        self.has_missed.load(Ordering::Relaxed) && self.has_missed.swap(false, Ordering::Relaxed)
+    }
+
     /// The descriptors of a message. `EMFILE` if this process has no room for them, `EPROTO` if
     /// the peer did not send as many as it says.
     pub fn take_fds(&self, message: &Message) -> Result<Vec<OwnedFd>, Errno> {
@@ -323,7 +332,10 @@ impl Socket {
         let known = received.by_number.remove(&number);
         // A peer may write as fast as this thread reads.
         let mut left = MAX_RECEIVED;
-        let goes_on = |_| {
+        let goes_on = |number| {
+            if number == DOORBELL {
+                self.has_missed.store(true, Ordering::Relaxed);
+            }
             left -= 1;
             left > 0
         };
@@ -378,7 +390,7 @@ mod tests {
         packet::send(theirs, bytes_of(&[number, count]), &carried, flags).unwrap();
     }
 
-    fn take(channel: &Socket, fds_number: u32, fds: u16) -> Result<usize, Errno> {
+    fn take(channel: &Socket, fds_number: u32, fds: u8) -> Result<usize, Errno> {
         let message = Message { fds, fds_number, ..Message::default() };
         channel.take_fds(&message).map(|fds| fds.len())
     }
@@ -418,7 +430,7 @@ mod tests {
             send(&theirs, 1, count, fds);
             let drained = channel.drain(false);
             assert_eq!(drained.is_err(), ends, "{count} for {fds}");
-            assert!(take(&channel, 1, fds as u16 + 1).is_err());
+            assert!(take(&channel, 1, fds as u8 + 1).is_err());
         }
         let (channel, theirs) = channel(1024);
         packet::send(&theirs, &[0; 4], &[], SendFlags::empty()).unwrap();

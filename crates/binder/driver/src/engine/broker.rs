@@ -4,7 +4,7 @@
 use super::open_error::OpenError;
 use crate::sys::packet::{PAUSE, descriptors, passes, receive, receive_patiently, send};
 use baton_abi::control::{Event, Identity, Reply, Request, Stamps, VERSION, decode, encode};
-use baton_abi::holder_list::{Entry, Holding, LIST_BYTES, TALLY_FILE_BYTES, entry_at};
+use baton_abi::holder_list::{Entry, Holding, LIST_BYTES, STRENGTH_AT, TALLY_FILE_BYTES, entry_at};
 use baton_abi::lane::{TALLY_BYTES, tally};
 use baton_shm::blocking::pause;
 use baton_shm::lock::Lock;
@@ -221,13 +221,20 @@ impl Broker {
         self.tally.word(tally::LANES)
     }
 
-    /// Writes an entry of this process's list of holders. A reader tells an entry that is being
-    /// written by its check sum.
+    /// Writes an entry of this process's list of holders, under the state's lock.
     pub fn write_list(&self, entry: u32, holding: Option<Holding>) {
-        let bytes = holding.map(Entry::of).unwrap_or_default();
-        if let Some(at) = entry_at(entry) {
-            self.list.view().write(at - TALLY_BYTES, bytemuck::bytes_of(&bytes));
+        let Some(at) = entry_at(entry).map(|at| at - TALLY_BYTES) else { return };
+        let written = holding.map(Entry::of).unwrap_or_default();
+        let mut now = Entry::default();
+        self.list.view().read(at, bytemuck::bytes_of_mut(&mut now));
+        let strength = self.list.word(at + STRENGTH_AT);
+        if now.strength() == 0 {
+            // A reader takes nothing from the entry until the last word is there.
+            self.list.view().write(at, &bytemuck::bytes_of(&written)[..STRENGTH_AT]);
+            let check = STRENGTH_AT + size_of::<u32>();
+            self.list.view().write(at + check, &bytemuck::bytes_of(&written)[check..]);
         }
+        strength.store(written.strength(), Ordering::Release);
     }
 
     /// Locks the tally page in memory.

@@ -1,7 +1,7 @@
 //! Answers: this process posts them to its callers, and takes the answers to its own calls.
 
 use super::accept::Stop;
-use super::take_in::objects_in;
+use crate::channel::returns::objects_in;
 use crate::channel::{Channel, Lane};
 use crate::engine::Engine;
 use baton_abi::control::{End, ProcessId};

@@ -1,7 +1,7 @@
 //! The channels that this process has, by peer and by name; the lanes of a peer.
 
-use super::take_in::objects_in;
 use crate::channel::Channel;
+use crate::channel::returns::objects_in;
 use crate::channel::table::Retired;
 use crate::engine::Engine;
 use crate::engine::real_time::Purpose;

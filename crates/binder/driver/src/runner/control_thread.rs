@@ -42,6 +42,8 @@ impl Engine {
     pub(crate) fn run_control(&self) {
         let mut events = Vec::with_capacity(32);
         let mut rejoining = RejoinState::default();
+        // Channels to look at now, each with whether its peer has hung up.
+        let mut to_visit = Vec::new();
         // Channels whose socket is to be looked at again.
         let mut unread = BTreeSet::new();
         let (mut looked, mut heard) = (now(), now());
@@ -61,7 +63,11 @@ impl Engine {
             for event in &events {
                 match event.data.u64() {
                     STOP => return self.ring_until_all_have_left(),
-                    REPEAT => self.repeat_rings(),
+                    REPEAT => {
+                        self.repeat_rings();
+                        to_visit
+                            .extend(self.control.take_missed().into_iter().map(|id| (id, false)));
+                    }
                     WATCHDOG => self.watchdog(),
                     EVENTS => {
                         self.take_events();
@@ -72,12 +78,15 @@ impl Engine {
                         let channel = ChannelId(channel - CHANNELS);
                         let hung_up = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
                         let flags = event.flags;
-                        let visit = self.visit(channel, flags.intersects(hung_up));
-                        wanted |= visit.wanted;
-                        if visit.drained == Drained::More {
-                            unread.insert(channel);
-                        }
+                        to_visit.push((channel, flags.intersects(hung_up)));
                     }
+                }
+            }
+            for (channel, has_hung_up) in to_visit.drain(..) {
+                let visit = self.visit(channel, has_hung_up);
+                wanted |= visit.wanted;
+                if visit.drained == Drained::More {
+                    unread.insert(channel);
                 }
             }
             // A peer that causes events all the time cannot delay this.

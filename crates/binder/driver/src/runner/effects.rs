@@ -14,6 +14,9 @@ impl Engine {
     /// Carries out the effects, admits messages that waited for room, and publishes the status
     /// page.
     pub fn carry_out(&self, state: &mut State) {
+        if !state.postponed.is_empty() {
+            self.apply_postponed(state);
+        }
         self.carry_out_effects(state);
         while state.take_made_room() {
             self.made_room(state);

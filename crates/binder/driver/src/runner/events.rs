@@ -4,7 +4,8 @@ use super::accept::{Candidate, ChannelSet};
 use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::engine::broker::Gone;
-use baton_abi::control::{Event, Request};
+use baton_abi::control::{Event, NodeId, ProcessId, Request};
+use baton_abi::lane::ReturnedGrants;
 use baton_shm::blocking::await_readable;
 use baton_shm::lock::Guard;
 use baton_state::State;
@@ -142,16 +143,35 @@ impl Engine {
             self.unlock(state);
             state = self.catch_up(later, None);
         }
-        if returned.iter().any(|returned| state.is_lowered_by(channel.peer, returned)) {
-            self.revoke_with(&mut state, channel.peer);
-        }
-        for returned in &returned {
-            if state.returned(channel.peer, returned).is_err() {
-                self.end_channel(&mut state, channel, "returned more grants than it had");
-                break;
-            }
+        for returned in returned {
+            self.apply_returned(&mut state, channel.peer, returned);
         }
         self.unlock(state);
+    }
+
+    /// Applies returned grants, unless a message that has not come in yet relies on them: an
+    /// answer waits for its caller, a dedicated looper takes its requests itself, and a one-way
+    /// transaction may wait for room.
+    fn apply_returned(&self, state: &mut State, from: ProcessId, returned: ReturnedGrants) {
+        if state.is_lowered_by(from, &returned) {
+            let channels = self.pool.channels.with(from);
+            if channels.iter().any(|channel| channel.may_rely_on(NodeId(returned.node))) {
+                return state.postponed.push((from, returned));
+            }
+            self.revoke_with(state, from);
+        }
+        if state.returned(from, &returned).is_err() {
+            for channel in self.pool.channels.with(from) {
+                self.end_channel(state, &channel, "returned more grants than it had");
+            }
+        }
+    }
+
+    /// Applies the grants that were returned earlier, as far as no message relies on them any more.
+    pub(crate) fn apply_postponed(&self, state: &mut State) {
+        for (from, returned) in std::mem::take(&mut state.postponed) {
+            self.apply_returned(state, from, returned);
+        }
     }
 
     /// Waits until every event that was caused before now has been applied. A message that still

@@ -15,8 +15,8 @@
 //! A lane that its client's thread has left comes back to the client once the server's thread has
 //! nothing open on it either: it says so when its last answer finds the inbox closed.
 
-use super::take_in::objects_in;
 use crate::channel::Channel;
+use crate::channel::returns::objects_in;
 use crate::engine::Engine;
 use baton_abi::control::{End, TicketId};
 use baton_abi::lane::{Kind, Message};
@@ -35,7 +35,7 @@ impl Engine {
         let mut owes = open[0] == FrameKind::Serving;
         if open.contains(&FrameKind::Calling) && lane.inbox().close() {
             let message = lane.header();
-            drop_message(state, &channel, &message, lane.incoming());
+            self.drop_message(state, &channel, &message, lane.incoming());
             lane.inbox().clear();
             if message.kind == Kind::Request as u32 {
                 owes = true;
@@ -62,6 +62,19 @@ impl Engine {
         }
     }
 
+    /// Drops a message that no thread will take, with its references and descriptors.
+    pub(crate) fn drop_message(
+        &self,
+        state: &mut State,
+        channel: &Channel,
+        message: &Message,
+        area: View<'_>,
+    ) {
+        state.drop_ticket(channel.peer, TicketId(message.ticket));
+        state.drop_granted(channel.peer, &objects_in(message, area, 0));
+        drop(self.take_fds(channel, message));
+    }
+
     /// The caller had left when this thread posted its answer.
     pub(crate) fn caller_has_left(&self, state: &mut State, tid: Tid, via: LaneId) {
         let Some(channel) = self.channel(via.channel) else { return };
@@ -75,16 +88,4 @@ impl Engine {
             lane.outbox().give_back();
         }
     }
-}
-
-/// Drops a message that no thread will take, with its references and descriptors.
-pub(crate) fn drop_message(
-    state: &mut State,
-    channel: &Channel,
-    message: &Message,
-    area: View<'_>,
-) {
-    state.drop_ticket(channel.peer, TicketId(message.ticket));
-    state.drop_granted(channel.peer, &objects_in(message, area, 0));
-    drop(channel.socket.take_fds(message));
 }

@@ -2,28 +2,20 @@
 //! in place.
 
 use super::accept::Stop;
-use super::leave::drop_message;
 use crate::channel::Channel;
+use crate::channel::returns::objects_in;
 use crate::engine::Engine;
 use baton_abi::control::{ProcessId, Request};
-use baton_abi::lane::{Carried, ChainEntry, Kind, Message, TO_FROZEN};
+use baton_abi::lane::{ChainEntry, Kind, Message, TO_FROZEN};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::mapping::View;
 use baton_state::State;
 use baton_state::transaction::{Arrival, HeldObject, LaneId, Received, Recipient, Room, Verdict};
-use rustix::fd::IntoRawFd;
+use rustix::fd::{IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 
 /// A message in its room, or the error for its sender.
 pub(super) type CopyResult = Result<(Room, Received), (Kind, Errno)>;
-
-/// A copy of what a message says of its nodes and handles. Nothing of one with impossible sizes.
-pub(super) fn objects_in(message: &Message, map: View<'_>, at: usize) -> Vec<Carried> {
-    let Some(parts) = message.parts().filter(|_| message.objects > 0) else { return Vec::new() };
-    let mut objects = vec![Carried::default(); usize::from(message.objects)];
-    map.read(at + parts.objects_at, bytemuck::cast_slice_mut(&mut objects));
-    objects
-}
 
 impl Engine {
     /// Takes in a transaction. `Ok(Some)`: the transaction is refused, with the error for its
@@ -43,7 +35,7 @@ impl Engine {
         if matches!(recipient, Recipient::Waiting(_)) && self.page.is_frozen() {
             // A nested call's sender cannot see this process's status page: it was called by a
             // third process.
-            drop_message(state, channel, message, map);
+            self.drop_message(state, channel, message, map);
             let target = self.identity.process;
             self.broker.tell(&Request::FrozenTouched { target, two_way: true });
             return Ok(Some((Kind::Frozen, Errno::AGAIN)));
@@ -90,7 +82,7 @@ impl Engine {
             Err(Verdict::NoRoom) => return Err(Stop::NoRoom),
             Err(Verdict::Refused(kind, errno)) => {
                 state.drop_claim(arrival);
-                drop(channel.socket.take_fds(arrival.message));
+                drop(self.take_fds(channel, arrival.message));
                 return Ok(Err((kind, errno)));
             }
         };
@@ -122,7 +114,7 @@ impl Engine {
             return Ok(Received::default());
         }
         let held = state.claim(arrival);
-        let fds: Vec<i32> = match channel.socket.take_fds(message) {
+        let fds: Vec<i32> = match self.take_fds(channel, message) {
             Ok(fds) => fds.into_iter().map(IntoRawFd::into_raw_fd).collect(),
             Err(errno) => {
                 state.reject(room, held, Vec::new());
@@ -145,6 +137,19 @@ impl Engine {
                 Err(Stop::Violation("malformed objects"))
             }
         }
+    }
+
+    /// The descriptors of a message: see [`crate::channel::Channel`]'s socket.
+    pub(super) fn take_fds(
+        &self,
+        channel: &Channel,
+        message: &Message,
+    ) -> Result<Vec<OwnedFd>, Errno> {
+        let taken = channel.socket.take_fds(message);
+        if channel.socket.take_missed() {
+            self.control.miss(channel.id);
+        }
+        taken
     }
 
     fn place_objects(

@@ -8,7 +8,7 @@ use crate::engine::thread_end::remember;
 use crate::runner::send::Outgoing;
 use crate::sys::thread::is_running;
 use crate::sys::thread::tid;
-use baton_abi::control::{ChannelId, NodeId, Object, Request, Strength};
+use baton_abi::control::{ChannelId, HeldNode, NodeId, Request, Strength};
 use baton_abi::lane::{Kind, MAX_CHAIN, MAX_FDS, MAX_PAYLOAD_BYTES, Message, status};
 use baton_abi::uapi::{BINDER_TYPE_PTR, BufferObject, TF_ONE_WAY};
 use baton_broker::{Config, Running};
@@ -89,7 +89,7 @@ fn events_that_the_broker_keeps_back_are_waited_for() {
         })
         .collect();
     drop(unread);
-    server.take_all_events();
+    drop(server.pass_barrier());
     let channels = server.pool.channels.lists().n_incoming();
     assert_eq!(channels, CLIENTS, "all that was sent before has come");
     clients.iter().for_each(|client| client.close());
@@ -298,6 +298,7 @@ fn tickets_go_back_with_the_last_channel_to_their_sender() {
     let (broker, _directory) = broker();
     let (server, client, channel) = channel(&broker);
     let server_end = other_end(&server, &channel);
+    let third = Engine::open("binder", broker.socket()).unwrap();
     // The broker cannot tell who lies about this node: it is dead.
     let (owner, strength) = (third.identity.process, Strength::Strong);
     let object = HeldNode { owner, node: NodeId(77), strength, entry: None };

@@ -155,7 +155,7 @@ impl Observer {
         let late = Instant::now() + PATIENCE;
         let touches = |process: &ProcessReport| {
             process.process == dead
-                || process.handles.iter().any(|&(_, owner, ..)| owner == dead)
+                || process.holdings.iter().any(|&(_, holder, _)| holder == dead)
                 || process.channels.iter().any(|&(_, other, _)| other == dead)
         };
         loop {

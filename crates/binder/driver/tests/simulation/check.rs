@@ -92,7 +92,17 @@ fn check_grants(world: &World, report: &Report) {
             holdings.insert((owner.0, node.0, state.id.0, strong));
         }
     }
-    assert_eq!(granted, held, "what owners have granted, and what holders have");
+    let differ = |(key, count): &(&_, &_)| held.get(key) != Some(count);
+    let leaked: Vec<_> = granted.iter().filter(differ).collect();
+    let differ = |(key, count): &(&_, &_)| granted.get(key) != Some(count);
+    let lost: Vec<_> = held.iter().filter(differ).collect();
+    if !leaked.is_empty() || !lost.is_empty() {
+        for peer in world.peers() {
+            eprintln!("process {} {:?}", peer.process, peer.program.device.engine().lock().id);
+            peer.program.device.engine().debug_returns();
+        }
+    }
+    assert!(leaked.is_empty() && lost.is_empty(), "granted {leaked:?}, held {lost:?}");
     let is_honest = |process| honest.contains(&ProcessId(process));
     let of_broker: BTreeSet<_> = processes(report)
         .filter(|owner| is_honest(owner.process))
@@ -207,7 +217,13 @@ pub fn given_back(world: &World) {
         let pins: Vec<u32> = state.manager.into_iter().collect();
         assert_eq!(handles, pins, "{process} is left with handles");
         for (_, node) in state.nodes.iter() {
-            assert_eq!(node.ptr, 0, "{process} is left with {node:?}");
+            assert_eq!(
+                node.ptr,
+                0,
+                "{process} is left with {node:?}, {:?} {:?}",
+                state.peers,
+                world.machine.summary()
+            );
         }
         let model = peer.model();
         assert!(model.objects.is_empty(), "{process} is left with {:?}", model.objects);

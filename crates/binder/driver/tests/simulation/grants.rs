@@ -2,7 +2,7 @@
 //!
 //! Before a hostile process has the broker introduce a program to nodes of third processes, it
 //! notes these here. A program that is given a message of a hostile process takes a note with the
-//! same nodes of programs away, and fails if there is none. A program may be given calls to those
+//! same nodes away, and fails if there is none. A program may be given calls to those
 //! objects only that their caller was granted, by the broker or by the program.
 
 use crate::payload::{Name, Object};
@@ -123,11 +123,16 @@ impl HostileProcesses {
         let mut inner = self.lock();
         inner.n_received += 1;
         inner.n_objects += objects.len() as u64;
-        let thirds = objects.iter().map(|(_, announced)| *announced);
-        let thirds: Vec<_> = inner.thirds(receiver, thirds).collect();
-        if !thirds.is_empty() {
-            let note = (receiver, thirds);
-            assert!(inner.forget(&note), "{} has {note:?}, not granted", peer.process);
+        let others = objects.iter().map(|(_, announced)| *announced);
+        let others: Vec<_> = others.filter(|(owner, ..)| *owner != receiver).collect();
+        let of_others = !others.iter().all(|(owner, ..)| inner.processes.contains_key(owner));
+        if of_others {
+            let taken = inner.take_note(receiver, &others);
+            assert!(
+                taken,
+                "{} has {others:?} of {objects:?}, not granted: {:?}",
+                peer.process, inner.announced
+            );
         }
         let name = |(object, (owner, node, _)): (Object, Announced)| {
             let owner = u64::from(*inner.processes.get(&owner)?);
@@ -140,21 +145,31 @@ impl HostileProcesses {
 }
 
 impl Inner {
-    /// The nodes among these that are neither the receiver's, nor a hostile process's, nor dead.
-    pub fn thirds(
-        &self,
-        receiver: ProcessId,
-        nodes: impl Iterator<Item = Announced>,
-    ) -> impl Iterator<Item = Announced> {
-        let hostile = &self.processes;
-        nodes.filter(move |(owner, ..)| {
-            *owner != receiver && *owner != ProcessId::BROKER && !hostile.contains_key(owner)
-        })
-    }
-
     /// Takes a note away. False if there is none.
     pub fn forget(&mut self, note: &(ProcessId, Vec<Announced>)) -> bool {
         let at = self.announced.iter().position(|it| it == note);
         at.inspect(|at| drop(self.announced.swap_remove(*at))).is_some()
+    }
+
+    /// Takes away the note of what a program was given. False if there is none.
+    fn take_note(&mut self, receiver: ProcessId, given: &[Announced]) -> bool {
+        let fits = |(to, nodes): &(ProcessId, Vec<Announced>)| {
+            *to == receiver && self.is_noted(given, nodes)
+        };
+        let at = self.announced.iter().position(fits);
+        // Which note a dead node belongs to cannot be told: that note stays.
+        let is_exact = given.iter().all(|(owner, ..)| *owner != ProcessId::BROKER);
+        at.inspect(|at| drop(is_exact.then(|| self.announced.swap_remove(*at)))).is_some()
+    }
+
+    /// Whether the note names what was given. A hostile process may have granted its own nodes, and
+    /// the broker gives a dead node for one that the sender did not hold.
+    fn is_noted(&self, given: &[Announced], noted: &[Announced]) -> bool {
+        let Some((first, others)) = given.split_first() else { return noted.is_empty() };
+        if self.processes.contains_key(&first.0) && self.is_noted(others, noted) {
+            return true;
+        }
+        let Some((next, left)) = noted.split_first() else { return false };
+        (first == next || first.0 == ProcessId::BROKER) && self.is_noted(others, left)
     }
 }

@@ -399,13 +399,8 @@ impl Hostile {
         }
         // Before the broker has it: the ticket may be claimed by a message that lies there already.
         let announced = |it: &HeldNode| (it.owner, it.node, it.strength == Strength::Strong);
-        let note = {
-            let mut hostile = self.world.hostile.lock();
-            let thirds = hostile.thirds(target, introduced.iter().map(announced)).collect();
-            let note = (target, thirds);
-            hostile.announced.push(note.clone());
-            note
-        };
+        let note = (target, introduced.iter().map(announced).collect());
+        self.world.hostile.lock().announced.push(note.clone());
         match self.ask(&Request::Introduce { target, objects: introduced }) {
             Some(Reply::Ticket { ticket }) => {
                 self.tickets.push((target, ticket));
@@ -558,15 +553,15 @@ impl Hostile {
         let Some(number) = self.channel() else { return };
         for lane in 0..MOST_LANES as usize {
             let channel = &self.channels[number];
+            let (memory, peer) = (Arc::clone(&channel.memory), channel.peer);
             let at = area_at(lane, channel.end);
-            let inbox = Mailbox::new(channel.memory.word(at));
+            let inbox = Mailbox::new(memory.word(at));
             if inbox.is_empty() || self.dice(5) == 0 {
                 continue;
             }
             let (mut request, mut caller) = (Message::default(), ChainEntry::default());
-            channel.memory.view().read(at, bytes_of_mut(&mut request));
-            channel.memory.view().read(at + size_of::<Message>(), bytes_of_mut(&mut caller));
-            let (memory, peer) = (Arc::clone(&channel.memory), channel.peer);
+            memory.view().read(at, bytes_of_mut(&mut request));
+            memory.view().read(at + size_of::<Message>(), bytes_of_mut(&mut caller));
             self.note_granted(peer, memory.part_at::<AREA_BYTES>(at).view(), &request);
             inbox.clear();
             if request.kind != Kind::Request as u32 {
