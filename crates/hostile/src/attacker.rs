@@ -60,6 +60,11 @@ impl Attacker {
         say(&format!("holding {what}"));
     }
 
+    /// Reports that somebody is harmed, or that this process got what it must not get.
+    pub fn harms(&self, what: &str) {
+        say(&format!("harm {what}"));
+    }
+
     /// Whether the run wants this process to continue.
     pub fn must_continue(&self) -> bool {
         !self.run_messages.leave.load(Ordering::Relaxed)

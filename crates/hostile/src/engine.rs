@@ -4,13 +4,12 @@
 //! The engine has no thread and no state. So it can do what no honest engine does: leave its events
 //! unread, name objects that it does not have, and send requests at any time.
 
+use crate::channel::BareChannel;
 use baton_abi::control::*;
 use baton_abi::holder_list::{self, Entry, Holding, TALLY_FILE_BYTES};
-use baton_abi::lane::{AREA_BYTES, Kind, LANES_AT, Message, STATUS_BYTES, area_at, header};
-use baton_abi::uapi::TF_ACCEPT_FDS;
-use baton_shm::mailbox::Mailbox;
+use baton_abi::lane::{Carried, Origin, STATUS_BYTES};
 use baton_shm::mapping::{self, Access, Mapping};
-use bytemuck::{bytes_of, cast_slice};
+use bytemuck::cast_slice;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -22,7 +21,6 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Timeout of a receive, so that a program that waits in vain ends.
@@ -154,97 +152,6 @@ pub struct BareEngine {
     pub credential: Vec<u8>,
 }
 
-/// The client's end of a channel.
-pub struct BareChannel {
-    /// Id of the channel.
-    pub id: ChannelId,
-    /// The shared memory, of [`baton_abi::lane::CHANNEL_BYTES`].
-    pub memory: OwnedFd,
-    /// The socket for doorbells and descriptors.
-    pub socket: OwnedFd,
-    /// The server's status page.
-    pub status_page: OwnedFd,
-}
-
-/// A call to write into a lane. A ticket belongs to the objects at the offsets.
-#[derive(Clone, Copy, Debug)]
-pub struct BareCall<'a> {
-    /// Node of the channel's server.
-    pub node: NodeId,
-    /// Code of the requested function.
-    pub code: u32,
-    /// Data of the call.
-    pub data: &'a [u8],
-    /// Offsets of objects in the data.
-    pub offsets: &'a [u64],
-    /// [`TicketId`], 0 for none.
-    pub ticket: u64,
-}
-
-impl BareChannel {
-    /// Maps header and one-way ring.
-    pub fn head(&self) -> Result<Mapping<LANES_AT>, Errno> {
-        Mapping::new(&self.memory, Access::ReadWrite)
-    }
-
-    /// Posts a call in lane 0 and rings the doorbell. The lane has to be free.
-    pub fn post(&self, call: &BareCall<'_>) -> Result<(), Errno> {
-        let head = self.head()?;
-        let at = area_at(0, End::Server);
-        let area = Mapping::<AREA_BYTES>::part(&self.memory, at, Access::ReadWrite)?;
-        let message = Message {
-            kind: Kind::Request as u32,
-            node: call.node.0,
-            code: call.code,
-            flags: TF_ACCEPT_FDS,
-            data_bytes: call.data.len() as u32,
-            offsets_bytes: size_of_val(call.offsets) as u32,
-            ticket: call.ticket,
-            ..Message::default()
-        };
-        let parts = message.parts().ok_or(Errno::INVAL)?;
-        // The first word is the mailbox, so the header is written after it.
-        area.view().write(4, &bytes_of(&message)[4..]);
-        area.view().write(parts.data_at, call.data);
-        area.view().write(parts.offsets_at, cast_slice(call.offsets));
-        Mailbox::new(area.word(0)).post();
-        // SeqCst orders this before the check for the server's sleepers.
-        head.double_word(header::READY).fetch_or(1, Ordering::SeqCst);
-        self.ring()
-    }
-
-    /// Whether lane 0 contains a reply. Takes the reply, so that the lane is free again.
-    pub fn answered(&self) -> Result<bool, Errno> {
-        let at = area_at(0, End::Client);
-        let area = Mapping::<AREA_BYTES>::part(&self.memory, at, Access::ReadWrite)?;
-        let inbox = Mailbox::new(area.word(0));
-        let is_there = !inbox.is_empty();
-        if is_there {
-            inbox.clear();
-        }
-        Ok(is_there)
-    }
-
-    /// Rings the doorbell for the server's control thread. A full queue also wakes it.
-    pub fn ring(&self) -> Result<(), Errno> {
-        match self.send_descriptors(0, 0, &[]) {
-            Ok(()) | Err(Errno::AGAIN) => Ok(()),
-            Err(errno) => Err(errno),
-        }
-    }
-
-    /// Sends descriptors as those of message `number`, which is not 0, and announces `count` of
-    /// them. `EAGAIN` if there is no room.
-    pub fn send_descriptors(
-        &self,
-        number: u32,
-        count: u32,
-        descriptors: &[BorrowedFd<'_>],
-    ) -> Result<(), Errno> {
-        send_now(&self.socket, bytes_of(&[number, count]), descriptors)
-    }
-}
-
 impl BareEngine {
     /// Opens a context. The error is the broker's refusal, or `ECONNRESET` if it closes the
     /// connection.
@@ -361,9 +268,14 @@ impl BareEngine {
     /// Writes an entry of this engine's holder list. `None` frees it. `EINVAL` for an entry out of
     /// bounds.
     pub fn list(&self, entry: u32, holding: Option<Holding>) -> Result<(), Errno> {
-        let at = holder_list::entry_at(entry).ok_or(Errno::INVAL)?;
-        let entry = holding.map_or_else(Entry::default, Entry::of);
-        rustix::io::pwrite(&self.pages[1], bytes_of(&entry), at as u64).map(drop)
+        self.list_all(entry, &[holding.map_or_else(Entry::default, Entry::of)])
+    }
+
+    /// Writes entries of this engine's holder list from `first` on. `EINVAL` for an entry out of
+    /// bounds.
+    pub fn list_all(&self, first: u32, entries: &[Entry]) -> Result<(), Errno> {
+        let at = holder_list::entry_at(first).ok_or(Errno::INVAL)?;
+        rustix::io::pwrite(&self.pages[1], cast_slice(entries), at as u64).map(drop)
     }
 
     /// Lets this engine grant a node itself, by an entry of its holder list. Returns the node as
@@ -374,6 +286,12 @@ impl BareEngine {
         Ok(HeldNode { owner: self.id(), node, strength, entry: Some(entry) })
     }
 
+    /// Grants a node like [`BareEngine::grant`]. Returns the node as a message to the holder carries
+    /// it.
+    pub fn carry(&self, entry: u32, node: NodeId, holder: ProcessId) -> Result<Carried, Errno> {
+        self.grant(entry, node, holder).map(|_| carried(entry, node))
+    }
+
     /// Introduces a process with which this engine has a channel to owners of nodes.
     pub fn introduce(&self, target: ProcessId, objects: Vec<HeldNode>) -> Result<TicketId, Errno> {
         match self.must(&Request::Introduce { target, objects })? {
@@ -382,27 +300,27 @@ impl BareEngine {
         }
     }
 
-    /// Opens a channel to a server. Discards earlier events.
+    /// Opens a channel to the context's manager, or to a process of which the broker has given this
+    /// engine a node. Discards earlier events.
     pub fn channel_to(&self, target: ProcessId) -> Result<BareChannel, Errno> {
         self.channel_by(target, None)
     }
 
-    /// Opens a channel to a server whose holder list has this entry for this engine. Discards
-    /// earlier events.
+    /// Opens a channel to a process of which this engine has a node by an entry of that process's
+    /// holder list. Discards earlier events.
     pub fn channel_by(&self, target: ProcessId, entry: Option<u32>) -> Result<BareChannel, Errno> {
         self.must(&Request::OpenChannel { target, entry })?;
         loop {
             let (event, descriptors) = self.event()?;
-            if let Event::Channel { channel: id, end: End::Client, .. } = event {
-                let mut descriptors = descriptors.into_iter();
-                let mut next = || descriptors.next().ok_or(Errno::PROTO);
-                return Ok(BareChannel {
-                    id,
-                    memory: next()?,
-                    socket: next()?,
-                    status_page: next()?,
-                });
+            if let Event::Channel { channel, end: End::Client, peer } = event {
+                return BareChannel::map((channel, End::Client, peer.process), descriptors);
             }
         }
     }
+}
+
+/// A node of the sender's own, as a message carries it whose receiver has this entry.
+pub fn carried(entry: u32, node: NodeId) -> Carried {
+    let (node, origin, strong) = (node.0, Origin::Sender as u32, 1);
+    Carried { node, entry, flags: 0, origin, strong }
 }

@@ -2,22 +2,30 @@
 
 use crate::attacker::CONTEXT;
 use crate::starter::say;
-use baton::{Handle, Parcel, Process};
+use baton::{CallError, Handle, Parcel, Process};
+use baton_abi::control::MAX_OBJECTS;
 use baton_shm::clock::now_ns;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// The server replies with the data of the request.
-const ECHO: u32 = 1;
+pub const ECHO: u32 = 1;
 /// The server calls the object in the request with its bytes, and forwards the reply.
-const CALL_BACK: u32 = 2;
+pub const CALL_BACK: u32 = 2;
 /// The server keeps the object in the request under the number in the first byte.
 pub const KEEP: u32 = 3;
 /// The server replies with the object that it keeps under a number.
 pub const GET: u32 = 4;
+/// The server keeps all objects in the request until their owner dies.
+pub const KEEP_ALL: u32 = 5;
+/// The server replies with as many of its own objects as the first two bytes say. They reply with
+/// the data of the request.
+pub const LEND: u32 = 6;
+/// Objects that the server lends.
+pub const LENT: usize = MAX_OBJECTS;
 /// Looper threads of the server.
 const N_LOOPERS: usize = 4;
 /// Bytes of a call's data.
@@ -30,11 +38,38 @@ fn commands() -> impl Iterator<Item = String> {
     io::stdin().lock().lines().map_while(Result::ok).take_while(|line| line != "leave")
 }
 
+/// Handles that the server keeps for its clients, by a number of their own.
+#[derive(Default)]
+struct KeptForClients {
+    by_number: BTreeMap<u64, Vec<Handle>>,
+    last: u64,
+}
+
+/// Keeps handles of one client until the client dies.
+fn keep_all(kept: &Arc<Mutex<KeptForClients>>, handles: Vec<Handle>) {
+    let Some(first) = handles.first().cloned() else { return };
+    let number = {
+        let mut kept = kept.lock().expect("no panic");
+        kept.last += 1;
+        let number = kept.last;
+        kept.by_number.insert(number, handles);
+        number
+    };
+    let kept = Arc::clone(kept);
+    first.link_to_death(move || {
+        let handles = kept.lock().expect("no panic").by_number.remove(&number);
+        drop(handles);
+    });
+}
+
 /// Serves as the context's manager until its input is closed.
 pub fn serve(socket: &Path) -> io::Result<()> {
     let process = Process::open(CONTEXT, socket).map_err(io::Error::other)?;
     // A service manager keeps objects of any client too.
     let kept = Mutex::new(BTreeMap::new());
+    let kept_for_clients = Arc::<Mutex<KeptForClients>>::default();
+    let echo = || process.object(|request| Ok(Parcel::from(request.data()))).add();
+    let lent: Vec<_> = (0..LENT).map(|_| echo()).collect();
     let object = process
         .object(move |request| match request.code() {
             ECHO => Ok(Parcel::from(request.data())),
@@ -55,6 +90,21 @@ pub fn serve(socket: &Path) -> io::Result<()> {
                 let kept = kept.lock().expect("no panic");
                 let mut reply = Parcel::new();
                 reply.write_handle(kept.get(number).ok_or(Errno::NOENT)?);
+                Ok(reply)
+            }
+            KEEP_ALL => {
+                keep_all(
+                    &kept_for_clients,
+                    (0..).map_while(|nth| request.received.handle(nth)).collect(),
+                );
+                Ok(Parcel::new())
+            }
+            LEND => {
+                let n = request.data().first_chunk().ok_or(Errno::INVAL)?;
+                let mut reply = Parcel::new();
+                for object in lent.iter().take(u16::from_ne_bytes(*n).into()) {
+                    reply.write_object(*object);
+                }
                 Ok(reply)
             }
             _ => Err(Errno::NOSYS),
@@ -106,6 +156,29 @@ impl Client {
         let answer = self.server.call(ECHO, &Parcel::from(&bytes[..]));
         let answer = answer.map_err(|error| format!("a plain call: {error}"))?;
         (answer.data() == bytes).then_some(()).ok_or("a plain call: wrong answer".to_owned())
+    }
+
+    /// Gets an object of the server's and calls it.
+    fn lent(&self, number: u64) -> Result<(), String> {
+        let answer = self.server.call(LEND, &Parcel::from(&1u16.to_ne_bytes()[..]));
+        let answer = answer.map_err(|error| format!("a call for an object: {error}"))?;
+        let object = answer.handle(0).ok_or("a call for an object: there is none")?;
+        let bytes = payload(number);
+        let answer = object.call(ECHO, &Parcel::from(&bytes[..]));
+        let answer = answer.map_err(|error| format!("a call of a new object: {error}"))?;
+        (answer.data() == bytes).then_some(()).ok_or("a new object: wrong answer".to_owned())
+    }
+
+    /// Gets an object that the server keeps, and which is dead.
+    fn dead(&self, number: u64) -> Result<(), String> {
+        let answer = self.server.call(GET, &Parcel::from(&[number as u8][..]));
+        let answer = answer.map_err(|error| format!("a call for object {number}: {error}"))?;
+        let object = answer.handle(0).ok_or(format!("object {number}: there is none"))?;
+        match object.call(ECHO, &Parcel::new()) {
+            Err(CallError::DeadObject) => Ok(()),
+            Err(error) => Err(format!("object {number}: {error}")),
+            Ok(_) => Err(format!("object {number} lives")),
+        }
     }
 
     /// Makes a call with a new object, which the server calls.
@@ -188,6 +261,8 @@ pub fn call_as_told(socket: &Path) -> io::Result<()> {
         let called = match kind {
             "plain" => times(amount, |number| client.plain(number)),
             "object" => times(amount, |number| client.object(number)),
+            "lent" => times(amount, |number| client.lent(number)),
+            "dead" => times(amount, |number| client.dead(number)),
             "open" => times(amount, |number| {
                 let other = Client::open(socket)?;
                 other.plain(number)?;

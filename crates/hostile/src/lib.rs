@@ -5,5 +5,7 @@
 //! other crates use too.
 //!
 //! - [`engine`]: an engine that speaks the control protocol and nothing else.
+//! - [`channel`]: its channels.
 
+pub mod channel;
 pub mod engine;

@@ -5,6 +5,7 @@ mod attacker;
 mod broker;
 mod budget;
 mod child;
+mod client;
 mod crowd;
 mod fork;
 mod honest;

@@ -159,9 +159,6 @@ fn alternate(load: &Load, run: &Run, rounds: usize, times: &mut Times) -> io::Re
     let busy_loops: Vec<Group> = load.groups.iter().map(busy_loops).collect();
     for _ in 0..rounds {
         for (side, groups) in [&load.groups, &busy_loops].into_iter().enumerate() {
-            if side == 0 {
-                load.prepare(&mut stage)?;
-            }
             stage.prepare(groups)?;
             stage.go();
             for (at, case) in cases(run.scale).iter().enumerate() {

@@ -37,8 +37,6 @@ pub enum Play {
 #[derive(Clone, Debug, Default)]
 pub struct Load {
     pub setting: Setting,
-    /// Processes that prepare the attack and end before the others begin.
-    pub preparers: Vec<Group>,
     pub groups: Vec<Group>,
     /// Whether the server is stopped until the attackers have all that they want.
     pub stopped_server: bool,
@@ -50,19 +48,8 @@ impl Load {
         Load { groups: groups.into_iter().collect(), ..Load::default() }
     }
 
-    /// Runs the preparing processes.
-    pub fn prepare(&self, stage: &mut Stage) -> io::Result<()> {
-        if !self.preparers.is_empty() {
-            stage.prepare(&self.preparers)?;
-            stage.go();
-            stage.await_attackers();
-        }
-        Ok(())
-    }
-
     fn play(&self, run: &Run) -> io::Result<Findings> {
         let mut stage = Stage::start_processes(run, self.setting)?;
-        self.prepare(&mut stage)?;
         stage.prepare(&self.groups)?;
         if self.stopped_server {
             stage.server.signal(Signal::STOP);

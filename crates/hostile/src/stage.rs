@@ -301,6 +301,9 @@ impl Stage {
         self.awaited = 0;
         for mut child in self.attackers.drain(..) {
             let end = child.leave();
+            while let Some(what) = child.has_said("harm") {
+                self.findings.harm(what);
+            }
             if end != "with status 0" && self.findings.notes.len() < 8 {
                 self.findings.note(format!("an attacker ended {end}"));
             }
@@ -316,6 +319,7 @@ impl Stage {
     pub fn probe(&mut self, when: &str) {
         self.ask_client("plain", PLAIN_CALLS, when);
         self.ask_client("object", OBJECT_CALLS, when);
+        self.ask_client("lent", OBJECT_CALLS, when);
         self.ask_newcomer(when);
     }
 

@@ -20,9 +20,6 @@ fn play(run: &Run, loads: &[Load]) -> io::Result<Findings> {
     let at_most = run.scale.of(Duration::from_secs(8), Duration::from_secs(120));
     let setting = Setting { broker_descriptors: 8_192, ..Setting::default() };
     let mut stage = Stage::start_processes(run, setting)?;
-    for load in loads {
-        load.prepare(&mut stage)?;
-    }
     let one = |group: &Group| Group { processes: 1, ..*group };
     let groups: Vec<Group> = loads.iter().flat_map(|load| &load.groups).map(one).collect();
     stage.prepare(&groups)?;

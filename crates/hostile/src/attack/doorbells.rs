@@ -20,11 +20,10 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;
     let manager = engine.manager()?;
     let channel = engine.channel_to(manager)?;
-    let head = channel.head()?;
     attacker.ready();
     attacker.holding("");
     while attacker.must_continue() {
-        head.double_word(header::READY).store(u64::MAX, Ordering::SeqCst);
+        channel.head.double_word(header::READY).store(u64::MAX, Ordering::SeqCst);
         if channel.ring().is_err() {
             break;
         }

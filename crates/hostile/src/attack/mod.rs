@@ -7,11 +7,16 @@
 //! other processes do.
 
 mod all_at_once;
+mod denying_owner;
 mod doorbells;
+mod filled_book;
 mod filled_handles;
 mod fork_in_call;
 mod freeze_toggles;
 mod full_table;
+mod future_names;
+mod grant_flood;
+mod kept_grants;
 mod many_channels;
 mod many_clients;
 mod many_contexts;
@@ -20,6 +25,7 @@ mod many_engines;
 mod one_way_flood;
 mod open_storm;
 mod others_handles;
+mod over_return;
 mod own_table;
 mod real_time_lanes;
 mod rejoin_with_nothing;
@@ -27,11 +33,13 @@ mod report_flood;
 mod reused_pid;
 mod silent_guests;
 mod squatting;
+mod stolen_names;
 mod stopped_server;
 mod unannounced_descriptors;
 mod unclaimed_tickets;
 mod unread_descriptors;
 mod unread_events;
+mod unread_returns;
 
 use crate::play::Attack;
 
@@ -54,7 +62,15 @@ pub const ALL: &[&Attack] = &[
     &many_engines::ATTACK,
     &doorbells::ATTACK,
     &one_way_flood::ATTACK,
+    &filled_book::ATTACK,
     &filled_handles::ATTACK,
+    &over_return::ATTACK,
+    &kept_grants::ATTACK,
+    &grant_flood::ATTACK,
+    &unread_returns::ATTACK,
+    &denying_owner::ATTACK,
+    &stolen_names::ATTACK,
+    &future_names::ATTACK,
     &reused_pid::ATTACK,
     &squatting::ATTACK,
     &many_contexts::ATTACK,
@@ -102,7 +118,7 @@ mod tests {
         for scale in [Scale::Short, Scale::Long] {
             let run = Run { scale, patience: Duration::ZERO };
             for load in ALL.iter().filter_map(|attack| attack.load(&run)) {
-                for group in load.preparers.iter().chain(&load.groups) {
+                for group in &load.groups {
                     assert!(find(group.attack).is_some(), "{}", group.attack);
                     assert!(group.processes > 0);
                 }

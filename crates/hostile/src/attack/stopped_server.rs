@@ -8,8 +8,9 @@ use std::io;
 const NAME: &str = "stopped_server";
 /// Rounds, each with one request of every kind.
 const ROUNDS: u64 = 20_000;
-/// Objects of a ticket.
+/// Objects of a ticket, and different nodes among them.
 const OBJECTS: usize = 1_024;
+const NODES: u32 = 64;
 /// Tickets that are cancelled before the server has read about them.
 const CANCELS: u64 = 500;
 
@@ -22,21 +23,22 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
-    let (engine, owner) = (attacker.engine()?, attacker.engine()?);
+    let (engine, third) = (attacker.engine()?, attacker.engine()?);
     let target = engine.manager()?;
     let _channel = engine.channel_to(target)?;
+    let grant = |entry: u32| third.grant(entry, NodeId(entry.into()), engine.id());
+    let held = (0..NODES).map(grant).collect::<Result<Vec<_>, _>>()?;
     attacker.ready();
-    let object = |number: u64| {
-        let strong = owner.grant(number as u32, NodeId(number), engine.id())?;
-        let strengths = [Strength::Strong, Strength::Weak];
-        io::Result::Ok(HeldNode { strength: strengths[number as usize % 2], ..strong })
+    let object = |entry: u32| HeldNode {
+        strength: if entry.is_multiple_of(2) { Strength::Strong } else { Strength::Weak },
+        ..held[entry as usize]
     };
     let mut refused = 0;
     for round in 0..ROUNDS {
         if !attacker.must_continue() {
             break;
         }
-        let objects = vec![object(round % 64)?; OBJECTS];
+        let objects = vec![object(round as u32 % NODES); OBJECTS];
         let open = Request::OpenChannel { target, entry: None };
         let asked = [Request::Introduce { target, objects }, open];
         for request in asked {
@@ -53,7 +55,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
             engine.tell(&Request::CancelTicket { target, ticket: TicketId(round) })?;
         }
         engine.skip_events();
-        owner.skip_events();
+        third.skip_events();
     }
     attacker.holding(&format!("{refused} of {} requests refused", 2 * ROUNDS));
     attacker.wait_until_dismissed();

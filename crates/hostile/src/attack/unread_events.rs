@@ -1,9 +1,8 @@
 //! Engines leave events unread, which wait at the broker.
 
-use super::report_flood::connect;
 use crate::attacker::Attacker;
 use crate::play::{Attack, Load, Play, Whose, strangers};
-use baton_abi::control::{MAX_OBJECTS, NodeId, Request, encode};
+use baton_abi::control::{HeldNode, MAX_OBJECTS, NodeId, Request, Strength, encode};
 use baton_hostile::engine::send_now;
 use rustix::io::Errno;
 use std::io;
@@ -25,19 +24,21 @@ pub const ATTACK: Attack = Attack {
 };
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
-    let (sender, owner) = (attacker.engine()?, attacker.engine()?);
+    let sender = attacker.engine()?;
+    let (owner, node) = sender.manager_node()?;
     let (receivers, _) = attacker.engines(ENGINES);
     let mut channels = Vec::new();
     for receiver in &receivers {
-        channels.push(connect(&sender, receiver)?);
+        receiver.grant(0, NodeId(1), sender.id())?;
+        channels.push(sender.channel_by(receiver.id(), Some(0))?);
     }
     attacker.ready();
-    let objects = vec![owner.grant(0, NodeId(2), sender.id())?; MAX_OBJECTS];
+    let object = HeldNode { owner, node, strength: Strength::Strong, entry: None };
     let (mut tickets, mut barriers, mut why) = (0, 0, None);
     for receiver in &receivers {
         let target = receiver.id();
         for _ in 0..TICKETS {
-            match sender.must(&Request::Introduce { target, objects: objects.clone() }) {
+            match sender.introduce(target, vec![object; MAX_OBJECTS]) {
                 Ok(_) => tickets += 1,
                 Err(errno) => {
                     why = Some(errno);
@@ -45,7 +46,6 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
                 }
             }
             sender.skip_events();
-            owner.skip_events();
             if !attacker.must_continue() {
                 return Ok(());
             }
