@@ -28,6 +28,7 @@ help:
 	@echo 'make bench      measure calls beside other ways to make them'
 	@echo 'make bench-guest   and beside the kernel'"'"'s own Binder, in a guest: BENCHES= KERNEL='
 	@echo 'make bench-guest-instructions   the same, counted in instructions'
+	@echo 'make bench-guest-objects   calls that carry objects and descriptors, there: KERNEL='
 
 .PHONY: demo
 demo:
@@ -184,6 +185,12 @@ bench-guest: build $(BENCHES:%=bench-guest-%)
 .PHONY: $(BENCHES:%=bench-guest-%)
 $(BENCHES:%=bench-guest-%): bench-guest-%: build
 	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) $(GUEST_OPTIONS_$*) $(BATON_BENCH) $* $(GUEST_WORDS_$*)
+
+# Calls that carry objects and descriptors, in instructions of one processor.
+.PHONY: bench-guest-objects
+bench-guest-objects: build
+	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) --instructions $(BATON_BENCH) rpc --cases objects \
+		--quick --calls 200 --rounds 3 --peers kernel-binder,unix
 
 # At a real-time priority nobody is asked whose turn it is: a call costs the same each time.
 bench-guest-instructions: build

@@ -36,7 +36,10 @@ fn against_a_server(input: &mut Input<'_>, context: &str) {
     let honest = Opened::new(context);
     let hostile = Hostile::join(context);
     let (owner, node) = hostile.manager().expect("a grant on the manager");
-    assert_eq!(hostile.ask(&Request::OpenChannel { target: owner }), Some(Reply::Done));
+    assert_eq!(
+        hostile.ask(&Request::OpenChannel { target: owner, entry: None }),
+        Some(Reply::Done)
+    );
     let fds = hostile.channel().expect("a channel to the manager");
     let mut attack = Attack::new(hostile, End::Client, fds, owner, node.0);
     for _ in 0..MOST_STEPS {
@@ -97,12 +100,13 @@ impl Attack {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.below(12) {
+        match input.below(13) {
+            12 => self.give_back(input),
             0..=3 => self.post(input),
             4..=6 => self.put_one_way(input),
             7 => self.poke(input),
             8 => self.send(input),
-            9 => self.translate(input),
+            9 => self.introduce(input),
             10 => self.memory.double_word(header::READY).store(input.u64(), Ordering::SeqCst),
             _ if input.u8() > 250 => self.socket = None,
             _ => {}
@@ -123,8 +127,9 @@ impl Attack {
             data_bytes: sizes(input),
             offsets_bytes: sizes(input),
             buffers_bytes: sizes(input),
-            fds: input.small() as u16,
-            chain: input.small() as u16,
+            fds: input.small() as u8,
+            chain: input.small() as u8,
+            objects: if input.u8() < 128 { input.below(3) as u16 } else { 0 },
             fds_number: input.below(4) as u32,
             param: input.u32() as i32,
             ticket: match input.below(4) {
@@ -192,14 +197,31 @@ impl Attack {
         let _ = super::machine::send(socket, packet, &fds, SendFlags::DONTWAIT);
     }
 
-    fn translate(&mut self, input: &mut Input<'_>) {
-        use baton_abi::control::{NodeId, Object, Strength};
-        let object = |input: &mut Input<'_>| match input.below(2) {
-            0 => Object::Node { node: NodeId(input.small()), strength: Strength::Strong, flags: 0 },
-            _ => Object::Handle { handle: input.below(3) as u32, strength: Strength::Weak },
+    /// Puts a record into the ring of returned grants, or only says so.
+    fn give_back(&self, input: &mut Input<'_>) {
+        let (at, tail) = match self.end {
+            End::Client => (RETURNS_AT, header::CLIENT_RETURNS_TAIL),
+            End::Server => (RETURNS_AT + RETURNS_BYTES, header::SERVER_RETURNS_TAIL),
+        };
+        let tail = self.memory.double_word(tail);
+        let at = at + tail.load(Ordering::Relaxed) as usize / 16 * 16 % RETURNS_BYTES;
+        let (node, strong, all) = (input.small(), input.below(3) as u32, input.below(3) as u32);
+        self.memory.view().write(at, bytes_of(&ReturnedGrants { node, strong, all }));
+        let more = if input.u8() < 240 { 16 } else { input.u64() };
+        tail.fetch_add(more, Ordering::Release);
+        self.send(input);
+    }
+
+    fn introduce(&mut self, input: &mut Input<'_>) {
+        use baton_abi::control::{HeldNode, NodeId, ProcessId, Strength};
+        let object = |input: &mut Input<'_>| HeldNode {
+            owner: ProcessId(input.small()),
+            node: NodeId(input.small()),
+            strength: input.pick(&[Strength::Strong, Strength::Weak]),
+            entry: (input.below(2) == 0).then(|| input.below(4) as u32),
         };
         let objects = (0..input.below(4)).map(|_| object(input)).collect();
-        let request = Request::Translate { target: self.victim, objects };
+        let request = Request::Introduce { target: self.victim, objects };
         if let Some(Reply::Ticket { ticket }) = self.hostile.ask(&request) {
             self.tickets.push(ticket.0);
         }

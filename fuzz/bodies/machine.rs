@@ -3,7 +3,8 @@
 use baton_abi::control::{
     Event, Granted, NodeId, ProcessId, Reply, Request, VERSION, decode, encode,
 };
-use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES, status};
+use baton_abi::holder_list::TALLY_FILE_BYTES;
+use baton_abi::lane::{STATUS_BYTES, status};
 use baton_abi::uapi::*;
 use baton_broker::{Config, Running, limits::Limits};
 use baton_driver::device::Device;
@@ -154,7 +155,7 @@ impl Hostile {
         let connection = dial();
         let hello =
             Request::Hello { version: VERSION, context: context.to_owned(), channels: 4096 };
-        let tally = baton_shm::mapping::create("tally", TALLY_BYTES).expect("a page");
+        let tally = baton_shm::mapping::create("tally", TALLY_FILE_BYTES).expect("a page");
         let pages = [front.as_fd(), tally.as_fd()];
         send(&connection, &encode(&hello), &pages, SendFlags::empty()).expect("it reads");
         let welcome = receive::<Reply>(&connection, RecvFlags::empty()).expect("an answer");
@@ -177,7 +178,7 @@ impl Hostile {
         self.ask(&Request::ContextManager)?;
         while let Some((event, _)) = self.event() {
             if let Event::Ticket { objects, .. } = event
-                && let [Granted::Handle { owner, node, .. }] = objects[..]
+                && let [Granted { owner, node, .. }] = objects[..]
             {
                 return Some((owner, node));
             }

@@ -2,9 +2,10 @@
 //! over its result or over arbitrary bytes of a hostile engine.
 
 use super::input::Input;
-use baton_abi::control::{Granted, NodeId, ProcessId, Strength};
+use baton_abi::control::{NodeId, Strength};
 use baton_abi::uapi::*;
 use baton_state::parcel::{self, Delivery, Named, Sent};
+use baton_state::transaction::HeldObject;
 use bytemuck::{bytes_of, bytes_of_mut};
 use rustix::io::Errno;
 
@@ -70,28 +71,22 @@ pub fn objects(input: &mut Input<'_>) -> (Vec<u8>, Vec<u64>) {
 
 /// Checks that an honest sender's objects arrive.
 fn deliver_honestly(bytes: &[u8], offsets: &[u64], sent: Sent) {
-    let granted: Vec<Granted> = sent.objects.iter().map(grant).collect();
+    let held: Vec<HeldObject> = sent.objects.iter().map(held_object).collect();
     let fds: Vec<i32> = (100..).take(sent.fds.len()).collect();
-    let delivery = Delivery { granted: &granted, fds: &fds, buffers_address: 1 << 40 };
+    let delivery = Delivery { held: &held, fds: &fds, buffers_address: 1 << 40 };
     let (mut bytes, mut buffers) = (bytes.to_vec(), sent.buffers);
     let received = parcel::receive(&mut bytes, offsets, &mut buffers, &delivery, |_| Some((8, 9)));
     let received = received.expect("an honest sender's objects");
-    assert_eq!(received.held, granted);
+    assert_eq!(received.held, held);
     assert_eq!(received.fds, fds);
     assert!(received.array_fds.iter().all(|fd| fds.contains(fd)));
 }
 
-fn grant(object: &Named) -> Granted {
+fn held_object(object: &Named) -> HeldObject {
     match *object {
-        Named::Binder { strength, flags, ptr, .. } => Granted::Handle {
-            handle: ptr as u32,
-            owner: ProcessId(2),
-            node: NodeId(ptr),
-            strength,
-            flags,
-        },
+        Named::Binder { strength, ptr, .. } => HeldObject::Handle { handle: ptr as u32, strength },
         Named::Handle { handle, strength } => {
-            Granted::Own { node: NodeId(u64::from(handle)), strength }
+            HeldObject::Own { node: NodeId(u64::from(handle)), strength }
         }
     }
 }
@@ -105,7 +100,7 @@ fn kind_at(bytes: &[u8], offset: u64) -> Option<u32> {
 /// program is given the ticket's references and no others.
 fn deliver_anything(mut bytes: Vec<u8>, offsets: &[u64], input: &mut Input<'_>) {
     let strengths = [Strength::Strong, Strength::Weak];
-    let mut granted = Vec::new();
+    let mut held = Vec::new();
     // As many references and descriptors as there are objects for them, mostly.
     let kinds: Vec<Option<u32>> = offsets.iter().map(|&offset| kind_at(&bytes, offset)).collect();
     let n_fds = kinds.iter().filter(|kind| **kind == Some(BINDER_TYPE_FD)).count();
@@ -115,12 +110,12 @@ fn deliver_anything(mut bytes: Vec<u8>, offsets: &[u64], input: &mut Input<'_>) 
     let (n_fds, n_references) = (number(n_fds), number(n_references));
     for _ in 0..n_references {
         let (node, strength) = (NodeId(input.small()), input.pick(&strengths));
-        granted.push(Granted::Own { node, strength });
+        held.push(HeldObject::Own { node, strength });
     }
     let fds: Vec<i32> = (0..n_fds as i32).collect();
     let mut buffers = vec![0; input.below(32) * 8];
     let buffers_address = input.u64() >> 1;
-    let delivery = Delivery { granted: &granted, fds: &fds, buffers_address };
+    let delivery = Delivery { held: &held, fds: &fds, buffers_address };
     let known = |node: NodeId| (node.0 < 200).then_some((node.0, 1));
     if parcel::receive(&mut bytes, offsets, &mut buffers, &delivery, known).is_err() {
         return;
@@ -138,9 +133,9 @@ fn deliver_anything(mut bytes: Vec<u8>, offsets: &[u64], input: &mut Input<'_>) 
         BINDER_TYPE_FD | BINDER_TYPE_PTR | BINDER_TYPE_FDA => None,
         kind => panic!("an object of kind {kind:#x} without a reference"),
     });
-    let granted = granted.iter().map(|granted| match *granted {
-        Granted::Own { node, strength } => (node.0, strength),
-        Granted::Handle { .. } => unreachable!("none was granted"),
+    let held = held.iter().map(|held| match *held {
+        HeldObject::Own { node, strength } => (node.0, strength),
+        HeldObject::Handle { .. } => unreachable!("none was held"),
     });
-    assert!(given.eq(granted), "the program is given other references");
+    assert!(given.eq(held), "the program is given other references");
 }

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     args.run(|EndpointRole { system, side, directory, service, .. }| match side {
         Side::Client => endpoint::calls(connect(system, &directory)?),
         Side::Server | Side::Pool => endpoint::serves(listen(system, &directory, service)?),
-        Side::Threads | Side::Idlers => Err(elsewhere()),
+        Side::Threads | Side::Idlers | Side::Owner => Err(elsewhere()),
     })
 }
 

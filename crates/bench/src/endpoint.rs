@@ -10,6 +10,7 @@
 //! A client whose order names a barrier says "ready" once it is warm, and waits there.
 
 use crate::child::{self, RoleArgs, say, tell};
+use crate::object_client;
 use crate::order::{EndpointRole, Measured, Order, Side};
 use crate::processors;
 use crate::service::{Service, now_ns};
@@ -29,6 +30,16 @@ pub(crate) fn run(args: &RoleArgs) -> ExitCode {
         let EndpointRole { system, ref directory, ref broker, service, n_clients, .. } = role;
         role.priority.as_deref().map_or(Ok(()), hurry)?;
         match role.side {
+            Side::Client if service == Service::Objects => {
+                object_client::calls(systems::connect_objects(system, directory, broker)?)
+            }
+            Side::Server | Side::Pool if service == Service::Objects => {
+                serves(systems::listen_objects(system, directory, broker, n_clients)?)
+            }
+            Side::Owner => {
+                let _service = systems::own_service(system, broker)?;
+                keeps()
+            }
             Side::Client => {
                 calls_for(systems::connect(system, directory, broker)?, system.service(service))
             }
@@ -100,6 +111,11 @@ fn idles(role: &EndpointRole) -> io::Result<()> {
         call(&mut client, Service::Echo, &mut [0; 4], number as u32)?;
         clients.push(client);
     }
+    keeps()
+}
+
+/// Keeps what it has until it is told no more.
+fn keeps() -> io::Result<()> {
     say("ready")?;
     orders().try_for_each(|order| order.map(drop))
 }
@@ -151,5 +167,5 @@ fn measure(client: &mut dyn Client, service: Service, order: &Order) -> io::Resu
             point.push(*time_ns);
         }
     }
-    Ok(Measured { points, span_ns: [begin_ns, now_ns()] })
+    Ok(Measured { points, span_ns: [begin_ns, now_ns()], wrong: None })
 }

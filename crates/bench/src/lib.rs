@@ -1,7 +1,8 @@
 //! Benchmarks: Baton beside its peers, in one run and one form.
 //!
 //! - [`rpc`]: a call and its answer; [`ratios`]: what it must hold. Its parts: [`throughput`] of
-//!   many clients, a call among idle [`lanes`], and the looper's [`affinity`].
+//!   many clients, a call among idle [`lanes`], the looper's [`affinity`], and calls that carry
+//!   [`objects`]: in each [`case`] what their [`object_client`] does.
 //! - [`experiment`]: `tester` and `add-ints`, two experiments of others.
 //! - [`latency`]: how late threads wake up, and where a call's time goes.
 //! - [`rt`]: real-time callers among ordinary ones, with a directory of its own.
@@ -23,6 +24,7 @@
 //! else sleeps.
 
 mod affinity;
+mod case;
 mod chart;
 mod child;
 pub mod distribution;
@@ -36,6 +38,8 @@ pub mod log;
 pub mod machine;
 mod memory;
 mod nucleus;
+mod object_client;
+mod objects;
 pub mod order;
 mod pages;
 mod pair;

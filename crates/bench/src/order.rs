@@ -1,5 +1,6 @@
 //! What the run and the ends of a system tell each other.
 
+use crate::case::Case;
 use crate::service::Service;
 use crate::system::System;
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,8 @@ pub enum Side {
     Pool,
     /// Calls once as each of many clients, and keeps all of them.
     Idlers,
+    /// Has a service, which it adds to the server's.
+    Owner,
 }
 
 /// Where a client of a server with many finds its thread.
@@ -51,6 +54,9 @@ pub(crate) fn place(directory: &Path, client: usize) -> PathBuf {
 pub(crate) struct Order {
     /// Where: a processor's number; `None` for wherever the kernel likes.
     pub cpu: Option<usize>,
+    /// What a call carries beside bytes.
+    #[serde(default)]
+    pub case: Case,
     /// Bytes that a call carries.
     pub payload_bytes: usize,
     /// Calls whose times are forgotten.
@@ -64,11 +70,14 @@ pub(crate) struct Order {
 }
 
 /// What a client has found.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// For each point on a call's way, and each call, how long after its beginning it was there,
     /// in nanoseconds. The last point is the call's end.
     pub points: Vec<Vec<u64>>,
     /// CLOCK_MONOTONIC before the first and after the last call, in nanoseconds.
     pub span_ns: [u64; 2],
+    /// Why nothing was found.
+    #[serde(default)]
+    pub wrong: Option<String>,
 }

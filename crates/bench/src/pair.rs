@@ -3,6 +3,7 @@
 //! All are started once, and sleep while others are measured. Many clients warm up, wait at a
 //! barrier, and go together.
 
+use crate::case::Case;
 use crate::child::{ChildError, ChildProcess};
 use crate::distribution::Spread;
 use crate::order::{self, EndpointRole, Measured, Order, Side};
@@ -35,6 +36,9 @@ pub(crate) enum PairError {
     System(&'static str, io::Error),
     #[error(transparent)]
     Child(#[from] ChildError),
+    /// An end says that its calls do not do what they should.
+    #[error("{0}")]
+    Wrong(String),
 }
 
 impl From<PairError> for io::Error {
@@ -61,6 +65,8 @@ pub(crate) struct Place<'a> {
 pub(crate) struct Chunk {
     /// `None` for wherever the kernel likes.
     pub placement: Option<Placement>,
+    /// What each call carries beside bytes.
+    pub case: Case,
     /// Bytes there and, of an echo, back.
     pub payload_bytes: usize,
     pub n_warm_up: u32,
@@ -76,12 +82,13 @@ impl Chunk {
         n_warm_up: u32,
         n_calls: u32,
     ) -> Chunk {
-        Chunk { placement: placement.into(), payload_bytes, n_warm_up, n_calls, delay_us: 0 }
+        let (placement, case) = (placement.into(), Case::Plain);
+        Chunk { placement, case, payload_bytes, n_warm_up, n_calls, delay_us: 0 }
     }
 
     fn order(&self, cpu: Option<usize>) -> Order {
-        let &Chunk { payload_bytes, n_warm_up, n_calls, delay_us, .. } = self;
-        Order { cpu, payload_bytes, n_warm_up, n_calls, delay_us, barrier: None }
+        let &Chunk { case, payload_bytes, n_warm_up, n_calls, delay_us, .. } = self;
+        Order { cpu, case, payload_bytes, n_warm_up, n_calls, delay_us, barrier: None }
     }
 }
 
@@ -263,8 +270,12 @@ impl Endpoint {
         self.0.tell(&serde_json::to_string(order).expect("numbers only"))
     }
 
-    fn found(&mut self) -> Result<Measured, ChildError> {
-        self.0.found(Duration::ZERO)
+    fn found(&mut self) -> Result<Measured, PairError> {
+        let found: Measured = self.0.found(Duration::ZERO)?;
+        match found.wrong {
+            Some(wrong) => Err(PairError::Wrong(wrong)),
+            None => Ok(found),
+        }
     }
 }
 
@@ -331,7 +342,7 @@ mod tests {
     use super::*;
 
     fn found(times_ns: &[u64], span_ns: [u64; 2]) -> Measured {
-        Measured { points: vec![times_ns.to_vec()], span_ns }
+        Measured { points: vec![times_ns.to_vec()], span_ns, wrong: None }
     }
 
     #[test]

@@ -5,13 +5,15 @@
 //! each, in rounds: what disturbs the machine for a while disturbs all of them.
 
 use crate::affinity;
+use crate::chart::Chart;
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::lanes;
+use crate::objects;
 use crate::pair::{Chunk, Pair, PairError, Place};
 use crate::payload::{COMMON_BYTES, HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
 use crate::processors::{Placement, Processors};
 use crate::ratios::{CallResults, Counting, call};
-use crate::report::{Keys, RowKey};
+use crate::report::{Keys, Ratio, Row, RowKey};
 use crate::service::Service;
 use crate::system::{Peers, System};
 use crate::testbed::{Setting, Testbed};
@@ -45,6 +47,9 @@ pub struct RpcArgs {
     /// Take nanoseconds for instructions: what an emulator's clock can count
     #[arg(long)]
     pub instructions: bool,
+    /// Which calls: plain ones, of bytes alone; those that carry objects and descriptors; or both
+    #[arg(long, value_name = "CASES", value_enum, default_value = "plain")]
+    pub cases: Cases,
     /// Rounds [default: 7, quick 5]
     #[arg(long, value_name = "N", value_parser = form::positive())]
     pub rounds: Option<u32>,
@@ -57,6 +62,17 @@ impl RpcArgs {
     fn counting(&self) -> Counting {
         if self.instructions { Counting::Instructions } else { Counting::Time }
     }
+}
+
+/// Which calls are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Cases {
+    /// Calls of bytes alone, and the benchmark's other parts.
+    Plain,
+    /// Calls that carry objects and descriptors, beside plain ones of the same processes.
+    Objects,
+    /// Both.
+    All,
 }
 
 pub(crate) fn parse_peers(text: &str) -> Result<Peers, String> {
@@ -150,8 +166,41 @@ fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
     let is_wanted = |system: &System| !system.is_peer() || args.peers.0.contains(system);
     let systems: Vec<System> = System::called().filter(is_wanted).collect();
     let plan = Plan::new(args, &setting);
+    let (mut rows, mut ratios, mut charts) = (Vec::new(), Vec::new(), Vec::new());
+    let parts: [(Cases, MeasurePart); 2] =
+        [(Cases::Plain, measure_plain), (Cases::Objects, measure_objects)];
+    for (cases, measure) in parts {
+        if [cases, Cases::All].contains(&args.cases) {
+            let part = measure(args, &plan, &systems, &setting)?;
+            rows.extend(part.rows);
+            ratios.extend(part.ratios);
+            charts.extend(part.charts);
+        }
+    }
+    let lead = "Time of a call and its answer: how many of them are not longer, all rounds \
+                together. Time is on a logarithmic axis, as are the nines of the share. Below, \
+                calls a second of many clients at once, and what each of them sees.";
+    let report = setting.report("rpc", plan.rounds, rows, ratios);
+    Ok(Finding::new(report, charts, lead))
+}
+
+/// What was found of some of the calls.
+struct Part {
+    rows: Vec<Row>,
+    ratios: Vec<Ratio>,
+    charts: Vec<Chart>,
+}
+
+type MeasurePart = fn(&RpcArgs, &Plan, &[System], &Setting) -> Result<Part, BenchError>;
+
+fn measure_plain(
+    args: &RpcArgs,
+    plan: &Plan,
+    systems: &[System],
+    setting: &Setting,
+) -> Result<Part, BenchError> {
     let testbed = Testbed::start()?;
-    let mut found = measure(&systems, &plan, &setting.processors, testbed.place(Service::Echo));
+    let mut found = measure(systems, plan, &setting.processors, testbed.place(Service::Echo));
     found.counting = args.counting();
     // Few machines have one: a run that does not ask for it need not say so.
     if !systems.contains(&System::KernelBinder) {
@@ -160,12 +209,12 @@ fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
     let mut ratios = found.ratios();
     let mut rows = found.calls.rows(|_, _| Keys::new());
     let mut charts = found.calls.charts();
-    let throughputs = throughput::measure(&systems, &plan.throughput(args))?;
+    let throughputs = throughput::measure(systems, &plan.throughput(args))?;
     rows.extend(throughput::rows(&throughputs));
     charts.extend(throughput::charts(&throughputs));
-    if is_timed {
-        let idle = lanes::measure(&setting, plan.rounds, plan.n_calls)?;
-        let affinity = affinity::measure(&setting, plan.rounds, plan.n_calls)?;
+    if args.counting() == Counting::Time {
+        let idle = lanes::measure(setting, plan.rounds, plan.n_calls)?;
+        let affinity = affinity::measure(setting, plan.rounds, plan.n_calls)?;
         ratios.extend(throughput::ratios(&throughputs));
         ratios.extend([lanes::ratios(&idle), affinity::ratios(&affinity)].concat());
         for found in [&idle, &affinity] {
@@ -173,11 +222,20 @@ fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
             charts.extend(found.charts());
         }
     }
-    let lead = "Time of a call and its answer: how many of them are not longer, all rounds \
-                together. Time is on a logarithmic axis, as are the nines of the share. Below, \
-                calls a second of many clients at once, and what each of them sees.";
-    let report = setting.report("rpc", plan.rounds, rows, ratios);
-    Ok(Finding::new(report, charts, lead))
+    Ok(Part { rows, ratios, charts })
+}
+
+fn measure_objects(
+    args: &RpcArgs,
+    plan: &Plan,
+    systems: &[System],
+    setting: &Setting,
+) -> Result<Part, BenchError> {
+    let Plan { rounds, n_calls, .. } = *plan;
+    let is_timed = args.counting() == Counting::Time;
+    let found = objects::measure(setting, systems, objects::Plan { rounds, n_calls, is_timed })?;
+    let (rows, ratios, charts) = (found.rows(), found.ratios(), found.charts());
+    Ok(Part { rows, ratios, charts })
 }
 
 fn measure(

@@ -30,6 +30,8 @@ pub enum Service {
     AddInts,
     /// Answers with the number that it has read in what it was sent.
     Number,
+    /// Answers with what it was sent, and deals with what else comes: see [`Case`](crate::case).
+    Objects,
     /// Answers with the time, or with the real-time priority that it is served at: see [`Ask`].
     Clock,
 }
@@ -102,7 +104,7 @@ impl Service {
     /// Makes the request of a call.
     pub fn ask(self, request: &mut [u8], number: u32) {
         match self {
-            Service::Echo | Service::Number => payload::fill(request, number),
+            Service::Echo | Service::Number | Service::Objects => payload::fill(request, number),
             Service::Clock => put(request, 0, Ask::Time as u64),
             Service::Stamp => {
                 put(request, 0, u64::from(number));
@@ -126,7 +128,7 @@ impl Service {
     /// Tells what the server answers; `None` if that was no request.
     pub fn answer<R>(self, request: &[u8], tell: impl FnOnce(&[u8]) -> R) -> Option<R> {
         match self {
-            Service::Echo => payload::check(request).map(|_| tell(request)),
+            Service::Echo | Service::Objects => payload::check(request).map(|_| tell(request)),
             Service::Number => payload::check(request).map(|number| tell(&number.to_ne_bytes())),
             Service::Stamp => {
                 let received_ns = now_ns();
@@ -159,7 +161,7 @@ impl Service {
     pub fn read(self, number: u32, request: &[u8], reply: &[u8]) -> Option<Stamps> {
         let unstamped = Stamps::default();
         match self {
-            Service::Echo => {
+            Service::Echo | Service::Objects => {
                 let whole = reply.len() == request.len();
                 (whole && payload::check(reply) == Some(number)).then_some(unstamped)
             }

@@ -19,7 +19,7 @@ const CASE: &str = "throughput";
 
 /// Values of a round: calls a second of all clients, from the first one's beginning to the last
 /// one's end; the least and the greatest of the clients' own medians.
-const CALLS: &str = "calls_per_second";
+pub const CALLS: &str = "calls_per_second";
 const LEAST: &str = "least_client_p50_ns";
 const GREATEST: &str = "greatest_client_p50_ns";
 
@@ -75,7 +75,7 @@ pub fn measure(systems: &[System], plan: &Plan) -> Result<Results, BenchError> {
     Ok(found)
 }
 
-fn add(rounds: &mut Rounds, together: Together) {
+pub fn add(rounds: &mut Rounds, together: Together) {
     rounds.times.add_round(&together.times_ns.concat());
     rounds.add_value(CALLS, together.calls_per_second());
     if let Some(medians) = together.medians_ns() {

@@ -20,11 +20,13 @@ fn bench(name: &str, words: &[&str], html: Option<&Path>) -> Output {
     command.output().unwrap()
 }
 
+/// The test of a workspace leaves the library among the others' parts.
+const LIBRARY: &str = "deps/libbaton_preload.so";
+
 fn program() -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_baton-bench"));
     let mut command = Command::new(program);
-    // The test of a workspace leaves the library among the others' parts.
-    command.env("BATON_PRELOAD_LIB", program.with_file_name("deps").join("libbaton_preload.so"));
+    command.env("BATON_PRELOAD_LIB", program.with_file_name(LIBRARY));
     command
 }
 
@@ -152,6 +154,7 @@ fn a_run_in_json_and_as_a_page() {
         }
     }
     clients_are_counted(rows);
+    assert!(rows.iter().all(|row| row["case"] != "object_known"), "nobody has asked for objects");
     for (system, case) in [("baton-typed", "loan"), ("memcpy", "floor")] {
         let of_case = rows.iter().filter(|row| row["system"] == system && row["case"] == case);
         assert_eq!(of_case.count(), if apart { 4 } else { 2 }, "{case}");
@@ -170,6 +173,68 @@ fn a_run_in_json_and_as_a_page() {
     assert!(curves(&page).iter().any(|name| name == "baton-typed"));
     assert!(curves(&page).iter().any(|name| name == "lanes-256"));
     assert!(charts(&page).iter().any(|chart| chart["kind"] == "by-number"));
+}
+
+#[test]
+fn objects_and_descriptors_are_carried() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("objects.html");
+    let words = ["--cases", "objects", "--peers", "unix", "--json", "--html"];
+    let output = run("rpc", &[&words[..], &[file.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    let n_placements = if report["pinning"]["other"].is_u64() { 2 } else { 1 };
+    let rows = report["rows"].as_array().unwrap();
+    let of = |system: &str, case: &str| -> Vec<&Value> {
+        let is_it = |row: &&Value| row["system"] == system && row["case"] == case;
+        rows.iter().filter(is_it).filter(|row| row["clients"].is_null()).collect()
+    };
+    let mut systems = vec!["baton-typed", "baton-uapi-libc", "baton-uapi-trap"];
+    if !Path::new(env!("CARGO_BIN_EXE_baton-bench")).with_file_name(LIBRARY).exists() {
+        println!("skipped: interposed programs ({LIBRARY} is not built)");
+        systems.truncate(1);
+    }
+    for &system in &systems {
+        for (case, n) in [
+            ("plain", 40),
+            ("object_known", 40),
+            ("object_dropped", 40),
+            ("object_new", 40),
+            ("object_in_reply", 40),
+            ("handle_home", 40),
+            ("introduction", 40),
+            ("get_service", 40),
+            ("descriptor", 40),
+            ("link_unlink", 40),
+            ("first_contact", 2),
+        ] {
+            let found = of(system, case);
+            assert_eq!(found.len(), n_placements, "{system} {case}");
+            for row in found {
+                assert_eq!(row["n"], n, "{row}");
+                assert!(row["p50_ns"].as_f64() > Some(0.0), "{row}");
+                let has_bytes = case != "link_unlink";
+                assert_eq!(row["payload_bytes"], json!(has_bytes.then_some(4)), "{row}");
+            }
+        }
+    }
+    assert_eq!(of("unix", "descriptor").len(), n_placements);
+    assert_eq!(of("unix", "object_known").len(), 0);
+    let crowds = rows.iter().filter(|row| row["clients"] == 8 && row["system"] == "baton-typed");
+    let cases: Vec<_> = crowds.map(|row| (&row["case"], &row["n"])).collect();
+    assert_eq!(json!(cases), json!([("plain", 64), ("object_known", 64)]));
+    let ratios = report["ratios"].as_array().unwrap();
+    for (name, bar) in [
+        ("typed_object_known_same_over_plain", 1.5),
+        ("typed_descriptor_same_over_unix", 1.2),
+        ("typed_object_known_8_clients_over_plain", 0.5),
+    ] {
+        let ratio = ratios.iter().find(|ratio| ratio["name"] == name).unwrap();
+        assert!(ratio["value"].is_f64() && ratio["bar"] == bar, "{ratio}");
+    }
+    assert!(ratios.iter().all(|ratio| ratio["name"] != "typed_same_over_futex"));
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(charts(&page).iter().any(|chart| chart["title"] == "object_new, same processor"));
 }
 
 fn clients_are_counted(rows: &[Value]) {

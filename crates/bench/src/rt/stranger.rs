@@ -2,7 +2,8 @@
 //! whatever it likes.
 
 use baton_abi::control::{MAX_PACKET_BYTES, Reply, Request, VERSION, decode, encode};
-use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES};
+use baton_abi::holder_list::TALLY_FILE_BYTES;
+use baton_abi::lane::STATUS_BYTES;
 use baton_shm::mapping;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{
@@ -30,7 +31,7 @@ impl Stranger {
             Stranger { socket, events: Vec::new(), packet: vec![0; MAX_PACKET_BYTES] };
         let pages = [
             mapping::create("stranger-front", STATUS_BYTES)?,
-            mapping::create("stranger-tally", TALLY_BYTES)?,
+            mapping::create("stranger-tally", TALLY_FILE_BYTES)?,
         ];
         let hello =
             Request::Hello { version: VERSION, context: context.to_owned(), channels: 4096 };

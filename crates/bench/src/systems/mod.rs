@@ -7,9 +7,12 @@ pub mod mqueue;
 mod pipe;
 mod stream;
 pub mod typed;
+mod typed_objects;
 mod uapi;
 mod unix;
+mod unix_descriptors;
 
+use crate::object_client::ObjectClient;
 use crate::order;
 use crate::payload::SMALL_BYTES;
 use crate::service::Service;
@@ -140,6 +143,44 @@ pub fn clients(
         _ if system.is_binder() => {
             Ok(uapi::callers(form(system), n_clients)?.into_iter().map(boxed).collect())
         }
+        _ => Err(elsewhere()),
+    }
+}
+
+/// A calling end whose calls carry objects and descriptors.
+pub(crate) fn connect_objects(
+    system: System,
+    directory: &Path,
+    broker: &Path,
+) -> io::Result<Box<dyn ObjectClient>> {
+    match system {
+        BatonTyped => typed_objects::connect(broker),
+        Unix => unix_descriptors::connect(directory),
+        _ if system.is_binder() => uapi::objects::connect(form(system)),
+        _ => Err(elsewhere()),
+    }
+}
+
+/// Its answering end, of a Binder server with so many threads.
+pub fn listen_objects(
+    system: System,
+    directory: &Path,
+    broker: &Path,
+    n_loopers: usize,
+) -> io::Result<Accept> {
+    Ok(match system {
+        BatonTyped => ready(typed_objects::listen(broker, n_loopers)?),
+        Unix => unix_descriptors::listen(directory)?,
+        _ if system.is_binder() => ready(uapi::objects::pool(form(system), n_loopers)?),
+        _ => return Err(elsewhere()),
+    })
+}
+
+/// A third end, whose service the answering one has.
+pub fn own_service(system: System, broker: &Path) -> io::Result<Box<dyn Server>> {
+    match system {
+        BatonTyped => typed_objects::own(broker),
+        _ if system.is_binder() => uapi::objects::own(form(system)),
         _ => Err(elsewhere()),
     }
 }

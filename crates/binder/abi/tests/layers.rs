@@ -132,7 +132,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("bench/src/nucleus/signalled.rs", "a handler before the kernel's"),
     ("bench/src/nucleus/switching.rs", "switches stacks by hand"),
     ("hostile/src/fork.rs", "fork, which rustix lacks"),
-    ("bench/src/systems/uapi.rs", "speaks the raw interface as a program would"),
+    ("bench/src/systems/uapi/device.rs", "speaks the raw interface as a program would"),
 ];
 
 fn root() -> PathBuf {

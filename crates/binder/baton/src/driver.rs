@@ -17,7 +17,8 @@ use std::sync::{Arc, Weak};
 
 pub(crate) type Recipient = Box<dyn FnOnce() + Send>;
 type Handlers = HashMap<u64, Arc<dyn Any + Send + Sync>>;
-type Recipients = HashMap<u64, Vec<Recipient>>;
+/// Each with the number of its link.
+type Recipients = HashMap<u64, Vec<(u64, Recipient)>>;
 
 /// The engine, which is closed with the last that refers to it.
 pub(crate) struct Driver {

@@ -3,6 +3,7 @@
 use crate::driver::Driver;
 use baton_abi::control::Strength;
 use baton_driver::typed::{self, tid};
+use baton_state::State;
 use std::sync::Arc;
 
 /// A strong reference to an object of another process, by which the object is called. Dropped, it
@@ -45,33 +46,95 @@ pub struct Handle {
     pub(crate) number: u32,
 }
 
+/// A wait for an object's death, which [`Handle::unlink_to_death`] ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeathLink {
+    /// Of the handle's notice; 0 for no notice.
+    cookie: u64,
+    number: u64,
+}
+
 impl Handle {
     /// Calls `recipient` once when the object's process is gone; soon, if it is already. It runs on
     /// a thread that serves. It is forgotten if this process drops its last handle to the object,
-    /// closes the device or drops its last [`Process`](crate::Process).
-    pub fn link_to_death(&self, recipient: impl FnOnce() + Send + 'static) {
+    /// closes the device or drops its last [`Process`](crate::Process), and by
+    /// [`Handle::unlink_to_death`].
+    pub fn link_to_death(&self, recipient: impl FnOnce() + Send + 'static) -> DeathLink {
+        let none = DeathLink { cookie: 0, number: 0 };
         let engine = &self.driver.engine;
         if engine.is_inherited() {
-            return;
+            return none;
         }
-        let Some(callbacks) = self.driver.callbacks.upgrade() else { return };
+        let Some(callbacks) = self.driver.callbacks.upgrade() else { return none };
         typed::remember(engine);
         let mut state = engine.lock();
         let mut recipients = callbacks.recipients.lock();
-        let cookie = state.references.get(self.number).and_then(|r| r.death).map(|d| d.cookie);
-        if let Some(waiting) = cookie.and_then(|cookie| recipients.get_mut(&cookie)) {
-            waiting.push(Box::new(recipient));
-            return;
+        let number = state.next_number();
+        let cookie = self.death_cookie(&state);
+        let known = cookie.and_then(|cookie| Some((cookie, recipients.get_mut(&cookie)?)));
+        if let Some((cookie, waiting)) = known {
+            waiting.push((number, Box::new(recipient)));
+            return DeathLink { cookie, number };
         }
         // A handle has one notice: one that has been told makes way for the next.
         if let Some(told) = cookie {
             state.clear_death(tid(), self.number, told);
         }
         let cookie = state.next_number();
-        recipients.insert(cookie, vec![Box::new(recipient)]);
+        recipients.insert(cookie, vec![(number, Box::new(recipient))]);
         state.request_death(self.number, cookie);
         drop(recipients);
         engine.unlock(state);
+        DeathLink { cookie, number }
+    }
+
+    /// Ends a wait for this object's death: the link's recipient is dropped. False if that has been
+    /// called, is about to be or has been forgotten, and for a link to another object's death.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let socket = directory.path().join("broker.sock");
+    /// # let _broker = baton_broker::Running::start(baton_broker::Config::at(socket.clone()))?;
+    /// # use baton::{Parcel, Process};
+    /// # let server = Process::open("binder", &socket)?;
+    /// # server.become_context_manager(server.object(|_| Ok(Parcel::new())).add())?;
+    /// let client = Process::open("binder", &socket)?;
+    /// let manager = client.context_manager()?;
+    /// let link = manager.link_to_death(|| println!("the manager is gone"));
+    /// assert!(manager.unlink_to_death(link));
+    /// assert!(!manager.unlink_to_death(link));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn unlink_to_death(&self, link: DeathLink) -> bool {
+        let engine = &self.driver.engine;
+        if engine.is_inherited() {
+            return false;
+        }
+        let Some(callbacks) = self.driver.callbacks.upgrade() else { return false };
+        typed::remember(engine);
+        let mut state = engine.lock();
+        if self.death_cookie(&state) != Some(link.cookie) {
+            return false;
+        }
+        let mut recipients = callbacks.recipients.lock();
+        let Some(waiting) = recipients.get_mut(&link.cookie) else { return false };
+        let Some(at) = waiting.iter().position(|(number, _)| *number == link.number) else {
+            return false;
+        };
+        let unlinked = waiting.remove(at);
+        if waiting.is_empty() {
+            recipients.remove(&link.cookie);
+            state.clear_death(tid(), self.number, link.cookie);
+        }
+        drop(recipients);
+        engine.unlock(state);
+        // Not under the locks: the recipient is the program's.
+        drop(unlinked);
+        true
+    }
+
+    fn death_cookie(&self, state: &State) -> Option<u64> {
+        state.references.get(self.number)?.death.map(|notice| notice.cookie)
     }
 }
 

@@ -2,7 +2,8 @@
 //! descriptors, and nothing of AIDL.
 //!
 //! - [`Process`]: one opened device; it serves [`Object`]s. [`Options`]: how it is opened.
-//! - [`Handle`]: a reference to an object of another process, which is called by it.
+//! - [`Handle`]: a reference to an object of another process, which is called by it;
+//!   [`DeathLink`]: a wait for that object's death.
 //! - [`Parcel`]: what is sent; [`Loan`]: bytes that are written where their receiver reads them;
 //!   [`Received`]: what came back; [`Request`]: what a handler is asked.
 //! - [`ServiceManager`]: services by their names. [`android`]: the form of Android's parcels.
@@ -61,7 +62,7 @@ pub use baton_abi::place::socket_path;
 pub use baton_abi::sched_priority::{NotAPriority, SchedPolicy, SchedPriority};
 pub use baton_driver::device::OpenError;
 pub use error::CallError;
-pub use handle::Handle;
+pub use handle::{DeathLink, Handle};
 pub use loan::Loan;
 pub use object::Object;
 pub use object_builder::ObjectBuilder;

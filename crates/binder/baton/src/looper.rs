@@ -86,7 +86,7 @@ impl Driver {
                 engine.unlock(state);
                 let callbacks = self.callbacks.upgrade();
                 let told = callbacks.and_then(|all| all.recipients.lock().remove(&cookie));
-                for recipient in told.unwrap_or_default() {
+                for (_, recipient) in told.unwrap_or_default() {
                     let _ = caught(recipient);
                 }
                 engine.lock()

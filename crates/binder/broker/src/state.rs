@@ -104,6 +104,7 @@ impl State {
             context: context.to_owned(),
             grants: Default::default(),
             channels: Default::default(),
+            watchers: Default::default(),
             freezer: Default::default(),
             usage: Usage { processes: 1, ..Usage::default() },
             rights,
@@ -235,6 +236,7 @@ impl State {
         let met = removed.channels.met().clone();
         let mut told = self.holders_of(process);
         told.extend(&met);
+        told.extend(&removed.watchers);
         told.retain(|to| self.processes.contains_key(to));
         let held: Vec<NodeKey> = removed.grants.nodes().collect();
         for peer in met {

@@ -178,8 +178,8 @@ fn a_node_that_is_not_held_is_dead_at_its_receiver_and_changes_nothing_else() {
     let free = HeldNode { entry: Some(90), ..weak };
     let torn = HeldNode { entry: Some(91), ..weak };
     let entry =
-        |strength| Entry::of(Holding { holder: manager, node: NodeId(7), flags: FLAGS, strength });
-    let (mut half, whole) = (bytemuck::bytes_of(&entry(Weak)).to_vec(), entry(Strong));
+        |holder| Entry::of(Holding { holder, node: NodeId(7), flags: FLAGS, strength: Strong });
+    let (mut half, whole) = (bytemuck::bytes_of(&entry(manager)).to_vec(), entry(other));
     half[24..].copy_from_slice(&bytemuck::bytes_of(&whole)[24..]);
     core.lists.write(owner, 91, bytemuck::pod_read_unaligned(&half));
     // By the broker's book, `manager` holds node 9 weakly.

@@ -535,3 +535,38 @@ fn frozen_processes_stay_frozen_and_holders_are_told() {
         assert!(told.contains(&Effect::SetFrozen { process: OWNING, frozen: false }), "{told:?}");
     }
 }
+
+/// The broker does not see what owners grant, so each of the two says with whom it had to do.
+#[test]
+fn claimed_peers_are_watched_and_nobody_else_is() {
+    for owner_first in [true, false] {
+        let mut broker = successor();
+        let peer = |peer| [Claim::Peer { peer }];
+        let (first, second) = if owner_first { (OWNING, HOLDING) } else { (HOLDING, OWNING) };
+        rejoin(&mut broker, first, &peer(second));
+        rejoin(&mut broker, second, &[]);
+        assert_eq!(broker.events(), []);
+        broker.gone(second);
+        assert_eq!(broker.events(), [(first, dead(second))], "{first:?} has claimed it");
+        broker.gone(first);
+        assert_eq!(broker.events(), []);
+    }
+    let mut broker = successor();
+    rejoin(&mut broker, HOLDING, &[Claim::Peer { peer: OWNING }]);
+    end_rejoin(&mut broker);
+    assert_eq!(broker.events(), [(HOLDING, dead(OWNING))], "it has not rejoined");
+}
+
+/// The owner has rejoined and died, while others may still rejoin.
+#[test]
+fn a_return_that_crosses_a_second_death_is_ignored() {
+    let mut broker = successor();
+    rejoin(&mut broker, OWNING, &[held_by(7, true, HOLDING)]);
+    rejoin(&mut broker, HOLDING, &[holds(7, 1, 1)]);
+    broker.gone(OWNING);
+    broker.effects();
+    let (owner, node) = (OWNING, NodeId(7));
+    let release = Request::Release { owner, node, strong: 1, grants: 1 };
+    assert_eq!(broker.ask(HOLDING, release), None);
+    assert_eq!(broker.effects(), [], "it stays connected");
+}

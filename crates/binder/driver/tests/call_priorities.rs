@@ -265,7 +265,7 @@ fn taken_in(socket: &Path, server: u64) -> u32 {
 fn server_of(socket: &Path) -> u64 {
     let report = Observer::connect(socket).unwrap().report().unwrap();
     let mut processes = report.contexts.into_iter().flat_map(|context| context.processes);
-    processes.find(|process| !process.nodes.is_empty()).unwrap().process
+    processes.find(|process| !process.holdings.is_empty()).unwrap().process
 }
 
 fn call_at(manager: &Handle, value: i32, code: u32) {

@@ -168,6 +168,33 @@ fn a_death_ends_calls_and_is_told() {
 }
 
 #[test]
+fn a_link_to_a_death_is_taken_back() {
+    let broker = Broker::start();
+    let server = manage(&broker, |_| Ok(Parcel::new()));
+    let (client, manager) = client_of(&broker);
+    let (told, is_told) = mpsc::channel();
+    let link = |name: &'static str| {
+        let told = told.clone();
+        manager.link_to_death(move || told.send(name).unwrap())
+    };
+    // A notice of one recipient goes with its link, and the next link has a notice again.
+    let alone = link("alone");
+    assert!(manager.unlink_to_death(alone) && !manager.unlink_to_death(alone));
+    let (first, second, third) = (link("first"), link("second"), link("third"));
+    assert!(manager.clone().unlink_to_death(second));
+    assert!(!manager.unlink_to_death(alone));
+    let listening = client.clone();
+    let listener = thread::spawn(move || listening.serve());
+    server.close();
+    assert_eq!([is_told.recv(), is_told.recv()], [Ok("first"), Ok("third")]);
+    assert!(!manager.unlink_to_death(first) && !manager.unlink_to_death(third));
+    client.close();
+    listener.join().unwrap();
+    drop(told);
+    assert!(is_told.recv().is_err(), "recipients are told once");
+}
+
+#[test]
 fn one_way_transactions_keep_their_order() {
     let broker = Broker::start();
     let server = Process::open("binder", &broker.socket).unwrap();

@@ -1,12 +1,13 @@
 //! Events of the broker, and the tickets that they bring.
 
 use crate::account::Resource;
+use crate::grant::HoldingChange;
 use crate::message::HeldObject;
 use crate::peer::NOBODY;
 use crate::process::State;
 use crate::reference::{Grants, NodeKey};
 use crate::ticket::{Key, Places};
-use baton_abi::control::{Event, ProcessId, Strength, TicketId};
+use baton_abi::control::{Event, ProcessId, TicketId};
 
 /// The fate of the context manager that the broker has named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,26 +31,9 @@ impl State {
             Event::TicketCancelled { from, ticket } => {
                 self.release_ticket((from, ticket));
             }
-            Event::References { node: id, strong, held, holder } => {
-                let (process, holding) = holder;
-                let peer = self.peers.entry(process).or_default();
-                match holding {
-                    Some(strength) => drop(peer.introduced.insert(id, strength)),
-                    None => drop(peer.introduced.remove(&id)),
-                }
-                if peer.is_unused() {
-                    self.peers.remove(&process);
-                }
-                let Some(node) = self.nodes.get_mut(id) else { return };
-                let (was_strong, was_held) = (node.remote_strong, node.remote_held);
-                (node.remote_strong, node.remote_held) = (strong, held);
-                self.node_changed(id);
-                if was_strong && !strong {
-                    self.node_dropped(id, Strength::Strong);
-                }
-                if was_held && !held {
-                    self.node_dropped(id, Strength::Weak);
-                }
+            Event::References { node, holder: (process, holding), .. } => {
+                let change = HoldingChange::Introduced(node, holding);
+                self.change_holding(process, change).expect("only returns can be too many");
             }
             Event::Dead { process } => self.peer_gone(process),
             Event::Frozen { process, frozen } => self.freeze_changed(process, frozen),
@@ -138,11 +122,7 @@ impl State {
     }
 
     fn peer_gone(&mut self, process: ProcessId) {
-        if let Some(peer) = self.peers.remove(&process) {
-            let mut granted: Vec<_> = peer.granted.into_iter().collect();
-            granted.sort_unstable_by_key(|(id, _)| *id);
-            self.end_grants(process, granted);
-        }
+        let peer = self.peers.remove(&process);
         self.postponed.retain(|(from, _)| *from != process);
         self.forget_tickets(process);
         let lost = self.references.iter().filter(|(_, held)| held.owner == process && !held.dead);
@@ -151,6 +131,9 @@ impl State {
             self.node_dead(handle);
         }
         self.fail_calls_if(|calling| calling.peer == process);
+        if let Some(peer) = peer {
+            self.end_holdings(process, &peer);
+        }
     }
 
     /// The broker's grants on a node are void.
@@ -183,7 +166,7 @@ mod tests {
     use crate::Effect;
     use crate::ticket::MAX_OVERDRAWN;
     use crate::transaction::{Arrival, LaneId, Verdict};
-    use baton_abi::control::{ChannelId, Granted, NodeId, Request};
+    use baton_abi::control::{ChannelId, Granted, NodeId, Request, Strength};
     use baton_abi::lane::{Kind, Message};
     use rustix::io::Errno;
 

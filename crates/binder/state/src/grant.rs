@@ -1,4 +1,5 @@
-//! Grants of this process's own nodes, which it gives to peers itself.
+//! What peers hold of this process's nodes: by grants that this process gives itself, and by those
+//! of the broker, which introduces others.
 //!
 //! ```text
 //!            grant                         returned, ungrant
@@ -14,12 +15,13 @@
 //! before the message is posted.
 
 use crate::effect::Effect;
-use crate::peer::Granted;
+use crate::peer::{Granted, Peer};
 use crate::process::State;
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use baton_abi::holder_list::{ENTRIES, Holding};
 use baton_abi::lane::ReturnedGrants;
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 
 /// The entries of the list that are free.
 #[derive(Clone, Debug, Default)]
@@ -50,11 +52,44 @@ struct Lost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverReturn;
 
-/// What is left after a return. `None` if it was less.
-fn less(granted: &Granted, returned: &ReturnedGrants) -> Option<Granted> {
-    let strong = granted.strong.checked_sub(returned.strong.into())?;
-    let all = granted.all.checked_sub(returned.all.into())?;
-    Some(Granted { strong, all, ..*granted })
+/// A change of what a peer holds of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldingChange {
+    /// It returns grants of this process.
+    Returned(ReturnedGrants),
+    /// How it holds the node by the broker's grants.
+    Introduced(NodeId, Option<Strength>),
+}
+
+impl HoldingChange {
+    /// The node.
+    pub fn node(&self) -> NodeId {
+        match *self {
+            HoldingChange::Returned(ReturnedGrants { node, .. }) => NodeId(node),
+            HoldingChange::Introduced(node, _) => node,
+        }
+    }
+}
+
+impl Peer {
+    /// Applies a change.
+    fn change(&mut self, change: HoldingChange) -> Result<(), OverReturn> {
+        match change {
+            HoldingChange::Returned(ReturnedGrants { node, strong, all }) => {
+                let granted = self.granted.get_mut(&NodeId(node)).ok_or(OverReturn)?;
+                let strong = granted.strong.checked_sub(strong.into()).ok_or(OverReturn)?;
+                let all = granted.all.checked_sub(all.into()).ok_or(OverReturn)?;
+                *granted = Granted { strong, all, ..*granted };
+            }
+            HoldingChange::Introduced(node, holding) => {
+                match holding {
+                    Some(strength) => self.introduced.insert(node, strength),
+                    None => self.introduced.remove(&node),
+                };
+            }
+        }
+        Ok(())
+    }
 }
 
 impl State {
@@ -66,76 +101,94 @@ impl State {
         strength: Strength,
     ) -> Result<u32, Errno> {
         let known = self.peers.get(&to).and_then(|peer| peer.granted.get(&id)).copied();
-        let before = match known {
+        let granted = match known {
             Some(granted) => granted,
             None => {
                 let entry = self.free_entries.take().ok_or(Errno::NOSPC)?;
                 Granted { strong: 0, all: 0, entry }
             }
         };
-        let strong = before.strong + u64::from(strength == Strength::Strong);
-        let after = Granted { strong, all: before.all + 1, ..before };
-        self.peers.entry(to).or_default().granted.insert(id, after);
-        self.note_granted(to, id, before, after);
+        let strong = granted.strong + u64::from(strength == Strength::Strong);
+        let after = Granted { strong, all: granted.all + 1, ..granted };
+        let peer = self.peers.entry(to).or_default();
+        let before = peer.holding(id);
+        peer.granted.insert(id, after);
+        let holding = peer.holding(id);
+        self.note_granted(to, id, granted, after);
+        self.note_holding(id, before, holding);
         Ok(after.entry)
     }
 
     /// Takes back a grant whose message the peer will never take.
     pub(crate) fn ungrant(&mut self, to: ProcessId, id: NodeId, strength: Strength) {
         let strong = u32::from(strength == Strength::Strong);
+        let back = ReturnedGrants { node: id.0, strong, all: 1 };
         // The peer may have died since, and its grants with it.
-        let _ = self.take_back(to, &ReturnedGrants { node: id.0, strong, all: 1 });
+        let _ = self.change(to, HoldingChange::Returned(back));
         self.node_changed(id);
     }
 
-    /// Whether the peer will hold the node less strongly, or not at all, once it has returned this.
-    pub fn is_lowered_by(&self, from: ProcessId, returned: &ReturnedGrants) -> bool {
-        let granted = self.peers.get(&from).and_then(|it| it.granted.get(&NodeId(returned.node)));
-        granted.is_some_and(|granted| {
-            less(granted, returned).is_some_and(|after| after.holding() != granted.holding())
-        })
+    /// Whether the peer will hold the node less strongly after this change, or not at all.
+    pub fn is_lowered_by(&self, of: ProcessId, change: HoldingChange) -> bool {
+        let Some(peer) = self.peers.get(&of) else { return false };
+        let id = change.node();
+        // Of one node only.
+        let mut after = Peer::default();
+        after.granted.extend(peer.granted.get(&id).map(|granted| (id, *granted)));
+        after.introduced.extend(peer.introduced.get(&id).map(|strength| (id, *strength)));
+        let before = after.holding(id);
+        after.change(change).is_ok() && is_less(after.holding(id), before)
     }
 
-    /// A peer returns grants. The runner has taken in what the peer had sent before.
-    pub fn returned(
+    /// A peer holds a node otherwise from now on. The runner has taken in what the peer had sent
+    /// before.
+    pub fn change_holding(
         &mut self,
-        from: ProcessId,
-        returned: &ReturnedGrants,
+        of: ProcessId,
+        change: HoldingChange,
     ) -> Result<(), OverReturn> {
-        let lost = self.take_back(from, returned)?;
-        self.granted_dropped(NodeId(returned.node), lost);
+        let lost = self.change(of, change)?;
+        self.holding_changed(change.node(), lost);
         Ok(())
     }
 
-    fn take_back(
-        &mut self,
-        from: ProcessId,
-        returned: &ReturnedGrants,
-    ) -> Result<Lost, OverReturn> {
-        let id = NodeId(returned.node);
-        let peer = self.peers.get_mut(&from).ok_or(OverReturn)?;
-        let granted = peer.granted.get_mut(&id).ok_or(OverReturn)?;
-        let before = *granted;
-        let after = less(granted, returned).ok_or(OverReturn)?;
-        *granted = after;
-        if after.holding().is_none() {
+    fn change(&mut self, of: ProcessId, change: HoldingChange) -> Result<Lost, OverReturn> {
+        let id = change.node();
+        let peer = match change {
+            HoldingChange::Returned(_) => self.peers.get_mut(&of).ok_or(OverReturn)?,
+            HoldingChange::Introduced(..) => self.peers.entry(of).or_default(),
+        };
+        let (before, granted) = (peer.holding(id), peer.granted.get(&id).copied());
+        peer.change(change)?;
+        let (holding, left) = (peer.holding(id), peer.granted.get(&id).copied());
+        if left.is_some_and(|left| left.holding().is_none()) {
             peer.granted.remove(&id);
-            if peer.is_unused() {
-                self.peers.remove(&from);
-            }
         }
-        Ok(self.note_granted(from, id, before, after))
+        if peer.is_unused() {
+            self.peers.remove(&of);
+        }
+        if let Some((granted, left)) = granted.zip(left) {
+            self.note_granted(of, id, granted, left);
+        }
+        Ok(self.note_holding(id, before, holding))
     }
 
-    /// A peer is dead: its grants end.
-    pub(crate) fn end_grants(&mut self, peer: ProcessId, granted: Vec<(NodeId, Granted)>) {
-        for (id, before) in granted {
-            let lost = self.note_granted(peer, id, before, Granted { strong: 0, all: 0, ..before });
-            self.granted_dropped(id, lost);
+    /// A peer is dead: it holds nothing any more.
+    pub(crate) fn end_holdings(&mut self, process: ProcessId, peer: &Peer) {
+        for (&id, granted) in &peer.granted {
+            let none = Granted { strong: 0, all: 0, ..*granted };
+            self.note_granted(process, id, *granted, none);
+        }
+        let held: BTreeSet<NodeId> =
+            peer.granted.keys().chain(peer.introduced.keys()).copied().collect();
+        for id in held {
+            let lost = self.note_holding(id, peer.holding(id), None);
+            self.holding_changed(id, lost);
         }
     }
 
-    fn granted_dropped(&mut self, id: NodeId, lost: Lost) {
+    fn holding_changed(&mut self, id: NodeId, lost: Lost) {
+        self.node_changed(id);
         if lost.strong {
             self.node_dropped(id, Strength::Strong);
         }
@@ -144,40 +197,55 @@ impl State {
         }
     }
 
-    /// Notes a change of what a peer holds of a node by this process's grants: in the list, and in
-    /// the node's counts.
-    fn note_granted(
-        &mut self,
-        peer: ProcessId,
-        id: NodeId,
-        before: Granted,
-        after: Granted,
-    ) -> Lost {
-        let (was, is) = (before.holding(), after.holding());
-        if was == is {
-            return Lost::default();
+    /// Writes a change of this process's grants to a peer into the list.
+    fn note_granted(&mut self, peer: ProcessId, id: NodeId, before: Granted, after: Granted) {
+        if before.holding() == after.holding() {
+            return;
         }
-        let is_strong = |holding| holding == Some(Strength::Strong);
-        let (was_strong, is_strong) = (is_strong(was), is_strong(is));
-        let (was_held, is_held) = (was.is_some(), is.is_some());
-        let Some(node) = self.nodes.get_mut(id) else { return Lost::default() };
-        let granted = &mut node.granted;
-        granted.strong = granted.strong + u32::from(is_strong) - u32::from(was_strong);
-        granted.weak = granted.weak + u32::from(is_held) - u32::from(was_held);
-        let flags = node.flags;
-        let holding = is.map(|strength| Holding { holder: peer, node: id, flags, strength });
-        self.effect(Effect::List(after.entry, holding));
-        if !is_held {
+        let flags = self.nodes.get(id).map_or(0, |node| node.flags);
+        let holding = |strength| Holding { holder: peer, node: id, flags, strength };
+        self.effect(Effect::List(after.entry, after.holding().map(holding)));
+        if after.holding().is_none() {
             self.free_entries.freed.push(after.entry);
         }
-        Lost { strong: was_strong && !is_strong, all: was_held && !is_held }
     }
+
+    /// Notes in the node's counts how a peer holds the node.
+    fn note_holding(
+        &mut self,
+        id: NodeId,
+        before: Option<Strength>,
+        after: Option<Strength>,
+    ) -> Lost {
+        let Some(node) = self.nodes.get_mut(id) else { return Lost::default() };
+        let is_strong = |holding| u32::from(holding == Some(Strength::Strong));
+        let is_held = |holding: Option<Strength>| u32::from(holding.is_some());
+        let holders = &mut node.holders;
+        let was = *holders;
+        holders.strong = holders.strong + is_strong(after) - is_strong(before);
+        holders.weak = holders.weak + is_held(after) - is_held(before);
+        Lost {
+            strong: was.strong > 0 && holders.strong == 0,
+            all: was.weak > 0 && holders.weak == 0,
+        }
+    }
+}
+
+/// Whether a process that holds a node so holds it less than before.
+fn is_less(after: Option<Strength>, before: Option<Strength>) -> bool {
+    let rank = |holding| match holding {
+        None => 0,
+        Some(Strength::Weak) => 1,
+        Some(Strength::Strong) => 2,
+    };
+    rank(after) < rank(before)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use Strength::{Strong, Weak};
+    use baton_abi::control::Event;
 
     const PEER: ProcessId = ProcessId(2);
 
@@ -195,8 +263,8 @@ mod tests {
         state.take_effects().into_iter().filter_map(list).collect()
     }
 
-    fn record(id: NodeId, strong: u32, all: u32) -> ReturnedGrants {
-        ReturnedGrants { node: id.0, strong, all }
+    fn record(id: NodeId, strong: u32, all: u32) -> HoldingChange {
+        HoldingChange::Returned(ReturnedGrants { node: id.0, strong, all })
     }
 
     #[test]
@@ -210,13 +278,13 @@ mod tests {
         assert_eq!(state.grant(ProcessId(3), id, Weak), Ok(1));
         assert_eq!(lists(&mut state), [(1, Some(Weak))]);
         assert!(state.nodes.get(id).is_some_and(|node| node.is_strong()));
-        assert!(!state.is_lowered_by(PEER, &record(id, 1, 1)));
-        assert_eq!(state.returned(PEER, &record(id, 1, 1)), Ok(()));
+        assert!(!state.is_lowered_by(PEER, record(id, 1, 1)));
+        assert_eq!(state.change_holding(PEER, record(id, 1, 1)), Ok(()));
         assert_eq!(lists(&mut state), []);
-        assert!(state.is_lowered_by(PEER, &record(id, 1, 0)));
-        assert_eq!(state.returned(PEER, &record(id, 1, 0)), Ok(()));
+        assert!(state.is_lowered_by(PEER, record(id, 1, 0)));
+        assert_eq!(state.change_holding(PEER, record(id, 1, 0)), Ok(()));
         assert_eq!(lists(&mut state), [(0, Some(Weak))], "the strong grant has become a weak one");
-        assert_eq!(state.returned(PEER, &record(id, 0, 2)), Ok(()));
+        assert_eq!(state.change_holding(PEER, record(id, 0, 2)), Ok(()));
         assert_eq!(lists(&mut state), [(0, None)]);
         assert!(!state.peers.contains_key(&PEER));
         state.ungrant(ProcessId(3), id, Weak);
@@ -230,15 +298,41 @@ mod tests {
         state.grant(PEER, id, Strong).unwrap();
         state.grant(PEER, id, Weak).unwrap();
         for (strong, all) in [(2, 2), (0, 3), (u32::MAX, u32::MAX)] {
-            assert_eq!(state.returned(PEER, &record(id, strong, all)), Err(OverReturn));
+            assert_eq!(state.change_holding(PEER, record(id, strong, all)), Err(OverReturn));
         }
-        assert_eq!(state.returned(PEER, &record(NodeId(99), 0, 1)), Err(OverReturn));
-        assert_eq!(state.returned(ProcessId(3), &record(id, 0, 1)), Err(OverReturn));
+        assert_eq!(state.change_holding(PEER, record(NodeId(99), 0, 1)), Err(OverReturn));
+        assert_eq!(state.change_holding(ProcessId(3), record(id, 0, 1)), Err(OverReturn));
         // Rings of two channels are read in any order.
-        assert_eq!(state.returned(PEER, &record(id, 0, 2)), Ok(()));
+        assert_eq!(state.change_holding(PEER, record(id, 0, 2)), Ok(()));
         assert!(state.peers[&PEER].holds(id, Strong));
-        assert_eq!(state.returned(PEER, &record(id, 1, 0)), Ok(()));
-        assert_eq!(state.returned(PEER, &record(id, 0, 1)), Err(OverReturn), "twice");
+        assert_eq!(state.change_holding(PEER, record(id, 1, 0)), Ok(()));
+        assert_eq!(state.change_holding(PEER, record(id, 0, 1)), Err(OverReturn), "twice");
+    }
+
+    #[test]
+    fn a_node_is_held_while_either_giver_says_so() {
+        let (mut state, id) = process();
+        let introduced = |holding| HoldingChange::Introduced(id, holding);
+        let held = |state: &State| {
+            let node = state.nodes.get(id).expect("the program knows it");
+            (node.holders.strong, node.holders.weak)
+        };
+        state.nodes.get_mut(id).unwrap().local.weak = 1;
+        state.change_holding(PEER, introduced(Some(Strong))).unwrap();
+        state.grant(PEER, id, Weak).unwrap();
+        assert_eq!(held(&state), (1, 1), "one process");
+        assert!(!state.is_lowered_by(PEER, record(id, 0, 1)));
+        assert!(state.is_lowered_by(PEER, introduced(None)), "it is strong by the broker's only");
+        state.change_holding(PEER, introduced(None)).unwrap();
+        assert_eq!(held(&state), (0, 1));
+        state.change_holding(PEER, introduced(Some(Weak))).unwrap();
+        state.change_holding(PEER, record(id, 0, 1)).unwrap();
+        assert_eq!(held(&state), (0, 1));
+        state.grant(PEER, id, Strong).unwrap();
+        state.event(Event::Dead { process: PEER });
+        assert_eq!(held(&state), (0, 0));
+        state.change_holding(PEER, introduced(None)).unwrap();
+        assert!(!state.peers.contains_key(&PEER), "what the broker says later is no news");
     }
 
     #[test]
@@ -248,7 +342,7 @@ mod tests {
         assert_eq!(state.grant(PEER, id, Strong), Ok(ENTRIES - 1));
         assert_eq!(state.grant(ProcessId(3), id, Strong), Err(Errno::NOSPC));
         assert_eq!(state.grant(PEER, id, Strong), Ok(ENTRIES - 1));
-        assert_eq!(state.returned(PEER, &record(id, 2, 2)), Ok(()));
+        assert_eq!(state.change_holding(PEER, record(id, 2, 2)), Ok(()));
         let other = state.nodes.find_or_add(0x30, 0, 0);
         assert_eq!(state.grant(ProcessId(3), other, Strong), Ok(ENTRIES - 1));
     }

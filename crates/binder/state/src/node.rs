@@ -21,12 +21,8 @@ pub struct Node {
     pub cookie: u64,
     /// `flat_binder_object.flags` at its first appearance.
     pub flags: u32,
-    /// Some process that the broker has introduced to the node holds it strongly.
-    pub remote_strong: bool,
-    /// Some such process holds it.
-    pub remote_held: bool,
-    /// Processes to which this one has granted the node: those that hold it strongly, and all.
-    pub granted: Counts,
+    /// Other processes that hold the node strongly, and all that hold it.
+    pub holders: Counts,
     /// Strong and weak counts of buffers that hold the node, and counts lent to the program.
     pub local: Counts,
     has_strong: bool,
@@ -75,12 +71,12 @@ pub struct News {
 impl Node {
     /// Whether any process or buffer holds the object strongly.
     pub fn is_strong(&self) -> bool {
-        self.remote_strong || self.granted.strong > 0 || self.local.strong > 0
+        self.holders.strong > 0 || self.local.strong > 0
     }
 
     /// Whether any process or buffer holds the node.
     pub fn is_held(&self) -> bool {
-        self.is_strong() || self.remote_held || self.granted.weak > 0 || self.local.weak > 0
+        self.is_strong() || self.holders.weak > 0 || self.local.weak > 0
     }
 
     /// Whether the program has yet to hear of a change.
@@ -94,7 +90,7 @@ impl Node {
     pub fn is_to_be_looked_at(&self, gone: Strength) -> bool {
         let left = match gone {
             Strength::Strong => self.is_strong(),
-            Strength::Weak => self.remote_held || self.granted.weak > 0 || self.local.weak > 0,
+            Strength::Weak => self.holders.weak > 0 || self.local.weak > 0,
         };
         self.manages == 0 && self.is_known() && !left
     }

@@ -3,7 +3,7 @@
 use crate::account::Accounts;
 use crate::buffer::{Buffers, Offset};
 use crate::effect::Effect;
-use crate::grant::FreeEntries;
+use crate::grant::{FreeEntries, HoldingChange};
 use crate::message::Buffer;
 use crate::node::Nodes;
 use crate::notice::UnfinishedDeath;
@@ -16,7 +16,6 @@ use crate::ticket::Tickets;
 use crate::watchdog::Watchdog;
 use crate::work::{Queue, Tid, Todo, Work};
 use baton_abi::control::{ChannelId, ProcessId};
-use baton_abi::lane::ReturnedGrants;
 use rustc_hash::FxHashMap;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -63,8 +62,8 @@ pub struct State {
     pub(crate) todo: Todo,
     pub(crate) tickets: Tickets,
     pub(crate) free_entries: FreeEntries,
-    /// Returned grants that messages still rely on.
-    pub postponed: Vec<(ProcessId, ReturnedGrants)>,
+    /// Losses of holdings on which messages still rely.
+    pub postponed: Vec<(ProcessId, HoldingChange)>,
     pub(crate) watchdog: Watchdog,
     /// Threads, by the numbers that stand for them in the chains of their calls.
     pub(crate) tokens: FxHashMap<u64, Tid>,

@@ -150,10 +150,13 @@ impl References {
         self.by_node.get(&key).copied()
     }
 
-    /// The entry in an owner's list of some node that this owner has granted.
+    /// The entry in an owner's list of some node that this owner has granted: of one that is being
+    /// called, if there is one, because that entry stays.
     pub fn entry_at(&self, owner: ProcessId) -> Option<u32> {
         let of_owner = self.by_node.range((owner, NodeId(0))..=(owner, NodeId(u64::MAX)));
-        of_owner.filter_map(|(_, handle)| self.by_handle[handle].entry).next()
+        let references = of_owner.map(|(_, handle)| &self.by_handle[handle]);
+        let granted = references.filter(|reference| reference.entry.is_some());
+        granted.max_by_key(|reference| reference.sending > 0)?.entry
     }
 
     /// The reference of a node and its handle, added if it is new.

@@ -3,7 +3,8 @@
 use crate::process::State;
 use crate::reference::Grants;
 use baton_abi::claim::Claim;
-use baton_abi::control::{NodeId, ProcessId};
+use baton_abi::control::{NodeId, ProcessId, Strength};
+use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 
 impl State {
@@ -63,13 +64,16 @@ impl State {
     }
 
     fn held_by_others(&self) -> Vec<Claim> {
+        let introduced = self.peers.values().flat_map(|peer| &peer.introduced);
+        let strongly = introduced.filter(|(_, strength)| **strength == Strength::Strong);
+        let strong: FxHashSet<NodeId> = strongly.map(|(&node, _)| node).collect();
         let mut claims = Vec::new();
         for (&holder, peer) in &self.peers {
             let mut nodes: Vec<NodeId> = peer.introduced.keys().copied().collect();
             nodes.sort_unstable();
             for id in nodes {
                 if let Some(node) = self.nodes.get(id) {
-                    let (flags, strong) = (node.flags, node.remote_strong);
+                    let (flags, strong) = (node.flags, strong.contains(&id));
                     claims.push(Claim::Node { node: id, flags, strong, holder });
                 }
             }
@@ -84,7 +88,7 @@ mod tests {
     use crate::thread::{Calling, Frame};
     use crate::transaction::{Arrival, LaneId, Verdict};
     use crate::{Effect, Return};
-    use baton_abi::control::{ChannelId, Event, Granted, Strength, TicketId};
+    use baton_abi::control::{ChannelId, Event, Granted, TicketId};
     use baton_abi::lane::Message;
 
     const PEER: ProcessId = ProcessId(2);

@@ -95,7 +95,11 @@ impl Member {
         let found = self.kept.lock().last().cloned();
         let Some(target) = found.or(manager) else { return };
         match world.dice(10) {
-            0 => target.link_to_death(|| ()),
+            0 => {
+                let link = target.link_to_death(|| ());
+                // The target may be dead by now, and the recipient be called.
+                let _ = world.dice(2) == 0 && target.unlink_to_death(link);
+            }
             1 => {
                 let (parcel, longest) = (request(world), world.dice(1_000));
                 let answer = target.call_within(ECHO, &parcel, Duration::from_micros(longest));

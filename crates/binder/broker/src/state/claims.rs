@@ -18,6 +18,8 @@ pub(super) struct Rebuild {
     /// Lanes of channels that only their client has claimed and that it says are ordinary again, a
     /// bit for each lane.
     pub ended_lanes: BTreeMap<(ProcessId, ChannelId), u64>,
+    /// For each absent process: those that have claimed it as a peer.
+    pub watchers: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
     /// For each process that has rejoined: absent processes that it had to do with.
     pub absent_peers: BTreeMap<ProcessId, BTreeSet<ProcessId>>,
     /// Processes that rejoined and died again. Others know of their deaths.

@@ -3,8 +3,9 @@
 use super::channel::Channels;
 use super::grant::Grants;
 use crate::limits::{Rights, Usage};
-use baton_abi::control::Identity;
+use baton_abi::control::{Identity, ProcessId};
 use baton_abi::quota::Quota;
+use std::collections::BTreeSet;
 
 #[derive(Clone, Debug)]
 pub(super) struct Process {
@@ -13,6 +14,8 @@ pub(super) struct Process {
     pub context: String,
     pub grants: Grants,
     pub channels: Channels,
+    /// Processes that have claimed to have to do with this one, and are told of its death.
+    pub watchers: BTreeSet<ProcessId>,
     pub freezer: Freezer,
     pub usage: Usage,
     /// Rights that the configuration gives to the process.

@@ -140,13 +140,16 @@ impl State {
 
     /// The errno for a process that is not here: `EAGAIN` if it may rejoin, `ESRCH` if it is dead.
     pub(super) fn absence_errno(&self, process: ProcessId) -> Errno {
-        if self.may_rejoin(process) { Errno::AGAIN } else { Errno::SRCH }
+        // The broker does not tell which processes of its predecessors are dead.
+        let is_old = process.era() < self.era && process != ProcessId::BROKER;
+        if is_old && self.rebuild.is_some() { Errno::AGAIN } else { Errno::SRCH }
     }
 
-    /// Whether a process that is not here may rejoin. The broker does not tell which processes of
-    /// its predecessors are dead.
+    /// Whether a process that is not here may rejoin. One that has rejoined and died may not.
     pub(super) fn may_rejoin(&self, process: ProcessId) -> bool {
-        self.rebuild.is_some() && process.era() < self.era && process != ProcessId::BROKER
+        let is_old = process.era() < self.era && process != ProcessId::BROKER;
+        let may = |rebuild: &Rebuild| is_old && !rebuild.died_again.contains(&process);
+        self.rebuild.as_ref().is_some_and(may)
     }
 
     /// A context's manager under the previous broker, while its process may rejoin.
@@ -241,22 +244,19 @@ impl State {
     }
 
     /// Applies a process's claims of others with which it had to do, and the earlier claims of
-    /// these. Each is told of the other's death.
+    /// others: each claimant is told of the other's death.
     fn return_peers(&mut self, from: ProcessId, peers: BTreeSet<ProcessId>) {
         let rebuild = self.rebuild.as_mut().expect("somebody has come back");
-        let claimed_by = |(_, absent): &(&ProcessId, &BTreeSet<ProcessId>)| absent.contains(&from);
-        let claimants = rebuild.absent_peers.iter().filter(claimed_by).map(|(who, _)| *who);
-        let mut known: BTreeSet<ProcessId> = claimants.collect();
+        let claimants = rebuild.watchers.remove(&from).unwrap_or_default();
+        self.processes.get_mut(&from).expect("it is here").watchers.extend(claimants);
         for peer in peers {
-            if !self.processes.contains_key(&peer) {
-                rebuild.add_absent_peer(from, peer);
+            match self.processes.get_mut(&peer) {
+                Some(peer) => drop(peer.watchers.insert(from)),
+                None => {
+                    rebuild.add_absent_peer(from, peer);
+                    rebuild.watchers.entry(peer).or_default().insert(from);
+                }
             }
-            known.insert(peer);
-        }
-        known.retain(|peer| self.processes.contains_key(peer));
-        for peer in known {
-            self.channels_of(from).meet(peer);
-            self.channels_of(peer).meet(from);
         }
     }
 

@@ -4,11 +4,11 @@ use super::accept::{Candidate, ChannelSet};
 use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::engine::broker::Gone;
-use baton_abi::control::{Event, NodeId, ProcessId, Request};
-use baton_abi::lane::ReturnedGrants;
+use baton_abi::control::{Event, ProcessId, Request};
 use baton_shm::blocking::await_readable;
 use baton_shm::lock::Guard;
 use baton_state::State;
+use baton_state::grant::HoldingChange;
 use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use rustix::fd::OwnedFd;
@@ -69,14 +69,18 @@ impl Engine {
             Event::Barrier { number } => {
                 self.broker.pass_barrier(number);
             }
-            Event::References { holder: (process, holding), .. } => {
+            Event::References { node, holder: (process, holding), .. } => {
                 // Messages that came before the event are queued before its consequences.
                 let mut state = match holding {
                     Some(_) => self.accept_posted(ChannelSet::Watched).0,
                     None => self.accept_posted_by(process).0,
                 };
-                self.revoke_with(&mut state, process);
-                state.event(event);
+                // The broker's later word holds.
+                state.postponed.retain(|(from, change)| {
+                    let is_old = matches!(change, HoldingChange::Introduced(of, _) if *of == node);
+                    *from != process || !is_old
+                });
+                self.change_holding(&mut state, process, HoldingChange::Introduced(node, holding));
                 self.carry_out(&mut state);
             }
             Event::Dead { process } => {
@@ -144,33 +148,33 @@ impl Engine {
             state = self.catch_up(later, None);
         }
         for returned in returned {
-            self.apply_returned(&mut state, channel.peer, returned);
+            self.change_holding(&mut state, channel.peer, HoldingChange::Returned(returned));
         }
         self.unlock(state);
     }
 
-    /// Applies returned grants, unless a message that has not come in yet relies on them: an
-    /// answer waits for its caller, a dedicated looper takes its requests itself, and a one-way
-    /// transaction may wait for room.
-    fn apply_returned(&self, state: &mut State, from: ProcessId, returned: ReturnedGrants) {
-        if state.is_lowered_by(from, &returned) {
-            let channels = self.pool.channels.with(from);
-            if channels.iter().any(|channel| channel.may_rely_on(NodeId(returned.node))) {
-                return state.postponed.push((from, returned));
+    /// Applies a change of what a peer holds. A loss waits while a message that has not come in yet
+    /// may rely on the node: an answer waits for its caller, a dedicated looper takes its requests
+    /// itself, and a one-way transaction may wait for room.
+    fn change_holding(&self, state: &mut State, of: ProcessId, change: HoldingChange) {
+        if state.is_lowered_by(of, change) {
+            let channels = self.pool.channels.with(of);
+            if channels.iter().any(|channel| channel.may_rely_on(change.node())) {
+                return state.postponed.push((of, change));
             }
-            self.revoke_with(state, from);
+            self.revoke_with(state, of);
         }
-        if state.returned(from, &returned).is_err() {
-            for channel in self.pool.channels.with(from) {
+        if state.change_holding(of, change).is_err() {
+            for channel in self.pool.channels.with(of) {
                 self.end_channel(state, &channel, "returned more grants than it had");
             }
         }
     }
 
-    /// Applies the grants that were returned earlier, as far as no message relies on them any more.
+    /// Applies the losses that were postponed, as far as no message relies on the nodes any more.
     pub(crate) fn apply_postponed(&self, state: &mut State) {
-        for (from, returned) in std::mem::take(&mut state.postponed) {
-            self.apply_returned(state, from, returned);
+        for (of, change) in std::mem::take(&mut state.postponed) {
+            self.change_holding(state, of, change);
         }
     }
 

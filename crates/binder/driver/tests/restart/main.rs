@@ -129,13 +129,15 @@ fn holders(socket: &Path, service: u32) -> u32 {
     let report = observe(socket);
     let mut all = report.contexts.iter().flat_map(|context| &context.processes);
     let service = all.find(|process| process.pid == service).expect("admitted");
-    service.nodes.iter().skip(1).map(|&(_, strong, _)| strong).sum()
+    let first = service.holdings.iter().map(|&(node, ..)| node).min();
+    let of_others = service.holdings.iter().filter(|&&(node, ..)| Some(node) != first);
+    of_others.filter(|&&(_, _, strong)| strong).count() as u32
 }
 
-/// Of each process: its nodes with their holders, and its handles.
-type Counts = Vec<(u64, Vec<(u64, u32, u32)>, Vec<(u32, u64, u64, bool)>)>;
+/// Of each process: who holds its nodes.
+type Counts = Vec<(u64, Vec<(u64, u64, bool)>)>;
 
 fn counts(report: &Report) -> Counts {
     let all = report.contexts.iter().flat_map(|context| &context.processes);
-    all.map(|process| (process.process, process.nodes.clone(), process.handles.clone())).collect()
+    all.map(|process| (process.process, process.holdings.clone())).collect()
 }

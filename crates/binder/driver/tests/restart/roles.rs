@@ -4,7 +4,8 @@
 use baton::{self, CallError, Handle, Parcel, Process};
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
-use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES};
+use baton_abi::holder_list::TALLY_FILE_BYTES;
+use baton_abi::lane::STATUS_BYTES;
 use baton_broker::Config;
 use baton_shm::mapping;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -171,7 +172,7 @@ fn load(client: &Client, busy: &AtomicBool) {
 /// An engine that is nothing but the control protocol.
 fn bare(socket: &Path) {
     let page = mapping::create("front", STATUS_BYTES).expect("memory");
-    let tally = mapping::create("tally", TALLY_BYTES).expect("memory");
+    let tally = mapping::create("tally", TALLY_FILE_BYTES).expect("memory");
     let pages = [page.as_fd(), tally.as_fd()];
     let mut raw = Raw::connect(socket).expect("a broker");
     let hello = Request::Hello { version: VERSION, context: "binder".to_owned(), channels: 4096 };

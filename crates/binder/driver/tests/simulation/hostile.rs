@@ -329,6 +329,9 @@ impl Hostile {
                     let (owner, node, grants) = (target, NodeId(node), all);
                     self.tell(&Request::Release { owner, node, strong, grants });
                 } else {
+                    // No node that it may have been granted in a message that it has not read.
+                    let known = held.map(|held| held.node.0).filter(|_| self.dice(2) == 0);
+                    let node = known.unwrap_or(node | 1 << 20);
                     self.give_back(target, ReturnedGrants { node, strong, all });
                 }
             }

@@ -398,7 +398,7 @@ impl KillTest {
             there.sort_unstable();
             let alive = |name: u64| all.iter().any(|process| process.process == name);
             let of_dead = all.iter().any(|process| {
-                process.handles.iter().any(|handle| !alive(handle.1))
+                process.holdings.iter().any(|holding| !alive(holding.1))
                     || process.channels.iter().any(|channel| !alive(channel.1))
             });
             if there == pids && !of_dead {

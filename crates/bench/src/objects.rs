@@ -1,0 +1,412 @@
+//! Calls that carry objects and descriptors, beside plain calls of the same processes.
+//!
+//! A system has a client, a server and, if it is Binder, the owner of a service that the server
+//! knows. Whatever a case's calls have taken has been given back when its round ends, else the row
+//! is missing: both ends count, and of Baton's systems the broker is asked, too.
+
+use crate::case::Case;
+use crate::chart::Chart;
+use crate::form::{BenchError, progress};
+use crate::object_client::SENT_BYTES;
+use crate::order::Side;
+use crate::pair::{Chunk, ClientGroup, Endpoint, Pair, PairError, Place};
+use crate::processors::Placement::{self, Different, Same};
+use crate::processors::Processors;
+use crate::report::{Bar, Keys, Ratio, Row, RowKey};
+use crate::results::{P50, Results, Rounds, ratio};
+use crate::service::Service;
+use crate::system::System::{self, *};
+use crate::testbed::{Setting, Testbed};
+use crate::throughput;
+use baton_driver::observer::Observer;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use strum::VariantArray;
+
+/// Systems that are measured, if the run measures them at all.
+const SYSTEMS: [System; 5] = [BatonTyped, BatonUapiLibc, BatonUapiTrap, KernelBinder, Unix];
+/// Systems of which many clients are measured.
+const CROWDS: [System; 3] = [BatonTyped, BatonUapiLibc, KernelBinder];
+const N_CLIENTS: usize = 8;
+/// How long references may take to be given back to the broker.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub rounds: u32,
+    pub n_calls: u32,
+    /// Whether the clock counts time, not instructions.
+    pub is_timed: bool,
+}
+
+impl Plan {
+    fn chunk(&self, case: Case, placement: Placement) -> Chunk {
+        let n_calls = (self.n_calls / case.fewer()).max(1);
+        let n_warm_up = (n_calls / 10).clamp(1, 500);
+        Chunk { case, ..Chunk::new(placement, SENT_BYTES, n_warm_up, n_calls) }
+    }
+
+    fn crowd(&self, case: Case) -> Chunk {
+        let n_calls = (self.n_calls / 5).max(1);
+        Chunk { case, ..Chunk::new(None, SENT_BYTES, (n_calls / 10).max(1), n_calls) }
+    }
+}
+
+/// What was measured.
+pub struct ObjectResults {
+    calls: Results,
+    crowds: Results,
+    placements: Vec<Placement>,
+    /// Systems whose absence is nobody's fault: bars are not of them.
+    excused: BTreeSet<&'static str>,
+    is_timed: bool,
+}
+
+fn measures(system: System, case: Case) -> bool {
+    match system {
+        Unix => case == Case::Descriptor,
+        _ => true,
+    }
+}
+
+fn key(system: System, case: Case, placement: Placement) -> RowKey {
+    let bytes = (case != Case::LinkUnlink).then_some(SENT_BYTES);
+    let title = format!("{}, {}", case.name(), Placement::title(Some(placement)));
+    RowKey::new(system.name(), case.name()).bytes(bytes).at(placement).heading(title)
+}
+
+/// Of all its cases.
+fn whole(system: System) -> RowKey {
+    RowKey::new(system.name(), "objects")
+}
+
+fn crowd(system: System, case: Case) -> RowKey {
+    let title = format!("{}, clients at once: {N_CLIENTS}", case.name());
+    let key = RowKey::new(system.name(), case.name()).bytes(SENT_BYTES);
+    key.with("clients", N_CLIENTS).heading(title)
+}
+
+/// The processes of one system.
+struct Processes {
+    pair: Pair,
+    _owner: Option<Endpoint>,
+}
+
+impl Processes {
+    fn start(system: System, place: Place<'_>) -> Result<Processes, PairError> {
+        let pair = Pair::start(system, place)?;
+        let owner = || Endpoint::start(system, Side::Owner, place, 1);
+        Ok(Processes { pair, _owner: system.is_binder().then(owner).transpose()? })
+    }
+}
+
+/// What the broker knows that processes hold of each other's objects, their manager's apart.
+fn held(broker: &Path) -> Result<usize, String> {
+    let observer = Observer::connect(broker).map_err(|error| error.to_string())?;
+    let report = observer.report().map_err(|errno| format!("ask the broker: {errno}"))?;
+    let processes = report.contexts.iter().flat_map(|context| &context.processes);
+    let count = |handles: &[(u32, u64, u64, bool)]| {
+        handles.iter().filter(|(handle, ..)| *handle != 0).count()
+    };
+    Ok(processes.map(|process| count(&process.handles)).sum())
+}
+
+/// Measures, and sees that the broker knows of no more references afterwards.
+fn with_nothing_left<T>(
+    broker: &Path,
+    measure: impl FnOnce() -> Result<T, PairError>,
+) -> Result<T, String> {
+    let before = held(broker)?;
+    let measured = measure().map_err(|error| error.to_string())?;
+    let start = Instant::now();
+    loop {
+        let more = held(broker)?.saturating_sub(before);
+        if more == 0 {
+            return Ok(measured);
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(format!("at the end the broker knows of {more} handles more than before"));
+        }
+        std::thread::yield_now();
+    }
+}
+
+pub fn measure(
+    setting: &Setting,
+    systems: &[System],
+    plan: Plan,
+) -> Result<ObjectResults, BenchError> {
+    let is_wanted = |system: &System| systems.contains(system);
+    let mut found = ObjectResults {
+        calls: Results::default(),
+        crowds: Results::default(),
+        placements: setting.placements(),
+        excused: BTreeSet::new(),
+        is_timed: plan.is_timed,
+    };
+    let testbed = Testbed::start()?;
+    let place = testbed.place(Service::Objects);
+    let mut started = BTreeMap::new();
+    for system in SYSTEMS.into_iter().filter(is_wanted) {
+        let processes = Processes::start(system, place);
+        if matches!(processes, Err(PairError::NotHere { .. })) {
+            found.excused.insert(system.name());
+        }
+        let processes = found.calls.ok(whole(system), processes);
+        started.extend(processes.map(|processes| (system, processes)));
+    }
+    found.measure_calls(&mut started, place.broker, plan, &setting.processors);
+    drop(started);
+    if plan.is_timed {
+        let testbed = Testbed::start()?;
+        found.measure_crowds(CROWDS.into_iter().filter(is_wanted), &testbed, plan);
+    }
+    Ok(found)
+}
+
+impl ObjectResults {
+    fn measure_calls(
+        &mut self,
+        started: &mut BTreeMap<System, Processes>,
+        broker: &Path,
+        plan: Plan,
+        processors: &Processors,
+    ) {
+        let cases = Case::VARIANTS.iter().flat_map(|&case| {
+            self.placements.clone().into_iter().map(move |placement| (case, placement))
+        });
+        let cases: Vec<(Case, Placement)> = cases.collect();
+        let progress = progress(cases.len() * plan.rounds as usize);
+        for (case, placement) in cases {
+            progress.set_message(format!("{}, {}", case.name(), Placement::title(Some(placement))));
+            let chunk = plan.chunk(case, placement);
+            for _ in 0..plan.rounds {
+                for (&system, processes) in &mut *started {
+                    let key = key(system, case, placement);
+                    if measures(system, case) && !self.calls.is_missing(&key) {
+                        let measure = || processes.pair.measure(&chunk, processors);
+                        self.calls.add_times(key, with_nothing_left(broker, measure));
+                    }
+                }
+                progress.inc(1);
+            }
+        }
+        progress.finish_and_clear();
+    }
+
+    fn measure_crowds(
+        &mut self,
+        systems: impl Iterator<Item = System>,
+        testbed: &Testbed,
+        plan: Plan,
+    ) {
+        let place = testbed.place(Service::Objects);
+        let mut groups = BTreeMap::new();
+        for system in systems {
+            let group = ClientGroup::start(system, N_CLIENTS, place);
+            groups.extend(self.crowds.ok(whole(system), group).map(|group| (system, group)));
+        }
+        for case in [Case::Plain, Case::ObjectKnown] {
+            let chunk = plan.crowd(case);
+            for _ in 0..plan.rounds {
+                groups.retain(|&system, group| {
+                    let measure = || group.measure(N_CLIENTS, &chunk);
+                    let round = with_nothing_left(place.broker, measure);
+                    self.crowds.add(crowd(system, case), round, throughput::add)
+                });
+            }
+        }
+    }
+
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = self.calls.rows(|_, _| Keys::new());
+        rows.extend(throughput::rows(&self.crowds));
+        rows
+    }
+
+    pub fn charts(&self) -> Vec<Chart> {
+        self.calls.charts().into_iter().chain(self.crowds.charts()).collect()
+    }
+
+    /// Each case over plain calls, descriptors also over the socket's, and many clients with an
+    /// object over many without.
+    pub fn ratios(&self) -> Vec<Ratio> {
+        let mut ratios = Vec::new();
+        for system in SYSTEMS.into_iter().filter(|&system| system != Unix) {
+            for &case in Case::VARIANTS.iter().filter(|&&case| case != Case::Plain) {
+                for &placement in &self.placements {
+                    let plain = key(system, Case::Plain, placement);
+                    let name = format!("{}_over_plain", ratio_name(system, case, placement));
+                    let bar = bar(system, case, placement);
+                    ratios.extend(self.ratio(name, key(system, case, placement), plain, bar));
+                }
+            }
+            for &placement in &self.placements {
+                let of = |system| key(system, Case::Descriptor, placement);
+                let name = ratio_name(system, Case::Descriptor, placement) + "_over_unix";
+                let bar = is_ours(system).then_some(Bar::AtMost(1.2));
+                ratios.extend(self.ratio(name, of(system), of(Unix), bar));
+            }
+        }
+        if self.is_timed {
+            ratios.extend(CROWDS.into_iter().filter_map(|system| self.crowd_ratio(system)));
+        }
+        ratios
+    }
+
+    fn bar(&self, bar: Option<Bar>, keys: [&RowKey; 2]) -> Option<Bar> {
+        bar.filter(|_| self.is_timed && keys.iter().all(|key| !self.excused.contains(key.system)))
+    }
+
+    fn ratio(&self, name: String, over: RowKey, under: RowKey, bar: Option<Bar>) -> Option<Ratio> {
+        let bar = self.bar(bar, [&over, &under]);
+        let told =
+            bar.is_some() || [&over, &under].iter().all(|key| self.calls.has_label(key.label));
+        told.then(|| ratio(name, self.calls.find(&over), self.calls.find(&under), P50, bar))
+    }
+
+    fn crowd_ratio(&self, system: System) -> Option<Ratio> {
+        let (over, under) = (crowd(system, Case::ObjectKnown), crowd(system, Case::Plain));
+        let name = format!("{}_object_known_{N_CLIENTS}_clients_over_plain", ratio_word(system));
+        let bar = is_ours(system).then_some(Bar::AtLeast(0.5));
+        let bar = self.bar(bar, [&over, &under]);
+        let told = bar.is_some() || self.crowds.has_label(over.label);
+        let calls = |rounds: &Rounds| rounds.values(throughput::CALLS);
+        told.then(|| ratio(name, self.crowds.find(&over), self.crowds.find(&under), calls, bar))
+    }
+}
+
+/// As ratios name it: the interposed program is that which calls the C library.
+fn ratio_word(system: System) -> String {
+    let key = system.key();
+    match system {
+        BatonUapiLibc => "uapi".to_owned(),
+        _ => key.strip_prefix("baton_").unwrap_or(&key).to_owned(),
+    }
+}
+
+fn ratio_name(system: System, case: Case, placement: Placement) -> String {
+    let word = if placement == Same { "same" } else { "diff" };
+    format!("{}_{}_{word}", ratio_word(system), case.name())
+}
+
+/// Whether there are bars of it.
+fn is_ours(system: System) -> bool {
+    matches!(system, BatonTyped | BatonUapiLibc)
+}
+
+/// How many times a plain call a case may take.
+fn bar(system: System, case: Case, placement: Placement) -> Option<Bar> {
+    use Case::*;
+    let most = match (case, system, placement) {
+        (ObjectKnown | ObjectInReply | HandleHome, BatonTyped, Same) => 1.5,
+        (ObjectKnown | ObjectInReply | HandleHome, BatonUapiLibc, Same) => 1.3,
+        (ObjectKnown | ObjectInReply | HandleHome, _, Different) => 2.5,
+        (ObjectDropped, BatonTyped, Same) => 2.5,
+        (ObjectDropped, BatonUapiLibc, Same) => 1.8,
+        (ObjectNew, BatonTyped, Same) => 3.0,
+        (ObjectNew, BatonUapiLibc, Same) => 1.7,
+        (GetService, _, Same) => 2.0,
+        _ => return None,
+    };
+    is_ours(system).then_some(Bar::AtMost(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results(medians: &[(System, Case, Placement, u64)]) -> ObjectResults {
+        let mut calls = Results::default();
+        for &(system, case, placement, median_ns) in medians {
+            let times_ns = vec![median_ns; 3];
+            calls.add_times(key(system, case, placement), Ok::<_, String>(times_ns));
+        }
+        let (crowds, excused) = (Results::default(), BTreeSet::new());
+        ObjectResults { calls, crowds, placements: vec![Same, Different], excused, is_timed: true }
+    }
+
+    fn find(results: &ObjectResults, name: &str) -> Ratio {
+        let ratios = results.ratios();
+        let mut named = ratios.iter().filter(|ratio| ratio.name == name);
+        let found = named.next().unwrap_or_else(|| panic!("no {name}"));
+        assert!(named.next().is_none(), "{name} is there twice");
+        found.clone()
+    }
+
+    #[test]
+    fn every_bar_is_there_and_fails_unless_it_is_measured() {
+        let results = results(&[]);
+        let ratios = results.ratios();
+        assert!(ratios.iter().all(|ratio| ratio.bar.is_some() && ratio.holds == Some(false)));
+        for (name, bar) in [
+            ("typed_object_known_same_over_plain", 1.5),
+            ("uapi_object_known_same_over_plain", 1.3),
+            ("typed_object_known_diff_over_plain", 2.5),
+            ("uapi_object_in_reply_same_over_plain", 1.3),
+            ("uapi_handle_home_diff_over_plain", 2.5),
+            ("typed_object_dropped_same_over_plain", 2.5),
+            ("uapi_object_dropped_same_over_plain", 1.8),
+            ("typed_object_new_same_over_plain", 3.0),
+            ("uapi_object_new_same_over_plain", 1.7),
+            ("typed_get_service_same_over_plain", 2.0),
+            ("uapi_get_service_same_over_plain", 2.0),
+            ("typed_descriptor_same_over_unix", 1.2),
+            ("uapi_descriptor_diff_over_unix", 1.2),
+            ("typed_object_known_8_clients_over_plain", 0.5),
+            ("uapi_object_known_8_clients_over_plain", 0.5),
+        ] {
+            assert_eq!(find(&results, name).bar, Some(bar), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_case_is_told_over_plain_calls_of_the_same_placement() {
+        let results = results(&[
+            (BatonTyped, Case::Plain, Same, 1000),
+            (BatonTyped, Case::Plain, Different, 100),
+            (BatonTyped, Case::ObjectKnown, Same, 1500),
+            (BatonTyped, Case::ObjectKnown, Different, 260),
+            (BatonTyped, Case::LinkUnlink, Same, 9000),
+            (BatonTyped, Case::Descriptor, Same, 2400),
+            (Unix, Case::Descriptor, Same, 2000),
+        ]);
+        for (name, value, holds) in [
+            ("typed_object_known_same_over_plain", 1.5, Some(true)),
+            ("typed_object_known_diff_over_plain", 2.6, Some(false)),
+            ("typed_link_unlink_same_over_plain", 9.0, None),
+            ("typed_descriptor_same_over_unix", 1.2, Some(true)),
+        ] {
+            let ratio = find(&results, name);
+            assert_eq!((ratio.value, ratio.holds), (Some(value), holds), "{name}");
+        }
+    }
+
+    #[test]
+    fn instructions_have_no_bars() {
+        let mut results = results(&[(BatonTyped, Case::Plain, Same, 10)]);
+        results.is_timed = false;
+        assert!(results.ratios().iter().all(|ratio| ratio.bar.is_none()));
+    }
+
+    #[test]
+    fn many_clients_are_told_by_their_calls_a_second() {
+        let mut results = results(&[]);
+        for (case, duration_ns) in [(Case::Plain, 1000), (Case::ObjectKnown, 4000)] {
+            let together = crate::pair::Together { times_ns: vec![vec![100; 4]], duration_ns };
+            let round = Ok::<_, String>(together);
+            results.crowds.add(crowd(BatonTyped, case), round, throughput::add);
+        }
+        let ratio = find(&results, "typed_object_known_8_clients_over_plain");
+        assert_eq!((ratio.value, ratio.holds), (Some(0.25), Some(false)));
+    }
+
+    #[test]
+    fn a_first_contact_takes_fewer_rounds_of_calls() {
+        let plan = Plan { rounds: 1, n_calls: 1000, is_timed: true };
+        let n_calls = |case| plan.chunk(case, Same).n_calls;
+        assert_eq!((n_calls(Case::ObjectNew), n_calls(Case::FirstContact)), (1000, 20));
+        assert_eq!(Plan { n_calls: 2, ..plan }.chunk(Case::FirstContact, Same).n_calls, 1);
+    }
+}

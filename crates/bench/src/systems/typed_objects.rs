@@ -1,0 +1,287 @@
+//! Baton's typed API: calls that carry objects, handles and descriptors.
+//!
+//! A client and the owner of a service have a thread that serves beside the one that calls, as
+//! programs have whose objects are called.
+
+use super::typed::{self, CONTEXT, Owner, failed, opened};
+use crate::case::{Case, Code, Counts, Ends};
+use crate::object_client::{self, ObjectClient, SENT_BYTES};
+use crate::payload;
+use crate::system::Server;
+use baton::{Errno, Handle, Object, Parcel, Process, Request};
+use rustix::fd::{AsFd, OwnedFd};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+/// What all threads of a server share.
+struct Program {
+    /// The object that it gives away.
+    own: Object,
+    kept: RwLock<Vec<Handle>>,
+    service: RwLock<Option<Handle>>,
+    received: AtomicU64,
+}
+
+/// The program that calls.
+struct ObjectCaller {
+    broker: PathBuf,
+    process: Process,
+    manager: Handle,
+    own: Object,
+    kept: Option<Handle>,
+    descriptor: OwnedFd,
+    received: u64,
+    /// What the last call has opened.
+    opened: Option<Process>,
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn echo(request: &Request<'_>) -> Result<Parcel, Errno> {
+    payload::check(request.data()).map(|_| Parcel::from(request.data())).ok_or(Errno::BADMSG)
+}
+
+/// Serves on a thread of its own.
+fn serve(process: &Process) {
+    let process = process.clone();
+    std::thread::spawn(move || process.serve());
+}
+
+pub fn connect(broker: &Path) -> io::Result<Box<dyn ObjectClient>> {
+    let (process, manager) = typed::reach(broker, CONTEXT)?;
+    serve(&process);
+    Ok(Box::new(ObjectCaller {
+        broker: broker.to_owned(),
+        own: process.object(echo).add(),
+        process,
+        manager,
+        kept: None,
+        descriptor: object_client::descriptor()?,
+        received: 0,
+        opened: None,
+    }))
+}
+
+pub fn listen(broker: &Path, n_loopers: usize) -> io::Result<Owner> {
+    let process = Process::open(CONTEXT, broker).map_err(opened)?;
+    // An object comes home with its handle's flags, and an object with others is not equal to it.
+    let own = process.object(echo).accepts_descriptors(false).add();
+    let (kept, service) = (RwLock::default(), RwLock::default());
+    let program = Program { own, kept, service, received: AtomicU64::new(0) };
+    let object = process.object(move |request| program.serve(request)).add();
+    typed::serve(process, object, n_loopers)
+}
+
+/// A program with a service, which it has added to the server's; whoever keeps what is returned
+/// keeps it.
+pub fn own(broker: &Path) -> io::Result<Box<dyn Server>> {
+    struct Added {
+        _process: Process,
+    }
+    impl Server for Added {}
+    let (process, manager) = typed::reach(broker, CONTEXT)?;
+    serve(&process);
+    let service = process.object(echo).add();
+    let mut request = Parcel::from(&[0; SENT_BYTES][..]);
+    request.write_object(service);
+    manager.call(Code::AddService as u32, &request).map_err(failed)?;
+    Ok(Box::new(Added { _process: process }))
+}
+
+impl Program {
+    fn serve(&self, request: &Request<'_>) -> Result<Parcel, Errno> {
+        let code = Code::from_repr(request.code()).ok_or(Errno::NOSYS)?;
+        let bytes = request.data().get(..SENT_BYTES).ok_or(Errno::BADMSG)?;
+        payload::check(bytes).ok_or(Errno::BADMSG)?;
+        let mut answer = Parcel::from(bytes);
+        self.obey(code, request, &mut answer)?;
+        if code.is_counted() {
+            self.received.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(answer)
+    }
+
+    fn obey(&self, code: Code, request: &Request<'_>, answer: &mut Parcel) -> Result<(), Errno> {
+        let handle = || request.received.handle(0).ok_or(Errno::BADMSG);
+        let service = || self.service.read().unwrap_or_else(PoisonError::into_inner);
+        match code {
+            Code::Echo => {}
+            Code::Count => {
+                let counts = self.count().map_err(|_| Errno::IO)?;
+                *answer = Parcel::from(&counts.bytes()[..]);
+            }
+            Code::Give => _ = answer.write_object(self.own),
+            Code::GetService => {
+                answer.write_handle(service().as_ref().ok_or(Errno::NOENT)?);
+            }
+            Code::CallService => {
+                let service = service().clone().ok_or(Errno::NOENT)?;
+                service.call(Code::Echo as u32, answer).map_err(|_| Errno::IO)?;
+            }
+            Code::AddService => {
+                let added = handle()?;
+                *self.service.write().unwrap_or_else(PoisonError::into_inner) = Some(added);
+            }
+            Code::Forget => {
+                let forgotten = handle()?;
+                let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+                let at = kept.iter().position(|kept| *kept == forgotten).ok_or(Errno::NOENT)?;
+                let released = kept.swap_remove(at);
+                drop((kept, released));
+            }
+            Code::Keep => self.keep(handle()?),
+            Code::Drop => drop(handle()?),
+            Code::TakeHome => {
+                let home = request.received.own_object(0).filter(|home| *home == self.own);
+                home.ok_or(Errno::BADMSG)?;
+            }
+            Code::CloseDescriptor => drop(request.received.fd(0).ok_or(Errno::BADMSG)?),
+        }
+        Ok(())
+    }
+
+    fn keep(&self, handle: Handle) {
+        let service = self.service.read().unwrap_or_else(PoisonError::into_inner);
+        let is_service = service.as_ref() == Some(&handle);
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        if !is_service && !kept.contains(&handle) {
+            drop(kept);
+            self.kept.write().unwrap_or_else(PoisonError::into_inner).push(handle);
+        }
+    }
+
+    fn count(&self) -> io::Result<Counts> {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
+        let received = self.received.load(Ordering::Relaxed);
+        let descriptors = object_client::open_descriptors()?;
+        Ok(Counts { received, kept, lent: 0, descriptors })
+    }
+}
+
+impl ObjectCaller {
+    /// A call whose reply brings the handle that is kept, or from now on.
+    fn fetch(
+        &mut self,
+        code: Code,
+        request: &[u8],
+        consume: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<()> {
+        let reply = self.manager.call(code as u32, &Parcel::from(request)).map_err(failed)?;
+        let handle = reply.handle(0).ok_or_else(|| wrong("no handle came"))?;
+        consume(reply.data().get(..SENT_BYTES).ok_or_else(|| wrong("too few bytes"))?);
+        match &self.kept {
+            None => self.kept = Some(handle),
+            Some(kept) if *kept == handle => {}
+            Some(_) => return Err(wrong("another handle came")),
+        }
+        Ok(())
+    }
+
+    fn kept(&self) -> io::Result<&Handle> {
+        self.kept.as_ref().ok_or_else(|| wrong("no handle is kept"))
+    }
+}
+
+impl ObjectClient for ObjectCaller {
+    fn begin(&mut self, case: Case) -> io::Result<()> {
+        let fetched = match case {
+            Case::HandleHome | Case::LinkUnlink => Code::Give,
+            Case::Introduction => {
+                let request = Parcel::from(&[0; SENT_BYTES][..]);
+                self.manager.call(Code::CallService as u32, &request).map_err(failed)?;
+                Code::GetService
+            }
+            _ => return Ok(()),
+        };
+        self.fetch(fetched, &[0; SENT_BYTES], &mut |_| ())
+    }
+
+    fn call(
+        &mut self,
+        case: Case,
+        request: &[u8],
+        consume: &mut dyn FnMut(&[u8]),
+    ) -> io::Result<()> {
+        if case == Case::LinkUnlink {
+            let kept = self.kept()?;
+            let link = kept.link_to_death(|| ());
+            if !kept.unlink_to_death(link) {
+                return Err(wrong("a link is gone"));
+            }
+            consume(request);
+            return Ok(());
+        }
+        let mut parcel = Parcel::from(request);
+        let code = match case {
+            Case::Plain | Case::LinkUnlink => Code::Echo,
+            Case::ObjectKnown => {
+                parcel.write_object(self.own);
+                Code::Keep
+            }
+            Case::ObjectDropped => {
+                parcel.write_object(self.own);
+                Code::Drop
+            }
+            Case::ObjectNew => {
+                parcel.write_object(self.process.object(echo).add());
+                Code::Drop
+            }
+            Case::ObjectInReply | Case::GetService => {
+                let code = if case == Case::GetService { Code::GetService } else { Code::Give };
+                self.fetch(code, request, consume)?;
+                self.received += 1;
+                return Ok(());
+            }
+            Case::HandleHome => {
+                parcel.write_handle(self.kept()?);
+                Code::TakeHome
+            }
+            Case::Introduction => {
+                parcel.write_handle(self.kept()?);
+                Code::Keep
+            }
+            Case::Descriptor => {
+                parcel.write_fd(self.descriptor.as_fd());
+                Code::CloseDescriptor
+            }
+            Case::FirstContact => {
+                let (process, manager) = typed::reach(&self.broker, CONTEXT)?;
+                let reply = manager.call(Code::Echo as u32, &parcel).map_err(failed)?;
+                consume(reply.data());
+                self.opened = Some(process);
+                return Ok(());
+            }
+        };
+        let reply = self.manager.call(code as u32, &parcel).map_err(failed)?;
+        consume(reply.data());
+        Ok(())
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.opened.take().iter().for_each(Process::close);
+        Ok(())
+    }
+
+    fn end(&mut self, case: Case) -> io::Result<()> {
+        self.kept = None;
+        if case == Case::ObjectKnown {
+            let mut parcel = Parcel::from(&[0; SENT_BYTES][..]);
+            parcel.write_object(self.own);
+            self.manager.call(Code::Forget as u32, &parcel).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self) -> io::Result<Option<Ends>> {
+        let request = Parcel::from(&[0; SENT_BYTES][..]);
+        let reply = self.manager.call(Code::Count as u32, &request).map_err(failed)?;
+        let server = Counts::read(reply.data()).ok_or_else(|| wrong("no counts"))?;
+        let (received, kept) = (self.received, u64::from(self.kept.is_some()));
+        let client = Counts { received, kept, lent: 0, descriptors: 0 };
+        Ok(Some(Ends { client, server }))
+    }
+}

@@ -1,0 +1,159 @@
+//! A small Binder program: what a client library does for a call, and nothing around it.
+//!
+//! It knows nothing of Baton: it opens `/dev/binder` and maps it. So it is what runs on the
+//! kernel's driver, too.
+//!
+//! - [`device`]: the device; [`nodes`]: its objects; [`objects`]: calls that carry them.
+
+mod device;
+mod nodes;
+pub mod objects;
+
+use crate::service::Service;
+use crate::system::{Client, Server};
+use baton_abi::uapi::*;
+use device::{Device, Outgoing};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use device::Form;
+
+/// How long a manager before may take to end.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Most threads of a pool, as libbinder has it: 15 that the driver asks for, and the first.
+const MOST_LOOPERS: usize = 16;
+const MANAGER: u64 = 0;
+const ECHO: u32 = 1;
+
+struct Loopers {
+    device: Device,
+    service: Service,
+}
+
+pub struct Caller {
+    device: Device,
+}
+
+/// The answering program, a context manager with one looper.
+pub struct Manager {
+    device: Device,
+    service: Service,
+    /// A copy of the request, which must outlive the reply's command.
+    reply: Vec<u8>,
+}
+
+fn echo(data: &[u8]) -> Outgoing<'_> {
+    Outgoing { code: ECHO, flags: 0, data, offsets: &[] }
+}
+
+pub fn connect(form: Form) -> io::Result<Caller> {
+    Ok(Caller { device: Device::open(form)? })
+}
+
+pub fn callers(form: Form, n_callers: usize) -> io::Result<Vec<Caller>> {
+    let device = Device::open(form)?;
+    Ok((0..n_callers).map(|_| Caller { device: device.of_another_thread() }).collect())
+}
+
+/// A context manager all of whose threads answer by themselves.
+pub struct Pool;
+
+fn manager(form: Form) -> io::Result<Device> {
+    let device = Device::open(form)?;
+    become_manager(&device, |device| device.ioctl(BINDER_SET_CONTEXT_MGR, &mut 0i32))?;
+    Ok(device)
+}
+
+fn become_manager(device: &Device, ask: impl Fn(&Device) -> io::Result<()>) -> io::Result<()> {
+    let start = Instant::now();
+    loop {
+        match ask(device) {
+            // The manager of another group has ended: the kernel lets go of it a moment later.
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < PATIENCE =>
+            {
+                std::thread::yield_now();
+            }
+            done => return done,
+        }
+    }
+}
+
+/// A looper, on the thread that calls.
+fn looper(mut device: Device, comes: u32, service: Service) -> io::Result<Manager> {
+    device.queue(comes, &[]);
+    device.write()?;
+    Ok(Manager { device, service, reply: Vec::new() })
+}
+
+pub fn listen(form: Form, service: Service) -> io::Result<Manager> {
+    looper(manager(form)?, BC_ENTER_LOOPER, service)
+}
+
+/// A pool of so many loopers, and of more if the driver asks for them.
+pub fn pool(form: Form, service: Service, n_loopers: usize) -> io::Result<Pool> {
+    let device = manager(form)?;
+    let mut more = MOST_LOOPERS.saturating_sub(n_loopers) as u32;
+    device.ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
+    let loopers = Arc::new(Loopers { device, service });
+    (0..n_loopers).for_each(|_| loopers.enlist(BC_ENTER_LOOPER));
+    Ok(Pool)
+}
+
+impl Loopers {
+    /// Starts a looper, which comes of itself or because it was asked for.
+    fn enlist(self: &Arc<Loopers>, comes: u32) {
+        let loopers = Arc::clone(self);
+        std::thread::spawn(move || {
+            let spawner = Arc::clone(&loopers);
+            let spawn = move || spawner.enlist(BC_REGISTER_LOOPER);
+            let mut own = loopers.device.of_another_thread();
+            own.spawn_looper = Some(Arc::new(spawn));
+            let served = looper(own, comes, loopers.service).and_then(|mut own| {
+                loop {
+                    own.serve_one()?
+                }
+            });
+            let Err::<std::convert::Infallible, _>(error) = served;
+            eprintln!("a looper: {error}");
+            std::process::exit(1);
+        });
+    }
+}
+
+impl Server for Pool {}
+
+impl Manager {
+    /// Sends the answer to the request before, and makes the next one ready.
+    fn serve_one(&mut self) -> io::Result<()> {
+        let request = self.device.await_message(BR_TRANSACTION)?;
+        self.reply.clear();
+        let answered = self.service.answer(request.data(), |it| self.reply.extend_from_slice(it));
+        answered.ok_or(io::ErrorKind::InvalidData)?;
+        self.device.queue_free(&request);
+        if !request.is_one_way() {
+            self.device.queue_message(BC_REPLY, 0, echo(&self.reply));
+        }
+        Ok(())
+    }
+}
+
+impl Client for Caller {
+    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        self.device.queue_message(BC_TRANSACTION, MANAGER, echo(request));
+        let reply = self.device.await_message(BR_REPLY)?;
+        consume(reply.data());
+        self.device.queue_free(&reply);
+        Ok(())
+    }
+}
+
+impl Server for Manager {
+    fn serve(&mut self, n_calls: u32, _payload_bytes: usize) -> io::Result<()> {
+        for _ in 0..n_calls {
+            self.serve_one()?;
+        }
+        self.device.write()
+    }
+}
