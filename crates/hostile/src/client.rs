@@ -11,7 +11,7 @@ use std::io;
 use std::time::Duration;
 
 /// Timeout of an answer, and of the end of a channel.
-pub const AT_MOST: Duration = Duration::from_secs(10);
+pub const AT_MOST: Duration = Duration::from_secs(30);
 
 /// An engine with a channel to the honest server.
 pub struct BareClient {

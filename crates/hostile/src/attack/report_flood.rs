@@ -37,17 +37,12 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
 }
 
 /// Observers ask for as many reports as there is room for and end; then the next ones do. The broker
-/// makes them wait, so this process may be told to leave meanwhile.
+/// makes them wait, so the run may tell this process to leave meanwhile.
 fn ask(attacker: &Attacker) {
     attacker.ready();
     let socket = attacker.socket.clone();
-    let mut asked = ask_once(&socket);
-    attacker.holding(&format!("{asked} reports asked for"));
-    std::thread::spawn(move || {
-        while asked > 0 {
-            asked = ask_once(&socket);
-        }
-    });
+    std::thread::spawn(move || while ask_once(&socket) > 0 {});
+    attacker.holding("two full lists");
     attacker.wait_until_dismissed();
 }
 
