@@ -14,10 +14,10 @@
 //!
 //! A reference that travels is a *grant*. An owner grants its own nodes itself, in the message that
 //! carries them ([`crate::lane::Carried`]). A process that passes on a node of a third process has
-//! the broker *introduce* the receiver: the broker grants, and tells the owner. Whoever gave a grant
-//! counts it, and the holder returns it there once its own counts for the node are zero. A grant on
-//! its way therefore keeps its node alive, and neither side waits for the other (Birrell, Evers et
-//! al., "Distributed garbage collection for network objects", 1993).
+//! the broker *introduce* the receiver: the broker grants, and tells the owner. Whoever gave a
+//! grant counts it, and the holder returns it there once its own counts for the node are zero. A
+//! grant on its way therefore keeps its node alive, and neither side waits for the other (Birrell,
+//! Evers et al., "Distributed garbage collection for network objects", 1993).
 
 use crate::claim::Claim;
 use crate::sched_priority::SchedPriority;
@@ -60,8 +60,9 @@ pub struct HeldNode {
 /// A grant of the broker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
-    /// The owner of the node, never the receiver. [`ProcessId::BROKER`] for a node that is dead: the
-    /// sender did not hold what it passed on, or its owner denies it. Such a grant is not returned.
+    /// The owner of the node, never the receiver. [`ProcessId::BROKER`] for a node that is dead:
+    /// the sender did not hold what it passed on, or its owner denies it. Such a grant is not
+    /// returned.
     pub owner: ProcessId,
     /// The owner's id of the node.
     pub node: NodeId,
@@ -90,8 +91,8 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// First message of a new engine. Carries two descriptors: the engine's [`crate::lane::status`]
-    /// page, and its [`crate::lane::tally`] page with the [`crate::holder_list`]. Reply: [`Reply::Welcome`] with one descriptor, the
-    /// event socket.
+    /// page, and its [`crate::lane::tally`] page with the [`crate::holder_list`]. Reply:
+    /// [`Reply::Welcome`] with one descriptor, the event socket.
     Hello {
         /// Must equal [`VERSION`].
         version: u32,
@@ -109,8 +110,8 @@ pub enum Request {
     },
     /// Grants nodes of third processes to the receiver of a transaction, all or none. The sender
     /// must have a channel with the target, at either end, and hold each node as strongly as it
-    /// passes it on, by a grant of the broker's or by the owner's list. A node that the owner's list
-    /// denies becomes a dead node at the receiver. `EAGAIN` if an owner may rejoin. Events:
+    /// passes it on, by a grant of the broker's or by the owner's list. A node that the owner's
+    /// list denies becomes a dead node at the receiver. `EAGAIN` if an owner may rejoin. Events:
     /// [`Event::References`] to owners, then [`Event::Ticket`] to the target. Reply:
     /// [`Reply::Ticket`].
     Introduce {
@@ -139,9 +140,9 @@ pub enum Request {
         /// number becomes a weak one.
         grants: u32,
     },
-    /// Asks for a grant on the context manager's node. `ESRCH` if the context has no manager, `EINVAL` if the asker
-    /// is the manager. Events: `References` to the manager, `Ticket` (from [`ProcessId::BROKER`],
-    /// with one strong handle) to the asker. Reply: [`Reply::Ticket`].
+    /// Asks for a grant on the context manager's node. `ESRCH` if the context has no manager,
+    /// `EINVAL` if the asker is the manager. Events: `References` to the manager, `Ticket` (from
+    /// [`ProcessId::BROKER`], with one strong handle) to the asker. Reply: [`Reply::Ticket`].
     ContextManager,
     /// Makes a node of the asker's the context manager. `EBUSY` if there is another one, `EPERM` if
     /// another user's process has managed the context. Reply: [`Reply::Done`].
@@ -191,8 +192,8 @@ pub enum Request {
         /// Thread group id.
         pid: u32,
     },
-    /// Asks whether a process is frozen. `EPERM` unless the asker has a grant of the broker's on one
-    /// of its nodes, or has or had a channel with it. Reply: [`Reply::Frozen`].
+    /// Asks whether a process is frozen. `EPERM` unless the asker has a grant of the broker's on
+    /// one of its nodes, or has or had a channel with it. Reply: [`Reply::Frozen`].
     IsFrozen {
         /// The owner.
         target: ProcessId,

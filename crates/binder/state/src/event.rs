@@ -1,9 +1,8 @@
 //! Events of the broker, and the tickets that they bring.
 
 use crate::account::Resource;
-use crate::grant::HoldingChange;
 use crate::message::HeldObject;
-use crate::peer::NOBODY;
+use crate::peer::{HoldingChange, NOBODY};
 use crate::process::State;
 use crate::reference::{Grants, NodeKey};
 use crate::ticket::{Key, Places};

@@ -15,81 +15,19 @@
 //! before the message is posted.
 
 use crate::effect::Effect;
-use crate::peer::{Granted, Peer};
+use crate::peer::{Granted, HoldingChange, OverReturn, Peer};
 use crate::process::State;
 use baton_abi::control::{NodeId, ProcessId, Strength};
-use baton_abi::holder_list::{ENTRIES, Holding};
+use baton_abi::holder_list::Holding;
 use baton_abi::lane::ReturnedGrants;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-
-/// The entries of the list that are free.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FreeEntries {
-    freed: Vec<u32>,
-    /// The entries from here on were never in use.
-    end: u32,
-}
-
-impl FreeEntries {
-    fn take(&mut self) -> Option<u32> {
-        self.freed.pop().or_else(|| {
-            let entry = self.end;
-            self.end = (entry + 1).min(ENTRIES);
-            (entry < ENTRIES).then_some(entry)
-        })
-    }
-}
 
 /// What a peer has lost: its strong hold of a node, its hold at all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
     strong: bool,
     all: bool,
-}
-
-/// A peer returned grants that it did not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OverReturn;
-
-/// A change of what a peer holds of one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldingChange {
-    /// It returns grants of this process.
-    Returned(ReturnedGrants),
-    /// How it holds the node by the broker's grants.
-    Introduced(NodeId, Option<Strength>),
-}
-
-impl HoldingChange {
-    /// The node.
-    pub fn node(&self) -> NodeId {
-        match *self {
-            HoldingChange::Returned(ReturnedGrants { node, .. }) => NodeId(node),
-            HoldingChange::Introduced(node, _) => node,
-        }
-    }
-}
-
-impl Peer {
-    /// Applies a change.
-    fn change(&mut self, change: HoldingChange) -> Result<(), OverReturn> {
-        match change {
-            HoldingChange::Returned(ReturnedGrants { node, strong, all }) => {
-                let granted = self.granted.get_mut(&NodeId(node)).ok_or(OverReturn)?;
-                let strong = granted.strong.checked_sub(strong.into()).ok_or(OverReturn)?;
-                let all = granted.all.checked_sub(all.into()).ok_or(OverReturn)?;
-                *granted = Granted { strong, all, ..*granted };
-            }
-            HoldingChange::Introduced(node, holding) => {
-                match holding {
-                    Some(strength) => self.introduced.insert(node, strength),
-                    None => self.introduced.remove(&node),
-                };
-            }
-        }
-        Ok(())
-    }
 }
 
 impl State {
@@ -246,6 +184,7 @@ mod tests {
     use super::*;
     use Strength::{Strong, Weak};
     use baton_abi::control::Event;
+    use baton_abi::holder_list::ENTRIES;
 
     const PEER: ProcessId = ProcessId(2);
 

@@ -25,7 +25,7 @@ mod dedicated;
 mod effect;
 mod event;
 mod freeze;
-pub mod grant;
+mod grant;
 mod looper;
 mod message;
 pub mod node;

@@ -1,7 +1,10 @@
-//! Peers: the other processes, the nodes that each may call, and the broker between them.
+//! Peers: the other processes, what each holds of this process's nodes, and the broker between
+//! them.
 
 use baton_abi::claim::era_of;
 use baton_abi::control::{NodeId, Strength};
+use baton_abi::holder_list::ENTRIES;
+use baton_abi::lane::ReturnedGrants;
 use rustc_hash::FxHashMap;
 
 /// The user of a process without a channel: unknown.
@@ -67,6 +70,68 @@ impl Peer {
     /// Whether nothing is known of the peer any more.
     pub fn is_unused(&self) -> bool {
         self.introduced.is_empty() && self.granted.is_empty() && self.label.is_empty()
+    }
+}
+
+/// A peer returned grants that it did not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverReturn;
+
+/// A change of what a peer holds of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldingChange {
+    /// It returns grants of this process.
+    Returned(ReturnedGrants),
+    /// How it holds the node by the broker's grants.
+    Introduced(NodeId, Option<Strength>),
+}
+
+impl HoldingChange {
+    /// The node.
+    pub fn node(&self) -> NodeId {
+        match *self {
+            HoldingChange::Returned(ReturnedGrants { node, .. }) => NodeId(node),
+            HoldingChange::Introduced(node, _) => node,
+        }
+    }
+}
+
+impl Peer {
+    /// Applies a change.
+    pub(crate) fn change(&mut self, change: HoldingChange) -> Result<(), OverReturn> {
+        match change {
+            HoldingChange::Returned(ReturnedGrants { node, strong, all }) => {
+                let granted = self.granted.get_mut(&NodeId(node)).ok_or(OverReturn)?;
+                let strong = granted.strong.checked_sub(strong.into()).ok_or(OverReturn)?;
+                let all = granted.all.checked_sub(all.into()).ok_or(OverReturn)?;
+                *granted = Granted { strong, all, ..*granted };
+            }
+            HoldingChange::Introduced(node, holding) => {
+                match holding {
+                    Some(strength) => self.introduced.insert(node, strength),
+                    None => self.introduced.remove(&node),
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entries of the list that are free.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FreeEntries {
+    pub freed: Vec<u32>,
+    /// The entries from here on were never in use.
+    pub end: u32,
+}
+
+impl FreeEntries {
+    pub fn take(&mut self) -> Option<u32> {
+        self.freed.pop().or_else(|| {
+            let entry = self.end;
+            self.end = (entry + 1).min(ENTRIES);
+            (entry < ENTRIES).then_some(entry)
+        })
     }
 }
 

@@ -3,11 +3,10 @@
 use crate::account::Accounts;
 use crate::buffer::{Buffers, Offset};
 use crate::effect::Effect;
-use crate::grant::{FreeEntries, HoldingChange};
 use crate::message::Buffer;
 use crate::node::Nodes;
 use crate::notice::UnfinishedDeath;
-use crate::peer::{Broker, Peer};
+use crate::peer::{Broker, FreeEntries, HoldingChange, Peer};
 use crate::pool::Pool;
 use crate::reference::References;
 use crate::reserved_slot::ReservedSlot;

@@ -8,7 +8,7 @@ use baton_abi::control::{Event, ProcessId, Request};
 use baton_shm::blocking::await_readable;
 use baton_shm::lock::Guard;
 use baton_state::State;
-use baton_state::grant::HoldingChange;
+use baton_state::peer::HoldingChange;
 use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use rustix::fd::OwnedFd;

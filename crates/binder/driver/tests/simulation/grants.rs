@@ -91,8 +91,8 @@ impl HostileProcesses {
     }
 
     /// A program was given a message of a hostile process: checks that this program was introduced
-    /// to other programs' nodes in it, and no ticket was used twice. Returns the handles of hostile processes'
-    /// objects among them, and closes descriptors.
+    /// to other programs' nodes in it, and no ticket was used twice. Returns the handles of hostile
+    /// processes' objects among them, and closes descriptors.
     pub fn receive(&self, peer: &Peer, message: &Message) -> Vec<(Name, Object)> {
         let offsets = peer.program.offsets(message);
         let state = peer.program.device.engine().lock();
