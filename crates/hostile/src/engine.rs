@@ -286,8 +286,8 @@ impl BareEngine {
         Ok(HeldNode { owner: self.id(), node, strength, entry: Some(entry) })
     }
 
-    /// Grants a node like [`BareEngine::grant`]. Returns the node as a message to the holder carries
-    /// it.
+    /// Grants a node like [`BareEngine::grant`]. Returns the node as a message carries it to the
+    /// holder.
     pub fn carry(&self, entry: u32, node: NodeId, holder: ProcessId) -> Result<Carried, Errno> {
         self.grant(entry, node, holder).map(|_| carried(entry, node))
     }

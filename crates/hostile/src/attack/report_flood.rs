@@ -36,8 +36,8 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     Ok(())
 }
 
-/// Observers ask for as many reports as there is room for and end; then the next ones do. The broker
-/// makes them wait, so the run may tell this process to leave meanwhile.
+/// Observers ask for as many reports as there is room for and end; then the next ones do. The
+/// broker makes them wait, so the run may tell this process to leave meanwhile.
 fn ask(attacker: &Attacker) {
     attacker.ready();
     let socket = attacker.socket.clone();
