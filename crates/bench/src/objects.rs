@@ -101,15 +101,12 @@ impl Processes {
     }
 }
 
-/// What the broker knows that processes hold of each other's objects, their manager's apart.
+/// How many objects processes hold of each other, as the broker knows and their owners say.
 fn held(broker: &Path) -> Result<usize, String> {
     let observer = Observer::connect(broker).map_err(|error| error.to_string())?;
     let report = observer.report().map_err(|errno| format!("ask the broker: {errno}"))?;
     let processes = report.contexts.iter().flat_map(|context| &context.processes);
-    let count = |handles: &[(u32, u64, u64, bool)]| {
-        handles.iter().filter(|(handle, ..)| *handle != 0).count()
-    };
-    Ok(processes.map(|process| count(&process.handles)).sum())
+    Ok(processes.map(|process| process.holdings.len()).sum())
 }
 
 /// Measures, and sees that the broker knows of no more references afterwards.

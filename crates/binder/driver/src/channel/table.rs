@@ -245,24 +245,6 @@ impl ChannelTable {
         }
     }
 
-    #[cfg(simulated)]
-    pub fn debug_returns(&self) {
-        eprintln!("unreturned {:?}", *self.unreturned.lock());
-        for channel in self.all() {
-            let mut ends = channel.ends();
-            let left = channel.take_returned(&mut ends).map(|it| it.0);
-            eprintln!(
-                "channel {:?} {:?} peer {:?} muted {} taken up {} dead {} left {left:?}",
-                channel.id,
-                channel.end,
-                channel.peer,
-                channel.is_muted(),
-                channel.socket.was_taken_up(),
-                ends.dead
-            );
-        }
-    }
-
     /// A channel with this owner may have room now.
     pub fn return_waiting_grants(&self, owner: ProcessId) {
         let mut unreturned = self.unreturned.lock();

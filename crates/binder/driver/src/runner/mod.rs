@@ -136,10 +136,3 @@ impl Drop for Engine {
         self.close();
     }
 }
-
-#[cfg(simulated)]
-impl Engine {
-    pub fn debug_returns(&self) {
-        self.pool.channels.debug_returns();
-    }
-}

@@ -245,7 +245,6 @@ fn lie(
     let requests = [
         Request::Introduce { target: owner, objects },
         Request::Introduce { target: owner, objects: Vec::new() },
-        Request::OpenChannel { target: owner, entry: Some(0) },
         Request::IsFrozen { target: owner },
     ];
     for request in requests {

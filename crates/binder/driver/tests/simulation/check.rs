@@ -96,12 +96,6 @@ fn check_grants(world: &World, report: &Report) {
     let leaked: Vec<_> = granted.iter().filter(differ).collect();
     let differ = |(key, count): &(&_, &_)| granted.get(key) != Some(count);
     let lost: Vec<_> = held.iter().filter(differ).collect();
-    if !leaked.is_empty() || !lost.is_empty() {
-        for peer in world.peers() {
-            eprintln!("process {} {:?}", peer.process, peer.program.device.engine().lock().id);
-            peer.program.device.engine().debug_returns();
-        }
-    }
     assert!(leaked.is_empty() && lost.is_empty(), "granted {leaked:?}, held {lost:?}");
     let is_honest = |process| honest.contains(&ProcessId(process));
     let of_broker: BTreeSet<_> = processes(report)
