@@ -264,6 +264,6 @@ impl BareChannel {
         count: u32,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), Errno> {
-        crate::engine::send_now(&self.socket, bytes_of(&[number, count]), descriptors)
+        crate::packet::send_now(&self.socket, bytes_of(&[number, count]), descriptors)
     }
 }

@@ -5,6 +5,7 @@
 //! unread, name objects that it does not have, and send requests at any time.
 
 use crate::channel::BareChannel;
+use crate::packet::PATIENCE;
 use baton_abi::control::*;
 use baton_abi::holder_list::{self, Entry, Holding, TALLY_FILE_BYTES};
 use baton_abi::lane::{Carried, Origin, STATUS_BYTES};
@@ -12,96 +13,14 @@ use baton_shm::mapping::{self, Access, Mapping};
 use bytemuck::cast_slice;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
-};
-use std::cell::RefCell;
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use rustix::net::sockopt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Timeout of a receive, so that a program that waits in vain ends.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Most descriptors of one packet: the limit of an SCM_RIGHTS message.
-pub const MAX_DESCRIPTORS: usize = 253;
+pub use crate::packet::{MAX_DESCRIPTORS, connect, receive, receive_now, send, send_now};
+
 /// Number of channels that this engine claims to have descriptors for.
 pub const CHANNELS: u32 = 4096;
-
-/// A packet and its descriptors.
-pub type Packet = (Vec<u8>, Vec<OwnedFd>);
-
-/// Connects without a greeting. Errors are those of `connect`.
-pub fn connect(path: &Path) -> Result<OwnedFd, Errno> {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
-    Ok(socket)
-}
-
-/// Sends one packet, and waits for room if necessary.
-pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-    send_with(socket, bytes, descriptors, SendFlags::NOSIGNAL)
-}
-
-/// Sends one packet. `EAGAIN` if there is no room.
-pub fn send_now(
-    socket: impl AsFd,
-    bytes: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> Result<(), Errno> {
-    send_with(socket, bytes, descriptors, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
-}
-
-fn send_with(
-    socket: impl AsFd,
-    bytes: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-    flags: SendFlags,
-) -> Result<(), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        return Err(Errno::INVAL);
-    }
-    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).map(drop)
-}
-
-thread_local! {
-    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_PACKET_BYTES]);
-}
-
-/// Receives the next packet. `ECONNRESET` at the end of the connection.
-pub fn receive(socket: impl AsFd) -> Result<Packet, Errno> {
-    receive_with(socket, RecvFlags::CMSG_CLOEXEC)
-}
-
-/// Receives the next packet. `EAGAIN` if none has arrived.
-pub fn receive_now(socket: impl AsFd) -> Result<Packet, Errno> {
-    receive_with(socket, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT)
-}
-
-fn receive_with(socket: impl AsFd, flags: RecvFlags) -> Result<Packet, Errno> {
-    ROOM.with_borrow_mut(|room| {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(room)];
-        let bytes = rustix::net::recvmsg(socket, &mut parts, &mut control, flags)?.bytes;
-        let mut descriptors = Vec::new();
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(these) = message {
-                descriptors.extend(these);
-            }
-        }
-        if bytes == 0 {
-            return Err(Errno::CONNRESET);
-        }
-        Ok((room[..bytes].to_vec(), descriptors))
-    })
-}
 
 /// Sends a request with descriptors. Returns the reply and its descriptors.
 pub fn greet(
@@ -286,8 +205,8 @@ impl BareEngine {
         Ok(HeldNode { owner: self.id(), node, strength, entry: Some(entry) })
     }
 
-    /// Grants a node like [`BareEngine::grant`]. Returns the node as a message to the holder
-    /// carries it.
+    /// Grants a node like [`BareEngine::grant`]. Returns the node as a message carries it to the
+    /// holder.
     pub fn carry(&self, entry: u32, node: NodeId, holder: ProcessId) -> Result<Carried, Errno> {
         self.grant(entry, node, holder).map(|_| carried(entry, node))
     }

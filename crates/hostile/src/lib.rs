@@ -6,6 +6,8 @@
 //!
 //! - [`engine`]: an engine that speaks the control protocol and nothing else.
 //! - [`channel`]: its channels.
+//! - [`packet`]: packets with descriptors.
 
 pub mod channel;
 pub mod engine;
+pub mod packet;
