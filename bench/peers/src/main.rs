@@ -17,6 +17,7 @@ mod zenoh;
 #[cfg(feature = "others")]
 mod zeromq;
 
+use baton_bench::object_client::{self, ObjectClient};
 use baton_bench::order::{EndpointRole, Side};
 use baton_bench::service::Service;
 use baton_bench::system::{Accept, Client, System, ready};
@@ -43,6 +44,9 @@ fn main() -> ExitCode {
         }
     };
     args.run(|EndpointRole { system, side, directory, service, .. }| match side {
+        Side::Client if service == Service::Objects => {
+            object_client::calls(connect_objects(system, &directory)?)
+        }
         Side::Client => endpoint::calls(connect(system, &directory)?),
         Side::Server | Side::Pool => endpoint::serves(listen(system, &directory, service)?),
         Side::Threads | Side::Idlers | Side::Owner => Err(elsewhere()),
@@ -66,6 +70,15 @@ fn connect(system: System, directory: &Path) -> io::Result<Box<dyn Client>> {
         System::Zenoh => Box::new(zenoh::connect(directory)?),
         _ => return Err(elsewhere()),
     })
+}
+
+#[cfg_attr(not(feature = "others"), allow(unused_variables))]
+fn connect_objects(system: System, directory: &Path) -> io::Result<Box<dyn ObjectClient>> {
+    match system {
+        #[cfg(feature = "others")]
+        System::Capnp => Ok(Box::new(capnp::connect(directory)?)),
+        _ => Err(elsewhere()),
+    }
 }
 
 fn listen(system: System, directory: &Path, service: Service) -> io::Result<Accept> {

@@ -112,7 +112,7 @@ impl Code {
 
 /// What one end has counted since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// Objects, handles and descriptors that came, each of which was the one that had to come.
     pub received: u64,
     /// References to others' objects that it keeps.
@@ -144,8 +144,10 @@ impl Counts {
 
 /// What both ends have counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ends {
+pub struct Ends {
+    /// The end that calls.
     pub client: Counts,
+    /// The end that answers.
     pub server: Counts,
 }
 
@@ -159,7 +161,7 @@ impl Ends {
 
     /// Whether `n_calls` calls since `before` have left nothing behind: an error says what. What is
     /// left is given back soon, and so may be looked at again; a wrong number of objects is not.
-    pub fn left(&self, case: Case, before: &Ends, n_calls: u64) -> Result<(), Left> {
+    pub(crate) fn left(&self, case: Case, before: &Ends, n_calls: u64) -> Result<(), Left> {
         let received = case.receiver().map_or(0, |end| self.of(end) - before.of(end));
         let wanted = case.receiver().map_or(0, |_| n_calls);
         if received != wanted {

@@ -24,7 +24,7 @@
 //! else sleeps.
 
 mod affinity;
-mod case;
+pub mod case;
 mod chart;
 mod child;
 pub mod distribution;
@@ -38,7 +38,7 @@ pub mod log;
 pub mod machine;
 mod memory;
 mod nucleus;
-mod object_client;
+pub mod object_client;
 mod objects;
 pub mod order;
 mod pages;

@@ -13,12 +13,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// Bytes of a request beside what else it carries, and of its answer.
-pub(crate) const SENT_BYTES: usize = SMALL_BYTES;
+pub const SENT_BYTES: usize = SMALL_BYTES;
 /// How long what is left may take to be given back.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The end that calls. The server answers with the bytes of the request.
-pub(crate) trait ObjectClient {
+pub trait ObjectClient {
     /// Does what the case's calls need before.
     fn begin(&mut self, case: Case) -> io::Result<()>;
 
@@ -53,7 +53,7 @@ pub(crate) fn open_descriptors() -> io::Result<u64> {
 }
 
 /// Makes calls as it is told. A call that fails is told, and does not end this process.
-pub(crate) fn calls(mut client: Box<dyn ObjectClient>) -> io::Result<()> {
+pub fn calls(mut client: Box<dyn ObjectClient>) -> io::Result<()> {
     say("ready")?;
     for line in child::orders() {
         let order: Order = serde_json::from_str(&line?)?;

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use strum::VariantArray;
 
 /// Systems that are measured, if the run measures them at all.
-const SYSTEMS: [System; 5] = [BatonTyped, BatonUapiLibc, BatonUapiTrap, KernelBinder, Unix];
+const SYSTEMS: [System; 6] = [BatonTyped, BatonUapiLibc, BatonUapiTrap, KernelBinder, Unix, Capnp];
 /// Systems of which many clients are measured.
 const CROWDS: [System; 3] = [BatonTyped, BatonUapiLibc, KernelBinder];
 const N_CLIENTS: usize = 8;
@@ -66,6 +66,8 @@ pub struct ObjectResults {
 fn measures(system: System, case: Case) -> bool {
     match system {
         Unix => case == Case::Descriptor,
+        // Two-party RPC introduces nobody to a third process.
+        Capnp => case <= Case::HandleHome,
         _ => true,
     }
 }
@@ -226,19 +228,28 @@ impl ObjectResults {
         self.calls.charts().into_iter().chain(self.crowds.charts()).collect()
     }
 
-    /// Each case over plain calls, descriptors also over the socket's, and many clients with an
-    /// object over many without.
+    /// Each case over plain calls, of peers also over the typed API's, descriptors also over the
+    /// socket's, and many clients with an object over many without.
     pub fn ratios(&self) -> Vec<Ratio> {
         let mut ratios = Vec::new();
+        let cases =
+            |system| Case::VARIANTS.iter().copied().filter(move |&case| measures(system, case));
         for system in SYSTEMS.into_iter().filter(|&system| system != Unix) {
-            for &case in Case::VARIANTS.iter().filter(|&&case| case != Case::Plain) {
+            for case in cases(system).filter(|&case| case != Case::Plain) {
                 for &placement in &self.placements {
+                    let (of, word) =
+                        (key(system, case, placement), ratio_name(system, case, placement));
                     let plain = key(system, Case::Plain, placement);
-                    let name = format!("{}_over_plain", ratio_name(system, case, placement));
                     let bar = bar(system, case, placement);
-                    ratios.extend(self.ratio(name, key(system, case, placement), plain, bar));
+                    ratios.extend(self.ratio(word.clone() + "_over_plain", of.clone(), plain, bar));
+                    if system.is_peer() {
+                        let typed = key(BatonTyped, case, placement);
+                        ratios.extend(self.ratio(word + "_over_typed", of, typed, None));
+                    }
                 }
             }
+        }
+        for system in SYSTEMS.into_iter().filter(|system| system.is_binder()) {
             for &placement in &self.placements {
                 let of = |system| key(system, Case::Descriptor, placement);
                 let name = ratio_name(system, Case::Descriptor, placement) + "_over_unix";
