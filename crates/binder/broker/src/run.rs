@@ -163,7 +163,8 @@ fn raise_descriptor_limit() -> u64 {
 
 fn timespec(time: Duration) -> Timespec {
     // Rounded up: a wait that ended early would be followed by many waits of length zero.
-    let nanoseconds = i64::from(time.subsec_nanos()).min(998_999_999) + 1_000_000;
+    let more = if time.is_zero() { 0 } else { 1_000_000 };
+    let nanoseconds = i64::from(time.subsec_nanos()).min(998_999_999) + more;
     Timespec { tv_sec: time.as_secs() as i64, tv_nsec: nanoseconds }
 }
 

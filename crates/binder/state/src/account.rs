@@ -9,13 +9,15 @@
 //! | `Disowned` tickets, dropped before they came | 4,096 | a late one stays in `Tickets` |
 //! | `Sent` descriptors that a peer has not read | half of RLIMIT_NOFILE | the send fails |
 //! | `Lanes` of others that are mapped | 32,768 | the channel ends |
-//! | `Handles` that owners have given themselves | 65,536 | the message fails |
+//! | `Handles` that owners have given themselves, and grants that they do not take back | 65,536 | the message fails; the channels end |
+//! | `Entries` of this process's list of holders | 262,144 | the message fails |
 //!
 //! Users share each as [`Quota`] says: a stranger may have at most what is then left for all
 //! others. The engine's own user and root may take all, and have a part that no stranger reaches.
 //!
 //! **Lock order**: last. Nothing is locked under it.
 
+use baton_abi::holder_list::ENTRIES;
 use baton_abi::quota::{Quota, QuotaClass, STRANGER};
 use baton_shm::lock::Lock;
 use std::sync::Arc;
@@ -39,9 +41,11 @@ pub enum Resource {
     Lanes,
     /// Handles to nodes of the user's processes that these have granted themselves.
     Handles,
+    /// Entries of this process's list with the user's processes.
+    Entries,
 }
 
-const RESOURCES: usize = 8;
+const RESOURCES: usize = 9;
 
 const MAX_TICKETS: u64 = 16 * 1024;
 const MAX_OBJECTS: u64 = 32 * 1024;
@@ -121,6 +125,7 @@ impl Default for Quotas {
         limits[Resource::Disowned as usize] = MAX_DISOWNED;
         limits[Resource::Lanes as usize] = MAX_LANES;
         limits[Resource::Handles as usize] = MAX_HANDLES;
+        limits[Resource::Entries as usize] = u64::from(ENTRIES);
         let mut quotas = Quotas { owner: 0, by_resource: limits.map(Quota::new) };
         quotas.set_descriptors(DESCRIPTORS);
         quotas

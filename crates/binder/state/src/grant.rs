@@ -31,7 +31,8 @@ struct Lost {
 }
 
 impl State {
-    /// Grants a node to a peer. Returns the peer's entry in the list. `ENOSPC` if the list is full.
+    /// Grants a node to a peer. Returns the peer's entry in the list. `ENOSPC` if the list is full, or
+    /// its user has as many entries as it may.
     pub(crate) fn grant(
         &mut self,
         to: ProcessId,
@@ -42,7 +43,8 @@ impl State {
         let granted = match known {
             Some(granted) => granted,
             None => {
-                let entry = self.free_entries.take().ok_or(Errno::NOSPC)?;
+                let account = self.accounts.of(self.user_of(to));
+                let entry = self.entries.take(&account).ok_or(Errno::NOSPC)?;
                 Granted { strong: 0, all: 0, entry }
             }
         };
@@ -144,7 +146,7 @@ impl State {
         let holding = |strength| Holding { holder: peer, node: id, flags, strength };
         self.effect(Effect::List(after.entry, after.holding().map(holding)));
         if after.holding().is_none() {
-            self.free_entries.freed.push(after.entry);
+            self.entries.give(after.entry);
         }
     }
 
@@ -275,9 +277,28 @@ mod tests {
     }
 
     #[test]
+    fn a_user_has_a_share_of_the_list() {
+        let (mut state, id) = process();
+        let [stranger, other] = [1000, 1001].map(|uid| {
+            let peer = ProcessId(u64::from(uid));
+            state.peers.entry(peer).or_default().uid = uid;
+            state.peers.entry(peer).or_default().label = "label".to_owned();
+            peer
+        });
+        let nodes: Vec<NodeId> =
+            (1..=u64::from(ENTRIES)).map(|at| state.nodes.find_or_add(at << 8, 0, 0)).collect();
+        let granted = nodes.iter().take_while(|node| state.grant(stranger, **node, Weak).is_ok());
+        let granted = granted.count();
+        assert!((1..ENTRIES as usize).contains(&granted), "{granted}");
+        assert!(state.grant(other, id, Strong).is_ok(), "another user's");
+        state.event(Event::Dead { process: stranger });
+        assert!(state.grant(other, nodes[0], Strong).is_ok());
+    }
+
+    #[test]
     fn a_full_list_refuses_new_holders_only() {
         let (mut state, id) = process();
-        state.free_entries.end = ENTRIES - 1;
+        state.entries.end = ENTRIES - 1;
         assert_eq!(state.grant(PEER, id, Strong), Ok(ENTRIES - 1));
         assert_eq!(state.grant(ProcessId(3), id, Strong), Err(Errno::NOSPC));
         assert_eq!(state.grant(PEER, id, Strong), Ok(ENTRIES - 1));

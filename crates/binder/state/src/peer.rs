@@ -1,6 +1,7 @@
 //! Peers: the other processes, what each holds of this process's nodes, and the broker between
 //! them.
 
+use crate::account::{Account, Held, Resource};
 use baton_abi::claim::era_of;
 use baton_abi::control::{NodeId, Strength};
 use baton_abi::holder_list::ENTRIES;
@@ -117,21 +118,32 @@ impl Peer {
     }
 }
 
-/// The entries of the list that are free.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FreeEntries {
-    pub freed: Vec<u32>,
+/// The entries of this process's list, each with its share of what its holder's user may have.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    free: Vec<u32>,
     /// The entries from here on were never in use.
     pub end: u32,
+    shares: FxHashMap<u32, Held>,
 }
 
-impl FreeEntries {
-    pub fn take(&mut self) -> Option<u32> {
-        self.freed.pop().or_else(|| {
+impl Entries {
+    /// Takes a free entry for a holder with this account. `None` if the user has as many as it may.
+    pub fn take(&mut self, account: &Account) -> Option<u32> {
+        let share = account.take(Resource::Entries, 1)?;
+        let entry = self.free.pop().or_else(|| {
             let entry = self.end;
             self.end = (entry + 1).min(ENTRIES);
             (entry < ENTRIES).then_some(entry)
-        })
+        })?;
+        self.shares.insert(entry, share);
+        Some(entry)
+    }
+
+    /// Gives an entry back.
+    pub fn give(&mut self, entry: u32) {
+        self.shares.remove(&entry);
+        self.free.push(entry);
     }
 }
 

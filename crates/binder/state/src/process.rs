@@ -6,7 +6,7 @@ use crate::effect::Effect;
 use crate::message::Buffer;
 use crate::node::Nodes;
 use crate::notice::UnfinishedDeath;
-use crate::peer::{Broker, FreeEntries, HoldingChange, Peer};
+use crate::peer::{Broker, Entries, HoldingChange, Peer};
 use crate::pool::Pool;
 use crate::reference::References;
 use crate::reserved_slot::ReservedSlot;
@@ -60,7 +60,7 @@ pub struct State {
     pub received: u64,
     pub(crate) todo: Todo,
     pub(crate) tickets: Tickets,
-    pub(crate) free_entries: FreeEntries,
+    pub(crate) entries: Entries,
     /// Losses of holdings on which messages still rely.
     pub postponed: Vec<(ProcessId, HoldingChange)>,
     pub(crate) watchdog: Watchdog,

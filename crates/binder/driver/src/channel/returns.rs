@@ -7,6 +7,7 @@ use baton_abi::lane::*;
 use baton_shm::mapping::View;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering, fence};
+use baton_state::account::{Held, Resource};
 use bytemuck::{bytes_of, bytes_of_mut, cast_slice_mut};
 
 /// Size of a record.
@@ -39,6 +40,11 @@ struct Ring<'a> {
 }
 
 impl Channel {
+    /// A share of the handles that the peer's user may give to this process. `None` if it has all.
+    pub fn share_of_handles(&self) -> Option<Held> {
+        self.account.take(Resource::Handles, 1)
+    }
+
     /// The ring that an end writes.
     fn returns_of(&self, end: End) -> Ring<'_> {
         let (at, tail, head) = match end {

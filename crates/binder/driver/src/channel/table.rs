@@ -8,10 +8,11 @@ use baton_abi::lane::ReturnedGrants;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::Ordering;
+use baton_state::account::Held;
 use rustc_hash::FxHashMap;
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -33,12 +34,15 @@ pub(crate) struct ChannelTable {
     /// Refused channels that have not been logged.
     unlogged: Lock<Unlogged>,
     /// Grants for whose return no channel had room, by their owners.
-    unreturned: Lock<FxHashMap<ProcessId, VecDeque<ReturnedGrants>>>,
+    unreturned: Lock<FxHashMap<ProcessId, Unreturned>>,
     /// Whether there are channels in `full`. Written and read under the state's lock.
     any_full: AtomicBool,
     /// Channels whose oldest one-way transaction waits for room in the receive buffer.
     full: Lock<Vec<Arc<Channel>>>,
 }
+
+/// One owner's, by nodes: each with a share of what the owner's user may give.
+type Unreturned = BTreeMap<u64, (ReturnedGrants, Held)>;
 
 /// A channel that is on no list any more, and the warning about its end: a log may keep its writer
 /// waiting, so the warning is written when no lock is held.
@@ -235,29 +239,47 @@ impl ChannelTable {
         Some(std::mem::take(&mut unlogged.count))
     }
 
-    /// Returns grants to their owner: now, or when a channel to it has room.
-    pub fn return_grants(&self, owner: ProcessId, returned: ReturnedGrants) {
+    /// Returns grants to their owner: now, or when a channel to it has room. Grants of an owner
+    /// without a channel are dropped: it counts them until this process ends. `EDQUOT` if so many
+    /// wait for this owner's user that no more may: it reads none.
+    pub fn return_grants(&self, owner: ProcessId, returned: ReturnedGrants) -> Result<(), Errno> {
         let mut unreturned = self.unreturned.lock();
-        if let Some(waiting) = unreturned.get_mut(&owner) {
-            waiting.push_back(returned);
-        } else if !self.put_returned(owner, &returned) {
-            unreturned.insert(owner, VecDeque::from([returned]));
+        if !unreturned.contains_key(&owner) && self.put_returned(owner, &returned) {
+            return Ok(());
         }
+        let Some(channel) = self.lists().by_peer.get(&owner).and_then(|all| all.first().cloned())
+        else {
+            unreturned.remove(&owner);
+            return Ok(());
+        };
+        match unreturned.entry(owner).or_default().entry(returned.node) {
+            btree_map::Entry::Occupied(mut waiting) => {
+                let (waiting, _) = waiting.get_mut();
+                waiting.strong = waiting.strong.saturating_add(returned.strong);
+                waiting.all = waiting.all.saturating_add(returned.all);
+            }
+            btree_map::Entry::Vacant(none) => {
+                none.insert((returned, channel.share_of_handles().ok_or(Errno::DQUOT)?));
+            }
+        }
+        Ok(())
     }
 
     /// A channel with this owner may have room now.
     pub fn return_waiting_grants(&self, owner: ProcessId) {
         let mut unreturned = self.unreturned.lock();
         let Some(waiting) = unreturned.get_mut(&owner) else { return };
-        while waiting.front().is_some_and(|returned| self.put_returned(owner, returned)) {
-            waiting.pop_front();
+        while let Some(first) = waiting.first_entry()
+            && self.put_returned(owner, &first.get().0)
+        {
+            drop(first.remove());
         }
         if waiting.is_empty() {
             unreturned.remove(&owner);
         }
     }
 
-    /// The owner is dead: nothing goes back.
+    /// The owner is dead, or there is no channel with it any more: nothing goes back.
     pub fn forget_waiting_grants(&self, owner: ProcessId) {
         self.unreturned.lock().remove(&owner);
     }

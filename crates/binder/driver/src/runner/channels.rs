@@ -176,6 +176,9 @@ impl Engine {
         // The control thread keeps the channel as long as a thread is inside an entry for it.
         channel.revocation.revoke();
         let removed = self.pool.channels.remove(channel);
+        if self.pool.channels.with(channel.peer).is_empty() {
+            self.pool.channels.forget_waiting_grants(channel.peer);
+        }
         if channel.end == End::Server {
             self.end_dedicated(channel.id, None);
             state.withdraw_vacant(channel.id);

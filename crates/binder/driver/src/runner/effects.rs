@@ -52,7 +52,13 @@ impl Engine {
             Effect::Wake(tid, Waiting::Own) => Mailbox::new(&self.own_word(tid)).nudge(),
             Effect::Tell(request) => self.broker.tell(&request),
             Effect::List(entry, holding) => self.broker.write_list(entry, holding),
-            Effect::Return(owner, returned) => self.pool.channels.return_grants(owner, returned),
+            Effect::Return(owner, returned) => {
+                if self.pool.channels.return_grants(owner, returned).is_err() {
+                    // The owner takes none. The control thread ends its channels, after the effects.
+                    let channels = self.pool.channels.with(owner);
+                    channels.iter().for_each(|channel| channel.socket.shut_down());
+                }
+            }
             Effect::HandleDropped(owner) => self.pool.channels.revoke_entries_with(owner),
             Effect::AnnounceRequest(via) => self.announce_to_pool(via),
             Effect::Watchdog => self.control.watchdog.expect(),
