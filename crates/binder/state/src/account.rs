@@ -9,7 +9,8 @@
 //! | `Disowned` tickets, dropped before they came | 4,096 | a late one stays in `Tickets` |
 //! | `Sent` descriptors that a peer has not read | half of RLIMIT_NOFILE | the send fails |
 //! | `Lanes` of others that are mapped | 32,768 | the channel ends |
-//! | `Handles` that owners have given themselves, and grants that they do not take back | 65,536 | the message fails; the channels end |
+//! | `Handles` that owners have granted | 65,536 | the message fails |
+//! | `Handles` that have gone, and that the owner does not take back | the same | the channels end |
 //! | `Entries` of this process's list of holders | 262,144 | the message fails |
 //!
 //! Users share each as [`Quota`] says: a stranger may have at most what is then left for all

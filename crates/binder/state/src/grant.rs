@@ -31,8 +31,8 @@ struct Lost {
 }
 
 impl State {
-    /// Grants a node to a peer. Returns the peer's entry in the list. `ENOSPC` if the list is full, or
-    /// its user has as many entries as it may.
+    /// Grants a node to a peer. Returns the peer's entry in the list. `ENOSPC` if the list is full,
+    /// or its user has as many entries as it may.
     pub(crate) fn grant(
         &mut self,
         to: ProcessId,

@@ -7,8 +7,9 @@ use baton_abi::claim::Claim;
 use baton_abi::control::*;
 use baton_abi::holder_list::Holding;
 pub use baton_broker::{Config, Running};
-use baton_hostile::engine;
-pub use baton_hostile::engine::{BareEngine, connect, send};
+pub use baton_hostile::engine::BareEngine;
+pub use baton_hostile::packet::{connect, send};
+use baton_hostile::{engine, packet};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
@@ -43,8 +44,8 @@ pub const REPORT: Request =
     Request::Report { from: Cursor { process: 0, part: Part::Process, after: (0, 0) } };
 
 /// Receives one packet. `None` at the end of the connection.
-pub fn receive(socket: impl AsFd) -> Option<engine::Packet> {
-    match engine::receive(socket) {
+pub fn receive(socket: impl AsFd) -> Option<packet::Packet> {
+    match packet::receive(socket) {
         Err(Errno::CONNRESET) => None,
         received => Some(received.unwrap()),
     }

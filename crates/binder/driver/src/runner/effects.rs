@@ -54,7 +54,8 @@ impl Engine {
             Effect::List(entry, holding) => self.broker.write_list(entry, holding),
             Effect::Return(owner, returned) => {
                 if self.pool.channels.return_grants(owner, returned).is_err() {
-                    // The owner takes none. The control thread ends its channels, after the effects.
+                    // The owner takes none. The control thread ends its channels, after the
+                    // effects.
                     let channels = self.pool.channels.with(owner);
                     channels.iter().for_each(|channel| channel.socket.shut_down());
                 }
