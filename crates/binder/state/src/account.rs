@@ -10,7 +10,7 @@
 //! | `Sent` descriptors that a peer has not read | half of RLIMIT_NOFILE | the send fails |
 //! | `Lanes` of others that are mapped | 32,768 | the channel ends |
 //! | `Handles` that owners have granted | 65,536 | the message fails |
-//! | `Handles` that have gone, and that the owner does not take back | the same | the channels end |
+//! | `Handles` that have gone and that their owner does not take back | the same | channels end |
 //! | `Entries` of this process's list of holders | 262,144 | the message fails |
 //!
 //! Users share each as [`Quota`] says: a stranger may have at most what is then left for all
