@@ -174,11 +174,12 @@ impl State {
             .is_some_and(|reference| strength == Strength::Weak || reference.counts.strong > pinned)
     }
 
-    /// The owner of the handle's node, if the handle may not be held strongly any more when up to
-    /// so many counts go.
+    /// The owner of the handle's node, if the handle has been called and may not be held strongly
+    /// any more when up to so many counts go.
     pub fn owner_of_last(&self, handle: u32, counts: usize) -> Option<ProcessId> {
         let pinned = self.pinned(handle, Strength::Strong) as usize;
-        let is_last = |held: &&Reference| held.counts.strong as usize <= pinned + counts;
+        let is_last =
+            |held: &&Reference| held.called && held.counts.strong as usize <= pinned + counts;
         self.references.get(handle).filter(is_last).map(|reference| reference.owner)
     }
 
@@ -205,7 +206,7 @@ impl State {
     pub(crate) fn return_grants(&mut self, handle: u32) {
         let Some(reference) = self.references.get_mut(handle) else { return };
         let unused = reference.counts.strong == 0 && reference.sending > 0;
-        let (owner, node) = (reference.owner, reference.node);
+        let (owner, node, called) = (reference.owner, reference.node, reference.called);
         let Some((surplus, over)) = reference.surplus() else {
             if unused {
                 self.effect(Effect::EndSending(handle));
@@ -220,7 +221,7 @@ impl State {
             }
             return;
         };
-        if over {
+        if over && called {
             // Before the number is free.
             self.effect(Effect::HandleDropped(owner));
         }

@@ -24,7 +24,8 @@ pub enum Effect {
     /// A thread has left with these frames open on a lane, innermost first. Its innermost caller
     /// gets an error, and no thread takes a later message in its place.
     Leave(LaneId, Vec<FrameKind>),
-    /// A handle to a node of this process is gone: its number may name another node later.
+    /// A handle to a node of this process, which has been called, is gone: its number may name
+    /// another node later.
     HandleDropped(ProcessId),
     /// Only calls under way need this handle strongly: those that were taken in no longer do.
     EndSending(u32),

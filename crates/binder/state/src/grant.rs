@@ -80,6 +80,11 @@ impl State {
         after.change(change).is_ok() && is_less(after.holding(id), before)
     }
 
+    /// Whether a peer has called a node since it holds the node.
+    pub fn has_called(&self, peer: ProcessId, id: NodeId) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| peer.called.contains(&id))
+    }
+
     /// A peer holds a node otherwise from now on. The runner has taken in what the peer had sent
     /// before.
     pub fn change_holding(
@@ -103,6 +108,9 @@ impl State {
         let (holding, left) = (peer.holding(id), peer.granted.get(&id).copied());
         if left.is_some_and(|left| left.holding().is_none()) {
             peer.granted.remove(&id);
+        }
+        if holding.is_none() {
+            peer.called.remove(&id);
         }
         if peer.is_unused() {
             self.peers.remove(&of);

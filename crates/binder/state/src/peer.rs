@@ -6,7 +6,7 @@ use baton_abi::claim::era_of;
 use baton_abi::control::{NodeId, Strength};
 use baton_abi::holder_list::ENTRIES;
 use baton_abi::lane::ReturnedGrants;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The user of a process without a channel: unknown.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -19,6 +19,8 @@ pub struct Peer {
     pub introduced: FxHashMap<NodeId, Strength>,
     /// The nodes that this process has granted to the peer.
     pub granted: FxHashMap<NodeId, Granted>,
+    /// Those among these nodes that the peer has called: threads may have noted that it may.
+    pub called: FxHashSet<NodeId>,
     /// Effective user id.
     pub uid: u32,
     /// Thread group id.

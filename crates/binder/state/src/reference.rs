@@ -65,6 +65,8 @@ pub struct Reference {
     /// Transactions to the node, or with it, that are being sent or wait for their answer: the
     /// grants stay while there are any.
     pub sending: u32,
+    /// The handle has been called: threads may have noted the way to its node.
+    pub called: bool,
     /// Grants not yet returned.
     pub grants: ByGiver,
     /// This process's entry in the owner's list, if the owner has granted the node itself.
@@ -87,6 +89,7 @@ impl Reference {
             flags,
             counts: Counts::default(),
             sending: 0,
+            called: false,
             grants: ByGiver::default(),
             entry: None,
             dead: owner == ProcessId::BROKER,

@@ -162,7 +162,9 @@ impl Engine {
             if channels.iter().any(|channel| channel.may_rely_on(change.node())) {
                 return state.postponed.push((of, change));
             }
-            self.revoke_with(state, of);
+            if state.has_called(of, change.node()) {
+                self.revoke_with(state, of);
+            }
         }
         if state.change_holding(of, change).is_err() {
             for channel in self.pool.channels.with(of) {

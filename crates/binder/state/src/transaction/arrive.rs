@@ -84,6 +84,9 @@ impl State {
             return Err(Verdict::Refused(Kind::Failed, Errno::PERM));
         }
         let label = peer.filter(|_| target.wants_label()).map(|peer| peer.label.len() + 1);
+        if let Some(peer) = self.peers.get_mut(&arrival.peer) {
+            peer.called.insert(node);
+        }
         let one_way = message.kind == Kind::OneWay as u32;
         self.take_room(message, label, one_way.then_some(arrival.via.channel))
     }

@@ -122,13 +122,14 @@ impl State {
             0 => (self.manager.ok_or_else(Refusal::dead)?, true),
             other => (other, self.holds(other, Strength::Strong)),
         };
-        let Some(reference) = self.references.get(handle).filter(|_| allowed) else {
+        let Some(reference) = self.references.get_mut(handle).filter(|_| allowed) else {
             let line = format!("got transaction to invalid handle, {handle}");
             return Err(Refusal::failed(self.complain_of(line, Errno::INVAL)));
         };
         if reference.dead {
             return Err(Refusal::dead());
         }
+        reference.called = true;
         let (peer, node) = (reference.owner, reference.node);
         let accepts_fds = reference.flags & FLAT_BINDER_FLAG_ACCEPTS_FDS != 0;
         let thread = self.thread(tid);
