@@ -49,8 +49,13 @@ impl Plain<'_> {
 /// chain.
 #[inline(always)]
 pub(super) fn is_plain(message: &Message, kind: Kind, chain: u8) -> bool {
-    let Message { offsets_bytes, buffers_bytes, fds, objects, ticket, .. } = *message;
+    let Message { offsets_bytes, buffers_bytes, ticket, .. } = *message;
+    // These three are one word of the header, and one load.
+    let counts = |fds: u8, chain: u8, objects: u16| {
+        u32::from(fds) | u32::from(chain) << 8 | u32::from(objects) << 16
+    };
+    let counted = counts(message.fds, message.chain, message.objects) ^ counts(0, chain, 0);
     // One comparison for all fields that must be 0.
-    let other = message.kind ^ kind as u32 | u32::from(message.chain ^ chain) | u32::from(objects);
-    u64::from(other | offsets_bytes | buffers_bytes | u32::from(fds)) | ticket == 0
+    let other = message.kind ^ kind as u32 | counted;
+    u64::from(other | offsets_bytes | buffers_bytes) | ticket == 0
 }
