@@ -105,6 +105,26 @@ impl Account {
     }
 }
 
+impl Held {
+    /// Takes one more. False if that is beyond the user's share.
+    pub fn add_one(&mut self) -> bool {
+        let Account { all, uid } = &self.account;
+        let taken = all.0.lock().take(*uid, self.resource, 1);
+        self.amount += u64::from(taken);
+        taken
+    }
+
+    /// Gives one back.
+    ///
+    /// # Panics
+    /// If nothing is held.
+    pub fn give_one(&mut self) {
+        let Account { all, uid } = &self.account;
+        self.amount -= 1;
+        all.0.lock().give(*uid, self.resource, 1);
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         let Account { all, uid } = &self.account;

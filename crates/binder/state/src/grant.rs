@@ -43,8 +43,12 @@ impl State {
         let granted = match known {
             Some(granted) => granted,
             None => {
+                let entry = self.entries.take().ok_or(Errno::NOSPC)?;
                 let account = self.accounts.of(self.user_of(to));
-                let entry = self.entries.take(&account).ok_or(Errno::NOSPC)?;
+                if !self.peers.entry(to).or_default().count_entry(&account) {
+                    self.entries.give(entry);
+                    return Err(Errno::NOSPC);
+                }
                 Granted { strong: 0, all: 0, entry }
             }
         };
@@ -108,6 +112,9 @@ impl State {
         let (holding, left) = (peer.holding(id), peer.granted.get(&id).copied());
         if left.is_some_and(|left| left.holding().is_none()) {
             peer.granted.remove(&id);
+            if let Some(entries) = &mut peer.entries {
+                entries.give_one();
+            }
         }
         if holding.is_none() {
             peer.called.remove(&id);

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// One other process.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Peer {
     /// The nodes of this process to which the broker has introduced the peer, and how it holds
     /// them.
@@ -21,6 +21,8 @@ pub struct Peer {
     pub granted: FxHashMap<NodeId, Granted>,
     /// Those among these nodes that the peer has called: threads may have noted that it may.
     pub called: FxHashSet<NodeId>,
+    /// The peer's entries in this process's list, as a share of what its user may have.
+    pub(crate) entries: Option<Held>,
     /// Effective user id.
     pub uid: u32,
     /// Thread group id.
@@ -68,6 +70,17 @@ impl Peer {
     pub fn holds(&self, node: NodeId, strength: Strength) -> bool {
         let holding = self.holding(node);
         holding == Some(Strength::Strong) || strength == Strength::Weak && holding.is_some()
+    }
+
+    /// Counts one more entry. False if the peer's user has as many as it may.
+    pub(crate) fn count_entry(&mut self, account: &Account) -> bool {
+        match &mut self.entries {
+            Some(entries) => entries.add_one(),
+            None => {
+                self.entries = account.take(Resource::Entries, 1);
+                self.entries.is_some()
+            }
+        }
     }
 
     /// Whether nothing is known of the peer any more.
@@ -120,31 +133,26 @@ impl Peer {
     }
 }
 
-/// The entries of this process's list, each with its share of what its holder's user may have.
+/// The entries of this process's list.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     free: Vec<u32>,
     /// The entries from here on were never in use.
     pub end: u32,
-    shares: FxHashMap<u32, Held>,
 }
 
 impl Entries {
-    /// Takes a free entry for a holder with this account. `None` if the user has as many as it may.
-    pub fn take(&mut self, account: &Account) -> Option<u32> {
-        let share = account.take(Resource::Entries, 1)?;
-        let entry = self.free.pop().or_else(|| {
+    /// Takes a free entry. `None` if there is none.
+    pub fn take(&mut self) -> Option<u32> {
+        self.free.pop().or_else(|| {
             let entry = self.end;
             self.end = (entry + 1).min(ENTRIES);
             (entry < ENTRIES).then_some(entry)
-        })?;
-        self.shares.insert(entry, share);
-        Some(entry)
+        })
     }
 
     /// Gives an entry back.
     pub fn give(&mut self, entry: u32) {
-        self.shares.remove(&entry);
         self.free.push(entry);
     }
 }

@@ -3,7 +3,7 @@
 use super::Channel;
 use super::returns::Put;
 use crate::sys::clock::now;
-use baton_abi::control::{ChannelId, End, ProcessId};
+use baton_abi::control::{ChannelId, End, MAX_OBJECTS, ProcessId};
 use baton_abi::lane::ReturnedGrants;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::ring::Corrupt;
@@ -42,7 +42,10 @@ pub(crate) struct ChannelTable {
 }
 
 /// One owner's, by nodes: each with a share of what the owner's user may give.
-type Unreturned = BTreeMap<u64, (ReturnedGrants, Held)>;
+type Unreturned = BTreeMap<u64, (ReturnedGrants, Option<Held>)>;
+
+/// So many of one owner's wait without a share: those of a message that was refused for want of one.
+const WAITING: usize = 2 * MAX_OBJECTS;
 
 /// A channel that is on no list any more, and the warning about its end: a log may keep its writer
 /// waiting, so the warning is written when no lock is held.
@@ -252,14 +255,20 @@ impl ChannelTable {
             unreturned.remove(&owner);
             return Ok(());
         };
-        match unreturned.entry(owner).or_default().entry(returned.node) {
+        let of_owner = unreturned.entry(owner).or_default();
+        let waiting = of_owner.len();
+        match of_owner.entry(returned.node) {
             btree_map::Entry::Occupied(mut waiting) => {
                 let (waiting, _) = waiting.get_mut();
                 waiting.strong = waiting.strong.saturating_add(returned.strong);
                 waiting.all = waiting.all.saturating_add(returned.all);
             }
             btree_map::Entry::Vacant(none) => {
-                none.insert((returned, channel.share_of_handles().ok_or(Errno::DQUOT)?));
+                let share = channel.share_of_handles();
+                if share.is_none() && waiting >= WAITING {
+                    return Err(Errno::DQUOT);
+                }
+                none.insert((returned, share));
             }
         }
         Ok(())
