@@ -44,7 +44,8 @@ pub(crate) struct ChannelTable {
 /// One owner's, by nodes: each with a share of what the owner's user may give.
 type Unreturned = BTreeMap<u64, (ReturnedGrants, Option<Held>)>;
 
-/// So many of one owner's wait without a share: those of a message that was refused for want of one.
+/// So many of one owner's wait without a share, as those of messages that were refused for want of
+/// one.
 const WAITING: usize = 2 * MAX_OBJECTS;
 
 /// A channel that is on no list any more, and the warning about its end: a log may keep its writer
