@@ -6,6 +6,7 @@ use crate::message::HeldObject;
 use crate::notice::{DeathNotice, FreezeNotice};
 use crate::process::State;
 use crate::reference::{ByGiver, Reference};
+use crate::ticket::Introduced;
 use crate::work::{Queue, Work};
 use baton_abi::control::{Granted, NodeId, ProcessId, Request, Strength};
 use baton_abi::lane::{Carried, ReturnedGrants};
@@ -239,15 +240,26 @@ impl State {
         }
     }
 
-    /// A grant of the broker's has come.
-    pub(crate) fn hold(&mut self, granted: &Granted) -> HeldObject {
-        let Granted { owner, node, strength, flags, manages } = *granted;
+    /// A grant of the broker's has come with its message.
+    pub(crate) fn hold(&mut self, introduced: &Introduced) -> HeldObject {
+        let Granted { owner, node, strength, flags, manages } = introduced.granted;
         let (handle, reference) = self.references.get_or_add((owner, node), flags, manages);
-        if !reference.dead {
+        if introduced.dead {
+            reference.end();
+        } else if !reference.dead {
             reference.grants.broker.add(strength);
         }
         *reference.counts.of(strength) += 1;
         HeldObject::Handle { handle, strength }
+    }
+
+    /// A grant of the broker's has come whose message does not.
+    pub(crate) fn decline(&mut self, introduced: &Introduced) {
+        let Granted { owner, node, strength, .. } = introduced.granted;
+        if !introduced.dead {
+            let strong = u32::from(strength == Strength::Strong);
+            self.effect(Effect::Tell(Request::Release { owner, node, strong, grants: 1 }));
+        }
     }
 
     /// A grant of the owner's has come with a message.

@@ -5,8 +5,8 @@ use crate::message::HeldObject;
 use crate::peer::{HoldingChange, NOBODY};
 use crate::process::State;
 use crate::reference::{Grants, NodeKey};
-use crate::ticket::{Key, Places};
-use baton_abi::control::{Event, ProcessId, TicketId};
+use crate::ticket::{Introduced, Key, Places};
+use baton_abi::control::{Event, Granted, ProcessId, TicketId};
 
 /// The fate of the context manager that the broker has named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,11 @@ impl State {
     pub fn event(&mut self, event: Event) {
         match event {
             Event::Ticket { from, ticket, objects } => {
-                let held = objects.iter().map(|granted| self.hold(granted)).collect();
-                self.keep_ticket((from, ticket), held);
+                let introduced = |granted: Granted| Introduced {
+                    granted,
+                    dead: granted.owner == ProcessId::BROKER,
+                };
+                self.keep_ticket((from, ticket), objects.into_iter().map(introduced).collect());
             }
             Event::TicketCancelled { from, ticket } => {
                 self.release_ticket((from, ticket));
@@ -44,13 +47,13 @@ impl State {
         }
     }
 
-    fn keep_ticket(&mut self, key: Key, objects: Vec<HeldObject>) {
+    fn keep_ticket(&mut self, key: Key, objects: Vec<Introduced>) {
         let places = match key.0 {
             ProcessId::BROKER => Some(None),
             from => self.places_for(from, objects.len()).map(Some),
         };
-        for held in self.tickets.keep(key, objects, places) {
-            self.let_go(&held);
+        for introduced in self.tickets.keep(key, objects, places) {
+            self.decline(&introduced);
         }
     }
 
@@ -65,16 +68,13 @@ impl State {
         self.peers.get(&process).map_or(NOBODY, |peer| peer.uid)
     }
 
-    /// Owners of nodes whose handles may lose their last strong count with this ticket.
-    pub fn ends_with(&self, from: ProcessId, ticket: TicketId) -> Vec<ProcessId> {
-        self.owners_of_last(self.tickets.objects((from, ticket)))
-    }
-
     /// A grant on the context manager has come by this ticket: from now on it stands for handle 0,
     /// unless the manager has died since. `None` if the ticket has not come.
     pub fn set_manager(&mut self, ticket: TicketId) -> Option<Manager> {
         let claimed = self.tickets.take((ProcessId::BROKER, ticket))?;
-        let [held @ HeldObject::Handle { handle, .. }] = claimed[..] else { return None };
+        let [introduced] = claimed[..] else { return None };
+        let held = self.hold(&introduced);
+        let HeldObject::Handle { handle, .. } = held else { return None };
         let is_dead = self.references.get(handle).is_none_or(|reference| reference.dead);
         if is_dead || self.manager.is_some() {
             // No event reports this death again; or another thread asked at the same time.
@@ -103,20 +103,14 @@ impl State {
     pub(crate) fn release_ticket(&mut self, key: Key) -> bool {
         self.tickets.forget_overdrawn(key);
         let objects = self.tickets.take(key);
-        objects.iter().flatten().for_each(|held| self.let_go(held));
+        objects.iter().flatten().for_each(|introduced| self.decline(introduced));
         objects.is_some()
-    }
-
-    /// Owners of the nodes whose handles lose with a sender's tickets perhaps their last strong
-    /// count.
-    pub fn ends_with_tickets(&self, from: ProcessId) -> Vec<ProcessId> {
-        self.owners_of_last(&self.tickets.all_objects(from))
     }
 
     /// No channel to this sender is left: no message takes its tickets any more.
     pub fn forget_tickets(&mut self, from: ProcessId) {
-        for held in self.tickets.forget(Some(from)) {
-            self.let_go(&held);
+        for introduced in self.tickets.forget(Some(from)) {
+            self.decline(&introduced);
         }
     }
 
@@ -124,6 +118,7 @@ impl State {
         let peer = self.peers.remove(&process);
         self.postponed.retain(|(from, _)| *from != process);
         self.forget_tickets(process);
+        self.tickets.end_of(process);
         let lost = self.references.iter().filter(|(_, held)| held.owner == process && !held.dead);
         let handles: Vec<u32> = lost.map(|(handle, _)| handle).collect();
         for handle in handles {
@@ -165,7 +160,7 @@ mod tests {
     use crate::Effect;
     use crate::ticket::MAX_OVERDRAWN;
     use crate::transaction::{Arrival, LaneId, Verdict};
-    use baton_abi::control::{ChannelId, Granted, NodeId, Request, Strength};
+    use baton_abi::control::{ChannelId, NodeId, Request, Strength};
     use baton_abi::lane::{Kind, Message};
     use rustix::io::Errno;
 
@@ -220,7 +215,7 @@ mod tests {
             });
             let refused = tickets - kept as u64;
             assert_eq!(released.count() as u64, refused * objects, "they go back at once");
-            assert_eq!(state.references.iter().count() as u64, kept as u64 * objects);
+            assert_eq!(state.references.iter().count(), 0, "a handle comes with its message");
             assert!(state.tickets.overdrawn.values().all(|tickets| tickets.len() <= MAX_OVERDRAWN));
             assert_eq!(send(&mut state, OTHER, 100, objects), 100, "another user's");
         }

@@ -37,9 +37,8 @@ impl State {
         self.peers.retain(|&id, peer| {
             !peer.introduced.is_empty() || !peer.granted.is_empty() || channels(id)
         });
-        for held in self.tickets.forget(None) {
-            self.let_go(&held);
-        }
+        // What a message has not brought is not claimed.
+        self.tickets.forget(None);
         (self.broker.era, self.broker.is_alive) = (era, true);
     }
 
@@ -85,7 +84,9 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::HeldObject;
     use crate::thread::{Calling, Frame};
+    use crate::ticket::Introduced;
     use crate::transaction::{Arrival, LaneId, Verdict};
     use crate::{Effect, Return};
     use baton_abi::control::{ChannelId, Event, Granted, TicketId};
@@ -102,6 +103,15 @@ mod tests {
         let granted = Granted { owner: PEER, node, strength, flags: 0, manages: false };
         let ticket = TicketId(ticket);
         state.event(Event::Ticket { from: PEER, ticket, objects: vec![granted] });
+        state
+    }
+
+    /// Such a process, to which the ticket's message has come.
+    fn holder() -> State {
+        let mut state = process(5);
+        for introduced in state.tickets.take((PEER, TicketId(5))).unwrap() {
+            state.hold(&introduced);
+        }
         state
     }
 
@@ -133,10 +143,11 @@ mod tests {
 
     #[test]
     fn what_is_held_is_claimed_as_often_as_it_was_granted() {
-        let mut state = process(5);
+        let mut state = holder();
         assert!(state.increase(HANDLE, Strength::Weak));
         let (owner, node, strength) = (PEER, NodeId(7), Strength::Strong);
-        state.hold(&Granted { owner, node, strength, flags: 0, manages: false });
+        let granted = Granted { owner, node, strength, flags: 0, manages: false };
+        state.hold(&Introduced { granted, dead: false });
         let claim = Claim::Granted { owner: PEER, node: NodeId(7), strong: 1, grants: 2 };
         for era in [1, 2] {
             state.rejoin(era, |_| true);
@@ -146,12 +157,13 @@ mod tests {
 
     #[test]
     fn a_handle_that_a_taken_call_had_kept_is_not_claimed() {
-        let mut state = process(5);
+        let mut state = holder();
         let via = LaneId { channel: ChannelId(1), lane: 0 };
         let (peer, handle) = (PEER, Some(HANDLE));
         let calling = Calling { via, peer, handle, token: 1, owns_lane: true, dead: false };
         state.thread(1).stack.push(Frame::Calling(calling));
         state.references.get_mut(HANDLE).unwrap().sending = 1;
+        state.let_go(&HeldObject::Handle { handle: HANDLE, strength: Strength::Weak });
         state.rejoin(1, |_| true);
         assert!(state.take_effects().iter().any(|it| matches!(it, Effect::EndSending(HANDLE))));
         assert_eq!(granted(&state.claims()), 1, "the peer may not have taken the call yet");
@@ -179,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_state_that_is_told_again_is_no_news() {
-        let mut state = process(5);
+        let mut state = holder();
         state.listen_for_freeze(HANDLE, 9).unwrap();
         let frozen = |frozen| Event::Frozen { process: PEER, frozen };
         let news = |state: &mut State| match state.next_return(1, true) {
@@ -202,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_denied_handle_is_a_dead_nodes() {
-        let mut state = process(5);
+        let mut state = holder();
         state.request_death(HANDLE, 9);
         state.event(Event::Denied { owner: PEER, node: NodeId(7) });
         assert!(matches!(state.next_return(1, true), Some(Return::Cookie(_, 9))));

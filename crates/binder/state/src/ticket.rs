@@ -1,13 +1,21 @@
 //! Tickets: references that the broker has sent ahead of the message that carries their objects.
 
 use crate::account::Held;
-use crate::message::HeldObject;
-use baton_abi::control::{ProcessId, TicketId};
+use baton_abi::control::{Granted, ProcessId, TicketId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// How many tickets beyond its user's share are known of a process. A process that names an older
 /// one has its channel ended: no honest engine has as many without their messages.
 pub(crate) const MAX_OVERDRAWN: usize = 1024;
+
+/// A grant of the broker's whose message has not come. It gets its handle with the message, because
+/// the kernel numbers new handles in the order of the message's objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Introduced {
+    pub granted: Granted,
+    /// The owner has died since.
+    pub dead: bool,
+}
 
 /// The places of a ticket and of its objects in their sender's account.
 pub(crate) type Places = [Held; 2];
@@ -18,7 +26,7 @@ pub(crate) type Key = (ProcessId, TicketId);
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
     /// Tickets without their message, with their references.
-    pub waiting: FxHashMap<Key, (Vec<HeldObject>, Option<Places>)>,
+    pub waiting: FxHashMap<Key, (Vec<Introduced>, Option<Places>)>,
     /// Tickets whose message has been dropped and whose event has not come.
     pub disowned: FxHashMap<Key, Held>,
     /// Tickets that were beyond their user's share: they have been given back, and their messages
@@ -33,9 +41,9 @@ impl Tickets {
     pub fn keep(
         &mut self,
         key: Key,
-        objects: Vec<HeldObject>,
+        objects: Vec<Introduced>,
         places: Option<Option<Places>>,
-    ) -> Vec<HeldObject> {
+    ) -> Vec<Introduced> {
         if self.disowned.remove(&key).is_some() {
             return objects;
         }
@@ -55,19 +63,15 @@ impl Tickets {
         self.waiting.contains_key(&key)
     }
 
-    /// The ticket's references, in the order of its objects.
-    pub fn objects(&self, key: Key) -> &[HeldObject] {
-        self.waiting.get(&key).map_or(&[], |(objects, _)| objects)
-    }
-
-    /// The references of all tickets of a sender.
-    pub fn all_objects(&self, from: ProcessId) -> Vec<HeldObject> {
-        let tickets = self.waiting.iter().filter(|(key, _)| key.0 == from);
-        tickets.flat_map(|(_, (objects, _))| objects).cloned().collect()
+    /// The owner is dead.
+    pub fn end_of(&mut self, owner: ProcessId) {
+        let all = self.waiting.values_mut().flat_map(|(objects, _)| objects);
+        let its = all.filter(|introduced| introduced.granted.owner == owner);
+        its.for_each(|introduced| introduced.dead = true);
     }
 
     /// Takes the ticket's references.
-    pub fn take(&mut self, key: Key) -> Option<Vec<HeldObject>> {
+    pub fn take(&mut self, key: Key) -> Option<Vec<Introduced>> {
         self.waiting.remove(&key).map(|(objects, _)| objects)
     }
 
@@ -92,7 +96,7 @@ impl Tickets {
     }
 
     /// Forgets all tickets, or those of one sender. Returns their references, oldest ticket first.
-    pub fn forget(&mut self, from: Option<ProcessId>) -> Vec<HeldObject> {
+    pub fn forget(&mut self, from: Option<ProcessId>) -> Vec<Introduced> {
         let is_concerned = |sender: ProcessId| from.is_none_or(|from| sender == from);
         self.disowned.retain(|key, _| !is_concerned(key.0));
         self.overdrawn.retain(|sender, _| !is_concerned(*sender));

@@ -255,8 +255,6 @@ impl Engine {
     /// of it.
     pub(crate) fn forget_tickets_without_channel(&self, state: &mut State, peer: ProcessId) {
         if peer != ProcessId::BROKER && self.pool.channels.with(peer).is_empty() {
-            let owners = state.ends_with_tickets(peer);
-            owners.into_iter().for_each(|owner| self.revoke_with(state, owner));
             state.forget_tickets(peer);
         }
     }

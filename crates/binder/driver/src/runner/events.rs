@@ -100,15 +100,10 @@ impl Engine {
                 self.see_freeze(&event);
                 let mut state = self.lock();
                 match event {
-                    // A ticket adds references that no thread has validated yet, or that go back at
-                    // once.
-                    Event::Ticket { .. } => {}
+                    // No program has a ticket's references before their message.
+                    Event::Ticket { .. } | Event::TicketCancelled { .. } => {}
                     // The status page of a target says whether the target is frozen.
                     Event::Frozen { process, .. } if process != self.identity.process => {}
-                    Event::TicketCancelled { from, ticket } => {
-                        let owners = state.ends_with(from, ticket);
-                        owners.into_iter().for_each(|owner| self.revoke_with(&mut state, owner));
-                    }
                     _ => self.revoke(&mut state),
                 }
                 let sender = match event {

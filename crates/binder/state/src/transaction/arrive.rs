@@ -173,11 +173,11 @@ impl State {
                     let has = peer.is_some_and(|peer| peer.holds(node, strength));
                     has.then(|| self.hold_own(node, strength))
                 }
-                Some(Origin::Third) => introduced.next(),
+                Some(Origin::Third) => introduced.next().map(|introduced| self.hold(&introduced)),
                 None => None,
             });
         }
-        held.extend(introduced);
+        held.extend(introduced.map(|introduced| self.hold(&introduced)));
         held
     }
 
