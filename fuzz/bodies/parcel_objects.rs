@@ -75,11 +75,9 @@ fn deliver_honestly(bytes: &[u8], offsets: &[u64], sent: Sent) {
     let fds: Vec<i32> = (100..).take(sent.fds.len()).collect();
     let delivery = Delivery { held: &held, fds: &fds, buffers_address: 1 << 40 };
     let (mut bytes, mut buffers) = (bytes.to_vec(), sent.buffers);
-    let received = parcel::receive(&mut bytes, offsets, &mut buffers, &delivery, |_| Some((8, 9)));
-    let received = received.expect("an honest sender's objects");
-    assert_eq!(received.held, held);
-    assert_eq!(received.fds, fds);
-    assert!(received.array_fds.iter().all(|fd| fds.contains(fd)));
+    let placed = parcel::receive(&mut bytes, offsets, &mut buffers, &delivery, |_| Some((8, 9)));
+    let array_fds = placed.expect("an honest sender's objects");
+    assert!(array_fds.iter().all(|fd| fds.contains(fd)));
 }
 
 fn held_object(object: &Named) -> HeldObject {

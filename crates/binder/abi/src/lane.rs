@@ -30,7 +30,7 @@
 //! descriptors or, if there are none, descriptors whose message will not come. The server's first
 //! message says that the server has the channel.
 
-use crate::control::{MAX_OBJECTS, Strength};
+use crate::control::{MAX_OBJECTS, NodeId, Strength};
 use bytemuck::{Pod, Zeroable};
 
 /// Lanes in a channel. A process whose threads need more opens another channel.
@@ -313,6 +313,24 @@ pub enum Origin {
 }
 
 impl Carried {
+    /// The sender's own node. `entry` is the receiver's in the sender's list.
+    pub fn of_sender(node: NodeId, entry: u32, flags: u32, strength: Strength) -> Carried {
+        let (origin, strong) = (Origin::Sender as u32, u32::from(strength == Strength::Strong));
+        Carried { node: node.0, entry, flags, origin, strong }
+    }
+
+    /// A node of the receiver, which returns to it.
+    pub fn of_receiver(node: NodeId, strength: Strength) -> Carried {
+        let (origin, strong) = (Origin::Receiver as u32, u32::from(strength == Strength::Strong));
+        Carried { node: node.0, origin, strong, ..Carried::default() }
+    }
+
+    /// A third process's node.
+    pub fn of_third(strength: Strength) -> Carried {
+        let (origin, strong) = (Origin::Third as u32, u32::from(strength == Strength::Strong));
+        Carried { origin, strong, ..Carried::default() }
+    }
+
     /// Whose the node is. `None` for an unknown number, which is the writer's fault.
     pub fn origin(&self) -> Option<Origin> {
         Some(match self.origin {

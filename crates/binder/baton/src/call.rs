@@ -7,10 +7,10 @@ use crate::parcel::Parcel;
 use crate::received::{Place, Received};
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
-use baton_driver::typed::{self, Outcome, Outgoing, Payload, Until, tid};
+use baton_driver::typed::{self, INLINE_BYTES, Outcome, Outgoing, Payload, References, Until, tid};
 use baton_shm::clock::now;
 use baton_state::Return;
-use baton_state::parcel::Sent;
+use baton_state::parcel::{Few, Named, Sent};
 use baton_state::transaction::Target;
 use baton_state::work::Tid;
 use rustix::io::Errno;
@@ -107,11 +107,36 @@ impl Driver {
         // The one variable that is returned: it is filled where it stays.
         let mut answer = Ok(Received::awaited(self));
         let payload = Payload::Bytes(&parcel.data);
-        if parcel.objects.is_some() || !self.call_fast(handle, code, payload, deadline, &mut answer)
-        {
+        let is_answered = match &parcel.objects {
+            None => self.call_fast(handle, code, payload, References::NONE, deadline, &mut answer),
+            Some(_) => self.call_with_objects(handle, code, parcel, deadline, &mut answer),
+        };
+        if !is_answered {
             answer = self.call_by_state(handle, code, parcel, deadline);
         }
         answer
+    }
+
+    #[inline(never)]
+    fn call_with_objects<'a>(
+        self: &'a Arc<Self>,
+        handle: u32,
+        code: u32,
+        parcel: &Parcel,
+        deadline: Option<Instant>,
+        answer: &mut Result<Received<'a>, CallError>,
+    ) -> bool {
+        let Some(objects) = self.few_references(parcel) else { return false };
+        let (payload, offsets) = (Payload::Bytes(&parcel.data), parcel.offsets());
+        let references = References { offsets, objects: &objects };
+        self.call_fast(handle, code, payload, references, deadline, answer)
+    }
+
+    /// The objects of a parcel that may take the fast path.
+    pub fn few_references(self: &Arc<Self>, parcel: &Parcel) -> Option<Few<Named>> {
+        let is_short = parcel.data.len() <= INLINE_BYTES && parcel.is_of(self);
+        let objects = || baton_state::parcel::few_references(&parcel.data, parcel.offsets());
+        is_short.then(objects)?
     }
 
     #[inline(never)]
@@ -135,12 +160,14 @@ impl Driver {
         handle: u32,
         code: u32,
         payload: Payload<'_>,
+        references: References<'_>,
         deadline: Option<Instant>,
         answer: &mut Result<Received<'a>, CallError>,
     ) -> bool {
         let Ok(awaited) = answer else { return false };
         let named = (code, TF_ACCEPT_FDS);
-        match self.engine.call_fast(handle, named, payload, deadline, awaited.here()) {
+        let here = awaited.here();
+        match self.engine.call_fast(handle, named, payload, references, deadline, here) {
             Outcome::Answered => true,
             Outcome::Adopted(_) => {
                 *answer = self.await_reply(tid(), handle, deadline);

@@ -49,7 +49,7 @@ impl Driver {
         let (lane, here) = (dedicated.lane as usize, request.received.here());
         let taken = cache.take(&self.engine, &dedicated.channel, lane, here);
         taken.is_some_and(|(taken, handler)| {
-            self.serve_taken(&taken, handler, &request) == Answered::Yes
+            self.serve_taken(&taken, handler, &mut request) == Answered::Yes
         })
     }
 

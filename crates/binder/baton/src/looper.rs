@@ -7,8 +7,8 @@ use crate::{Parcel, Process, Received, Request};
 use baton_abi::control::Strength;
 use baton_abi::uapi::*;
 use baton_driver::typed::{
-    self, ActiveSet, Answered, INLINE_BYTES, PinnedLooper, RouteCache, Served, Server, Taken,
-    Until, tid, while_serving,
+    self, ActiveSet, Answered, INLINE_BYTES, PinnedLooper, References, RouteCache, Served, Server,
+    Taken, Until, tid, while_serving,
 };
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
@@ -122,13 +122,14 @@ impl Driver {
         self: &Arc<Self>,
         taken: &Taken<'_>,
         handler: &Arc<Handler>,
-        request: &Request<'_>,
+        request: &mut Request<'_>,
     ) -> Answered {
         // The answer is not moved out of the closure: that would be a tenth of what all this takes.
         let (mut is_ours, mut answered) = (false, Answered::No);
         let ended = while_serving(|| {
             caught(|| {
                 let answer = handler(request);
+                request.received.let_go();
                 is_ours = true;
                 answered = self.answer_taken(taken, &answer);
             })
@@ -163,6 +164,7 @@ impl Driver {
             serves.set(true);
             let answer = while_serving(|| handler(request));
             serves.set(false);
+            request.received.let_go();
             if self.answer_taken(pinned.taken(), &answer) == Answered::No {
                 return Wait::Woken;
             }
@@ -180,12 +182,25 @@ impl Driver {
             Ok(parcel) if parcel.objects.is_none() && parcel.data.len() <= INLINE_BYTES => {
                 taken.answer(engine, &parcel.data)
             }
-            _ => taken.give_up(engine),
+            Ok(parcel) => self.answer_with_objects(taken, parcel),
+            Err(_) => taken.give_up(engine),
         };
         if answered == Answered::No {
             self.reply(answer);
         }
         answered
+    }
+
+    #[inline(never)]
+    fn answer_with_objects(self: &Arc<Self>, taken: &Taken<'_>, answer: &Parcel) -> Answered {
+        let engine = &self.engine;
+        match self.few_references(answer) {
+            Some(objects) => {
+                let references = References { offsets: answer.offsets(), objects: &objects };
+                taken.answer_with_references(engine, &answer.data, references)
+            }
+            None => taken.give_up(engine),
+        }
     }
 
     fn reply(self: &Arc<Self>, answer: &Result<Parcel, Errno>) {
@@ -244,7 +259,7 @@ impl Server for Looper<'_> {
             Ok(taken) => taken,
             Err(served) => return served,
         };
-        match driver.serve_taken(&taken, handler, &request) {
+        match driver.serve_taken(&taken, handler, &mut request) {
             Answered::Yes => Served::Wait,
             Answered::No => Served::Look,
         }

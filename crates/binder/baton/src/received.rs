@@ -118,18 +118,23 @@ impl Received<'_> {
     }
 
     fn object(&self, index: usize) -> Option<FlatObject> {
-        let Place::Buffer(incoming) = &self.place else { return None };
         if self.driver.engine.is_inherited() {
             return None;
         }
-        let (data_bytes, offsets_bytes) = incoming.sizes;
-        if index >= offsets_bytes / 8 {
-            return None;
-        }
-        let at = incoming.buffer + data_bytes.next_multiple_of(8) + index * 8;
-        let mut offset = [0; 8];
-        self.driver.engine.buffer.view().read(at, &mut offset);
-        let offset = u64::from_ne_bytes(offset) as usize;
+        let offset = match &self.place {
+            Place::Buffer(incoming) => {
+                let (data_bytes, offsets_bytes) = incoming.sizes;
+                if index >= offsets_bytes / 8 {
+                    return None;
+                }
+                let at = incoming.buffer + data_bytes.next_multiple_of(8) + index * 8;
+                let mut offset = [0; 8];
+                self.driver.engine.buffer.view().read(at, &mut offset);
+                u64::from_ne_bytes(offset)
+            }
+            Place::Here(inline) => inline.offset(index)?,
+        };
+        let offset = offset as usize;
         let object = self.data().get(offset..offset + size_of::<FlatObject>())?;
         Some(bytemuck::pod_read_unaligned(object))
     }
@@ -179,13 +184,25 @@ impl std::fmt::Debug for Request<'_> {
 impl Drop for Received<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Place::Buffer(incoming) = &self.place {
-            self.free(incoming);
+        match &self.place {
+            Place::Buffer(incoming) => self.free(incoming),
+            Place::Here(_) => self.let_go(),
         }
     }
 }
 
 impl Received<'_> {
+    /// Gives up the references of what came by the fast path.
+    #[inline(always)]
+    pub(crate) fn let_go(&mut self) {
+        if let Place::Here(inline) = &mut self.place
+            && inline.is_long()
+            && !self.driver.engine.is_inherited()
+        {
+            inline.let_go(&self.driver.engine);
+        }
+    }
+
     #[inline(never)]
     fn free(&self, incoming: &Incoming) {
         let engine = &self.driver.engine;

@@ -5,7 +5,7 @@ use crate::effect::{Effect, Return};
 use crate::message::HeldObject;
 use crate::notice::{DeathNotice, FreezeNotice};
 use crate::process::State;
-use crate::reference::{ByGiver, Reference};
+use crate::reference::{ByGiver, Grants, Reference};
 use crate::ticket::Introduced;
 use crate::work::{Queue, Work};
 use baton_abi::control::{Granted, NodeId, ProcessId, Request, Strength};
@@ -144,6 +144,14 @@ impl State {
         }
     }
 
+    /// Whether a count of the program's can go without an effect on other threads: no thread may
+    /// call by the handle, and it has no notice.
+    pub fn decreases_quietly(&mut self, handle: u32, strength: Strength) -> bool {
+        let is_kept = self.holds(handle, strength) && self.owner_of_last(handle, 1).is_none();
+        let has_notice = |held: &Reference| held.death.is_some() || held.freeze.is_some();
+        is_kept && !self.references.get(handle).is_some_and(has_notice)
+    }
+
     /// Takes a count off the handle. False if it had none, `None` if there is no such handle.
     fn drop_count(&mut self, handle: u32, strength: Strength) -> Option<bool> {
         let pinned = self.pinned(handle, strength);
@@ -157,7 +165,7 @@ impl State {
     }
 
     /// Counts that calls to handle 0 keep, and that the program cannot give up.
-    fn pinned(&self, handle: u32, strength: Strength) -> u32 {
+    pub(crate) fn pinned(&self, handle: u32, strength: Strength) -> u32 {
         u32::from(strength == Strength::Strong && self.manager == Some(handle))
     }
 
@@ -244,12 +252,17 @@ impl State {
     pub(crate) fn hold(&mut self, introduced: &Introduced) -> HeldObject {
         let Granted { owner, node, strength, flags, manages } = introduced.granted;
         let (handle, reference) = self.references.get_or_add((owner, node), flags, manages);
+        let mut excess = None;
         if introduced.dead {
             reference.end();
         } else if !reference.dead {
             reference.grants.broker.add(strength);
+            excess = reference.grants.broker.take_excess();
         }
         *reference.counts.of(strength) += 1;
+        if let Some(Grants { strong, all: grants }) = excess {
+            self.effect(Effect::Tell(Request::Release { owner, node, strong, grants }));
+        }
         HeldObject::Handle { handle, strength }
     }
 
@@ -265,16 +278,21 @@ impl State {
     /// A grant of the owner's has come with a message.
     pub(crate) fn hold_of_owner(&mut self, owner: ProcessId, carried: &Carried) -> HeldObject {
         let (node, strength) = (NodeId(carried.node), carried.strength());
-        let account = self.accounts.of(self.user_of(owner));
+        let uid = self.user_of(owner);
         let (handle, reference) = self.references.get_or_add((owner, node), carried.flags, false);
+        let mut excess = None;
         if !reference.dead {
             reference.grants.owner.add(strength);
             reference.entry = Some(carried.entry);
+            excess = reference.grants.owner.take_excess();
         }
         if reference.share.is_none() {
-            reference.share = account.take(Resource::Handles, 1);
+            reference.share = self.accounts.of(uid).take(Resource::Handles, 1);
         }
         *reference.counts.of(strength) += 1;
+        if let Some(Grants { strong, all }) = excess {
+            self.effect(Effect::Return(owner, ReturnedGrants { node: node.0, strong, all }));
+        }
         HeldObject::Handle { handle, strength }
     }
 

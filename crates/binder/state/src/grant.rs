@@ -52,8 +52,8 @@ impl State {
                 Granted { strong: 0, all: 0, entry }
             }
         };
-        let strong = granted.strong + u64::from(strength == Strength::Strong);
-        let after = Granted { strong, all: granted.all + 1, ..granted };
+        let mut after = granted;
+        after.add(strength);
         let peer = self.peers.entry(to).or_default();
         let before = peer.holding(id);
         peer.granted.insert(id, after);

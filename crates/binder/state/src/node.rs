@@ -51,6 +51,14 @@ pub struct Counts {
 
 impl Counts {
     /// The count of this strength.
+    pub fn get(&self, strength: Strength) -> u32 {
+        match strength {
+            Strength::Strong => self.strong,
+            Strength::Weak => self.weak,
+        }
+    }
+
+    /// The count of this strength, to be changed.
     pub fn of(&mut self, strength: Strength) -> &mut u32 {
         match strength {
             Strength::Strong => &mut self.strong,

@@ -5,12 +5,19 @@
 //! checked again, and references come from what the state has counted, and
 //! descriptors from the socket.
 
-use crate::message::{HeldObject, Received};
+use crate::message::HeldObject;
 use baton_abi::control::{MAX_OBJECTS, NodeId, Strength};
 use baton_abi::lane::MAX_FDS;
 use baton_abi::uapi::*;
 use bytemuck::{AnyBitPattern, NoUninit, bytes_of, pod_read_unaligned};
 use rustix::io::Errno;
+use smallvec::SmallVec;
+
+/// Most nodes and handles of a message that takes the fast path.
+pub const FEW: usize = 8;
+
+/// Something of each of these nodes and handles.
+pub type Few<T> = SmallVec<[T; FEW]>;
 
 /// An object that names a node or a handle of the sender's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +138,26 @@ impl FixUps {
 /// Whether `bytes` at `offset` lie inside a buffer of `length`.
 fn lies_within(offset: u64, bytes: u64, length: u64) -> bool {
     length >= bytes && offset <= length - bytes
+}
+
+/// The objects of `data` that takes the fast path. `None` if they are too many, if some object is
+/// no node and no handle, or if [`send`] would find them invalid.
+pub fn few_references(data: &[u8], offsets: &[u64]) -> Option<Few<Named>> {
+    if offsets.len() > FEW {
+        return None;
+    }
+    let mut end_of_last = 0;
+    let object = |&offset| {
+        let (kind, at, end) = object_at(data, offset).filter(|(_, at, _)| *at >= end_of_last)?;
+        end_of_last = end;
+        is_reference(kind).then(|| Some(named(kind, read(data, at)?)))?
+    };
+    offsets.iter().map(object).collect()
+}
+
+/// Whether the kind is that of a node or a handle.
+fn is_reference(kind: u32) -> bool {
+    !matches!(kind, BINDER_TYPE_FD | BINDER_TYPE_PTR | BINDER_TYPE_FDA)
 }
 
 /// The sender's pass over `data`. PTR objects are rewritten to hold, in place of an address, the
@@ -275,19 +302,19 @@ pub struct Delivery<'a> {
 /// `local_object` returns the (ptr, cookie) of a node of this process. The references and the
 /// descriptors must match the objects one to one, and no object may lie before the end of the last
 /// one: a later object would change an earlier one after that was put in place.
+///
+/// Returns the descriptors in arrays.
 pub fn receive(
     data: &mut [u8],
     offsets: &[u64],
     buffers: &mut [u8],
     delivery: &Delivery<'_>,
     mut local_object: impl FnMut(NodeId) -> Option<(u64, u64)>,
-) -> Result<Received, Malformed> {
-    let array_fds =
-        put_in_place(data, offsets, buffers, delivery, &mut local_object).ok_or(Malformed)?;
-    Ok(Received { held: delivery.held.to_vec(), fds: delivery.fds.to_vec(), array_fds })
+) -> Result<Vec<i32>, Malformed> {
+    put_in_place(data, offsets, buffers, delivery, &mut local_object).ok_or(Malformed)
 }
 
-/// Like [`receive`]. Returns the descriptors in arrays.
+/// Like [`receive`].
 fn put_in_place(
     data: &mut [u8],
     offsets: &[u64],

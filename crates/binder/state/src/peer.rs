@@ -43,6 +43,20 @@ pub struct Granted {
 }
 
 impl Granted {
+    /// Counts one more.
+    pub(crate) fn add(&mut self, strength: Strength) {
+        self.strong += u64::from(strength == Strength::Strong);
+        self.all += 1;
+    }
+
+    /// Whether the peer holds the node so strongly by these grants.
+    pub(crate) fn holds(&self, strength: Strength) -> bool {
+        match strength {
+            Strength::Strong => self.strong > 0,
+            Strength::Weak => self.all > 0,
+        }
+    }
+
     /// How the peer holds the node by these grants.
     pub fn holding(&self) -> Option<Strength> {
         match (self.strong, self.all) {

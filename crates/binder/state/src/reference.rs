@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A node, by its owner and its owner's name for it.
 pub type NodeKey = (ProcessId, NodeId);
 
+/// A holder returns all but one of so many grants.
+const MANY_GRANTS: u32 = 1 << 16;
+
 /// Grants of one giver that have not been returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
@@ -27,6 +30,17 @@ impl Grants {
     pub fn add(&mut self, strength: Strength) {
         self.strong += u32::from(strength == Strength::Strong);
         self.all += 1;
+    }
+
+    /// Takes out all but one of many: a handle that is kept, and sent again and again, would count
+    /// without end.
+    pub(crate) fn take_excess(&mut self) -> Option<Grants> {
+        if self.all < MANY_GRANTS {
+            return None;
+        }
+        let kept = Grants { strong: self.strong.min(1), all: 1 };
+        let all = std::mem::replace(self, kept);
+        Some(Grants { strong: all.strong - kept.strong, all: all.all - kept.all })
     }
 
     /// Takes out those that a process without a strong count returns, or without any.
@@ -258,6 +272,21 @@ mod tests {
                     (ByGiver { broker: grants(a, b), owner: grants(c, d) }, over)
                 });
             assert_eq!(reference.surplus(), expected, "{broker:?} {owner:?} {strong} {weak}");
+        }
+    }
+
+    #[test]
+    fn all_but_one_of_many_grants_go_back() {
+        for (first, strong) in [(Weak, MANY_GRANTS - 2), (Strong, MANY_GRANTS - 1)] {
+            let mut grants = Grants::default();
+            grants.add(first);
+            for _ in 1..MANY_GRANTS - 1 {
+                grants.add(Strong);
+                assert_eq!(grants.take_excess(), None);
+            }
+            grants.add(Strong);
+            assert_eq!(grants.take_excess(), Some(Grants { strong, all: MANY_GRANTS - 1 }));
+            assert_eq!(grants, Grants { strong: 1, all: 1 });
         }
     }
 

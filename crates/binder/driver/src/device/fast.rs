@@ -1,16 +1,21 @@
-//! Exchanges that bypass the state: a plain call and its answer, a plain reply, a buffer that is
-//! freed.
+//! Exchanges that bypass the state: a call and its answer, a reply, a buffer that is freed, counts
+//! of handles.
 //!
 //! The program sees the same bytes as on the general path.
 
 use super::Device;
 use super::exchange::{LARGEST_RETURN, PendingReturn, Returns, What, Written};
-use crate::fast::{Buffered, FastRead, Outcome};
+use crate::channel::INLINE_BYTES;
+use crate::channel::payload::Payload;
+use crate::fast::{Buffered, FastRead, Outcome, References, SHORT_BYTES};
 use crate::sys::user::{self, Source};
+use baton_abi::control::Strength;
 use baton_abi::uapi::*;
 use baton_shm::futex::Wait;
+use baton_state::parcel::{self, FEW, Few, Named};
 use baton_state::work::Tid;
-use bytemuck::bytes_of;
+use bytemuck::{bytes_of, cast_slice_mut};
+use smallvec::SmallVec;
 
 impl Device {
     /// Runs the next command without the state, if that is possible, and returns the command's
@@ -28,32 +33,70 @@ impl Device {
         let is_last = exchange.write_size - exchange.write_consumed == bytes;
         match command {
             BC_FREE_BUFFER => self.free_fast(tid, at + 4)?,
-            BC_TRANSACTION | BC_REPLY if is_last => {
+            BC_INCREFS | BC_ACQUIRE | BC_RELEASE | BC_DECREFS => {
+                self.count_fast(tid, command, user::read(at + 4).ok()?)?;
+            }
+            BC_TRANSACTION | BC_REPLY if is_last && has_room(exchange) => {
                 let transaction: TransactionData = user::read(at + 4).ok()?;
-                let source = plain(&transaction, exchange)?;
-                *written = match command {
-                    BC_REPLY => self.reply_fast(tid, &transaction, source)?,
-                    _ if nonblocking => return None,
-                    _ => self.call_fast(tid, &transaction, source)?,
-                };
+                let source = source(&transaction, exchange)?;
+                if transaction.offsets_size == 0 {
+                    let (payload, references) = (Payload::Program(source), References::NONE);
+                    *written = self.send_fast(
+                        tid,
+                        command,
+                        nonblocking,
+                        &transaction,
+                        payload,
+                        references,
+                    )?;
+                } else {
+                    let copied = Copied::of(&transaction)?;
+                    let (payload, references) = (Payload::Bytes(&copied.data), copied.references());
+                    *written = self.send_fast(
+                        tid,
+                        command,
+                        nonblocking,
+                        &transaction,
+                        payload,
+                        references,
+                    )?;
+                }
             }
             _ => return None,
         }
         Some(bytes)
     }
 
+    #[inline(always)]
+    fn send_fast(
+        &self,
+        tid: Tid,
+        command: u32,
+        nonblocking: bool,
+        transaction: &TransactionData,
+        payload: Payload<'_>,
+        references: References<'_>,
+    ) -> Option<Written> {
+        match command {
+            BC_REPLY => self.reply_fast(tid, transaction, payload, references),
+            _ if nonblocking => None,
+            _ => self.call_fast(tid, transaction, payload, references),
+        }
+    }
+
     fn call_fast(
         &self,
         tid: Tid,
         transaction: &TransactionData,
-        source: Source,
+        payload: Payload<'_>,
+        references: References<'_>,
     ) -> Option<Written> {
         let (handle, named) = (transaction.target as u32, (transaction.code, transaction.flags));
         if transaction.flags & TF_ONE_WAY != 0 {
             return None;
         }
         let mut receiver = Buffered::new(tid);
-        match self.engine.call_buffered(handle, named, source, &mut receiver) {
+        match self.engine.call_buffered(handle, named, payload, references, &mut receiver) {
             Outcome::Answered => receiver.brought.map(|(reply, wants_looper)| {
                 Written::PendingReturn(PendingReturn { what: What::Answer(reply), wants_looper })
             }),
@@ -67,11 +110,21 @@ impl Device {
         &self,
         tid: Tid,
         transaction: &TransactionData,
-        source: Source,
+        payload: Payload<'_>,
+        references: References<'_>,
     ) -> Option<Written> {
         let named = (transaction.code, transaction.flags);
-        let wants_looper = self.engine.answer_fast(tid, named, source)?;
+        let wants_looper = self.engine.answer_fast(tid, named, payload, references)?;
         Some(Written::PendingReturn(PendingReturn { what: What::Complete, wants_looper }))
+    }
+
+    fn count_fast(&self, tid: Tid, command: u32, handle: u32) -> Option<()> {
+        let strength = match command {
+            BC_ACQUIRE | BC_RELEASE => Strength::Strong,
+            _ => Strength::Weak,
+        };
+        let increases = matches!(command, BC_INCREFS | BC_ACQUIRE);
+        self.engine.count_handle(tid, handle, strength, increases).then_some(())
     }
 
     fn free_fast(&self, tid: Tid, at: usize) -> Option<()> {
@@ -115,15 +168,41 @@ fn has_room(exchange: &WriteRead) -> bool {
     exchange.read_consumed == 0 && exchange.read_size >= (8 + LARGEST_RETURN) as u64
 }
 
-/// The bytes of a transaction without objects, if its outcome can be returned in this exchange.
-fn plain(transaction: &TransactionData, exchange: &WriteRead) -> Option<Source> {
+/// The bytes of a transaction, if its outcome can be returned in this exchange.
+fn source(transaction: &TransactionData, exchange: &WriteRead) -> Option<Source> {
     let bytes = usize::try_from(transaction.data_size).ok()?;
-    if transaction.offsets_size != 0 || !has_room(exchange) {
-        return None;
-    }
     let source = Source::new(transaction.buffer as usize, bytes).ok()?;
     let (returns, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
     // The check for write access overwrites bytes of the range.
     let disjoint = !source.overlaps(returns, size);
     (disjoint && user::writable(returns, size).is_ok()).then_some(source)
+}
+
+/// A transaction with few references, copied from the program.
+struct Copied {
+    data: SmallVec<[u8; SHORT_BYTES]>,
+    offsets: Few<u64>,
+    objects: Few<Named>,
+}
+
+impl Copied {
+    /// `None` if the transaction is too large for the fast path, has other objects, or cannot be
+    /// read.
+    fn of(transaction: &TransactionData) -> Option<Copied> {
+        let bytes = usize::try_from(transaction.data_size).ok()?;
+        let n = usize::try_from(transaction.offsets_size / 8).ok()?;
+        if bytes > INLINE_BYTES || n > FEW || !transaction.offsets_size.is_multiple_of(8) {
+            return None;
+        }
+        let mut data = SmallVec::from_elem(0, bytes);
+        let mut offsets: Few<u64> = SmallVec::from_elem(0, n);
+        user::copy_in(transaction.buffer as usize, &mut data).ok()?;
+        user::copy_in(transaction.offsets as usize, cast_slice_mut(&mut offsets)).ok()?;
+        let objects = parcel::few_references(&data, &offsets)?;
+        Some(Copied { data, offsets, objects })
+    }
+
+    fn references(&self) -> References<'_> {
+        References { offsets: &self.offsets, objects: &self.objects }
+    }
 }

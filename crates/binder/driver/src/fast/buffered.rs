@@ -1,4 +1,4 @@
-//! Plain messages in the receive buffer, for the uapi front end.
+//! Messages in the receive buffer, for the uapi front end.
 //!
 //! A thread takes room, copies, and learns whether the program needs one more looper under one hold
 //! of the state's lock. No epoch ends meanwhile, so an operation that begins or ends then does so
@@ -6,20 +6,24 @@
 //! [`super::dedicated_uapi`].
 
 use super::call::Outcome;
-use super::receiver::{Plain, Receiver};
-use super::serve::{DATA_AT, Posted};
+use super::receiver::{PostedAnswer, Receiver};
+use super::references::{CopiedReferences, References};
+use super::serve::{DATA_AT, Posted, Taken};
+use crate::channel::Lane;
 use crate::channel::payload::Payload;
 use crate::engine::Engine;
-use crate::sys::user::Source;
-use baton_abi::control::NodeId;
+use baton_abi::control::{NodeId, ProcessId, Strength};
 use baton_abi::lane::Message;
 use baton_shm::event_flag::EventFlag;
+use baton_shm::lock::Guard;
 use baton_shm::mapping::View;
 use baton_state::State;
 use baton_state::buffer::Offset;
 use baton_state::thread::Waiting;
 use baton_state::transaction::{BufferedMessage, LaneId, ReservedSlot, SLOT_BYTES};
 use baton_state::work::Tid;
+use bytemuck::cast_slice;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A message that has come in. True: the thread also asks its program for one more looper.
@@ -142,28 +146,72 @@ impl<'a> Buffered<'a> {
     }
 }
 
-impl Receiver for Buffered<'_> {
-    fn take_answer(&mut self, engine: &Engine, answer: &Plain<'_>) -> bool {
-        let (message, bytes) = (answer.message, answer.message.data_bytes as usize);
-        let mut state = engine.lock();
-        let Some(buffer) = state.take_plain_room(bytes, None) else { return false };
+impl Buffered<'_> {
+    /// Takes an answer into its room, if `fill` can fill that.
+    fn finish_answer(
+        &mut self,
+        engine: &Engine,
+        answer: &PostedAnswer<'_>,
+        mut state: Guard<'_, State>,
+        room: Offset,
+        fill: impl FnOnce(&mut State),
+    ) -> bool {
+        let message = answer.message;
         if !answer.leave() {
-            state.give_plain_room_back(buffer);
+            state.give_plain_room_back(room);
             engine.unlock(state);
             return false;
         }
-        View::copy(answer.area, size_of::<Message>(), engine.buffer.view(), buffer, bytes);
-        state.fill_plain_room(buffer, message.flags);
+        fill(&mut state);
+        state.fill_plain_room(room, message.flags);
         state.has_sent(self.tid);
         let wants_looper = state.wants_looper(self.tid);
         // A reply has a user and no process.
         let sender = (0, state.user_of(answer.peer()));
         engine.unlock_room(state);
-        self.brought = Some((buffered(message, buffer, sender), wants_looper));
+        self.brought = Some((buffered(message, room, sender), wants_looper));
         true
     }
 
-    /// Takes the request in. Its looper counts as busy from then on.
+    /// Takes a request into its room. Its looper counts as busy from then on.
+    fn finish_request(
+        &mut self,
+        engine: &Engine,
+        request: &Posted<'_>,
+        mut state: Guard<'_, State>,
+        room: Offset,
+        fill: impl FnOnce(&mut State),
+    ) -> bool {
+        if !request.begin(engine) {
+            state.give_plain_room_back(room);
+            engine.unlock(state);
+            request.turn_back(engine);
+            return false;
+        }
+        // The point of no return.
+        fill(&mut state);
+        state.set_waiting(self.tid, Waiting::No);
+        let wants_looper = state.wants_looper(self.tid);
+        if let Some(bypass) = &mut self.bypass {
+            bypass.begin(engine, &mut state, self.tid);
+        }
+        engine.unlock_room(state);
+        self.brought = Some((buffered_request(request, room), wants_looper));
+        true
+    }
+}
+
+impl Receiver for Buffered<'_> {
+    fn take_answer(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool {
+        let bytes = answer.message.data_bytes as usize;
+        let mut state = engine.lock();
+        let Some(room) = state.take_plain_room((bytes, 0), None) else { return false };
+        let (area, at) = (answer.lane.incoming(), size_of::<Message>());
+        self.finish_answer(engine, answer, state, room, |_| {
+            View::copy(area, at, engine.buffer.view(), room, bytes);
+        })
+    }
+
     fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
         if let Ok(taken) = self.take_into_slot(engine, request) {
             return taken;
@@ -171,33 +219,96 @@ impl Receiver for Buffered<'_> {
         let (message, bytes) = (&request.message, request.message.data_bytes as usize);
         let mut state = engine.lock();
         let node = NodeId(message.node);
-        let Some(buffer) = state.take_plain_room(bytes, Some(node)) else { return false };
-        if !request.begin(engine) {
-            state.give_plain_room_back(buffer);
-            engine.unlock(state);
-            request.turn_back(engine);
+        let Some(room) = state.take_plain_room((bytes, 0), Some(node)) else { return false };
+        let area = request.taken.lane.incoming();
+        self.finish_request(engine, request, state, room, |_| {
+            View::copy(area, DATA_AT, engine.buffer.view(), room, bytes);
+        })
+    }
+
+    fn take_answer_with_references(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool {
+        let (message, lane, peer) = (answer.message, answer.lane, answer.peer());
+        let Some(mut arrived) = Arrived::copy(message, lane) else { return false };
+        let mut state = engine.lock();
+        let Some(room) = arrived.take_room(&mut state, peer, None) else { return false };
+        self.finish_answer(engine, answer, state, room, |state| {
+            arrived.fill(engine, state, peer, lane, room);
+        })
+    }
+
+    fn take_request_with_references(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
+        let Taken { lane, channel, .. } = request.taken;
+        // A dedicated thread that bypasses the state comes back for references.
+        if self.bypass.is_some() {
             return false;
         }
-        // The point of no return.
-        View::copy(request.taken.lane.incoming(), DATA_AT, engine.buffer.view(), buffer, bytes);
-        state.set_waiting(self.tid, Waiting::No);
-        let wants_looper = state.wants_looper(self.tid);
-        if let Some(bypass) = &mut self.bypass {
-            bypass.begin(engine, &mut state, self.tid);
+        let node = NodeId(request.message.node);
+        let Some(mut arrived) = Arrived::copy(&request.message, lane) else { return false };
+        let mut state = engine.lock();
+        let room = arrived.take_room(&mut state, channel.peer, Some(node));
+        let Some(room) = room else { return false };
+        self.finish_request(engine, request, state, room, |state| {
+            arrived.fill(engine, state, channel.peer, lane, room);
+        })
+    }
+}
+
+/// Bytes of data that are copied without an allocation.
+pub(crate) const SHORT_BYTES: usize = 256;
+
+/// A message with references, copied out of its lane.
+struct Arrived {
+    data: SmallVec<[u8; SHORT_BYTES]>,
+    references: CopiedReferences,
+}
+
+impl Arrived {
+    fn copy(message: &Message, lane: Lane<'_>) -> Option<Arrived> {
+        let mut data = SmallVec::from_elem(0, message.data_bytes as usize);
+        let references = CopiedReferences::copy(message, lane.incoming(), &mut data)?;
+        Some(Arrived { data, references })
+    }
+
+    /// Takes room, if the references may come in.
+    fn take_room(
+        &self,
+        state: &mut State,
+        from: ProcessId,
+        node: Option<NodeId>,
+    ) -> Option<Offset> {
+        if !self.references.may_come_in(state, from) {
+            return None;
         }
-        engine.unlock_room(state);
-        self.brought = Some((buffered_request(request, buffer), wants_looper));
-        true
+        let offsets_bytes = size_of_val(&self.references.offsets[..]);
+        state.take_plain_room((self.data.len(), offsets_bytes), node)
+    }
+
+    /// Takes the references, and writes the message into its room.
+    fn fill(
+        &mut self,
+        engine: &Engine,
+        state: &mut State,
+        from: ProcessId,
+        lane: Lane<'_>,
+        room: Offset,
+    ) {
+        let Arrived { data, references } = self;
+        let held = references.take(state, from, lane, data);
+        state.fill_references(room, &held);
+        engine.buffer.view().write(room, data);
+        let offsets_at = room + data.len().next_multiple_of(8);
+        engine.buffer.view().write(offsets_at, cast_slice(&references.offsets));
     }
 }
 
 impl Engine {
-    /// Calls by the fast path with bytes of the program's memory. The answer goes to `receiver`.
+    /// Calls by the fast path. The answer goes to `receiver`.
     pub(crate) fn call_buffered(
         &self,
         handle: u32,
         named: (u32, u32),
-        source: Source,
+        payload: Payload<'_>,
+        references: References<'_>,
         receiver: &mut Buffered<'_>,
     ) -> Outcome {
         if !self.is_settled() {
@@ -206,7 +317,7 @@ impl Engine {
         if self.is_polling() || !self.lock().is_free(receiver.tid) {
             return Outcome::No;
         }
-        self.call_fast(handle, named, Payload::Program(source), None, receiver)
+        self.call_fast(handle, named, payload, references, None, receiver)
     }
 
     /// Frees a buffer, if the only effect is more room. False otherwise.
@@ -215,8 +326,7 @@ impl Engine {
             return true;
         }
         let mut state = self.lock();
-        let thread = state.threads.get(tid);
-        let reads_on = thread.is_some_and(|thread| !thread.failed && thread.calls_on().is_none());
+        let reads_on = reads_on(&state, tid);
         if reads_on && state.free_slot_at(buffer) {
             return true;
         }
@@ -227,6 +337,36 @@ impl Engine {
         self.unlock_room(state);
         true
     }
+
+    /// Counts a handle of the program's up or down, if that has no effect on other threads. False
+    /// otherwise.
+    pub(crate) fn count_handle(
+        &self,
+        tid: Tid,
+        handle: u32,
+        strength: Strength,
+        increases: bool,
+    ) -> bool {
+        let mut state = self.lock();
+        if handle == 0 || !reads_on(&state, tid) {
+            return false;
+        }
+        if increases {
+            return state.increase(handle, strength);
+        }
+        if !state.decreases_quietly(handle, strength) {
+            return false;
+        }
+        state.decrease(handle, strength);
+        self.unlock_counts(state);
+        true
+    }
+}
+
+/// Whether the thread's next command may run: no refusal is unread, and no answer is awaited.
+fn reads_on(state: &State, tid: Tid) -> bool {
+    let thread = state.threads.get(tid);
+    thread.is_some_and(|thread| !thread.failed && thread.calls_on().is_none())
 }
 
 fn buffered_request(request: &Posted<'_>, buffer: Offset) -> BufferedMessage {
@@ -238,5 +378,6 @@ fn buffered_request(request: &Posted<'_>, buffer: Offset) -> BufferedMessage {
 
 fn buffered(message: &Message, buffer: Offset, sender: (u32, u32)) -> BufferedMessage {
     let (code, flags) = (message.code, message.flags);
-    BufferedMessage { buffer, sizes: (message.data_bytes as usize, 0), code, flags, sender }
+    let sizes = (message.data_bytes as usize, message.offsets_bytes as usize);
+    BufferedMessage { buffer, sizes, code, flags, sender }
 }

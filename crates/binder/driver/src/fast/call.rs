@@ -2,7 +2,8 @@
 
 use super::local::{self, Local, Route};
 use super::own_lane::LaneEntry;
-use super::receiver::{Plain, Receiver, is_plain};
+use super::receiver::{PostedAnswer, Receiver, has_few_references, is_plain};
+use super::references::{Counted, References};
 use super::serve::DATA_AT;
 use crate::channel::payload::Payload;
 use crate::channel::{Channel, INLINE_BYTES, Lane};
@@ -60,15 +61,16 @@ fn leave(local: &mut Local, handle: u32, payload: Payload<'_>) {
 }
 
 impl Engine {
-    /// Calls along the route that the thread remembers for this handle, and waits for the answer. A
-    /// plain answer goes to `receiver`. Past the deadline the call is the state's, which can give
-    /// it up.
+    /// Calls along the route that the thread remembers for this handle, and waits for the answer. An
+    /// answer for the fast path goes to `receiver`. Past the deadline the call is the state's, which
+    /// can give it up.
     #[inline(always)]
     pub fn call_fast(
         &self,
         handle: u32,
         named: (u32, u32),
         payload: Payload<'_>,
+        references: References<'_>,
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
@@ -76,24 +78,27 @@ impl Engine {
             return Outcome::No;
         }
         let call = |local: &mut Local| {
-            Some(self.call_by(local, handle, named, payload, deadline, receiver))
+            Some(self.call_by(local, handle, named, payload, references, deadline, receiver))
         };
         local::with(self, call).unwrap_or(Outcome::No)
     }
 
     #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "see `call_entered`")]
     fn call_by(
         &self,
         local: &mut Local,
         handle: u32,
         named: (u32, u32),
         payload: Payload<'_>,
+        references: References<'_>,
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
         // A child of fork has neither an events page nor a route.
         let route = local.route(handle).filter(|_| !self.broker.has_events());
-        let outcome = route.map(|route| self.call_on(route, named, payload, deadline, receiver));
+        let outcome =
+            route.map(|route| self.call_on(route, named, payload, references, deadline, receiver));
         match outcome {
             Some(Outcome::Answered) => {}
             Some(Outcome::Adopted(_)) => leave(local, handle, payload),
@@ -109,6 +114,7 @@ impl Engine {
         (in_flight, route): (&InFlight, &Route),
         named: (u32, u32),
         payload: Payload<'_>,
+        references: References<'_>,
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
@@ -129,6 +135,7 @@ impl Engine {
                 token,
                 named,
                 payload,
+                references,
                 deadline,
                 receiver,
             ),
@@ -161,6 +168,7 @@ impl Engine {
         token: u64,
         (code, flags): (u32, u32),
         payload: Payload<'_>,
+        references: References<'_>,
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> CallEnd {
@@ -170,6 +178,13 @@ impl Engine {
             Payload::Loan(loan) => loan.areas(),
         };
         if channel.status_word(status::FROZEN) != 0 || !has_room(channel, payload.bytes()) {
+            return CallEnd::NotMade;
+        }
+        let counted = match references.is_empty() {
+            true => None,
+            false => Counted::new(self.lock(), entry.peer(), references),
+        };
+        if counted.is_none() && !references.is_empty() {
             return CallEnd::NotMade;
         }
         channel.begin_lending(number);
@@ -189,12 +204,16 @@ impl Engine {
         let policy = &route.lane.policy;
         policy.next(&self.pool.settings, channel, number);
         let caller = ChainEntry { process: self.identity.process.0, token };
-        let area = lane.outgoing();
-        area.write(size_of::<Message>(), bytes_of(&caller));
-        if !matches!(payload, Payload::Loan(_)) {
-            payload.copy_to(area, DATA_AT);
-        }
-        let reader = lane.post(&request, |_| {});
+        let reader = if let Some(counted) = counted {
+            counted.post(lane, &request, payload, bytes_of(&caller)).0
+        } else {
+            let area = lane.outgoing();
+            area.write(size_of::<Message>(), bytes_of(&caller));
+            if !matches!(payload, Payload::Loan(_)) {
+                payload.copy_to(area, DATA_AT);
+            }
+            lane.post(&request, |_| {})
+        };
         channel.notify_of_request(number as usize, reader, false);
         let is_there = || (!lane.inbox().is_empty()).then_some(request.stamp);
         if !policy.yields_to_peer(self.broker.stamps, channel, number, is_there) {
@@ -221,7 +240,8 @@ impl Engine {
         self.with_state(|state| state.disown_call(in_flight.tid, via))
     }
 
-    /// Takes the answer, if it is plain and no event of the broker has to be applied before it.
+    /// Takes the answer, if it is for the fast path and no event of the broker has to be applied
+    /// before it.
     #[inline(always)]
     fn take_answer(
         &self,
@@ -230,14 +250,16 @@ impl Engine {
         receiver: &mut impl Receiver,
     ) -> bool {
         let message = lane.header();
-        if !receiver.fits(&message)
-            || !is_plain(&message, Kind::Reply, 0)
-            || self.broker.has_events()
-        {
+        if !receiver.fits(&message) || self.broker.has_events() {
             return false;
         }
-        let answer = Plain { entry, message: &message, area: lane.incoming() };
-        let taken = receiver.take_answer(self, &answer);
+        let answer = PostedAnswer { entry, message: &message, lane };
+        let taken = if is_plain(&message, Kind::Reply, 0) {
+            receiver.take_answer(self, &answer)
+        } else {
+            has_few_references(&message, Kind::Reply, 0)
+                && receiver.take_answer_with_references(self, &answer)
+        };
         if taken {
             self.page.set_open(&in_flight.slot, false);
             lane.inbox().clear();
@@ -329,7 +351,8 @@ mod tests {
 
         fn call(&self, bytes: &[u8]) -> Outcome {
             let (payload, mut receiver) = (Payload::Bytes(bytes), CopiedPayload::default());
-            self.client.call_fast(0, (1, 0), payload, None, &mut receiver)
+            let references = References::NONE;
+            self.client.call_fast(0, (1, 0), payload, references, None, &mut receiver)
         }
 
         /// The outcome of a call that the server answers with this message after `before`.
@@ -381,7 +404,11 @@ mod tests {
             let (bytes, mut receiver) = ([1u8; 4], Buffered::new(tid()));
             let source = Source::new(bytes.as_ptr() as usize, bytes.len()).unwrap();
             let answer = Message { kind: Kind::Reply as u32, ..Message::default() };
-            let call = || self.client.call_buffered(0, (1, 0), source, &mut receiver);
+            let payload = Payload::Program(source);
+            let call = || {
+                let references = References::NONE;
+                self.client.call_buffered(0, (1, 0), payload, references, &mut receiver)
+            };
             self.answered(answer, before, call)
         }
 

@@ -1,6 +1,6 @@
 //! The cache of a looper for one client: the validated sender, and the nodes that it calls.
 
-use super::receiver::{Receiver, is_plain};
+use super::receiver::{Receiver, has_few_references, is_plain};
 use super::serve::{Posted, Taken};
 use crate::engine::Engine;
 use crate::sys::priority;
@@ -90,8 +90,8 @@ impl<T> ClientCache<T> {
         }
     }
 
-    /// Takes in the request on a lane, if it is a plain one to a known node, and finds its object.
-    /// The caller clears the inbox.
+    /// Takes in the request on a lane, if it is one to a known node that is for the fast path, and
+    /// finds its object. The caller clears the inbox.
     #[inline(always)]
     pub fn take_in(
         &self,
@@ -103,11 +103,11 @@ impl<T> ClientCache<T> {
             return None;
         }
         let (posted, object) = self.find(taken, |node| self.cached_node(node))?;
-        (receiver.fits(&posted.message) && receiver.take_request(engine, &posted)).then_some(object)
+        posted.take(engine, receiver).then_some(object)
     }
 
-    /// The request on a lane, if it is a plain one to a node that `known` finds, and that node's
-    /// object.
+    /// The request on a lane, if it is one for the fast path to a node that `known` finds, and that
+    /// node's object.
     #[inline(always)]
     pub fn find<'a, 'b: 'a>(
         &'b self,
@@ -116,7 +116,8 @@ impl<T> ClientCache<T> {
     ) -> Option<(Posted<'a>, &'b T)> {
         let message = taken.lane.header();
         let others = message.flags & (TF_ONE_WAY | TF_CLEAR_BUF);
-        if !is_plain(&message, Kind::Request, 1) || others != 0 {
+        let is_plain = is_plain(&message, Kind::Request, 1);
+        if others != 0 || !is_plain && !has_few_references(&message, Kind::Request, 1) {
             return None;
         }
         let known = known(message.node)?;
@@ -126,7 +127,7 @@ impl<T> ClientCache<T> {
         let mut caller = ChainEntry::default();
         taken.lane.incoming().read(size_of::<Message>(), bytes_of_mut(&mut caller));
         let (caller, sender, epoch) = (caller.token, &self.sender, self.epoch);
-        let posted = Posted { taken, epoch, sender, caller, message, is_pinned: false };
+        let posted = Posted { taken, epoch, sender, caller, message, is_plain, is_pinned: false };
         Some((posted, &known.object))
     }
 }
@@ -150,6 +151,7 @@ mod tests {
     use crate::channel::{Channel, INLINE_BYTES};
     use crate::engine::in_flight::InFlight;
     use crate::fast::CopiedPayload;
+    use crate::fast::receiver::PostedAnswer;
     use crate::runner::tests::{broker, channel, other_end};
     use crate::sys::thread::tid;
     use baton_abi::lane::status;
@@ -275,7 +277,15 @@ mod tests {
     }
 
     impl Receiver for Revoked {
-        fn take_answer(&mut self, _: &Engine, _: &crate::fast::receiver::Plain<'_>) -> bool {
+        fn take_answer(&mut self, _: &Engine, _: &PostedAnswer<'_>) -> bool {
+            false
+        }
+
+        fn take_answer_with_references(&mut self, _: &Engine, _: &PostedAnswer<'_>) -> bool {
+            false
+        }
+
+        fn take_request_with_references(&mut self, _: &Engine, _: &Posted<'_>) -> bool {
             false
         }
 

@@ -1,17 +1,30 @@
 //! A payload that has been copied out of its lane into the thread's own memory.
 
-use super::receiver::{Plain, Receiver};
+use super::receiver::{PostedAnswer, Receiver};
+use super::references::CopiedReferences;
 use super::serve::{DATA_AT, Posted};
+use crate::channel::Lane;
 use crate::engine::Engine;
+use baton_abi::control::ProcessId;
 use baton_abi::lane::Message;
 use baton_shm::mapping::View;
+use baton_state::parcel::Few;
+use baton_state::transaction::HeldObject;
 use std::cell::RefCell;
 
-type Long = Box<[u8]>;
+/// What a payload needs beyond the inline bytes.
+#[derive(Default)]
+struct Long {
+    data: Box<[u8]>,
+    /// Offsets of the objects in the data.
+    offsets: Few<u64>,
+    /// The objects.
+    held: Few<HeldObject>,
+}
 
 thread_local! {
     /// Boxes of dropped payloads, for the next ones. A thread needs one or two.
-    static FREE_BOXES: RefCell<Vec<Long>> = const { RefCell::new(Vec::new()) };
+    static FREE_BOXES: RefCell<Vec<Box<Long>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Most boxes that a thread keeps.
@@ -21,10 +34,10 @@ const SHORT_BYTES: usize = 32;
 /// The smallest box for a longer payload.
 const LEAST_BYTES: usize = 128;
 
-/// One payload.
+/// One payload. Its references have to be let go before it is dropped.
 pub struct CopiedPayload {
     short: [u8; SHORT_BYTES],
-    /// The payload, if it is longer than `short`.
+    /// The payload, if it is longer than `short` or has references.
     long: Option<RecycledBox>,
     bytes: usize,
     /// `binder_transaction_data.code`.
@@ -35,8 +48,8 @@ pub struct CopiedPayload {
     pub sender: (u32, u32),
 }
 
-/// Memory that goes back to [`FREE_BOXES`] when it is dropped; empty only then.
-struct RecycledBox(Long);
+/// Memory that goes back to [`FREE_BOXES`] when it is dropped; `None` only then.
+struct RecycledBox(Option<Box<Long>>);
 
 impl Default for CopiedPayload {
     /// An empty payload, to be filled.
@@ -62,20 +75,69 @@ impl CopiedPayload {
         }
     }
 
+    /// Takes a message with references, if these can come in and `begin` agrees. Both happen under
+    /// one hold of the state's lock.
+    #[inline(never)]
+    fn fill_with_references(
+        &mut self,
+        engine: &Engine,
+        message: &Message,
+        lane: Lane<'_>,
+        from: ProcessId,
+        begin: impl FnOnce() -> bool,
+    ) -> bool {
+        let bytes = message.data_bytes as usize;
+        let mut long = RecycledBox::with_room(bytes);
+        let Long { data, offsets, held } = long.get_mut();
+        let data = &mut data[..bytes];
+        let copied = CopiedReferences::copy(message, lane.incoming(), data);
+        let Some(copied) = copied else { return false };
+        let mut state = engine.lock();
+        if !copied.may_come_in(&state, from) || !begin() {
+            return false;
+        }
+        *held = copied.take(&mut state, from, lane, data);
+        engine.unlock_counts(state);
+        *offsets = copied.offsets;
+        (self.code, self.flags, self.bytes) = (message.code, message.flags, bytes);
+        self.long = Some(long);
+        true
+    }
+
     /// The bytes.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        let all = self.long.as_ref().map_or(&self.short[..], |RecycledBox(data)| data);
+        let all = self.long.as_ref().map_or(&self.short[..], |long| &long.get().data);
         &all[..self.bytes]
+    }
+
+    /// The offset of the object with this index.
+    pub fn offset(&self, index: usize) -> Option<u64> {
+        self.long.as_ref()?.get().offsets.get(index).copied()
+    }
+
+    /// Whether it may have references.
+    #[inline(always)]
+    pub fn is_long(&self) -> bool {
+        self.long.is_some()
+    }
+
+    /// Lets the references go.
+    pub fn let_go(&mut self, engine: &Engine) {
+        let Some(long) = self.long.as_mut().map(RecycledBox::get_mut) else { return };
+        if !long.held.is_empty() {
+            engine.let_go(&std::mem::take(&mut long.held));
+            long.offsets.clear();
+        }
     }
 }
 
 impl Receiver for CopiedPayload {
     #[inline(always)]
-    fn take_answer(&mut self, _: &Engine, answer: &Plain<'_>) -> bool {
+    fn take_answer(&mut self, _: &Engine, answer: &PostedAnswer<'_>) -> bool {
         let is_ours = answer.leave();
         if is_ours {
-            self.fill(answer.message, answer.area, size_of::<Message>());
+            self.fill(answer.message, answer.lane.incoming(), size_of::<Message>());
         }
         is_ours
     }
@@ -91,18 +153,54 @@ impl Receiver for CopiedPayload {
         self.sender = *request.sender;
         true
     }
+
+    fn take_answer_with_references(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool {
+        let leave = || answer.leave();
+        self.fill_with_references(engine, answer.message, answer.lane, answer.peer(), leave)
+    }
+
+    fn take_request_with_references(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
+        let (lane, peer) = (request.taken.lane, request.taken.channel.peer);
+        let mut has_turned_back = false;
+        let begin = || {
+            has_turned_back = !request.begin(engine);
+            !has_turned_back
+        };
+        let taken = self.fill_with_references(engine, &request.message, lane, peer, begin);
+        if has_turned_back {
+            request.turn_back(engine);
+        }
+        self.sender = *request.sender;
+        taken
+    }
 }
 
 impl RecycledBox {
+    /// Memory for so many bytes of data.
+    fn with_room(bytes: usize) -> RecycledBox {
+        let free = FREE_BOXES.try_with(|free| free.borrow_mut().pop()).ok().flatten();
+        let mut long: Box<Long> = free.unwrap_or_default();
+        if long.data.len() < bytes {
+            // Calls of one size reuse their memory.
+            let room = bytes.next_power_of_two().max(LEAST_BYTES);
+            long.data = vec![0; room].into_boxed_slice();
+        }
+        RecycledBox(Some(long))
+    }
+
     #[inline(never)]
     fn filled(map: View<'_>, at: usize, bytes: usize) -> RecycledBox {
-        let free = FREE_BOXES.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-        // A box that is too short is dropped: calls of one size reuse their boxes.
-        let mut data = free.filter(|data: &Long| data.len() >= bytes).unwrap_or_else(|| {
-            vec![0; bytes.next_power_of_two().max(LEAST_BYTES)].into_boxed_slice()
-        });
-        map.read(at, &mut data[..bytes]);
-        RecycledBox(data)
+        let mut long = RecycledBox::with_room(bytes);
+        map.read(at, &mut long.get_mut().data[..bytes]);
+        long
+    }
+
+    fn get(&self) -> &Long {
+        self.0.as_deref().expect("in use")
+    }
+
+    fn get_mut(&mut self) -> &mut Long {
+        self.0.as_deref_mut().expect("in use")
     }
 }
 
@@ -110,10 +208,12 @@ impl Drop for RecycledBox {
     // Not inlined: few payloads are long.
     #[inline(never)]
     fn drop(&mut self) {
+        let Some(mut long) = self.0.take() else { return };
+        long.offsets.clear();
         let _ = FREE_BOXES.try_with(|free| {
             let mut free = free.borrow_mut();
             if free.len() < MOST_FREE_BOXES {
-                free.push(std::mem::take(&mut self.0));
+                free.push(long);
             }
         });
     }

@@ -14,11 +14,12 @@
 
 use super::buffered::{Buffered, FastRead, LocalObject, StateBypass};
 use super::lane_cache::LaneCache;
+use super::references::References;
 use super::serve::Taken;
+use crate::channel::payload::Payload;
 use crate::engine::Engine;
 use crate::engine::in_flight::InFlight;
 use crate::engine::real_time::DedicatedLooper;
-use crate::sys::user::Source;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
 use baton_state::State;
@@ -151,16 +152,16 @@ impl Engine {
         tid: Tid,
         own: &mut DedicatedUapi,
         named: (u32, u32),
-        source: Source,
+        payload: Payload<'_>,
     ) -> Option<bool> {
         let taken = own.taken()?;
         if !own.bypass.holds() {
-            return self.answer_taken(tid, taken, named, source);
+            return self.answer_taken(tid, taken, named, payload, References::NONE);
         }
         if taken.has_left() || !taken.leave(self) {
             return None;
         }
-        taken.post(self, source.bytes(), named, |area, at| source.copy_to(area, at));
+        taken.post(self, payload.bytes(), named, |area, at| payload.copy_to(area, at));
         own.bypass.has_sent = true;
         Some(false)
     }

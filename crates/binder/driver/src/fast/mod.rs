@@ -1,9 +1,10 @@
-//! The fast path: plain calls, which bypass the state.
+//! The fast path: calls that bypass the state.
 //!
 //! A call is *plain* if it is two-way, carries at most [`INLINE_BYTES`] and no objects, and goes by
 //! a handle that the thread has called before, to a looper that has served this client and this
-//! node before. Neither end takes a lock or allocates. Every other transaction takes the general
-//! path.
+//! node before. Neither end takes a lock or allocates. Like it goes a call, or a reply, with few
+//! nodes and handles that both ends know ([`references`]): each end counts them under the state's
+//! lock. Every other transaction takes the general path.
 //!
 //! A thread remembers what the general path has checked, together with an epoch. The check holds as
 //! long as the epoch stands. [`Engine::revoke`] ends the epoch before the state learns anything
@@ -33,6 +34,7 @@ mod local;
 mod own_lane;
 mod pinned;
 mod receiver;
+mod references;
 mod route_cache;
 mod serve;
 mod take_over;
@@ -40,11 +42,12 @@ mod take_over;
 pub(crate) mod tests;
 mod uapi_thread;
 
-pub(crate) use buffered::{Buffered, FastRead, LocalObject};
+pub(crate) use buffered::{Buffered, FastRead, LocalObject, SHORT_BYTES};
 pub use call::Outcome;
 pub use copied_payload::CopiedPayload;
 pub use lane_cache::LaneCache;
 pub use local::while_serving;
 pub use pinned::PinnedLooper;
+pub use references::References;
 pub use route_cache::RouteCache;
 pub use serve::{Answered, Taken};

@@ -114,8 +114,8 @@ impl<'a, T> PinnedLooper<'a, T> {
         self.spins
     }
 
-    /// The request that has come, and its node's object. `None` if it is not plain, or if there is
-    /// anything else to do.
+    /// The request that has come, and its node's object. `None` if it is not for the fast path, or
+    /// if there is anything else to do.
     #[inline(always)]
     pub fn find(&self) -> Option<(Posted<'a>, &'a T)> {
         if self.is_wanted() || self.has_others() {
@@ -129,7 +129,7 @@ impl<'a, T> PinnedLooper<'a, T> {
     /// Takes the request in; the payload goes to `receiver`. False if it stays on its lane.
     #[inline(always)]
     pub fn take(&self, posted: &Posted<'a>, receiver: &mut impl Receiver) -> bool {
-        let taken = receiver.fits(&posted.message) && receiver.take_request(self.engine, posted);
+        let taken = posted.take(self.engine, receiver);
         if taken {
             self.at.lane.inbox().clear_watched();
             self.at.channel.count_fruitful();

@@ -1,15 +1,15 @@
-//! Plain messages, and the places to which a thread copies them.
+//! Messages on the fast path, and the places to which a thread copies them.
 
 use super::own_lane::LaneEntry;
 use super::serve::Posted;
-use crate::channel::INLINE_BYTES;
+use crate::channel::{INLINE_BYTES, Lane};
 use crate::engine::Engine;
 use baton_abi::control::ProcessId;
 use baton_abi::lane::{Kind, Message};
-use baton_shm::mapping::View;
+use baton_state::parcel::FEW;
 
-/// The place to which a thread copies plain messages: its own memory, or the receive buffer. Each
-/// `take` function makes the message the thread's, or returns false and leaves it on its lane.
+/// The place to which a thread copies messages: its own memory, or the receive buffer. Each `take`
+/// function makes the message the thread's, or returns false and leaves it on its lane.
 pub trait Receiver {
     /// Whether a message is short enough.
     #[inline(always)]
@@ -17,22 +17,28 @@ pub trait Receiver {
         message.data_bytes as usize <= INLINE_BYTES
     }
 
-    /// Takes an answer: [`Plain::leave`], then the copy.
-    fn take_answer(&mut self, engine: &Engine, answer: &Plain<'_>) -> bool;
+    /// Takes a plain answer: [`PostedAnswer::leave`], then the copy.
+    fn take_answer(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool;
 
-    /// Takes a request: [`Posted::begin`], then the copy.
+    /// Takes a plain request: [`Posted::begin`], then the copy.
     fn take_request(&mut self, engine: &Engine, request: &Posted<'_>) -> bool;
+
+    /// Takes an answer with few references.
+    fn take_answer_with_references(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool;
+
+    /// Takes a request with few references.
+    fn take_request_with_references(&mut self, engine: &Engine, request: &Posted<'_>) -> bool;
 }
 
-/// A plain answer.
-pub struct Plain<'a> {
+/// An answer that lies in its lane.
+pub struct PostedAnswer<'a> {
     pub(super) entry: &'a LaneEntry<'a>,
     pub message: &'a Message,
-    /// The area of the answer: the data follows the header.
-    pub area: View<'a>,
+    /// The lane: the data follows the header in the area of the answer.
+    pub lane: Lane<'a>,
 }
 
-impl Plain<'_> {
+impl PostedAnswer<'_> {
     /// The process that has answered.
     pub fn peer(&self) -> ProcessId {
         self.entry.peer()
@@ -45,17 +51,28 @@ impl Plain<'_> {
     }
 }
 
+/// Fields of a message as one word of its header, and one load.
+#[inline(always)]
+fn counts(fds: u8, chain: u8, objects: u16) -> u32 {
+    u32::from(fds) | u32::from(chain) << 8 | u32::from(objects) << 16
+}
+
 /// Whether a message is plain, apart from its length, of this kind, and has so many callers in its
 /// chain.
 #[inline(always)]
 pub(super) fn is_plain(message: &Message, kind: Kind, chain: u8) -> bool {
     let Message { offsets_bytes, buffers_bytes, ticket, .. } = *message;
-    // These three are one word of the header, and one load.
-    let counts = |fds: u8, chain: u8, objects: u16| {
-        u32::from(fds) | u32::from(chain) << 8 | u32::from(objects) << 16
-    };
     let counted = counts(message.fds, message.chain, message.objects) ^ counts(0, chain, 0);
     // One comparison for all fields that must be 0.
     let other = message.kind ^ kind as u32 | counted;
     u64::from(other | offsets_bytes | buffers_bytes) | ticket == 0
+}
+
+/// Like [`is_plain`], of a message with few references and nothing else.
+pub(super) fn has_few_references(message: &Message, kind: Kind, chain: u8) -> bool {
+    let objects = usize::from(message.objects);
+    let without = Message { objects: 0, offsets_bytes: 0, ..*message };
+    (1..=FEW).contains(&objects)
+        && message.offsets_bytes as usize == objects * size_of::<u64>()
+        && is_plain(&without, kind, chain)
 }

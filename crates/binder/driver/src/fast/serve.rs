@@ -1,5 +1,8 @@
-//! A looper on the fast path: it serves plain calls of clients that it knows.
+//! A looper on the fast path: it serves calls of clients that it knows.
 
+use super::receiver::Receiver;
+use super::references::{Counted, References};
+use crate::channel::payload::Payload;
 use crate::channel::{Channel, Lane};
 use crate::engine::Engine;
 use crate::engine::in_flight::{InFlight, SERVING};
@@ -10,7 +13,7 @@ use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
 use baton_state::transaction::LaneId;
 
-/// A plain request that lies in its lane.
+/// A request that lies in its lane.
 pub struct Posted<'a> {
     /// The transaction that the request becomes when a looper takes it.
     pub(super) taken: Taken<'a>,
@@ -18,6 +21,8 @@ pub struct Posted<'a> {
     pub(super) sender: &'a (u32, u32),
     pub(super) caller: u64,
     pub(super) message: Message,
+    /// It has no references.
+    pub(super) is_plain: bool,
     /// The looper is pinned to the lane, and its operation says so already.
     pub(super) is_pinned: bool,
 }
@@ -44,6 +49,16 @@ pub enum Answered {
 }
 
 impl Posted<'_> {
+    /// Takes the request in; the payload goes to `receiver`. False if it stays on its lane.
+    #[inline(always)]
+    pub(super) fn take(&self, engine: &Engine, receiver: &mut impl Receiver) -> bool {
+        receiver.fits(&self.message)
+            && match self.is_plain {
+                true => receiver.take_request(engine, self),
+                false => receiver.take_request_with_references(engine, self),
+            }
+    }
+
     /// Makes the transaction this thread's. False if the epoch has ended: then
     /// [`Posted::turn_back`].
     #[inline(always)]
@@ -137,8 +152,7 @@ impl Taken<'_> {
         (code, flags): (u32, u32),
         body: impl FnOnce(View<'_>, usize),
     ) {
-        let (kind, data_bytes) = (Kind::Reply as u32, bytes as u32);
-        let message = Message { kind, code, flags, data_bytes, ..Message::default() };
+        let message = reply(bytes, (code, flags));
         let reader = self.lane.post(&message, |area| body(area, size_of::<Message>()));
         match reader {
             Reader::Polling => self.channel.socket.ring(),
@@ -148,10 +162,59 @@ impl Taken<'_> {
         self.channel.repay(self.via.lane);
     }
 
+    /// Posts an answer with references, after [`Taken::leave`].
+    pub(super) fn post_counted(
+        &self,
+        engine: &Engine,
+        named: (u32, u32),
+        payload: Payload<'_>,
+        counted: Counted<'_>,
+    ) {
+        self.channel.end_serving(self.via.lane);
+        let message = reply(payload.bytes(), named);
+        let (reader, carried) = counted.post(self.lane, &message, payload, &[]);
+        match reader {
+            Reader::Polling => self.channel.socket.ring(),
+            Reader::Closed => {
+                let peer = self.channel.peer;
+                engine.with_state(|state| state.take_back_grants(peer, &carried));
+                return engine.has_lost_caller(self.channel, self.via);
+            }
+            Reader::Woken | Reader::Watching | Reader::Dedicated | Reader::Elsewhere => {}
+        }
+        self.channel.repay(self.via.lane);
+    }
+
+    /// Answers with few references among the bytes.
+    pub fn answer_with_references(
+        &self,
+        engine: &Engine,
+        data: &[u8],
+        references: References<'_>,
+    ) -> Answered {
+        let peer = self.channel.peer;
+        let Some(counted) = Counted::new(engine.lock(), peer, references) else {
+            return self.give_up(engine);
+        };
+        if !self.leave(engine) {
+            counted.take_back(engine, peer);
+            return Answered::No;
+        }
+        self.post_counted(engine, (0, 0), Payload::Bytes(data), counted);
+        Answered::Yes
+    }
+
     /// Gives the transaction to the state, because its answer is not for the fast path.
     #[cold]
     pub fn give_up(&self, engine: &Engine) -> Answered {
         engine.give_up(self.in_flight);
         Answered::No
     }
+}
+
+/// The head of a reply of so many bytes.
+#[inline(always)]
+fn reply(bytes: usize, (code, flags): (u32, u32)) -> Message {
+    let (kind, data_bytes) = (Kind::Reply as u32, bytes as u32);
+    Message { kind, code, flags, data_bytes, ..Message::default() }
 }

@@ -5,7 +5,9 @@ use super::client_cache::ClientCache;
 use super::copied_payload::CopiedPayload;
 use super::pinned::PinnedLooper;
 use super::receiver::Receiver;
+use super::references::References;
 use super::serve::{Posted, Taken};
+use crate::channel::payload::Payload;
 use crate::channel::{Channel, INLINE_BYTES};
 use crate::engine::Engine;
 use crate::engine::in_flight::InFlight;
@@ -174,7 +176,8 @@ impl Stage {
     fn answers(&self) -> bool {
         let bytes = [1u8; 4];
         let source = Source::new(bytes.as_ptr() as usize, bytes.len()).unwrap();
-        self.server.answer_fast(tid(), (0, 0), source).is_some()
+        let payload = Payload::Program(source);
+        self.server.answer_fast(tid(), (0, 0), payload, References::NONE).is_some()
     }
 
     fn taken<'a>(&'a self, in_flight: &'a InFlight) -> Taken<'a> {
@@ -358,7 +361,7 @@ fn a_thread_frees_past_the_state_what_is_room_only() {
     for (name, expected, change) in cases {
         let stage = stage(Of::Pool);
         let mut state = stage.server.lock();
-        let buffer = state.take_plain_room(8, None).unwrap();
+        let buffer = state.take_plain_room((8, 0), None).unwrap();
         change(&mut state, buffer);
         drop(state);
         assert_eq!(stage.server.free_room(tid(), buffer, 0), expected, "{name}");
@@ -389,7 +392,8 @@ fn a_request_that_is_not_taken_in_leaves_no_room_taken() {
     let in_flight = stage.server.in_flight().unwrap();
     let taken = stage.taken(&in_flight);
     let (message, is_pinned) = (taken.lane.header(), false);
-    let request = Posted { taken, epoch, sender: &SENDER, caller: 1, message, is_pinned };
+    let (sender, caller, is_plain) = (&SENDER, 1, true);
+    let request = Posted { taken, epoch, sender, caller, message, is_plain, is_pinned };
     assert!(!Buffered::new(tid()).take_request(&stage.server, &request));
     assert!(stage.server.lock().contents.is_empty());
 }

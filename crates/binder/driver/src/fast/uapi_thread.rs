@@ -8,12 +8,13 @@
 
 use super::buffered::{Buffered, FastRead, LocalObject, PendingMessage};
 use super::dedicated_uapi::DedicatedUapi;
+use super::references::{Counted, References};
 use super::route_cache::RouteCache;
 use super::serve::Taken;
 use crate::channel::INLINE_BYTES;
+use crate::channel::payload::Payload;
 use crate::engine::Engine;
 use crate::sys::thread::tid;
-use crate::sys::user::Source;
 use crate::wait::server::{ActiveSet, Served, Server};
 use baton_shm::futex::Wait;
 use baton_shm::sync::Ordering;
@@ -119,19 +120,29 @@ impl Engine {
 
     /// Answers the transaction that the thread has taken in last. `None` if the state has to answer
     /// it; else whether the program has to be asked for one more looper.
-    pub(crate) fn answer_fast(&self, tid: Tid, named: (u32, u32), source: Source) -> Option<bool> {
+    pub(crate) fn answer_fast(
+        &self,
+        tid: Tid,
+        named: (u32, u32),
+        payload: Payload<'_>,
+        references: References<'_>,
+    ) -> Option<bool> {
         with(self, |uapi_thread| {
-            if !uapi_thread.owes || source.bytes() > INLINE_BYTES {
+            if !uapi_thread.owes || payload.bytes() > INLINE_BYTES {
                 return None;
             }
             let wants_looper = match &mut uapi_thread.dedicated {
                 // A dedicated thread applies no events, neither before a request nor before an
                 // answer.
-                Some(dedicated) => self.answer_dedicated(tid, dedicated, named, source)?,
+                Some(dedicated) if references.is_empty() => {
+                    self.answer_dedicated(tid, dedicated, named, payload)?
+                }
+                Some(_) => return None,
                 None if self.broker.has_events() => return None,
                 None => {
                     let active = uapi_thread.route_cache.active()?;
-                    self.answer_taken(tid, uapi_thread.route_cache.taken(&active)?, named, source)?
+                    let taken = uapi_thread.route_cache.taken(&active)?;
+                    self.answer_taken(tid, taken, named, payload, references)?
                 }
             };
             uapi_thread.owes = false;
@@ -145,19 +156,34 @@ impl Engine {
         tid: Tid,
         taken: Taken<'_>,
         named: (u32, u32),
-        source: Source,
+        payload: Payload<'_>,
+        references: References<'_>,
     ) -> Option<bool> {
         if taken.has_left() {
             return None;
         }
         let mut state = self.lock();
-        if !state.is_free(tid) || !taken.leave(self) {
+        if !state.is_free(tid) {
+            return None;
+        }
+        if !references.is_empty() {
+            let mut counted = Counted::new(state, taken.channel.peer, references)?;
+            if !taken.leave(self) {
+                counted.take_back(self, taken.channel.peer);
+                return None;
+            }
+            counted.state.has_sent(tid);
+            let wants_looper = counted.state.wants_looper(tid);
+            taken.post_counted(self, named, payload, counted);
+            return Some(wants_looper);
+        }
+        if !taken.leave(self) {
             return None;
         }
         state.has_sent(tid);
         let wants_looper = state.wants_looper(tid);
         drop(state);
-        taken.post(self, source.bytes(), named, |area, at| source.copy_to(area, at));
+        taken.post(self, payload.bytes(), named, |area, at| payload.copy_to(area, at));
         Some(wants_looper)
     }
 

@@ -176,9 +176,11 @@ impl Engine {
             fds,
             buffers_address: (base + buffers_at) as u64,
         };
-        baton_state::parcel::receive(&mut data[..data_bytes], &offsets, buffers, &delivery, |id| {
+        let data = &mut data[..data_bytes];
+        let array_fds = baton_state::parcel::receive(data, &offsets, buffers, &delivery, |id| {
             state.nodes.get(id).map(|node| (node.ptr, node.cookie))
-        })
+        })?;
+        Ok(Received { held: held.to_vec(), fds: fds.to_vec(), array_fds })
     }
 
     fn write_label(&self, state: &State, peer: ProcessId, at: usize) {

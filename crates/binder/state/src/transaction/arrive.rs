@@ -95,29 +95,34 @@ impl State {
     /// there is room for new handles.
     pub(super) fn check_objects(&self, arrival: &Arrival<'_>) -> Result<(), Verdict> {
         let has_ticket = arrival.message.ticket == 0 || self.tickets.has(arrival.ticket());
-        let peer = self.peers.get(&arrival.peer);
-        let (mut has_nodes, mut n_new) = (true, 0);
-        for object in &arrival.objects {
-            let node = NodeId(object.node);
-            match object.origin() {
-                Some(Origin::Receiver) => {
-                    has_nodes &= peer.is_some_and(|peer| peer.holds(node, object.strength()));
-                }
-                Some(Origin::Sender) => {
-                    let is_new = self.references.handle_of((arrival.peer, node)).is_none();
-                    n_new += usize::from(is_new);
-                }
-                Some(Origin::Third) | None => {}
-            }
-        }
-        if !has_ticket || !has_nodes {
+        if !has_ticket || !self.has_sent_home(arrival.peer, &arrival.objects) {
             return Err(self.missing(arrival));
         }
-        let account = self.accounts.of(self.user_of(arrival.peer));
-        match n_new == 0 || account.take(Resource::Handles, n_new).is_some() {
+        match self.has_room_for(arrival.peer, &arrival.objects) {
             true => Ok(()),
             false => Err(Verdict::Refused(Kind::Failed, Errno::DQUOT)),
         }
+    }
+
+    /// Whether a peer holds all nodes of this process among what it sends.
+    pub(super) fn has_sent_home(&self, from: ProcessId, objects: &[Carried]) -> bool {
+        let peer = self.peers.get(&from);
+        let holds = |object: &Carried| {
+            peer.is_some_and(|peer| peer.holds(NodeId(object.node), object.strength()))
+        };
+        objects.iter().filter(|it| it.origin() == Some(Origin::Receiver)).all(holds)
+    }
+
+    /// Whether the peer's user may give this process the handles that are new among these.
+    pub(super) fn has_room_for(&self, from: ProcessId, objects: &[Carried]) -> bool {
+        let is_new = |object: &&Carried| {
+            let node = NodeId(object.node);
+            object.origin() == Some(Origin::Sender)
+                && self.references.handle_of((from, node)).is_none()
+        };
+        let n_new = objects.iter().filter(is_new).count();
+        let account = || self.accounts.of(self.user_of(from));
+        n_new == 0 || account().take(Resource::Handles, n_new).is_some()
     }
 
     /// The verdict of a message whose event has not come. The event will never come if a dead
@@ -166,19 +171,26 @@ impl State {
         let mut held = Vec::with_capacity(arrival.objects.len());
         for object in &arrival.objects {
             held.extend(match object.origin() {
-                Some(Origin::Sender) => Some(self.hold_of_owner(arrival.peer, object)),
-                Some(Origin::Receiver) => {
-                    let (node, strength) = (NodeId(object.node), object.strength());
-                    let peer = self.peers.get(&arrival.peer);
-                    let has = peer.is_some_and(|peer| peer.holds(node, strength));
-                    has.then(|| self.hold_own(node, strength))
-                }
                 Some(Origin::Third) => introduced.next().map(|introduced| self.hold(&introduced)),
-                None => None,
+                _ => self.hold_carried(arrival.peer, object),
             });
         }
         held.extend(introduced.map(|introduced| self.hold(&introduced)));
         held
+    }
+
+    /// Takes a node that its sender grants, or one of this process that returns. `None` if the
+    /// sender does not hold it, and of a third process's.
+    pub(super) fn hold_carried(&mut self, from: ProcessId, object: &Carried) -> Option<HeldObject> {
+        match object.origin()? {
+            Origin::Sender => Some(self.hold_of_owner(from, object)),
+            Origin::Receiver => {
+                let (node, strength) = (NodeId(object.node), object.strength());
+                let has = self.peers.get(&from).is_some_and(|peer| peer.holds(node, strength));
+                has.then(|| self.hold_own(node, strength))
+            }
+            Origin::Third => None,
+        }
     }
 
     /// Consumes a message that is refused: its references go back.

@@ -195,9 +195,7 @@ impl State {
                     let entry = self.grant(departure.peer, node, strength);
                     let entry = entry.inspect_err(|_| self.node_changed(node))?;
                     departure.granted.push((node, strength));
-                    let (node, origin) = (node.0, Origin::Sender as u32);
-                    let strong = u32::from(strength == Strength::Strong);
-                    Carried { node, entry, flags, origin, strong }
+                    Carried::of_sender(node, entry, flags, strength)
                 }
                 Named::Handle { handle, strength } => {
                     if !self.holds(handle, strength) {
@@ -207,13 +205,11 @@ impl State {
                     let reference = self.references.get_mut(handle).expect("held");
                     reference.sending += 1;
                     departure.pinned.0.push(handle);
-                    let strong = u32::from(strength == Strength::Strong);
                     if reference.owner == departure.peer {
-                        let (node, origin) = (reference.node.0, Origin::Receiver as u32);
-                        Carried { node, origin, strong, ..Carried::default() }
+                        Carried::of_receiver(reference.node, strength)
                     } else {
                         departure.introduced.push(reference.held_node(strength));
-                        Carried { origin: Origin::Third as u32, strong, ..Carried::default() }
+                        Carried::of_third(strength)
                     }
                 }
             };

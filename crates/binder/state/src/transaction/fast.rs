@@ -2,7 +2,7 @@
 //! which never wait in a to-do list.
 
 use crate::buffer::{Offset, allocation_bytes};
-use crate::message::{Buffer, LaneId, Serving};
+use crate::message::{Buffer, HeldObject, LaneId, Serving};
 use crate::process::State;
 use crate::thread::{Calling, ExtendedError, Frame, Waiting};
 use crate::work::{Completion, Tid, Work};
@@ -49,10 +49,14 @@ impl State {
         self.thread(tid).stack.pop();
     }
 
-    /// Takes room for a plain message, and holds its node if it has one. `None` if there is no
-    /// room.
-    pub fn take_plain_room(&mut self, data_bytes: usize, node: Option<NodeId>) -> Option<Offset> {
-        let bytes = allocation_bytes(data_bytes, 0, 0, 0);
+    /// Takes room for a message of so many bytes of data and offsets, and holds its node if it has
+    /// one. `None` if there is no room.
+    pub fn take_plain_room(
+        &mut self,
+        (data_bytes, offsets_bytes): (usize, usize),
+        node: Option<NodeId>,
+    ) -> Option<Offset> {
+        let bytes = allocation_bytes(data_bytes, offsets_bytes, 0, 0);
         if let Some(node) = node {
             self.nodes.get(node)?;
         }
@@ -78,6 +82,13 @@ impl State {
         }
     }
 
+    /// Gives the message in this room its references.
+    pub fn fill_references(&mut self, buffer: Offset, held: &[HeldObject]) {
+        if let Some(buffer) = self.contents.get_mut(&buffer) {
+            buffer.received.held = held.to_vec();
+        }
+    }
+
     /// Notes that the thread has sent a transaction, also on the fast path, and clears its extended
     /// error. Returns the transaction's number.
     pub fn has_sent(&mut self, tid: Tid) -> u64 {
@@ -90,7 +101,8 @@ impl State {
     pub fn frees_room_only(&self, offset: Offset) -> bool {
         self.contents.get(&offset).is_some_and(|buffer| {
             let (more, received) = (buffer.one_way.is_some() || buffer.clear, &buffer.received);
-            buffer.delivered && !more && received.held.is_empty() && received.array_fds.is_empty()
+            let is_alone = !more && received.array_fds.is_empty();
+            buffer.delivered && is_alone && self.goes_unnoticed(&received.held)
         })
     }
 }

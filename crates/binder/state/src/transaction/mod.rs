@@ -9,6 +9,7 @@ mod answer;
 mod arrive;
 mod depart;
 mod fast;
+mod few;
 mod refusal;
 mod release;
 mod slots;
