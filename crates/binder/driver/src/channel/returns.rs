@@ -6,7 +6,7 @@ use baton_abi::control::{End, NodeId};
 use baton_abi::lane::*;
 use baton_shm::mapping::View;
 use baton_shm::ring::Corrupt;
-use baton_shm::sync::{AtomicU64, Ordering, fence};
+use baton_shm::sync::{AtomicU64, Ordering};
 use baton_state::account::{Held, Resource};
 use bytemuck::{bytes_of, bytes_of_mut, cast_slice_mut};
 
@@ -19,17 +19,6 @@ pub fn objects_in(message: &Message, map: View<'_>, at: usize) -> Vec<Carried> {
     let mut objects = vec![Carried::default(); usize::from(message.objects)];
     map.read(at + parts.objects_at, cast_slice_mut(&mut objects));
     objects
-}
-
-/// What became of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
-    /// It is in the ring, and the owner has to be told.
-    First,
-    /// It is in the ring, behind others of which the owner has been told.
-    Behind,
-    /// There is no room.
-    Full,
 }
 
 /// One ring: its place, and the words with its writer's position and its reader's.
@@ -64,21 +53,21 @@ impl Channel {
         }
     }
 
-    /// Returns grants to the owner at the other end.
-    pub fn put_returned(&self, ends: &mut Ends, returned: &ReturnedGrants) -> Result<Put, Corrupt> {
+    /// Returns grants to the owner at the other end, which has to be told. False if there is no
+    /// room.
+    pub fn put_returned(
+        &self,
+        ends: &mut Ends,
+        returned: &ReturnedGrants,
+    ) -> Result<bool, Corrupt> {
         let Ring { at, tail, head } = self.returns_of(self.end);
         let (free, _) = ends.returns.room(head)?;
         if free < RECORD {
-            return Ok(Put::Full);
+            return Ok(false);
         }
         self.head.view().write(at + ends.returns.place(), bytes_of(returned));
-        let before = ends.returns.position();
         ends.returns.publish(tail, RECORD);
-        // The owner publishes its position and looks at this ring once more: one of the two sees
-        // the other.
-        fence(Ordering::SeqCst);
-        let was_read = head.load(Ordering::Relaxed) == before;
-        Ok(if was_read { Put::First } else { Put::Behind })
+        Ok(true)
     }
 
     /// Whether the other end has returned grants.
@@ -129,7 +118,6 @@ impl Channel {
             }
             was_full |= taken.len() >= RETURNS;
             ends.returned.release(head, available);
-            fence(Ordering::SeqCst);
         }
     }
 }

@@ -1,12 +1,10 @@
 //! The channels that this process has, by peer and by number.
 
 use super::Channel;
-use super::returns::Put;
 use crate::sys::clock::now;
 use baton_abi::control::{ChannelId, End, MAX_OBJECTS, ProcessId};
-use baton_abi::lane::ReturnedGrants;
+use baton_abi::lane::{RETURNS, ReturnedGrants};
 use baton_shm::lock::{Guard, Lock};
-use baton_shm::ring::Corrupt;
 use baton_shm::sync::Ordering;
 use baton_state::account::Held;
 use rustc_hash::FxHashMap;
@@ -33,7 +31,7 @@ pub(crate) struct ChannelTable {
     retired: Lock<Vec<Retired>>,
     /// Refused channels that have not been logged.
     unlogged: Lock<Unlogged>,
-    /// Grants for whose return no channel had room, by their owners.
+    /// Grants that have not been returned yet, by their owners.
     unreturned: Lock<FxHashMap<ProcessId, Unreturned>>,
     /// Whether there are channels in `full`. Written and read under the state's lock.
     any_full: AtomicBool,
@@ -41,8 +39,17 @@ pub(crate) struct ChannelTable {
     full: Lock<Vec<Arc<Channel>>>,
 }
 
-/// One owner's, by nodes: each with a share of what the owner's user may give.
-type Unreturned = BTreeMap<u64, (ReturnedGrants, Option<Held>)>;
+/// Grants of one owner that have not been returned.
+#[derive(Debug, Default)]
+struct Unreturned {
+    /// By nodes: each with a share of what the owner's user may give.
+    kept: BTreeMap<u64, (ReturnedGrants, Option<Held>)>,
+    /// The owner's rings are full. It rings once there is room.
+    is_stuck: bool,
+}
+
+/// So many nodes' grants go back at once: half of a ring.
+const MANY_RETURNED: usize = RETURNS / 2;
 
 /// So many of one owner's wait without a share, as those of messages that were refused for want of
 /// one.
@@ -243,22 +250,19 @@ impl ChannelTable {
         Some(std::mem::take(&mut unlogged.count))
     }
 
-    /// Returns grants to their owner: now, or when a channel to it has room. Grants of an owner
-    /// without a channel are dropped: it counts them until this process ends. `EDQUOT` if so many
-    /// wait for this owner's user that no more may: it reads none.
-    pub fn return_grants(&self, owner: ProcessId, returned: ReturnedGrants) -> Result<(), Errno> {
+    /// Keeps grants for [`ChannelTable::return_grants`], where those of one node are one record.
+    /// Grants of an owner without a channel are dropped: it counts them until this process ends.
+    /// `EDQUOT` if so many wait for this owner's user that no more may: it reads none.
+    pub fn keep_returned(&self, owner: ProcessId, returned: ReturnedGrants) -> Result<(), Errno> {
         let mut unreturned = self.unreturned.lock();
-        if !unreturned.contains_key(&owner) && self.put_returned(owner, &returned) {
-            return Ok(());
-        }
         let Some(channel) = self.lists().by_peer.get(&owner).and_then(|all| all.first().cloned())
         else {
             unreturned.remove(&owner);
             return Ok(());
         };
         let of_owner = unreturned.entry(owner).or_default();
-        let waiting = of_owner.len();
-        match of_owner.entry(returned.node) {
+        let waiting = of_owner.kept.len();
+        match of_owner.kept.entry(returned.node) {
             btree_map::Entry::Occupied(mut waiting) => {
                 let (waiting, _) = waiting.get_mut();
                 waiting.strong = waiting.strong.saturating_add(returned.strong);
@@ -272,20 +276,25 @@ impl ChannelTable {
                 none.insert((returned, share));
             }
         }
+        if of_owner.kept.len() >= MANY_RETURNED && !of_owner.is_stuck {
+            self.put_returned(owner, of_owner);
+        }
         Ok(())
     }
 
+    /// Returns to their owners the grants that are kept, as far as channels have room.
+    pub fn return_grants(&self) {
+        self.unreturned.lock().retain(|owner, of_owner| {
+            self.put_returned(*owner, of_owner);
+            !of_owner.kept.is_empty()
+        });
+    }
+
     /// A channel with this owner may have room now.
-    pub fn return_waiting_grants(&self, owner: ProcessId) {
+    pub fn return_stuck_grants(&self, owner: ProcessId) {
         let mut unreturned = self.unreturned.lock();
-        let Some(waiting) = unreturned.get_mut(&owner) else { return };
-        while let Some(first) = waiting.first_entry()
-            && self.put_returned(owner, &first.get().0)
-        {
-            drop(first.remove());
-        }
-        if waiting.is_empty() {
-            unreturned.remove(&owner);
+        if let Some(of_owner) = unreturned.get_mut(&owner).filter(|of_owner| of_owner.is_stuck) {
+            self.put_returned(owner, of_owner);
         }
     }
 
@@ -294,25 +303,28 @@ impl ChannelTable {
         self.unreturned.lock().remove(&owner);
     }
 
-    /// Puts a record into a channel's ring. False if no channel that the owner has taken up has
-    /// room.
-    fn put_returned(&self, owner: ProcessId, returned: &ReturnedGrants) -> bool {
+    /// Puts one owner's grants into the rings of channels that it has taken up, until they are
+    /// full, and rings.
+    fn put_returned(&self, owner: ProcessId, of_owner: &mut Unreturned) {
+        let Unreturned { kept, is_stuck } = of_owner;
         for channel in self.with(owner) {
             let mut ends = channel.ends();
             if ends.dead || !channel.socket.was_taken_up() {
                 continue;
             }
+            let mut has_put = false;
             // An owner that has written an impossible position gets nothing there.
-            match channel.put_returned(&mut ends, returned) {
-                Ok(Put::First) => {
-                    channel.socket.ring();
-                    return true;
-                }
-                Ok(Put::Behind) => return true,
-                Ok(Put::Full) | Err(Corrupt) => {}
+            while let Some(first) = kept.first_entry()
+                && channel.put_returned(&mut ends, &first.get().0) == Ok(true)
+            {
+                drop(first.remove());
+                has_put = true;
+            }
+            if has_put {
+                channel.socket.ring();
             }
         }
-        false
+        *is_stuck = !kept.is_empty();
     }
 
     /// With the state's lock held: the channel's oldest one-way transaction waits for room.

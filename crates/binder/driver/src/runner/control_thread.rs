@@ -136,7 +136,7 @@ impl Engine {
         if has_returned {
             self.take_returned(&channel);
         }
-        self.pool.channels.return_waiting_grants(channel.peer);
+        self.pool.channels.return_stuck_grants(channel.peer);
         let over = drained.is_err() || has_hung_up;
         if over {
             // The peer's last messages may carry references whose events have come by now.
@@ -188,9 +188,11 @@ impl Engine {
         self.pool.end_muted_round(round);
     }
 
-    /// [`REPEAT_AFTER`] after a ring: rings again if the work is still there.
+    /// [`REPEAT_AFTER`] after a ring: rings again if the work is still there. Grants that have been
+    /// given up go back.
     fn repeat_rings(&self) {
         self.control.repeats.begin();
+        self.pool.channels.return_grants();
         if self.pool.ring_removed_again() {
             self.control.repeats.expect();
         }

@@ -53,12 +53,14 @@ impl Engine {
             Effect::Tell(request) => self.broker.tell(&request),
             Effect::List(entry, holding) => self.broker.write_list(entry, holding),
             Effect::Return(owner, returned) => {
-                if self.pool.channels.return_grants(owner, returned).is_err() {
+                if self.pool.channels.keep_returned(owner, returned).is_err() {
                     // The owner takes none. The control thread ends its channels, after the
                     // effects.
                     let channels = self.pool.channels.with(owner);
                     channels.iter().for_each(|channel| channel.socket.shut_down());
                 }
+                // The next round returns them: an object may be sent and dropped again and again.
+                self.control.repeats.expect();
             }
             Effect::HandleDropped(owner) => self.pool.channels.revoke_entries_with(owner),
             Effect::AnnounceRequest(via) => self.announce_to_pool(via),

@@ -98,6 +98,11 @@ impl Engine {
             }
             event => {
                 self.see_freeze(&event);
+                if matches!(event, Event::Frozen { process, .. } if process == self.identity.process)
+                {
+                    // The process may be stopped before the next round.
+                    self.pool.channels.return_grants();
+                }
                 let mut state = self.lock();
                 match event {
                     // No program has a ticket's references before their message.
