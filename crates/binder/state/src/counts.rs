@@ -3,6 +3,7 @@
 use crate::account::Resource;
 use crate::effect::{Effect, Return};
 use crate::message::HeldObject;
+use crate::node::Node;
 use crate::notice::{DeathNotice, FreezeNotice};
 use crate::process::State;
 use crate::reference::{ByGiver, Grants, Reference};
@@ -80,6 +81,14 @@ impl State {
         // The program has named the node: in every case the kernel looks then whether anyone needs
         // its name.
         self.node_dropped(id, Strength::Weak);
+    }
+
+    /// Like [`State::acknowledge`], if another process holds the node as strongly: then nothing
+    /// follows. False otherwise, and nothing is done.
+    pub fn acknowledge_quietly(&mut self, ptr: u64, cookie: u64, strength: Strength) -> bool {
+        let Some(id) = self.nodes.at(ptr) else { return false };
+        let is_held = |node: &&mut Node| node.cookie == cookie && node.holders.get(strength) > 0;
+        self.nodes.get_mut(id).filter(is_held).is_some_and(|node| node.acknowledge(strength))
     }
 
     /// Makes a node of this process the context manager's: the program gets no news of its

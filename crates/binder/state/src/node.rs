@@ -32,6 +32,8 @@ pub struct Node {
     /// Counts requests to make the node the context manager's, all but one of which fail. Unless it
     /// is 0 the program gets no news of the node.
     manages: u32,
+    /// The program hears nothing of its nodes.
+    is_silent: bool,
     /// The queue of its work, if it is queued.
     pub queued: Option<Queue>,
     /// A one-way transaction to the node is being served: further ones wait in `one_way_todo`.
@@ -90,7 +92,7 @@ impl Node {
     /// Whether the program has yet to hear of a change.
     pub fn has_news(&self) -> bool {
         let differs = self.is_strong() != self.has_strong || self.is_held() != self.has_weak;
-        self.manages == 0 && differs
+        !self.is_silent && self.manages == 0 && differs
     }
 
     /// Whether the last count of this strength has gone from a node that the program knows of: a
@@ -100,7 +102,7 @@ impl Node {
             Strength::Strong => self.is_strong(),
             Strength::Weak => self.holders.weak > 0 || self.local.weak > 0,
         };
-        self.manages == 0 && self.is_known() && !left
+        !self.is_silent && self.manages == 0 && self.is_known() && !left
     }
 
     /// Whether the program was told of a reference.
@@ -110,8 +112,8 @@ impl Node {
 
     /// `has_strong_ref` and `has_weak_ref` of BINDER_GET_NODE_DEBUG_INFO.
     pub fn told(&self) -> (bool, bool) {
-        let manages = self.manages > 0;
-        (self.has_strong || manages, self.has_weak || manages)
+        let needs_none = self.is_silent || self.manages > 0;
+        (self.has_strong || needs_none, self.has_weak || needs_none)
     }
 
     /// Marks the node as the context manager's, of which the program needs no news.
@@ -194,6 +196,7 @@ pub struct Nodes {
     by_id: FxHashMap<NodeId, Node>,
     by_ptr: BTreeMap<u64, NodeId>,
     last: u64,
+    are_silent: bool,
 }
 
 impl Nodes {
@@ -205,8 +208,15 @@ impl Nodes {
         self.last += 1;
         let id = NodeId(self.last);
         self.by_ptr.insert(ptr, id);
-        self.by_id.insert(id, Node { ptr, cookie, flags, ..Node::default() });
+        let is_silent = self.are_silent;
+        self.by_id.insert(id, Node { ptr, cookie, flags, is_silent, ..Node::default() });
         id
+    }
+
+    /// The program hears nothing of the nodes that it sends from now on: its objects live as long
+    /// as it does.
+    pub fn be_silent(&mut self) {
+        self.are_silent = true;
     }
 
     /// A node by the broker's name.

@@ -4,6 +4,7 @@
 use crate::fast::LocalObject;
 use crate::sys::user;
 use baton_abi::uapi::*;
+use baton_state::node::News;
 use baton_state::priority::RequestedPriority;
 use baton_state::transaction::BufferedMessage;
 use bytemuck::bytes_of;
@@ -11,6 +12,9 @@ use rustix::io::Errno;
 
 /// Room that the kernel asks for before it takes an item: its largest return, with the command.
 pub(super) const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
+
+/// Room that one object's news takes: BR_INCREFS and BR_ACQUIRE.
+pub(super) const LARGEST_NEWS: usize = 2 * (4 + size_of::<PtrCookie>());
 
 /// The path of an exchange. Only a thread that the state knows may bypass the state.
 pub(super) enum Exchanged {
@@ -33,6 +37,8 @@ pub(super) enum Written {
 /// The returns of an exchange that bypasses the state.
 pub(super) struct PendingReturn {
     pub what: What,
+    /// News of nodes that the program has sent, which it hears before all else.
+    pub news: Vec<News>,
     /// Whether the program is asked for one more looper.
     pub wants_looper: bool,
 }
@@ -68,6 +74,14 @@ impl Returns {
 
     pub fn room(&self) -> usize {
         self.end.saturating_sub(self.at)
+    }
+
+    /// The news of a node.
+    pub fn put_news(&mut self, news: &News) {
+        let (ptr, cookie) = news.object;
+        for &command in &news.returns {
+            self.put(command, bytes_of(&PtrCookie { ptr, cookie }));
+        }
     }
 
     pub fn put(&mut self, command: u32, payload: &[u8]) {

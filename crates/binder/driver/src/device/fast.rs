@@ -4,7 +4,7 @@
 //! The program sees the same bytes as on the general path.
 
 use super::Device;
-use super::exchange::{LARGEST_RETURN, PendingReturn, Returns, What, Written};
+use super::exchange::{LARGEST_NEWS, LARGEST_RETURN, PendingReturn, Returns, What, Written};
 use crate::channel::INLINE_BYTES;
 use crate::channel::payload::Payload;
 use crate::fast::{Buffered, FastRead, Outcome, References, SHORT_BYTES};
@@ -36,52 +36,53 @@ impl Device {
             BC_INCREFS | BC_ACQUIRE | BC_RELEASE | BC_DECREFS => {
                 self.count_fast(tid, command, user::read(at + 4).ok()?)?;
             }
-            BC_TRANSACTION | BC_REPLY if is_last && has_room(exchange) => {
+            BC_INCREFS_DONE | BC_ACQUIRE_DONE => {
+                let node: PtrCookie = user::read(at + 4).ok()?;
+                let strength = strength_of(command);
+                self.engine.acknowledge_quietly(tid, node, strength).then_some(())?;
+            }
+            BC_TRANSACTION | BC_REPLY if is_last && has_room(exchange, 0) => {
                 let transaction: TransactionData = user::read(at + 4).ok()?;
-                let source = source(&transaction, exchange)?;
-                if transaction.offsets_size == 0 {
-                    let (payload, references) = (Payload::Program(source), References::NONE);
-                    *written = self.send_fast(
-                        tid,
-                        command,
-                        nonblocking,
-                        &transaction,
-                        payload,
-                        references,
-                    )?;
-                } else {
-                    let copied = Copied::of(&transaction)?;
-                    let (payload, references) = (Payload::Bytes(&copied.data), copied.references());
-                    *written = self.send_fast(
-                        tid,
-                        command,
-                        nonblocking,
-                        &transaction,
-                        payload,
-                        references,
-                    )?;
+                let payload = Payload::Program(source(&transaction, exchange)?);
+                if command == BC_TRANSACTION && nonblocking {
+                    return None;
                 }
+                *written = match transaction.offsets_size {
+                    0 => self.send_fast(tid, command, &transaction, payload, References::NONE)?,
+                    _ => self.send_copied(tid, command, exchange, &transaction)?,
+                };
             }
             _ => return None,
         }
         Some(bytes)
     }
 
-    #[inline(always)]
     fn send_fast(
         &self,
         tid: Tid,
         command: u32,
-        nonblocking: bool,
         transaction: &TransactionData,
         payload: Payload<'_>,
         references: References<'_>,
     ) -> Option<Written> {
         match command {
             BC_REPLY => self.reply_fast(tid, transaction, payload, references),
-            _ if nonblocking => None,
             _ => self.call_fast(tid, transaction, payload, references),
         }
+    }
+
+    fn send_copied(
+        &self,
+        tid: Tid,
+        command: u32,
+        exchange: &WriteRead,
+        transaction: &TransactionData,
+    ) -> Option<Written> {
+        let copied = Copied::of(transaction)?;
+        let references = References { offsets: &copied.offsets, objects: &copied.objects };
+        let has_room = has_room(exchange, copied.objects.len());
+        let payload = Payload::Bytes(&copied.data);
+        has_room.then(|| self.send_fast(tid, command, transaction, payload, references))?
     }
 
     fn call_fast(
@@ -98,7 +99,8 @@ impl Device {
         let mut receiver = Buffered::new(tid);
         match self.engine.call_buffered(handle, named, payload, references, &mut receiver) {
             Outcome::Answered => receiver.brought.map(|(reply, wants_looper)| {
-                Written::PendingReturn(PendingReturn { what: What::Answer(reply), wants_looper })
+                let (what, news) = (What::Answer(reply), receiver.news);
+                Written::PendingReturn(PendingReturn { what, news, wants_looper })
             }),
             Outcome::Adopted(Err(Wait::Interrupted)) => Some(Written::Interrupted(handle)),
             Outcome::Adopted(_) => Some(Written::Called(handle)),
@@ -114,16 +116,13 @@ impl Device {
         references: References<'_>,
     ) -> Option<Written> {
         let named = (transaction.code, transaction.flags);
-        let wants_looper = self.engine.answer_fast(tid, named, payload, references)?;
-        Some(Written::PendingReturn(PendingReturn { what: What::Complete, wants_looper }))
+        let (news, wants_looper) = self.engine.answer_fast(tid, named, payload, references)?;
+        Some(Written::PendingReturn(PendingReturn { what: What::Complete, news, wants_looper }))
     }
 
     fn count_fast(&self, tid: Tid, command: u32, handle: u32) -> Option<()> {
-        let strength = match command {
-            BC_ACQUIRE | BC_RELEASE => Strength::Strong,
-            _ => Strength::Weak,
-        };
-        let increases = matches!(command, BC_INCREFS | BC_ACQUIRE);
+        let (strength, increases) =
+            (strength_of(command), matches!(command, BC_INCREFS | BC_ACQUIRE));
         self.engine.count_handle(tid, handle, strength, increases).then_some(())
     }
 
@@ -139,6 +138,7 @@ impl Device {
         let start = exchange.read_buffer as usize;
         let mut out = Returns::at(start, exchange.read_size as usize);
         out.put(if pending.wants_looper { BR_SPAWN_LOOPER } else { BR_NOOP }, &[]);
+        pending.news.iter().for_each(|news| out.put_news(news));
         if matches!(pending.what, What::Complete | What::Answer(_)) {
             out.put(BR_TRANSACTION_COMPLETE, &[]);
         }
@@ -155,17 +155,26 @@ impl Device {
     /// Waits as a looper that can take in plain transactions.
     pub(super) fn read_fast(&self, tid: Tid, exchange: &WriteRead, nonblocking: bool) -> FastRead {
         let (returns, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
-        if nonblocking || !has_room(exchange) || user::writable(returns, size).is_err() {
+        if nonblocking || !has_room(exchange, 0) || user::writable(returns, size).is_err() {
             return FastRead::No;
         }
         self.engine.read_fast(tid)
     }
 }
 
-/// Whether the read buffer has room for all returns of a plain exchange, as a read of several items
-/// requires.
-fn has_room(exchange: &WriteRead) -> bool {
-    exchange.read_consumed == 0 && exchange.read_size >= (8 + LARGEST_RETURN) as u64
+/// Whether the read buffer has room for all returns of an exchange that sends so many objects, as a
+/// read of several items requires.
+fn has_room(exchange: &WriteRead, n_objects: usize) -> bool {
+    let least = 8 + LARGEST_RETURN + n_objects * LARGEST_NEWS;
+    exchange.read_consumed == 0 && exchange.read_size >= least as u64
+}
+
+/// The strength that a command counts.
+fn strength_of(command: u32) -> Strength {
+    match command {
+        BC_ACQUIRE | BC_RELEASE | BC_ACQUIRE_DONE => Strength::Strong,
+        _ => Strength::Weak,
+    }
 }
 
 /// The bytes of a transaction, if its outcome can be returned in this exchange.
@@ -200,9 +209,5 @@ impl Copied {
         user::copy_in(transaction.offsets as usize, cast_slice_mut(&mut offsets)).ok()?;
         let objects = parcel::few_references(&data, &offsets)?;
         Some(Copied { data, offsets, objects })
-    }
-
-    fn references(&self) -> References<'_> {
-        References { offsets: &self.offsets, objects: &self.objects }
     }
 }

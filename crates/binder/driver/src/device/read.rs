@@ -38,7 +38,8 @@ impl Device {
             match self.read_fast(tid, exchange, nonblocking) {
                 FastRead::PendingReturn((message, wants_looper), object) => {
                     let what = What::Transaction(message, object);
-                    self.write_pending(exchange, PendingReturn { what, wants_looper });
+                    let pending = PendingReturn { what, news: Vec::new(), wants_looper };
+                    self.write_pending(exchange, pending);
                     return Exchanged::BypassedState(Ok(()));
                 }
                 FastRead::Interrupted => return Exchanged::ByState(Err(Errno::INTR)),
@@ -165,12 +166,7 @@ impl Device {
                 let state = FrozenStateInfo { cookie, is_frozen: frozen.into(), reserved: 0 };
                 out.put(BR_FROZEN_BINDER, bytes_of(&state));
             }
-            Return::Node(news) => {
-                let (ptr, cookie) = news.object;
-                for command in news.returns {
-                    out.put(command, bytes_of(&PtrCookie { ptr, cookie }));
-                }
-            }
+            Return::Node(news) => out.put_news(&news),
             Return::Reply(incoming) => {
                 out.put(BR_REPLY, bytes_of(&self.describe(&incoming, (0, 0))));
             }

@@ -14,11 +14,13 @@ use crate::channel::payload::Payload;
 use crate::engine::Engine;
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use baton_abi::lane::Message;
+use baton_abi::uapi::PtrCookie;
 use baton_shm::event_flag::EventFlag;
 use baton_shm::lock::Guard;
 use baton_shm::mapping::View;
 use baton_state::State;
 use baton_state::buffer::Offset;
+use baton_state::node::News;
 use baton_state::thread::Waiting;
 use baton_state::transaction::{BufferedMessage, LaneId, ReservedSlot, SLOT_BYTES};
 use baton_state::work::Tid;
@@ -28,6 +30,10 @@ use std::sync::Arc;
 
 /// A message that has come in. True: the thread also asks its program for one more looper.
 pub(crate) type PendingMessage = (BufferedMessage, bool);
+
+/// What the program is told besides a message: the news of nodes that it has sent, and whether it
+/// is asked for one more looper.
+pub(crate) type Told = (Vec<News>, bool);
 
 /// The program's object behind a node: its address and cookie.
 pub(crate) type LocalObject = (u64, u64);
@@ -97,6 +103,8 @@ pub(crate) struct Buffered<'a> {
     bypass: Option<&'a mut StateBypass>,
     /// The message that has come.
     pub brought: Option<PendingMessage>,
+    /// News of nodes that the program hears before an answer.
+    pub news: Vec<News>,
 }
 
 /// The message has to come in under the state's lock.
@@ -105,12 +113,12 @@ struct NeedsState;
 impl<'a> Buffered<'a> {
     /// A receiver to which nothing has come yet.
     pub fn new(tid: Tid) -> Buffered<'a> {
-        Buffered { tid, bypass: None, brought: None }
+        Buffered { tid, bypass: None, brought: None, news: Vec::new() }
     }
 
     /// The receiver of a dedicated thread.
     pub(super) fn of_dedicated(tid: Tid, bypass: &'a mut StateBypass) -> Buffered<'a> {
-        Buffered { tid, bypass: Some(bypass), brought: None }
+        Buffered { tid, bypass: Some(bypass), brought: None, news: Vec::new() }
     }
 
     /// Takes a request into the thread's reserved slot, without the state's lock.
@@ -157,12 +165,13 @@ impl Buffered<'_> {
         fill: impl FnOnce(&mut State),
     ) -> bool {
         let message = answer.message;
-        if !answer.leave() {
+        if state.has_other_work(self.tid) || !answer.leave() {
             state.give_plain_room_back(room);
             engine.unlock(state);
             return false;
         }
         fill(&mut state);
+        self.news = state.take_own_news(self.tid);
         state.fill_plain_room(room, message.flags);
         state.has_sent(self.tid);
         let wants_looper = state.wants_looper(self.tid);
@@ -336,6 +345,18 @@ impl Engine {
         state.free(Some(buffer), address);
         self.unlock_room(state);
         true
+    }
+
+    /// Ends a count that the program was lent for a node of its own, if that has no effect on other
+    /// threads. False otherwise.
+    pub(crate) fn acknowledge_quietly(
+        &self,
+        tid: Tid,
+        node: PtrCookie,
+        strength: Strength,
+    ) -> bool {
+        let mut state = self.lock();
+        reads_on(&state, tid) && state.acknowledge_quietly(node.ptr, node.cookie, strength)
     }
 
     /// Counts a handle of the program's up or down, if that has no effect on other threads. False

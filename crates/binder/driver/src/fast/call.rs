@@ -182,7 +182,7 @@ impl Engine {
         }
         let counted = match references.is_empty() {
             true => None,
-            false => Counted::new(self.lock(), entry.peer(), references),
+            false => Counted::of_call(self, route.handle, entry.peer(), references),
         };
         if counted.is_none() && !references.is_empty() {
             return CallEnd::NotMade;

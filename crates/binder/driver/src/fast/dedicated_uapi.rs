@@ -12,7 +12,7 @@
 //! [`ReservedSlot`]: baton_state::transaction::ReservedSlot
 //! [`EventFlag`]: baton_shm::event_flag::EventFlag
 
-use super::buffered::{Buffered, FastRead, LocalObject, StateBypass};
+use super::buffered::{Buffered, FastRead, LocalObject, StateBypass, Told};
 use super::lane_cache::LaneCache;
 use super::references::References;
 use super::serve::Taken;
@@ -153,7 +153,7 @@ impl Engine {
         own: &mut DedicatedUapi,
         named: (u32, u32),
         payload: Payload<'_>,
-    ) -> Option<bool> {
+    ) -> Option<Told> {
         let taken = own.taken()?;
         if !own.bypass.holds() {
             return self.answer_taken(tid, taken, named, payload, References::NONE);
@@ -163,6 +163,6 @@ impl Engine {
         }
         taken.post(self, payload.bytes(), named, |area, at| payload.copy_to(area, at));
         own.bypass.has_sent = true;
-        Some(false)
+        Some((Vec::new(), false))
     }
 }

@@ -1,4 +1,4 @@
-//! Messages with few nodes and handles, which both ends know already.
+//! Messages with few nodes and handles, of either end.
 //!
 //! Each end counts them under the state's lock, and does nothing else there. Only a handle that goes
 //! home must not be returned before its message lies in its lane: such a message is posted under the
@@ -7,6 +7,7 @@
 use crate::channel::Lane;
 use crate::channel::payload::Payload;
 use crate::engine::Engine;
+use crate::sys::thread::tid;
 use baton_abi::control::ProcessId;
 use baton_abi::lane::{Carried, Message, Origin};
 use baton_shm::lock::Guard;
@@ -50,12 +51,33 @@ impl<'a> Counted<'a> {
     /// Counts the references of a message to a peer. `None` if the message has to take the general
     /// path.
     pub fn new(
+        engine: &'a Engine,
         mut state: Guard<'a, State>,
         to: ProcessId,
         references: References<'a>,
     ) -> Option<Counted<'a>> {
-        let carried = state.carry_few(to, references.objects)?;
+        let Some(carried) = state.carry_few(tid(), to, references.objects) else {
+            engine.unlock_counts(state);
+            return None;
+        };
+        // The list of holders says what this process has granted before the message is posted.
+        engine.carry_out_effects(&mut state);
         Some(Counted { state, carried, offsets: references.offsets })
+    }
+
+    /// Like [`Counted::new`], of a call by this handle.
+    pub fn of_call(
+        engine: &'a Engine,
+        handle: u32,
+        to: ProcessId,
+        references: References<'a>,
+    ) -> Option<Counted<'a>> {
+        let state = engine.lock();
+        // Nobody takes a dead process's grants back.
+        if !state.leads_to(handle, to) {
+            return None;
+        }
+        Counted::new(engine, state, to, references)
     }
 
     /// Takes the references back: the message will not be posted.

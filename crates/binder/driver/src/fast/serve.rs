@@ -193,7 +193,7 @@ impl Taken<'_> {
         references: References<'_>,
     ) -> Answered {
         let peer = self.channel.peer;
-        let Some(counted) = Counted::new(engine.lock(), peer, references) else {
+        let Some(counted) = Counted::new(engine, engine.lock(), peer, references) else {
             return self.give_up(engine);
         };
         if !self.leave(engine) {

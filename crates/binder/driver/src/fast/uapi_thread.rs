@@ -6,7 +6,7 @@
 //! makes it the state's by [`Engine::settle`] before it does anything else on the device, or when
 //! it ends.
 
-use super::buffered::{Buffered, FastRead, LocalObject, PendingMessage};
+use super::buffered::{Buffered, FastRead, LocalObject, PendingMessage, Told};
 use super::dedicated_uapi::DedicatedUapi;
 use super::references::{Counted, References};
 use super::route_cache::RouteCache;
@@ -119,19 +119,19 @@ impl Engine {
     }
 
     /// Answers the transaction that the thread has taken in last. `None` if the state has to answer
-    /// it; else whether the program has to be asked for one more looper.
+    /// it.
     pub(crate) fn answer_fast(
         &self,
         tid: Tid,
         named: (u32, u32),
         payload: Payload<'_>,
         references: References<'_>,
-    ) -> Option<bool> {
+    ) -> Option<Told> {
         with(self, |uapi_thread| {
             if !uapi_thread.owes || payload.bytes() > INLINE_BYTES {
                 return None;
             }
-            let wants_looper = match &mut uapi_thread.dedicated {
+            let told = match &mut uapi_thread.dedicated {
                 // A dedicated thread applies no events, neither before a request nor before an
                 // answer.
                 Some(dedicated) if references.is_empty() => {
@@ -146,7 +146,7 @@ impl Engine {
                 }
             };
             uapi_thread.owes = false;
-            Some(wants_looper)
+            Some(told)
         })
     }
 
@@ -158,7 +158,7 @@ impl Engine {
         named: (u32, u32),
         payload: Payload<'_>,
         references: References<'_>,
-    ) -> Option<bool> {
+    ) -> Option<Told> {
         if taken.has_left() {
             return None;
         }
@@ -167,15 +167,16 @@ impl Engine {
             return None;
         }
         if !references.is_empty() {
-            let mut counted = Counted::new(state, taken.channel.peer, references)?;
+            let mut counted = Counted::new(self, state, taken.channel.peer, references)?;
             if !taken.leave(self) {
                 counted.take_back(self, taken.channel.peer);
                 return None;
             }
             counted.state.has_sent(tid);
+            let news = counted.state.take_own_news(tid);
             let wants_looper = counted.state.wants_looper(tid);
             taken.post_counted(self, named, payload, counted);
-            return Some(wants_looper);
+            return Some((news, wants_looper));
         }
         if !taken.leave(self) {
             return None;
@@ -184,7 +185,7 @@ impl Engine {
         let wants_looper = state.wants_looper(tid);
         drop(state);
         taken.post(self, payload.bytes(), named, |area, at| payload.copy_to(area, at));
-        Some(wants_looper)
+        Some((Vec::new(), wants_looper))
     }
 
     /// Gives the state everything that the thread has open on the fast path.

@@ -190,12 +190,10 @@ impl State {
                         );
                         return Err(self.complain_of(line, Errno::INVAL));
                     }
-                    let flags = self.nodes.get(node).expect("just found").flags;
-                    self.move_news(tid, node, strength, departure.peer);
-                    let entry = self.grant(departure.peer, node, strength);
-                    let entry = entry.inspect_err(|_| self.node_changed(node))?;
+                    let granted = self.grant_own(tid, departure.peer, node, strength);
+                    let carried = granted.inspect_err(|_| self.node_changed(node))?;
                     departure.granted.push((node, strength));
-                    Carried::of_sender(node, entry, flags, strength)
+                    carried
                 }
                 Named::Handle { handle, strength } => {
                     if !self.holds(handle, strength) {
@@ -225,6 +223,20 @@ impl State {
             }
             None => Ok(()),
         }
+    }
+
+    /// Grants a node to the receiver of a message.
+    pub(super) fn grant_own(
+        &mut self,
+        tid: Tid,
+        to: ProcessId,
+        id: NodeId,
+        strength: Strength,
+    ) -> Result<Carried, Errno> {
+        let flags = self.nodes.get(id).expect("known node").flags;
+        self.move_news(tid, id, strength, to);
+        let entry = self.grant(to, id, strength)?;
+        Ok(Carried::of_sender(id, entry, flags, strength))
     }
 
     /// The sending thread is the one that hears of a node's first references, unless the receiver

@@ -1,43 +1,54 @@
-//! The nodes and handles of messages on the fast path: few, and known at both ends.
+//! The nodes and handles of messages on the fast path.
 
+use crate::effect::Return;
 use crate::message::HeldObject;
+use crate::node::News;
 use crate::parcel::{Few, Named};
 use crate::process::State;
 use crate::reference::Reference;
+use crate::work::{Tid, Work};
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use baton_abi::lane::{Carried, Origin};
 
 impl State {
-    /// Grants the nodes among these objects to a peer, and says what a message to it carries.
-    /// `None` if the message has to take the general path: the peer does not hold a node so
-    /// strongly yet, the program has yet to hear of a reference, or a handle is not one of the
-    /// peer's nodes. Then nothing has been granted.
+    /// Grants the nodes among these objects to a peer, and says what a message to it carries. The
+    /// thread hears of new references with its answer. `None` if the message has to take the
+    /// general path; then nothing has been granted.
     ///
-    /// A handle may be given up once the state is unlocked: the message is posted before.
-    pub fn carry_few(&mut self, to: ProcessId, objects: &[Named]) -> Option<Few<Carried>> {
-        let carried = objects.iter().map(|object| self.known_to(to, object));
-        let carried: Few<Carried> = carried.collect::<Option<_>>()?;
-        if let Some(peer) = self.peers.get_mut(&to) {
-            for object in carried.iter().filter(|it| it.origin() == Some(Origin::Sender)) {
-                if let Some(granted) = peer.granted.get_mut(&NodeId(object.node)) {
-                    granted.add(object.strength());
+    /// The list of holders is written before the message is posted ([`crate::Effect::List`]). A
+    /// handle may be given up once the state is unlocked: the message is posted before.
+    pub fn carry_few(
+        &mut self,
+        tid: Tid,
+        to: ProcessId,
+        objects: &[Named],
+    ) -> Option<Few<Carried>> {
+        let mut carried = Few::new();
+        for object in objects {
+            match self.carry_one(tid, to, object) {
+                Some(object) => carried.push(object),
+                None => {
+                    self.take_back_grants(to, &carried);
+                    return None;
                 }
             }
         }
         Some(carried)
     }
 
-    /// What a message to a peer says of an object that this peer holds or owns already.
-    fn known_to(&mut self, to: ProcessId, object: &Named) -> Option<Carried> {
+    fn carry_one(&mut self, tid: Tid, to: ProcessId, object: &Named) -> Option<Carried> {
         match *object {
-            Named::Binder { ptr, cookie, strength, .. } => {
-                let id = self.nodes.at(ptr)?;
-                let node = self.nodes.get(id).filter(|node| node.cookie == cookie)?;
-                let (told_strong, told_weak) = node.told();
-                let told = if strength == Strength::Strong { told_strong } else { told_weak };
-                let granted = self.peers.get(&to)?.granted.get(&id)?;
-                let is_known = node.queued.is_none() && told && granted.holds(strength);
-                is_known.then(|| Carried::of_sender(id, granted.entry, node.flags, strength))
+            Named::Binder { ptr, cookie, flags, strength } => {
+                if let Some(again) = self.grant_again(to, (ptr, cookie), strength) {
+                    return Some(again);
+                }
+                let id = self.nodes.find_or_add(ptr, cookie, flags);
+                if self.nodes.get(id)?.cookie != cookie {
+                    return None;
+                }
+                let granted = self.grant_own(tid, to, id, strength).ok();
+                self.node_changed(id);
+                granted
             }
             Named::Handle { handle, strength } => {
                 let holds = self.holds(handle, strength);
@@ -46,6 +57,48 @@ impl State {
                 Some(Carried::of_receiver(reference.node, strength))
             }
         }
+    }
+
+    /// Grants a node to a peer that holds it as strongly already.
+    fn grant_again(
+        &mut self,
+        to: ProcessId,
+        (ptr, cookie): (u64, u64),
+        strength: Strength,
+    ) -> Option<Carried> {
+        let id = self.nodes.at(ptr)?;
+        let node = self.nodes.get(id).filter(|node| node.cookie == cookie)?;
+        let granted = self.peers.get_mut(&to)?.granted.get_mut(&id)?;
+        if node.queued.is_some() || !granted.holds(strength) {
+            return None;
+        }
+        granted.add(strength);
+        Some(Carried::of_sender(id, granted.entry, node.flags, strength))
+    }
+
+    /// Whether calls by this handle go to a process that lives.
+    pub fn leads_to(&self, handle: u32, process: ProcessId) -> bool {
+        let number = if handle == 0 { self.manager } else { Some(handle) };
+        let reference = number.and_then(|number| self.references.get(number));
+        reference.is_some_and(|reference| reference.owner == process && !reference.dead)
+    }
+
+    /// Whether the thread has work besides the news of nodes that it has sent.
+    pub fn has_other_work(&self, tid: Tid) -> bool {
+        let is_other = |work: &Work| !matches!(work, Work::Node(_));
+        self.threads.get(tid).is_some_and(|thread| thread.todo.any(is_other))
+    }
+
+    /// Takes the news of nodes that the thread has sent.
+    pub fn take_own_news(&mut self, tid: Tid) -> Vec<News> {
+        let mut all = Vec::new();
+        let is_news = |work: &Work| matches!(work, Work::Node(_));
+        while let Some(Work::Node(id)) = self.thread(tid).todo.take_if(is_news) {
+            if let Return::Node(news) = self.node_return(id) {
+                all.push(news);
+            }
+        }
+        all
     }
 
     /// Whether the objects of a peer's message can be taken in at once: their sender has what it
