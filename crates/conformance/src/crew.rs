@@ -259,7 +259,7 @@ impl Crew {
 
     /// Time for which a timer of a driver in user space may still run, if no thread has run since.
     fn timers(&self, since: Instant) -> Option<Duration> {
-        if matches!(self.judged, Judged::Kernel) || !self.anybody_busy() {
+        if matches!(self.judged, Judged::Kernel) {
             return None;
         }
         TIMERS.checked_sub(since.elapsed()).filter(|rest| !rest.is_zero())

@@ -174,6 +174,128 @@ fn both_paths_give_the_same_bytes() {
     }
 }
 
+/// Nodes that the server and the client send again and again.
+const OF_SERVER: u64 = 0x2000;
+const OF_CLIENT: u64 = 0x3000;
+
+fn object(kind: u32, binder: u64) -> FlatObject {
+    FlatObject {
+        kind,
+        flags: 0x100,
+        binder,
+        cookie: if kind == BINDER_TYPE_HANDLE { 0 } else { 9 },
+    }
+}
+
+/// Data of these objects, and their offsets.
+fn laid_out(objects: &[FlatObject]) -> (Vec<u8>, Vec<u64>) {
+    let data = objects.iter().flat_map(bytes_of).copied().collect();
+    (data, (0..objects.len()).map(|index| (index * size_of::<FlatObject>()) as u64).collect())
+}
+
+/// The acknowledgements that these returns ask for.
+fn acknowledged(returned: &Returned) -> Commands {
+    program::returns(&returned.bytes).fold(none(), |commands, (command, payload)| match command {
+        BR_INCREFS => commands.put(BC_INCREFS_DONE, payload),
+        BR_ACQUIRE => commands.put(BC_ACQUIRE_DONE, payload),
+        _ => commands,
+    })
+}
+
+/// The objects that have come.
+fn objects_in(message: &Message) -> Vec<FlatObject> {
+    message.data.chunks_exact(size_of::<FlatObject>()).map(pod_read_unaligned).collect()
+}
+
+/// The handles that have come.
+fn handles_in(message: &Message) -> impl Iterator<Item = u32> + use<> {
+    let all = objects_in(message).into_iter();
+    all.filter(|object| object.kind == BINDER_TYPE_HANDLE).map(|object| object.binder as u32)
+}
+
+/// Keeps the handles that have come: the time at which an owner hears of a release is nobody's.
+fn take_handles(commands: Commands, message: &Message) -> Commands {
+    handles_in(message).fold(commands, |commands, handle| {
+        let handle = handle.to_ne_bytes();
+        commands.put(BC_INCREFS, &handle).put(BC_ACQUIRE, &handle)
+    })
+}
+
+/// All that both threads read of calls and replies that carry objects.
+fn object_transcript(way: Way) -> [Vec<Vec<u8>>; 2] {
+    const CALLS: u64 = 32;
+    let stage = stage(program::RECEIVE_BYTES);
+    if way == Way::General {
+        stage.server.device.readable().unwrap();
+        stage.client.device.readable().unwrap();
+    }
+    let server = stage.server.clone();
+    let serving = thread::spawn(move || serve_objects(&server, CALLS));
+    let calling = call_with_objects(&stage.client, CALLS);
+    [serving.join().unwrap(), calling]
+}
+
+fn serve_objects(server: &Program, calls: u64) -> Vec<Vec<u8>> {
+    server.exchange_in(&none().put(BC_ENTER_LOOPER, &[]), &mut []).unwrap();
+    let (mut given, mut next) = (Vec::new(), none());
+    for number in 0..calls {
+        let mut returned = server.exchange(next).unwrap();
+        while returned.messages.is_empty() {
+            returned = server.exchange(acknowledged(&returned)).unwrap();
+        }
+        let request = returned.messages.remove(0);
+        given.push(request.data.clone());
+        let mut commands = acknowledged(&returned);
+        commands = take_handles(commands, &request).free(&request);
+        if let Some(handle) = handles_in(&request).next() {
+            let handle = handle.to_ne_bytes();
+            commands = commands.put(BC_ACQUIRE, &handle).put(BC_RELEASE, &handle);
+        }
+        let replied = if number % 2 == 0 { OF_SERVER } else { OF_SERVER + number * 0x10 };
+        let all = [object(BINDER_TYPE_BINDER, replied), object(BINDER_TYPE_BINDER, OF_SERVER)];
+        let (data, offsets) = laid_out(&all[..(number % 3) as usize]);
+        let sent = commands.send_objects(BC_REPLY, 0, 0, &data, &offsets);
+        let returned = server.exchange(sent).unwrap();
+        given.push(returned.without_addresses());
+        next = acknowledged(&returned);
+    }
+    given
+}
+
+fn call_with_objects(client: &Program, calls: u64) -> Vec<Vec<u8>> {
+    client.exchange_in(&none(), &mut []).unwrap();
+    let (mut given, mut next, mut kept) = (Vec::new(), none(), None);
+    for number in 0..calls {
+        let own = object(BINDER_TYPE_BINDER, OF_CLIENT);
+        let all = match (number % 4, kept) {
+            (0, _) | (_, None) => vec![own],
+            (1, _) => vec![object(BINDER_TYPE_BINDER, OF_CLIENT + number * 0x10)],
+            (2, _) => vec![object(BINDER_TYPE_WEAK_BINDER, OF_CLIENT), own],
+            (_, Some(handle)) => vec![own, object(BINDER_TYPE_HANDLE, handle)],
+        };
+        let (data, offsets) = laid_out(&all);
+        let sent = next.send_objects(BC_TRANSACTION, 0, 0, &data, &offsets);
+        let returned = client.exchange(sent).unwrap();
+        let reply = &returned.messages[0];
+        given.extend([returned.without_addresses(), reply.data.clone()]);
+        kept = kept.or(handles_in(reply).next().map(u64::from));
+        next = take_handles(acknowledged(&returned), reply).free(reply);
+    }
+    assert!(kept.is_some(), "handles have come");
+    given
+}
+
+#[test]
+fn both_paths_give_the_same_objects() {
+    let [fast, general] = [Way::Fast, Way::General].map(object_transcript);
+    for (end, (fast, general)) in fast.iter().zip(&general).enumerate() {
+        for (number, both) in fast.iter().zip(general).enumerate() {
+            assert_eq!(both.0, both.1, "end {end}, message {number}");
+        }
+        assert_eq!(fast.len(), general.len());
+    }
+}
+
 /// A call and a free on the general path, because the process has no room, and then again on the
 /// fast path.
 #[test]

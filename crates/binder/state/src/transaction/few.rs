@@ -139,3 +139,123 @@ impl State {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Strength::{Strong, Weak};
+    use baton_abi::control::Event;
+    use baton_abi::holder_list::ENTRIES;
+    use baton_abi::uapi::{BR_ACQUIRE, BR_INCREFS};
+
+    const TID: Tid = 7;
+    const PEER: ProcessId = ProcessId(2);
+    const OTHER: ProcessId = ProcessId(3);
+    const OWN: Named = Named::Binder { ptr: 0x10, cookie: 0x20, flags: 0x13, strength: Strong };
+
+    fn handle(handle: u32) -> Named {
+        Named::Handle { handle, strength: Strong }
+    }
+
+    fn granted_by(owner: ProcessId, state: &mut State, node: u64) -> HeldObject {
+        state.hold_of_owner(owner, &Carried::of_sender(NodeId(node), 0, 0, Strong))
+    }
+
+    /// A process with a handle of the peer's (1) and of a third process's (2).
+    fn process() -> State {
+        let mut state = State::new(ProcessId(1));
+        for (owner, number) in [(PEER, 1), (OTHER, 2)] {
+            let held = granted_by(owner, &mut state, 5);
+            assert_eq!(held, HeldObject::Handle { handle: number, strength: Strong });
+        }
+        state
+    }
+
+    #[test]
+    fn own_nodes_and_handles_that_go_home_are_carried() {
+        let mut state = process();
+        let flags = 0x13;
+        for _ in 0..2 {
+            let carried = state.carry_few(TID, PEER, &[OWN, handle(1)]).expect("both are known");
+            let of_peer = Carried::of_receiver(NodeId(5), Strong);
+            assert_eq!(carried[..], [Carried::of_sender(NodeId(1), 0, flags, Strong), of_peer]);
+        }
+        let news = state.take_own_news(TID);
+        let returns: Vec<_> = news.into_iter().map(|news| news.returns).collect();
+        assert_eq!(returns, [[BR_INCREFS, BR_ACQUIRE]], "of the first message");
+        assert!(state.take_own_news(TID).is_empty());
+        assert_eq!(state.peers[&PEER].granted[&NodeId(1)].strong, 2);
+    }
+
+    #[test]
+    fn a_message_that_has_to_take_the_general_path_grants_nothing() {
+        type Change = fn(&mut State);
+        let cookie = Named::Binder { ptr: 0x10, cookie: 0x21, flags: 0, strength: Strong };
+        let cases: [(&str, Named, Change); 6] = [
+            ("a third process's", handle(2), |_| ()),
+            ("an unknown handle", handle(9), |_| ()),
+            ("a weak handle", handle(1), |state| {
+                state.increase(1, Weak);
+                state.decrease(1, Strong);
+            }),
+            ("a dead process's", handle(1), |state| state.event(Event::Dead { process: PEER })),
+            ("another cookie", cookie, |_| ()),
+            ("a full list", OWN, |state| state.entries.end = ENTRIES),
+        ];
+        for (name, object, change) in cases {
+            let mut state = process();
+            change(&mut state);
+            assert_eq!(state.carry_few(TID, PEER, &[OWN, object]), None, "{name}");
+            assert!(!state.peers.contains_key(&PEER), "{name}: nothing is granted");
+            assert!(state.nodes.at(0x10).is_none(), "{name}: nobody knows the node");
+            assert!(!state.thread(TID).todo.any(|_| true), "{name}: no news");
+        }
+    }
+
+    #[test]
+    fn references_come_in_if_their_sender_has_them() {
+        let mut state = process();
+        state.carry_few(TID, PEER, &[OWN]).expect("granted");
+        let home = Carried::of_receiver(NodeId(1), Strong);
+        for (from, object, may) in [
+            (PEER, home, true),
+            (OTHER, home, false),
+            (PEER, Carried::of_receiver(NodeId(2), Strong), false),
+            (PEER, Carried::of_sender(NodeId(8), 3, 0, Weak), true),
+            (PEER, Carried::of_third(Strong), false),
+            (PEER, Carried { origin: 9, ..home }, false),
+        ] {
+            assert_eq!(state.may_hold_few(from, &[object]), may, "{from:?} {object:?}");
+        }
+        let held = state.hold_few(PEER, &[home, Carried::of_sender(NodeId(8), 3, 0, Weak)]);
+        let own = HeldObject::Own { node: NodeId(1), strength: Strong };
+        assert_eq!(held[..], [own, HeldObject::Handle { handle: 3, strength: Weak }]);
+        assert!(!state.goes_unnoticed(&held), "it is the last count of the handle");
+        assert!(state.goes_unnoticed(&held[..1]), "the peer holds the node");
+        state.increase(3, Weak);
+        state.increase(3, Weak);
+        assert!(state.goes_unnoticed(&held));
+        state.let_go_all(&held);
+        assert_eq!(state.references.get(3).map(|held| held.counts.weak), Some(2));
+    }
+
+    #[test]
+    fn calls_lead_to_the_living_owner_of_their_handle() {
+        let mut state = process();
+        assert!(state.leads_to(1, PEER) && !state.leads_to(2, PEER) && !state.leads_to(0, PEER));
+        state.manager = Some(1);
+        assert!(state.leads_to(0, PEER));
+        state.event(Event::Dead { process: PEER });
+        assert!(!state.leads_to(1, PEER) && !state.leads_to(0, PEER));
+    }
+
+    #[test]
+    fn a_program_whose_objects_stay_hears_nothing_of_them() {
+        let mut state = State::new(ProcessId(1));
+        state.nodes.be_silent();
+        state.carry_few(TID, PEER, &[OWN]).expect("granted");
+        state.event(Event::Dead { process: PEER });
+        assert!(state.take_own_news(TID).is_empty() && !state.has_process_work());
+        assert!(state.nodes.at(0x10).is_none(), "forgotten when nobody holds it");
+    }
+}
