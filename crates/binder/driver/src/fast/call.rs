@@ -61,9 +61,9 @@ fn leave(local: &mut Local, handle: u32, payload: Payload<'_>) {
 }
 
 impl Engine {
-    /// Calls along the route that the thread remembers for this handle, and waits for the answer. An
-    /// answer for the fast path goes to `receiver`. Past the deadline the call is the state's, which
-    /// can give it up.
+    /// Calls along the route that the thread remembers for this handle, and waits for the answer.
+    /// An answer for the fast path goes to `receiver`. Past the deadline the call is the state's,
+    /// which can give it up.
     #[inline(always)]
     pub fn call_fast(
         &self,

@@ -103,7 +103,7 @@ impl<T> ClientCache<T> {
             return None;
         }
         let (posted, object) = self.find(taken, |node| self.cached_node(node))?;
-        posted.take(engine, receiver).then_some(object)
+        receiver.take(engine, &posted).then_some(object)
     }
 
     /// The request on a lane, if it is one for the fast path to a node that `known` finds, and that

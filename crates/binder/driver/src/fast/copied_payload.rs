@@ -22,9 +22,11 @@ struct Long {
     held: Few<HeldObject>,
 }
 
+type FreeBoxes = Vec<Box<Long>>;
+
 thread_local! {
     /// Boxes of dropped payloads, for the next ones. A thread needs one or two.
-    static FREE_BOXES: RefCell<Vec<Box<Long>>> = const { RefCell::new(Vec::new()) };
+    static FREE_BOXES: RefCell<FreeBoxes> = const { RefCell::new(Vec::new()) };
 }
 
 /// Most boxes that a thread keeps.

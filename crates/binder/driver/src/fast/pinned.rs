@@ -129,7 +129,7 @@ impl<'a, T> PinnedLooper<'a, T> {
     /// Takes the request in; the payload goes to `receiver`. False if it stays on its lane.
     #[inline(always)]
     pub fn take(&self, posted: &Posted<'a>, receiver: &mut impl Receiver) -> bool {
-        let taken = posted.take(self.engine, receiver);
+        let taken = receiver.take(self.engine, posted);
         if taken {
             self.at.lane.inbox().clear_watched();
             self.at.channel.count_fruitful();

@@ -17,6 +17,16 @@ pub trait Receiver {
         message.data_bytes as usize <= INLINE_BYTES
     }
 
+    /// Takes a request.
+    #[inline(always)]
+    fn take(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
+        self.fits(&request.message)
+            && match request.is_plain {
+                true => self.take_request(engine, request),
+                false => self.take_request_with_references(engine, request),
+            }
+    }
+
     /// Takes a plain answer: [`PostedAnswer::leave`], then the copy.
     fn take_answer(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool;
 

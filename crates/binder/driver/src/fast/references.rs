@@ -1,8 +1,9 @@
 //! Messages with few nodes and handles, of either end.
 //!
-//! Each end counts them under the state's lock, and does nothing else there. Only a handle that goes
-//! home must not be returned before its message lies in its lane: such a message is posted under the
-//! lock. Whatever is not as simple as that takes the general path.
+//! Each end counts them under the state's lock, and does nothing else there. Only a handle that
+//! goes home must not be returned before its message lies in its lane: such a message is posted
+//! under the lock. Whatever is not as simple as that takes the general path. See [ADR
+//! 0055](../../../../../../docs/adr/0055-references-past-the-state.md).
 
 use crate::channel::Lane;
 use crate::channel::payload::Payload;

@@ -1,6 +1,5 @@
 //! A looper on the fast path: it serves calls of clients that it knows.
 
-use super::receiver::Receiver;
 use super::references::{Counted, References};
 use crate::channel::payload::Payload;
 use crate::channel::{Channel, Lane};
@@ -49,16 +48,6 @@ pub enum Answered {
 }
 
 impl Posted<'_> {
-    /// Takes the request in; the payload goes to `receiver`. False if it stays on its lane.
-    #[inline(always)]
-    pub(super) fn take(&self, engine: &Engine, receiver: &mut impl Receiver) -> bool {
-        receiver.fits(&self.message)
-            && match self.is_plain {
-                true => receiver.take_request(engine, self),
-                false => receiver.take_request_with_references(engine, self),
-            }
-    }
-
     /// Makes the transaction this thread's. False if the epoch has ended: then
     /// [`Posted::turn_back`].
     #[inline(always)]

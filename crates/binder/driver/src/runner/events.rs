@@ -98,8 +98,8 @@ impl Engine {
             }
             event => {
                 self.see_freeze(&event);
-                if matches!(event, Event::Frozen { process, .. } if process == self.identity.process)
-                {
+                let of_own = |process| process == self.identity.process;
+                if matches!(event, Event::Frozen { process, .. } if of_own(process)) {
                     // The process may be stopped before the next round.
                     self.pool.channels.return_grants();
                 }
