@@ -75,13 +75,8 @@ impl State {
     /// Whether the peer will hold the node less strongly after this change, or not at all.
     pub fn is_lowered_by(&self, of: ProcessId, change: HoldingChange) -> bool {
         let Some(peer) = self.peers.get(&of) else { return false };
-        let id = change.node();
-        // Of one node only.
-        let mut after = Peer::default();
-        after.granted.extend(peer.granted.get(&id).map(|granted| (id, *granted)));
-        after.introduced.extend(peer.introduced.get(&id).map(|strength| (id, *strength)));
-        let before = after.holding(id);
-        after.change(change).is_ok() && is_less(after.holding(id), before)
+        let after = peer.holding_after(change);
+        after.is_ok_and(|after| is_less(after, peer.holding(change.node())))
     }
 
     /// Whether a peer has called a node since it holds the node.

@@ -57,6 +57,13 @@ impl Granted {
         }
     }
 
+    /// What is left after a return.
+    fn less(self, returned: ReturnedGrants) -> Result<Granted, OverReturn> {
+        let strong = self.strong.checked_sub(returned.strong.into()).ok_or(OverReturn)?;
+        let all = self.all.checked_sub(returned.all.into()).ok_or(OverReturn)?;
+        Ok(Granted { strong, all, ..self })
+    }
+
     /// How the peer holds the node by these grants.
     pub fn holding(&self) -> Option<Strength> {
         match (self.strong, self.all) {
@@ -71,13 +78,24 @@ impl Peer {
     /// How the peer holds a node of this process.
     pub fn holding(&self, node: NodeId) -> Option<Strength> {
         let introduced = self.introduced.get(&node).copied();
-        let granted = self.granted.get(&node).and_then(Granted::holding);
-        let all = [introduced, granted];
-        if all.contains(&Some(Strength::Strong)) {
-            Some(Strength::Strong)
-        } else {
-            all[0].or(all[1])
-        }
+        stronger(introduced, self.granted.get(&node).and_then(Granted::holding))
+    }
+
+    /// How the peer will hold the change's node after it.
+    pub(crate) fn holding_after(
+        &self,
+        change: HoldingChange,
+    ) -> Result<Option<Strength>, OverReturn> {
+        let node = change.node();
+        let granted = self.granted.get(&node).copied();
+        let (introduced, granted) = match change {
+            HoldingChange::Returned(returned) => {
+                let left = granted.ok_or(OverReturn)?.less(returned)?;
+                (self.introduced.get(&node).copied(), Some(left))
+            }
+            HoldingChange::Introduced(_, holding) => (holding, granted),
+        };
+        Ok(stronger(introduced, granted.as_ref().and_then(Granted::holding)))
     }
 
     /// Whether the peer holds a node of this process so strongly.
@@ -130,11 +148,9 @@ impl Peer {
     /// Applies a change.
     pub(crate) fn change(&mut self, change: HoldingChange) -> Result<(), OverReturn> {
         match change {
-            HoldingChange::Returned(ReturnedGrants { node, strong, all }) => {
-                let granted = self.granted.get_mut(&NodeId(node)).ok_or(OverReturn)?;
-                let strong = granted.strong.checked_sub(strong.into()).ok_or(OverReturn)?;
-                let all = granted.all.checked_sub(all.into()).ok_or(OverReturn)?;
-                *granted = Granted { strong, all, ..*granted };
+            HoldingChange::Returned(returned) => {
+                let granted = self.granted.get_mut(&change.node()).ok_or(OverReturn)?;
+                *granted = granted.less(returned)?;
             }
             HoldingChange::Introduced(node, holding) => {
                 match holding {
@@ -144,6 +160,14 @@ impl Peer {
             }
         }
         Ok(())
+    }
+}
+
+/// The stronger of two holds of one node.
+fn stronger(one: Option<Strength>, other: Option<Strength>) -> Option<Strength> {
+    match [one, other].contains(&Some(Strength::Strong)) {
+        true => Some(Strength::Strong),
+        false => one.or(other),
     }
 }
 

@@ -71,6 +71,8 @@ pub struct State {
     pub(crate) cleared_freezes: Vec<u64>,
     pub(crate) numbers: u64,
     pub(crate) sleepers: u32,
+    /// How many of them are woken by the effects.
+    pub(crate) wake_ups: u32,
     pub(crate) made_room: bool,
     pub(crate) effects: Vec<Effect>,
 }
@@ -83,6 +85,7 @@ impl State {
 
     /// Takes the effects, in order; there are none most of the time.
     pub fn take_effects(&mut self) -> Vec<Effect> {
+        self.wake_ups = 0;
         std::mem::take(&mut self.effects)
     }
 
@@ -164,7 +167,9 @@ impl State {
             Work::Transaction(call) if call.serving.is_some() => self.todo.push_call(call),
             work => self.todo.push(work),
         }
-        if self.sleepers > 0 {
+        // Each looper that sleeps is woken once for all work that comes at once.
+        if self.wake_ups < self.sleepers {
+            self.wake_ups += 1;
             self.effect(Effect::WakeLooper);
         }
     }

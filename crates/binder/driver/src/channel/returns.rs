@@ -21,6 +21,21 @@ pub fn objects_in(message: &Message, map: View<'_>, at: usize) -> Vec<Carried> {
     objects
 }
 
+/// Nodes of this process on whose hold by a peer messages of that peer may rely.
+#[derive(Debug, Default)]
+pub struct ReliedOn {
+    nodes: Vec<NodeId>,
+    /// Every node.
+    all: bool,
+}
+
+impl ReliedOn {
+    /// Whether the node is one of them.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.all || self.nodes.contains(&node)
+    }
+}
+
 /// One ring: its place, and the words with its writer's position and its reader's.
 struct Ring<'a> {
     at: usize,
@@ -77,22 +92,18 @@ impl Channel {
         tail.load(Ordering::Acquire) != head.load(Ordering::Relaxed)
     }
 
-    /// Whether a message that lies here, and has not come in, may rely on the peer's hold of a node
-    /// of this process. The peer counts on it only if it was sent before the hold was given up.
-    pub fn may_rely_on(&self, node: NodeId) -> bool {
-        if self.end == End::Server && self.has_one_way() {
-            return true;
-        }
+    /// Adds the nodes of this process on whose hold by the peer a message may rely that lies here
+    /// and has not come in. The peer counts on it only if it was sent before the hold was given up.
+    pub fn find_relied_on(&self, relied_on: &mut ReliedOn) {
+        relied_on.all |= self.end == End::Server && self.has_one_way();
         let mapped = (0..LANES).filter(|&lane| self.lanes[lane].get().is_some());
-        mapped.filter_map(|lane| self.lane(lane).ok()).any(|areas| {
-            if areas.inbox().is_empty() {
-                return false;
+        for areas in mapped.filter_map(|lane| self.lane(lane).ok()) {
+            if !areas.inbox().is_empty() {
+                let objects = objects_in(&areas.header(), areas.incoming(), 0).into_iter();
+                let home = objects.filter(|it| it.origin() == Some(Origin::Receiver));
+                relied_on.nodes.extend(home.map(|carried| NodeId(carried.node)));
             }
-            let is_it = |carried: Carried| {
-                carried.origin() == Some(Origin::Receiver) && carried.node == node.0
-            };
-            objects_in(&areas.header(), areas.incoming(), 0).into_iter().any(is_it)
-        })
+        }
     }
 
     /// Takes everything that the other end has returned, and whether the ring was full: then the

@@ -2,6 +2,7 @@
 
 use super::accept::{Candidate, ChannelSet};
 use crate::channel::Channel;
+use crate::channel::returns::ReliedOn;
 use crate::engine::Engine;
 use crate::engine::broker::Gone;
 use baton_abi::control::{Event, ProcessId, Request};
@@ -80,7 +81,8 @@ impl Engine {
                     let is_old = matches!(change, HoldingChange::Introduced(of, _) if *of == node);
                     *from != process || !is_old
                 });
-                self.change_holding(&mut state, process, HoldingChange::Introduced(node, holding));
+                let change = HoldingChange::Introduced(node, holding);
+                self.change_holdings(&mut state, process, [change]);
                 self.carry_out(&mut state);
             }
             Event::Dead { process } => {
@@ -147,28 +149,38 @@ impl Engine {
             self.unlock(state);
             state = self.catch_up(later, None);
         }
-        for returned in returned {
-            self.change_holding(&mut state, channel.peer, HoldingChange::Returned(returned));
-        }
+        let changes = returned.into_iter().map(HoldingChange::Returned);
+        self.change_holdings(&mut state, channel.peer, changes);
         self.unlock(state);
     }
 
-    /// Applies a change of what a peer holds. A loss waits while a message that has not come in yet
-    /// may rely on the node: an answer waits for its caller, a dedicated looper takes its requests
-    /// itself, and a one-way transaction may wait for room.
-    fn change_holding(&self, state: &mut State, of: ProcessId, change: HoldingChange) {
-        if state.is_lowered_by(of, change) {
-            let channels = self.pool.channels.with(of);
-            if channels.iter().any(|channel| channel.may_rely_on(change.node())) {
-                return state.postponed.push((of, change));
+    /// Applies changes of what a peer holds. A loss waits while a message that has not come in yet
+    /// may rely on the node: an answer waits for its caller, a dedicated looper and the fast path
+    /// take their requests themselves, and a one-way transaction may wait for room.
+    fn change_holdings(
+        &self,
+        state: &mut State,
+        of: ProcessId,
+        changes: impl IntoIterator<Item = HoldingChange>,
+    ) {
+        let channels = self.pool.channels.with(of);
+        let mut relied_on = ReliedOn::default();
+        channels.iter().for_each(|channel| channel.find_relied_on(&mut relied_on));
+        for change in changes {
+            if state.is_lowered_by(of, change) {
+                if relied_on.has(change.node()) {
+                    state.postponed.push((of, change));
+                    continue;
+                }
+                if state.has_called(of, change.node()) {
+                    self.revoke_with(state, of);
+                }
             }
-            if state.has_called(of, change.node()) {
-                self.revoke_with(state, of);
-            }
-        }
-        if state.change_holding(of, change).is_err() {
-            for channel in self.pool.channels.with(of) {
-                self.end_channel(state, &channel, "returned more grants than it had");
+            if state.change_holding(of, change).is_err() {
+                for channel in &channels {
+                    self.end_channel(state, channel, "returned more grants than it had");
+                }
+                return;
             }
         }
     }
@@ -176,7 +188,7 @@ impl Engine {
     /// Applies the losses that were postponed, as far as no message relies on the nodes any more.
     pub(crate) fn apply_postponed(&self, state: &mut State) {
         for (of, change) in std::mem::take(&mut state.postponed) {
-            self.change_holding(state, of, change);
+            self.change_holdings(state, of, [change]);
         }
     }
 
