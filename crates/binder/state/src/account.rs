@@ -2,7 +2,7 @@
 //!
 //! | resource | limit, all users together | beyond a user's share |
 //! |---|---|---|
-//! | `Channels`, as server | a quarter of RLIMIT_NOFILE | its first call fails |
+//! | `Channels`, as server | a sixth of RLIMIT_NOFILE | its first call fails |
 //! | `Descriptors` before their message | a quarter of RLIMIT_NOFILE | they stay in their socket |
 //! | `Tickets` without their message | 16,384 | the references go back, the message fails |
 //! | `Objects` in such tickets | 32,768 | likewise |
@@ -155,10 +155,14 @@ impl Default for Quotas {
 
 impl Quotas {
     fn set_descriptors(&mut self, descriptors: u64) {
-        for resource in [Resource::Channels, Resource::Descriptors] {
-            self.by_resource[resource as usize].set_limit(descriptors / 4);
+        for (resource, limit) in [
+            // Three descriptors for each: half of them for all channels.
+            (Resource::Channels, descriptors / 6),
+            (Resource::Descriptors, descriptors / 4),
+            (Resource::Sent, descriptors / 2),
+        ] {
+            self.by_resource[resource as usize].set_limit(limit);
         }
-        self.by_resource[Resource::Sent as usize].set_limit(descriptors / 2);
     }
 
     fn take(&mut self, uid: u32, resource: Resource, amount: u64) -> bool {

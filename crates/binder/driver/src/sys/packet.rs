@@ -46,6 +46,16 @@ pub fn descriptors() -> u64 {
     limit.unwrap_or(u64::MAX)
 }
 
+/// The program's descriptor of this number, for one system call. `EBADF` if it can be none; whether
+/// it is open, that call says.
+pub fn borrowed<'a>(fd: i32) -> Result<BorrowedFd<'a>, Errno> {
+    if fd < 0 {
+        return Err(Errno::BADF);
+    }
+    // SAFETY: a closed number is EBADF, and the program answers for a number that it uses twice.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
 /// Sends one packet with descriptors; `flags` say whether it waits for room.
 pub fn send(
     socket: impl AsFd,
@@ -120,4 +130,18 @@ pub fn receive_into(
     }
     let is_cut = message.flags.contains(rustix::net::ReturnFlags::CTRUNC);
     Ok(Packet { bytes: message.bytes, fds: if is_cut { Err(Errno::MFILE) } else { Ok(fds) } })
+}
+
+/// Like [`receive_into`], also for the last packets of a peer that has closed its end with unread
+/// packets: the kernel reports that once, before them.
+pub fn receive_last_words(
+    socket: impl AsFd,
+    packet: &mut [u8],
+    max_fds: usize,
+    flags: RecvFlags,
+) -> Result<Packet, Errno> {
+    match receive_into(&socket, packet, max_fds, flags) {
+        Err(Errno::CONNRESET) => receive_into(&socket, packet, max_fds, flags),
+        received => received,
+    }
 }

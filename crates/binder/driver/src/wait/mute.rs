@@ -81,7 +81,7 @@ impl Pool {
         round.retain(|muted| self.channels.get(muted.channel.id).is_some());
         for Muted { channel, .. } in &round {
             channel.forgive();
-            if let Ok((_, doorbells)) = channel.socket.drain(channel.is_muted())
+            if let Ok((_, doorbells)) = channel.drain()
                 && !channel.has_message()
             {
                 channel.count_fruitless(doorbells);
