@@ -1,7 +1,9 @@
-//! Descriptors for messages that never come fill a server's table. The server then cannot take a
-//! channel from the broker. It must not mistake that for the broker's end, and must recover.
+//! Descriptors for messages that never come fill a server's table: messages for the descriptors
+//! behind them make the server read those, too. The server then cannot take a channel from the
+//! broker. It must not mistake that for the broker's end, and must recover.
 
 use crate::attacker::Attacker;
+use crate::honest::ECHO;
 use crate::play::{Attack, Load, Play, Whose, strangers};
 use crate::stage::Setting;
 use baton_hostile::engine::{self, MAX_DESCRIPTORS};
@@ -31,14 +33,13 @@ pub const ATTACK: Attack = Attack {
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;
-    let manager = engine.manager()?;
+    let (manager, node) = engine.manager_node()?;
     let channel = engine.channel_to(manager)?;
     let file = engine::status_page()?;
     let many = [file.as_fd(); MAX_DESCRIPTORS];
     attacker.ready();
     let late = Instant::now() + AT_MOST;
-    // Number 0 would be a doorbell.
-    let (mut number, mut sent) = (1u32, 0);
+    let (mut number, mut sent) = (0u32, 0);
     for (descriptors, packets) in PACKETS {
         let end = number + packets;
         while number < end && attacker.must_continue() && Instant::now() < late {
@@ -50,6 +51,9 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
                 Err(Errno::AGAIN | Errno::TOOMANYREFS) => std::thread::sleep(PACE),
                 Err(_) => break,
             }
+            // The server reads all before it, as far as its share goes.
+            channel.take();
+            let _ = channel.post_for_descriptor(node, ECHO, number.saturating_sub(1));
         }
     }
     attacker.holding(&format!("{sent} descriptors sent"));

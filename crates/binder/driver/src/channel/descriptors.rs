@@ -279,8 +279,13 @@ mod tests {
         (DescriptorSocket::new(ours, accounts.of(STRANGER)), theirs)
     }
 
+    fn file() -> OwnedFd {
+        std::fs::File::open("/dev/null").unwrap().into()
+    }
+
     fn send(theirs: &OwnedFd, number: u32, count: u32, fds: usize) {
-        let carried = vec![theirs.as_fd(); fds];
+        let file = file();
+        let carried = vec![file.as_fd(); fds];
         packet::send(theirs, bytes_of(&[number, count]), &carried, SendFlags::DONTWAIT).unwrap();
     }
 
@@ -397,7 +402,7 @@ mod tests {
                 let (socket, theirs) = socket(1024);
                 send(&theirs, number, count, fds);
                 send(&theirs, number + 1, 1, 1);
-                let taken = take(&socket, u32::from(early), count as usize);
+                let taken = take(&socket, u32::from(early), usize::from(count as u8));
                 assert!(early && !ends || taken.is_err(), "{number} {count} {fds} {early}");
                 assert_eq!(socket.received.lock().ended, ends, "{number} {count} {fds} {early}");
             }
@@ -412,7 +417,7 @@ mod tests {
     fn the_last_descriptors_of_a_peer_that_is_gone_come() {
         let (socket, theirs) = socket(1024);
         // The peer has not read this: the kernel says so before its last packets.
-        assert_eq!(socket.send(&[theirs.as_fd()]), Ok(0));
+        assert_eq!(socket.send(&[file().as_fd()]), Ok(0));
         (0..3).for_each(|number| send(&theirs, number, 1, 1));
         drop(theirs);
         assert_eq!(take(&socket, 1, 1), Ok(1));

@@ -1,8 +1,8 @@
 //! Sending: from a checked departure to a posted message.
 
+use crate::channel::Channel;
 use crate::channel::loan::LoanedLane;
 use crate::channel::payload::Payload;
-use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::engine::real_time::Purpose;
 use crate::sys::clock::{stamp, stamp_in_order};
