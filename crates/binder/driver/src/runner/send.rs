@@ -118,8 +118,8 @@ impl Engine {
     ) {
         // Strangers may cause any number of events: a real-time thread leaves them to other
         // threads.
-        if !thread::is_real_time() {
-            self.take_new_events();
+        if self.broker.has_events() && !thread::is_real_time() {
+            self.take_events();
         }
         let mut state = self.lock();
         self.take_over_own(&mut state);

@@ -8,12 +8,16 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
+use smallvec::{SmallVec, smallvec};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
 /// Pause after a temporary failure of the system.
 pub const PAUSE: Duration = Duration::from_millis(1);
+
+/// Room for a few descriptors in place.
+type Space = SmallVec<[MaybeUninit<u8>; 64]>;
 
 /// One packet. The packet always arrives; its descriptors may not.
 #[derive(Debug)]
@@ -63,7 +67,8 @@ pub fn send(
     fds: &[BorrowedFd<'_>],
     flags: SendFlags,
 ) -> Result<(), Errno> {
-    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(fds.len()))];
+    let mut space: Space =
+        smallvec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(fds.len()))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(Errno::INVAL);
@@ -109,7 +114,8 @@ pub fn receive_into(
     max_fds: usize,
     flags: RecvFlags,
 ) -> Result<Packet, Errno> {
-    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(max_fds))];
+    let mut space: Space =
+        smallvec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(max_fds))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
     let message = loop {
