@@ -22,8 +22,8 @@
 //!
 //! The owning engine writes its status page, and the broker writes `frozen` on it; peers map it
 //! read-only. The server's engine owns a channel's bell page and sends it to its client as the
-//! first packet on the channel's socket for doorbells. The client maps the page for writing, although it writes
-//! nothing there: a futex wake through such a mapping is cheaper.
+//! first packet on the channel's socket for doorbells. The client maps the page for writing,
+//! although it writes nothing there: a futex wake through such a mapping is cheaper.
 //!
 //! A channel has two sockets. A packet of either is two u32:
 //!
@@ -31,7 +31,7 @@
 //! |---|---|---|
 //! | doorbells | 0, 0 | a doorbell; with a descriptor, the server's bell page |
 //! | | 1, number | the message for the descriptors with this number will not come |
-//! | descriptors | number, count | so many descriptors come, ahead of the message that names their number |
+//! | descriptors | number, count | so many descriptors come, for the message with this number |
 //!
 //! The server's first packet on the socket for doorbells says that the server has the channel. Each
 //! end numbers its packets on the socket for descriptors from 0 on.
