@@ -176,7 +176,7 @@ impl Received<'_> {
     /// taken, or there is no room in the process's table.
     pub fn fd(&self, index: usize) -> Option<OwnedFd> {
         let (number, taken) = self.installed(index)?;
-        // SAFETY: installed for this buffer; open until it is dropped, as nobody takes it meanwhile.
+        // SAFETY: installed for this buffer, and open until it is dropped: nobody takes it now.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         let copy = rustix::io::fcntl_dupfd_cloexec(fd, 0).ok();
         drop(taken);
