@@ -143,7 +143,8 @@ impl DescriptorSocket {
         let early = received.early.remove(&number);
         let forgotten = if early.is_none() && received.is_to_come(number) {
             received.unwanted.insert(number);
-            self.drop_unwanted(&mut received)
+            // What cannot be dropped now is dropped before the next packet is read.
+            self.drop_unwanted(&mut received).or_else(|e| if passes(e) { Ok(()) } else { Err(e) })
         } else {
             Ok(())
         };
@@ -172,7 +173,7 @@ impl DescriptorSocket {
             };
             match read {
                 Ok(fds) if is_wanted => {
-                    // A wrong packet further on is for the message that wants it.
+                    // An error further on is for the message that wants that packet.
                     let _ = self.drop_unwanted(received);
                     return Ok(fds);
                 }
@@ -202,16 +203,14 @@ impl DescriptorSocket {
         Ok(())
     }
 
-    /// Drops the next packets as long as they are not wanted.
+    /// Drops the next packets as long as they are not wanted. With the errors of
+    /// [`DescriptorSocket::receive`]: `EAGAIN` if one of them has not come.
     fn drop_unwanted(&self, received: &mut ReceivedFds) -> Result<(), Errno> {
         while received.unwanted.contains(&received.next) {
             let number = received.next;
             // The kernel drops what has no room.
-            match self.receive(received, 0, RecvFlags::empty()) {
-                Ok(_) => received.unwanted.remove(&number),
-                Err(errno) if passes(errno) => return Ok(()),
-                Err(errno) => return Err(errno),
-            };
+            self.receive(received, 0, RecvFlags::empty())?;
+            received.unwanted.remove(&number);
         }
         Ok(())
     }
@@ -383,6 +382,9 @@ mod tests {
         let late = end_of_pipe(&theirs, 5);
         assert_eq!(take(&socket, 4, 1), Ok(1));
         assert!(is_closed(&late) && socket.received.lock().unwanted.is_empty());
+        // A message behind one that is cancelled and has not come.
+        assert_eq!(socket.forget(6), Ok(()));
+        assert_eq!(take(&socket, 7, 1), Err(Errno::PROTO));
     }
 
     #[test]
