@@ -1,5 +1,5 @@
-//! Descriptors for messages that never come fill a server's table: messages for the descriptors
-//! behind them make the server read those, too. The server then cannot take a channel from the
+//! Descriptors for messages that never come fill a server's table: a message for the descriptors
+//! behind them makes the server read those, too. The server then cannot take a channel from the
 //! broker. It must not mistake that for the broker's end, and must recover.
 
 use crate::attacker::Attacker;
@@ -13,8 +13,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 const NAME: &str = "full_table";
-/// Descriptors per packet and number of such packets: ever smaller ones, for the rest of the table.
-const PACKETS: [(usize, u32); 4] = [(MAX_DESCRIPTORS, 64), (32, 16), (4, 16), (1, 64)];
+/// Descriptors per packet and number of such packets. The server reads them in this order, until
+/// one has no room.
+const PACKETS: [(usize, u32); 4] = [(1, 64), (4, 16), (32, 16), (MAX_DESCRIPTORS, 64)];
 /// Time for a server to read one packet.
 const PACE: Duration = Duration::from_millis(2);
 const AT_MOST: Duration = Duration::from_secs(1);
@@ -51,11 +52,10 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
                 Err(Errno::AGAIN | Errno::TOOMANYREFS) => std::thread::sleep(PACE),
                 Err(_) => break,
             }
-            // The server reads all before it, as far as its share goes.
-            channel.take();
-            let _ = channel.post_for_descriptor(node, ECHO, number.saturating_sub(1));
         }
     }
+    // The server reads all before the last one, as far as this user's share goes.
+    let _ = channel.post_for_descriptor(node, ECHO, number.saturating_sub(1));
     attacker.holding(&format!("{sent} descriptors sent"));
     attacker.wait_until_dismissed();
     Ok(())
