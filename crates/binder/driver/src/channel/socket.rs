@@ -123,8 +123,8 @@ impl Socket {
     }
 
     /// Reads the socket until it is empty or it has been enough for now: less of a muted channel.
-    /// With how many doorbells there were; `cancelled` gets each cancelled number. `Err` once the
-    /// peer has closed it or misbehaved.
+    /// With how many messages there were, each of which may have woken the control thread;
+    /// `cancelled` gets each cancelled number. `Err` once the peer has closed it or misbehaved.
     pub fn drain(
         &self,
         muted: bool,
@@ -133,17 +133,14 @@ impl Socket {
         if self.ended.load(Ordering::Relaxed) {
             return Err(Errno::CONNRESET);
         }
-        let mut doorbells = 0;
-        for _ in 0..if muted { MOST_OF_MUTED } else { MOST_AT_ONCE } {
+        let most = if muted { MOST_OF_MUTED } else { MOST_AT_ONCE };
+        for n_read in 0..most {
             let read = match self.receive() {
-                Ok([DOORBELL, _]) => {
-                    doorbells += 1;
-                    Ok(())
-                }
+                Ok([DOORBELL, _]) => Ok(()),
                 Ok([CANCELLED, number]) => cancelled(number),
                 Ok(_) => Err(Errno::PROTO),
-                Err(Errno::AGAIN) => return Ok((Drained::Empty, doorbells)),
-                Err(errno) if passes(errno) => return Ok((Drained::More, doorbells)),
+                Err(Errno::AGAIN) => return Ok((Drained::Empty, n_read)),
+                Err(errno) if passes(errno) => return Ok((Drained::More, n_read)),
                 Err(errno) => Err(errno),
             };
             if read.is_err() {
@@ -151,7 +148,7 @@ impl Socket {
                 return Err(Errno::CONNRESET);
             }
         }
-        Ok((Drained::More, doorbells))
+        Ok((Drained::More, most))
     }
 
     /// Takes the next message, and the bell page that comes with it. `EPROTO` if it is none.
@@ -211,7 +208,7 @@ mod tests {
         let (socket, theirs) = socket(End::Server);
         assert_eq!(drain(&socket, false), (Ok((Drained::Empty, 0)), vec![]));
         [[DOORBELL, 0], [CANCELLED, 7], [DOORBELL, 1]].iter().for_each(|it| send(&theirs, it, &[]));
-        assert_eq!(drain(&socket, false), (Ok((Drained::Empty, 2)), vec![7]));
+        assert_eq!(drain(&socket, false), (Ok((Drained::Empty, 3)), vec![7]));
         (0..MOST_AT_ONCE + 5).for_each(|_| send(&theirs, &[DOORBELL, 0], &[]));
         assert_eq!(drain(&socket, true).0, Ok((Drained::More, MOST_OF_MUTED)));
         assert_eq!(drain(&socket, false).0, Ok((Drained::Empty, MOST_AT_ONCE + 5 - MOST_OF_MUTED)));

@@ -122,8 +122,8 @@ impl Engine {
             || self.is_polling() && channel.has_mail();
         if channel.end == End::Server {
             match &drained {
-                Ok((_, doorbells)) if *doorbells > 0 && !channel.has_message() && !has_returned => {
-                    self.pool.count_fruitless(&channel, *doorbells);
+                Ok((_, n_read)) if *n_read > 0 && !channel.has_message() && !has_returned => {
+                    self.pool.count_fruitless(&channel, *n_read);
                 }
                 _ => self.pool.activate(&channel),
             }
