@@ -1,5 +1,5 @@
 //! Fuzzes an engine with a peer that writes arbitrary bytes into shared memory and sends arbitrary
-//! messages over its socket.
+//! messages over its sockets.
 //!
 //! The fuzzer is one end of a channel, admitted by the broker like any process; the other end is a
 //! real engine. The engine must not break, and must serve an honest client all the same.
@@ -14,6 +14,7 @@ use baton_shm::sync::Ordering;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::SendFlags;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 const MOST_STEPS: usize = 40;
@@ -86,6 +87,9 @@ struct Attack {
     end: End,
     memory: Mapping<CHANNEL_BYTES>,
     socket: Option<OwnedFd>,
+    descriptors: OwnedFd,
+    /// Packets sent by the socket for descriptors.
+    packets: Cell<u32>,
     victim: ProcessId,
     node: u64,
     tickets: Vec<u64>,
@@ -94,9 +98,20 @@ struct Attack {
 impl Attack {
     fn new(hostile: Hostile, end: End, fds: Vec<OwnedFd>, victim: ProcessId, node: u64) -> Attack {
         let mut fds = fds.into_iter();
-        let (file, socket) = fds.next().zip(fds.next()).expect("memory and socket");
+        let mut next = || fds.next().expect("memory and two sockets");
+        let (file, socket, descriptors) = (next(), next(), next());
         let memory = Mapping::new(&file, Access::ReadWrite).expect("its memory");
-        Attack { hostile, end, memory, socket: Some(socket), victim, node, tickets: Vec::new() }
+        Attack {
+            hostile,
+            end,
+            memory,
+            socket: Some(socket),
+            descriptors,
+            packets: Cell::new(0),
+            victim,
+            node,
+            tickets: Vec::new(),
+        }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
@@ -192,9 +207,19 @@ impl Attack {
         let Some(socket) = &self.socket else { return };
         let fds: Vec<_> = (0..input.below(4)).map(|_| socket.as_fd()).collect();
         let count = if input.u8() < 240 { fds.len() as u32 } else { input.u32() };
-        let number = [(input.below(4) as u32).to_ne_bytes(), count.to_ne_bytes()].concat();
-        let packet = &number[..input.pick(&[8, 8, 8, 0, 4])];
-        let _ = super::machine::send(socket, packet, &fds, SendFlags::DONTWAIT);
+        let (mut to, mut number) = (socket, input.below(4) as u32);
+        if input.u8() < 128 {
+            to = &self.descriptors;
+            if input.u8() < 240 {
+                number = self.packets.get();
+            }
+        }
+        let packet = [number.to_ne_bytes(), count.to_ne_bytes()].concat();
+        let packet = &packet[..input.pick(&[8, 8, 8, 0, 4])];
+        let sent = super::machine::send(to, packet, &fds, SendFlags::DONTWAIT);
+        if sent.is_ok() && std::ptr::eq(to, &self.descriptors) {
+            self.packets.set(number.wrapping_add(1));
+        }
     }
 
     /// Puts a record into the ring of returned grants, or only says so.

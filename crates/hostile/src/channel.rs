@@ -4,7 +4,7 @@
 
 use baton_abi::control::{ChannelId, End, NodeId, ProcessId};
 use baton_abi::lane::*;
-use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject, TF_ACCEPT_FDS};
+use baton_abi::uapi::{BINDER_TYPE_BINDER, BINDER_TYPE_FD, FlatObject, TF_ACCEPT_FDS};
 use baton_shm::mailbox::Mailbox;
 use baton_shm::mapping::{Access, Mapping};
 use bytemuck::{bytes_of, bytes_of_mut, cast_slice, cast_slice_mut};
@@ -26,8 +26,10 @@ pub struct BareChannel {
     pub end: End,
     /// The process at the other end.
     pub peer: ProcessId,
-    /// The socket for doorbells and descriptors.
+    /// The socket for doorbells.
     pub socket: OwnedFd,
+    /// The socket for descriptors.
+    pub descriptors: OwnedFd,
     /// Header, one-way ring and rings of returned grants.
     pub head: Mapping<LANES_AT>,
     /// The areas of lane 0 that this end writes and reads.
@@ -89,8 +91,9 @@ impl BareChannel {
         (id, end, peer): (ChannelId, End, ProcessId),
         descriptors: Vec<OwnedFd>,
     ) -> Result<BareChannel, Errno> {
-        let mut descriptors = descriptors.into_iter();
-        let (memory, socket) = descriptors.next().zip(descriptors.next()).ok_or(Errno::PROTO)?;
+        let mut rest = descriptors.into_iter();
+        let mut next = || rest.next().ok_or(Errno::PROTO);
+        let (memory, socket, descriptors) = (next()?, next()?, next()?);
         let area = |inbox_of| Mapping::part(&memory, area_at(0, inbox_of), Access::ReadWrite);
         let (for_server, for_client) = (area(End::Server)?, area(End::Client)?);
         let (outgoing, incoming) = match end {
@@ -99,12 +102,36 @@ impl BareChannel {
         };
         let head = Mapping::new(&memory, Access::ReadWrite)?;
         let returned_bytes = Cell::new(0);
-        Ok(BareChannel { id, end, peer, socket, head, outgoing, incoming, returned_bytes })
+        Ok(BareChannel {
+            id,
+            end,
+            peer,
+            socket,
+            descriptors,
+            head,
+            outgoing,
+            incoming,
+            returned_bytes,
+        })
     }
 
     /// Posts a call in lane 0 and rings the doorbell. The lane has to be free.
     pub fn post(&self, call: &BareCall<'_>) -> Result<(), Errno> {
-        self.write(Kind::Request, call)?;
+        self.write(Kind::Request, call, None)?;
+        self.announce()
+    }
+
+    /// Posts a call in lane 0 that has one descriptor, the packet of this number, and rings the
+    /// doorbell. The lane has to be free.
+    pub fn post_for_descriptor(&self, node: NodeId, code: u32, number: u32) -> Result<(), Errno> {
+        let object = FlatObject { kind: BINDER_TYPE_FD, flags: 0, binder: 0, cookie: 0 };
+        let (data, offsets, objects) = (bytes_of(&object), &[0], &[]);
+        let call = BareCall { node, code, data, offsets, objects, ticket: 0 };
+        self.write(Kind::Request, &call, Some(number))?;
+        self.announce()
+    }
+
+    fn announce(&self) -> Result<(), Errno> {
         // SeqCst orders this before the check for the server's sleepers.
         self.head.double_word(header::READY).fetch_or(1, Ordering::SeqCst);
         self.ring()
@@ -112,11 +139,11 @@ impl BareChannel {
 
     /// Answers the call in lane 0 and rings the doorbell. The answer's node does not matter.
     pub fn reply(&self, answer: &BareCall<'_>) -> Result<(), Errno> {
-        self.write(Kind::Reply, answer)?;
+        self.write(Kind::Reply, answer, None)?;
         self.ring()
     }
 
-    fn write(&self, kind: Kind, call: &BareCall<'_>) -> Result<(), Errno> {
+    fn write(&self, kind: Kind, call: &BareCall<'_>, fds: Option<u32>) -> Result<(), Errno> {
         let message = Message {
             kind: kind as u32,
             node: call.node.0,
@@ -125,6 +152,8 @@ impl BareChannel {
             data_bytes: call.data.len() as u32,
             offsets_bytes: size_of_val(call.offsets) as u32,
             objects: call.objects.len() as u16,
+            fds: u8::from(fds.is_some()),
+            fds_number: fds.unwrap_or_default(),
             ticket: call.ticket,
             ..Message::default()
         };
@@ -250,20 +279,29 @@ impl BareChannel {
 
     /// Rings the doorbell for the peer's control thread. A full queue also wakes it.
     pub fn ring(&self) -> Result<(), Errno> {
-        match self.send_descriptors(0, 0, &[]) {
+        match self.send_with_doorbell([0, 0], &[]) {
             Ok(()) | Err(Errno::AGAIN) => Ok(()),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Sends descriptors as those of message `number`, which is not 0, and announces `count` of
-    /// them. `EAGAIN` if there is no room.
+    /// Sends a packet by the socket for doorbells, with descriptors. `EAGAIN` if there is no room.
+    pub fn send_with_doorbell(
+        &self,
+        packet: [u32; 2],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), Errno> {
+        crate::packet::send_now(&self.socket, bytes_of(&packet), descriptors)
+    }
+
+    /// Sends descriptors as the packet of this number, and announces `count` of them. `EAGAIN` if
+    /// there is no room.
     pub fn send_descriptors(
         &self,
         number: u32,
         count: u32,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), Errno> {
-        crate::packet::send_now(&self.socket, bytes_of(&[number, count]), descriptors)
+        crate::packet::send_now(&self.descriptors, bytes_of(&[number, count]), descriptors)
     }
 }

@@ -139,7 +139,7 @@ impl Program {
                 let home = request.received.own_object(0).filter(|home| *home == self.own);
                 home.ok_or(Errno::BADMSG)?;
             }
-            Code::CloseDescriptor => drop(request.received.fd(0).ok_or(Errno::BADMSG)?),
+            Code::CloseDescriptor => drop(request.received.take_fd(0).ok_or(Errno::BADMSG)?),
         }
         Ok(())
     }

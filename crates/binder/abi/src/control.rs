@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.
@@ -422,8 +422,8 @@ pub enum Event {
         /// does.
         holder: (ProcessId, Option<Strength>),
     },
-    /// A new channel. Carries two descriptors (memory, socket) to the server and three (memory,
-    /// socket, the server's status page) to the client.
+    /// A new channel. Carries three descriptors (memory, the socket for doorbells, that for
+    /// descriptors) to the server, and a fourth (the server's status page) to the client.
     Channel {
         /// Id of the channel.
         channel: ChannelId,

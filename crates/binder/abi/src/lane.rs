@@ -22,13 +22,19 @@
 //!
 //! The owning engine writes its status page, and the broker writes `frozen` on it; peers map it
 //! read-only. The server's engine owns a channel's bell page and sends it to its client as the
-//! first message on the channel's socket. The client maps the page for writing, although it writes
-//! nothing there: a futex wake through such a mapping is cheaper.
+//! first packet on the channel's socket for doorbells. The client maps the page for writing,
+//! although it writes nothing there: a futex wake through such a mapping is cheaper.
 //!
-//! A message on the socket is two u32: a number, and the count of descriptors that come with it.
-//! Number 0 is a doorbell (with a descriptor: the server's bell page). Any other number names the
-//! descriptors or, if there are none, descriptors whose message will not come. The server's first
-//! message says that the server has the channel.
+//! A channel has two sockets. A packet of either is two u32:
+//!
+//! | socket | packet | what it says |
+//! |---|---|---|
+//! | doorbells | 0, 0 | a doorbell; with a descriptor, the server's bell page |
+//! | | 1, number | the message for the descriptors with this number will not come |
+//! | descriptors | number, count | so many descriptors come, for the message with this number |
+//!
+//! The server's first packet on the socket for doorbells says that the server has the channel. Each
+//! end numbers its packets on the socket for descriptors from 0 on.
 
 use crate::control::{MAX_OBJECTS, NodeId, Strength};
 use bytemuck::{Pod, Zeroable};
@@ -190,7 +196,7 @@ pub mod tally {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Attendance {
-    /// The engine has no looper: a message is noticed only through the channel's socket.
+    /// The engine has no looper: a message is noticed only through the channel's doorbell.
     Nobody = 0,
     /// Loopers check the channel: ring the bell if one sleeps, otherwise do nothing.
     Loopers = 1,
@@ -253,13 +259,13 @@ pub struct Message {
     pub offsets_bytes: u32,
     /// Bytes of scatter-gather buffers, each padded to 8.
     pub buffers_bytes: u32,
-    /// Number of descriptors that come over the socket for this message.
+    /// Number of descriptors that come for this message by the socket for descriptors.
     pub fds: u8,
     /// Number of entries of the chain.
     pub chain: u8,
     /// Number of nodes and handles: entries of [`Carried`].
     pub objects: u16,
-    /// Number of the socket message with the descriptors, 0 if there are none.
+    /// Number of the packet with the descriptors, where there are some.
     pub fds_number: u32,
     /// For [`Kind::Failed`], a negative errno. For [`Kind::OneWay`], [`TO_FROZEN`] or 0. For
     /// [`Kind::Request`], the caller's nice value.

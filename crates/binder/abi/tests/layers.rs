@@ -88,7 +88,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("binder/baton/src/received.rs", "lends the receive buffer, and descriptors named in it"),
     ("binder/driver/src/fast/own_lane.rs", "uses a channel that nobody keeps for it"),
     ("binder/driver/src/runner/effects.rs", "closes descriptors that it has installed, by number"),
-    ("binder/driver/src/channel/socket.rs", "duplicates the program's descriptors, by number"),
+    ("binder/driver/src/sys/packet.rs", "sends the program's descriptors, by number"),
     ("binder/broker/src/client_thread.rs", "a process's limits, which rustix lacks"),
     ("binder/broker/src/trim.rs", "asks the allocator to give memory back"),
     ("binder/broker/src/peer.rs", "asks for socket options, which rustix lacks"),

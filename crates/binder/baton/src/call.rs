@@ -211,7 +211,7 @@ impl Driver {
                             engine.remember_route(&mut state, tid, handle, via);
                         }
                         engine.unlock(state);
-                        let place = Place::Buffer(Arc::new(incoming));
+                        let place = Place::Buffer(Arc::new(incoming.into()));
                         return Ok(Received { driver: self, place });
                     }
                     Return::Bare(command @ (BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY)) => {

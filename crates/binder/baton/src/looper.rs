@@ -104,7 +104,7 @@ impl Driver {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
         let wanted = incoming.requested_priority();
         let handler = self.handler(ptr);
-        let received = Received { driver: self, place: Place::Buffer(Arc::new(incoming)) };
+        let received = Received { driver: self, place: Place::Buffer(Arc::new(incoming.into())) };
         let request = Request { received };
         let answer = match handler {
             Some(handler) => at_priority(wanted, || handle(&handler, &request)),

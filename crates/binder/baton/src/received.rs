@@ -8,9 +8,11 @@ use baton_abi::control::Strength;
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
 use baton_driver::typed::{CopiedPayload, of_transaction};
+use baton_shm::lock::{Guard, Lock};
 use baton_state::transaction::Incoming;
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// A transaction or reply, where it lies. Dropped, its memory is freed, with the references and the
@@ -51,9 +53,30 @@ pub struct Received<'a> {
 
 pub(crate) enum Place {
     // Not in a Box, which is dropped in line, where everybody passes.
-    Buffer(Arc<Incoming>),
+    Buffer(Arc<InBuffer>),
     /// Here: it came by the fast path.
     Here(CopiedPayload),
+}
+
+/// A message in the receive buffer.
+pub(crate) struct InBuffer {
+    incoming: Incoming,
+    /// Objects whose descriptors the program has taken. Locked while a descriptor is duplicated.
+    taken: Lock<Vec<usize>>,
+}
+
+impl From<Incoming> for InBuffer {
+    fn from(incoming: Incoming) -> InBuffer {
+        InBuffer { incoming, taken: Lock::default() }
+    }
+}
+
+impl Deref for InBuffer {
+    type Target = Incoming;
+
+    fn deref(&self) -> &Incoming {
+        &self.incoming
+    }
 }
 
 /// A transaction to serve.
@@ -154,12 +177,33 @@ impl Received<'_> {
         Some(Object { ptr: object.binder, flags: object.flags })
     }
 
-    /// A duplicate of the descriptor with this index.
+    /// A duplicate of the descriptor with this index. `None` if it is something else, has been
+    /// taken, or there is no room in the process's table.
     pub fn fd(&self, index: usize) -> Option<OwnedFd> {
+        let (number, taken) = self.installed(index)?;
+        // SAFETY: installed for this buffer, and open until it is dropped: nobody takes it now.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        let copy = rustix::io::fcntl_dupfd_cloexec(fd, 0).ok();
+        drop(taken);
+        copy
+    }
+
+    /// Takes out the descriptor with this index: it is not closed with the message. `None` if it is
+    /// something else, or has been taken.
+    pub fn take_fd(&self, index: usize) -> Option<OwnedFd> {
+        let (number, mut taken) = self.installed(index)?;
+        taken.push(index);
+        // SAFETY: installed for this buffer, which closes it no more.
+        Some(unsafe { OwnedFd::from_raw_fd(number) })
+    }
+
+    /// The number of a descriptor that has not been taken, which nobody takes as long as the list
+    /// is locked.
+    fn installed(&self, index: usize) -> Option<(i32, Guard<'_, Vec<usize>>)> {
         let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_FD)?;
-        // SAFETY: installed for this buffer and open until it is dropped.
-        let fd = unsafe { BorrowedFd::borrow_raw(object.binder as i32) };
-        rustix::io::fcntl_dupfd_cloexec(fd, 0).ok()
+        let Place::Buffer(message) = &self.place else { return None };
+        let taken = message.taken.lock();
+        (!taken.contains(&index)).then_some((object.binder as i32, taken))
     }
 }
 
@@ -204,15 +248,15 @@ impl Received<'_> {
     }
 
     #[inline(never)]
-    fn free(&self, incoming: &Incoming) {
+    fn free(&self, incoming: &InBuffer) {
         let engine = &self.driver.engine;
         if engine.is_inherited() {
             return;
         }
         let mut fds = Vec::new();
         if incoming.sizes.1 > 0 {
-            let objects = (0..incoming.sizes.1 / 8).filter_map(|index| self.object(index));
-            fds.extend(objects.filter(|o| o.kind == BINDER_TYPE_FD).map(|o| o.binder as i32));
+            let all = 0..incoming.sizes.1 / 8;
+            fds.extend(all.filter_map(|index| Some(self.installed(index)?.0)));
         }
         let mut state = engine.lock();
         if let Some((offset, bytes)) = state.free(Some(incoming.buffer), 0) {

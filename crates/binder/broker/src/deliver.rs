@@ -177,7 +177,8 @@ impl Broker {
         cause: u32,
     ) -> Result<Vec<(ProcessId, CloseReason)>, Errno> {
         // Every step that can fail comes before the first event.
-        let (client_memory, (client_socket, server_socket)) = (channel_memory()?, socket_pair()?);
+        let (client_memory, doorbells, descriptors) =
+            (channel_memory()?, socket_pair()?, socket_pair()?);
         let copy = |file| rustix::io::fcntl_dupfd_cloexec(file, 0);
         let server_memory = copy(client_memory.as_fd())?;
         let status_page = copy(self.engine(server).ok_or(Errno::SRCH)?.pages.file())?;
@@ -186,8 +187,8 @@ impl Broker {
             Ok(Event::Channel { channel, end, peer })
         };
         let (to_server, to_client) = (event(End::Server, client)?, event(End::Client, server)?);
-        let server_gets = vec![server_memory, server_socket];
-        let client_gets = vec![client_memory, client_socket, status_page];
+        let server_gets = vec![server_memory, doorbells.0, descriptors.0];
+        let client_gets = vec![client_memory, doorbells.1, descriptors.1, status_page];
         let mut problems = Vec::new();
         for (to, event, descriptors) in
             [(server, to_server, server_gets), (client, to_client, client_gets)]

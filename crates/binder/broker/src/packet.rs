@@ -11,8 +11,8 @@ use rustix::net::{
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
-/// Most descriptors in a packet: memory, socket and status page of a channel.
-const MAX_FDS: usize = 3;
+/// Most descriptors in a packet: memory, sockets and status page of a channel.
+const MAX_FDS: usize = 4;
 
 /// The result of an attempt to receive.
 #[derive(Debug)]

@@ -326,7 +326,7 @@ impl Broker {
                 (Errno::NOSPC, outbox::cost(objects.len() * OBJECT_BYTES), 0)
             }
             Request::ContextManager => (Errno::AGAIN, outbox::cost(OBJECT_BYTES), 0),
-            Request::OpenChannel { .. } => (Errno::AGAIN, outbox::cost(CHANNEL_EVENT_BYTES), 3),
+            Request::OpenChannel { .. } => (Errno::AGAIN, outbox::cost(CHANNEL_EVENT_BYTES), 4),
             Request::RealTime { .. } => (Errno::AGAIN, outbox::cost(OBJECT_BYTES), 0),
             Request::CancelTicket { target, .. } => {
                 let waiting = self.engine(*target).map(|engine| engine.outbox.cancels_of(from));

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
 /// Upper bound of the two-way transactions that an engine can have received. A channel has 64 lanes
-/// and costs its client two descriptors, of at most a million.
+/// and costs its client three descriptors, of at most a million.
 const MAX_OUTSTANDING: u32 = 1 << 25;
 /// Attempts to read an entry that its owner is writing.
 const MOST_READS: u32 = 8;

@@ -432,7 +432,7 @@ impl Engine {
             }
             Event::References { .. } => assert!(self.record.add_references(&event), "{event:?}"),
             Event::Channel { channel, end, peer } => {
-                let expect = if *end == End::Client { 3 } else { 2 };
+                let expect = if *end == End::Client { 4 } else { 3 };
                 assert_eq!(descriptors.len(), expect, "descriptors of {event:?}");
                 self.record.add_channel(*channel, *end, peer.process);
             }

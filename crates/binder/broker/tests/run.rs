@@ -47,7 +47,7 @@ fn a_hello_gets_an_identity_and_an_event_stream() {
 }
 
 #[test]
-fn a_channel_is_shared_memory_a_socket_and_the_servers_status_page() {
+fn a_channel_is_shared_memory_two_sockets_and_the_servers_status_page() {
     let directory = Directory::new();
     let broker = broker(&directory);
     let (manager, client) = manager_and_client(broker.socket());
@@ -55,7 +55,7 @@ fn a_channel_is_shared_memory_a_socket_and_the_servers_status_page() {
 
     let (to_server, at_server) = manager.event_with_descriptors();
     let (to_client, at_client) = client.event_with_descriptors();
-    let (Event::Channel { channel, end: End::Server, peer }, [memory, socket]) =
+    let (Event::Channel { channel, end: End::Server, peer }, [memory, socket, descriptors]) =
         (to_server, &at_server[..])
     else {
         panic!("no channel for the server")
@@ -63,7 +63,7 @@ fn a_channel_is_shared_memory_a_socket_and_the_servers_status_page() {
     assert_eq!(peer, client.identity);
     let (
         Event::Channel { channel: same, end: End::Client, peer },
-        [client_memory, client_socket, page],
+        [client_memory, client_socket, client_descriptors, page],
     ) = (to_client, &at_client[..])
     else {
         panic!("no channel for the client")
@@ -78,8 +78,10 @@ fn a_channel_is_shared_memory_a_socket_and_the_servers_status_page() {
     assert_eq!(rustix::fs::ftruncate(memory, 0), Err(Errno::PERM));
     let seal = rustix::fs::SealFlags::FUTURE_WRITE;
     assert_eq!(rustix::fs::fcntl_add_seals(memory, seal), Err(Errno::PERM));
-    send(client_socket, b"hello", &[]).unwrap();
-    assert_eq!(receive(socket).unwrap().0, b"hello");
+    for (from, to) in [(client_socket, socket), (client_descriptors, descriptors)] {
+        send(from, b"hello", &[]).unwrap();
+        assert_eq!(receive(to).unwrap().0, b"hello");
+    }
 
     // The status page belongs to the server; the client can only read it.
     manager.status_page.word(status::SLEEPERS).store(9, Ordering::SeqCst);

@@ -6,7 +6,7 @@ mod support;
 use baton::{CallError, Parcel, Process};
 use baton_driver::observer::Observer;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, AsRawFd};
 use service::{client_of, manage};
 use std::sync::mpsc;
 use std::thread;
@@ -240,6 +240,39 @@ fn a_descriptor_arrives_as_the_same_file() {
     assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 7);
     // The server's copies are closed: the pipe ends.
     assert_eq!(rustix::io::read(&reader, &mut text).unwrap(), 0);
+    server.close();
+}
+
+#[test]
+fn a_descriptor_that_is_taken_stays_open_after_its_message() {
+    let broker = Broker::start();
+    let (keep, kept) = mpsc::channel();
+    let server = manage(&broker, move |request| {
+        let received = &request.received;
+        let number = |at: usize| {
+            let offset = 24 * at + 8;
+            i32::from_ne_bytes(request.data()[offset..offset + 4].try_into().unwrap())
+        };
+        let taken = received.take_fd(1).unwrap();
+        assert_eq!(taken.as_raw_fd(), number(1), "it is no duplicate");
+        assert!(received.take_fd(1).is_none() && received.fd(1).is_none());
+        assert_ne!(received.fd(0).unwrap().as_raw_fd(), number(0));
+        keep.send(taken).unwrap();
+        Ok(Parcel::new())
+    });
+    let (_client, manager) = client_of(&broker);
+    let pipes = [rustix::pipe::pipe().unwrap(), rustix::pipe::pipe().unwrap()];
+    let mut parcel = Parcel::new();
+    pipes.iter().for_each(|(_, writer)| _ = parcel.write_fd(writer.as_fd()));
+    drop(manager.call(1, &parcel).unwrap());
+    let [first, second] = pipes.map(|(reader, _)| reader);
+    let mut text = [0; 16];
+    assert_eq!(rustix::io::read(&first, &mut text).unwrap(), 0, "closed with its message");
+    let taken = kept.recv().unwrap();
+    rustix::io::write(&taken, b"through").unwrap();
+    assert_eq!(rustix::io::read(&second, &mut text).unwrap(), 7);
+    drop(taken);
+    assert_eq!(rustix::io::read(&second, &mut text).unwrap(), 0);
     server.close();
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | resource | limit, all users together | beyond a user's share |
 //! |---|---|---|
-//! | `Channels`, as server | a quarter of RLIMIT_NOFILE | its first call fails |
+//! | `Channels`, as server | a sixth of RLIMIT_NOFILE | its first call fails |
 //! | `Descriptors` before their message | a quarter of RLIMIT_NOFILE | they stay in their socket |
 //! | `Tickets` without their message | 16,384 | the references go back, the message fails |
 //! | `Objects` in such tickets | 32,768 | likewise |
@@ -155,10 +155,14 @@ impl Default for Quotas {
 
 impl Quotas {
     fn set_descriptors(&mut self, descriptors: u64) {
-        for resource in [Resource::Channels, Resource::Descriptors] {
-            self.by_resource[resource as usize].set_limit(descriptors / 4);
+        for (resource, limit) in [
+            // Three descriptors for each: half of them for all channels.
+            (Resource::Channels, descriptors / 6),
+            (Resource::Descriptors, descriptors / 4),
+            (Resource::Sent, descriptors / 2),
+        ] {
+            self.by_resource[resource as usize].set_limit(limit);
         }
-        self.by_resource[Resource::Sent as usize].set_limit(descriptors / 2);
     }
 
     fn take(&mut self, uid: u32, resource: Resource, amount: u64) -> bool {
@@ -236,7 +240,8 @@ mod tests {
         let held = stranger.take(Resource::Descriptors, 375);
         assert!(held.is_some());
         assert!(stranger.take(Resource::Descriptors, 1).is_none());
-        assert!(stranger.take(Resource::Channels, 375).is_some(), "another resource");
+        let channels = [251, 250].map(|n| stranger.take(Resource::Channels, n).is_some());
+        assert_eq!(channels, [false, true], "another resource, with a limit of its own");
         drop(held);
         assert!(stranger.take(Resource::Descriptors, usize::MAX).is_none());
         assert!(stranger.take(Resource::Descriptors, 375).is_some(), "given back");

@@ -37,7 +37,7 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
             }
             match engine.ask(&Request::OpenChannel { target, entry: None }) {
                 Ok(Reply::Done) => {
-                    // The socket keeps a channel open; the memory is not needed.
+                    // The first socket keeps a channel open; the rest is not needed.
                     while let Ok((_, mut descriptors)) = engine.event_now() {
                         sockets.extend(descriptors.drain(..).nth(1));
                     }

@@ -1,6 +1,7 @@
-//! A client sends descriptors with doorbells, and more or fewer than a message announces.
+//! A client sends descriptors with doorbells, and others than it announces.
 
 use crate::attacker::Attacker;
+use crate::honest::ECHO;
 use crate::play::{Attack, Load, Play, Whose, strangers};
 use crate::stage::Setting;
 use baton_hostile::engine::{self, MAX_DESCRIPTORS};
@@ -16,13 +17,17 @@ const CHANNELS: usize = 8;
 const MESSAGES: u32 = 64;
 const AT_MOST: Duration = Duration::from_secs(1);
 
-/// A message's number, the announced count of descriptors, and the real count.
-const LIES: [(u32, u32, usize); 5] = [
-    (0, 0, MAX_DESCRIPTORS),
-    (0, 1, MAX_DESCRIPTORS),
-    (1, 1, MAX_DESCRIPTORS),
-    (2, MAX_DESCRIPTORS as u32, 1),
-    (3, u32::MAX, 1),
+/// A packet, how many descriptors come with it, and whether it is one for descriptors: then it says
+/// a number and a count, else it is a doorbell or says which message will not come.
+const LIES: [([u32; 2], usize, bool); 8] = [
+    ([0, 0], MAX_DESCRIPTORS, false),
+    ([1, 0], MAX_DESCRIPTORS, false),
+    ([2, 1], 1, false),
+    ([0, 1], MAX_DESCRIPTORS, true),
+    ([0, MAX_DESCRIPTORS as u32], 1, true),
+    ([0, u32::MAX], 1, true),
+    ([0, 0], 1, true),
+    ([3, 1], 1, true),
 ];
 
 pub const ATTACK: Attack = Attack {
@@ -38,7 +43,7 @@ pub const ATTACK: Attack = Attack {
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let engine = attacker.engine()?;
-    let manager = engine.manager()?;
+    let (manager, node) = engine.manager_node()?;
     let file = engine::status_page()?;
     let many = [file.as_fd(); MAX_DESCRIPTORS];
     attacker.ready();
@@ -48,15 +53,21 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let mut channels = Vec::new();
     for at in 0..CHANNELS {
         let Ok(channel) = engine.channel_to(manager) else { break };
-        let (number, announced, descriptors) = LIES[at % LIES.len()];
+        let (packet, descriptors, for_descriptors) = LIES[at % LIES.len()];
+        let lie = &many[..descriptors];
         let mut left = MESSAGES;
         while left > 0 && attacker.must_continue() && Instant::now() < late {
-            match channel.send_descriptors(number, announced, &many[..descriptors]) {
+            let said = match for_descriptors {
+                true => channel.send_descriptors(packet[0], packet[1], lie),
+                false => channel.send_with_doorbell(packet, lie),
+            };
+            match said {
                 Ok(()) => (left, sent) = (left - 1, sent + 1),
                 Err(Errno::AGAIN | Errno::TOOMANYREFS) => std::thread::yield_now(),
                 Err(_) => break,
             }
         }
+        let _ = channel.post_for_descriptor(node, ECHO, 1);
         channels.push(channel);
     }
     attacker.holding(&format!("{sent} messages on {} channels", channels.len()));

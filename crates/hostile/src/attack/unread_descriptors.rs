@@ -10,7 +10,7 @@ use std::io;
 const NAME: &str = "unread_descriptors";
 /// Engines of each process.
 const ENGINES: usize = 40;
-/// Channels of each engine, whose events it never reads: three descriptors in flight each.
+/// Channels of each engine, whose events it never reads: four descriptors in flight each.
 const CHANNELS: usize = 16;
 
 pub const ATTACK: Attack = Attack {

@@ -14,7 +14,7 @@ pub enum Effect {
         /// The event.
         event: Event,
     },
-    /// Make a channel's memory and socket pair and announce it to both ends by [`Event::Channel`].
+    /// Make a channel's memory and socket pairs and announce it to both ends by [`Event::Channel`].
     /// If that fails, the runner calls [`super::State::end_channel`].
     OpenChannel {
         /// Id of the channel.

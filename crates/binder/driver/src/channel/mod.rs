@@ -1,8 +1,9 @@
-//! Channels: the memory and the socket that this process shares with one other.
+//! Channels: the memory and the sockets that this process shares with one other.
 //!
 //! Code here copies the peer's bytes, checks the copy, and uses nothing but the copy.
 
 mod client;
+mod descriptors;
 mod lend;
 pub(crate) mod loan;
 pub(crate) mod payload;
@@ -12,7 +13,7 @@ mod socket;
 pub(crate) mod table;
 pub(crate) mod yield_first;
 pub use server::{ACTIVE_REQUESTS, OneWay, RECENT_REQUESTS};
-pub use socket::{Drained, duplicate};
+pub use socket::Drained;
 
 use crate::sys::spin::SpinBudget;
 use crate::sys::thread::processor;
@@ -29,9 +30,10 @@ use baton_shm::revocation::Revocation;
 use baton_shm::ring::{Consumer, Producer};
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::account::{Account, Held, Resource};
-use baton_state::transaction::LaneId;
+use baton_state::transaction::{LaneId, Refusal};
 use bytemuck::{bytes_of, bytes_of_mut};
-use rustix::fd::OwnedFd;
+use descriptors::DescriptorSocket;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use socket::Socket;
 use std::sync::atomic::AtomicBool;
@@ -55,8 +57,10 @@ pub struct Channel {
     pub peer: ProcessId,
     /// The revocation of plain calls on this channel alone: see [`crate::fast`].
     pub revocation: Arc<Revocation>,
-    /// Doorbells and descriptors.
+    /// Doorbells.
     pub socket: Socket,
+    /// Descriptors.
+    pub descriptors: DescriptorSocket,
     file: OwnedFd,
     /// Server: the channel's share of what its user may have.
     _place: Option<Held>,
@@ -144,7 +148,8 @@ pub struct Ends {
 }
 
 impl Channel {
-    /// Takes over what the broker sent: memory, socket and, at the client's end, the front page.
+    /// Takes over what the broker sent: memory, sockets and, at the client's end, the front
+    /// page.
     /// `account` is that of the peer's user; `EDQUOT` if the user has as many channels as it may.
     pub fn new(
         id: ChannelId,
@@ -158,7 +163,10 @@ impl Channel {
             End::Server => Some(account.take(Resource::Channels, 1).ok_or(Errno::DQUOT)?),
         };
         let mut fds = fds.into_iter();
-        let (file, socket) = fds.next().zip(fds.next()).ok_or(Errno::PROTO)?;
+        let (Some(file), Some(socket), Some(descriptors)) = (fds.next(), fds.next(), fds.next())
+        else {
+            return Err(Errno::PROTO);
+        };
         let front = match end {
             End::Client => {
                 let page = fds.next().ok_or(Errno::PROTO)?;
@@ -166,7 +174,8 @@ impl Channel {
             }
             End::Server => None,
         };
-        let socket = Socket::new(socket, end, account.clone())?;
+        let socket = Socket::new(socket, end)?;
+        let descriptors = DescriptorSocket::new(descriptors, account.clone());
         let head = Mapping::<LANES_AT>::new(&file, Access::ReadWrite)?;
         let work = Lock::new(Ends {
             producer: Producer::new(RING_BYTES),
@@ -185,6 +194,7 @@ impl Channel {
             peer,
             revocation: Arc::default(),
             socket,
+            descriptors,
             file,
             _place: place,
             head,
@@ -211,6 +221,41 @@ impl Channel {
             account,
             work,
         })
+    }
+
+    /// Reads doorbells, and drops descriptors whose message will not come: see [`Socket::drain`].
+    pub fn drain(&self) -> Result<(Drained, u32), Errno> {
+        self.socket.drain(self.is_muted(), |number| self.descriptors.forget(number))
+    }
+
+    /// Both sockets.
+    pub fn sockets(&self) -> [BorrowedFd<'_>; 2] {
+        [self.socket.fd(), self.descriptors.fd()]
+    }
+
+    /// Sends the descriptors of a message ahead of it. Returns their number. `EAGAIN` if the peer
+    /// does not read, `ETOOMANYREFS` if it or its user has as many unread as it may; dead if there
+    /// is none any more.
+    pub fn send_fds(&self, fds: &[BorrowedFd<'_>]) -> Result<u32, Refusal> {
+        self.descriptors.send(fds).map_err(|errno| match errno {
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => self.socket.ended(),
+            errno => Refusal::failed(errno),
+        })
+    }
+
+    /// Tells the peer that a message will not come, if it has descriptors.
+    pub fn cancel_fds(&self, message: &Message) {
+        if message.fds > 0 {
+            self.socket.cancel(message.fds_number);
+        }
+    }
+
+    /// The descriptors of a message that has come, with the errors of [`DescriptorSocket::take`].
+    pub fn take_fds(&self, message: &Message) -> Result<Vec<OwnedFd>, Errno> {
+        match message.fds {
+            0 => Ok(Vec::new()),
+            count => self.descriptors.take(message.fds_number, usize::from(count)),
+        }
     }
 
     /// Locks the [`Ends`].

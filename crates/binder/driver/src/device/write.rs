@@ -2,9 +2,9 @@
 
 use super::Device;
 use super::exchange::Written;
-use crate::channel::duplicate;
 use crate::channel::payload::Payload;
 use crate::runner::send::Outgoing;
+use crate::sys::packet::borrowed;
 use crate::sys::thread::tid;
 use crate::sys::user::{self, Source};
 use baton_abi::control::Strength;
@@ -15,7 +15,7 @@ use baton_state::parcel;
 use baton_state::transaction::Target;
 use baton_state::work::Tid;
 use bytemuck::AnyBitPattern;
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_getfd};
 
 impl Device {
     /// The write half: commands until the end, an error, or a transaction that fails.
@@ -224,7 +224,8 @@ fn checked<'a>(
     *offsets = read_vec(transaction.offsets, offsets_bytes)?;
     let mut sent =
         parcel::send(data, offsets, buffers_size, |at, into| user::copy_in(at as usize, into));
-    sent.bad_fd = sent.fds.iter().position(|fd| duplicate(*fd).is_err());
+    let is_open = |&fd| borrowed(fd).and_then(fcntl_getfd).is_ok();
+    sent.bad_fd = sent.fds.iter().position(|fd| !is_open(fd));
     // The receiver's buffer has the requested room, used or not.
     sent.buffers.resize(buffers_size, 0);
     Ok(Outgoing { code, flags, data: Payload::Bytes(data), offsets, sent })

@@ -362,9 +362,9 @@ impl Link {
     }
 }
 
-/// Channels for which this process has descriptors as server: two for each, of half the table.
+/// Channels for which this process has descriptors as server: three for each, of half the table.
 fn channels() -> u32 {
-    u32::try_from(descriptors() / 4).unwrap_or(u32::MAX)
+    u32::try_from(descriptors() / 6).unwrap_or(u32::MAX)
 }
 
 /// The broker of a simulated machine hears so who has connected.

@@ -150,9 +150,9 @@ impl Engine {
         self.pool.channels.add(&channel);
         // The steps below take long in a process with many channels.
         drop(state);
-        // The watch is edge-triggered: descriptors without room stay in the socket. It begins after
-        // the channel is listed, because an edge comes once and the control thread has to find the
-        // channel.
+        // The watch is edge-triggered: what is left for a later turn stays in the socket. It begins
+        // after the channel is listed, because an edge comes once and the control thread has to
+        // find the channel.
         if let Err(errno) = self.control.watch_channel(channel.socket.fd(), id.0) {
             self.with_state(|state| self.lose_channel(state, &channel, None));
             return Err(errno);

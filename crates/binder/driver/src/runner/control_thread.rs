@@ -17,8 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time after which the control thread looks again at a socket for whose descriptors there was no
-/// room.
+/// Time after which the control thread looks again at a socket that it has not read to the end.
 const SECOND_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 const SECOND_LOOK_AFTER: Duration = Duration::from_nanos(SECOND_LOOK.tv_nsec as u64);
 const MUTED_AFTER: Duration = Duration::from_nanos(MUTED_ROUND.tv_nsec as u64);
@@ -63,11 +62,7 @@ impl Engine {
             for event in &events {
                 match event.data.u64() {
                     STOP => return self.ring_until_all_have_left(),
-                    REPEAT => {
-                        self.repeat_rings();
-                        to_visit
-                            .extend(self.control.take_missed().into_iter().map(|id| (id, false)));
-                    }
+                    REPEAT => self.repeat_rings(),
                     WATCHDOG => self.watchdog(),
                     EVENTS => {
                         self.take_events();
@@ -112,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Handles a peer that has rung, sent descriptors ahead, or hung up. After a hang-up its
+    /// Handles a peer that has rung or hung up. After a hang-up its
     /// messages come in here, else by the next [`Engine::accept_and_catch_up`].
     fn visit(&self, id: ChannelId, has_hung_up: bool) -> Visit {
         let nothing = Visit { wanted: false, drained: Drained::Empty };
@@ -120,15 +115,15 @@ impl Engine {
         if channel.is_muted() && !has_hung_up {
             return nothing;
         }
-        let drained = channel.socket.drain(channel.is_muted());
+        let drained = channel.drain();
         let has_returned = channel.has_returned();
         // Polling threads learn this way of answers and of nested calls.
         let wanted = channel.end == End::Server && channel.is_wanted()
             || self.is_polling() && channel.has_mail();
         if channel.end == End::Server {
             match &drained {
-                Ok((_, doorbells)) if *doorbells > 0 && !channel.has_message() && !has_returned => {
-                    self.pool.count_fruitless(&channel, *doorbells);
+                Ok((_, n_read)) if *n_read > 0 && !channel.has_message() && !has_returned => {
+                    self.pool.count_fruitless(&channel, *n_read);
                 }
                 _ => self.pool.activate(&channel),
             }

@@ -72,7 +72,7 @@ impl Engine {
     ) {
         state.drop_ticket(channel.peer, TicketId(message.ticket));
         state.drop_granted(channel.peer, &objects_in(message, area, 0));
-        drop(self.take_fds(channel, message));
+        drop(channel.take_fds(message));
     }
 
     /// The caller had left when this thread posted its answer.

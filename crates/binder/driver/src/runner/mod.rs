@@ -125,7 +125,7 @@ impl Engine {
         self.closed.store(true, Ordering::Release);
         self.operations.revocation.revoke();
         let channels = self.pool.channels.lists_in_child();
-        let sockets = channels.iter().flat_map(|lists| lists.all()).map(|it| it.socket.fd());
+        let sockets = channels.iter().flat_map(|lists| lists.all()).flat_map(|it| it.sockets());
         sockets.for_each(thread::close_in_child);
         self.broker.sockets_in_child(thread::close_in_child);
     }

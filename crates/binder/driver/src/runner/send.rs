@@ -1,11 +1,12 @@
 //! Sending: from a checked departure to a posted message.
 
+use crate::channel::Channel;
 use crate::channel::loan::LoanedLane;
 use crate::channel::payload::Payload;
-use crate::channel::{Channel, duplicate};
 use crate::engine::Engine;
 use crate::engine::real_time::Purpose;
 use crate::sys::clock::{stamp, stamp_in_order};
+use crate::sys::packet::borrowed;
 use crate::sys::{priority, thread, token};
 use baton_abi::control::{ChannelId, ProcessId, Reply, Request, Strength, TicketId};
 use baton_abi::lane::*;
@@ -20,6 +21,7 @@ use baton_state::parcel::Sent;
 use baton_state::transaction::{Departure, LaneId, Refusal, Target};
 use baton_state::work::{Completion, Tid};
 use rustix::io::Errno;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,8 +118,8 @@ impl Engine {
     ) {
         // Strangers may cause any number of events: a real-time thread leaves them to other
         // threads.
-        if !thread::is_real_time() {
-            self.take_new_events();
+        if self.broker.has_events() && !thread::is_real_time() {
+            self.take_events();
         }
         let mut state = self.lock();
         self.take_over_own(&mut state);
@@ -245,8 +247,6 @@ impl Engine {
         if outgoing.data.bytes() > MAX_PAYLOAD_BYTES || message.parts().is_none() {
             return Err(Refusal::failed(Errno::NOSPC));
         }
-        let fds = outgoing.sent.fds.iter().map(|fd| duplicate(*fd));
-        let fds: Vec<_> = fds.collect::<Result<_, _>>().map_err(Refusal::failed)?;
         let mut ticket = None;
         if !departure.introduced.is_empty() {
             let objects = departure.introduced.clone();
@@ -259,8 +259,8 @@ impl Engine {
             }
             message.ticket = ticket.map_or(0, |ticket| ticket.0);
         }
-        if !fds.is_empty() {
-            match channel.socket.send_fds(&fds) {
+        if !outgoing.sent.fds.is_empty() {
+            match self.send_fds(&channel, &outgoing.sent.fds) {
                 Ok(number) => message.fds_number = number,
                 Err(refusal) => {
                     self.cancel_ticket(departure.peer, ticket);
@@ -273,10 +273,25 @@ impl Engine {
         Ok(Ready { channel, via, message, ticket, token, chain, objects, completion })
     }
 
+    /// Sends the program's descriptors. `EBADF` if one is none, else as [`Channel::send_fds`].
+    fn send_fds(&self, channel: &Channel, fds: &[i32]) -> Result<u32, Refusal> {
+        let fds: Result<SmallVec<[_; 4]>, _> = fds.iter().map(|&fd| borrowed(fd)).collect();
+        let fds = fds.map_err(Refusal::failed)?;
+        let full = Refusal::failed(Errno::TOOMANYREFS);
+        channel.send_fds(&fds).or_else(|refusal| {
+            if refusal == full {
+                // Other peers of this user may have read theirs.
+                self.pool.channels.all().iter().for_each(|it| it.descriptors.forget_read());
+                return channel.send_fds(&fds);
+            }
+            Err(refusal)
+        })
+    }
+
     /// Takes back the ticket and the descriptors that were sent ahead of a message that is not
     /// posted. The caller takes back the grants, under the state's lock.
     fn cancel(&self, Ready { channel, message, ticket, .. }: &Ready) {
-        channel.socket.cancel(message.fds_number);
+        channel.cancel_fds(message);
         self.cancel_ticket(channel.peer, *ticket);
     }
 

@@ -11,7 +11,7 @@ use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::mapping::View;
 use baton_state::State;
 use baton_state::transaction::{Arrival, HeldObject, LaneId, Received, Recipient, Room, Verdict};
-use rustix::fd::{IntoRawFd, OwnedFd};
+use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
 
 /// A message in its room, or the error for its sender.
@@ -82,7 +82,7 @@ impl Engine {
             Err(Verdict::NoRoom) => return Err(Stop::NoRoom),
             Err(Verdict::Refused(kind, errno)) => {
                 state.drop_claim(arrival);
-                drop(self.take_fds(channel, arrival.message));
+                drop(channel.take_fds(arrival.message));
                 return Ok(Err((kind, errno)));
             }
         };
@@ -114,7 +114,7 @@ impl Engine {
             return Ok(Received::default());
         }
         let held = state.claim(arrival);
-        let fds: Vec<i32> = match self.take_fds(channel, message) {
+        let fds: Vec<i32> = match channel.take_fds(message) {
             Ok(fds) => fds.into_iter().map(IntoRawFd::into_raw_fd).collect(),
             Err(errno) => {
                 state.reject(room, held, Vec::new());
@@ -137,19 +137,6 @@ impl Engine {
                 Err(Stop::Violation("malformed objects"))
             }
         }
-    }
-
-    /// The descriptors of a message: see [`crate::channel::Channel`]'s socket.
-    pub(super) fn take_fds(
-        &self,
-        channel: &Channel,
-        message: &Message,
-    ) -> Result<Vec<OwnedFd>, Errno> {
-        let taken = channel.socket.take_fds(message);
-        if channel.socket.take_missed() {
-            self.control.miss(channel.id);
-        }
-        taken
     }
 
     fn place_objects(

@@ -1,13 +1,10 @@
 //! The descriptors and timers that wake the control thread, each with its number in one epoll.
 
-use baton_abi::control::ChannelId;
 use baton_shm::blocking::Timer;
-use baton_shm::lock::Lock;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -39,8 +36,6 @@ pub(crate) struct ControlPoll {
     pub repeats: RoundTimer,
     /// Due when the control thread looks for work that nobody has taken.
     pub watchdog: RoundTimer,
-    /// Channels whose doorbells another thread has read: the next [`ControlPoll::repeats`] looks.
-    missed: Lock<BTreeSet<ChannelId>>,
 }
 
 impl ControlPoll {
@@ -52,7 +47,6 @@ impl ControlPoll {
             stop: eventfd(0, flags)?,
             repeats: RoundTimer::new(REPEAT_AFTER)?,
             watchdog: RoundTimer::new(WATCHDOG_ROUND)?,
-            missed: Lock::default(),
         };
         poll.watch(poll.stop.as_fd(), STOP)?;
         poll.watch(poll.repeats.timer(), REPEAT)?;
@@ -70,17 +64,6 @@ impl ControlPoll {
     pub fn watch_channel(&self, socket: BorrowedFd<'_>, id: u64) -> Result<(), Errno> {
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.epoll, socket, EventData::new_u64(id + CHANNELS), flags)
-    }
-
-    /// Another thread has read doorbells of this channel.
-    pub fn miss(&self, id: ChannelId) {
-        self.missed.lock().insert(id);
-        self.repeats.expect();
-    }
-
-    /// The channels of [`ControlPoll::miss`] since the last call.
-    pub fn take_missed(&self) -> BTreeSet<ChannelId> {
-        std::mem::take(&mut *self.missed.lock())
     }
 
     /// A muted channel wakes the control thread only by its end.

@@ -8,12 +8,16 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
+use smallvec::{SmallVec, smallvec};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
 /// Pause after a temporary failure of the system.
 pub const PAUSE: Duration = Duration::from_millis(1);
+
+/// Room for a few descriptors in place.
+type Space = SmallVec<[MaybeUninit<u8>; 64]>;
 
 /// One packet. The packet always arrives; its descriptors may not.
 #[derive(Debug)]
@@ -46,6 +50,16 @@ pub fn descriptors() -> u64 {
     limit.unwrap_or(u64::MAX)
 }
 
+/// The program's descriptor of this number, for one system call. `EBADF` if it can be none; whether
+/// it is open, that call says.
+pub fn borrowed<'a>(fd: i32) -> Result<BorrowedFd<'a>, Errno> {
+    if fd < 0 {
+        return Err(Errno::BADF);
+    }
+    // SAFETY: a closed number is EBADF, and the program answers for a number that it uses twice.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
 /// Sends one packet with descriptors; `flags` say whether it waits for room.
 pub fn send(
     socket: impl AsFd,
@@ -53,7 +67,8 @@ pub fn send(
     fds: &[BorrowedFd<'_>],
     flags: SendFlags,
 ) -> Result<(), Errno> {
-    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(fds.len()))];
+    let mut space: Space =
+        smallvec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(fds.len()))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(Errno::INVAL);
@@ -99,7 +114,8 @@ pub fn receive_into(
     max_fds: usize,
     flags: RecvFlags,
 ) -> Result<Packet, Errno> {
-    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(max_fds))];
+    let mut space: Space =
+        smallvec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(max_fds))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
     let message = loop {
@@ -120,4 +136,18 @@ pub fn receive_into(
     }
     let is_cut = message.flags.contains(rustix::net::ReturnFlags::CTRUNC);
     Ok(Packet { bytes: message.bytes, fds: if is_cut { Err(Errno::MFILE) } else { Ok(fds) } })
+}
+
+/// Like [`receive_into`], also for the last packets of a peer that has closed its end with unread
+/// packets: the kernel reports that once, before them.
+pub fn receive_last_words(
+    socket: impl AsFd,
+    packet: &mut [u8],
+    max_fds: usize,
+    flags: RecvFlags,
+) -> Result<Packet, Errno> {
+    match receive_into(&socket, packet, max_fds, flags) {
+        Err(Errno::CONNRESET) => receive_into(&socket, packet, max_fds, flags),
+        received => received,
+    }
 }

@@ -81,10 +81,10 @@ impl Pool {
         round.retain(|muted| self.channels.get(muted.channel.id).is_some());
         for Muted { channel, .. } in &round {
             channel.forgive();
-            if let Ok((_, doorbells)) = channel.socket.drain(channel.is_muted())
+            if let Ok((_, n_read)) = channel.drain()
                 && !channel.has_message()
             {
-                channel.count_fruitless(doorbells);
+                channel.count_fruitless(n_read);
             }
         }
         round
@@ -160,6 +160,7 @@ mod tests {
                 ours.set_ready(5);
             }) as fn(&Channel),
             (|ours| ours.socket.ring()),
+            (|ours| ours.socket.cancel(u32::MAX)),
         ] {
             let (server, client, [ours, theirs]) = stage(&broker);
             await_that(|| {

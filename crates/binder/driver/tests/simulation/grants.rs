@@ -153,10 +153,13 @@ impl Inner {
 
     /// Takes away the note of what a program was given. False if there is none.
     fn take_note(&mut self, receiver: ProcessId, given: &[Announced]) -> bool {
-        let fits = |(to, nodes): &(ProcessId, Vec<Announced>)| {
+        let fits = |(_, (to, nodes)): &(usize, &(ProcessId, Vec<Announced>))| {
             *to == receiver && self.is_noted(given, nodes)
         };
-        let at = self.announced.iter().position(fits);
+        // Of several notes the longest: what a shorter one lacks may be the sender's own, but no
+        // other message has what a longer one names.
+        let fitting = self.announced.iter().enumerate().filter(fits);
+        let at = fitting.max_by_key(|(_, (_, nodes))| nodes.len()).map(|(at, _)| at);
         // Which note a dead node belongs to cannot be told: that note stays.
         let is_exact = given.iter().all(|(owner, ..)| *owner != ProcessId::BROKER);
         at.inspect(|at| drop(is_exact.then(|| self.announced.swap_remove(*at)))).is_some()

@@ -107,6 +107,9 @@ struct Channel {
     peer: ProcessId,
     memory: Arc<Mapping<CHANNEL_BYTES>>,
     socket: Arc<OwnedFd>,
+    descriptors: Arc<OwnedFd>,
+    /// Packets sent by the socket for descriptors.
+    packets: u32,
     /// Bytes put into the one-way ring.
     tail: u64,
     /// Bytes put into the ring of returned grants.
@@ -267,16 +270,29 @@ impl Hostile {
                 }
                 Some(Event::Channel { channel: id, end, peer }) => {
                     let mut fds = fds.into_iter();
-                    let Some((file, socket)) = fds.next().zip(fds.next()) else { continue };
+                    let (Some(file), Some(socket), Some(descriptors)) =
+                        (fds.next(), fds.next(), fds.next())
+                    else {
+                        continue;
+                    };
                     let memory = Mapping::new(&file, Access::ReadWrite).expect("its memory");
                     let memory = Arc::new(memory);
-                    let (peer, socket) = (peer.process, self.keep(socket));
+                    let (socket, descriptors) = (self.keep(socket), self.keep(descriptors));
                     if end == End::Server && self.dice(4) > 0 {
                         let page = mapping::create("bell", BELL_BYTES).expect("a page");
-                        let _ = send_with(&socket, bytes_of(&[0u32, 1]), &[page.as_fd()]);
+                        let _ = send_with(&socket, bytes_of(&[0u32, 0]), &[page.as_fd()]);
                     }
-                    let (tail, returned) = (0, 0);
-                    self.channels.push(Channel { id, end, peer, memory, socket, tail, returned });
+                    self.channels.push(Channel {
+                        id,
+                        end,
+                        peer: peer.process,
+                        memory,
+                        socket,
+                        descriptors,
+                        packets: 0,
+                        tail: 0,
+                        returned: 0,
+                    });
                 }
                 _ => {}
             }
@@ -440,14 +456,12 @@ impl Hostile {
         for object in &objects {
             put(BINDER_TYPE_HANDLE, object.node);
         }
-        let mut sent = 0;
-        if self.dice(10) == 0 {
-            let file = mapping::create("sent", 4096).expect("a file");
-            let (number, socket) = (1 + self.dice(1000) as u32, &self.channels[channel].socket);
-            if send_with(socket, bytes_of(&[number, 1]), &[file.as_fd()]).is_ok() {
-                put(BINDER_TYPE_FD, 0);
-                sent = number;
-            }
+        let mut sent = None;
+        if self.dice(10) == 0
+            && let Some(number) = self.send_descriptor(channel)
+        {
+            put(BINDER_TYPE_FD, 0);
+            sent = Some(number);
         }
         let mut chain = Vec::new();
         if !self.callers.is_empty() && self.dice(2) == 0 {
@@ -497,10 +511,10 @@ impl Hostile {
             data_bytes: data.len() as u32,
             offsets_bytes: size_of_val(&offsets[..]) as u32,
             buffers_bytes: 0,
-            fds: u8::from(sent != 0),
+            fds: u8::from(sent.is_some()),
             chain: chain.len() as u8,
             objects: objects.len() as u16,
-            fds_number: sent,
+            fds_number: sent.unwrap_or_default(),
             param: -(self.dice(40) as i32),
             ticket,
             stamp: self.dice(1 << 40),
@@ -630,9 +644,26 @@ impl Hostile {
         memory.word(at).store(self.number() as u32, Ordering::SeqCst);
     }
 
+    /// Sends a descriptor ahead of a message, and returns its number.
+    fn send_descriptor(&mut self, channel: usize) -> Option<u32> {
+        let file = mapping::create("sent", 4096).expect("a file");
+        let channel = &mut self.channels[channel];
+        let packet = [channel.packets, 1];
+        send_with(&channel.descriptors, bytes_of(&packet), &[file.as_fd()]).ok()?;
+        channel.packets += 1;
+        Some(packet[0])
+    }
+
+    /// Reads one socket of a channel, or says that some message will not come.
     fn read_socket(&self) {
         let Some(number) = self.channel() else { return };
-        while receive(&self.channels[number].socket, RecvFlags::DONTWAIT).is_some() {}
+        let channel = &self.channels[number];
+        if channel.packets > 0 && self.dice(2) == 0 {
+            let cancelled = self.dice(u64::from(channel.packets) + 2) as u32;
+            let _ = send_with(&channel.socket, bytes_of(&[1, cancelled]), &[]);
+        }
+        let socket = if self.dice(2) == 0 { &channel.socket } else { &channel.descriptors };
+        while receive(socket, RecvFlags::DONTWAIT).is_some() {}
     }
 
     /// Descriptors that are not announced, announced ones that do not come, and no messages at all.
@@ -641,9 +672,13 @@ impl Hostile {
         let file = mapping::create("sent", 4096).expect("a file");
         let files: Vec<BorrowedFd<'_>> = (0..self.dice(4)).map(|_| file.as_fd()).collect();
         let count = if self.dice(2) == 0 { files.len() as u32 } else { self.number() as u32 };
-        let packet = [self.dice(4) as u32, count];
+        let channel = &self.channels[number];
+        let (socket, number) = match self.dice(2) {
+            0 => (&channel.socket, self.dice(4) as u32),
+            _ => (&channel.descriptors, channel.packets),
+        };
         let bytes = [8, 8, 8, 4, 0][self.pick(5)];
-        let _ = send_with(&self.channels[number].socket, &bytes_of(&packet)[..bytes], &files);
+        let _ = send_with(socket, &bytes_of(&[number, count])[..bytes], &files);
     }
 }
 

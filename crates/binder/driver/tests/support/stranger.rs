@@ -24,6 +24,7 @@ pub struct Line {
     pub id: ChannelId,
     pub file: OwnedFd,
     pub socket: OwnedFd,
+    pub descriptors: OwnedFd,
 }
 
 impl Stranger {
@@ -89,16 +90,17 @@ impl Stranger {
         let (event, fds) = self.event_that(|event| matches!(event, Event::Channel { .. }));
         let Event::Channel { channel: id, .. } = event else { unreachable!("just matched") };
         let mut fds = fds.into_iter();
-        let (file, socket) = fds.next().zip(fds.next()).expect("memory and socket");
-        Some(Line { id, file, socket })
+        let mut next = || fds.next().expect("memory and two sockets");
+        let (file, socket, descriptors) = (next(), next(), next());
+        Some(Line { id, file, socket, descriptors })
     }
 }
 
 impl Line {
-    /// Says that so many descriptors come for a message, and sends these.
+    /// Says that so many descriptors come as the packet of this number, and sends these.
     pub fn send(&self, number: u32, count: u32, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let message = [number.to_ne_bytes(), count.to_ne_bytes()].concat();
-        send_with(&self.socket, &message, fds)
+        send_with(&self.descriptors, &message, fds)
     }
 
     /// Whether the server has hung up.
