@@ -234,6 +234,17 @@ impl Socket {
         Ok((drained, doorbells))
     }
 
+    /// Client: takes the server's first message, if it has come and the control thread has not taken
+    /// it: the bell comes with it.
+    #[cold]
+    pub fn take_introduction(&self) {
+        let mut received = self.received.lock();
+        if !self.was_taken_up() {
+            // A failure stays for the control thread.
+            let _ = self.drain_into(&mut received, None, |_| false);
+        }
+    }
+
     /// With the descriptors of a message that is `wanted`, if they have come to light: these need
     /// no room here. Goes on for as long as `goes_on` says of the number that has been read.
     fn drain_into(

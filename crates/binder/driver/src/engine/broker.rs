@@ -79,35 +79,58 @@ pub enum Greeting {
     Welcome(Link),
 }
 
-impl Broker {
-    /// Connects, and introduces the engine with its status page and a tally page.
-    pub fn connect(
+/// A connection to a broker that has been greeted and has not answered yet: meanwhile the engine
+/// makes its other parts.
+#[derive(Debug)]
+pub struct Greeted {
+    place: PathBuf,
+    context: String,
+    requests: OwnedFd,
+    uid: Uid,
+    pages: [OwnedFd; 2],
+    tally: Mapping<TALLY_BYTES>,
+    list: Mapping<LIST_BYTES>,
+}
+
+fn talk_failed(errno: Errno) -> OpenError {
+    OpenError::System { operation: "talk to the broker", errno }
+}
+
+impl Greeted {
+    /// Introduces the engine with its status page and a tally page, over a connection of [`dial`].
+    pub fn greet(
+        requests: OwnedFd,
         socket: &Path,
         context: &str,
         status_page: OwnedFd,
-    ) -> Result<(Broker, Identity), OpenError> {
+    ) -> Result<Greeted, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
         let tally_page = mapping::create("baton-tally", TALLY_FILE_BYTES);
         let tally_page = tally_page.map_err(system("memfd_create"))?;
-        let tally = Mapping::new(&tally_page, Access::ReadWrite).map_err(system("mmap"))?;
-        let list = Mapping::part(&tally_page, TALLY_BYTES, Access::ReadWrite);
-        let list = list.map_err(system("mmap"))?;
         let pages = [status_page, tally_page];
-        let requests = dial(socket)?;
+        let context = context.to_owned();
         let channels = channels();
-        let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
-        let failed = |errno| OpenError::System { operation: "talk to the broker", errno };
+        let hello = Request::Hello { version: VERSION, context: context.clone(), channels };
         let carried = pages.each_ref().map(AsFd::as_fd);
-        send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(failed)?;
-        let uid = sockopt::socket_peercred(&requests).map_err(failed)?.uid;
-        let (packet, fds) = receive_patiently(&requests).map_err(failed)?;
+        send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(talk_failed)?;
+        let tally = Mapping::new(&pages[1], Access::ReadWrite).map_err(system("mmap"))?;
+        let list = Mapping::part(&pages[1], TALLY_BYTES, Access::ReadWrite);
+        let list = list.map_err(system("mmap"))?;
+        let uid = sockopt::socket_peercred(&requests).map_err(talk_failed)?.uid;
+        // The program may go to another directory.
+        let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
+        Ok(Greeted { place, context, requests, uid, pages, tally, list })
+    }
+
+    /// Waits for the broker's answer.
+    pub fn await_welcome(self) -> Result<(Broker, Identity), OpenError> {
+        let Greeted { place, context, requests, uid, pages, tally, list } = self;
+        let (packet, fds) = receive_patiently(&requests).map_err(talk_failed)?;
         match decode(&packet) {
             Some(Reply::Welcome { identity, era, credential, stamps }) => {
-                let mut fds = fds.map_err(failed)?.into_iter();
-                let events = fds.next().ok_or(failed(Errno::PROTO))?;
+                let mut fds = fds.map_err(talk_failed)?.into_iter();
+                let events = fds.next().ok_or(talk_failed(Errno::PROTO))?;
                 let link = Lock::new(Arc::new(Link::new(era, Arc::new(requests), events)));
-                // The program may go to another directory.
-                let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
                 let broker = Broker {
                     place,
                     pages,
@@ -125,14 +148,15 @@ impl Broker {
                 };
                 Ok((broker, identity))
             }
-            Some(Reply::Refused { errno }) => Err(OpenError::Refused {
-                context: context.to_owned(),
-                errno: Errno::from_raw_os_error(errno),
-            }),
-            _ => Err(failed(Errno::PROTO)),
+            Some(Reply::Refused { errno }) => {
+                Err(OpenError::Refused { context, errno: Errno::from_raw_os_error(errno) })
+            }
+            _ => Err(talk_failed(Errno::PROTO)),
         }
     }
+}
 
+impl Broker {
     /// The current connection, dead or alive.
     pub fn link(&self) -> Arc<Link> {
         Arc::clone(&self.link.lock())

@@ -27,38 +27,42 @@ impl Engine {
     pub fn take_events(&self) {
         let _events = self.broker.applying.lock();
         let link = self.broker.link();
-        let mut news = false;
-        loop {
+        let (mut news, mut has_caller) = (false, false);
+        let ended = loop {
             match link.next_event() {
                 Ok(Some((event, fds))) => {
-                    self.apply(event, fds);
+                    has_caller |= self.apply(event, fds);
                     self.broker.count_event();
                     news = true;
                 }
-                Ok(None) => {
-                    // A peer may have been faster than its event: its message woke no looper, or
-                    // was left for later.
-                    if news {
-                        self.with_state(|state| {
-                            self.accept(state, ChannelSet::Watched);
-                            self.accept_answers(state);
-                        });
-                    }
-                    return;
-                }
-                Err(Gone) => {
-                    if link.set_lost() {
-                        self.broker_is_gone();
-                    }
-                    return;
-                }
+                Ok(None) => break false,
+                Err(Gone) => break true,
             }
+        };
+        if news && !ended {
+            // A peer may have been faster than its event: its message woke no looper, or was left
+            // for later.
+            self.with_state(|state| {
+                self.accept(state, ChannelSet::Watched);
+                self.accept_answers(state);
+            });
+        }
+        if has_caller {
+            // Loopers that sleep, or are about to, do not know the new channel. They are woken
+            // last, because each takes the state's lock.
+            self.pool.wake_loopers();
+        }
+        if ended && link.set_lost() {
+            self.broker_is_gone();
         }
     }
 
-    pub(crate) fn apply(&self, event: Event, fds: Result<Vec<OwnedFd>, Errno>) {
+    /// Applies one event. True if there is a new channel at which loopers have to look.
+    fn apply(&self, event: Event, fds: Result<Vec<OwnedFd>, Errno>) -> bool {
         match event {
-            Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
+            Event::Channel { channel, end, peer } => {
+                return self.add_channel(channel, end, peer, fds);
+            }
             Event::RealTimeLane { channel, lane, looper, .. } => {
                 self.begin_dedicated(channel, lane, looper);
             }
@@ -117,6 +121,7 @@ impl Engine {
                 self.carry_out(&mut state);
             }
         }
+        false
     }
 
     /// Takes the grants that the peer has returned on this channel. What the peer had sent before

@@ -10,6 +10,7 @@ use rustix::net::{
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Pause after a temporary failure of the system.
@@ -70,15 +71,36 @@ pub fn send(
     }
 }
 
+/// Buffers for one packet each that no thread uses at this moment: zeroing a new one takes longer
+/// than to receive a packet. The lock is only tried: a thread may be interrupted while it has it,
+/// or be missing in a child of fork.
+static SPARES: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+/// Most of them.
+const MOST_SPARES: usize = 4;
+
+fn take_buffer() -> Vec<u8> {
+    let spare = SPARES.try_lock().ok().and_then(|mut spares| spares.pop());
+    spare.unwrap_or_else(|| vec![0; MAX_PACKET_BYTES])
+}
+
+fn give_buffer(buffer: Vec<u8>) {
+    if let Ok(mut spares) = SPARES.try_lock()
+        && spares.len() < MOST_SPARES
+    {
+        spares.push(buffer);
+    }
+}
+
 /// A packet's bytes, and its descriptors as in [`Packet`].
 pub type Received = (Vec<u8>, Result<Vec<OwnedFd>, Errno>);
 
 /// Receives one packet with its descriptors. The end is `ECONNRESET`.
 pub fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<Received, Errno> {
-    let mut packet = vec![0; MAX_PACKET_BYTES];
-    let Packet { bytes, fds } = receive_into(socket, &mut packet, 4, flags)?;
-    packet.truncate(bytes);
-    Ok((packet, fds))
+    let mut buffer = take_buffer();
+    let received = receive_into(socket, &mut buffer, 4, flags);
+    let received = received.map(|Packet { bytes, fds }| (buffer[..bytes].to_vec(), fds));
+    give_buffer(buffer);
+    received
 }
 
 /// Waits for a packet for as long as the connection stands.
