@@ -60,7 +60,7 @@ impl Broker {
         if is_paced && self.cpu_share.pause_if_over(user, id, now()) {
             return 1;
         }
-        let began = processor_time();
+        let began = is_paced.then(processor_time);
         let mut received = packet::receive(&connection.socket, &mut self.buffer);
         if let Some(left) = &mut connection.exiting {
             match left.checked_sub(1) {
@@ -92,7 +92,7 @@ impl Broker {
             Ok(()) => self.enqueue(id),
             Err(why) => self.close(id, why),
         }
-        if is_paced {
+        if let Some(began) = began {
             let took = processor_time().saturating_sub(began);
             self.cpu_share.charge(user, took, now());
         }

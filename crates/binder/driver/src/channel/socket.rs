@@ -123,8 +123,7 @@ fn introduce(socket: &OwnedFd) -> Result<Option<Mapping<BELL_BYTES>>, Errno> {
 }
 
 fn send_bell(socket: &OwnedFd) -> Result<Mapping<BELL_BYTES>, Errno> {
-    let file = mapping::create("baton-bell", BELL_BYTES)?;
-    let page = Mapping::<BELL_BYTES>::new(&file, Access::ReadWrite)?;
+    let (file, page) = mapping::create_mapped("baton-bell")?;
     mapping::freeze_seals(&file)?;
     let flags = SendFlags::DONTWAIT;
     packet::send(socket, bytes_of(&[DOORBELL, 1]), &[file.as_fd()], flags)?;

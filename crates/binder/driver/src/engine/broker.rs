@@ -4,11 +4,11 @@
 use super::open_error::OpenError;
 use crate::sys::packet::{PAUSE, descriptors, passes, receive, receive_patiently, send};
 use baton_abi::control::{Event, Identity, Reply, Request, Stamps, VERSION, decode, encode};
-use baton_abi::holder_list::{Entry, Holding, LIST_BYTES, STRENGTH_AT, TALLY_FILE_BYTES, entry_at};
+use baton_abi::holder_list::{Entry, Holding, STRENGTH_AT, TALLY_FILE_BYTES, entry_at};
 use baton_abi::lane::{TALLY_BYTES, tally};
 use baton_shm::blocking::pause;
 use baton_shm::lock::Lock;
-use baton_shm::mapping::{self, Access, Mapping};
+use baton_shm::mapping::{self, Mapping};
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -35,10 +35,9 @@ pub struct Broker {
     link: Lock<Arc<Link>>,
     /// The connection to the next broker, from its greeting until it is the current link.
     next: Lock<Option<Arc<OwnedFd>>>,
-    /// The page on which the broker counts the events that it has sent.
-    tally: Mapping<TALLY_BYTES>,
-    /// This process's list of holders, which the broker reads.
-    list: Mapping<LIST_BYTES>,
+    /// The page on which the broker counts the events that it has sent, and behind it this
+    /// process's list of holders, which the broker reads.
+    tally: Mapping<TALLY_FILE_BYTES>,
     /// Held while events are taken from the stream and applied.
     pub applying: Lock<()>,
     events_taken: AtomicU32,
@@ -88,8 +87,7 @@ pub struct Greeted {
     requests: OwnedFd,
     uid: Uid,
     pages: [OwnedFd; 2],
-    tally: Mapping<TALLY_BYTES>,
-    list: Mapping<LIST_BYTES>,
+    tally: Mapping<TALLY_FILE_BYTES>,
 }
 
 fn talk_failed(errno: Errno) -> OpenError {
@@ -99,32 +97,28 @@ fn talk_failed(errno: Errno) -> OpenError {
 impl Greeted {
     /// Introduces the engine with its status page and a tally page, over a connection of [`dial`].
     pub fn greet(
-        requests: OwnedFd,
+        (requests, uid): (OwnedFd, Uid),
         socket: &Path,
         context: &str,
         status_page: OwnedFd,
     ) -> Result<Greeted, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
-        let tally_page = mapping::create("baton-tally", TALLY_FILE_BYTES);
-        let tally_page = tally_page.map_err(system("memfd_create"))?;
-        let pages = [status_page, tally_page];
+        let (tally_file, tally) =
+            mapping::create_mapped("baton-tally").map_err(system("memfd_create, mmap"))?;
+        let pages = [status_page, tally_file];
         let context = context.to_owned();
         let channels = channels();
         let hello = Request::Hello { version: VERSION, context: context.clone(), channels };
         let carried = pages.each_ref().map(AsFd::as_fd);
         send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(talk_failed)?;
-        let tally = Mapping::new(&pages[1], Access::ReadWrite).map_err(system("mmap"))?;
-        let list = Mapping::part(&pages[1], TALLY_BYTES, Access::ReadWrite);
-        let list = list.map_err(system("mmap"))?;
-        let uid = sockopt::socket_peercred(&requests).map_err(talk_failed)?.uid;
         // The program may go to another directory.
         let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
-        Ok(Greeted { place, context, requests, uid, pages, tally, list })
+        Ok(Greeted { place, context, requests, uid, pages, tally })
     }
 
     /// Waits for the broker's answer.
     pub fn await_welcome(self) -> Result<(Broker, Identity), OpenError> {
-        let Greeted { place, context, requests, uid, pages, tally, list } = self;
+        let Greeted { place, context, requests, uid, pages, tally } = self;
         let (packet, fds) = receive_patiently(&requests).map_err(talk_failed)?;
         match decode(&packet) {
             Some(Reply::Welcome { identity, era, credential, stamps }) => {
@@ -140,7 +134,6 @@ impl Greeted {
                     link,
                     next: Lock::new(None),
                     tally,
-                    list,
                     applying: Lock::new(()),
                     events_taken: AtomicU32::new(0),
                     barriers: AtomicU64::new(0),
@@ -247,16 +240,16 @@ impl Broker {
 
     /// Writes an entry of this process's list of holders, under the state's lock.
     pub fn write_list(&self, entry: u32, holding: Option<Holding>) {
-        let Some(at) = entry_at(entry).map(|at| at - TALLY_BYTES) else { return };
+        let Some(at) = entry_at(entry) else { return };
         let written = holding.map(Entry::of).unwrap_or_default();
         let mut now = Entry::default();
-        self.list.view().read(at, bytemuck::bytes_of_mut(&mut now));
-        let strength = self.list.word(at + STRENGTH_AT);
+        self.tally.view().read(at, bytemuck::bytes_of_mut(&mut now));
+        let strength = self.tally.word(at + STRENGTH_AT);
         if now.strength() == 0 {
             // A reader takes nothing from the entry until the last word is there.
-            self.list.view().write(at, &bytemuck::bytes_of(&written)[..STRENGTH_AT]);
+            self.tally.view().write(at, &bytemuck::bytes_of(&written)[..STRENGTH_AT]);
             let check = STRENGTH_AT + size_of::<u32>();
-            self.list.view().write(at + check, &bytemuck::bytes_of(&written)[check..]);
+            self.tally.view().write(at + check, &bytemuck::bytes_of(&written)[check..]);
         }
         strength.store(written.strength(), Ordering::Release);
     }
@@ -401,7 +394,8 @@ fn note_connection() {
 
 /// Connects to the broker's socket, and checks the listener's user: any user may be able to make
 /// the directory, and a false broker could tell this process anything.
-pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
+/// Returns the socket and that user.
+pub fn dial(socket: &Path) -> Result<(OwnedFd, Uid), OpenError> {
     let (fd, listener) =
         connect(socket, SocketFlags::CLOEXEC).map_err(|(operation, errno)| match operation {
             "connect" => OpenError::NoBroker { socket: socket.display().to_string(), errno },
@@ -411,7 +405,7 @@ pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
         let (socket, uid) = (socket.display().to_string(), listener.as_raw());
         return Err(OpenError::Stranger { socket, uid });
     }
-    Ok(fd)
+    Ok((fd, listener))
 }
 
 /// Connects to a socket, and asks for the listener's credentials. An error names the operation that
