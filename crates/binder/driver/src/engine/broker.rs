@@ -6,6 +6,7 @@ use crate::sys::packet::{PAUSE, descriptors, passes, receive, receive_patiently,
 use baton_abi::control::{Event, Identity, Reply, Request, Stamps, VERSION, decode, encode};
 use baton_abi::holder_list::{Entry, Holding, STRENGTH_AT, TALLY_FILE_BYTES, entry_at};
 use baton_abi::lane::{TALLY_BYTES, tally};
+use baton_abi::ticket_ring::{self, Record};
 use baton_shm::blocking::pause;
 use baton_shm::lock::Lock;
 use baton_shm::mapping::{self, Mapping};
@@ -41,6 +42,8 @@ pub struct Broker {
     /// Held while events are taken from the stream and applied.
     pub applying: Lock<()>,
     events_taken: AtomicU32,
+    /// Tickets taken from the ring, under `applying`.
+    tickets_taken: AtomicU32,
     /// The number of the last barrier that was asked for.
     barriers: AtomicU64,
     /// The number of the last barrier that has come.
@@ -58,6 +61,10 @@ pub struct Link {
     /// Held from a request to its answer.
     question: Lock<()>,
     lost: AtomicBool,
+    /// This process's number of the connection.
+    connection: u32,
+    /// Events of this connection that were taken, from the ring of tickets and from the socket.
+    n_taken: AtomicU32,
 }
 
 /// The broker has closed the connection, or has broken the protocol.
@@ -90,6 +97,9 @@ pub struct Greeted {
     tally: Mapping<TALLY_FILE_BYTES>,
 }
 
+/// The number of a process's connection to its first broker.
+const FIRST_CONNECTION: u32 = 1;
+
 fn talk_failed(errno: Errno) -> OpenError {
     OpenError::System { operation: "talk to the broker", errno }
 }
@@ -105,6 +115,8 @@ impl Greeted {
         let system = |operation| move |errno| OpenError::System { operation, errno };
         let (tally_file, tally) =
             mapping::create_mapped("baton-tally").map_err(system("memfd_create, mmap"))?;
+        let tally: Mapping<TALLY_FILE_BYTES> = tally;
+        tally.word(ticket_ring::CONNECTION).store(FIRST_CONNECTION, Ordering::Relaxed);
         let pages = [status_page, tally_file];
         let context = context.to_owned();
         let channels = channels();
@@ -124,7 +136,8 @@ impl Greeted {
             Some(Reply::Welcome { identity, era, credential, stamps }) => {
                 let mut fds = fds.map_err(talk_failed)?.into_iter();
                 let events = fds.next().ok_or(talk_failed(Errno::PROTO))?;
-                let link = Lock::new(Arc::new(Link::new(era, Arc::new(requests), events)));
+                let link = Link::new(era, FIRST_CONNECTION, Arc::new(requests), events);
+                let link = Lock::new(Arc::new(link));
                 let broker = Broker {
                     place,
                     pages,
@@ -136,6 +149,7 @@ impl Greeted {
                     tally,
                     applying: Lock::new(()),
                     events_taken: AtomicU32::new(0),
+                    tickets_taken: AtomicU32::new(0),
                     barriers: AtomicU64::new(0),
                     barrier_seen: AtomicU64::new(0),
                 };
@@ -172,6 +186,9 @@ impl Broker {
         if uid != self.uid {
             return Err(Errno::PERM);
         }
+        let connection = self.tally.word(ticket_ring::CONNECTION);
+        let next = connection.load(Ordering::Relaxed).wrapping_add(1).max(FIRST_CONNECTION);
+        connection.store(next, Ordering::Relaxed);
         let (credential, channels) = (self.credential.clone(), channels());
         let resume = Request::Resume { version: VERSION, credential, channels };
         let carried = self.pages.each_ref().map(AsFd::as_fd);
@@ -190,7 +207,11 @@ impl Broker {
         match (decode(&packet), fds.into_iter().next()) {
             (Some(Reply::Welcome { era, .. }), Some(events)) => {
                 match rustix::io::ioctl_fionbio(&socket, false) {
-                    Ok(()) => Greeting::Welcome(Link::new(era, socket, events)),
+                    Ok(()) => {
+                        let connection = self.tally.word(ticket_ring::CONNECTION);
+                        let connection = connection.load(Ordering::Relaxed);
+                        Greeting::Welcome(Link::new(era, connection, socket, events))
+                    }
                     Err(_) => Greeting::Later,
                 }
             }
@@ -222,9 +243,35 @@ impl Broker {
         sent != self.events_taken.load(Ordering::Relaxed)
     }
 
-    /// An event has been taken and applied.
+    /// An event of the current link has been taken and applied.
     pub fn count_event(&self) {
         self.events_taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the link's next event if it lies in the [`ticket_ring`]. Called with `applying`
+    /// locked.
+    pub fn next_ticket(&self, link: &Link) -> Option<Event> {
+        loop {
+            let head = self.tickets_taken.load(Ordering::Relaxed);
+            // Acquire pairs with the broker's release of the whole record.
+            if self.tally.word(ticket_ring::TAIL).load(Ordering::Acquire) == head {
+                return None;
+            }
+            let mut record = Record::default();
+            let at = ticket_ring::record_at(head);
+            self.tally.view().read(at, bytemuck::bytes_of_mut(&mut record));
+            let is_of_link = record.connection == link.connection;
+            if is_of_link && record.number != link.n_taken.load(Ordering::Relaxed) {
+                return None;
+            }
+            let next = head.wrapping_add(1);
+            self.tickets_taken.store(next, Ordering::Relaxed);
+            self.tally.word(ticket_ring::HEAD).store(next, Ordering::Release);
+            if is_of_link {
+                link.count_event();
+                return Some(record.event());
+            }
+        }
     }
 
     /// Forgets events that were counted and not sent: they will not come.
@@ -288,14 +335,22 @@ impl Broker {
 
 impl Link {
     /// A link of these sockets.
-    pub(crate) fn new(era: u32, requests: Arc<OwnedFd>, events: OwnedFd) -> Link {
+    pub(crate) fn new(era: u32, connection: u32, requests: Arc<OwnedFd>, events: OwnedFd) -> Link {
+        let sockets = Some([requests, Arc::new(events)]);
         let (question, lost) = (Lock::new(()), AtomicBool::new(false));
-        Link { era, sockets: Some([requests, Arc::new(events)]), question, lost }
+        Link { era, sockets, question, lost, connection, n_taken: AtomicU32::new(0) }
+    }
+
+    /// An event of this connection has been taken.
+    pub fn count_event(&self) {
+        self.n_taken.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A link to no broker, until the next broker has come.
     pub fn none(era: u32) -> Link {
-        Link { era, sockets: None, question: Lock::new(()), lost: AtomicBool::new(true) }
+        let (question, lost) = (Lock::new(()), AtomicBool::new(true));
+        // No record is of connection 0.
+        Link { era, sockets: None, question, lost, connection: 0, n_taken: AtomicU32::new(0) }
     }
 
     fn requests(&self) -> Result<BorrowedFd<'_>, Errno> {
@@ -330,12 +385,16 @@ impl Link {
         false
     }
 
-    /// The next event with its descriptors, if there is one.
+    /// The next event of the socket with its descriptors, if there is one. Earlier ones may lie in
+    /// the ring of tickets.
     #[expect(clippy::type_complexity, reason = "an event, and what came of its descriptors")]
     pub fn next_event(&self) -> Result<Option<(Event, Result<Vec<OwnedFd>, Errno>)>, Gone> {
         let events = self.events().ok_or(Gone)?;
         match receive(events, RecvFlags::DONTWAIT) {
-            Ok((packet, fds)) => decode(&packet).map(|event| Some((event, fds))).ok_or(Gone),
+            Ok((packet, fds)) => {
+                let event = decode(&packet).ok_or(Gone)?;
+                Ok(Some((event, fds)))
+            }
             Err(Errno::AGAIN) => Ok(None),
             Err(errno) if passes(errno) => {
                 // The event stays where it is.
@@ -419,4 +478,78 @@ fn connect(place: &Path, flags: SocketFlags) -> Result<(OwnedFd, Uid), (&'static
     note_connection();
     let listener = sockopt::socket_peercred(&fd).map_err(failed("SO_PEERCRED"))?.uid;
     Ok((fd, listener))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_abi::control::{Granted, NodeId, ProcessId, Strength, TicketId};
+    use rustix::net::socketpair;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    /// A link whose broker is the test.
+    fn linked() -> (Broker, Arc<Link>) {
+        let (file, tally) = mapping::create_mapped("tally").unwrap();
+        let pages = [rustix::io::fcntl_dupfd_cloexec(&file, 0).unwrap(), file];
+        let link = Arc::new(Link::new(0, 5, Arc::new(pair().0), pair().0));
+        let broker = Broker {
+            place: PathBuf::new(),
+            pages,
+            uid: rustix::process::geteuid(),
+            credential: Vec::new(),
+            stamps: Stamps::Clock,
+            link: Lock::new(Arc::clone(&link)),
+            next: Lock::new(None),
+            tally,
+            applying: Lock::new(()),
+            events_taken: AtomicU32::new(0),
+            tickets_taken: AtomicU32::new(0),
+            barriers: AtomicU64::new(0),
+            barrier_seen: AtomicU64::new(0),
+        };
+        (broker, link)
+    }
+
+    fn ticket(number: u32) -> Event {
+        let (owner, node, strength) = (ProcessId(7), NodeId(1), Strength::Weak);
+        let objects = vec![Granted { owner, node, strength, flags: 0, manages: false }];
+        Event::Ticket { from: ProcessId(3), ticket: TicketId(number.into()), objects }
+    }
+
+    /// Puts tickets with these connections and numbers.
+    fn put(broker: &Broker, tickets: &[(u32, u32)]) {
+        let tail = broker.tally.word(ticket_ring::TAIL);
+        for &(connection, number) in tickets {
+            let at = tail.load(Ordering::Relaxed);
+            let record = Record::of(&ticket(number), connection, number).unwrap();
+            broker.tally.view().write(ticket_ring::record_at(at), bytemuck::bytes_of(&record));
+            tail.store(at.wrapping_add(1), Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn tickets_are_taken_in_the_order_of_all_events() {
+        let (broker, link) = linked();
+        assert_eq!(broker.next_ticket(&link), None);
+        put(&broker, &[(5, 0), (5, 2), (5, 3)]);
+        assert_eq!(broker.next_ticket(&link), Some(ticket(0)));
+        assert_eq!(broker.next_ticket(&link), None, "the event before it is in the socket");
+        link.count_event();
+        assert_eq!(broker.next_ticket(&link), Some(ticket(2)));
+        assert_eq!(broker.next_ticket(&link), Some(ticket(3)));
+        assert_eq!(broker.next_ticket(&link), None);
+        assert_eq!(broker.tally.word(ticket_ring::HEAD).load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn tickets_of_an_earlier_connection_are_skipped() {
+        let (broker, link) = linked();
+        put(&broker, &[(4, 0), (4, 9), (5, 0)]);
+        assert_eq!(broker.next_ticket(&link), Some(ticket(0)));
+        assert_eq!(broker.next_ticket(&Link::none(0)), None);
+    }
 }

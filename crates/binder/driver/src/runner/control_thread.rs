@@ -158,6 +158,7 @@ impl Engine {
 
     /// Takes in the messages that have come.
     fn accept_and_catch_up(&self, among: ChannelSet<'_>) {
+        self.take_new_events();
         let mut state = self.lock();
         let later = self.accept(&mut state, among).later();
         self.accept_answers(&mut state);

@@ -3,7 +3,7 @@
 use super::accept::{Candidate, ChannelSet};
 use crate::channel::Channel;
 use crate::engine::Engine;
-use crate::engine::broker::Gone;
+use crate::engine::broker::{Gone, Link};
 use baton_abi::control::{Event, ProcessId, Request};
 use baton_shm::blocking::await_readable;
 use baton_shm::lock::Guard;
@@ -29,9 +29,13 @@ impl Engine {
         let link = self.broker.link();
         let (mut news, mut has_caller) = (false, false);
         let ended = loop {
+            news |= self.take_tickets(&link);
             match link.next_event() {
                 Ok(Some((event, fds))) => {
+                    // Earlier tickets may have come meanwhile.
+                    self.take_tickets(&link);
                     has_caller |= self.apply(event, fds);
+                    link.count_event();
                     self.broker.count_event();
                     news = true;
                 }
@@ -55,6 +59,17 @@ impl Engine {
         if ended && link.set_lost() {
             self.broker_is_gone();
         }
+    }
+
+    /// Applies the tickets that are the next events. True if there were any.
+    fn take_tickets(&self, link: &Link) -> bool {
+        let mut any = false;
+        while let Some(ticket) = self.broker.next_ticket(link) {
+            self.apply(ticket, Ok(Vec::new()));
+            self.broker.count_event();
+            any = true;
+        }
+        any
     }
 
     /// Applies one event. True if there is a new channel at which loopers have to look.
