@@ -233,8 +233,8 @@ impl Socket {
         Ok((drained, doorbells))
     }
 
-    /// Client: takes the server's first message, if it has come and the control thread has not taken
-    /// it: the bell comes with it.
+    /// Client: takes the server's first message, if it has come and no thread has taken it. The
+    /// bell comes with it.
     #[cold]
     pub fn take_introduction(&self) {
         let mut received = self.received.lock();

@@ -8,9 +8,9 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
+use std::cell::Cell;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// Pause after a temporary failure of the system.
@@ -71,24 +71,23 @@ pub fn send(
     }
 }
 
-/// Buffers for one packet each that no thread uses at this moment: zeroing a new one takes longer
-/// than to receive a packet. The lock is only tried: a thread may be interrupted while it has it,
-/// or be missing in a child of fork.
-static SPARES: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
-/// Most of them.
-const MOST_SPARES: usize = 4;
+thread_local! {
+    /// Room for one packet, or none while the thread receives one: to zero a new buffer takes
+    /// longer than to receive a packet.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 fn take_buffer() -> Vec<u8> {
-    let spare = SPARES.try_lock().ok().and_then(|mut spares| spares.pop());
-    spare.unwrap_or_else(|| vec![0; MAX_PACKET_BYTES])
+    // A signal handler may receive while its thread does, and so may the end of a thread.
+    let mut buffer = SPARE.try_with(Cell::take).unwrap_or_default();
+    if buffer.is_empty() {
+        buffer = vec![0; MAX_PACKET_BYTES];
+    }
+    buffer
 }
 
 fn give_buffer(buffer: Vec<u8>) {
-    if let Ok(mut spares) = SPARES.try_lock()
-        && spares.len() < MOST_SPARES
-    {
-        spares.push(buffer);
-    }
+    let _ = SPARE.try_with(|spare| spare.set(buffer));
 }
 
 /// A packet's bytes, and its descriptors as in [`Packet`].

@@ -8,6 +8,7 @@ use baton_shm::mapping;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::*;
+use std::cell::Cell;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -17,6 +18,8 @@ pub struct Stranger {
     events: OwnedFd,
     pub manager: ProcessId,
     pub node: NodeId,
+    /// The channel that came with the manager, until it is used.
+    first: Cell<Option<Line>>,
 }
 
 /// One of its channels, as client.
@@ -40,7 +43,8 @@ impl Stranger {
         let (_, fds) = receive(&requests, RecvFlags::empty()).expect("a welcome");
         let events = fds.into_iter().next().expect("its events");
         let (manager, node) = (ProcessId::BROKER, NodeId(0));
-        let mut stranger = Stranger { requests, events, manager, node };
+        let first = Cell::default();
+        let mut stranger = Stranger { requests, events, manager, node, first };
         let Some(Reply::Ticket { .. }) = stranger.ask(&Request::ContextManager) else {
             panic!("nobody manages the context")
         };
@@ -48,6 +52,12 @@ impl Stranger {
         let Event::Ticket { objects, .. } = event else { unreachable!("just matched") };
         let [Granted { owner, node, .. }] = objects[..] else { panic!("{objects:?}") };
         (stranger.manager, stranger.node) = (owner, node);
+        // If there is one, its event was sent before the reply.
+        if let Some((packet, fds)) = receive(&stranger.events, RecvFlags::DONTWAIT)
+            && let Some(Event::Channel { channel, .. }) = decode(&packet)
+        {
+            stranger.first.set(Some(Line::of(channel, fds)));
+        }
         stranger
     }
 
@@ -82,19 +92,26 @@ impl Stranger {
 
     /// A channel to the manager. `None` if the broker refuses it.
     pub fn open_channel(&self) -> Option<Line> {
+        if let Some(line) = self.first.take() {
+            return Some(line);
+        }
         match self.ask(&Request::OpenChannel { target: self.manager, entry: None }) {
             Some(Reply::Done) => {}
             _ => return None,
         }
         let (event, fds) = self.event_that(|event| matches!(event, Event::Channel { .. }));
-        let Event::Channel { channel: id, .. } = event else { unreachable!("just matched") };
-        let mut fds = fds.into_iter();
-        let (file, socket) = fds.next().zip(fds.next()).expect("memory and socket");
-        Some(Line { id, file, socket })
+        let Event::Channel { channel, .. } = event else { unreachable!("just matched") };
+        Some(Line::of(channel, fds))
     }
 }
 
 impl Line {
+    fn of(id: ChannelId, fds: Vec<OwnedFd>) -> Line {
+        let mut fds = fds.into_iter();
+        let (file, socket) = fds.next().zip(fds.next()).expect("memory and socket");
+        Line { id, file, socket }
+    }
+
     /// Says that so many descriptors come for a message, and sends these.
     pub fn send(&self, number: u32, count: u32, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let message = [number.to_ne_bytes(), count.to_ne_bytes()].concat();
