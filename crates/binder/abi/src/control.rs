@@ -142,7 +142,9 @@ pub enum Request {
     },
     /// Asks for a grant on the context manager's node. `ESRCH` if the context has no manager,
     /// `EINVAL` if the asker is the manager. Events: `References` to the manager, `Ticket` (from
-    /// [`ProcessId::BROKER`], with one strong handle) to the asker. Reply: [`Reply::Ticket`].
+    /// [`ProcessId::BROKER`], with one strong handle) to the asker. If the asker has no channel to
+    /// the manager, and nothing is against it, also [`Event::Channel`] to both, as after
+    /// [`Request::OpenChannel`]. Reply: [`Reply::Ticket`].
     ContextManager,
     /// Makes a node of the asker's the context manager. `EBUSY` if there is another one, `EPERM` if
     /// another user's process has managed the context. Reply: [`Reply::Done`].

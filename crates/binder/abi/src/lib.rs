@@ -22,4 +22,5 @@ pub mod lane;
 pub mod place;
 pub mod quota;
 pub mod sched_priority;
+pub mod ticket_ring;
 pub mod uapi;

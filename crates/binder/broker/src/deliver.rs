@@ -163,8 +163,14 @@ impl Broker {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         let reader = connection.reader();
         let Some(engine) = connection.engine() else { return Ok(()) };
+        if engine.pages.put_ticket(event) {
+            return Ok(());
+        }
+        let is_one_more = !engine.outbox.has_earlier(event);
         let backlog = engine.outbox.push(event, descriptors, cause, reader, &mut self.ledger)?;
-        engine.pages.count_event();
+        if is_one_more {
+            engine.pages.count_event();
+        }
         self.wait_for(id, backlog)
     }
 

@@ -66,6 +66,12 @@ pub(crate) struct Addition {
 }
 
 impl Ledger {
+    /// Whether the broker may soon have no descriptor left: half of them are taken. The other half
+    /// has room for those of unread events, which are not counted here, and for the broker's own.
+    pub fn may_lack_descriptors(&self) -> bool {
+        self.descriptors.taken() >= self.descriptors.limit() / 2
+    }
+
     /// An empty ledger. `descriptors` is the number that the broker may have open.
     pub fn new(limits: &Limits, descriptors: u64) -> Ledger {
         Ledger {

@@ -127,14 +127,15 @@ impl Listener {
         self.socket.as_fd()
     }
 
-    /// Accepts one connection. `EAGAIN` if none waits. `EMFILE` if the broker lacks the descriptors
-    /// that an engine needs: the connection then stays in the backlog.
-    pub fn accept(&self) -> Result<OwnedFd, Errno> {
-        let mut room = [const { None }; DESCRIPTORS_OF_AN_ENGINE];
-        for descriptor in &mut room {
-            *descriptor = Some(rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?);
+    /// Accepts one connection. `EAGAIN` if none waits. If descriptors `may_lack`: `EMFILE` if the
+    /// broker lacks those that an engine needs. The connection then stays in the backlog.
+    pub fn accept(&self, may_lack: bool) -> Result<OwnedFd, Errno> {
+        if may_lack {
+            let mut room = [const { None }; DESCRIPTORS_OF_AN_ENGINE];
+            for descriptor in &mut room {
+                *descriptor = Some(rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?);
+            }
         }
-        drop(room);
         rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
     }
 

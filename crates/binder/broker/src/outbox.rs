@@ -122,6 +122,11 @@ impl Outbox {
         self.cancels.get(&sender).copied().unwrap_or_default()
     }
 
+    /// Whether an event takes the place of one that waits.
+    pub fn has_earlier(&self, event: &Event) -> bool {
+        matches!(event, Event::Frozen { process, .. } if self.frozen.contains_key(process))
+    }
+
     /// Appends an event and sends as much as possible.
     pub fn push(
         &mut self,
@@ -358,7 +363,9 @@ mod tests {
         test.fill();
         let frozen = |process, frozen| Event::Frozen { process: ProcessId(process), frozen };
         for round in 0..1_000 {
-            test.push(&frozen(1, round % 2 == 0), Vec::new());
+            let event = frozen(1, round % 2 == 0);
+            assert_eq!(test.outbox.has_earlier(&event), round > 0, "it is not one event more");
+            test.push(&event, Vec::new());
         }
         test.push(&frozen(2, true), Vec::new());
         let told: Vec<Event> =

@@ -8,6 +8,8 @@ use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::process::{Pid, PidfdFlags};
+use std::fs::File;
+use std::io::Read;
 
 /// Longest security label that the broker accepts; SELinux' labels are shorter.
 const MAX_LABEL_BYTES: usize = 1024;
@@ -17,6 +19,8 @@ const NO_LABEL: &str = "unconfined";
 /// Most supplementary groups that the broker looks at. A process with more groups counts as one
 /// without.
 const MAX_GROUPS: usize = 256;
+/// Room for a file of /proc about one process, at first.
+const PROC_BYTES: usize = 2048;
 /// From `asm-generic/socket.h`, since Linux 6.5.
 const SO_PEERPIDFD: i32 = 77;
 
@@ -114,8 +118,11 @@ fn process_uids(pid: u32) -> Result<Option<Vec<u32>>, Errno> {
 /// Reads a file of /proc. `None` if the file is missing or not readable. An error is a shortage of
 /// the system and says nothing about the file.
 fn read(path: &str) -> Result<Option<String>, Errno> {
-    match std::fs::read_to_string(path) {
-        Ok(label_text) => Ok(Some(label_text)),
+    let mut text = String::with_capacity(PROC_BYTES);
+    // `take` keeps the reader from asking for the file's size, which is 0.
+    let read = |file: File| file.take(u64::MAX).read_to_string(&mut text);
+    match File::open(path).and_then(read) {
+        Ok(_) => Ok(Some(text)),
         Err(error) => match Errno::from_io_error(&error) {
             Some(errno) if is_shortage(errno) => Err(errno),
             _ => Ok(None),

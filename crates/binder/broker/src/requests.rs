@@ -60,7 +60,7 @@ impl Broker {
         if is_paced && self.cpu_share.pause_if_over(user, id, now()) {
             return 1;
         }
-        let began = processor_time();
+        let began = is_paced.then(processor_time);
         let mut received = packet::receive(&connection.socket, &mut self.buffer);
         if let Some(left) = &mut connection.exiting {
             match left.checked_sub(1) {
@@ -92,7 +92,7 @@ impl Broker {
             Ok(()) => self.enqueue(id),
             Err(why) => self.close(id, why),
         }
-        if is_paced {
+        if let Some(began) = began {
             let took = processor_time().saturating_sub(began);
             self.cpu_share.charge(user, took, now());
         }
@@ -292,9 +292,14 @@ impl Broker {
             let refused = |errno: Errno| Reply::Refused { errno: errno.raw_os_error() };
             return self.reply(id, reply.unwrap_or_else(refused), None);
         }
+        let opens_channel = matches!(request, Request::ContextManager)
+            && self.has_room_for_channel_to_manager(process);
         let mut effects = Vec::new();
         let lists = EngineLists::of(&self.connections, &self.engines);
         let reply = self.state.request(process, request, &lists, &mut effects);
+        if opens_channel && matches!(reply, Some(Reply::Ticket { .. })) {
+            self.state.prepare_channel_to_manager(process, &lists, &mut effects);
+        }
         self.cost += lists.cost();
         let failed = self.carry_out(self.connections[&id].credentials.uid, effects, None);
         if !self.connections.contains_key(&id) {
@@ -302,6 +307,8 @@ impl Broker {
         }
         let reply = match (reply, failed) {
             (None, _) => return Ok(()),
+            // The process has its ticket. If its channel could not be made, it asks for one.
+            (Some(reply @ Reply::Ticket { .. }), _) => reply,
             (Some(_), Some(errno)) => Reply::Refused { errno: errno.raw_os_error() },
             // The number of open transactions means something only once FROZEN is set.
             (Some(Reply::Freeze { two_way_received, one_way_received, .. }), None) => {
@@ -344,6 +351,14 @@ impl Broker {
         let more = (bytes, descriptors);
         let has_room = told.into_iter().all(|reader| self.has_room(from, reader, more));
         Ok((!has_room).then_some(errno))
+    }
+
+    /// Whether the events of a channel between a process and its context's manager may wait for
+    /// both.
+    fn has_room_for_channel_to_manager(&self, from: ProcessId) -> bool {
+        let told = self.state.notified_by(from, &Request::ContextManager);
+        let more = (outbox::cost(CHANNEL_EVENT_BYTES), 3);
+        told.into_iter().chain([from]).all(|reader| self.has_room(from, reader, more))
     }
 
     /// Whether the user of `from` may have `bytes` and `descriptors` more wait for the process

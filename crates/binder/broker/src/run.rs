@@ -366,7 +366,8 @@ impl Broker {
     fn accept(&mut self, listener: &Listener, path: &Path, at_most: usize) -> Result<(), RunError> {
         for _ in 0..at_most {
             let waiting = self.unserved_socket.take();
-            let welcomed = waiting.map_or_else(|| listener.accept(), Ok);
+            let may_lack = self.ledger.may_lack_descriptors();
+            let welcomed = waiting.map_or_else(|| listener.accept(may_lack), Ok);
             match welcomed.and_then(|socket| self.add_connection(socket)) {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => return Ok(()),

@@ -322,6 +322,20 @@ impl State {
         Ok(())
     }
 
+    /// Opens a channel to the context manager for a process that has asked for the manager and has
+    /// none: it is about to call. Whatever is against that, the process hears when it calls.
+    pub fn prepare_channel_to_manager(
+        &mut self,
+        from: ProcessId,
+        lists: &dyn HolderLists,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(manager) = self.manager_of(from).map(|manager| manager.owner) else { return };
+        if self.channels_of(from).count_to(manager) == 0 {
+            let _ = self.open_channel(from, manager, None, lists, out);
+        }
+    }
+
     fn add_channel(&mut self, id: ChannelId, client: ProcessId, server: ProcessId) {
         if !self.channels_of(client).take_remembered(server) {
             self.charge(client, Resource::Channels);

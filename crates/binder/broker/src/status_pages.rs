@@ -8,9 +8,10 @@
 //! reads it, so that neither takes memory for what the engine has not written.
 
 use crate::state::HolderList;
-use baton_abi::control::EngineReport;
+use baton_abi::control::{EngineReport, Event};
 use baton_abi::holder_list::{self, ENTRIES, Entry, Holding, TALLY_FILE_BYTES};
 use baton_abi::lane::{STATUS_BYTES, TALLY_BYTES, status, tally};
+use baton_abi::ticket_ring::{self, Record};
 use baton_shm::futex;
 use baton_shm::mapping::{self, Access, Mapping};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,9 +35,28 @@ pub(crate) struct StatusPages {
     tally: Mapping<TALLY_BYTES>,
     /// The file of the tally page and of the holder list.
     tally_file: OwnedFd,
+    ring: TicketRing,
     /// Whether broker or engine writes `FROZEN`.
     writer: Writer,
     frozen: bool,
+}
+
+/// The broker's end of the [`ticket_ring`] in an engine's tally page.
+struct TicketRing {
+    /// The engine's number of this connection; 0 if the engine takes no tickets there.
+    connection: u32,
+    /// Tickets put so far.
+    tail: u32,
+    /// Events of this connection so far.
+    n_events: u32,
+}
+
+impl TicketRing {
+    fn new(tally: &Mapping<TALLY_BYTES>) -> TicketRing {
+        let word = |at| tally.word(at).load(Ordering::Relaxed);
+        let (connection, tail) = (word(ticket_ring::CONNECTION), word(ticket_ring::TAIL));
+        TicketRing { connection, tail, n_events: 0 }
+    }
 }
 
 /// The party that writes the word `FROZEN`.
@@ -57,7 +77,8 @@ impl StatusPages {
         let (tally, tally_file) = (map_tally(&tally)?, tally);
         mapping::forbid_new_writers(&file)?;
         let (writer, frozen) = (Writer::Broker, false);
-        Ok(StatusPages { file, page, tally, tally_file, writer, frozen })
+        let ring = TicketRing::new(&tally);
+        Ok(StatusPages { file, page, tally, tally_file, ring, writer, frozen })
     }
 
     /// Maps the pages of an engine that a previous broker admitted. `EINVAL` if the status page is
@@ -67,7 +88,8 @@ impl StatusPages {
         let page = Mapping::<STATUS_BYTES>::new(&file, Access::Read)?;
         let frozen = page.word(status::FROZEN).load(Ordering::SeqCst) != 0;
         let (tally, tally_file) = (map_tally(&tally)?, tally);
-        Ok(StatusPages { file, page, tally, tally_file, writer: Writer::Engine, frozen })
+        let (writer, ring) = (Writer::Engine, TicketRing::new(&tally));
+        Ok(StatusPages { file, page, tally, tally_file, ring, writer, frozen })
     }
 
     pub fn is_frozen(&self) -> bool {
@@ -89,8 +111,31 @@ impl StatusPages {
 
     /// Counts one more event for the engine. Release pairs with the engine's acquire: an engine
     /// that sees the count finds the event in its socket, if the socket had room.
-    pub fn count_event(&self) {
+    pub fn count_event(&mut self) {
+        self.ring.n_events = self.ring.n_events.wrapping_add(1);
         self.tally.word(tally::EVENTS).fetch_add(1, Ordering::Release);
+    }
+
+    /// Puts an event into the ticket ring, and counts it. False if it is no ticket of one object,
+    /// or if the ring is full or not read: then the event goes to the socket.
+    pub fn put_ticket(&mut self, event: &Event) -> bool {
+        let &mut TicketRing { connection, tail, n_events } = &mut self.ring;
+        if connection == 0 {
+            return false;
+        }
+        let Some(record) = Record::of(event, connection, n_events) else { return false };
+        // Acquire pairs with the engine's release: it has copied what is overwritten now.
+        let head = self.tally.word(ticket_ring::HEAD).load(Ordering::Acquire);
+        if tail.wrapping_sub(head) >= ticket_ring::RECORDS {
+            return false;
+        }
+        let at = ticket_ring::record_at(tail);
+        self.tally.view().write(at, bytemuck::bytes_of(&record));
+        self.ring.tail = tail.wrapping_add(1);
+        // Release pairs with the engine's acquire: it finds the whole record.
+        self.tally.word(ticket_ring::TAIL).store(self.ring.tail, Ordering::Release);
+        self.count_event();
+        true
     }
 
     /// Wakes the standby looper, which has been given a lane and an event about it. Other threads
@@ -207,4 +252,57 @@ fn check(file: &OwnedFd, wanted: SealFlags) -> Result<(), Errno> {
     // file cannot be unmapped.
     let pages = status.st_blksize as usize == rustix::param::page_size();
     if seals.contains(wanted) && pages { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_abi::control::{Granted, NodeId, ProcessId, Strength, TicketId};
+    use baton_abi::ticket_ring::{CONNECTION, HEAD, RECORDS, TAIL, record_at};
+
+    fn pages(connection: u32) -> (StatusPages, Mapping<TALLY_BYTES>) {
+        let status = mapping::create("status", STATUS_BYTES).unwrap();
+        let tally_file = mapping::create("tally", TALLY_FILE_BYTES).unwrap();
+        let tally = Mapping::<TALLY_BYTES>::new(&tally_file, Access::ReadWrite).unwrap();
+        tally.word(CONNECTION).store(connection, Ordering::Relaxed);
+        (StatusPages::map([status, tally_file]).unwrap(), tally)
+    }
+
+    fn ticket(number: u64, n_objects: usize) -> Event {
+        let (owner, node, strength) = (ProcessId(7), NodeId(number), Strength::Strong);
+        let granted = Granted { owner, node, strength, flags: 0, manages: false };
+        let (from, ticket) = (ProcessId(3), TicketId(number));
+        Event::Ticket { from, ticket, objects: vec![granted; n_objects] }
+    }
+
+    #[test]
+    fn a_ticket_of_one_object_goes_to_the_ring_while_that_has_room() {
+        let (mut pages, tally) = pages(5);
+        let word = |at| tally.word(at).load(Ordering::Relaxed);
+        pages.count_event();
+        assert!(
+            !pages.put_ticket(&ticket(1, 2)) && !pages.put_ticket(&Event::Barrier { number: 1 })
+        );
+        for number in 0..RECORDS {
+            assert!(pages.put_ticket(&ticket(number.into(), 1)), "{number}");
+        }
+        assert!(!pages.put_ticket(&ticket(9, 1)), "it is full");
+        assert_eq!((word(TAIL), word(tally::EVENTS)), (RECORDS, RECORDS + 1));
+        let mut last = Record::default();
+        tally.view().read(record_at(RECORDS - 1), bytemuck::bytes_of_mut(&mut last));
+        assert_eq!((last.connection, last.number), (5, RECORDS), "the first event is another one");
+        assert_eq!(last.event(), ticket((RECORDS - 1).into(), 1));
+        tally.word(HEAD).store(1, Ordering::Relaxed);
+        assert!(pages.put_ticket(&ticket(9, 1)) && !pages.put_ticket(&ticket(9, 1)));
+        // Whatever an engine writes there, it harms itself alone.
+        tally.word(HEAD).store(u32::MAX - 7, Ordering::Relaxed);
+        assert!(!pages.put_ticket(&ticket(9, 1)));
+    }
+
+    #[test]
+    fn an_engine_that_does_not_read_the_ring_gets_its_tickets_by_the_socket() {
+        let (mut pages, tally) = pages(0);
+        assert!(!pages.put_ticket(&ticket(1, 1)));
+        assert_eq!(tally.word(tally::EVENTS).load(Ordering::Relaxed), 0);
+    }
 }

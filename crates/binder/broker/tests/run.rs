@@ -47,6 +47,30 @@ fn a_hello_gets_an_identity_and_an_event_stream() {
 }
 
 #[test]
+fn a_first_lookup_of_the_manager_brings_a_channel_and_a_second_one_none() {
+    let directory = Directory::new();
+    let broker = broker(&directory);
+    let manager = TestEngine::open(broker.socket(), "binder").unwrap();
+    let become_manager = Request::BecomeContextManager { node: NodeId(1), flags: 0 };
+    assert_eq!(manager.ask(become_manager), Some(Reply::Done));
+    let client = TestEngine::open(broker.socket(), "binder").unwrap();
+    for brings_channel in [true, false] {
+        assert!(matches!(client.ask(Request::ContextManager), Some(Reply::Ticket { .. })));
+        let events = client.events();
+        let expected = match &events[..] {
+            [Event::Ticket { from, .. }, Event::Channel { end: End::Client, peer, .. }] => {
+                *from == ProcessId::BROKER && peer.process == manager.id() && brings_channel
+            }
+            [Event::Ticket { from, .. }] => *from == ProcessId::BROKER && !brings_channel,
+            _ => false,
+        };
+        assert!(expected, "{events:?}");
+    }
+    let opened = |event: &Event| matches!(event, Event::Channel { end: End::Server, .. });
+    assert_eq!(manager.events().iter().filter(|event| opened(event)).count(), 1);
+}
+
+#[test]
 fn a_channel_is_shared_memory_two_sockets_and_the_servers_status_page() {
     let directory = Directory::new();
     let broker = broker(&directory);

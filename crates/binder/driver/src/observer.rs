@@ -18,7 +18,7 @@ pub struct Observer {
 impl Observer {
     /// Connects to the broker that listens at `socket`.
     pub fn connect(socket: &Path) -> Result<Observer, OpenError> {
-        let observer = Observer { socket: dial(socket)? };
+        let observer = Observer { socket: dial(socket)?.0 };
         let greeting = observer.ask(&Request::Observe { version: VERSION });
         greeting.map_err(|errno| OpenError::NotObserved { errno })?;
         Ok(observer)

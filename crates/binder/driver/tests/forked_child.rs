@@ -10,14 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use support::Broker;
 
-/// Answers with an object.
+/// Answers with an object and more bytes than the fast path takes.
 const OBJECT: u32 = 1;
+/// Like `OBJECT`, of few bytes.
+const SHORT: u32 = OBJECT + 1;
 /// Children for each operation: threads of the parent hold its locks at one fork or another.
 const CHILDREN: usize = 20;
 /// Calls after which a thread uses the fast path.
 const MANY: u32 = 100;
 /// Seconds after which a child that waits for something is at an end.
 const PATIENCE: u32 = 120;
+/// More bytes than the fast path takes.
+const LONG: usize = 64 << 10;
 const CLOSED: CallError = CallError::Closed;
 
 /// The parent's objects when it forks.
@@ -31,7 +35,10 @@ struct Had<'a> {
 /// Runs in one child, which drops its copies of the parent's objects.
 struct Left<'a> {
     loan: Loan<'a>,
+    /// It lies in the receive buffer.
     reply: Received<'a>,
+    /// It came by the fast path.
+    short: Received<'a>,
     parcel: Parcel,
 }
 
@@ -65,11 +72,12 @@ const OPERATIONS: [Operation; 11] = [
         true
     }),
     ("what has come in", |_, left| {
-        let nothing = left.reply.data().is_empty()
-            && left.reply.handle(0).is_none()
-            && left.reply.own_object(0).is_none()
-            && left.reply.fd(0).is_none();
-        drop(left.reply);
+        let has_object = |reply: &Received<'_>| {
+            reply.handle(0).is_some() || reply.own_object(0).is_some() || reply.fd(0).is_some()
+        };
+        let any = has_object(&left.reply) || has_object(&left.short);
+        let nothing = left.reply.data().is_empty() && !any;
+        drop((left.reply, left.short));
         nothing
     }),
     ("handles and parcels that are copied and dropped", |had, left| {
@@ -119,9 +127,10 @@ fn every_operation_of_a_forked_child_fails_and_the_parent_goes_on() {
     let given = server.object(|_| Ok(Parcel::new())).add();
     let object = server
         .object(move |request| match request.code() {
-            OBJECT => {
+            code @ (OBJECT | SHORT) => {
                 let mut answer = Parcel::new();
-                answer.write_object(given).write(&[1; 200]);
+                let bytes = if code == SHORT { 200 } else { LONG };
+                answer.write_object(given).write(&vec![1; bytes]);
                 Ok(answer)
             }
             _ => Ok(Parcel::from(request.data())),
@@ -155,8 +164,9 @@ fn every_operation_of_a_forked_child_fails_and_the_parent_goes_on() {
                 let reply = manager.call(OBJECT, &Parcel::new()).unwrap();
                 let mut parcel = Parcel::new();
                 parcel.write_handle(&reply.handle(0).expect("it has one"));
+                let short = manager.call(SHORT, &Parcel::new()).unwrap();
                 let loan = manager.loan(64).unwrap();
-                let left = Left { loan, reply, parcel };
+                let left = Left { loan, reply, short, parcel };
                 if let Err(status) = in_child(|| operation(&had, left)) {
                     failed.push(format!("{name}: {status}"));
                     break;

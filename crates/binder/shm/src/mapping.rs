@@ -8,7 +8,7 @@ use crate::forks::ForkGeneration;
 use crate::sync::{AtomicU32, AtomicU64};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -60,6 +60,13 @@ pub fn create(name: &str, bytes: usize) -> Result<OwnedFd> {
     Ok(file)
 }
 
+/// Creates a file like [`create`], of `BYTES` bytes, and maps it.
+pub fn create_mapped<const BYTES: usize>(name: &str) -> Result<(OwnedFd, Mapping<BYTES>)> {
+    let file = create(name, BYTES)?;
+    let map = Mapping::map(file.as_fd(), 0, Access::ReadWrite)?;
+    Ok((file, map))
+}
+
 /// Forbids new writable mappings and writes. Existing mappings keep their rights.
 pub fn forbid_new_writers(file: impl AsFd) -> Result<()> {
     rustix::fs::fcntl_add_seals(file, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
@@ -97,6 +104,11 @@ impl<const BYTES: usize> Mapping<BYTES> {
         if BYTES == 0 || !seals.contains(SealFlags::SHRINK) || size < end as u64 {
             return Err(Errno::INVAL);
         }
+        Mapping::map(file, offset, access)
+    }
+
+    /// Maps `BYTES` bytes, at least one, of a file that has them and cannot shrink.
+    fn map(file: BorrowedFd<'_>, offset: usize, access: Access) -> Result<Self> {
         let protection = match access {
             Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
             Access::Read => ProtFlags::READ,

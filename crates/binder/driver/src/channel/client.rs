@@ -4,7 +4,7 @@ use super::{Channel, Ends, OneWayAccount};
 #[cfg(simulated)]
 use baton_abi::control::End;
 use baton_abi::lane::*;
-use baton_shm::bell::Ring;
+use baton_shm::bell::{Bell, Ring};
 use baton_shm::client_lanes::Progress;
 #[cfg(simulated)]
 use baton_shm::lane_owner::Owner;
@@ -69,7 +69,7 @@ impl Channel {
     /// Rings the bell, repeatedly for a looper that is just about to sleep: a second ring is
     /// cheaper than the doorbell.
     fn ring(&self, elsewhere: &AtomicU32) -> Ring {
-        let Some(bell) = self.bell() else { return Ring::Nobody };
+        let Some(bell) = self.bell().or_else(|| self.first_bell()) else { return Ring::Nobody };
         let mut ring = bell.ring(elsewhere);
         for _ in 0..MISSES {
             if ring != Ring::Missed {
@@ -79,6 +79,16 @@ impl Channel {
             ring = bell.ring(elsewhere);
         }
         ring
+    }
+
+    /// The bell of a channel on which nothing has come from the server yet. A doorbell would wake
+    /// the server's control thread instead of a looper.
+    #[cold]
+    fn first_bell(&self) -> Option<Bell<'_>> {
+        if !self.socket.was_taken_up() {
+            self.socket.take_introduction();
+        }
+        self.bell()
     }
 
     /// Whether the call on this lane was posted and its server has taken it in.

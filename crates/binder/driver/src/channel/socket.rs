@@ -7,6 +7,7 @@
 use crate::sys::packet::{self, passes, receive_last_words};
 use baton_abi::control::End;
 use baton_abi::lane::*;
+use baton_shm::lock::Lock;
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::Ordering;
 use baton_state::transaction::Refusal;
@@ -35,6 +36,8 @@ pub struct Socket {
     taken_up: AtomicBool,
     /// The peer has closed the socket or misbehaved.
     ended: AtomicBool,
+    /// Held while the socket is read.
+    reading: Lock<()>,
 }
 
 /// The result of a look at the socket.
@@ -65,8 +68,7 @@ fn introduce(socket: &OwnedFd) -> Result<Option<Mapping<BELL_BYTES>>, Errno> {
 }
 
 fn send_bell(socket: &OwnedFd) -> Result<Mapping<BELL_BYTES>, Errno> {
-    let file = mapping::create("baton-bell", BELL_BYTES)?;
-    let page = Mapping::<BELL_BYTES>::new(&file, Access::ReadWrite)?;
+    let (file, page) = mapping::create_mapped("baton-bell")?;
     mapping::freeze_seals(&file)?;
     let flags = SendFlags::DONTWAIT;
     packet::send(socket, bytes_of(&[DOORBELL, 0]), &[file.as_fd()], flags)?;
@@ -84,7 +86,8 @@ impl Socket {
             let _ = bell.set(page);
         }
         let taken_up = AtomicBool::new(end == End::Server);
-        Ok(Socket { fd, end, bell, taken_up, ended: AtomicBool::new(false) })
+        let (ended, reading) = (AtomicBool::new(false), Lock::default());
+        Ok(Socket { fd, end, bell, taken_up, ended, reading })
     }
 
     /// The descriptor.
@@ -122,6 +125,25 @@ impl Socket {
         }
     }
 
+    /// Client: takes the server's first message, if it has come and no thread has taken it. The
+    /// bell comes with it.
+    #[cold]
+    pub fn take_introduction(&self) {
+        let _reading = self.reading.lock();
+        if self.was_taken_up() || self.ended.load(Ordering::Relaxed) {
+            return;
+        }
+        match self.receive() {
+            Ok([DOORBELL, _]) | Err(Errno::AGAIN) => {}
+            Err(errno) if passes(errno) => {}
+            Ok(_) | Err(_) => {
+                // The control thread ends the channel.
+                self.ended.store(true, Ordering::Relaxed);
+                self.shut_down();
+            }
+        }
+    }
+
     /// Reads the socket until it is empty or it has been enough for now: less of a muted channel.
     /// With how many messages there were, each of which may have woken the control thread;
     /// `cancelled` gets each cancelled number. `Err` once the peer has closed it or misbehaved.
@@ -130,6 +152,7 @@ impl Socket {
         muted: bool,
         mut cancelled: impl FnMut(u32) -> Result<(), Errno>,
     ) -> Result<(Drained, u32), Errno> {
+        let _reading = self.reading.lock();
         if self.ended.load(Ordering::Relaxed) {
             return Err(Errno::CONNRESET);
         }

@@ -4,11 +4,12 @@
 use super::open_error::OpenError;
 use crate::sys::packet::{PAUSE, descriptors, passes, receive, receive_patiently, send};
 use baton_abi::control::{Event, Identity, Reply, Request, Stamps, VERSION, decode, encode};
-use baton_abi::holder_list::{Entry, Holding, LIST_BYTES, STRENGTH_AT, TALLY_FILE_BYTES, entry_at};
+use baton_abi::holder_list::{Entry, Holding, STRENGTH_AT, TALLY_FILE_BYTES, entry_at};
 use baton_abi::lane::{TALLY_BYTES, tally};
+use baton_abi::ticket_ring::{self, Record};
 use baton_shm::blocking::pause;
 use baton_shm::lock::Lock;
-use baton_shm::mapping::{self, Access, Mapping};
+use baton_shm::mapping::{self, Mapping};
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -35,13 +36,14 @@ pub struct Broker {
     link: Lock<Arc<Link>>,
     /// The connection to the next broker, from its greeting until it is the current link.
     next: Lock<Option<Arc<OwnedFd>>>,
-    /// The page on which the broker counts the events that it has sent.
-    tally: Mapping<TALLY_BYTES>,
-    /// This process's list of holders, which the broker reads.
-    list: Mapping<LIST_BYTES>,
+    /// The page on which the broker counts the events that it has sent, and behind it this
+    /// process's list of holders, which the broker reads.
+    tally: Mapping<TALLY_FILE_BYTES>,
     /// Held while events are taken from the stream and applied.
     pub applying: Lock<()>,
     events_taken: AtomicU32,
+    /// Tickets taken from the ring, under `applying`.
+    tickets_taken: AtomicU32,
     /// The number of the last barrier that was asked for.
     barriers: AtomicU64,
     /// The number of the last barrier that has come.
@@ -59,6 +61,10 @@ pub struct Link {
     /// Held from a request to its answer.
     question: Lock<()>,
     lost: AtomicBool,
+    /// This process's number of the connection.
+    connection: u32,
+    /// Events of this connection that were taken, from the ring of tickets and from the socket.
+    n_taken: AtomicU32,
 }
 
 /// The broker has closed the connection, or has broken the protocol.
@@ -79,35 +85,59 @@ pub enum Greeting {
     Welcome(Link),
 }
 
-impl Broker {
-    /// Connects, and introduces the engine with its status page and a tally page.
-    pub fn connect(
+/// A connection to a broker that has been greeted and has not answered yet: meanwhile the engine
+/// makes its other parts.
+#[derive(Debug)]
+pub struct Greeted {
+    place: PathBuf,
+    context: String,
+    requests: OwnedFd,
+    uid: Uid,
+    pages: [OwnedFd; 2],
+    tally: Mapping<TALLY_FILE_BYTES>,
+}
+
+/// The number of a process's connection to its first broker.
+const FIRST_CONNECTION: u32 = 1;
+
+fn talk_failed(errno: Errno) -> OpenError {
+    OpenError::System { operation: "talk to the broker", errno }
+}
+
+impl Greeted {
+    /// Introduces the engine with its status page and a tally page, over a connection of [`dial`].
+    pub fn greet(
+        (requests, uid): (OwnedFd, Uid),
         socket: &Path,
         context: &str,
         status_page: OwnedFd,
-    ) -> Result<(Broker, Identity), OpenError> {
+    ) -> Result<Greeted, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
-        let tally_page = mapping::create("baton-tally", TALLY_FILE_BYTES);
-        let tally_page = tally_page.map_err(system("memfd_create"))?;
-        let tally = Mapping::new(&tally_page, Access::ReadWrite).map_err(system("mmap"))?;
-        let list = Mapping::part(&tally_page, TALLY_BYTES, Access::ReadWrite);
-        let list = list.map_err(system("mmap"))?;
-        let pages = [status_page, tally_page];
-        let requests = dial(socket)?;
+        let (tally_file, tally) =
+            mapping::create_mapped("baton-tally").map_err(system("memfd_create, mmap"))?;
+        let tally: Mapping<TALLY_FILE_BYTES> = tally;
+        tally.word(ticket_ring::CONNECTION).store(FIRST_CONNECTION, Ordering::Relaxed);
+        let pages = [status_page, tally_file];
+        let context = context.to_owned();
         let channels = channels();
-        let hello = Request::Hello { version: VERSION, context: context.to_owned(), channels };
-        let failed = |errno| OpenError::System { operation: "talk to the broker", errno };
+        let hello = Request::Hello { version: VERSION, context: context.clone(), channels };
         let carried = pages.each_ref().map(AsFd::as_fd);
-        send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(failed)?;
-        let uid = sockopt::socket_peercred(&requests).map_err(failed)?.uid;
-        let (packet, fds) = receive_patiently(&requests).map_err(failed)?;
+        send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(talk_failed)?;
+        // The program may go to another directory.
+        let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
+        Ok(Greeted { place, context, requests, uid, pages, tally })
+    }
+
+    /// Waits for the broker's answer.
+    pub fn await_welcome(self) -> Result<(Broker, Identity), OpenError> {
+        let Greeted { place, context, requests, uid, pages, tally } = self;
+        let (packet, fds) = receive_patiently(&requests).map_err(talk_failed)?;
         match decode(&packet) {
             Some(Reply::Welcome { identity, era, credential, stamps }) => {
-                let mut fds = fds.map_err(failed)?.into_iter();
-                let events = fds.next().ok_or(failed(Errno::PROTO))?;
-                let link = Lock::new(Arc::new(Link::new(era, Arc::new(requests), events)));
-                // The program may go to another directory.
-                let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
+                let mut fds = fds.map_err(talk_failed)?.into_iter();
+                let events = fds.next().ok_or(talk_failed(Errno::PROTO))?;
+                let link = Link::new(era, FIRST_CONNECTION, Arc::new(requests), events);
+                let link = Lock::new(Arc::new(link));
                 let broker = Broker {
                     place,
                     pages,
@@ -117,22 +147,23 @@ impl Broker {
                     link,
                     next: Lock::new(None),
                     tally,
-                    list,
                     applying: Lock::new(()),
                     events_taken: AtomicU32::new(0),
+                    tickets_taken: AtomicU32::new(0),
                     barriers: AtomicU64::new(0),
                     barrier_seen: AtomicU64::new(0),
                 };
                 Ok((broker, identity))
             }
-            Some(Reply::Refused { errno }) => Err(OpenError::Refused {
-                context: context.to_owned(),
-                errno: Errno::from_raw_os_error(errno),
-            }),
-            _ => Err(failed(Errno::PROTO)),
+            Some(Reply::Refused { errno }) => {
+                Err(OpenError::Refused { context, errno: Errno::from_raw_os_error(errno) })
+            }
+            _ => Err(talk_failed(Errno::PROTO)),
         }
     }
+}
 
+impl Broker {
     /// The current connection, dead or alive.
     pub fn link(&self) -> Arc<Link> {
         Arc::clone(&self.link.lock())
@@ -155,6 +186,9 @@ impl Broker {
         if uid != self.uid {
             return Err(Errno::PERM);
         }
+        let connection = self.tally.word(ticket_ring::CONNECTION);
+        let next = connection.load(Ordering::Relaxed).wrapping_add(1).max(FIRST_CONNECTION);
+        connection.store(next, Ordering::Relaxed);
         let (credential, channels) = (self.credential.clone(), channels());
         let resume = Request::Resume { version: VERSION, credential, channels };
         let carried = self.pages.each_ref().map(AsFd::as_fd);
@@ -173,7 +207,11 @@ impl Broker {
         match (decode(&packet), fds.into_iter().next()) {
             (Some(Reply::Welcome { era, .. }), Some(events)) => {
                 match rustix::io::ioctl_fionbio(&socket, false) {
-                    Ok(()) => Greeting::Welcome(Link::new(era, socket, events)),
+                    Ok(()) => {
+                        let connection = self.tally.word(ticket_ring::CONNECTION);
+                        let connection = connection.load(Ordering::Relaxed);
+                        Greeting::Welcome(Link::new(era, connection, socket, events))
+                    }
                     Err(_) => Greeting::Later,
                 }
             }
@@ -205,9 +243,35 @@ impl Broker {
         sent != self.events_taken.load(Ordering::Relaxed)
     }
 
-    /// An event has been taken and applied.
+    /// An event of the current link has been taken and applied.
     pub fn count_event(&self) {
         self.events_taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the link's next event if it lies in the [`ticket_ring`]. Called with `applying`
+    /// locked.
+    pub fn next_ticket(&self, link: &Link) -> Option<Event> {
+        loop {
+            let head = self.tickets_taken.load(Ordering::Relaxed);
+            // Acquire pairs with the broker's release of the whole record.
+            if self.tally.word(ticket_ring::TAIL).load(Ordering::Acquire) == head {
+                return None;
+            }
+            let mut record = Record::default();
+            let at = ticket_ring::record_at(head);
+            self.tally.view().read(at, bytemuck::bytes_of_mut(&mut record));
+            let is_of_link = record.connection == link.connection;
+            if is_of_link && record.number != link.n_taken.load(Ordering::Relaxed) {
+                return None;
+            }
+            let next = head.wrapping_add(1);
+            self.tickets_taken.store(next, Ordering::Relaxed);
+            self.tally.word(ticket_ring::HEAD).store(next, Ordering::Release);
+            if is_of_link {
+                link.count_event();
+                return Some(record.event());
+            }
+        }
     }
 
     /// Forgets events that were counted and not sent: they will not come.
@@ -223,16 +287,16 @@ impl Broker {
 
     /// Writes an entry of this process's list of holders, under the state's lock.
     pub fn write_list(&self, entry: u32, holding: Option<Holding>) {
-        let Some(at) = entry_at(entry).map(|at| at - TALLY_BYTES) else { return };
+        let Some(at) = entry_at(entry) else { return };
         let written = holding.map(Entry::of).unwrap_or_default();
         let mut now = Entry::default();
-        self.list.view().read(at, bytemuck::bytes_of_mut(&mut now));
-        let strength = self.list.word(at + STRENGTH_AT);
+        self.tally.view().read(at, bytemuck::bytes_of_mut(&mut now));
+        let strength = self.tally.word(at + STRENGTH_AT);
         if now.strength() == 0 {
             // A reader takes nothing from the entry until the last word is there.
-            self.list.view().write(at, &bytemuck::bytes_of(&written)[..STRENGTH_AT]);
+            self.tally.view().write(at, &bytemuck::bytes_of(&written)[..STRENGTH_AT]);
             let check = STRENGTH_AT + size_of::<u32>();
-            self.list.view().write(at + check, &bytemuck::bytes_of(&written)[check..]);
+            self.tally.view().write(at + check, &bytemuck::bytes_of(&written)[check..]);
         }
         strength.store(written.strength(), Ordering::Release);
     }
@@ -271,14 +335,22 @@ impl Broker {
 
 impl Link {
     /// A link of these sockets.
-    pub(crate) fn new(era: u32, requests: Arc<OwnedFd>, events: OwnedFd) -> Link {
+    pub(crate) fn new(era: u32, connection: u32, requests: Arc<OwnedFd>, events: OwnedFd) -> Link {
+        let sockets = Some([requests, Arc::new(events)]);
         let (question, lost) = (Lock::new(()), AtomicBool::new(false));
-        Link { era, sockets: Some([requests, Arc::new(events)]), question, lost }
+        Link { era, sockets, question, lost, connection, n_taken: AtomicU32::new(0) }
+    }
+
+    /// An event of this connection has been taken.
+    pub fn count_event(&self) {
+        self.n_taken.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A link to no broker, until the next broker has come.
     pub fn none(era: u32) -> Link {
-        Link { era, sockets: None, question: Lock::new(()), lost: AtomicBool::new(true) }
+        let (question, lost) = (Lock::new(()), AtomicBool::new(true));
+        // No record is of connection 0.
+        Link { era, sockets: None, question, lost, connection: 0, n_taken: AtomicU32::new(0) }
     }
 
     fn requests(&self) -> Result<BorrowedFd<'_>, Errno> {
@@ -313,12 +385,16 @@ impl Link {
         false
     }
 
-    /// The next event with its descriptors, if there is one.
+    /// The next event of the socket with its descriptors, if there is one. Earlier ones may lie in
+    /// the ring of tickets.
     #[expect(clippy::type_complexity, reason = "an event, and what came of its descriptors")]
     pub fn next_event(&self) -> Result<Option<(Event, Result<Vec<OwnedFd>, Errno>)>, Gone> {
         let events = self.events().ok_or(Gone)?;
         match receive(events, RecvFlags::DONTWAIT) {
-            Ok((packet, fds)) => decode(&packet).map(|event| Some((event, fds))).ok_or(Gone),
+            Ok((packet, fds)) => {
+                let event = decode(&packet).ok_or(Gone)?;
+                Ok(Some((event, fds)))
+            }
             Err(Errno::AGAIN) => Ok(None),
             Err(errno) if passes(errno) => {
                 // The event stays where it is.
@@ -377,7 +453,8 @@ fn note_connection() {
 
 /// Connects to the broker's socket, and checks the listener's user: any user may be able to make
 /// the directory, and a false broker could tell this process anything.
-pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
+/// Returns the socket and that user.
+pub fn dial(socket: &Path) -> Result<(OwnedFd, Uid), OpenError> {
     let (fd, listener) =
         connect(socket, SocketFlags::CLOEXEC).map_err(|(operation, errno)| match operation {
             "connect" => OpenError::NoBroker { socket: socket.display().to_string(), errno },
@@ -387,7 +464,7 @@ pub fn dial(socket: &Path) -> Result<OwnedFd, OpenError> {
         let (socket, uid) = (socket.display().to_string(), listener.as_raw());
         return Err(OpenError::Stranger { socket, uid });
     }
-    Ok(fd)
+    Ok((fd, listener))
 }
 
 /// Connects to a socket, and asks for the listener's credentials. An error names the operation that
@@ -401,4 +478,78 @@ fn connect(place: &Path, flags: SocketFlags) -> Result<(OwnedFd, Uid), (&'static
     note_connection();
     let listener = sockopt::socket_peercred(&fd).map_err(failed("SO_PEERCRED"))?.uid;
     Ok((fd, listener))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_abi::control::{Granted, NodeId, ProcessId, Strength, TicketId};
+    use rustix::net::socketpair;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    /// A link whose broker is the test.
+    fn linked() -> (Broker, Arc<Link>) {
+        let (file, tally) = mapping::create_mapped("tally").unwrap();
+        let pages = [rustix::io::fcntl_dupfd_cloexec(&file, 0).unwrap(), file];
+        let link = Arc::new(Link::new(0, 5, Arc::new(pair().0), pair().0));
+        let broker = Broker {
+            place: PathBuf::new(),
+            pages,
+            uid: rustix::process::geteuid(),
+            credential: Vec::new(),
+            stamps: Stamps::Clock,
+            link: Lock::new(Arc::clone(&link)),
+            next: Lock::new(None),
+            tally,
+            applying: Lock::new(()),
+            events_taken: AtomicU32::new(0),
+            tickets_taken: AtomicU32::new(0),
+            barriers: AtomicU64::new(0),
+            barrier_seen: AtomicU64::new(0),
+        };
+        (broker, link)
+    }
+
+    fn ticket(number: u32) -> Event {
+        let (owner, node, strength) = (ProcessId(7), NodeId(1), Strength::Weak);
+        let objects = vec![Granted { owner, node, strength, flags: 0, manages: false }];
+        Event::Ticket { from: ProcessId(3), ticket: TicketId(number.into()), objects }
+    }
+
+    /// Puts tickets with these connections and numbers.
+    fn put(broker: &Broker, tickets: &[(u32, u32)]) {
+        let tail = broker.tally.word(ticket_ring::TAIL);
+        for &(connection, number) in tickets {
+            let at = tail.load(Ordering::Relaxed);
+            let record = Record::of(&ticket(number), connection, number).unwrap();
+            broker.tally.view().write(ticket_ring::record_at(at), bytemuck::bytes_of(&record));
+            tail.store(at.wrapping_add(1), Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn tickets_are_taken_in_the_order_of_all_events() {
+        let (broker, link) = linked();
+        assert_eq!(broker.next_ticket(&link), None);
+        put(&broker, &[(5, 0), (5, 2), (5, 3)]);
+        assert_eq!(broker.next_ticket(&link), Some(ticket(0)));
+        assert_eq!(broker.next_ticket(&link), None, "the event before it is in the socket");
+        link.count_event();
+        assert_eq!(broker.next_ticket(&link), Some(ticket(2)));
+        assert_eq!(broker.next_ticket(&link), Some(ticket(3)));
+        assert_eq!(broker.next_ticket(&link), None);
+        assert_eq!(broker.tally.word(ticket_ring::HEAD).load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn tickets_of_an_earlier_connection_are_skipped() {
+        let (broker, link) = linked();
+        put(&broker, &[(4, 0), (4, 9), (5, 0)]);
+        assert_eq!(broker.next_ticket(&link), Some(ticket(0)));
+        assert_eq!(broker.next_ticket(&Link::none(0)), None);
+    }
 }

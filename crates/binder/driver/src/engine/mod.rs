@@ -26,7 +26,7 @@ use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::State;
 use baton_state::account::Accounts;
 use baton_state::work::Tid;
-use broker::Broker;
+use broker::{Broker, Greeted};
 use in_flight::Operations;
 use open_error::OpenError;
 use pollables::Pollables;
@@ -75,11 +75,14 @@ impl Engine {
         settings: Settings,
     ) -> Result<Engine, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
+        // The broker looks up this process, and admits it, while this process makes its parts.
+        let requests = broker::dial(socket)?;
         let (page, page_file) = StatusPage::new()?;
+        let greeted = Greeted::greet(requests, socket, context, page_file)?;
         let buffer = ReceiveBuffer::new()?;
-        let (broker, identity) = Broker::connect(socket, context, page_file)?;
         let control = ControlPoll::new().map_err(system("make the control thread's timers"))?;
         let control = Arc::new(control);
+        let (broker, identity) = greeted.await_welcome()?;
         let shown = Arc::clone(page.mapping());
         let pool = Pool::new(settings, broker.stamps, Arc::clone(&control), shown);
         let state = State::new(identity.process);

@@ -2,7 +2,7 @@
 
 use super::open_error::OpenError;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
-use baton_shm::mapping::{self, Access, Mapping, View};
+use baton_shm::mapping::{self, Mapping, View};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +19,8 @@ pub struct ReceiveBuffer {
 impl ReceiveBuffer {
     pub(crate) fn new() -> Result<ReceiveBuffer, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
-        let file = mapping::create("binder", MAX_PAYLOAD_BYTES).map_err(system("memfd_create"))?;
-        let memory = Mapping::new(&file, Access::ReadWrite).map_err(system("mmap"))?;
+        let (file, memory) =
+            mapping::create_mapped("binder").map_err(system("memfd_create, mmap"))?;
         // The program may map it to read, and nothing else.
         mapping::forbid_new_writers(&file).map_err(system("fcntl"))?;
         Ok(ReceiveBuffer { memory, file, program_map: AtomicUsize::new(0) })

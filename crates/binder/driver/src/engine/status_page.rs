@@ -3,7 +3,7 @@
 use super::in_flight::Slot;
 use super::open_error::OpenError;
 use baton_abi::lane::{Attendance, STATUS_BYTES, status};
-use baton_shm::mapping::{self, Access, Mapping};
+use baton_shm::mapping::{self, Mapping};
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::State;
 use rustix::fd::OwnedFd;
@@ -25,8 +25,8 @@ impl StatusPage {
     /// The page, and its file for the broker.
     pub fn new() -> Result<(StatusPage, OwnedFd), OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
-        let file = mapping::create("baton-front", STATUS_BYTES).map_err(system("memfd_create"))?;
-        let page = Mapping::new(&file, Access::ReadWrite).map_err(system("mmap"))?;
+        let (file, page) =
+            mapping::create_mapped("baton-front").map_err(system("memfd_create, mmap"))?;
         let page = StatusPage {
             page: Arc::new(page),
             shown: Default::default(),

@@ -263,11 +263,17 @@ impl Engine {
         }
         dedicated.borrow();
         if self.accept_dedicated(&mut state, channel, dedicated.lane as usize).is_some() {
-            // Its grant or ticket has not come. If it has not after a barrier, it never will.
+            // Its grant or ticket has not been taken. If it does not come by a barrier, it never
+            // will.
             self.unlock(state);
-            state = self.pass_barrier();
+            self.take_new_events();
+            state = self.lock();
             if self.accept_dedicated(&mut state, channel, dedicated.lane as usize).is_some() {
-                self.end_channel(&mut state, channel, "a call without a grant");
+                self.unlock(state);
+                state = self.pass_barrier();
+                if self.accept_dedicated(&mut state, channel, dedicated.lane as usize).is_some() {
+                    self.end_channel(&mut state, channel, "a call without a grant");
+                }
             }
         }
         if !areas.inbox().is_empty() && !channel.ends().dead {

@@ -45,6 +45,8 @@ impl Engine {
         if server.is_some() && process_work && !state.has_work(tid, true) && !self.is_closed() {
             state = self.sleep(state, tid, process_work, until, &mut server)?;
         }
+        // A message may come together with its ticket, after the look for events.
+        let mut may_look_again = true;
         loop {
             if self.broker.has_events() {
                 drop(state);
@@ -68,6 +70,9 @@ impl Engine {
             }
             let later = look.later();
             if !answered || later.is_some() {
+                if std::mem::take(&mut may_look_again) && self.broker.has_events() {
+                    continue;
+                }
                 drop(state);
                 state = self.catch_up(later, (!answered).then_some(tid));
                 continue;
@@ -83,6 +88,7 @@ impl Engine {
                 Until::News | Until::Deadline(_) => {}
             }
             state = self.sleep(state, tid, process_work, until, &mut server)?;
+            may_look_again = true;
             if process_work && server.is_none() && state.pool.wants_dedicated() {
                 // This thread may have been woken to become dedicated.
                 return Ok(state);

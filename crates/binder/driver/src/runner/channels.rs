@@ -110,19 +110,20 @@ impl Engine {
     }
 
     /// Takes a channel up. If that fails the other end learns so from the broker's next answer or
-    /// from the channel's socket.
+    /// from the channel's socket. True if loopers have to look at the channel from now on.
     pub(crate) fn add_channel(
         &self,
         id: ChannelId,
         end: End,
         peer: Identity,
         fds: Result<Vec<OwnedFd>, Errno>,
-    ) {
+    ) -> bool {
         let process = peer.process;
         self.accounts.set_descriptors(descriptors());
         let account = self.accounts.of(peer.uid);
         let taken = fds.and_then(|fds| Channel::new(id, end, process, account, fds));
-        if let Err(errno) = taken.and_then(|channel| self.take_up(Arc::new(channel), peer)) {
+        let taken = taken.and_then(|channel| self.take_up(Arc::new(channel), peer));
+        if let Err(errno) = taken {
             if end == End::Client {
                 self.pool.channels.lists().refused = Some((process, errno));
             }
@@ -135,13 +136,15 @@ impl Engine {
                 );
             }
         }
+        taken.unwrap_or(false)
     }
 
-    fn take_up(&self, channel: Arc<Channel>, peer: Identity) -> Result<(), Errno> {
+    /// Lists a channel. True if loopers have to look at it.
+    fn take_up(&self, channel: Arc<Channel>, peer: Identity) -> Result<bool, Errno> {
         let (id, end) = (channel.id, channel.end);
         let mut state = self.lock();
         if self.is_closed() {
-            return Ok(());
+            return Ok(false);
         }
         // No validation has to be revoked: a process keeps its identity from its first channel on.
         let known = state.peers.entry(peer.process).or_default();
@@ -150,6 +153,10 @@ impl Engine {
         self.pool.channels.add(&channel);
         // The steps below take long in a process with many channels.
         drop(state);
+        if end == End::Client {
+            // What has come by now need not wake the control thread.
+            channel.socket.take_introduction();
+        }
         // The watch is edge-triggered: what is left for a later turn stays in the socket. It begins
         // after the channel is listed, because an edge comes once and the control thread has to
         // find the channel.
@@ -157,11 +164,7 @@ impl Engine {
             self.with_state(|state| self.lose_channel(state, &channel, None));
             return Err(errno);
         }
-        if end == End::Server && !channel.is_inactive() {
-            // Loopers that sleep, or are about to, do not know the new channel.
-            self.pool.wake_loopers();
-        }
-        Ok(())
+        Ok(end == End::Server && !channel.is_inactive())
     }
 
     /// Takes a channel off the lists. `why` is written to the log.

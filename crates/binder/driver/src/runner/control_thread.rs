@@ -8,6 +8,7 @@ use crate::engine::broker::Link;
 use crate::sys::clock::now;
 use crate::sys::control_poll::{CHANNELS, EVENTS, GREETING, REPEAT, REPEAT_AFTER, STOP, WATCHDOG};
 use crate::wait::mute::ROUND as MUTED_ROUND;
+use crate::wait::settings::count_processors;
 use baton_abi::control::{ChannelId, End};
 use baton_shm::blocking;
 use rustix::event::Timespec;
@@ -39,6 +40,7 @@ impl Engine {
 
     /// The control thread, until the engine is closed.
     pub(crate) fn run_control(&self) {
+        count_processors();
         let mut events = Vec::with_capacity(32);
         let mut rejoining = RejoinState::default();
         // Channels to look at now, each with whether its peer has hung up.
@@ -151,6 +153,7 @@ impl Engine {
 
     /// Takes in the messages that have come.
     fn accept_and_catch_up(&self, among: ChannelSet<'_>) {
+        self.take_new_events();
         let mut state = self.lock();
         let later = self.accept(&mut state, among).later();
         self.accept_answers(&mut state);

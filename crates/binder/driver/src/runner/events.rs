@@ -4,7 +4,7 @@ use super::accept::{Candidate, ChannelSet};
 use crate::channel::Channel;
 use crate::channel::returns::ReliedOn;
 use crate::engine::Engine;
-use crate::engine::broker::Gone;
+use crate::engine::broker::{Gone, Link};
 use baton_abi::control::{Event, ProcessId, Request};
 use baton_shm::blocking::await_readable;
 use baton_shm::lock::Guard;
@@ -28,38 +28,57 @@ impl Engine {
     pub fn take_events(&self) {
         let _events = self.broker.applying.lock();
         let link = self.broker.link();
-        let mut news = false;
-        loop {
+        let (mut news, mut has_caller) = (false, false);
+        let ended = loop {
+            news |= self.take_tickets(&link);
             match link.next_event() {
                 Ok(Some((event, fds))) => {
-                    self.apply(event, fds);
+                    // Earlier tickets may have come meanwhile.
+                    self.take_tickets(&link);
+                    has_caller |= self.apply(event, fds);
+                    link.count_event();
                     self.broker.count_event();
                     news = true;
                 }
-                Ok(None) => {
-                    // A peer may have been faster than its event: its message woke no looper, or
-                    // was left for later.
-                    if news {
-                        self.with_state(|state| {
-                            self.accept(state, ChannelSet::Watched);
-                            self.accept_answers(state);
-                        });
-                    }
-                    return;
-                }
-                Err(Gone) => {
-                    if link.set_lost() {
-                        self.broker_is_gone();
-                    }
-                    return;
-                }
+                Ok(None) => break false,
+                Err(Gone) => break true,
             }
+        };
+        if news && !ended {
+            // A peer may have been faster than its event: its message woke no looper, or was left
+            // for later.
+            self.with_state(|state| {
+                self.accept(state, ChannelSet::Watched);
+                self.accept_answers(state);
+            });
+        }
+        if has_caller {
+            // Loopers that sleep, or are about to, do not know the new channel. They are woken
+            // last, because each takes the state's lock.
+            self.pool.wake_loopers();
+        }
+        if ended && link.set_lost() {
+            self.broker_is_gone();
         }
     }
 
-    pub(crate) fn apply(&self, event: Event, fds: Result<Vec<OwnedFd>, Errno>) {
+    /// Applies the tickets that are the next events. True if there were any.
+    fn take_tickets(&self, link: &Link) -> bool {
+        let mut any = false;
+        while let Some(ticket) = self.broker.next_ticket(link) {
+            self.apply(ticket, Ok(Vec::new()));
+            self.broker.count_event();
+            any = true;
+        }
+        any
+    }
+
+    /// Applies one event. True if there is a new channel at which loopers have to look.
+    fn apply(&self, event: Event, fds: Result<Vec<OwnedFd>, Errno>) -> bool {
         match event {
-            Event::Channel { channel, end, peer } => self.add_channel(channel, end, peer, fds),
+            Event::Channel { channel, end, peer } => {
+                return self.add_channel(channel, end, peer, fds);
+            }
             Event::RealTimeLane { channel, lane, looper, .. } => {
                 self.begin_dedicated(channel, lane, looper);
             }
@@ -124,6 +143,7 @@ impl Engine {
                 self.carry_out(&mut state);
             }
         }
+        false
     }
 
     /// Takes the grants that the peer has returned on this channel. What the peer had sent before

@@ -196,7 +196,7 @@ mod tests {
             let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
             socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap().0
         };
-        let next = Link::new(7, Arc::new(pair()), pair());
+        let next = Link::new(7, 2, Arc::new(pair()), pair());
         assert!(!engine.rejoin(Arc::new(next)), "nobody hears the claims");
         assert!(engine.lock().is_of(7) && engine.broker.link().era == 7);
         engine.close();

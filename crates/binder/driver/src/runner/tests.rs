@@ -564,9 +564,9 @@ fn a_channel_that_nobody_took_up_is_refused_by_a_living_peer_only() {
         let server = Engine::open("binder", broker.socket()).unwrap();
         server.become_manager(0x10, 0, 0).unwrap();
         let client = Engine::open("binder", broker.socket()).unwrap();
-        client.find_manager().unwrap();
-        // The server takes no event.
+        // The server takes no event. The channel comes with the manager.
         let applying = server.broker.applying.lock();
+        client.find_manager().unwrap();
         let peer = server.identity.process;
         let channel = client.channel_to(peer).unwrap();
         let mut state = client.lock();

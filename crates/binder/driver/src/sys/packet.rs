@@ -9,6 +9,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 use smallvec::{SmallVec, smallvec};
+use std::cell::Cell;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -85,15 +86,35 @@ pub fn send(
     }
 }
 
+thread_local! {
+    /// Room for one packet, or none while the thread receives one: to zero a new buffer takes
+    /// longer than to receive a packet.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+fn take_buffer() -> Vec<u8> {
+    // A signal handler may receive while its thread does, and so may the end of a thread.
+    let mut buffer = SPARE.try_with(Cell::take).unwrap_or_default();
+    if buffer.is_empty() {
+        buffer = vec![0; MAX_PACKET_BYTES];
+    }
+    buffer
+}
+
+fn give_buffer(buffer: Vec<u8>) {
+    let _ = SPARE.try_with(|spare| spare.set(buffer));
+}
+
 /// A packet's bytes, and its descriptors as in [`Packet`].
 pub type Received = (Vec<u8>, Result<Vec<OwnedFd>, Errno>);
 
 /// Receives one packet with its descriptors. The end is `ECONNRESET`.
 pub fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<Received, Errno> {
-    let mut packet = vec![0; MAX_PACKET_BYTES];
-    let Packet { bytes, fds } = receive_into(socket, &mut packet, 4, flags)?;
-    packet.truncate(bytes);
-    Ok((packet, fds))
+    let mut buffer = take_buffer();
+    let received = receive_into(socket, &mut buffer, 4, flags);
+    let received = received.map(|Packet { bytes, fds }| (buffer[..bytes].to_vec(), fds));
+    give_buffer(buffer);
+    received
 }
 
 /// Waits for a packet for as long as the connection stands.

@@ -113,7 +113,7 @@ impl Pool {
     pub(crate) fn follow(&self, recent: &[&Channel]) {
         let settings = &self.settings;
         let spins = || settings.may_spin(true) && self.gaps.pays(settings.longest_spin_ns);
-        if settings.follow && !spins() {
+        if settings.may_follow() && !spins() {
             follow(recent);
         }
     }
@@ -122,7 +122,7 @@ impl Pool {
     /// processor.
     #[inline]
     pub(crate) fn stay_with_caller(&self, channel: &Channel, lane: u32) {
-        let bound = channel.callers_processor(lane).filter(|_| self.settings.follow);
+        let bound = channel.callers_processor(lane).filter(|_| self.settings.may_follow());
         if bound != STAYS_AT.get() {
             stay_at(bound);
         }

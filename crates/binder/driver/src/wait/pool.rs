@@ -70,7 +70,7 @@ impl Pool {
     ) -> Pool {
         Pool {
             channels: ChannelTable::default(),
-            settings: settings.here(),
+            settings,
             stamps,
             control,
             page,

@@ -81,24 +81,34 @@ impl Settings {
         self.spin_real_time = spin;
     }
 
-    /// Whether the calling thread may spin for a peer that is on another processor.
+    /// Whether the calling thread may spin for a peer that is on another processor. On one
+    /// processor a spin keeps the peer from running.
     #[inline]
     pub(crate) fn may_spin(&self, apart: bool) -> bool {
-        self.longest_spin_ns > 0 && apart && (self.spin_real_time || !is_real_time())
+        self.longest_spin_ns > 0
+            && apart
+            && has_several_processors()
+            && (self.spin_real_time || !is_real_time())
     }
 
-    /// The settings that this machine allows: on one processor a spin keeps the peer from running,
-    /// and there is no processor to move to.
-    pub(crate) fn here(self) -> Settings {
-        self.on(processors())
+    /// Whether a looper may move to its only caller's processor.
+    pub(crate) fn may_follow(&self) -> bool {
+        self.follow && has_several_processors()
     }
+}
 
-    fn on(self, processors: usize) -> Settings {
-        match processors {
-            1 => Settings { longest_spin_ns: 0, follow: false, ..self },
-            _ => self,
-        }
-    }
+/// The number of processors for this process and its peers.
+static PROCESSORS: OnceLock<usize> = OnceLock::new();
+
+/// Counts the processors, once for a process: called by the control thread, because it takes some
+/// tens of microseconds. Until then there is one.
+pub(crate) fn count_processors() {
+    PROCESSORS.get_or_init(processors);
+}
+
+#[inline]
+fn has_several_processors() -> bool {
+    PROCESSORS.get().is_some_and(|&processors| processors > 1)
 }
 
 #[cfg(test)]
@@ -144,18 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn on_one_processor_nobody_spins_or_follows() {
-        let here = Settings { spin_real_time: true, ..Settings::DEFAULT };
-        assert_eq!(here.on(2), here);
-        let alone = Settings { longest_spin_ns: 0, follow: false, spin_real_time: true };
-        assert_eq!(here.on(1), alone);
-    }
-
-    #[test]
     fn only_a_peer_on_another_processor_is_spun_for() {
         let mut settings = Settings::DEFAULT;
         settings.set_longest_spin(Duration::from_nanos(1));
-        assert!(settings.may_spin(true));
+        count_processors();
+        let are_several = processors() > 1;
+        assert_eq!((settings.may_spin(true), settings.may_follow()), (are_several, are_several));
         assert!(!settings.may_spin(false));
         settings.set_longest_spin(Duration::ZERO);
         assert!(!settings.may_spin(true), "switched off");

@@ -18,6 +18,7 @@ use child::Child;
 use program::{Commands, Program};
 use rustix::fd::{AsFd, FromRawFd, OwnedFd};
 use rustix::process::{Resource, Rlimit, setrlimit};
+use std::cell::OnceCell;
 use std::io::BufRead;
 use std::path::Path;
 use std::time::Duration;
@@ -210,21 +211,17 @@ fn raw(socket: &Path) {
 fn client(socket: &Path) {
     limit();
     let process = Process::open("binder", socket).expect("a broker");
-    // After a restart it may not be back yet.
-    let manager = loop {
-        match process.context_manager() {
-            Err(CallError::NoManager | CallError::BrokerGone) => std::thread::yield_now(),
-            found => break found.expect("a service"),
-        }
-    };
+    // The first lookup also opens a channel: a client that fills its table before has none.
+    let manager = OnceCell::new();
+    let manager = || manager.get_or_init(|| find_manager(&process));
     let null: OwnedFd = std::fs::File::open("/dev/null").expect("it is there").into();
     obey(|command| {
         Some(match command {
-            "call" => outcome(&manager, &Parcel::new()),
+            "call" => outcome(manager(), &Parcel::new()),
             "descriptor" => {
                 let mut parcel = Parcel::new();
                 parcel.write_fd(null.as_fd());
-                outcome(&manager, &parcel)
+                outcome(manager(), &parcel)
             }
             "open" => match Process::open("binder", socket) {
                 Ok(_) => "opened".to_owned(),
@@ -234,6 +231,16 @@ fn client(socket: &Path) {
             other => panic!("{other}?"),
         })
     });
+}
+
+fn find_manager(process: &Process) -> Handle {
+    loop {
+        match process.context_manager() {
+            // After a restart it may not be back yet.
+            Err(CallError::NoManager | CallError::BrokerGone) => std::thread::yield_now(),
+            found => return found.expect("a service"),
+        }
+    }
 }
 
 fn outcome(manager: &Handle, parcel: &Parcel) -> String {

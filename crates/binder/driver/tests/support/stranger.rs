@@ -8,6 +8,7 @@ use baton_shm::mapping;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::*;
+use std::cell::Cell;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -17,6 +18,8 @@ pub struct Stranger {
     events: OwnedFd,
     pub manager: ProcessId,
     pub node: NodeId,
+    /// The channel that came with the manager, until it is used.
+    first: Cell<Option<Line>>,
 }
 
 /// One of its channels, as client.
@@ -41,7 +44,8 @@ impl Stranger {
         let (_, fds) = receive(&requests, RecvFlags::empty()).expect("a welcome");
         let events = fds.into_iter().next().expect("its events");
         let (manager, node) = (ProcessId::BROKER, NodeId(0));
-        let mut stranger = Stranger { requests, events, manager, node };
+        let first = Cell::default();
+        let mut stranger = Stranger { requests, events, manager, node, first };
         let Some(Reply::Ticket { .. }) = stranger.ask(&Request::ContextManager) else {
             panic!("nobody manages the context")
         };
@@ -49,6 +53,12 @@ impl Stranger {
         let Event::Ticket { objects, .. } = event else { unreachable!("just matched") };
         let [Granted { owner, node, .. }] = objects[..] else { panic!("{objects:?}") };
         (stranger.manager, stranger.node) = (owner, node);
+        // If there is one, its event was sent before the reply.
+        if let Some((packet, fds)) = receive(&stranger.events, RecvFlags::DONTWAIT)
+            && let Some(Event::Channel { channel, .. }) = decode(&packet)
+        {
+            stranger.first.set(Some(Line::of(channel, fds)));
+        }
         stranger
     }
 
@@ -83,20 +93,27 @@ impl Stranger {
 
     /// A channel to the manager. `None` if the broker refuses it.
     pub fn open_channel(&self) -> Option<Line> {
+        if let Some(line) = self.first.take() {
+            return Some(line);
+        }
         match self.ask(&Request::OpenChannel { target: self.manager, entry: None }) {
             Some(Reply::Done) => {}
             _ => return None,
         }
         let (event, fds) = self.event_that(|event| matches!(event, Event::Channel { .. }));
-        let Event::Channel { channel: id, .. } = event else { unreachable!("just matched") };
-        let mut fds = fds.into_iter();
-        let mut next = || fds.next().expect("memory and two sockets");
-        let (file, socket, descriptors) = (next(), next(), next());
-        Some(Line { id, file, socket, descriptors })
+        let Event::Channel { channel, .. } = event else { unreachable!("just matched") };
+        Some(Line::of(channel, fds))
     }
 }
 
 impl Line {
+    fn of(id: ChannelId, fds: Vec<OwnedFd>) -> Line {
+        let mut fds = fds.into_iter();
+        let mut next = || fds.next().expect("memory and two sockets");
+        let (file, socket, descriptors) = (next(), next(), next());
+        Line { id, file, socket, descriptors }
+    }
+
     /// Says that so many descriptors come as the packet of this number, and sends these.
     pub fn send(&self, number: u32, count: u32, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let message = [number.to_ne_bytes(), count.to_ne_bytes()].concat();
