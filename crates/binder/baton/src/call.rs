@@ -4,10 +4,12 @@ use crate::driver::Driver;
 use crate::error::CallError;
 use crate::handle::Handle;
 use crate::parcel::Parcel;
-use crate::received::{Place, Received};
+use crate::received::Received;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
-use baton_driver::typed::{self, INLINE_BYTES, Outcome, Outgoing, Payload, References, Until, tid};
+use baton_driver::typed::{
+    self, Carries, INLINE_BYTES, Nothing, Outcome, Outgoing, Payload, References, Until, tid,
+};
 use baton_shm::clock::now;
 use baton_state::Return;
 use baton_state::parcel::{Few, Named, Sent};
@@ -107,11 +109,9 @@ impl Driver {
         // The one variable that is returned: it is filled where it stays.
         let mut answer = Ok(Received::awaited(self));
         let payload = Payload::Bytes(&parcel.data);
-        let is_answered = match &parcel.objects {
-            None => self.call_fast(handle, code, payload, References::NONE, deadline, &mut answer),
-            Some(_) => self.call_with_objects(handle, code, parcel, deadline, &mut answer),
-        };
-        if !is_answered {
+        if parcel.objects.is_some() {
+            self.call_with_objects(handle, code, parcel, deadline, &mut answer);
+        } else if !self.call_fast(handle, code, payload, Nothing, deadline, &mut answer) {
             answer = self.call_by_state(handle, code, parcel, deadline);
         }
         answer
@@ -125,11 +125,15 @@ impl Driver {
         parcel: &Parcel,
         deadline: Option<Instant>,
         answer: &mut Result<Received<'a>, CallError>,
-    ) -> bool {
-        let Some(objects) = self.few_references(parcel) else { return false };
+    ) {
         let (payload, offsets) = (Payload::Bytes(&parcel.data), parcel.offsets());
-        let references = References { offsets, objects: &objects };
-        self.call_fast(handle, code, payload, references, deadline, answer)
+        let is_answered = self.few_references(parcel).is_some_and(|objects| {
+            let references = References { offsets, objects: &objects };
+            self.call_fast(handle, code, payload, references, deadline, answer)
+        });
+        if !is_answered {
+            *answer = self.call_by_state(handle, code, parcel, deadline);
+        }
     }
 
     /// The objects of a parcel that may take the fast path.
@@ -160,14 +164,14 @@ impl Driver {
         handle: u32,
         code: u32,
         payload: Payload<'_>,
-        references: References<'_>,
+        carries: impl Carries,
         deadline: Option<Instant>,
         answer: &mut Result<Received<'a>, CallError>,
     ) -> bool {
         let Ok(awaited) = answer else { return false };
         let named = (code, TF_ACCEPT_FDS);
         let here = awaited.here();
-        match self.engine.call_fast(handle, named, payload, references, deadline, here) {
+        match self.engine.call_fast(handle, named, payload, carries, deadline, here) {
             Outcome::Answered => true,
             Outcome::Adopted(_) => {
                 *answer = self.await_reply(tid(), handle, deadline);
@@ -211,8 +215,7 @@ impl Driver {
                             engine.remember_route(&mut state, tid, handle, via);
                         }
                         engine.unlock(state);
-                        let place = Place::Buffer(Arc::new(incoming.into()));
-                        return Ok(Received { driver: self, place });
+                        return Ok(Received::in_buffer(self, incoming));
                     }
                     Return::Bare(command @ (BR_FAILED_REPLY | BR_DEAD_REPLY | BR_FROZEN_REPLY)) => {
                         let errno = -state.thread(tid).error.param;

@@ -11,7 +11,7 @@
 use crate::{CallError, Handle, Received};
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::TF_ACCEPT_FDS;
-use baton_driver::typed::{LoanedLane, Outgoing, Payload, References, tid};
+use baton_driver::typed::{LoanedLane, Nothing, Outgoing, Payload, tid};
 use baton_state::parcel::Sent;
 use baton_state::transaction::Target;
 use std::time::{Duration, Instant};
@@ -101,8 +101,8 @@ impl<'a> Loan<'a> {
         let Loan { handle: Handle { driver, number }, lane } = self;
         driver.check_open()?;
         let mut answer = Ok(Received::awaited(driver));
-        let (payload, none) = (Payload::Loan(&lane), References::NONE);
-        if driver.call_fast(*number, code, payload, none, deadline, &mut answer) {
+        let payload = Payload::Loan(&lane);
+        if driver.call_fast(*number, code, payload, Nothing, deadline, &mut answer) {
             return answer;
         }
         let (tid, flags) = (tid(), TF_ACCEPT_FDS);

@@ -2,7 +2,6 @@
 
 use crate::driver::{Callbacks, Driver};
 use crate::handler::Handler;
-use crate::received::Place;
 use crate::{Parcel, Process, Received, Request};
 use baton_abi::control::Strength;
 use baton_abi::uapi::*;
@@ -104,8 +103,7 @@ impl Driver {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
         let wanted = incoming.requested_priority();
         let handler = self.handler(ptr);
-        let received = Received { driver: self, place: Place::Buffer(Arc::new(incoming.into())) };
-        let request = Request { received };
+        let request = Request { received: Received::in_buffer(self, incoming) };
         let answer = match handler {
             Some(handler) => at_priority(wanted, || handle(&handler, &request)),
             None => Err(Errno::NOENT),
@@ -129,7 +127,7 @@ impl Driver {
         let ended = while_serving(|| {
             caught(|| {
                 let answer = handler(request);
-                request.received.let_go();
+                request.received.free_here();
                 is_ours = true;
                 answered = self.answer_taken(taken, &answer);
             })
@@ -157,18 +155,39 @@ impl Driver {
                 Ok(_) => return Wait::Woken,
                 Err(ended) => return ended,
             }
-            let Some((posted, handler)) = pinned.find() else { return Wait::Woken };
+            let Some((posted, handler)) = pinned.find() else {
+                match self.serve_references(pinned, request, serves) {
+                    Answered::Yes => continue,
+                    Answered::No => return Wait::Woken,
+                }
+            };
             if !pinned.take(&posted, request.received.here()) {
                 return Wait::Woken;
             }
             serves.set(true);
             let answer = while_serving(|| handler(request));
             serves.set(false);
-            request.received.let_go();
             if self.answer_taken(pinned.taken(), &answer) == Answered::No {
                 return Wait::Woken;
             }
         }
+    }
+
+    /// Serves a request with few references. [`Answered::No`] if it stays on its lane, too.
+    #[inline(never)]
+    fn serve_references(
+        self: &Arc<Self>,
+        pinned: &PinnedLooper<'_, Arc<Handler>>,
+        request: &mut Request<'_>,
+        serves: &Cell<bool>,
+    ) -> Answered {
+        let taken = pinned.take_with_references(request.received.here());
+        let Some(handler) = taken else { return Answered::No };
+        serves.set(true);
+        let answer = while_serving(|| handler(request));
+        serves.set(false);
+        request.received.free_here();
+        self.answer_taken(pinned.taken(), &answer)
     }
 
     #[inline(always)]

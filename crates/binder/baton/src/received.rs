@@ -48,27 +48,17 @@ use std::sync::Arc;
 /// ```
 pub struct Received<'a> {
     pub(crate) driver: &'a Arc<Driver>,
-    pub(crate) place: Place,
-}
-
-pub(crate) enum Place {
-    // Not in a Box, which is dropped in line, where everybody passes.
-    Buffer(Arc<InBuffer>),
-    /// Here: it came by the fast path.
-    Here(CopiedPayload),
+    /// What came by the fast path.
+    here: CopiedPayload,
+    /// What came otherwise. Not in a Box, which is dropped in line, where everybody passes.
+    in_buffer: Option<Arc<InBuffer>>,
 }
 
 /// A message in the receive buffer.
-pub(crate) struct InBuffer {
+struct InBuffer {
     incoming: Incoming,
     /// Objects whose descriptors the program has taken. Locked while a descriptor is duplicated.
     taken: Lock<Vec<usize>>,
-}
-
-impl From<Incoming> for InBuffer {
-    fn from(incoming: Incoming) -> InBuffer {
-        InBuffer { incoming, taken: Lock::default() }
-    }
 }
 
 impl Deref for InBuffer {
@@ -89,16 +79,19 @@ impl<'a> Received<'a> {
     /// Nothing yet, of what comes by the fast path.
     #[inline(always)]
     pub(crate) fn awaited(driver: &'a Arc<Driver>) -> Received<'a> {
-        Received { driver, place: Place::Here(CopiedPayload::default()) }
+        Received { driver, here: CopiedPayload::default(), in_buffer: None }
     }
 
     /// Where that comes.
     #[inline(always)]
     pub(crate) fn here(&mut self) -> &mut CopiedPayload {
-        match &mut self.place {
-            Place::Here(inline) => inline,
-            Place::Buffer(_) => unreachable!("what lies there has come"),
-        }
+        &mut self.here
+    }
+
+    /// What has come into the receive buffer.
+    pub(crate) fn in_buffer(driver: &'a Arc<Driver>, incoming: Incoming) -> Received<'a> {
+        let in_buffer = Some(Arc::new(InBuffer { incoming, taken: Lock::default() }));
+        Received { driver, here: CopiedPayload::default(), in_buffer }
     }
 }
 
@@ -110,8 +103,8 @@ impl Received<'_> {
     pub fn borrowed_from(self, process: &Process) -> Received<'_> {
         assert!(Arc::ptr_eq(self.driver, &process.driver), "another device's answer");
         let mut this = ManuallyDrop::new(self);
-        let nothing = Place::Here(CopiedPayload::default());
-        Received { driver: &process.driver, place: std::mem::replace(&mut this.place, nothing) }
+        let (here, in_buffer) = (std::mem::take(&mut this.here), this.in_buffer.take());
+        Received { driver: &process.driver, here, in_buffer }
     }
 
     /// The process that received it, unless its last owner has dropped it.
@@ -121,31 +114,29 @@ impl Received<'_> {
 
     /// The bytes. A child of fork finds none of what lies in its parent's receive buffer.
     pub fn data(&self) -> &[u8] {
-        match &self.place {
-            Place::Buffer(_) if self.driver.engine.is_inherited() => &[],
+        match &self.in_buffer {
+            None => self.here.data(),
+            Some(_) if self.driver.engine.is_inherited() => &[],
             // SAFETY: the buffer is this value's until it is dropped, and the engine writes to no
             // buffer that has been delivered; peers never map the receive buffer.
-            Place::Buffer(incoming) => unsafe {
+            Some(incoming) => unsafe {
                 self.driver.engine.buffer.view().bytes_at(incoming.buffer, incoming.sizes.0)
             },
-            Place::Here(inline) => inline.data(),
         }
     }
 
     /// `TF_*`.
     pub fn flags(&self) -> u32 {
-        match &self.place {
-            Place::Buffer(incoming) => incoming.flags,
-            Place::Here(inline) => inline.flags,
-        }
+        self.in_buffer.as_ref().map_or(self.here.flags, |incoming| incoming.flags)
     }
 
     fn object(&self, index: usize) -> Option<FlatObject> {
         if self.driver.engine.is_inherited() {
             return None;
         }
-        let offset = match &self.place {
-            Place::Buffer(incoming) => {
+        let offset = match &self.in_buffer {
+            None => self.here.offset(index)?,
+            Some(incoming) => {
                 let (data_bytes, offsets_bytes) = incoming.sizes;
                 if index >= offsets_bytes / 8 {
                     return None;
@@ -155,7 +146,6 @@ impl Received<'_> {
                 self.driver.engine.buffer.view().read(at, &mut offset);
                 u64::from_ne_bytes(offset)
             }
-            Place::Here(inline) => inline.offset(index)?,
         };
         let offset = offset as usize;
         let object = self.data().get(offset..offset + size_of::<FlatObject>())?;
@@ -201,8 +191,7 @@ impl Received<'_> {
     /// is locked.
     fn installed(&self, index: usize) -> Option<(i32, Guard<'_, Vec<usize>>)> {
         let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_FD)?;
-        let Place::Buffer(message) = &self.place else { return None };
-        let taken = message.taken.lock();
+        let taken = self.in_buffer.as_ref()?.taken.lock();
         (!taken.contains(&index)).then_some((object.binder as i32, taken))
     }
 }
@@ -228,31 +217,28 @@ impl std::fmt::Debug for Request<'_> {
 impl Drop for Received<'_> {
     #[inline]
     fn drop(&mut self) {
-        match &self.place {
-            Place::Buffer(incoming) => self.free(incoming),
-            Place::Here(_) => self.let_go(),
+        if self.here.is_long() || self.in_buffer.is_some() {
+            self.free();
         }
     }
 }
 
 impl Received<'_> {
-    /// Gives up the references of what came by the fast path.
-    #[inline(always)]
-    pub(crate) fn let_go(&mut self) {
-        if let Place::Here(inline) = &mut self.place
-            && inline.is_long()
-            && !self.driver.engine.is_inherited()
-        {
-            inline.let_go(&self.driver.engine);
+    /// Frees what came by the fast path.
+    pub(crate) fn free_here(&mut self) {
+        if !self.driver.engine.is_inherited() {
+            self.here.free(&self.driver.engine);
         }
     }
 
     #[inline(never)]
-    fn free(&self, incoming: &InBuffer) {
+    fn free(&mut self) {
         let engine = &self.driver.engine;
         if engine.is_inherited() {
             return;
         }
+        self.here.free(engine);
+        let Some(incoming) = &self.in_buffer else { return };
         let mut fds = Vec::new();
         if incoming.sizes.1 > 0 {
             let all = 0..incoming.sizes.1 / 8;
@@ -270,10 +256,8 @@ impl Received<'_> {
 impl Request<'_> {
     /// What is asked.
     pub fn code(&self) -> u32 {
-        match &self.received.place {
-            Place::Buffer(incoming) => incoming.code,
-            Place::Here(inline) => inline.code,
-        }
+        let Received { here, in_buffer, .. } = &self.received;
+        in_buffer.as_ref().map_or(here.code, |incoming| incoming.code)
     }
 
     /// The bytes.
@@ -285,18 +269,14 @@ impl Request<'_> {
     /// or the serving thread's own, whichever is the most urgent. The thread may lack the right to
     /// it. For the thread that serves.
     pub fn priority(&self) -> SchedPriority {
-        match &self.received.place {
-            Place::Buffer(incoming) => of_transaction(Some(incoming.requested_priority())),
-            // Such a transaction comes to a thread that has the right priority already.
-            Place::Here(_) => of_transaction(None),
-        }
+        // What comes by the fast path comes to a thread that has the right priority already.
+        let in_buffer = self.received.in_buffer.as_ref();
+        of_transaction(in_buffer.map(|incoming| incoming.requested_priority()))
     }
 
     /// The caller's pid, 0 of a one-way transaction, and effective user id.
     pub fn sender(&self) -> (u32, u32) {
-        match &self.received.place {
-            Place::Buffer(incoming) => incoming.sender,
-            Place::Here(inline) => inline.sender,
-        }
+        let Received { here, in_buffer, .. } = &self.received;
+        in_buffer.as_ref().map_or(here.sender, |incoming| incoming.sender)
     }
 }

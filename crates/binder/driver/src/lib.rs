@@ -44,8 +44,8 @@ pub mod typed {
     pub use crate::engine::real_time::DedicatedLooper;
     pub use crate::engine::thread_end::remember;
     pub use crate::fast::{
-        Answered, CopiedPayload, LaneCache, Outcome, PinnedLooper, References, RouteCache, Taken,
-        while_serving,
+        Answered, Carries, CopiedPayload, LaneCache, Nothing, Outcome, PinnedLooper, References,
+        RouteCache, Taken, while_serving,
     };
     pub use crate::runner::await_work::Until;
     pub use crate::runner::send::Outgoing;

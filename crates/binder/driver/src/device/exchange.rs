@@ -30,17 +30,8 @@ pub(super) enum Written {
     Called(u32),
     /// The last command was a call by this handle, and a signal has come since.
     Interrupted(u32),
-    /// Returns that are given at once.
-    PendingReturn(PendingReturn),
-}
-
-/// The returns of an exchange that bypasses the state.
-pub(super) struct PendingReturn {
-    pub what: What,
-    /// News of nodes that the program has sent, which it hears before all else.
-    pub news: Vec<News>,
-    /// Whether the program is asked for one more looper.
-    pub wants_looper: bool,
+    /// The returns are in the read buffer already.
+    Returned,
 }
 
 /// The first return of the exchange.

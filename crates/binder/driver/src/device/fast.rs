@@ -4,14 +4,15 @@
 //! The program sees the same bytes as on the general path.
 
 use super::Device;
-use super::exchange::{LARGEST_NEWS, LARGEST_RETURN, PendingReturn, Returns, What, Written};
+use super::exchange::{LARGEST_NEWS, LARGEST_RETURN, Returns, What, Written};
 use crate::channel::INLINE_BYTES;
 use crate::channel::payload::Payload;
-use crate::fast::{Buffered, FastRead, Outcome, References, SHORT_BYTES};
+use crate::fast::{Buffered, Carries, FastRead, Nothing, Outcome, References, SHORT_BYTES};
 use crate::sys::user::{self, Source};
 use baton_abi::control::Strength;
 use baton_abi::uapi::*;
 use baton_shm::futex::Wait;
+use baton_state::node::News;
 use baton_state::parcel::{self, FEW, Few, Named};
 use baton_state::work::Tid;
 use bytemuck::{bytes_of, cast_slice_mut};
@@ -23,7 +24,7 @@ impl Device {
     pub(super) fn run_fast(
         &self,
         tid: Tid,
-        exchange: &WriteRead,
+        exchange: &mut WriteRead,
         nonblocking: bool,
         written: &mut Written,
     ) -> Option<u64> {
@@ -48,7 +49,7 @@ impl Device {
                     return None;
                 }
                 *written = match transaction.offsets_size {
-                    0 => self.send_fast(tid, command, &transaction, payload, References::NONE)?,
+                    0 => self.send_fast(tid, command, exchange, &transaction, payload, Nothing)?,
                     _ => self.send_copied(tid, command, exchange, &transaction)?,
                 };
             }
@@ -61,13 +62,14 @@ impl Device {
         &self,
         tid: Tid,
         command: u32,
+        exchange: &mut WriteRead,
         transaction: &TransactionData,
         payload: Payload<'_>,
-        references: References<'_>,
+        carries: impl Carries,
     ) -> Option<Written> {
         match command {
-            BC_REPLY => self.reply_fast(tid, transaction, payload, references),
-            _ => self.call_fast(tid, transaction, payload, references),
+            BC_REPLY => self.reply_fast(tid, exchange, transaction, payload, carries),
+            _ => self.call_fast(tid, exchange, transaction, payload, carries),
         }
     }
 
@@ -75,32 +77,36 @@ impl Device {
         &self,
         tid: Tid,
         command: u32,
-        exchange: &WriteRead,
+        exchange: &mut WriteRead,
         transaction: &TransactionData,
     ) -> Option<Written> {
         let copied = Copied::of(transaction)?;
         let references = References { offsets: &copied.offsets, objects: &copied.objects };
         let has_room = has_room(exchange, copied.objects.len());
         let payload = Payload::Bytes(&copied.data);
-        has_room.then(|| self.send_fast(tid, command, transaction, payload, references))?
+        if !has_room {
+            return None;
+        }
+        self.send_fast(tid, command, exchange, transaction, payload, references)
     }
 
     fn call_fast(
         &self,
         tid: Tid,
+        exchange: &mut WriteRead,
         transaction: &TransactionData,
         payload: Payload<'_>,
-        references: References<'_>,
+        carries: impl Carries,
     ) -> Option<Written> {
         let (handle, named) = (transaction.target as u32, (transaction.code, transaction.flags));
         if transaction.flags & TF_ONE_WAY != 0 {
             return None;
         }
         let mut receiver = Buffered::new(tid);
-        match self.engine.call_buffered(handle, named, payload, references, &mut receiver) {
+        match self.engine.call_buffered(handle, named, payload, carries, &mut receiver) {
             Outcome::Answered => receiver.brought.map(|(reply, wants_looper)| {
-                let (what, news) = (What::Answer(reply), receiver.news);
-                Written::PendingReturn(PendingReturn { what, news, wants_looper })
+                self.put_returns(exchange, What::Answer(reply), &receiver.news, wants_looper);
+                Written::Returned
             }),
             Outcome::Adopted(Err(Wait::Interrupted)) => Some(Written::Interrupted(handle)),
             Outcome::Adopted(_) => Some(Written::Called(handle)),
@@ -111,13 +117,15 @@ impl Device {
     fn reply_fast(
         &self,
         tid: Tid,
+        exchange: &mut WriteRead,
         transaction: &TransactionData,
         payload: Payload<'_>,
-        references: References<'_>,
+        carries: impl Carries,
     ) -> Option<Written> {
         let named = (transaction.code, transaction.flags);
-        let (news, wants_looper) = self.engine.answer_fast(tid, named, payload, references)?;
-        Some(Written::PendingReturn(PendingReturn { what: What::Complete, news, wants_looper }))
+        let (news, wants_looper) = self.engine.answer_fast(tid, named, payload, carries)?;
+        self.put_returns(exchange, What::Complete, &news, wants_looper);
+        Some(Written::Returned)
     }
 
     fn count_fast(&self, tid: Tid, command: u32, handle: u32) -> Option<()> {
@@ -133,16 +141,24 @@ impl Device {
         self.engine.free_room(tid, offset as usize, address).then_some(())
     }
 
-    /// Writes the pending return. The read buffer has been found writable, and has the room.
-    pub(super) fn write_pending(&self, exchange: &mut WriteRead, pending: PendingReturn) {
+    /// Puts the returns of an exchange that bypasses the state into its read buffer, which has been
+    /// found writable, and has the room: whether the program is asked for one more looper, the news
+    /// of nodes that it has sent, and what has come.
+    pub(super) fn put_returns(
+        &self,
+        exchange: &mut WriteRead,
+        what: What,
+        news: &[News],
+        wants_looper: bool,
+    ) {
         let start = exchange.read_buffer as usize;
         let mut out = Returns::at(start, exchange.read_size as usize);
-        out.put(if pending.wants_looper { BR_SPAWN_LOOPER } else { BR_NOOP }, &[]);
-        pending.news.iter().for_each(|news| out.put_news(news));
-        if matches!(pending.what, What::Complete | What::Answer(_)) {
+        out.put(if wants_looper { BR_SPAWN_LOOPER } else { BR_NOOP }, &[]);
+        news.iter().for_each(|news| out.put_news(news));
+        if matches!(what, What::Complete | What::Answer(_)) {
             out.put(BR_TRANSACTION_COMPLETE, &[]);
         }
-        match pending.what {
+        match what {
             What::Complete => {}
             What::Answer(message) => out.put(BR_REPLY, bytes_of(&self.lay_out(message, (0, 0)))),
             What::Transaction(message, object) => {

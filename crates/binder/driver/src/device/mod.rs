@@ -134,10 +134,7 @@ impl Device {
             }
         }
         let exchanged = match written {
-            Ok(Written::PendingReturn(pending)) => {
-                self.write_pending(&mut exchange, pending);
-                Exchanged::BypassedState(Ok(()))
-            }
+            Ok(Written::Returned) => Exchanged::BypassedState(Ok(())),
             Ok(written) if exchange.read_size > 0 => self.read(&mut exchange, nonblocking, written),
             Ok(_) => Exchanged::ByState(Ok(())),
             Err(errno) => Exchanged::ByState(Err(errno)),

@@ -1,7 +1,7 @@
 //! The read half of BINDER_WRITE_READ: the returns.
 
 use super::Device;
-use super::exchange::{Exchanged, LARGEST_RETURN, PendingReturn, Returns, What, Written};
+use super::exchange::{Exchanged, LARGEST_RETURN, Returns, What, Written};
 use crate::fast::FastRead;
 use crate::runner::await_work::Until;
 use crate::sys::thread::tid;
@@ -38,8 +38,7 @@ impl Device {
             match self.read_fast(tid, exchange, nonblocking) {
                 FastRead::PendingReturn((message, wants_looper), object) => {
                     let what = What::Transaction(message, object);
-                    let pending = PendingReturn { what, news: Vec::new(), wants_looper };
-                    self.write_pending(exchange, pending);
+                    self.put_returns(exchange, what, &[], wants_looper);
                     return Exchanged::BypassedState(Ok(()));
                 }
                 FastRead::Interrupted => return Exchanged::ByState(Err(Errno::INTR)),

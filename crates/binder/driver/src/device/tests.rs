@@ -314,8 +314,8 @@ impl Exchange {
     /// Whether the command is run past the state.
     fn is_run_fast(&self, device: &Device) -> bool {
         let commands = self.commands();
-        let exchange = self.write_read(&commands);
-        device.run_fast(thread::tid(), &exchange, self.nonblocking, &mut Written::Nothing).is_some()
+        let (mut exchange, mut written) = (self.write_read(&commands), Written::Nothing);
+        device.run_fast(thread::tid(), &mut exchange, self.nonblocking, &mut written).is_some()
     }
 
     /// Whether the read takes a request past the state.

@@ -7,7 +7,7 @@
 
 use super::call::Outcome;
 use super::receiver::{PostedAnswer, Receiver};
-use super::references::{CopiedReferences, References};
+use super::references::{Carries, CopiedReferences};
 use super::serve::{DATA_AT, Posted, Taken};
 use crate::channel::Lane;
 use crate::channel::payload::Payload;
@@ -176,7 +176,7 @@ impl Buffered<'_> {
         state.has_sent(self.tid);
         let wants_looper = state.wants_looper(self.tid);
         // A reply has a user and no process.
-        let sender = (0, state.user_of(answer.peer()));
+        let sender = (0, state.user_of(answer.peer));
         engine.unlock_room(state);
         self.brought = Some((buffered(message, room, sender), wants_looper));
         true
@@ -236,7 +236,7 @@ impl Receiver for Buffered<'_> {
     }
 
     fn take_answer_with_references(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool {
-        let (message, lane, peer) = (answer.message, answer.lane, answer.peer());
+        let (message, lane, peer) = (answer.message, answer.lane, answer.peer);
         let Some(mut arrived) = Arrived::copy(message, lane) else { return false };
         let mut state = engine.lock();
         let Some(room) = arrived.take_room(&mut state, peer, None) else { return false };
@@ -317,7 +317,7 @@ impl Engine {
         handle: u32,
         named: (u32, u32),
         payload: Payload<'_>,
-        references: References<'_>,
+        carries: impl Carries,
         receiver: &mut Buffered<'_>,
     ) -> Outcome {
         if !self.is_settled() {
@@ -326,7 +326,7 @@ impl Engine {
         if self.is_polling() || !self.lock().is_free(receiver.tid) {
             return Outcome::No;
         }
-        self.call_fast(handle, named, payload, references, None, receiver)
+        self.call_fast(handle, named, payload, carries, None, receiver)
     }
 
     /// Frees a buffer, if the only effect is more room. False otherwise.

@@ -3,7 +3,7 @@
 use super::local::{self, Local, Route};
 use super::own_lane::LaneEntry;
 use super::receiver::{PostedAnswer, Receiver, has_few_references, is_plain};
-use super::references::{Counted, References};
+use super::references::{Carries, Counted};
 use super::serve::DATA_AT;
 use crate::channel::payload::Payload;
 use crate::channel::{Channel, INLINE_BYTES, Lane};
@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::engine::in_flight::InFlight;
 use crate::sys::clock::stamp;
 use crate::sys::token;
+use baton_abi::control::ProcessId;
 use baton_abi::lane::{ChainEntry, Kind, Message, status};
 use baton_shm::client_lanes::Progress;
 use baton_shm::futex::Wait;
@@ -60,6 +61,25 @@ fn leave(local: &mut Local, handle: u32, payload: Payload<'_>) {
     }
 }
 
+/// Takes an answer with few references. The function reads the header again: a reference to the
+/// caller's copy would force that into memory.
+#[inline(never)]
+fn take_answer_with_references(
+    engine: &Engine,
+    in_flight: &InFlight,
+    peer: ProcessId,
+    lane: Lane<'_>,
+    receiver: &mut impl Receiver,
+) -> bool {
+    let message = lane.header();
+    receiver.fits(&message)
+        && has_few_references(&message, Kind::Reply, 0)
+        && receiver.take_answer_with_references(
+            engine,
+            &PostedAnswer { in_flight, peer, message: &message, lane },
+        )
+}
+
 impl Engine {
     /// Calls along the route that the thread remembers for this handle, and waits for the answer.
     /// An answer for the fast path goes to `receiver`. Past the deadline the call is the state's,
@@ -70,7 +90,7 @@ impl Engine {
         handle: u32,
         named: (u32, u32),
         payload: Payload<'_>,
-        references: References<'_>,
+        carries: impl Carries,
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
@@ -78,7 +98,7 @@ impl Engine {
             return Outcome::No;
         }
         let call = |local: &mut Local| {
-            Some(self.call_by(local, handle, named, payload, references, deadline, receiver))
+            Some(self.call_by(local, handle, named, payload, carries, deadline, receiver))
         };
         local::with(self, call).unwrap_or(Outcome::No)
     }
@@ -91,14 +111,14 @@ impl Engine {
         handle: u32,
         named: (u32, u32),
         payload: Payload<'_>,
-        references: References<'_>,
+        carries: impl Carries,
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
         // A child of fork has neither an events page nor a route.
         let route = local.route(handle).filter(|_| !self.broker.has_events());
         let outcome =
-            route.map(|route| self.call_on(route, named, payload, references, deadline, receiver));
+            route.map(|route| self.call_on(route, named, payload, carries, deadline, receiver));
         match outcome {
             Some(Outcome::Answered) => {}
             Some(Outcome::Adopted(_)) => leave(local, handle, payload),
@@ -114,7 +134,7 @@ impl Engine {
         (in_flight, route): (&InFlight, &Route),
         named: (u32, u32),
         payload: Payload<'_>,
-        references: References<'_>,
+        carries: impl Carries,
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> Outcome {
@@ -135,7 +155,7 @@ impl Engine {
                 token,
                 named,
                 payload,
-                references,
+                carries,
                 deadline,
                 receiver,
             ),
@@ -168,7 +188,7 @@ impl Engine {
         token: u64,
         (code, flags): (u32, u32),
         payload: Payload<'_>,
-        references: References<'_>,
+        carries: impl Carries,
         deadline: Option<Instant>,
         receiver: &mut impl Receiver,
     ) -> CallEnd {
@@ -180,11 +200,10 @@ impl Engine {
         if channel.status_word(status::FROZEN) != 0 || !has_room(channel, payload.bytes()) {
             return CallEnd::NotMade;
         }
-        let counted = match references.is_empty() {
-            true => None,
-            false => Counted::of_call(self, route.handle, entry.peer(), references),
-        };
-        if counted.is_none() && !references.is_empty() {
+        let references = carries.references();
+        let counted = references
+            .and_then(|references| Counted::of_call(self, route.handle, entry.peer(), references));
+        if counted.is_none() && references.is_some() {
             return CallEnd::NotMade;
         }
         channel.begin_lending(number);
@@ -249,16 +268,15 @@ impl Engine {
         lane: Lane<'_>,
         receiver: &mut impl Receiver,
     ) -> bool {
-        let message = lane.header();
-        if !receiver.fits(&message) || self.broker.has_events() {
+        if self.broker.has_events() {
             return false;
         }
-        let answer = PostedAnswer { entry, message: &message, lane };
+        let (message, peer) = (lane.header(), entry.peer());
         let taken = if is_plain(&message, Kind::Reply, 0) {
-            receiver.take_answer(self, &answer)
+            let answer = PostedAnswer { in_flight, peer, message: &message, lane };
+            receiver.fits(&message) && receiver.take_answer(self, &answer)
         } else {
-            has_few_references(&message, Kind::Reply, 0)
-                && receiver.take_answer_with_references(self, &answer)
+            take_answer_with_references(self, in_flight, peer, lane, receiver)
         };
         if taken {
             self.page.set_open(&in_flight.slot, false);
@@ -303,7 +321,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fast::{Buffered, CopiedPayload, while_serving};
+    use crate::fast::{Buffered, CopiedPayload, Nothing, while_serving};
     use crate::runner::tests::{broker, channel, other_end};
     use crate::sys::thread::tid;
     use crate::sys::user::Source;
@@ -351,8 +369,7 @@ mod tests {
 
         fn call(&self, bytes: &[u8]) -> Outcome {
             let (payload, mut receiver) = (Payload::Bytes(bytes), CopiedPayload::default());
-            let references = References::NONE;
-            self.client.call_fast(0, (1, 0), payload, references, None, &mut receiver)
+            self.client.call_fast(0, (1, 0), payload, Nothing, None, &mut receiver)
         }
 
         /// The outcome of a call that the server answers with this message after `before`.
@@ -405,10 +422,7 @@ mod tests {
             let source = Source::new(bytes.as_ptr() as usize, bytes.len()).unwrap();
             let answer = Message { kind: Kind::Reply as u32, ..Message::default() };
             let payload = Payload::Program(source);
-            let call = || {
-                let references = References::NONE;
-                self.client.call_buffered(0, (1, 0), payload, references, &mut receiver)
-            };
+            let call = || self.client.call_buffered(0, (1, 0), payload, Nothing, &mut receiver);
             self.answered(answer, before, call)
         }
 

@@ -102,22 +102,42 @@ impl<T> ClientCache<T> {
         if taken.lane.inbox().is_empty() {
             return None;
         }
-        let (posted, object) = self.find(taken, |node| self.cached_node(node))?;
-        receiver.take(engine, &posted).then_some(object)
+        let plain = self.find(taken, is_plain, |node| self.cached_node(node));
+        let Some((posted, object)) = plain else {
+            return self.take_in_with_references(engine, taken, false, receiver);
+        };
+        (receiver.fits(&posted.message) && receiver.take_request(engine, &posted)).then_some(object)
     }
 
-    /// The request on a lane, if it is one for the fast path to a node that `known` finds, and that
-    /// node's object.
+    /// Like `take_in`, of a request with few references.
+    #[inline(never)]
+    pub fn take_in_with_references(
+        &self,
+        engine: &Engine,
+        taken: Taken<'_>,
+        is_pinned: bool,
+        receiver: &mut impl Receiver,
+    ) -> Option<&T> {
+        let known = |node| self.cached_node(node);
+        let (posted, object) = self.find(taken, has_few_references, known)?;
+        let posted = Posted { is_pinned, ..posted };
+        let takes = receiver.fits(&posted.message)
+            && receiver.take_request_with_references(engine, &posted);
+        takes.then_some(object)
+    }
+
+    /// The request on a lane, if it is one that `fits` finds simple enough, to a node that `known`
+    /// finds, and that node's object.
     #[inline(always)]
     pub fn find<'a, 'b: 'a>(
         &'b self,
         taken: Taken<'a>,
+        fits: impl FnOnce(&Message, Kind, u8) -> bool,
         known: impl FnOnce(u64) -> Option<&'b CachedNode<T>>,
     ) -> Option<(Posted<'a>, &'b T)> {
         let message = taken.lane.header();
         let others = message.flags & (TF_ONE_WAY | TF_CLEAR_BUF);
-        let is_plain = is_plain(&message, Kind::Request, 1);
-        if others != 0 || !is_plain && !has_few_references(&message, Kind::Request, 1) {
+        if others != 0 || !fits(&message, Kind::Request, 1) {
             return None;
         }
         let known = known(message.node)?;
@@ -127,7 +147,7 @@ impl<T> ClientCache<T> {
         let mut caller = ChainEntry::default();
         taken.lane.incoming().read(size_of::<Message>(), bytes_of_mut(&mut caller));
         let (caller, sender, epoch) = (caller.token, &self.sender, self.epoch);
-        let posted = Posted { taken, epoch, sender, caller, message, is_plain, is_pinned: false };
+        let posted = Posted { taken, epoch, sender, caller, message, is_pinned: false };
         Some((posted, &known.object))
     }
 }

@@ -36,11 +36,11 @@ const SHORT_BYTES: usize = 32;
 /// The smallest box for a longer payload.
 const LEAST_BYTES: usize = 128;
 
-/// One payload. Its references have to be let go before it is dropped.
+/// One payload. A payload that is long has to be freed before it is dropped.
 pub struct CopiedPayload {
     short: [u8; SHORT_BYTES],
     /// The payload, if it is longer than `short` or has references.
-    long: Option<RecycledBox>,
+    long: Option<Box<Long>>,
     bytes: usize,
     /// `binder_transaction_data.code`.
     pub code: u32,
@@ -49,9 +49,6 @@ pub struct CopiedPayload {
     /// The sender's pid and effective uid.
     pub sender: (u32, u32),
 }
-
-/// Memory that goes back to [`FREE_BOXES`] when it is dropped; `None` only then.
-struct RecycledBox(Option<Box<Long>>);
 
 impl Default for CopiedPayload {
     /// An empty payload, to be filled.
@@ -71,9 +68,11 @@ impl CopiedPayload {
         if self.bytes <= SHORT_BYTES {
             // Always copies the full size: one load and one store.
             map.read(at, &mut self.short);
-            self.long = None;
+            if self.long.is_some() {
+                self.recycle();
+            }
         } else {
-            self.long = Some(RecycledBox::filled(map, at, self.bytes));
+            self.fill_long(map, at);
         }
     }
 
@@ -89,8 +88,7 @@ impl CopiedPayload {
         begin: impl FnOnce() -> bool,
     ) -> bool {
         let bytes = message.data_bytes as usize;
-        let mut long = RecycledBox::with_room(bytes);
-        let Long { data, offsets, held } = long.get_mut();
+        let Long { data, offsets, held } = self.lengthen(bytes);
         let data = &mut data[..bytes];
         let copied = CopiedReferences::copy(message, lane.incoming(), data);
         let Some(copied) = copied else { return false };
@@ -102,35 +100,65 @@ impl CopiedPayload {
         engine.unlock_counts(state);
         *offsets = copied.offsets;
         (self.code, self.flags, self.bytes) = (message.code, message.flags, bytes);
-        self.long = Some(long);
         true
+    }
+
+    #[inline(never)]
+    fn fill_long(&mut self, map: View<'_>, at: usize) {
+        let bytes = self.bytes;
+        map.read(at, &mut self.lengthen(bytes).data[..bytes]);
+    }
+
+    /// Memory for so many bytes of data.
+    fn lengthen(&mut self, bytes: usize) -> &mut Long {
+        let free = || FREE_BOXES.try_with(|free| free.borrow_mut().pop()).ok().flatten();
+        let long = self.long.get_or_insert_with(|| free().unwrap_or_default());
+        if long.data.len() < bytes {
+            // Calls of one size reuse their memory.
+            let room = bytes.next_power_of_two().max(LEAST_BYTES);
+            long.data = vec![0; room].into_boxed_slice();
+        }
+        long
+    }
+
+    /// Keeps the memory of a long payload for the next one.
+    #[inline(never)]
+    fn recycle(&mut self) {
+        let Some(mut long) = self.long.take() else { return };
+        long.offsets.clear();
+        let _ = FREE_BOXES.try_with(|free| {
+            let mut free = free.borrow_mut();
+            if free.len() < MOST_FREE_BOXES {
+                free.push(long);
+            }
+        });
     }
 
     /// The bytes.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        let all = self.long.as_ref().map_or(&self.short[..], |long| &long.get().data);
+        let all = self.long.as_ref().map_or(&self.short[..], |long| &long.data);
         &all[..self.bytes]
     }
 
     /// The offset of the object with this index.
     pub fn offset(&self, index: usize) -> Option<u64> {
-        self.long.as_ref()?.get().offsets.get(index).copied()
+        self.long.as_ref()?.offsets.get(index).copied()
     }
 
-    /// Whether it may have references.
+    /// Whether it has memory of its own, and may have references.
     #[inline(always)]
     pub fn is_long(&self) -> bool {
         self.long.is_some()
     }
 
-    /// Lets the references go.
-    pub fn let_go(&mut self, engine: &Engine) {
-        let Some(long) = self.long.as_mut().map(RecycledBox::get_mut) else { return };
+    /// Lets the references go, and keeps the memory for the next payload.
+    pub fn free(&mut self, engine: &Engine) {
+        let Some(long) = &mut self.long else { return };
         if !long.held.is_empty() {
             engine.let_go(&std::mem::take(&mut long.held));
-            long.offsets.clear();
         }
+        self.recycle();
     }
 }
 
@@ -158,7 +186,7 @@ impl Receiver for CopiedPayload {
 
     fn take_answer_with_references(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool {
         let leave = || answer.leave();
-        self.fill_with_references(engine, answer.message, answer.lane, answer.peer(), leave)
+        self.fill_with_references(engine, answer.message, answer.lane, answer.peer, leave)
     }
 
     fn take_request_with_references(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
@@ -174,49 +202,5 @@ impl Receiver for CopiedPayload {
         }
         self.sender = *request.sender;
         taken
-    }
-}
-
-impl RecycledBox {
-    /// Memory for so many bytes of data.
-    fn with_room(bytes: usize) -> RecycledBox {
-        let free = FREE_BOXES.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-        let mut long: Box<Long> = free.unwrap_or_default();
-        if long.data.len() < bytes {
-            // Calls of one size reuse their memory.
-            let room = bytes.next_power_of_two().max(LEAST_BYTES);
-            long.data = vec![0; room].into_boxed_slice();
-        }
-        RecycledBox(Some(long))
-    }
-
-    #[inline(never)]
-    fn filled(map: View<'_>, at: usize, bytes: usize) -> RecycledBox {
-        let mut long = RecycledBox::with_room(bytes);
-        map.read(at, &mut long.get_mut().data[..bytes]);
-        long
-    }
-
-    fn get(&self) -> &Long {
-        self.0.as_deref().expect("in use")
-    }
-
-    fn get_mut(&mut self) -> &mut Long {
-        self.0.as_deref_mut().expect("in use")
-    }
-}
-
-impl Drop for RecycledBox {
-    // Not inlined: few payloads are long.
-    #[inline(never)]
-    fn drop(&mut self) {
-        let Some(mut long) = self.0.take() else { return };
-        long.offsets.clear();
-        let _ = FREE_BOXES.try_with(|free| {
-            let mut free = free.borrow_mut();
-            if free.len() < MOST_FREE_BOXES {
-                free.push(long);
-            }
-        });
     }
 }

@@ -14,7 +14,7 @@
 
 use super::buffered::{Buffered, FastRead, LocalObject, StateBypass, Told};
 use super::lane_cache::LaneCache;
-use super::references::References;
+use super::references::Nothing;
 use super::serve::Taken;
 use crate::channel::payload::Payload;
 use crate::engine::Engine;
@@ -156,7 +156,7 @@ impl Engine {
     ) -> Option<Told> {
         let taken = own.taken()?;
         if !own.bypass.holds() {
-            return self.answer_taken(tid, taken, named, payload, References::NONE);
+            return self.answer_taken(tid, taken, named, payload, Nothing);
         }
         if taken.has_left() || !taken.leave(self) {
             return None;

@@ -48,6 +48,6 @@ pub use copied_payload::CopiedPayload;
 pub use lane_cache::LaneCache;
 pub use local::while_serving;
 pub use pinned::PinnedLooper;
-pub use references::References;
+pub use references::{Carries, Nothing, References};
 pub use route_cache::RouteCache;
 pub use serve::{Answered, Taken};

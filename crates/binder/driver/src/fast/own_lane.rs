@@ -127,12 +127,6 @@ impl LaneEntry<'_> {
     pub fn peer(&self) -> ProcessId {
         self.lane.peer
     }
-
-    /// The call is over. False if the state has it.
-    #[inline(always)]
-    pub fn end_call(&self) -> bool {
-        self.in_flight.end_call()
-    }
 }
 
 impl Drop for LaneEntry<'_> {

@@ -18,7 +18,7 @@
 //! 0036](../../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
 
 use super::client_cache::{CachedNode, ClientCache};
-use super::receiver::Receiver;
+use super::receiver::{Receiver, is_plain};
 use super::serve::{Posted, Taken};
 use crate::engine::Engine;
 use crate::sys::clock::now_ns;
@@ -114,27 +114,44 @@ impl<'a, T> PinnedLooper<'a, T> {
         self.spins
     }
 
-    /// The request that has come, and its node's object. `None` if it is not for the fast path, or
-    /// if there is anything else to do.
+    /// The plain request that has come, and its node's object. `None` if it is another one, or if
+    /// there is anything else to do.
     #[inline(always)]
     pub fn find(&self) -> Option<(Posted<'a>, &'a T)> {
         if self.is_wanted() || self.has_others() {
             return None;
         }
         let known = |node| self.client.cached_node_again(node, &self.known);
-        let (posted, object) = self.client.find(self.at, known)?;
+        let (posted, object) = self.client.find(self.at, is_plain, known)?;
         Some((Posted { is_pinned: true, ..posted }, object))
     }
 
-    /// Takes the request in; the payload goes to `receiver`. False if it stays on its lane.
+    /// Takes the plain request in; the payload goes to `receiver`. False if it stays on its lane.
     #[inline(always)]
     pub fn take(&self, posted: &Posted<'a>, receiver: &mut impl Receiver) -> bool {
-        let taken = receiver.take(self.engine, posted);
+        let taken = receiver.fits(&posted.message) && receiver.take_request(self.engine, posted);
         if taken {
-            self.at.lane.inbox().clear_watched();
-            self.at.channel.count_fruitful();
+            self.end_wait();
         }
         taken
+    }
+
+    /// Takes a request with few references in, and finds its node's object. `None` if it is another
+    /// one, or if there is anything else to do: the request stays on its lane.
+    pub fn take_with_references(&self, receiver: &mut impl Receiver) -> Option<&'a T> {
+        if self.is_wanted() || self.has_others() {
+            return None;
+        }
+        let PinnedLooper { engine, at, client, .. } = *self;
+        let object = client.take_in_with_references(engine, at, true, receiver)?;
+        self.end_wait();
+        Some(object)
+    }
+
+    #[inline(always)]
+    fn end_wait(&self) {
+        self.at.lane.inbox().clear_watched();
+        self.at.channel.count_fruitful();
     }
 
     /// Whether there is anything to do besides this lane's requests.

@@ -1,9 +1,9 @@
 //! Messages on the fast path, and the places to which a thread copies them.
 
-use super::own_lane::LaneEntry;
 use super::serve::Posted;
 use crate::channel::{INLINE_BYTES, Lane};
 use crate::engine::Engine;
+use crate::engine::in_flight::InFlight;
 use baton_abi::control::ProcessId;
 use baton_abi::lane::{Kind, Message};
 use baton_state::parcel::FEW;
@@ -15,16 +15,6 @@ pub trait Receiver {
     #[inline(always)]
     fn fits(&self, message: &Message) -> bool {
         message.data_bytes as usize <= INLINE_BYTES
-    }
-
-    /// Takes a request.
-    #[inline(always)]
-    fn take(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
-        self.fits(&request.message)
-            && match request.is_plain {
-                true => self.take_request(engine, request),
-                false => self.take_request_with_references(engine, request),
-            }
     }
 
     /// Takes a plain answer: [`PostedAnswer::leave`], then the copy.
@@ -42,22 +32,19 @@ pub trait Receiver {
 
 /// An answer that lies in its lane.
 pub struct PostedAnswer<'a> {
-    pub(super) entry: &'a LaneEntry<'a>,
+    pub(super) in_flight: &'a InFlight,
+    /// The process that has answered.
+    pub peer: ProcessId,
     pub message: &'a Message,
     /// The lane: the data follows the header in the area of the answer.
     pub lane: Lane<'a>,
 }
 
 impl PostedAnswer<'_> {
-    /// The process that has answered.
-    pub fn peer(&self) -> ProcessId {
-        self.entry.peer()
-    }
-
     /// Ends the call. False if the state has taken it over.
     #[inline(always)]
     pub fn leave(&self) -> bool {
-        self.entry.end_call()
+        self.in_flight.end_call()
     }
 }
 

@@ -28,16 +28,28 @@ pub struct References<'a> {
     pub objects: &'a [Named],
 }
 
-impl References<'static> {
-    /// Those of a plain message.
-    pub const NONE: References<'static> = References { offsets: &[], objects: &[] };
+/// What a plain message carries besides its data.
+#[derive(Clone, Copy)]
+pub struct Nothing;
+
+/// What a message carries besides its data. A type says it, so that the code of plain messages has
+/// no part in it.
+pub trait Carries: Copy {
+    /// The references, if the message is not plain.
+    fn references(&self) -> Option<References<'_>>;
 }
 
-impl References<'_> {
-    /// Whether there are none.
+impl Carries for Nothing {
     #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
+    fn references(&self) -> Option<References<'_>> {
+        None
+    }
+}
+
+impl Carries for References<'_> {
+    #[inline(always)]
+    fn references(&self) -> Option<References<'_>> {
+        Some(*self)
     }
 }
 

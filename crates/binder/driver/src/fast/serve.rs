@@ -20,8 +20,6 @@ pub struct Posted<'a> {
     pub(super) sender: &'a (u32, u32),
     pub(super) caller: u64,
     pub(super) message: Message,
-    /// It has no references.
-    pub(super) is_plain: bool,
     /// The looper is pinned to the lane, and its operation says so already.
     pub(super) is_pinned: bool,
 }

@@ -5,7 +5,7 @@ use super::client_cache::ClientCache;
 use super::copied_payload::CopiedPayload;
 use super::pinned::PinnedLooper;
 use super::receiver::Receiver;
-use super::references::References;
+use super::references::Nothing;
 use super::serve::{Posted, Taken};
 use crate::channel::payload::Payload;
 use crate::channel::{Channel, INLINE_BYTES};
@@ -177,7 +177,7 @@ impl Stage {
         let bytes = [1u8; 4];
         let source = Source::new(bytes.as_ptr() as usize, bytes.len()).unwrap();
         let payload = Payload::Program(source);
-        self.server.answer_fast(tid(), (0, 0), payload, References::NONE).is_some()
+        self.server.answer_fast(tid(), (0, 0), payload, Nothing).is_some()
     }
 
     fn taken<'a>(&'a self, in_flight: &'a InFlight) -> Taken<'a> {
@@ -392,8 +392,7 @@ fn a_request_that_is_not_taken_in_leaves_no_room_taken() {
     let in_flight = stage.server.in_flight().unwrap();
     let taken = stage.taken(&in_flight);
     let (message, is_pinned) = (taken.lane.header(), false);
-    let (sender, caller, is_plain) = (&SENDER, 1, true);
-    let request = Posted { taken, epoch, sender, caller, message, is_plain, is_pinned };
+    let request = Posted { taken, epoch, sender: &SENDER, caller: 1, message, is_pinned };
     assert!(!Buffered::new(tid()).take_request(&stage.server, &request));
     assert!(stage.server.lock().contents.is_empty());
 }

@@ -8,7 +8,7 @@
 
 use super::buffered::{Buffered, FastRead, LocalObject, PendingMessage, Told};
 use super::dedicated_uapi::DedicatedUapi;
-use super::references::{Counted, References};
+use super::references::{Carries, Counted};
 use super::route_cache::RouteCache;
 use super::serve::Taken;
 use crate::channel::INLINE_BYTES;
@@ -125,7 +125,7 @@ impl Engine {
         tid: Tid,
         named: (u32, u32),
         payload: Payload<'_>,
-        references: References<'_>,
+        carries: impl Carries,
     ) -> Option<Told> {
         with(self, |uapi_thread| {
             if !uapi_thread.owes || payload.bytes() > INLINE_BYTES {
@@ -134,7 +134,7 @@ impl Engine {
             let told = match &mut uapi_thread.dedicated {
                 // A dedicated thread applies no events, neither before a request nor before an
                 // answer.
-                Some(dedicated) if references.is_empty() => {
+                Some(dedicated) if carries.references().is_none() => {
                     self.answer_dedicated(tid, dedicated, named, payload)?
                 }
                 Some(_) => return None,
@@ -142,7 +142,7 @@ impl Engine {
                 None => {
                     let active = uapi_thread.route_cache.active()?;
                     let taken = uapi_thread.route_cache.taken(&active)?;
-                    self.answer_taken(tid, taken, named, payload, references)?
+                    self.answer_taken(tid, taken, named, payload, carries)?
                 }
             };
             uapi_thread.owes = false;
@@ -157,7 +157,7 @@ impl Engine {
         taken: Taken<'_>,
         named: (u32, u32),
         payload: Payload<'_>,
-        references: References<'_>,
+        carries: impl Carries,
     ) -> Option<Told> {
         if taken.has_left() {
             return None;
@@ -166,7 +166,7 @@ impl Engine {
         if !state.is_free(tid) {
             return None;
         }
-        if !references.is_empty() {
+        if let Some(references) = carries.references() {
             let mut counted = Counted::new(self, state, taken.channel.peer, references)?;
             if !taken.leave(self) {
                 counted.take_back(self, taken.channel.peer);
