@@ -26,6 +26,7 @@ mod effect;
 mod event;
 mod freeze;
 mod grant;
+pub mod known;
 mod looper;
 mod message;
 pub mod node;

@@ -12,7 +12,7 @@ use super::serve::{DATA_AT, Posted, Taken};
 use crate::channel::Lane;
 use crate::channel::payload::Payload;
 use crate::engine::Engine;
-use baton_abi::control::{NodeId, ProcessId, Strength};
+use baton_abi::control::{NodeId, Strength};
 use baton_abi::lane::Message;
 use baton_abi::uapi::PtrCookie;
 use baton_shm::event_flag::EventFlag;
@@ -22,7 +22,7 @@ use baton_state::State;
 use baton_state::buffer::Offset;
 use baton_state::node::News;
 use baton_state::thread::Waiting;
-use baton_state::transaction::{BufferedMessage, LaneId, ReservedSlot, SLOT_BYTES};
+use baton_state::transaction::{BufferedMessage, LaneId, ReservedSlot, SLOT_BYTES, Sender};
 use baton_state::work::Tid;
 use bytemuck::cast_slice;
 use smallvec::SmallVec;
@@ -176,7 +176,7 @@ impl Buffered<'_> {
         state.has_sent(self.tid);
         let wants_looper = state.wants_looper(self.tid);
         // A reply has a user and no process.
-        let sender = (0, state.user_of(answer.peer));
+        let sender = (0, state.user_of(answer.channel.peer));
         engine.unlock_room(state);
         self.brought = Some((buffered(message, room, sender), wants_looper));
         true
@@ -236,12 +236,12 @@ impl Receiver for Buffered<'_> {
     }
 
     fn take_answer_with_references(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool {
-        let (message, lane, peer) = (answer.message, answer.lane, answer.peer);
+        let (message, lane, from) = (answer.message, answer.lane, answer.channel.sender());
         let Some(mut arrived) = Arrived::copy(message, lane) else { return false };
         let mut state = engine.lock();
-        let Some(room) = arrived.take_room(&mut state, peer, None) else { return false };
+        let Some(room) = arrived.take_room(&mut state, from, None) else { return false };
         self.finish_answer(engine, answer, state, room, |state| {
-            arrived.fill(engine, state, peer, lane, room);
+            arrived.fill(engine, state, from, lane, room);
         })
     }
 
@@ -254,10 +254,10 @@ impl Receiver for Buffered<'_> {
         let node = NodeId(request.message.node);
         let Some(mut arrived) = Arrived::copy(&request.message, lane) else { return false };
         let mut state = engine.lock();
-        let room = arrived.take_room(&mut state, channel.peer, Some(node));
+        let room = arrived.take_room(&mut state, channel.sender(), Some(node));
         let Some(room) = room else { return false };
         self.finish_request(engine, request, state, room, |state| {
-            arrived.fill(engine, state, channel.peer, lane, room);
+            arrived.fill(engine, state, channel.sender(), lane, room);
         })
     }
 }
@@ -279,12 +279,7 @@ impl Arrived {
     }
 
     /// Takes room, if the references may come in.
-    fn take_room(
-        &self,
-        state: &mut State,
-        from: ProcessId,
-        node: Option<NodeId>,
-    ) -> Option<Offset> {
+    fn take_room(&self, state: &mut State, from: Sender, node: Option<NodeId>) -> Option<Offset> {
         if !self.references.may_come_in(state, from) {
             return None;
         }
@@ -297,7 +292,7 @@ impl Arrived {
         &mut self,
         engine: &Engine,
         state: &mut State,
-        from: ProcessId,
+        from: Sender,
         lane: Lane<'_>,
         room: Offset,
     ) {

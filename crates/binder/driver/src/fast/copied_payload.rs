@@ -5,11 +5,10 @@ use super::references::CopiedReferences;
 use super::serve::{DATA_AT, Posted};
 use crate::channel::Lane;
 use crate::engine::Engine;
-use baton_abi::control::ProcessId;
 use baton_abi::lane::Message;
 use baton_shm::mapping::View;
 use baton_state::parcel::Few;
-use baton_state::transaction::HeldObject;
+use baton_state::transaction::{HeldObject, Sender};
 use std::cell::RefCell;
 
 /// What a payload needs beyond the inline bytes.
@@ -84,7 +83,7 @@ impl CopiedPayload {
         engine: &Engine,
         message: &Message,
         lane: Lane<'_>,
-        from: ProcessId,
+        from: Sender,
         begin: impl FnOnce() -> bool,
     ) -> bool {
         let bytes = message.data_bytes as usize;
@@ -186,17 +185,23 @@ impl Receiver for CopiedPayload {
 
     fn take_answer_with_references(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool {
         let leave = || answer.leave();
-        self.fill_with_references(engine, answer.message, answer.lane, answer.peer, leave)
+        self.fill_with_references(
+            engine,
+            answer.message,
+            answer.lane,
+            answer.channel.sender(),
+            leave,
+        )
     }
 
     fn take_request_with_references(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
-        let (lane, peer) = (request.taken.lane, request.taken.channel.peer);
+        let (lane, from) = (request.taken.lane, request.taken.channel.sender());
         let mut has_turned_back = false;
         let begin = || {
             has_turned_back = !request.begin(engine);
             !has_turned_back
         };
-        let taken = self.fill_with_references(engine, &request.message, lane, peer, begin);
+        let taken = self.fill_with_references(engine, &request.message, lane, from, begin);
         if has_turned_back {
             request.turn_back(engine);
         }

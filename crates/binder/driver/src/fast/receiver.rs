@@ -1,10 +1,9 @@
 //! Messages on the fast path, and the places to which a thread copies them.
 
 use super::serve::Posted;
-use crate::channel::{INLINE_BYTES, Lane};
+use crate::channel::{Channel, INLINE_BYTES, Lane};
 use crate::engine::Engine;
 use crate::engine::in_flight::InFlight;
-use baton_abi::control::ProcessId;
 use baton_abi::lane::{Kind, Message};
 use baton_state::parcel::FEW;
 
@@ -33,8 +32,8 @@ pub trait Receiver {
 /// An answer that lies in its lane.
 pub struct PostedAnswer<'a> {
     pub(super) in_flight: &'a InFlight,
-    /// The process that has answered.
-    pub peer: ProcessId,
+    /// The channel to the process that has answered.
+    pub channel: &'a Channel,
     pub message: &'a Message,
     /// The lane: the data follows the header in the area of the answer.
     pub lane: Lane<'a>,

@@ -1,22 +1,22 @@
-//! Messages with few nodes and handles, of either end.
+//! Messages with few nodes and handles: of either end, or of a third process and known to the
+//! receiver.
 //!
 //! Each end counts them under the state's lock, and does nothing else there. Only a handle that
 //! goes home must not be returned before its message lies in its lane: such a message is posted
 //! under the lock. Whatever is not as simple as that takes the general path. See [ADR
 //! 0055](../../../../../../docs/adr/0055-references-past-the-state.md).
 
-use crate::channel::Lane;
 use crate::channel::payload::Payload;
+use crate::channel::{Channel, Lane};
 use crate::engine::Engine;
 use crate::sys::thread::tid;
-use baton_abi::control::ProcessId;
 use baton_abi::lane::{Carried, Message, Origin};
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
 use baton_state::State;
 use baton_state::parcel::{self, Delivery, Few, Named};
-use baton_state::transaction::HeldObject;
+use baton_state::transaction::{HeldObject, Sender};
 use bytemuck::{cast_slice, cast_slice_mut};
 
 /// The nodes and handles of a message that is to be sent.
@@ -61,43 +61,48 @@ pub(super) struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    /// Counts the references of a message to a peer. `None` if the message has to take the general
-    /// path.
+    /// Counts the references of a message that goes by a channel. `None` if the message has to take
+    /// the general path.
     pub fn new(
         engine: &'a Engine,
         mut state: Guard<'a, State>,
-        to: ProcessId,
+        channel: &Channel,
         references: References<'a>,
     ) -> Option<Counted<'a>> {
-        let Some(carried) = state.carry_few(tid(), to, references.objects) else {
-            engine.unlock_counts(state);
-            return None;
-        };
-        // The list of holders says what this process has granted before the message is posted.
-        engine.carry_out_effects(&mut state);
-        Some(Counted { state, carried, offsets: references.offsets })
+        let try_use = |node| channel.try_use(node);
+        match state.carry_few(tid(), channel.peer, references.objects, try_use) {
+            Ok(carried) => {
+                // The list of holders says what this process has granted before the message is
+                // posted.
+                engine.carry_out_effects(&mut state);
+                Some(Counted { state, carried, offsets: references.offsets })
+            }
+            Err(carried) => {
+                engine.take_back(state, channel, &carried);
+                None
+            }
+        }
     }
 
     /// Like [`Counted::new`], of a call by this handle.
     pub fn of_call(
         engine: &'a Engine,
         handle: u32,
-        to: ProcessId,
+        channel: &Channel,
         references: References<'a>,
     ) -> Option<Counted<'a>> {
         let state = engine.lock();
         // Nobody takes a dead process's grants back.
-        if !state.leads_to(handle, to) {
+        if !state.leads_to(handle, channel.peer) {
             return None;
         }
-        Counted::new(engine, state, to, references)
+        Counted::new(engine, state, channel, references)
     }
 
     /// Takes the references back: the message will not be posted.
     #[cold]
-    pub fn take_back(mut self, engine: &Engine, to: ProcessId) {
-        self.state.take_back_grants(to, &self.carried);
-        engine.unlock(self.state);
+    pub fn take_back(self, engine: &Engine, channel: &Channel) {
+        engine.take_back(self.state, channel, &self.carried);
     }
 
     /// Posts the message, and unlocks the state, mostly before that. Returns what the message
@@ -147,7 +152,7 @@ impl CopiedReferences {
 
     /// Whether the references can be taken in at once. Losses that were postponed may wait for this
     /// very message: the general path applies them.
-    pub fn may_come_in(&self, state: &State, from: ProcessId) -> bool {
+    pub fn may_come_in(&self, state: &State, from: Sender) -> bool {
         state.postponed.is_empty() && state.may_hold_few(from, &self.carried)
     }
 
@@ -156,7 +161,7 @@ impl CopiedReferences {
     pub fn take(
         &self,
         state: &mut State,
-        from: ProcessId,
+        from: Sender,
         lane: Lane<'_>,
         data: &mut [u8],
     ) -> Few<HeldObject> {
@@ -177,6 +182,19 @@ impl Engine {
         if state.has_effects() {
             self.unlock(state);
         }
+    }
+
+    /// Takes back the references of a message that the peer will not take.
+    #[cold]
+    pub(super) fn take_back(
+        &self,
+        mut state: Guard<'_, State>,
+        channel: &Channel,
+        carried: &[Carried],
+    ) {
+        channel.undo_uses(carried);
+        state.take_back_grants(channel.peer, carried);
+        self.unlock(state);
     }
 
     /// Lets the references of a message go.
