@@ -77,7 +77,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        [&self.client, &self.owner, &self.registry].map(Process::close);
+        [&self.client, &self.owner, &self.registry].into_iter().for_each(Process::close);
     }
 }
 

@@ -69,19 +69,15 @@ impl<'a> Counted<'a> {
         channel: &Channel,
         references: References<'a>,
     ) -> Option<Counted<'a>> {
-        let try_use = |node| channel.try_use(node);
-        match state.carry_few(tid(), channel.peer, references.objects, try_use) {
-            Ok(carried) => {
-                // The list of holders says what this process has granted before the message is
-                // posted.
-                engine.carry_out_effects(&mut state);
-                Some(Counted { state, carried, offsets: references.offsets })
-            }
-            Err(carried) => {
-                engine.take_back(state, channel, &carried);
-                None
-            }
+        let (objects, try_use) = (references.objects, |node| channel.try_use(node));
+        let mut carried = Few::new();
+        if !state.carry_few(tid(), channel.peer, objects, try_use, &mut carried) {
+            engine.take_back(state, channel, &carried);
+            return None;
         }
+        // The list of holders says what this process has granted before the message is posted.
+        engine.carry_out_effects(&mut state);
+        Some(Counted { state, carried, offsets: references.offsets })
     }
 
     /// Like [`Counted::new`], of a call by this handle.

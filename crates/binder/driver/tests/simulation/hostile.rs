@@ -401,9 +401,8 @@ impl Hostile {
         if !self.is_rude() {
             uses(entry).fetch_add(1, Ordering::SeqCst);
         }
-        let [owner, node] = [known::OWNER, known::NODE].map(|word| {
-            memory.double_word(known_at(keeper, entry) + word).load(Ordering::SeqCst)
-        });
+        let [owner, node] = [known::OWNER, known::NODE]
+            .map(|word| memory.double_word(known_at(keeper, entry) + word).load(Ordering::SeqCst));
         Some((entry, ProcessId(owner), NodeId(node)))
     }
 

@@ -14,8 +14,8 @@ use baton_abi::lane::{Carried, Origin};
 impl State {
     /// Grants the nodes among these objects to a peer, and says what a message to it carries. The
     /// thread hears of new references with its answer. `try_use` counts a use of a node that the
-    /// peer offers, and finds its entry. `Err` if the message has to take the general path: then
-    /// what it would have carried has to be taken back ([`State::take_back_grants`], and the uses).
+    /// peer offers, and finds its entry. False if the message has to take the general path: then
+    /// what is in `carried` has to be taken back ([`State::take_back_grants`], and the uses).
     ///
     /// The list of holders is written before the message is posted ([`crate::Effect::List`]). A
     /// handle may be given up once the state is unlocked: the message is posted before.
@@ -25,15 +25,13 @@ impl State {
         to: ProcessId,
         objects: &[Named],
         try_use: impl Fn(NodeKey) -> Option<u8>,
-    ) -> Result<Few<Carried>, Few<Carried>> {
-        let mut carried = Few::new();
-        for object in objects {
-            match self.carry_one(tid, to, object, &try_use) {
-                Some(object) => carried.push(object),
-                None => return Err(carried),
-            }
-        }
-        Ok(carried)
+        carried: &mut Few<Carried>,
+    ) -> bool {
+        objects.iter().all(|object| {
+            let object = self.carry_one(tid, to, object, &try_use);
+            carried.extend(object);
+            object.is_some()
+        })
     }
 
     fn carry_one(
@@ -170,6 +168,19 @@ mod tests {
         Named::Handle { handle, strength: Strong }
     }
 
+    #[expect(clippy::result_large_err, reason = "for tests")]
+    fn carried_by(
+        state: &mut State,
+        objects: &[Named],
+        try_use: impl Fn(NodeKey) -> Option<u8>,
+    ) -> Result<Few<Carried>, Few<Carried>> {
+        let mut carried = Few::new();
+        match state.carry_few(TID, PEER, objects, try_use, &mut carried) {
+            true => Ok(carried),
+            false => Err(carried),
+        }
+    }
+
     /// A table without entries.
     fn unknown(_: NodeKey) -> Option<u8> {
         None
@@ -195,7 +206,7 @@ mod tests {
         let flags = 0x13;
         for _ in 0..2 {
             let carried =
-                state.carry_few(TID, PEER, &[OWN, handle(1)], unknown).expect("of either end");
+                carried_by(&mut state, &[OWN, handle(1)], unknown).expect("of either end");
             let of_peer = Carried::of_receiver(NodeId(5), Strong);
             assert_eq!(carried[..], [Carried::of_sender(NodeId(1), 0, flags, Strong), of_peer]);
         }
@@ -224,7 +235,7 @@ mod tests {
         for (name, object, change) in cases {
             let mut state = process();
             change(&mut state);
-            let carried = state.carry_few(TID, PEER, &[OWN, object], unknown).expect_err(name);
+            let carried = carried_by(&mut state, &[OWN, object], unknown).expect_err(name);
             state.take_back_grants(PEER, &carried);
             assert!(!state.peers.contains_key(&PEER), "{name}: nothing is granted");
             assert!(state.nodes.at(0x10).is_none(), "{name}: nobody knows the node");
@@ -236,16 +247,16 @@ mod tests {
     fn nodes_that_the_peer_knows_are_carried_by_its_entry() {
         let mut state = process();
         let try_use = |key| (key == (OTHER, NodeId(5))).then_some(7);
-        let carried = state.carry_few(TID, PEER, &[handle(2)], try_use).expect("known");
+        let carried = carried_by(&mut state, &[handle(2)], try_use).expect("known");
         assert_eq!(carried[..], [Carried::of_known(NodeId(5), 7)]);
         let weak = Named::Handle { handle: 2, strength: Weak };
-        assert!(state.carry_few(TID, PEER, &[weak], try_use).is_err(), "offers are strong");
+        assert!(carried_by(&mut state, &[weak], try_use).is_err(), "offers are strong");
     }
 
     #[test]
     fn references_come_in_if_their_sender_has_them() {
         let mut state = process();
-        state.carry_few(TID, PEER, &[OWN], unknown).expect("granted");
+        carried_by(&mut state, &[OWN], unknown).expect("granted");
         let home = Carried::of_receiver(NodeId(1), Strong);
         for (from, object, may) in [
             (PEER, home, true),
@@ -286,7 +297,7 @@ mod tests {
     fn a_program_whose_objects_stay_hears_nothing_of_them() {
         let mut state = State::new(ProcessId(1));
         state.nodes.be_silent();
-        state.carry_few(TID, PEER, &[OWN], unknown).expect("granted");
+        carried_by(&mut state, &[OWN], unknown).expect("granted");
         state.event(Event::Dead { process: PEER });
         assert!(state.take_own_news(TID).is_empty() && !state.has_process_work());
         assert!(state.nodes.at(0x10).is_none(), "forgotten when nobody holds it");
