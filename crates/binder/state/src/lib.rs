@@ -31,6 +31,7 @@ mod looper;
 mod message;
 pub mod node;
 mod notice;
+mod offers;
 pub mod parcel;
 pub mod peer;
 mod pool;
