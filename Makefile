@@ -204,4 +204,4 @@ bench-guest-instructions-plain: build
 # At ordinary priorities: what a call leaves to threads of ordinary priority is done among calls, and counts.
 bench-guest-instructions-objects: build
 	@$(IN_GUEST) --kernel $(or $(KERNEL),rt) --instructions $(BATON_BENCH) rpc --cases $(or $(CASES),objects) \
-		--quick --calls 300 --rounds 3 --instructions --check --peers kernel-binder,unix
+		--quick --instructions --check --peers kernel-binder,unix
