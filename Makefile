@@ -27,8 +27,9 @@ help:
 	@echo 'make histories  a million random histories of the broker and of each of the nucleus'"'"'s kernels, and some under Miri: HISTORIES='
 	@echo 'make bench      measure calls beside other ways to make them'
 	@echo 'make bench-guest   and beside the kernel'"'"'s own Binder, in a guest: BENCHES= KERNEL='
-	@echo 'make bench-guest-instructions   the same, counted in instructions'
-	@echo 'make bench-guest-objects   calls that carry objects and descriptors, there: KERNEL='
+	@echo 'make bench-guest-instructions   calls there, counted in instructions: KERNEL='
+	@echo 'make bench-guest-instructions-objects   of them, those that carry objects and descriptors: CASES= KERNEL='
+	@echo 'make bench-guest-objects   times of calls that carry objects and descriptors, there: CASES= KERNEL='
 
 .PHONY: demo
 demo:
@@ -186,13 +187,21 @@ bench-guest: build $(BENCHES:%=bench-guest-%)
 $(BENCHES:%=bench-guest-%): bench-guest-%: build
 	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) $(GUEST_OPTIONS_$*) $(BATON_BENCH) $* $(GUEST_WORDS_$*)
 
-# Calls that carry objects and descriptors, in instructions of one processor.
+# Calls that carry objects and descriptors, by the clock of --instructions. CASES=: some of them.
 .PHONY: bench-guest-objects
 bench-guest-objects: build
-	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) --instructions $(BATON_BENCH) rpc --cases objects \
+	@$(IN_GUEST) --kernel $(or $(KERNEL),generic) --instructions $(BATON_BENCH) rpc --cases $(or $(CASES),objects) \
 		--quick --calls 200 --rounds 3 --peers kernel-binder,unix
 
+.PHONY: bench-guest-instructions-plain bench-guest-instructions-objects
+bench-guest-instructions: bench-guest-instructions-plain bench-guest-instructions-objects
+
 # At a real-time priority nobody is asked whose turn it is: a call costs the same each time.
-bench-guest-instructions: build
+bench-guest-instructions-plain: build
 	@$(IN_GUEST) --kernel $(or $(KERNEL),rt) --instructions --file $(BATON_BENCH):/prog/baton-bench \
 		/usr/bin/chrt -f 50 /prog/baton-bench rpc --quick --instructions --check --peers $(GUEST_PEERS)
+
+# At ordinary priorities: what a call leaves to threads of ordinary priority is done among calls, and counts.
+bench-guest-instructions-objects: build
+	@$(IN_GUEST) --kernel $(or $(KERNEL),rt) --instructions $(BATON_BENCH) rpc --cases $(or $(CASES),objects) \
+		--quick --instructions --check --peers kernel-binder,unix

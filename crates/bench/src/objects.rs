@@ -12,8 +12,9 @@ use crate::order::Side;
 use crate::pair::{Chunk, ClientGroup, Endpoint, Pair, PairError, Place};
 use crate::processors::Placement::{self, Different, Same};
 use crate::processors::Processors;
+use crate::ratios::Counting;
 use crate::report::{Bar, Keys, Ratio, Row, RowKey};
-use crate::results::{P50, Results, Rounds, ratio};
+use crate::results::{MEAN, P50, Results, Rounds, Value, ratio};
 use crate::service::Service;
 use crate::system::System::{self, *};
 use crate::testbed::{Setting, Testbed};
@@ -22,7 +23,6 @@ use baton_driver::observer::Observer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use strum::VariantArray;
 
 /// Systems that are measured, if the run measures them at all.
 const SYSTEMS: [System; 6] = [BatonTyped, BatonUapiLibc, BatonUapiTrap, KernelBinder, Unix, Capnp];
@@ -32,12 +32,13 @@ const N_CLIENTS: usize = 8;
 /// How long references may take to be given back to the broker.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     pub rounds: u32,
     pub n_calls: u32,
-    /// Whether the clock counts time, not instructions.
-    pub is_timed: bool,
+    /// Plain calls among them, which the others are told over.
+    pub cases: BTreeSet<Case>,
+    pub counting: Counting,
 }
 
 impl Plan {
@@ -58,9 +59,10 @@ pub struct ObjectResults {
     calls: Results,
     crowds: Results,
     placements: Vec<Placement>,
+    cases: BTreeSet<Case>,
     /// Systems whose absence is nobody's fault: bars are not of them.
     excused: BTreeSet<&'static str>,
-    is_timed: bool,
+    counting: Counting,
 }
 
 fn measures(system: System, case: Case) -> bool {
@@ -145,14 +147,21 @@ pub fn measure(
     systems: &[System],
     plan: Plan,
 ) -> Result<ObjectResults, BenchError> {
-    let is_wanted = |system: &System| systems.contains(system);
+    let is_wanted = |system: &System| {
+        systems.contains(system) && plan.cases.iter().any(|&case| measures(*system, case))
+    };
     let mut found = ObjectResults {
         calls: Results::default(),
         crowds: Results::default(),
         placements: setting.placements(),
+        cases: plan.cases.clone(),
         excused: BTreeSet::new(),
-        is_timed: plan.is_timed,
+        counting: plan.counting,
     };
+    // Few machines have one: a run that does not ask for it need not say so.
+    if !systems.contains(&KernelBinder) {
+        found.excused.insert(KernelBinder.name());
+    }
     let testbed = Testbed::start()?;
     let place = testbed.place(Service::Objects);
     let mut started = BTreeMap::new();
@@ -164,11 +173,11 @@ pub fn measure(
         let processes = found.calls.ok(whole(system), processes);
         started.extend(processes.map(|processes| (system, processes)));
     }
-    found.measure_calls(&mut started, place.broker, plan, &setting.processors);
+    found.measure_calls(&mut started, place.broker, &plan, &setting.processors);
     drop(started);
-    if plan.is_timed {
+    if found.has_crowds() {
         let testbed = Testbed::start()?;
-        found.measure_crowds(CROWDS.into_iter().filter(is_wanted), &testbed, plan);
+        found.measure_crowds(CROWDS.into_iter().filter(is_wanted), &testbed, &plan);
     }
     Ok(found)
 }
@@ -178,10 +187,10 @@ impl ObjectResults {
         &mut self,
         started: &mut BTreeMap<System, Processes>,
         broker: &Path,
-        plan: Plan,
+        plan: &Plan,
         processors: &Processors,
     ) {
-        let cases = Case::VARIANTS.iter().flat_map(|&case| {
+        let cases = plan.cases.iter().flat_map(|&case| {
             self.placements.clone().into_iter().map(move |placement| (case, placement))
         });
         let cases: Vec<(Case, Placement)> = cases.collect();
@@ -207,7 +216,7 @@ impl ObjectResults {
         &mut self,
         systems: impl Iterator<Item = System>,
         testbed: &Testbed,
-        plan: Plan,
+        plan: &Plan,
     ) {
         let place = testbed.place(Service::Objects);
         let mut groups = BTreeMap::new();
@@ -237,50 +246,87 @@ impl ObjectResults {
         self.calls.charts().into_iter().chain(self.crowds.charts()).collect()
     }
 
-    /// Each case over plain calls, of peers also over the typed API's, descriptors also over the
-    /// socket's, and many clients with an object over many without.
+    fn is_timed(&self) -> bool {
+        self.counting == Counting::Time
+    }
+
+    fn has_crowds(&self) -> bool {
+        self.is_timed() && self.cases.contains(&Case::ObjectKnown)
+    }
+
+    /// Each case over plain calls, of peers also over the typed API's, the kernel's driver also
+    /// over the same program on Baton, descriptors also over the socket's, and many clients with
+    /// an object over many without.
     pub fn ratios(&self) -> Vec<Ratio> {
         let mut ratios = Vec::new();
-        let cases =
-            |system| Case::VARIANTS.iter().copied().filter(move |&case| measures(system, case));
+        let cases = |system| self.cases.iter().copied().filter(move |&case| measures(system, case));
         for system in SYSTEMS.into_iter().filter(|&system| system != Unix) {
             for case in cases(system).filter(|&case| case != Case::Plain) {
                 for &placement in &self.placements {
                     let (of, word) =
                         (key(system, case, placement), ratio_name(system, case, placement));
                     let plain = key(system, Case::Plain, placement);
-                    let bar = bar(system, case, placement);
-                    ratios.extend(self.ratio(word.clone() + "_over_plain", of.clone(), plain, bar));
+                    let bar = bar(system, case, placement).filter(|_| self.is_timed());
+                    let name = word.clone() + "_over_plain";
+                    ratios.extend(self.ratio(name, of.clone(), plain, P50, bar));
                     if system.is_peer() {
                         let typed = key(BatonTyped, case, placement);
-                        ratios.extend(self.ratio(word + "_over_typed", of, typed, None));
+                        ratios.extend(self.ratio(word + "_over_typed", of, typed, P50, None));
                     }
                 }
             }
         }
-        for system in SYSTEMS.into_iter().filter(|system| system.is_binder()) {
+        for case in cases(KernelBinder) {
+            let placements = self.placements.iter();
+            ratios.extend(placements.filter_map(|&placement| self.kernel_ratio(case, placement)));
+        }
+        let has_descriptors = self.cases.contains(&Case::Descriptor);
+        for system in SYSTEMS.into_iter().filter(|system| has_descriptors && system.is_binder()) {
             for &placement in &self.placements {
                 let of = |system| key(system, Case::Descriptor, placement);
                 let name = ratio_name(system, Case::Descriptor, placement) + "_over_unix";
-                let bar = is_ours(system).then_some(Bar::AtMost(1.2));
-                ratios.extend(self.ratio(name, of(system), of(Unix), bar));
+                let bar = (self.is_timed() && is_ours(system)).then_some(Bar::AtMost(1.2));
+                ratios.extend(self.ratio(name, of(system), of(Unix), P50, bar));
             }
         }
-        if self.is_timed {
+        if self.has_crowds() {
             ratios.extend(CROWDS.into_iter().filter_map(|system| self.crowd_ratio(system)));
         }
         ratios
     }
 
-    fn bar(&self, bar: Option<Bar>, keys: [&RowKey; 2]) -> Option<Bar> {
-        bar.filter(|_| self.is_timed && keys.iter().all(|key| !self.excused.contains(key.system)))
+    /// The kernel's driver over Baton, of the same program: in instructions by their mean, so that
+    /// work which either puts off and does for many calls at once counts.
+    fn kernel_ratio(&self, case: Case, placement: Placement) -> Option<Ratio> {
+        let (name, value, bar) = match (self.counting, placement) {
+            (Counting::Time, _) => (ratio_name(KernelBinder, case, placement), P50, None),
+            (Counting::Instructions, Same) => {
+                let name = format!("guest_instructions_kernel_binder_{}", case.name());
+                (name, MEAN, instructions_bar(case))
+            }
+            (Counting::Instructions, Different) => return None,
+        };
+        let [over, under] =
+            [KernelBinder, BatonUapiLibc].map(|system| key(system, case, placement));
+        self.ratio(name + "_over_uapi_libc", over, under, value, bar)
     }
 
-    fn ratio(&self, name: String, over: RowKey, under: RowKey, bar: Option<Bar>) -> Option<Ratio> {
+    fn bar(&self, bar: Option<Bar>, keys: [&RowKey; 2]) -> Option<Bar> {
+        bar.filter(|_| keys.iter().all(|key| !self.excused.contains(key.system)))
+    }
+
+    fn ratio(
+        &self,
+        name: String,
+        over: RowKey,
+        under: RowKey,
+        value: Value,
+        bar: Option<Bar>,
+    ) -> Option<Ratio> {
         let bar = self.bar(bar, [&over, &under]);
         let told =
             bar.is_some() || [&over, &under].iter().all(|key| self.calls.has_label(key.label));
-        told.then(|| ratio(name, self.calls.find(&over), self.calls.find(&under), P50, bar))
+        told.then(|| ratio(name, self.calls.find(&over), self.calls.find(&under), value, bar))
     }
 
     fn crowd_ratio(&self, system: System) -> Option<Ratio> {
@@ -330,9 +376,19 @@ fn bar(system: System, case: Case, placement: Placement) -> Option<Bar> {
     is_ours(system).then_some(Bar::AtMost(most))
 }
 
+/// How many times the instructions of a case on Baton the kernel's driver has to take.
+fn instructions_bar(case: Case) -> Option<Bar> {
+    match case {
+        Case::Plain => None,
+        Case::ObjectNew => Some(Bar::AtLeast(1.2)),
+        _ => Some(Bar::AtLeast(1.5)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strum::VariantArray;
 
     fn results(medians: &[(System, Case, Placement, u64)]) -> ObjectResults {
         let mut calls = Results::default();
@@ -340,8 +396,14 @@ mod tests {
             let times_ns = vec![median_ns; 3];
             calls.add_times(key(system, case, placement), Ok::<_, String>(times_ns));
         }
-        let (crowds, excused) = (Results::default(), BTreeSet::new());
-        ObjectResults { calls, crowds, placements: vec![Same, Different], excused, is_timed: true }
+        ObjectResults {
+            calls,
+            crowds: Results::default(),
+            placements: vec![Same, Different],
+            cases: Case::VARIANTS.iter().copied().collect(),
+            excused: BTreeSet::new(),
+            counting: Counting::Time,
+        }
     }
 
     fn find(results: &ObjectResults, name: &str) -> Ratio {
@@ -401,9 +463,39 @@ mod tests {
     }
 
     #[test]
-    fn instructions_have_no_bars() {
-        let mut results = results(&[(BatonTyped, Case::Plain, Same, 10)]);
-        results.is_timed = false;
+    fn cases_that_were_not_asked_for_have_no_ratios() {
+        let mut results = results(&[]);
+        results.cases = [Case::Plain, Case::GetService].into();
+        let ratios = results.ratios();
+        let names: Vec<&str> = ratios.iter().map(|ratio| ratio.name.as_str()).collect();
+        let expected = ["typed_get_service_same_over_plain", "uapi_get_service_same_over_plain"];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn instructions_have_bars_over_the_kernel_alone() {
+        let mut results = results(&[
+            (BatonUapiLibc, Case::ObjectKnown, Same, 1000),
+            (KernelBinder, Case::ObjectKnown, Same, 1500),
+            (BatonUapiLibc, Case::ObjectNew, Same, 1000),
+            (KernelBinder, Case::ObjectNew, Same, 1190),
+        ]);
+        results.counting = Counting::Instructions;
+        let ratios = results.ratios();
+        let of_the_kernel = |ratio: &&Ratio| ratio.name.starts_with("guest_instructions_kernel");
+        assert_eq!(ratios.iter().filter(|ratio| ratio.bar.is_some()).count(), 10);
+        assert!(ratios.iter().filter(|ratio| ratio.bar.is_some()).all(|it| of_the_kernel(&it)));
+        for (case, value, holds) in [
+            ("plain", None, None),
+            ("object_known", Some(1.5), Some(true)),
+            ("object_new", Some(1.19), Some(false)),
+            ("first_contact", None, Some(false)),
+        ] {
+            let name = format!("guest_instructions_kernel_binder_{case}_over_uapi_libc");
+            let ratio = find(&results, &name);
+            assert_eq!((ratio.value, ratio.holds), (value, holds), "{name}");
+        }
+        results.excused.insert(KernelBinder.name());
         assert!(results.ratios().iter().all(|ratio| ratio.bar.is_none()));
     }
 
@@ -421,7 +513,8 @@ mod tests {
 
     #[test]
     fn a_first_contact_takes_fewer_rounds_of_calls() {
-        let plan = Plan { rounds: 1, n_calls: 1000, is_timed: true };
+        let (cases, counting) = (BTreeSet::new(), Counting::Time);
+        let plan = Plan { rounds: 1, n_calls: 1000, cases, counting };
         let n_calls = |case| plan.chunk(case, Same).n_calls;
         assert_eq!((n_calls(Case::ObjectNew), n_calls(Case::FirstContact)), (1000, 20));
         assert_eq!(Plan { n_calls: 2, ..plan }.chunk(Case::FirstContact, Same).n_calls, 1);

@@ -5,6 +5,7 @@
 //! each, in rounds: what disturbs the machine for a while disturbs all of them.
 
 use crate::affinity;
+use crate::case::Case;
 use crate::chart::Chart;
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::lanes;
@@ -16,10 +17,12 @@ use crate::ratios::{CallResults, Counting, call};
 use crate::report::{Keys, Ratio, Row, RowKey};
 use crate::service::Service;
 use crate::system::{Peers, System};
+use crate::table::Unit;
 use crate::testbed::{Setting, Testbed};
 use crate::throughput;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
+use strum::VariantArray;
 
 /// Payloads, in bytes: an `int`; a common request; a page; a large one; a very large one.
 pub const PAYLOADS: [usize; 5] = [SMALL_BYTES, COMMON_BYTES, 4096, LARGE_BYTES, HUGE_BYTES];
@@ -47,8 +50,9 @@ pub struct RpcArgs {
     /// Take nanoseconds for instructions: what an emulator's clock can count
     #[arg(long)]
     pub instructions: bool,
-    /// Which calls: plain ones, of bytes alone; those that carry objects and descriptors; or both
-    #[arg(long, value_name = "CASES", value_enum, default_value = "plain")]
+    /// Which calls: plain, of bytes alone; objects, all that carry objects and descriptors; single
+    /// ones of these by name (object_known, get_service, ...); with commas between, or all
+    #[arg(long, value_name = "LIST", default_value = "plain", value_parser = parse_cases)]
     pub cases: Cases,
     /// Rounds [default: 7, quick 5]
     #[arg(long, value_name = "N", value_parser = form::positive())]
@@ -65,14 +69,34 @@ impl RpcArgs {
 }
 
 /// Which calls are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Cases {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cases {
     /// Calls of bytes alone, and the benchmark's other parts.
-    Plain,
-    /// Calls that carry objects and descriptors, beside plain ones of the same processes.
-    Objects,
-    /// Both.
-    All,
+    pub plain: bool,
+    /// Calls that carry objects and descriptors, and with any of them plain ones of the same
+    /// processes.
+    pub objects: BTreeSet<Case>,
+}
+
+fn parse_cases(text: &str) -> Result<Cases, String> {
+    let mut cases = Cases::default();
+    for word in text.split(',') {
+        let case = Case::VARIANTS.iter().find(|&case| *case != Case::Plain && case.name() == word);
+        match (word, case) {
+            ("plain", _) => cases.plain = true,
+            ("objects", _) => cases.objects.extend(Case::VARIANTS),
+            ("all", _) => {
+                cases.plain = true;
+                cases.objects.extend(Case::VARIANTS);
+            }
+            (_, Some(&case)) => cases.objects.extend([Case::Plain, case]),
+            (_, None) => {
+                let names: Vec<&str> = Case::VARIANTS[1..].iter().map(|case| case.name()).collect();
+                return Err(format!("'{word}' is none of all,plain,objects,{}", names.join(",")));
+            }
+        }
+    }
+    Ok(cases)
 }
 
 pub(crate) fn parse_peers(text: &str) -> Result<Peers, String> {
@@ -167,10 +191,10 @@ fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
     let systems: Vec<System> = System::called().filter(is_wanted).collect();
     let plan = Plan::new(args, &setting);
     let (mut rows, mut ratios, mut charts) = (Vec::new(), Vec::new(), Vec::new());
-    let parts: [(Cases, MeasurePart); 2] =
-        [(Cases::Plain, measure_plain), (Cases::Objects, measure_objects)];
-    for (cases, measure) in parts {
-        if [cases, Cases::All].contains(&args.cases) {
+    let parts: [(bool, MeasurePart); 2] =
+        [(args.cases.plain, measure_plain), (!args.cases.objects.is_empty(), measure_objects)];
+    for (is_wanted, measure) in parts {
+        if is_wanted {
             let part = measure(args, &plan, &systems, &setting)?;
             rows.extend(part.rows);
             ratios.extend(part.ratios);
@@ -181,7 +205,8 @@ fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
                 together. Time is on a logarithmic axis, as are the nines of the share. Below, \
                 calls a second of many clients at once, and what each of them sees.";
     let report = setting.report("rpc", plan.rounds, rows, ratios);
-    Ok(Finding::new(report, charts, lead))
+    let finding = Finding::new(report, charts, lead);
+    Ok(Finding { unit: if is_timed { finding.unit } else { Unit::Instructions }, ..finding })
 }
 
 /// What was found of some of the calls.
@@ -232,8 +257,9 @@ fn measure_objects(
     setting: &Setting,
 ) -> Result<Part, BenchError> {
     let Plan { rounds, n_calls, .. } = *plan;
-    let is_timed = args.counting() == Counting::Time;
-    let found = objects::measure(setting, systems, objects::Plan { rounds, n_calls, is_timed })?;
+    let (cases, counting) = (args.cases.objects.clone(), args.counting());
+    let plan = objects::Plan { rounds, n_calls, cases, counting };
+    let found = objects::measure(setting, systems, plan)?;
     let (rows, ratios, charts) = (found.rows(), found.ratios(), found.charts());
     Ok(Part { rows, ratios, charts })
 }
@@ -307,6 +333,27 @@ mod tests {
         assert_eq!(parse_clients("8,1,8"), Ok(Clients(vec![1, 8])));
         for wrong in ["", "0", "1,", "many", "513"] {
             assert!(parse_clients(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn cases_by_group_and_by_name() {
+        let cases = |plain, objects: &[Case]| {
+            Ok(Cases { plain, objects: objects.iter().copied().collect() })
+        };
+        for (text, expected) in [
+            ("plain", cases(true, &[])),
+            ("objects", cases(false, Case::VARIANTS)),
+            ("all", cases(true, Case::VARIANTS)),
+            ("object_known", cases(false, &[Case::Plain, Case::ObjectKnown])),
+            ("descriptor,plain", cases(true, &[Case::Plain, Case::Descriptor])),
+            ("objects,get_service", cases(false, Case::VARIANTS)),
+        ] {
+            assert_eq!(parse_cases(text), expected, "{text}");
+        }
+        for wrong in ["", "object", "plain,", "ObjectKnown"] {
+            let error = parse_cases(wrong).unwrap_err();
+            assert!(error.contains("plain,objects,object_known,"), "{error}");
         }
     }
 

@@ -9,6 +9,8 @@ pub enum Unit {
     #[default]
     Microseconds,
     Nanoseconds,
+    /// Nanoseconds of a clock that an instruction moves on by one.
+    Instructions,
 }
 
 /// Columns in their order, with their heads; others follow under their names in JSON.
@@ -34,6 +36,7 @@ impl Unit {
         match self {
             Unit::Microseconds => format!("{:.2}", ns / 1000.0),
             Unit::Nanoseconds => format!("{ns:.1}"),
+            Unit::Instructions => format!("{ns:.0}"),
         }
     }
 
@@ -112,7 +115,11 @@ fn of_rows(rows: &[&Row], unit: Unit) -> String {
     others.retain(|name| !is_known(name) && !LEFT_OUT.contains(name));
     columns.extend(others.into_iter().map(|name| (name, name)));
     columns.retain(|(name, _)| told.iter().any(|keys| keys.contains_key(*name)));
-    let in_unit = if unit == Unit::Microseconds { "in us" } else { "in ns" };
+    let in_unit = match unit {
+        Unit::Microseconds => "in us",
+        Unit::Nanoseconds => "in ns",
+        Unit::Instructions => "instructions",
+    };
     let heads = columns.iter().map(|(_, head)| (*head).to_owned());
     let mut lines = vec![[in_unit.to_owned()].into_iter().chain(heads).collect::<Vec<_>>()];
     for (row, keys) in rows.iter().zip(&told) {

@@ -285,6 +285,22 @@ fn instructions_are_of_few_bytes() {
 }
 
 #[test]
+fn single_cases_are_measured_beside_plain_calls() {
+    let words = ["--json", "--instructions", "--peers", "unix", "--cases", "get_service"];
+    let report = json(&run("rpc", &words));
+    let rows = report["rows"].as_array().unwrap();
+    let of_typed = rows.iter().filter(|row| row["system"] == "baton-typed");
+    let of_typed = of_typed.filter(|row| row["placement"] == "same");
+    let cases: Vec<_> = of_typed.map(|row| &row["case"]).collect();
+    assert_eq!(cases, ["plain", "get_service"]);
+    // Of objects, sockets carry descriptors alone.
+    assert!(rows.iter().all(|row| row["system"] != "unix"));
+    let ratios = report["ratios"].as_array().unwrap();
+    let of_others = |ratio: &&Value| !ratio["name"].as_str().unwrap().contains("get_service");
+    assert_eq!(ratios.iter().find(of_others), None);
+}
+
+#[test]
 fn a_message_is_at_each_point_in_turn() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tester.html");
