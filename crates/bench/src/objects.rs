@@ -483,7 +483,7 @@ mod tests {
         results.counting = Counting::Instructions;
         let ratios = results.ratios();
         let of_the_kernel = |ratio: &&Ratio| ratio.name.starts_with("guest_instructions_kernel");
-        assert_eq!(ratios.iter().filter(|ratio| ratio.bar.is_some()).count(), 10);
+        assert_eq!(ratios.iter().filter(|ratio| ratio.bar.is_some()).count(), 11);
         assert!(ratios.iter().filter(|ratio| ratio.bar.is_some()).all(|it| of_the_kernel(&it)));
         for (case, value, holds) in [
             ("plain", None, None),
