@@ -213,7 +213,7 @@ impl Driver {
     #[inline(never)]
     fn answer_with_objects(self: &Arc<Self>, taken: &Taken<'_>, answer: &Parcel) -> Answered {
         let engine = &self.engine;
-        match self.few_references(answer) {
+        match self.few_objects(answer) {
             Some(objects) => {
                 let references = References { offsets: answer.offsets(), objects: &objects };
                 taken.answer_with_references(engine, &answer.data, references)
@@ -317,13 +317,55 @@ type Panicked = ManuallyDrop<Box<dyn Any + Send>>;
 mod tests {
     use super::*;
     use baton_broker::{Config, Running};
+    use rustix::fd::AsFd;
     use std::sync::Barrier;
+
+    /// More calls than pin a looper to a lane.
+    const MANY: u32 = 200;
+
+    /// Requests and answers alike, to a looper that is pinned and to others.
+    #[test]
+    fn few_descriptors_go_past_the_state() {
+        let directory = tempfile::tempdir().unwrap();
+        let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
+        let [server, client] = [(); 2].map(|()| Process::open("binder", broker.socket()).unwrap());
+        let object = server
+            .object(|request| {
+                let mut answer = Parcel::new();
+                answer.write_owned_fd(request.received.fd(0).ok_or(Errno::BADMSG)?);
+                Ok(answer)
+            })
+            .add();
+        server.become_context_manager(object).unwrap();
+        let serving = server.clone();
+        let looper = std::thread::spawn(move || serving.serve());
+        let manager = client.context_manager().unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let mut request = Parcel::new();
+        request.write_fd(null.as_fd());
+        let by_state = |process: &Process| process.driver.engine.lock().received;
+        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let call = || {
+            let answer = manager.call(1, &request).unwrap();
+            let (copy, fd) = (answer.fd(0).unwrap(), answer.take_fd(0).unwrap());
+            assert_eq!(
+                rustix::fs::fstat(&fd).unwrap().st_rdev,
+                rustix::fs::fstat(copy).unwrap().st_rdev
+            );
+            assert!(answer.take_fd(0).is_none());
+        };
+        (0..4).for_each(|_| call());
+        let before = (by_state(&server), by_state(&client), open());
+        (0..MANY).for_each(|_| call());
+        assert_eq!((by_state(&server), by_state(&client), open()), before);
+        server.close();
+        looper.join().unwrap();
+    }
 
     /// At either end or at both, in the middle of a call for which the ends know each other.
     #[test]
     fn a_call_that_the_state_takes_over_is_answered() {
         const HOLD: u32 = 1;
-        const MANY: u32 = 200;
         let directory = tempfile::tempdir().unwrap();
         let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
         let [server, client] = [(); 2].map(|()| Process::open("binder", broker.socket()).unwrap());

@@ -11,7 +11,6 @@ use crate::engine::Engine;
 use crate::engine::in_flight::InFlight;
 use crate::sys::clock::stamp;
 use crate::sys::token;
-use baton_abi::control::ProcessId;
 use baton_abi::lane::{ChainEntry, Kind, Message, status};
 use baton_shm::client_lanes::Progress;
 use baton_shm::futex::Wait;
@@ -67,7 +66,7 @@ fn leave(local: &mut Local, handle: u32, payload: Payload<'_>) {
 fn take_answer_with_references(
     engine: &Engine,
     in_flight: &InFlight,
-    peer: ProcessId,
+    channel: &Channel,
     lane: Lane<'_>,
     receiver: &mut impl Receiver,
 ) -> bool {
@@ -76,7 +75,7 @@ fn take_answer_with_references(
         && has_few_references(&message, Kind::Reply, 0)
         && receiver.take_answer_with_references(
             engine,
-            &PostedAnswer { in_flight, peer, message: &message, lane },
+            &PostedAnswer { in_flight, channel, message: &message, lane },
         )
 }
 
@@ -202,7 +201,7 @@ impl Engine {
         }
         let references = carries.references();
         let counted = references
-            .and_then(|references| Counted::of_call(self, route.handle, entry.peer(), references));
+            .and_then(|references| Counted::of_call(self, route.handle, channel, references));
         if counted.is_none() && references.is_some() {
             return CallEnd::NotMade;
         }
@@ -271,12 +270,12 @@ impl Engine {
         if self.broker.has_events() {
             return false;
         }
-        let (message, peer) = (lane.header(), entry.peer());
+        let (message, (channel, _)) = (lane.header(), entry.channel());
         let taken = if is_plain(&message, Kind::Reply, 0) {
-            let answer = PostedAnswer { in_flight, peer, message: &message, lane };
+            let answer = PostedAnswer { in_flight, channel, message: &message, lane };
             receiver.fits(&message) && receiver.take_answer(self, &answer)
         } else {
-            take_answer_with_references(self, in_flight, peer, lane, receiver)
+            take_answer_with_references(self, in_flight, channel, lane, receiver)
         };
         if taken {
             self.page.set_open(&in_flight.slot, false);

@@ -122,11 +122,6 @@ impl LaneEntry<'_> {
         // (`Engine::reclaim`), and no thread enters by that epoch any more.
         (unsafe { self.lane.at.as_ref() }, self.lane.areas)
     }
-
-    /// The process at the other end.
-    pub fn peer(&self) -> ProcessId {
-        self.lane.peer
-    }
 }
 
 impl Drop for LaneEntry<'_> {

@@ -159,12 +159,11 @@ impl Taken<'_> {
     ) {
         self.channel.end_serving(self.via.lane);
         let message = reply(payload.bytes(), named);
-        let (reader, carried) = counted.post(self.lane, &message, payload, &[]);
+        let (reader, ahead) = counted.post(self.lane, &message, payload, &[]);
         match reader {
             Reader::Polling => self.channel.socket.ring(),
             Reader::Closed => {
-                let peer = self.channel.peer;
-                engine.with_state(|state| state.take_back_grants(peer, &carried));
+                engine.with_state(|state| ahead.take_back(state, self.channel));
                 return engine.has_lost_caller(self.channel, self.via);
             }
             Reader::Woken | Reader::Watching | Reader::Dedicated | Reader::Elsewhere => {}
@@ -179,12 +178,11 @@ impl Taken<'_> {
         data: &[u8],
         references: References<'_>,
     ) -> Answered {
-        let peer = self.channel.peer;
-        let Some(counted) = Counted::new(engine, engine.lock(), peer, references) else {
+        let Some(counted) = Counted::of_answer(engine, engine.lock(), self, references) else {
             return self.give_up(engine);
         };
         if !self.leave(engine) {
-            counted.take_back(engine, peer);
+            counted.take_back(engine, self.channel);
             return Answered::No;
         }
         self.post_counted(engine, (0, 0), Payload::Bytes(data), counted);

@@ -167,9 +167,9 @@ impl Engine {
             return None;
         }
         if let Some(references) = carries.references() {
-            let mut counted = Counted::new(self, state, taken.channel.peer, references)?;
+            let mut counted = Counted::of_answer(self, state, &taken, references)?;
             if !taken.leave(self) {
-                counted.take_back(self, taken.channel.peer);
+                counted.take_back(self, taken.channel);
                 return None;
             }
             counted.state.has_sent(tid);
