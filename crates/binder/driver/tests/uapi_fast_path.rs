@@ -359,7 +359,7 @@ fn serve_descriptors(server: &Program, calls: u64) -> Vec<Vec<u8>> {
             _ => vec![negative],
         };
         let (data, offsets) = laid_out(&all);
-        let freed = acknowledged(&returned).free(&request);
+        let freed = take_handles(acknowledged(&returned), &request).free(&request);
         let sent = freed.send_objects(BC_REPLY, 0, 0, &data, &offsets);
         let returned = server.exchange(sent).unwrap();
         given.push(returned.without_addresses());

@@ -7,10 +7,10 @@
 //! the general path. See [ADR
 //! 0055](../../../../../../docs/adr/0055-references-past-the-state.md).
 
-use super::serve::Taken;
 use crate::channel::payload::Payload;
 use crate::channel::{Channel, Lane, TakenFds};
 use crate::engine::Engine;
+use crate::engine::in_flight::InFlight;
 use crate::sys::packet::borrowed;
 use crate::sys::thread::tid;
 use baton_abi::control::{NodeId, ProcessId};
@@ -127,11 +127,11 @@ impl<'a> Counted<'a> {
     pub fn of_answer(
         engine: &'a Engine,
         state: Guard<'a, State>,
-        taken: &Taken<'_>,
+        (in_flight, channel): (&InFlight, &Channel),
         references: References<'a>,
     ) -> Option<Counted<'a>> {
-        let may_go = references.objects.fds.is_empty() || taken.in_flight.accepts_fds();
-        may_go.then(|| Counted::new(engine, state, taken.channel, references))?
+        let may_go = references.objects.fds.is_empty() || in_flight.accepts_fds();
+        may_go.then(|| Counted::new(engine, state, channel, references))?
     }
 
     /// Takes the references back: the message will not be posted.

@@ -178,7 +178,8 @@ impl Taken<'_> {
         data: &[u8],
         references: References<'_>,
     ) -> Answered {
-        let Some(counted) = Counted::of_answer(engine, engine.lock(), self, references) else {
+        let to = (self.in_flight, self.channel);
+        let Some(counted) = Counted::of_answer(engine, engine.lock(), to, references) else {
             return self.give_up(engine);
         };
         if !self.leave(engine) {
