@@ -105,6 +105,7 @@ TEST(fds_node_does_not_accept)
 	struct thread *manager = manager_new(), *client = process_new("client");
 	int fds[2];
 	struct parcel *p = parcel_new();
+	acquaint(client, manager);
 	expect_errno(sys_pipe(client, fds), 0);
 	put_fd(p, fds[1]);
 	long before = open_fds(manager);

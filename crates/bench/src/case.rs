@@ -36,6 +36,9 @@ pub enum Case {
     /// The client's handle of an object of the server's.
     HandleHome,
     /// The client's handle of a third process's object, which the server holds already.
+    HandleKnown,
+    /// The client's handle of a third process's object, of which the server keeps nothing. The
+    /// server has a channel with the owner.
     Introduction,
     /// The server's handle of a third process's object in the reply; the client holds it already.
     GetService,

@@ -68,10 +68,7 @@ pub fn connect(broker: &Path) -> io::Result<Box<dyn ObjectClient>> {
 
 pub fn listen(broker: &Path, n_loopers: usize) -> io::Result<Owner> {
     let process = Process::open(CONTEXT, broker).map_err(opened)?;
-    // An object comes home with its handle's flags, and an object with others is not equal to it.
-    let own = process.object(echo).accepts_descriptors(false).add();
-    let (kept, service) = (RwLock::default(), RwLock::default());
-    let program = Program { own, kept, service, received: AtomicU64::new(0) };
+    let program = Program::new(&process);
     let object = process.object(move |request| program.serve(request)).add();
     typed::serve(process, object, n_loopers)
 }
@@ -85,7 +82,8 @@ pub fn own(broker: &Path) -> io::Result<Box<dyn Server>> {
     impl Server for Added {}
     let (process, manager) = typed::reach(broker, CONTEXT)?;
     serve(&process);
-    let service = process.object(echo).add();
+    let program = Program::new(&process);
+    let service = process.object(move |request| program.serve(request)).add();
     let mut request = Parcel::from(&[0; SENT_BYTES][..]);
     request.write_object(service);
     manager.call(Code::AddService as u32, &request).map_err(failed)?;
@@ -93,6 +91,14 @@ pub fn own(broker: &Path) -> io::Result<Box<dyn Server>> {
 }
 
 impl Program {
+    fn new(process: &Process) -> Program {
+        // An object comes home with its handle's flags, and an object with others is not equal to
+        // it.
+        let own = process.object(echo).accepts_descriptors(false).add();
+        let (kept, service) = (RwLock::default(), RwLock::default());
+        Program { own, kept, service, received: AtomicU64::new(0) }
+    }
+
     fn serve(&self, request: &Request<'_>) -> Result<Parcel, Errno> {
         let code = Code::from_repr(request.code()).ok_or(Errno::NOSYS)?;
         let bytes = request.data().get(..SENT_BYTES).ok_or(Errno::BADMSG)?;
@@ -190,10 +196,15 @@ impl ObjectClient for ObjectCaller {
     fn begin(&mut self, case: Case) -> io::Result<()> {
         let fetched = match case {
             Case::HandleHome | Case::LinkUnlink => Code::Give,
+            Case::HandleKnown => Code::GetService,
             Case::Introduction => {
                 let request = Parcel::from(&[0; SENT_BYTES][..]);
                 self.manager.call(Code::CallService as u32, &request).map_err(failed)?;
-                Code::GetService
+                self.fetch(Code::GetService, &[0; SENT_BYTES], &mut |_| ())?;
+                let service = self.kept.take().ok_or_else(|| wrong("no handle is kept"))?;
+                let given = service.call(Code::Give as u32, &request).map_err(failed)?;
+                self.kept = given.handle(0);
+                return Ok(());
             }
             _ => return Ok(()),
         };
@@ -240,9 +251,13 @@ impl ObjectClient for ObjectCaller {
                 parcel.write_handle(self.kept()?);
                 Code::TakeHome
             }
-            Case::Introduction => {
+            Case::HandleKnown => {
                 parcel.write_handle(self.kept()?);
                 Code::Keep
+            }
+            Case::Introduction => {
+                parcel.write_handle(self.kept()?);
+                Code::Drop
             }
             Case::Descriptor => {
                 parcel.write_fd(self.descriptor.as_fd());

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  channel (one sealed memfd a channel, written by both)
-//!  0        4096           RETURNS_AT        LANES_AT
-//!  | header | one-way ring | returned grants | lane 0: request | reply | lane 1: ...
-//!  |        | (client's)   | (of each end)   |    AREA_BYTES   | AREA_BYTES
+//!  0        4096           RETURNS_AT        KNOWN_AT        LANES_AT
+//!  | header | one-way ring | returned grants | known nodes   | lane 0: request | reply | lane 1
+//!  |        | (client's)   | (of each end)   | (of each end) |    AREA_BYTES   | AREA_BYTES
 //!
 //!  area:   [ Message 64 B: word first ][ chain: 16 B each ][ Carried: 24 B each ]
 //!          [ data ][ offsets ][ buffers ]     each of these padded to 8 bytes
@@ -14,6 +14,10 @@
 //! ([`Carried`]). A sender grants its own nodes by the message itself; the receiver gives such
 //! grants back in the channel's ring of returned grants, or that of any other channel between the
 //! two processes.
+//!
+//! The table of *known nodes* of an end says which nodes of third processes this end holds that the
+//! other end has introduced to it. The other end may name such a node in a message without the
+//! broker (`shm::use_count`).
 //!
 //! The file is sparse: an area takes memory only where it has been written. A lane carries one
 //! conversation at a time. Its two areas alternate: request and reply or, while the client waits, a
@@ -36,7 +40,7 @@
 //! The server's first packet on the socket for doorbells says that the server has the channel. Each
 //! end numbers its packets on the socket for descriptors from 0 on.
 
-use crate::control::{MAX_OBJECTS, NodeId, Strength};
+use crate::control::{MAX_OBJECTS, NodeId, ProcessId, Strength};
 use bytemuck::{Pod, Zeroable};
 
 /// Lanes in a channel. A process whose threads need more opens another channel.
@@ -57,8 +61,16 @@ pub const RETURNS_AT: usize = RING_AT + RING_BYTES;
 pub const RETURNS: usize = 2048;
 /// Size of each of these rings.
 pub const RETURNS_BYTES: usize = RETURNS * size_of::<ReturnedGrants>();
+/// Offset of the two tables of known nodes: the client's, which the server uses, and the server's.
+pub const KNOWN_AT: usize = RETURNS_AT + 2 * RETURNS_BYTES;
+/// Entries in each of these tables.
+pub const KNOWN: usize = 256;
+/// Size of an entry.
+pub const KNOWN_ENTRY_BYTES: usize = 32;
+/// Places of the table at which a node may stand, one after the other.
+pub const KNOWN_PLACES: usize = 4;
 /// Offset of the lanes.
-pub const LANES_AT: usize = RETURNS_AT + 2 * RETURNS_BYTES;
+pub const LANES_AT: usize = KNOWN_AT + 2 * KNOWN * KNOWN_ENTRY_BYTES;
 /// Size of a channel's file.
 pub const CHANNEL_BYTES: usize = LANES_AT + LANES * 2 * AREA_BYTES;
 /// Most entries of a chain.
@@ -121,6 +133,16 @@ pub mod header {
     pub const fn waits_at(lane: usize) -> usize {
         LENDING + lane % super::LANES * 16 + OWNERS * 4
     }
+}
+
+/// Offsets of the words in an entry of a table of known nodes.
+pub mod known {
+    /// u32: the uses of the entry (`shm::use_count`).
+    pub const USES: usize = 0;
+    /// u64, [`ProcessId`](crate::control::ProcessId) of the node's owner.
+    pub const OWNER: usize = 8;
+    /// u64, [`NodeId`](crate::control::NodeId): the owner's name of the node.
+    pub const NODE: usize = 16;
 }
 
 /// Offsets of the words in a bell page.
@@ -294,9 +316,10 @@ pub struct ChainEntry {
 #[repr(C)]
 pub struct Carried {
     /// [`crate::control::NodeId`]: the sender's name of its own node, or the receiver's of its own.
-    /// 0 for a node of a third process.
+    /// The owner's name of a known node. 0 for any other node of a third process.
     pub node: u64,
-    /// Of a sender's node: the receiver's entry in the sender's [`crate::holder_list`].
+    /// Of a sender's node: the receiver's entry in the sender's [`crate::holder_list`]. Of a known
+    /// node: its entry in the receiver's table.
     pub entry: u32,
     /// Of a sender's node: its flags.
     pub flags: u32,
@@ -316,6 +339,9 @@ pub enum Origin {
     Receiver = 2,
     /// A third process's: the next one of the message's ticket.
     Third = 3,
+    /// A third process's, which the receiver has in its table of known nodes. The reference is
+    /// strong.
+    Known = 4,
 }
 
 impl Carried {
@@ -337,12 +363,19 @@ impl Carried {
         Carried { origin, strong, ..Carried::default() }
     }
 
+    /// A third process's node, by the receiver's entry for it.
+    pub fn of_known(node: NodeId, entry: u8) -> Carried {
+        let (origin, entry) = (Origin::Known as u32, u32::from(entry));
+        Carried { node: node.0, entry, origin, strong: 1, ..Carried::default() }
+    }
+
     /// Whose the node is. `None` for an unknown number, which is the writer's fault.
     pub fn origin(&self) -> Option<Origin> {
         Some(match self.origin {
             1 => Origin::Sender,
             2 => Origin::Receiver,
             3 => Origin::Third,
+            4 => Origin::Known,
             _ => return None,
         })
     }
@@ -371,6 +404,7 @@ const _: () = assert!(size_of::<Carried>() == 24);
 const _: () = assert!(header::BOUND + 4 * LANES <= header::CLIENT_RETURNS_TAIL);
 const _: () = assert!(header::SERVER_RETURNS_HEAD < header::LENDING);
 const _: () = assert!(size_of::<ChainEntry>() == 16);
+const _: () = assert!(KNOWN <= 1 << 8 && known::NODE + 8 <= KNOWN_ENTRY_BYTES);
 const _: () =
     assert!(header::waits_at(LANES - 1) < RING_AT && header::BOUND + 4 * LANES <= header::LENDING);
 const _: () = assert!(CHANNEL_BYTES.is_multiple_of(4096) && AREA_BYTES.is_multiple_of(4096));
@@ -413,6 +447,21 @@ impl Message {
         let end = buffers_at + buffers;
         Some(Parts { chain_at, objects_at, data_at, offsets_at, buffers_at, end })
     }
+}
+
+/// The places at which a node may stand in a table of known nodes.
+pub fn known_places(owner: ProcessId, node: NodeId) -> impl Iterator<Item = u8> {
+    let first = owner.0.wrapping_mul(31).wrapping_add(node.0) % KNOWN as u64;
+    (first..).take(KNOWN_PLACES).map(|place| (place % KNOWN as u64) as u8)
+}
+
+/// Offset of an entry of an end's table of known nodes.
+pub fn known_at(end: crate::control::End, entry: u8) -> usize {
+    let table = match end {
+        crate::control::End::Client => 0,
+        crate::control::End::Server => KNOWN,
+    };
+    KNOWN_AT + (table + usize::from(entry)) * KNOWN_ENTRY_BYTES
 }
 
 /// Offset of a lane's area by the end that reads it: `Server` for the request area, `Client` for

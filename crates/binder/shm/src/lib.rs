@@ -15,6 +15,8 @@
 //!   take over.
 //! - [`reserved_slot`]: room for a message that one thread uses without a lock. [`event_flag`]:
 //!   whether that thread has to take the lock.
+//! - [`use_count`]: uses of a thing that another process keeps, which cannot end while one is on
+//!   its way.
 //! - [`lock`]: a lock whose holder inherits the priority of its waiters. [`thread`]: the calling
 //!   thread's part of it.
 //! - [`clock`]: the processor's counter and the kernel's clocks. [`schedule`]: policies and
@@ -59,6 +61,7 @@ pub mod simulation;
 pub mod socket;
 pub mod sync;
 pub mod thread;
+pub mod use_count;
 #[cfg(not(loom))]
 pub mod wiped;
 

@@ -21,6 +21,7 @@ use crate::reserved_slot::{ReservedSlot, SlotState};
 use crate::revocation::{Entry, Revocation, Revocations};
 use crate::ring::{Consumer, Producer};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_after_update};
+use crate::use_count::{self, UseCount};
 use core::cell::Cell;
 use core::time::Duration;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -951,5 +952,38 @@ fn an_abandoned_lane_comes_back_once() {
         let own = reclaim(&lanes);
         assert!(own ^ other.join().unwrap(), "one of them has it");
         assert_eq!(lanes.1.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// A user uses one thing and tells the keeper, who withdraws it and offers another meanwhile.
+#[test]
+fn a_use_is_of_a_thing_that_is_kept() {
+    const FIRST: u64 = 1;
+    const SECOND: u64 = 2;
+    /// The word, the thing that it is for, and the thing that has been used.
+    type Shared = (AtomicU32, AtomicU64, AtomicU64);
+    loom::model(|| {
+        let shared: Arc<Shared> = Arc::default();
+        let (word, thing, used) = &*shared;
+        thing.store(FIRST, Ordering::Relaxed);
+        UseCount::new(word).offer(1);
+        let user = Arc::clone(&shared);
+        let user = loom::thread::spawn(move || {
+            let (word, thing, used) = &*user;
+            if UseCount::new(word).try_use(|| thing.load(Ordering::Relaxed) == FIRST) {
+                used.store(FIRST, Ordering::Release);
+            }
+        });
+        let (count, mut kept) = (UseCount::new(word), (FIRST, 1));
+        if count.withdraw(1) {
+            thing.store(SECOND, Ordering::Relaxed);
+            count.offer(2);
+            kept = (SECOND, 2);
+        }
+        user.join().unwrap();
+        let used = used.load(Ordering::Acquire);
+        assert!(used == 0 || used == kept.0, "{used} of {kept:?}");
+        let uses = if used == 0 { kept.1 } else { use_count::after(kept.1) };
+        assert!(count.withdraw(uses), "every use has come");
     });
 }

@@ -223,11 +223,15 @@ impl State {
 
     pub(crate) fn return_grants(&mut self, handle: u32) {
         let Some(reference) = self.references.get_mut(handle) else { return };
-        let unused = reference.counts.strong == 0 && reference.sending > 0;
+        let unused = reference.counts.strong == 0;
+        let (is_sent, is_offered) = (reference.sending > 0, !reference.known.is_empty());
         let (owner, node, called) = (reference.owner, reference.node, reference.called);
         let Some((surplus, over)) = reference.surplus() else {
-            if unused {
+            if unused && is_sent {
                 self.effect(Effect::EndSending(handle));
+            }
+            if unused && is_offered {
+                self.withdraw(handle);
             }
             // The program may have let go of the manager's handle, which stays for calls to
             // handle 0: its notices go.

@@ -1,7 +1,9 @@
 //! Effects, which the state asks its runner for, and returns, which it gives to threads.
 
+use crate::known::KnownEntry;
 use crate::message::{Incoming, LaneId};
 use crate::node::News;
+use crate::reference::NodeKey;
 use crate::thread::{FrameKind, Waiting};
 use crate::work::Tid;
 use baton_abi::control::{ChannelId, ProcessId, Request};
@@ -21,6 +23,10 @@ pub enum Effect {
     List(u32, Option<Holding>),
     /// Return grants to the owner that has given them.
     Return(ProcessId, ReturnedGrants),
+    /// Offer a known node to the peer, after so many uses.
+    Offer(KnownEntry, NodeKey, u32),
+    /// Withdraw an offer, unless there are more uses than these ([`crate::State::withdrawn`]).
+    Withdraw(KnownEntry, u32),
     /// A thread has left with these frames open on a lane, innermost first. Its innermost caller
     /// gets an error, and no thread takes a later message in its place.
     Leave(LaneId, Vec<FrameKind>),

@@ -3,6 +3,7 @@
 use crate::account::Accounts;
 use crate::buffer::{Buffers, Offset};
 use crate::effect::Effect;
+use crate::known::KnownNodes;
 use crate::message::Buffer;
 use crate::node::Nodes;
 use crate::notice::UnfinishedDeath;
@@ -60,6 +61,7 @@ pub struct State {
     pub received: u64,
     pub(crate) todo: Todo,
     pub(crate) tickets: Tickets,
+    pub(crate) known: KnownNodes,
     pub(crate) entries: Entries,
     /// Losses of holdings on which messages still rely.
     pub postponed: Vec<(ProcessId, HoldingChange)>,

@@ -5,9 +5,11 @@
 //! the last count of all.
 
 use crate::account::Held;
+use crate::known::KnownEntry;
 use crate::node::Counts;
 use crate::notice::{DeathNotice, FreezeNotice};
 use baton_abi::control::{HeldNode, NodeId, ProcessId, Strength};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A node, by its owner and its owner's name for it.
@@ -79,6 +81,8 @@ pub struct Reference {
     /// Transactions to the node, or with it, that are being sent or wait for their answer: the
     /// grants stay while there are any.
     pub sending: u32,
+    /// Offers of the handle to peers, as a known node: the grants stay while there are any.
+    pub(crate) known: SmallVec<[KnownEntry; 1]>,
     /// The handle has been called: threads may have noted the way to its node.
     pub called: bool,
     /// Grants not yet returned.
@@ -103,6 +107,7 @@ impl Reference {
             flags,
             counts: Counts::default(),
             sending: 0,
+            known: SmallVec::new(),
             called: false,
             grants: ByGiver::default(),
             entry: None,
@@ -121,7 +126,7 @@ impl Reference {
 
     /// Takes out the grants that are no longer needed. Also whether the handle goes.
     pub fn surplus(&mut self) -> Option<(ByGiver, bool)> {
-        if self.counts.strong > 0 || self.sending > 0 {
+        if self.counts.strong > 0 || self.sending > 0 || !self.known.is_empty() {
             return None;
         }
         let has_weak = self.counts.weak > 0;

@@ -163,22 +163,16 @@ pub fn connect(form: Form) -> io::Result<Box<dyn ObjectClient>> {
 /// A context manager with so many loopers, which answer by themselves, and more if the driver asks
 /// for them.
 pub fn pool(form: Form, n_loopers: usize) -> io::Result<Pool> {
-    let mut device = Device::open(form)?;
-    let nodes = Arc::new(Nodes::new());
-    device.nodes = Some(Arc::clone(&nodes));
-    let own = nodes.take()?;
+    let program = Program::open(form)?;
     let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
     let manager = FlatObject { kind: BINDER_TYPE_BINDER, flags, binder: 0, cookie: 0 };
-    become_manager(&device, |device| {
+    become_manager(&program.device, |device| {
         device.ioctl(BINDER_SET_CONTEXT_MGR_EXT, &mut manager.clone())
     })?;
     if n_loopers > 1 {
         let mut more = MOST_LOOPERS.saturating_sub(n_loopers) as u32;
-        device.ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
+        program.device.ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
     }
-    let (kept, service) = (RwLock::default(), AtomicU32::new(0));
-    let received = AtomicU64::new(0);
-    let program = Arc::new(Program { device, nodes, own, kept, service, received });
     (0..n_loopers).for_each(|_| program.enlist(BC_ENTER_LOOPER));
     Ok(Pool)
 }
@@ -186,8 +180,10 @@ pub fn pool(form: Form, n_loopers: usize) -> io::Result<Pool> {
 /// A program with a service, which it has added to the server's; whoever keeps what is returned
 /// keeps it.
 pub fn own(form: Form) -> io::Result<Box<dyn Server>> {
-    let (mut device, nodes) = open(form)?;
-    let service = own_object(nodes.take()?);
+    let program = Program::open(form)?;
+    program.enlist(BC_ENTER_LOOPER);
+    let mut device = program.device.of_another_thread();
+    let service = own_object(program.nodes.take()?);
     let call = (BC_TRANSACTION, MANAGER, Code::AddService as u32);
     let mut data = Vec::new();
     queue(&mut device, call, &mut data, (&[0; SENT_BYTES], Some(service)));
@@ -198,6 +194,17 @@ pub fn own(form: Form) -> io::Result<Box<dyn Server>> {
 }
 
 impl Program {
+    /// Without a looper yet.
+    fn open(form: Form) -> io::Result<Arc<Program>> {
+        let mut device = Device::open(form)?;
+        let nodes = Arc::new(Nodes::new());
+        device.nodes = Some(Arc::clone(&nodes));
+        let own = nodes.take()?;
+        let (kept, service) = (RwLock::default(), AtomicU32::new(0));
+        let received = AtomicU64::new(0);
+        Ok(Arc::new(Program { device, nodes, own, kept, service, received }))
+    }
+
     /// Starts a looper, which comes of itself or because it was asked for.
     fn enlist(self: &Arc<Program>, comes: u32) {
         let program = Arc::clone(self);
@@ -335,6 +342,21 @@ impl ObjectCaller {
         Ok(reply)
     }
 
+    /// Takes an object of the service's owner, to keep it.
+    fn fetch_third(&mut self) -> io::Result<()> {
+        let reply = self.transact(Code::GetService, &[0; SENT_BYTES], None)?;
+        let service = handle_of(&reply)?;
+        let call = (BC_TRANSACTION, u64::from(service), Code::Give as u32);
+        queue(&mut self.device, call, &mut self.data, (&[0; SENT_BYTES], None));
+        let given = self.device.await_message(BR_REPLY)?;
+        let handle = handle_of(&given)?;
+        take(&mut self.device, handle);
+        self.kept = Some(handle);
+        self.device.queue_free(&given);
+        self.device.queue_free(&reply);
+        self.device.write()
+    }
+
     /// A call that is not measured.
     fn tell(&mut self, code: Code, object: Option<FlatObject>) -> io::Result<()> {
         let reply = self.transact(code, &[0; SENT_BYTES], object)?;
@@ -359,9 +381,10 @@ impl ObjectClient for ObjectCaller {
                 return Ok(());
             }
             Case::HandleHome | Case::LinkUnlink => Code::Give,
+            Case::HandleKnown => Code::GetService,
             Case::Introduction => {
                 self.tell(Code::CallService, None)?;
-                Code::GetService
+                return self.fetch_third();
             }
             _ => return Ok(()),
         };
@@ -395,8 +418,11 @@ impl ObjectClient for ObjectCaller {
             Case::HandleHome => {
                 self.transact(Code::TakeHome, request, Some(reference(self.kept()?)))?
             }
-            Case::Introduction => {
+            Case::HandleKnown => {
                 self.transact(Code::Keep, request, Some(reference(self.kept()?)))?
+            }
+            Case::Introduction => {
+                self.transact(Code::Drop, request, Some(reference(self.kept()?)))?
             }
             Case::Descriptor => {
                 let binder = self.descriptor.as_raw_fd() as u64;

@@ -4,6 +4,7 @@
 
 mod client;
 mod descriptors;
+mod known;
 mod lend;
 pub(crate) mod loan;
 pub(crate) mod payload;
@@ -30,7 +31,7 @@ use baton_shm::revocation::Revocation;
 use baton_shm::ring::{Consumer, Producer};
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::account::{Account, Held, Resource};
-use baton_state::transaction::{LaneId, Refusal};
+use baton_state::transaction::{LaneId, Refusal, Sender};
 use bytemuck::{bytes_of, bytes_of_mut};
 use descriptors::DescriptorSocket;
 pub use descriptors::TakenFds;
@@ -267,6 +268,11 @@ impl Channel {
     /// A lane's name.
     pub fn via(&self, lane: usize) -> LaneId {
         LaneId { channel: self.id, lane: lane as u32 }
+    }
+
+    /// The process at the other end, as the sender of what comes by this channel.
+    pub fn sender(&self) -> Sender {
+        (self.peer, self.id)
     }
 
     /// Shows the other end on which processor the calling thread runs.

@@ -61,7 +61,7 @@ impl Channel {
         Ring { at: RETURNS_AT + at, tail, head }
     }
 
-    fn other_end(&self) -> End {
+    pub(super) fn other_end(&self) -> End {
         match self.end {
             End::Client => End::Server,
             End::Server => End::Client,

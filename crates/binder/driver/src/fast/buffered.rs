@@ -12,7 +12,7 @@ use super::serve::{DATA_AT, Posted, Taken};
 use crate::channel::payload::Payload;
 use crate::channel::{Channel, Lane, TakenFds};
 use crate::engine::Engine;
-use baton_abi::control::{NodeId, ProcessId, Strength};
+use baton_abi::control::{NodeId, Strength};
 use baton_abi::lane::Message;
 use baton_abi::uapi::PtrCookie;
 use baton_shm::event_flag::EventFlag;
@@ -22,7 +22,7 @@ use baton_state::State;
 use baton_state::buffer::Offset;
 use baton_state::node::News;
 use baton_state::thread::Waiting;
-use baton_state::transaction::{BufferedMessage, LaneId, ReservedSlot, SLOT_BYTES};
+use baton_state::transaction::{BufferedMessage, LaneId, ReservedSlot, SLOT_BYTES, Sender};
 use baton_state::work::Tid;
 use bytemuck::cast_slice;
 use rustix::fd::IntoRawFd;
@@ -242,7 +242,7 @@ impl Receiver for Buffered<'_> {
         let mut state = engine.lock();
         let Some((room, fds)) = arrived.take_room(&mut state, channel, None) else { return false };
         self.finish_answer(engine, answer, state, room, |state| {
-            arrived.fill(engine, state, (channel.peer, lane), room, fds);
+            arrived.fill(engine, state, (channel.sender(), lane), room, fds);
         })
     }
 
@@ -258,7 +258,7 @@ impl Receiver for Buffered<'_> {
         let room = arrived.take_room(&mut state, channel, Some(node));
         let Some((room, fds)) = room else { return false };
         self.finish_request(engine, request, state, room, |state| {
-            arrived.fill(engine, state, (channel.peer, lane), room, fds);
+            arrived.fill(engine, state, (channel.sender(), lane), room, fds);
         })
     }
 }
@@ -297,7 +297,7 @@ impl Arrived {
         &mut self,
         engine: &Engine,
         state: &mut State,
-        (from, lane): (ProcessId, Lane<'_>),
+        (from, lane): (Sender, Lane<'_>),
         room: Offset,
         fds: TakenFds<'_>,
     ) {

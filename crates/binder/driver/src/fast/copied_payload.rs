@@ -104,7 +104,7 @@ impl CopiedPayload {
             return false;
         }
         let taken = taken.keep();
-        *held = copied.take(&mut state, channel.peer, lane, data, &taken);
+        *held = copied.take(&mut state, channel.sender(), lane, data, &taken);
         *fds.lock() = taken;
         engine.unlock_counts(state);
         *offsets = copied.offsets;

@@ -1,4 +1,5 @@
-//! Messages with few references: nodes and handles of either end, and descriptors.
+//! Messages with few references: nodes and handles, of either end or of a third process and known to
+//! the receiver; and descriptors.
 //!
 //! Each end counts nodes and handles under the state's lock, and does nothing else there. Only a
 //! handle that goes home must not be returned before its message lies in its lane: such a message
@@ -13,7 +14,7 @@ use crate::engine::Engine;
 use crate::engine::in_flight::InFlight;
 use crate::sys::packet::borrowed;
 use crate::sys::thread::tid;
-use baton_abi::control::{NodeId, ProcessId};
+use baton_abi::control::NodeId;
 use baton_abi::lane::{Carried, Kind, Message, Origin};
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Reader;
@@ -21,7 +22,7 @@ use baton_shm::mapping::View;
 use baton_state::State;
 use baton_state::node::Node;
 use baton_state::parcel::{self, Delivery, Few, FewObjects};
-use baton_state::transaction::HeldObject;
+use baton_state::transaction::{HeldObject, Sender};
 use bytemuck::{cast_slice, cast_slice_mut};
 use rustix::fd::{AsRawFd, OwnedFd};
 
@@ -70,9 +71,9 @@ pub(super) struct Ahead {
 impl Ahead {
     /// Takes everything back: the receiver will not take the message in.
     #[cold]
-    pub fn take_back(&self, state: &mut State, channel: &Channel) {
+    pub fn take_back(&self, engine: &Engine, state: Guard<'_, State>, channel: &Channel) {
         let (fds, fds_number) = self.fds;
-        state.take_back_grants(channel.peer, &self.carried);
+        engine.take_back(state, channel, &self.carried);
         channel.cancel_fds(&Message { fds, fds_number, ..Message::default() });
     }
 }
@@ -93,15 +94,15 @@ impl<'a> Counted<'a> {
         channel: &Channel,
         References { offsets, objects }: References<'a>,
     ) -> Option<Counted<'a>> {
-        let Some(carried) = state.carry_few(tid(), channel.peer, &objects.named) else {
-            engine.unlock_counts(state);
+        let (mut carried, try_use) = (Few::new(), |node| channel.try_use(node));
+        if !state.carry_few(tid(), channel.peer, &objects.named, try_use, &mut carried) {
+            engine.take_back(state, channel, &carried);
             return None;
-        };
+        }
         // The list of holders says what this process has granted before the message is posted.
         engine.carry_out_effects(&mut state);
         let Some(fds_number) = send_fds(channel, &objects.fds) else {
-            state.take_back_grants(channel.peer, &carried);
-            engine.unlock(state);
+            engine.take_back(state, channel, &carried);
             return None;
         };
         let ahead = Ahead { carried, fds: (objects.fds.len() as u8, fds_number) };
@@ -136,9 +137,8 @@ impl<'a> Counted<'a> {
 
     /// Takes the references back: the message will not be posted.
     #[cold]
-    pub fn take_back(mut self, engine: &Engine, channel: &Channel) {
-        self.ahead.take_back(&mut self.state, channel);
-        engine.unlock(self.state);
+    pub fn take_back(self, engine: &Engine, channel: &Channel) {
+        self.ahead.take_back(engine, self.state, channel);
     }
 
     /// Posts the message, and unlocks the state, mostly before that. Returns the part that has gone
@@ -218,7 +218,7 @@ impl CopiedReferences {
         let accepts = |node| state.nodes.get(node).is_some_and(Node::accepts_fds);
         let may_come = state.postponed.is_empty()
             && self.accepting.is_none_or(accepts)
-            && state.may_hold_few(channel.peer, &self.carried);
+            && state.may_hold_few(channel.sender(), &self.carried);
         let (n_fds, fds_number) = self.fds;
         may_come.then(|| channel.descriptors.take_for_now(fds_number, n_fds.into()))?
     }
@@ -228,7 +228,7 @@ impl CopiedReferences {
     pub fn take(
         &self,
         state: &mut State,
-        from: ProcessId,
+        from: Sender,
         lane: Lane<'_>,
         data: &mut [u8],
         fds: &[OwnedFd],
@@ -251,6 +251,19 @@ impl Engine {
         if state.has_effects() {
             self.unlock(state);
         }
+    }
+
+    /// Takes back the references of a message that the peer will not take.
+    #[cold]
+    pub(super) fn take_back(
+        &self,
+        mut state: Guard<'_, State>,
+        channel: &Channel,
+        carried: &[Carried],
+    ) {
+        channel.undo_uses(carried);
+        state.take_back_grants(channel.peer, carried);
+        self.unlock(state);
     }
 
     /// Lets the references of a message go.

@@ -163,7 +163,7 @@ impl Taken<'_> {
         match reader {
             Reader::Polling => self.channel.socket.ring(),
             Reader::Closed => {
-                engine.with_state(|state| ahead.take_back(state, self.channel));
+                ahead.take_back(engine, engine.lock(), self.channel);
                 return engine.has_lost_caller(self.channel, self.via);
             }
             Reader::Woken | Reader::Watching | Reader::Dedicated | Reader::Elsewhere => {}

@@ -249,6 +249,7 @@ impl Engine {
         }
         self.carry_out_effects(state);
         self.remove_channel(state, channel, why);
+        state.forget_offers(channel.id);
         self.forget_tickets_without_channel(state, channel.peer);
         self.carry_out_effects(state);
     }

@@ -134,6 +134,7 @@ impl Engine {
             self.take_returned(&channel);
         }
         self.pool.channels.return_stuck_grants(channel.peer);
+        self.withdraw_again();
         let over = drained.is_err() || has_hung_up;
         if over {
             // The peer's last messages may carry references whose events have come by now.

@@ -62,6 +62,17 @@ impl Engine {
                 // The next round returns them: an object may be sent and dropped again and again.
                 self.control.repeats.expect();
             }
+            Effect::Offer(entry, node, uses) => {
+                if let Some(channel) = self.channel(entry.channel) {
+                    channel.offer(entry.number, node, uses);
+                }
+            }
+            Effect::Withdraw(entry, uses) => {
+                let channel = self.channel(entry.channel);
+                if channel.is_none_or(|channel| channel.withdraw(entry.number, uses)) {
+                    state.withdrawn(entry);
+                }
+            }
             Effect::HandleDropped(owner) => self.pool.channels.revoke_entries_with(owner),
             Effect::AnnounceRequest(via) => self.announce_to_pool(via),
             Effect::Watchdog => self.control.watchdog.expect(),

@@ -146,6 +146,15 @@ impl Engine {
         false
     }
 
+    /// Tries again to withdraw offers: the peer may have undone a use.
+    pub(crate) fn withdraw_again(&self) {
+        let mut state = self.lock();
+        if state.is_withdrawing() {
+            state.withdraw_again();
+            self.unlock(state);
+        }
+    }
+
     /// Takes the grants that the peer has returned on this channel. What the peer had sent before
     /// comes in first: it may rely on these grants. So may introductions, whose events the broker
     /// counted before the peer could go on.

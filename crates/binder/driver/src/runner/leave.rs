@@ -71,7 +71,7 @@ impl Engine {
         area: View<'_>,
     ) {
         state.drop_ticket(channel.peer, TicketId(message.ticket));
-        state.drop_granted(channel.peer, &objects_in(message, area, 0));
+        state.drop_carried(channel.sender(), &objects_in(message, area, 0));
         drop(channel.take_fds(message));
     }
 

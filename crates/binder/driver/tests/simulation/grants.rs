@@ -60,11 +60,6 @@ impl HostileProcesses {
         self.lock().processes.values().any(|number| u64::from(*number) == process)
     }
 
-    /// Whether a broker's id is a hostile process.
-    pub fn has(&self, process: ProcessId) -> bool {
-        self.lock().processes.contains_key(&process)
-    }
-
     /// The number of messages of hostile processes that programs were given, for a trace.
     pub fn summary(&self) -> String {
         let inner = self.lock();

@@ -24,6 +24,8 @@ use std::time::Duration;
 const MOST_LANES: u64 = 4;
 /// Its own nodes are from 1 to this.
 const NODES: u64 = 3;
+/// In the word of an entry of known nodes: the entry is offered.
+const OFFERED: u32 = 1 << 31;
 /// Tokens of waiting threads that it remembers.
 const MOST_CALLERS: usize = 8;
 
@@ -388,12 +390,36 @@ impl Hostile {
         }
     }
 
-    /// What objects for a message to `target` are, and the ticket for those of third processes.
-    fn objects(&mut self, target: ProcessId) -> (Vec<Carried>, u64) {
-        let (mut objects, mut introduced) = (Vec::new(), Vec::new());
+    /// A node that the other end of a channel offers, and its entry. A use of it has been counted,
+    /// or not.
+    fn use_known(&self, channel: usize) -> Option<(u8, ProcessId, NodeId)> {
+        let Channel { end, memory, .. } = &self.channels[channel];
+        let keeper = if *end == End::Client { End::Server } else { End::Client };
+        let uses = |entry: u8| memory.word(known_at(keeper, entry) + known::USES);
+        let is_offered = |entry: &u8| uses(*entry).load(Ordering::SeqCst) > OFFERED;
+        let entry = (0..=u8::MAX).find(is_offered)?;
+        if !self.is_rude() {
+            uses(entry).fetch_add(1, Ordering::SeqCst);
+        }
+        let [owner, node] = [known::OWNER, known::NODE]
+            .map(|word| memory.double_word(known_at(keeper, entry) + word).load(Ordering::SeqCst));
+        Some((entry, ProcessId(owner), NodeId(node)))
+    }
+
+    /// What objects for a message on a channel are, and the ticket for those of third processes.
+    fn objects(&mut self, channel: usize) -> (Vec<Carried>, u64) {
+        let target = self.channels[channel].peer;
+        let (mut objects, mut introduced, mut announced) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..1 + self.dice(3) {
             let strong = u32::from(self.dice(3) > 0);
             let strength = if strong == 1 { Strength::Strong } else { Strength::Weak };
+            if self.dice(2) == 0
+                && let Some((entry, owner, node)) = self.use_known(channel)
+            {
+                objects.push(Carried::of_known(node, entry));
+                announced.push((owner, node, true));
+                continue;
+            }
             if self.dice(2) == 0 || self.held.is_empty() {
                 let (node, entry) = (1 + self.dice(NODES), self.dice(8) as u32);
                 if !self.is_rude() {
@@ -410,16 +436,19 @@ impl Hostile {
             let origin = if owner == target { Origin::Receiver } else { Origin::Third } as u32;
             if owner != target {
                 introduced.push(HeldNode { owner, node, strength, entry });
+                announced.push((owner, node, strength == Strength::Strong));
             }
             objects.push(Carried { node: node.0, origin, strong, ..Carried::default() });
         }
-        if introduced.is_empty() {
+        if announced.is_empty() {
             return (objects, 0);
         }
         // Before the broker has it: the ticket may be claimed by a message that lies there already.
-        let announced = |it: &HeldNode| (it.owner, it.node, it.strength == Strength::Strong);
-        let note = (target, introduced.iter().map(announced).collect());
+        let note = (target, announced);
         self.world.hostile.lock().announced.push(note.clone());
+        if introduced.is_empty() {
+            return (objects, 0);
+        }
         match self.ask(&Request::Introduce { target, objects: introduced }) {
             Some(Reply::Ticket { ticket }) => {
                 self.tickets.push((target, ticket));
@@ -446,7 +475,7 @@ impl Hostile {
         let peer = self.channels[channel].peer;
         let has_objects = self.dice(3) == 0;
         let (mut objects, mut ticket) =
-            if has_objects { self.objects(peer) } else { Default::default() };
+            if has_objects { self.objects(channel) } else { Default::default() };
         let mut data = vec![0; 8 * self.dice(20) as usize];
         let mut offsets = Vec::new();
         let mut put = |kind: u32, binder: u64| {
@@ -630,7 +659,15 @@ impl Hostile {
         let Some(number) = self.channel() else { return };
         let memory = &self.channels[number].memory;
         let end = if self.dice(2) == 0 { End::Client } else { End::Server };
-        let at = match self.dice(4) {
+        let at = match self.dice(5) {
+            // An offer of its own: the node may be anybody's.
+            4 => {
+                let at = known_at(end, self.dice(KNOWN as u64) as u8);
+                memory.double_word(at + known::OWNER).store(self.dice(8), Ordering::SeqCst);
+                memory.double_word(at + known::NODE).store(self.dice(8), Ordering::SeqCst);
+                let word = memory.word(at + known::USES);
+                return word.store(OFFERED | self.dice(4) as u32, Ordering::SeqCst);
+            }
             0 => header::READY + 4 * self.pick(400),
             1 => RING_AT + 4 * self.pick(128),
             2 => area_at(self.pick(MOST_LANES as usize), end) + 4 * self.pick(64),

@@ -33,6 +33,9 @@ pub struct Room {
     pub label: Option<Offset>,
 }
 
+/// The sender of a message, and the channel by which the message has come.
+pub type Sender = (ProcessId, ChannelId);
+
 /// A message as the runner read it from a channel, its header validated.
 #[derive(Clone, Debug)]
 pub struct Arrival<'a> {
@@ -49,6 +52,11 @@ pub struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
+    /// Its sender, and the channel by which it has come.
+    fn sender(&self) -> Sender {
+        (self.peer, self.via.channel)
+    }
+
     /// The ticket that carries its references.
     fn ticket(&self) -> Key {
         (self.peer, TicketId(self.message.ticket))
@@ -91,11 +99,15 @@ impl State {
         self.take_room(message, label, one_way.then_some(arrival.via.channel))
     }
 
-    /// Checks that the sender has what it sends: a ticket, and the nodes of this process; and that
-    /// there is room for new handles.
+    /// Checks that the sender has what it sends: a ticket, the nodes of this process, and the known
+    /// ones; and that there is room for new handles.
     pub(super) fn check_objects(&self, arrival: &Arrival<'_>) -> Result<(), Verdict> {
         let has_ticket = arrival.message.ticket == 0 || self.tickets.has(arrival.ticket());
-        if !has_ticket || !self.has_sent_home(arrival.peer, &arrival.objects) {
+        let objects = &arrival.objects;
+        if !has_ticket
+            || !self.has_sent_home(arrival.peer, objects)
+            || !self.offers(arrival.via.channel, objects)
+        {
             return Err(self.missing(arrival));
         }
         match self.has_room_for(arrival.peer, &arrival.objects) {
@@ -171,17 +183,25 @@ impl State {
         let mut held = Vec::with_capacity(arrival.objects.len());
         for object in &arrival.objects {
             held.extend(match object.origin() {
-                Some(Origin::Third) => introduced.next().map(|introduced| self.hold(&introduced)),
-                _ => self.hold_carried(arrival.peer, object),
+                Some(Origin::Third) => introduced.next().map(|introduced| {
+                    let held = self.hold(&introduced);
+                    self.learn(arrival.via.channel, &introduced.granted);
+                    held
+                }),
+                _ => self.hold_carried(arrival.sender(), object),
             });
         }
         held.extend(introduced.map(|introduced| self.hold(&introduced)));
         held
     }
 
-    /// Takes a node that its sender grants, or one of this process that returns. `None` if the
-    /// sender does not hold it, and of a third process's.
-    pub(super) fn hold_carried(&mut self, from: ProcessId, object: &Carried) -> Option<HeldObject> {
+    /// Takes a node that its sender grants, one of this process that returns, or a known one.
+    /// `None` if the sender may not name it, and of another one of a third process.
+    pub(super) fn hold_carried(
+        &mut self,
+        (from, channel): Sender,
+        object: &Carried,
+    ) -> Option<HeldObject> {
         match object.origin()? {
             Origin::Sender => Some(self.hold_of_owner(from, object)),
             Origin::Receiver => {
@@ -189,6 +209,7 @@ impl State {
                 let has = self.peers.get(&from).is_some_and(|peer| peer.holds(node, strength));
                 has.then(|| self.hold_own(node, strength))
             }
+            Origin::Known => self.hold_known(channel, object),
             Origin::Third => None,
         }
     }
@@ -196,14 +217,16 @@ impl State {
     /// Consumes a message that is refused: its references go back.
     pub fn drop_claim(&mut self, arrival: &Arrival<'_>) {
         self.release_ticket(arrival.ticket());
-        self.drop_granted(arrival.peer, &arrival.objects);
+        self.drop_carried(arrival.sender(), &arrival.objects);
     }
 
-    /// Returns the sender's grants of a message that has been dropped.
-    pub fn drop_granted(&mut self, from: ProcessId, objects: &[Carried]) {
-        for object in objects.iter().filter(|it| it.origin() == Some(Origin::Sender)) {
-            let held = self.hold_of_owner(from, object);
-            self.let_go(&held);
+    /// Lets the references go of a message that has been dropped, besides those of its ticket.
+    pub fn drop_carried(&mut self, sender: Sender, objects: &[Carried]) {
+        let is_home = |object: &&Carried| object.origin() == Some(Origin::Receiver);
+        for object in objects.iter().filter(|object| !is_home(object)) {
+            if let Some(held) = self.hold_carried(sender, object) {
+                self.let_go(&held);
+            }
         }
     }
 

@@ -5,7 +5,8 @@ use crate::message::HeldObject;
 use crate::node::News;
 use crate::parcel::{Few, Named};
 use crate::process::State;
-use crate::reference::Reference;
+use crate::reference::{NodeKey, Reference};
+use crate::transaction::Sender;
 use crate::work::{Tid, Work};
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use baton_abi::lane::{Carried, Origin};
@@ -13,8 +14,9 @@ use baton_abi::uapi::FLAT_BINDER_FLAG_ACCEPTS_FDS;
 
 impl State {
     /// Grants the nodes among these objects to a peer, and says what a message to it carries. The
-    /// thread hears of new references with its answer. `None` if the message has to take the
-    /// general path; then nothing has been granted.
+    /// thread hears of new references with its answer. `try_use` counts a use of a node that the
+    /// peer offers, and finds its entry. False if the message has to take the general path: then
+    /// what is in `carried` has to be taken back ([`State::take_back_grants`], and the uses).
     ///
     /// The list of holders is written before the message is posted ([`crate::Effect::List`]). A
     /// handle may be given up once the state is unlocked: the message is posted before.
@@ -23,21 +25,23 @@ impl State {
         tid: Tid,
         to: ProcessId,
         objects: &[Named],
-    ) -> Option<Few<Carried>> {
-        let mut carried = Few::new();
-        for object in objects {
-            match self.carry_one(tid, to, object) {
-                Some(object) => carried.push(object),
-                None => {
-                    self.take_back_grants(to, &carried);
-                    return None;
-                }
-            }
-        }
-        Some(carried)
+        try_use: impl Fn(NodeKey) -> Option<u8>,
+        carried: &mut Few<Carried>,
+    ) -> bool {
+        objects.iter().all(|object| {
+            let object = self.carry_one(tid, to, object, &try_use);
+            carried.extend(object);
+            object.is_some()
+        })
     }
 
-    fn carry_one(&mut self, tid: Tid, to: ProcessId, object: &Named) -> Option<Carried> {
+    fn carry_one(
+        &mut self,
+        tid: Tid,
+        to: ProcessId,
+        object: &Named,
+        try_use: &impl Fn(NodeKey) -> Option<u8>,
+    ) -> Option<Carried> {
         match *object {
             Named::Binder { ptr, cookie, flags, strength } => {
                 if let Some(again) = self.grant_again(to, (ptr, cookie), strength) {
@@ -53,9 +57,14 @@ impl State {
             }
             Named::Handle { handle, strength } => {
                 let holds = self.holds(handle, strength);
-                let is_home = |held: &&Reference| holds && !held.dead && held.owner == to;
-                let reference = self.references.get(handle).filter(is_home)?;
-                Some(Carried::of_receiver(reference.node, strength))
+                let is_alive = |held: &&Reference| holds && !held.dead;
+                let &Reference { owner, node, .. } =
+                    self.references.get(handle).filter(is_alive)?;
+                if owner == to {
+                    return Some(Carried::of_receiver(node, strength));
+                }
+                let entry = (strength == Strength::Strong).then(|| try_use((owner, node)))??;
+                Some(Carried::of_known(node, entry))
             }
         }
     }
@@ -107,20 +116,21 @@ impl State {
 
     /// Whether the objects of a peer's message can be taken in at once: their sender has what it
     /// sends, and there is room for new handles.
-    pub fn may_hold_few(&self, from: ProcessId, objects: &[Carried]) -> bool {
-        let is_either_ends = |object: &Carried| match object.origin() {
-            Some(Origin::Sender) => true,
+    pub fn may_hold_few(&self, (from, channel): Sender, objects: &[Carried]) -> bool {
+        let needs_no_ticket = |object: &Carried| match object.origin() {
+            Some(Origin::Sender | Origin::Known) => true,
             Some(Origin::Receiver) => self.nodes.get(NodeId(object.node)).is_some(),
             Some(Origin::Third) | None => false,
         };
-        objects.iter().all(is_either_ends)
+        objects.iter().all(needs_no_ticket)
             && self.has_sent_home(from, objects)
+            && self.offers(channel, objects)
             && self.has_room_for(from, objects)
     }
 
     /// Takes the references of a message for which [`State::may_hold_few`] holds.
-    pub fn hold_few(&mut self, from: ProcessId, objects: &[Carried]) -> Few<HeldObject> {
-        objects.iter().filter_map(|object| self.hold_carried(from, object)).collect()
+    pub fn hold_few(&mut self, sender: Sender, objects: &[Carried]) -> Few<HeldObject> {
+        objects.iter().filter_map(|object| self.hold_carried(sender, object)).collect()
     }
 
     /// Gives up the references of a message.
@@ -148,17 +158,36 @@ impl State {
 mod tests {
     use super::*;
     use Strength::{Strong, Weak};
-    use baton_abi::control::Event;
+    use baton_abi::control::{ChannelId, Event};
     use baton_abi::holder_list::ENTRIES;
     use baton_abi::uapi::{BR_ACQUIRE, BR_INCREFS};
 
     const TID: Tid = 7;
     const PEER: ProcessId = ProcessId(2);
     const OTHER: ProcessId = ProcessId(3);
+    const CHANNEL: ChannelId = ChannelId(4);
     const OWN: Named = Named::Binder { ptr: 0x10, cookie: 0x20, flags: 0x13, strength: Strong };
 
     fn handle(handle: u32) -> Named {
         Named::Handle { handle, strength: Strong }
+    }
+
+    #[expect(clippy::result_large_err, reason = "for tests")]
+    fn carried_by(
+        state: &mut State,
+        objects: &[Named],
+        try_use: impl Fn(NodeKey) -> Option<u8>,
+    ) -> Result<Few<Carried>, Few<Carried>> {
+        let mut carried = Few::new();
+        match state.carry_few(TID, PEER, objects, try_use, &mut carried) {
+            true => Ok(carried),
+            false => Err(carried),
+        }
+    }
+
+    /// A table without entries.
+    fn unknown(_: NodeKey) -> Option<u8> {
+        None
     }
 
     fn granted_by(owner: ProcessId, state: &mut State, node: u64) -> HeldObject {
@@ -180,7 +209,8 @@ mod tests {
         let mut state = process();
         let flags = 0x13;
         for _ in 0..2 {
-            let carried = state.carry_few(TID, PEER, &[OWN, handle(1)]).expect("both are known");
+            let carried =
+                carried_by(&mut state, &[OWN, handle(1)], unknown).expect("of either end");
             let of_peer = Carried::of_receiver(NodeId(5), Strong);
             assert_eq!(carried[..], [Carried::of_sender(NodeId(1), 0, flags, Strong), of_peer]);
         }
@@ -209,7 +239,8 @@ mod tests {
         for (name, object, change) in cases {
             let mut state = process();
             change(&mut state);
-            assert_eq!(state.carry_few(TID, PEER, &[OWN, object]), None, "{name}");
+            let carried = carried_by(&mut state, &[OWN, object], unknown).expect_err(name);
+            state.take_back_grants(PEER, &carried);
             assert!(!state.peers.contains_key(&PEER), "{name}: nothing is granted");
             assert!(state.nodes.at(0x10).is_none(), "{name}: nobody knows the node");
             assert!(!state.thread(TID).todo.any(|_| true), "{name}: no news");
@@ -217,9 +248,19 @@ mod tests {
     }
 
     #[test]
+    fn nodes_that_the_peer_knows_are_carried_by_its_entry() {
+        let mut state = process();
+        let try_use = |key| (key == (OTHER, NodeId(5))).then_some(7);
+        let carried = carried_by(&mut state, &[handle(2)], try_use).expect("known");
+        assert_eq!(carried[..], [Carried::of_known(NodeId(5), 7)]);
+        let weak = Named::Handle { handle: 2, strength: Weak };
+        assert!(carried_by(&mut state, &[weak], try_use).is_err(), "offers are strong");
+    }
+
+    #[test]
     fn references_come_in_if_their_sender_has_them() {
         let mut state = process();
-        state.carry_few(TID, PEER, &[OWN]).expect("granted");
+        carried_by(&mut state, &[OWN], unknown).expect("granted");
         let home = Carried::of_receiver(NodeId(1), Strong);
         for (from, object, may) in [
             (PEER, home, true),
@@ -227,11 +268,14 @@ mod tests {
             (PEER, Carried::of_receiver(NodeId(2), Strong), false),
             (PEER, Carried::of_sender(NodeId(8), 3, 0, Weak), true),
             (PEER, Carried::of_third(Strong), false),
+            (PEER, Carried::of_known(NodeId(5), 0), false),
             (PEER, Carried { origin: 9, ..home }, false),
         ] {
-            assert_eq!(state.may_hold_few(from, &[object]), may, "{from:?} {object:?}");
+            let may_hold = state.may_hold_few((from, CHANNEL), &[object]);
+            assert_eq!(may_hold, may, "{from:?} {object:?}");
         }
-        let held = state.hold_few(PEER, &[home, Carried::of_sender(NodeId(8), 3, 0, Weak)]);
+        let objects = [home, Carried::of_sender(NodeId(8), 3, 0, Weak)];
+        let held = state.hold_few((PEER, CHANNEL), &objects);
         let own = HeldObject::Own { node: NodeId(1), strength: Strong };
         assert_eq!(held[..], [own, HeldObject::Handle { handle: 3, strength: Weak }]);
         assert!(!state.goes_unnoticed(&held), "it is the last count of the handle");
@@ -266,7 +310,7 @@ mod tests {
     fn a_program_whose_objects_stay_hears_nothing_of_them() {
         let mut state = State::new(ProcessId(1));
         state.nodes.be_silent();
-        state.carry_few(TID, PEER, &[OWN]).expect("granted");
+        carried_by(&mut state, &[OWN], unknown).expect("granted");
         state.event(Event::Dead { process: PEER });
         assert!(state.take_own_news(TID).is_empty() && !state.has_process_work());
         assert!(state.nodes.at(0x10).is_none(), "forgotten when nobody holds it");

@@ -17,6 +17,6 @@ mod slots;
 pub use crate::message::{Buffer, BufferedMessage, HeldObject, Incoming, LaneId};
 pub use crate::message::{Received, Serving};
 pub use crate::reserved_slot::{ReservedSlot, SLOT_BYTES};
-pub use arrive::{Arrival, Recipient, Room, Verdict};
+pub use arrive::{Arrival, Recipient, Room, Sender, Verdict};
 pub use depart::{Departure, PinnedHandles, Target};
 pub use refusal::Refusal;
