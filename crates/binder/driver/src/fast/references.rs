@@ -1,5 +1,5 @@
-//! Messages with few references: nodes and handles, of either end or of a third process and known to
-//! the receiver; and descriptors.
+//! Messages with few references: descriptors; and nodes and handles, of either end, or of a third
+//! process and known to the receiver.
 //!
 //! Each end counts nodes and handles under the state's lock, and does nothing else there. Only a
 //! handle that goes home must not be returned before its message lies in its lane: such a message
