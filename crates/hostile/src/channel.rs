@@ -151,6 +151,8 @@ impl BareChannel {
             flags: TF_ACCEPT_FDS,
             data_bytes: call.data.len() as u32,
             offsets_bytes: size_of_val(call.offsets) as u32,
+            // A caller, as an engine's calls have it: servers take such calls on their fast path.
+            chain: u8::from(kind == Kind::Request),
             objects: call.objects.len() as u16,
             fds: u8::from(fds.is_some()),
             fds_number: fds.unwrap_or_default(),
@@ -161,6 +163,7 @@ impl BareChannel {
         let (area, word) = (self.outgoing.view(), self.outgoing.word(0));
         // The first word is the mailbox, so the header is written after it.
         area.write(4, &bytes_of(&message)[4..]);
+        area.write(parts.chain_at, bytes_of(&ChainEntry::default()));
         area.write(parts.objects_at, cast_slice(call.objects));
         area.write(parts.data_at, call.data);
         area.write(parts.offsets_at, cast_slice(call.offsets));

@@ -12,7 +12,7 @@ use baton_driver::typed::{
 };
 use baton_shm::clock::now;
 use baton_state::Return;
-use baton_state::parcel::{Few, Named, Sent};
+use baton_state::parcel::{FewObjects, Sent};
 use baton_state::transaction::Target;
 use baton_state::work::Tid;
 use rustix::io::Errno;
@@ -127,7 +127,7 @@ impl Driver {
         answer: &mut Result<Received<'a>, CallError>,
     ) {
         let (payload, offsets) = (Payload::Bytes(&parcel.data), parcel.offsets());
-        let is_answered = self.few_references(parcel).is_some_and(|objects| {
+        let is_answered = self.few_objects(parcel).is_some_and(|objects| {
             let references = References { offsets, objects: &objects };
             self.call_fast(handle, code, payload, references, deadline, answer)
         });
@@ -137,9 +137,9 @@ impl Driver {
     }
 
     /// The objects of a parcel that may take the fast path.
-    pub fn few_references(self: &Arc<Self>, parcel: &Parcel) -> Option<Few<Named>> {
+    pub fn few_objects(self: &Arc<Self>, parcel: &Parcel) -> Option<FewObjects> {
         let is_short = parcel.data.len() <= INLINE_BYTES && parcel.is_of(self);
-        let objects = || baton_state::parcel::few_references(&parcel.data, parcel.offsets());
+        let objects = || baton_state::parcel::few_objects(&parcel.data, parcel.offsets());
         is_short.then(objects)?
     }
 

@@ -213,7 +213,7 @@ impl Driver {
     #[inline(never)]
     fn answer_with_objects(self: &Arc<Self>, taken: &Taken<'_>, answer: &Parcel) -> Answered {
         let engine = &self.engine;
-        match self.few_references(answer) {
+        match self.few_objects(answer) {
             Some(objects) => {
                 let references = References { offsets: answer.offsets(), objects: &objects };
                 taken.answer_with_references(engine, &answer.data, references)
@@ -317,13 +317,55 @@ type Panicked = ManuallyDrop<Box<dyn Any + Send>>;
 mod tests {
     use super::*;
     use baton_broker::{Config, Running};
+    use rustix::fd::AsFd;
+    use std::io::{Read, Write};
     use std::sync::Barrier;
+
+    /// More calls than pin a looper to a lane.
+    const MANY: u32 = 200;
+
+    /// Requests and answers alike, to a looper that is pinned and to others.
+    #[test]
+    fn few_descriptors_go_past_the_state() {
+        let directory = tempfile::tempdir().unwrap();
+        let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
+        let [server, client] = [(); 2].map(|()| Process::open("binder", broker.socket()).unwrap());
+        let object = server
+            .object(|request| {
+                let mut answer = Parcel::new();
+                answer.write_owned_fd(request.received.fd(0).ok_or(Errno::BADMSG)?);
+                Ok(answer)
+            })
+            .add();
+        server.become_context_manager(object).unwrap();
+        let serving = server.clone();
+        let looper = std::thread::spawn(move || serving.serve());
+        let manager = client.context_manager().unwrap();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut request = Parcel::new();
+        request.write_fd(writer.as_fd());
+        for _ in 0..MANY {
+            let answer = manager.call(1, &request).unwrap();
+            for fd in [answer.fd(0).unwrap(), answer.take_fd(0).unwrap()] {
+                std::fs::File::from(fd).write_all(b"once").unwrap();
+                let mut bytes = [0; 4];
+                reader.read_exact(&mut bytes).unwrap();
+                assert_eq!(&bytes, b"once");
+            }
+            assert!(answer.take_fd(0).is_none() && answer.fd(0).is_none());
+        }
+        // A control thread takes a call in if its looper gets no processor for long.
+        assert!(server.driver.engine.lock().received < u64::from(MANY) / 2);
+        drop(writer);
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0, "all others are closed");
+        server.close();
+        looper.join().unwrap();
+    }
 
     /// At either end or at both, in the middle of a call for which the ends know each other.
     #[test]
     fn a_call_that_the_state_takes_over_is_answered() {
         const HOLD: u32 = 1;
-        const MANY: u32 = 200;
         let directory = tempfile::tempdir().unwrap();
         let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
         let [server, client] = [(); 2].map(|()| Process::open("binder", broker.socket()).unwrap());

@@ -8,9 +8,9 @@ use baton_abi::control::Strength;
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
 use baton_driver::typed::{CopiedPayload, of_transaction};
-use baton_shm::lock::{Guard, Lock};
+use baton_shm::lock::Lock;
 use baton_state::transaction::Incoming;
-use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ pub struct Received<'a> {
 /// A message in the receive buffer.
 struct InBuffer {
     incoming: Incoming,
-    /// Objects whose descriptors the program has taken. Locked while a descriptor is duplicated.
-    taken: Lock<Vec<usize>>,
+    /// The descriptors that the program has not taken out: they are closed with the message.
+    fds: Lock<Vec<OwnedFd>>,
 }
 
 impl Deref for InBuffer {
@@ -90,8 +90,15 @@ impl<'a> Received<'a> {
 
     /// What has come into the receive buffer.
     pub(crate) fn in_buffer(driver: &'a Arc<Driver>, incoming: Incoming) -> Received<'a> {
-        let in_buffer = Some(Arc::new(InBuffer { incoming, taken: Lock::default() }));
-        Received { driver, here: CopiedPayload::default(), in_buffer }
+        let n_objects = incoming.sizes.1 / 8;
+        let in_buffer = Some(Arc::new(InBuffer { incoming, fds: Lock::default() }));
+        let received = Received { driver, here: CopiedPayload::default(), in_buffer };
+        if let Some(fds) = received.fds() {
+            let numbers = (0..n_objects).filter_map(|index| received.fd_number(index));
+            // SAFETY: the engine has installed them for this message, and closes none of them.
+            fds.lock().extend(numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
+        }
+        received
     }
 }
 
@@ -170,29 +177,28 @@ impl Received<'_> {
     /// A duplicate of the descriptor with this index. `None` if it is something else, has been
     /// taken, or there is no room in the process's table.
     pub fn fd(&self, index: usize) -> Option<OwnedFd> {
-        let (number, taken) = self.installed(index)?;
-        // SAFETY: installed for this buffer, and open until it is dropped: nobody takes it now.
-        let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        let copy = rustix::io::fcntl_dupfd_cloexec(fd, 0).ok();
-        drop(taken);
-        copy
+        let (number, fds) = (self.fd_number(index)?, self.fds()?.lock());
+        let fd = fds.iter().find(|fd| fd.as_raw_fd() == number)?;
+        rustix::io::fcntl_dupfd_cloexec(fd, 0).ok()
     }
 
     /// Takes out the descriptor with this index: it is not closed with the message. `None` if it is
     /// something else, or has been taken.
     pub fn take_fd(&self, index: usize) -> Option<OwnedFd> {
-        let (number, mut taken) = self.installed(index)?;
-        taken.push(index);
-        // SAFETY: installed for this buffer, which closes it no more.
-        Some(unsafe { OwnedFd::from_raw_fd(number) })
+        let (number, mut fds) = (self.fd_number(index)?, self.fds()?.lock());
+        let at = fds.iter().position(|fd| fd.as_raw_fd() == number)?;
+        Some(fds.swap_remove(at))
     }
 
-    /// The number of a descriptor that has not been taken, which nobody takes as long as the list
-    /// is locked.
-    fn installed(&self, index: usize) -> Option<(i32, Guard<'_, Vec<usize>>)> {
+    /// The number of the descriptor with this index, taken or not.
+    fn fd_number(&self, index: usize) -> Option<i32> {
         let object = self.object(index).filter(|object| object.kind == BINDER_TYPE_FD)?;
-        let taken = self.in_buffer.as_ref()?.taken.lock();
-        (!taken.contains(&index)).then_some((object.binder as i32, taken))
+        Some(object.binder as i32)
+    }
+
+    /// The descriptors that the program has not taken out.
+    fn fds(&self) -> Option<&Lock<Vec<OwnedFd>>> {
+        self.in_buffer.as_ref().map_or_else(|| self.here.fds(), |incoming| Some(&incoming.fds))
     }
 }
 
@@ -239,16 +245,10 @@ impl Received<'_> {
         }
         self.here.free(engine);
         let Some(incoming) = &self.in_buffer else { return };
-        let mut fds = Vec::new();
-        if incoming.sizes.1 > 0 {
-            let all = 0..incoming.sizes.1 / 8;
-            fds.extend(all.filter_map(|index| Some(self.installed(index)?.0)));
-        }
         let mut state = engine.lock();
         if let Some((offset, bytes)) = state.free(Some(incoming.buffer), 0) {
             engine.buffer.view().zero(offset, bytes);
         }
-        state.close_fds(fds);
         engine.unlock(state);
     }
 }

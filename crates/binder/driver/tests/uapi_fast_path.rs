@@ -10,6 +10,7 @@ use baton_driver::observer::Observer;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use program::{Commands, Message, Program, Returned};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::sync::mpsc;
 use std::thread;
@@ -288,6 +289,121 @@ fn call_with_objects(client: &Program, calls: u64) -> Vec<Vec<u8>> {
 #[test]
 fn both_paths_give_the_same_objects() {
     let [fast, general] = [Way::Fast, Way::General].map(object_transcript);
+    for (end, (fast, general)) in fast.iter().zip(&general).enumerate() {
+        for (number, both) in fast.iter().zip(general).enumerate() {
+            assert_eq!(both.0, both.1, "end {end}, message {number}");
+        }
+        assert_eq!(fast.len(), general.len());
+    }
+}
+
+/// Descriptors of a server's and a client's messages, as all that both threads read of them.
+fn descriptor_transcript(way: Way) -> [Vec<Vec<u8>>; 2] {
+    const CALLS: u64 = 32;
+    let broker = Broker::start();
+    let [server, client] = [(); 2].map(|()| Program::open(&broker.socket));
+    let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
+    let manager = FlatObject { kind: BINDER_TYPE_BINDER, flags, binder: 0, cookie: 0 };
+    let manager = std::ptr::from_ref(&manager) as usize;
+    server.device.ioctl(BINDER_SET_CONTEXT_MGR_EXT, manager, false).unwrap();
+    if way == Way::General {
+        server.device.readable().unwrap();
+        client.device.readable().unwrap();
+    }
+    let serving = thread::spawn(move || serve_descriptors(&server, CALLS));
+    let calling = call_with_descriptors(&client, CALLS);
+    [serving.join().unwrap(), calling]
+}
+
+/// A message's data, with the files of its descriptors, which are closed, in place of their
+/// numbers.
+fn files_in(message: &Message) -> Vec<u8> {
+    let mut data = message.data.clone();
+    for object in data.chunks_exact_mut(size_of::<FlatObject>()) {
+        let mut parts: FlatObject = pod_read_unaligned(object);
+        if parts.kind == BINDER_TYPE_FD {
+            // SAFETY: it has come with the message, for this program.
+            let fd = unsafe { OwnedFd::from_raw_fd(parts.binder as i32) };
+            parts.binder = rustix::fs::fstat(fd).unwrap().st_rdev;
+            object.copy_from_slice(bytes_of(&parts));
+        }
+    }
+    data
+}
+
+/// Two files, and numbers that are none.
+fn files() -> ([std::fs::File; 2], [FlatObject; 4]) {
+    let files = ["/dev/null", "/dev/zero"].map(|path| std::fs::File::open(path).unwrap());
+    let numbers = [files[0].as_raw_fd(), files[1].as_raw_fd(), -1, 1 << 20];
+    let object = |fd: i32| object(BINDER_TYPE_FD, u64::from(fd as u32));
+    (files, numbers.map(object))
+}
+
+fn serve_descriptors(server: &Program, calls: u64) -> Vec<Vec<u8>> {
+    let (_files, [null, zero, negative, unopened]) = files();
+    server.exchange_in(&none().put(BC_ENTER_LOOPER, &[]), &mut []).unwrap();
+    let (mut given, mut next) = (Vec::new(), none());
+    for number in 0..calls {
+        let mut returned = server.exchange(next).unwrap();
+        while returned.messages.is_empty() {
+            returned = server.exchange(acknowledged(&returned)).unwrap();
+        }
+        let request = returned.messages.remove(0);
+        given.push(files_in(&request));
+        let own = self::object(BINDER_TYPE_BINDER, OF_SERVER);
+        let all = match number % 7 {
+            0 | 1 => vec![],
+            2 | 3 => vec![null],
+            4 => vec![own, zero, null],
+            5 => vec![own, unopened],
+            _ => vec![negative],
+        };
+        let (data, offsets) = laid_out(&all);
+        let freed = take_handles(acknowledged(&returned), &request).free(&request);
+        let sent = freed.send_objects(BC_REPLY, 0, 0, &data, &offsets);
+        let returned = server.exchange(sent).unwrap();
+        given.push(returned.without_addresses());
+        next = acknowledged(&returned);
+    }
+    given
+}
+
+fn call_with_descriptors(client: &Program, calls: u64) -> Vec<Vec<u8>> {
+    let (_files, [null, zero, _, unopened]) = files();
+    client.exchange_in(&none(), &mut []).unwrap();
+    let (mut given, mut next, mut served) = (Vec::new(), none(), 0);
+    for number in 0.. {
+        if served == calls {
+            break;
+        }
+        let own = object(BINDER_TYPE_BINDER, OF_CLIENT);
+        let all = match number % 5 {
+            0 => vec![null],
+            1 => vec![own, zero, null],
+            2 => vec![null; 9],
+            3 => vec![own, unopened],
+            _ => vec![],
+        };
+        let (data, offsets) = laid_out(&all);
+        let flags = [0, TF_ACCEPT_FDS][(number % 3 != 0) as usize];
+        let sent = next.send_objects(BC_TRANSACTION, 0, flags, &data, &offsets);
+        let returned = client.exchange(sent).unwrap();
+        given.push(returned.without_addresses());
+        served += u64::from(number % 5 != 3);
+        next = acknowledged(&returned);
+        for reply in &returned.messages {
+            given.push(files_in(reply));
+            next = take_handles(next, reply).free(reply);
+        }
+    }
+    given
+}
+
+/// Some of them are open, some calls and nodes accept none, and some messages have too many for the
+/// fast path.
+#[test]
+fn both_paths_give_the_same_descriptors() {
+    let [fast, general] = [Way::Fast, Way::General].map(descriptor_transcript);
     for (end, (fast, general)) in fast.iter().zip(&general).enumerate() {
         for (number, both) in fast.iter().zip(general).enumerate() {
             assert_eq!(both.0, both.1, "end {end}, message {number}");

@@ -13,11 +13,20 @@ use bytemuck::{AnyBitPattern, NoUninit, bytes_of, pod_read_unaligned};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
-/// Most nodes and handles of a message that takes the fast path.
+/// Most objects of a message that takes the fast path.
 pub const FEW: usize = 8;
 
-/// Something of each of these nodes and handles.
+/// Something of each of these objects.
 pub type Few<T> = SmallVec<[T; FEW]>;
+
+/// The objects of a message that takes the fast path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FewObjects {
+    /// Nodes and handles, in order.
+    pub named: Few<Named>,
+    /// Descriptors, in order.
+    pub fds: Few<i32>,
+}
 
 /// An object that names a node or a handle of the sender's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,24 +149,27 @@ fn lies_within(offset: u64, bytes: u64, length: u64) -> bool {
     length >= bytes && offset <= length - bytes
 }
 
-/// The objects of `data` that takes the fast path. `None` if they are too many, if some object is
-/// no node and no handle, or if [`send`] would find them invalid.
-pub fn few_references(data: &[u8], offsets: &[u64]) -> Option<Few<Named>> {
+/// The objects of `data` that takes the fast path. `None` if they are too many, if some object is a
+/// buffer or an array, or if [`send`] would find them invalid.
+pub fn few_objects(data: &[u8], offsets: &[u64]) -> Option<FewObjects> {
     if offsets.len() > FEW {
         return None;
     }
-    let mut end_of_last = 0;
-    let object = |&offset| {
+    let (mut few, mut end_of_last) = (FewObjects::default(), 0);
+    for &offset in offsets {
         let (kind, at, end) = object_at(data, offset).filter(|(_, at, _)| *at >= end_of_last)?;
         end_of_last = end;
-        is_reference(kind).then(|| Some(named(kind, read(data, at)?)))?
-    };
-    offsets.iter().map(object).collect()
+        match kind {
+            BINDER_TYPE_FD => few.fds.push(number(read(data, at)?)),
+            BINDER_TYPE_PTR | BINDER_TYPE_FDA => return None,
+            _ => few.named.push(named(kind, read(data, at)?)),
+        }
+    }
+    Some(few)
 }
 
-/// Whether the kind is that of a node or a handle.
-fn is_reference(kind: u32) -> bool {
-    !matches!(kind, BINDER_TYPE_FD | BINDER_TYPE_PTR | BINDER_TYPE_FDA)
+fn number(object: FdObject) -> i32 {
+    object.fd as u32 as i32
 }
 
 /// The sender's pass over `data`. PTR objects are rewritten to hold, in place of an address, the
@@ -195,7 +207,7 @@ fn pass(
         let (kind, at, end) = object_at(data, offset).filter(|(_, at, _)| *at >= end_of_last)?;
         end_of_last = end;
         match kind {
-            BINDER_TYPE_FD => sent.push_fd(read::<FdObject>(data, at)?.fd as u32 as i32),
+            BINDER_TYPE_FD => sent.push_fd(number(read(data, at)?)),
             BINDER_TYPE_PTR => {
                 send_buffer(data, at, index as u64, buffers_size, sent, &mut fix_ups, copy)?;
             }

@@ -4,6 +4,7 @@ use crate::attacker::Attacker;
 use crate::honest::ECHO;
 use crate::play::{Attack, Load, Play, Whose, strangers};
 use crate::stage::Setting;
+use baton_hostile::channel::BareCall;
 use baton_hostile::engine::{self, MAX_DESCRIPTORS};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 const NAME: &str = "unannounced_descriptors";
 /// Channels that are used in turn, because a server may close the channel of a liar.
 const CHANNELS: usize = 8;
+/// Honest calls on each, before the lies.
+const CALLS: usize = 4;
 /// Messages on each.
 const MESSAGES: u32 = 64;
 const AT_MOST: Duration = Duration::from_secs(1);
@@ -48,11 +51,16 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
     let many = [file.as_fd(); MAX_DESCRIPTORS];
     attacker.ready();
     let late = Instant::now() + AT_MOST;
-    let mut sent = 0;
+    let (mut sent, mut n_known) = (0, 0);
     // The channels stay open.
     let mut channels = Vec::new();
     for at in 0..CHANNELS {
         let Ok(channel) = engine.channel_to(manager) else { break };
+        // The server's loopers know the client by then, and take its calls on the fast path.
+        let plain =
+            BareCall { node, code: ECHO, data: &[0; 4], offsets: &[], objects: &[], ticket: 0 };
+        let is_known = (0..CALLS).all(|_| channel.call(&plain, AT_MOST).is_ok());
+        n_known += usize::from(is_known);
         let (packet, descriptors, for_descriptors) = LIES[at % LIES.len()];
         let lie = &many[..descriptors];
         let mut left = MESSAGES;
@@ -70,7 +78,8 @@ fn attack(attacker: &Attacker) -> io::Result<()> {
         let _ = channel.post_for_descriptor(node, ECHO, 1);
         channels.push(channel);
     }
-    attacker.holding(&format!("{sent} messages on {} channels", channels.len()));
+    let n_channels = channels.len();
+    attacker.holding(&format!("{sent} messages on {n_channels} channels, {n_known} of them known"));
     attacker.wait_until_dismissed();
     Ok(())
 }

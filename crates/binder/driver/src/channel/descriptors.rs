@@ -57,7 +57,32 @@ struct ReceivedFds {
 struct EarlyFds {
     /// `None` if they could not all be installed.
     fds: Option<Vec<OwnedFd>>,
-    _held: Held,
+    /// The share for `fds`.
+    _held: Option<Held>,
+}
+
+/// Descriptors that have been read for a message which may stay on its lane. Dropped, they are
+/// given back, for the next look at that message.
+#[derive(Debug)]
+pub struct TakenFds<'a> {
+    socket: &'a DescriptorSocket,
+    number: u32,
+    fds: Vec<OwnedFd>,
+}
+
+impl TakenFds<'_> {
+    /// The descriptors: the message has been taken in.
+    pub fn keep(mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.fds)
+    }
+}
+
+impl Drop for TakenFds<'_> {
+    fn drop(&mut self) {
+        if !self.fds.is_empty() {
+            self.socket.give_back(self.number, Some(std::mem::take(&mut self.fds)));
+        }
+    }
 }
 
 /// Descriptors that this end has sent.
@@ -135,6 +160,37 @@ impl DescriptorSocket {
         if fds.len() == count { Ok(fds) } else { Err(Errno::PROTO) }
     }
 
+    /// Like [`DescriptorSocket::take`], for a message that may stay on its lane. `None` if that
+    /// fails: then `take` fails, too.
+    pub fn take_for_now(&self, number: u32, count: usize) -> Option<TakenFds<'_>> {
+        let taken = |fds| TakenFds { socket: self, number, fds };
+        if count == 0 {
+            return Some(taken(Vec::new()));
+        }
+        match self.take(number, count) {
+            Ok(fds) => Some(taken(fds)),
+            Err(Errno::MFILE) => {
+                self.give_back(number, None);
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Keeps the descriptors of a message that stays on its lane, if their user has a share for
+    /// them; `None` is as in [`EarlyFds::fds`].
+    #[cold]
+    fn give_back(&self, number: u32, fds: Option<Vec<OwnedFd>>) {
+        let n_fds = fds.as_ref().map_or(0, Vec::len);
+        let held = self.account.take(Resource::Descriptors, n_fds);
+        let fds = fds.filter(|_| held.is_some());
+        let early = &mut self.received.lock().early;
+        // An honest peer has fewer packets before the next one, and one message on each lane.
+        if early.len() < 2 * MOST_BEHIND as usize {
+            early.insert(number, EarlyFds { fds, _held: held });
+        }
+    }
+
     /// Drops the descriptors of a message that will not come: now or, if they lie behind others,
     /// once those have been read. A number that the peer cannot have sent is ignored. `Err` if the
     /// peer has closed the socket or misbehaved.
@@ -197,9 +253,9 @@ impl DescriptorSocket {
         }
         // Nothing is installed before it is known how much that is.
         let (count, _) = self.receive(received, 0, RecvFlags::PEEK)?;
-        let _held = self.account.take(Resource::Descriptors, count).ok_or(Errno::MFILE)?;
+        let held = self.account.take(Resource::Descriptors, count).ok_or(Errno::MFILE)?;
         let (_, fds) = self.receive(received, count, RecvFlags::empty())?;
-        received.early.insert(number, EarlyFds { fds, _held });
+        received.early.insert(number, EarlyFds { fds, _held: Some(held) });
         Ok(())
     }
 
@@ -385,6 +441,32 @@ mod tests {
         // A message behind one that is cancelled and has not come.
         assert_eq!(socket.forget(6), Ok(()));
         assert_eq!(take(&socket, 7, 1), Err(Errno::PROTO));
+    }
+
+    #[test]
+    fn descriptors_of_a_message_that_stays_on_its_lane_are_given_back() {
+        // A stranger gets seven of sixteen.
+        let (socket, theirs) = socket(16);
+        let count = |taken: Option<TakenFds<'_>>| taken.map(|it| it.keep().len());
+        let reads = [0, 1].map(|number| end_of_pipe(&theirs, number));
+        for _ in 0..2 {
+            drop(socket.take_for_now(1, 1).unwrap());
+        }
+        assert_eq!(kept(&socket), [0, 1]);
+        assert_eq!(count(socket.take_for_now(1, 1)), Some(1));
+        assert!(is_closed(&reads[1]) && !is_closed(&reads[0]));
+        drop(socket.take_for_now(0, 1).unwrap());
+        assert_eq!(take(&socket, 0, 1), Ok(1), "by the general path");
+        assert!(is_closed(&reads[0]));
+        assert_eq!(count(socket.take_for_now(9, 0)), Some(0));
+        // One that has failed fails again, and none is given back beyond the share.
+        for (number, count, fds, comes) in [(2, 1, 9, false), (3, 8, 8, true)] {
+            send(&theirs, number, count as u32, fds);
+            assert_eq!(socket.take_for_now(number, count).is_some(), comes, "{number}");
+            assert_eq!(take(&socket, number, count), Err(Errno::MFILE), "{number}");
+        }
+        assert!(socket.take_for_now(4, 1).is_none(), "never sent");
+        assert_eq!(kept(&socket), []);
     }
 
     #[test]

@@ -34,6 +34,7 @@ use baton_state::account::{Account, Held, Resource};
 use baton_state::transaction::{LaneId, Refusal, Sender};
 use bytemuck::{bytes_of, bytes_of_mut};
 use descriptors::DescriptorSocket;
+pub use descriptors::TakenFds;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use socket::Socket;

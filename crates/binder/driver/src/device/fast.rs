@@ -13,7 +13,7 @@ use baton_abi::control::Strength;
 use baton_abi::uapi::*;
 use baton_shm::futex::Wait;
 use baton_state::node::News;
-use baton_state::parcel::{self, FEW, Few, Named};
+use baton_state::parcel::{self, FEW, Few, FewObjects};
 use baton_state::work::Tid;
 use bytemuck::{bytes_of, cast_slice_mut};
 use smallvec::SmallVec;
@@ -82,7 +82,7 @@ impl Device {
     ) -> Option<Written> {
         let copied = Copied::of(transaction)?;
         let references = References { offsets: &copied.offsets, objects: &copied.objects };
-        let has_room = has_room(exchange, copied.objects.len());
+        let has_room = has_room(exchange, copied.objects.named.len());
         let payload = Payload::Bytes(&copied.data);
         if !has_room {
             return None;
@@ -207,7 +207,7 @@ fn source(transaction: &TransactionData, exchange: &WriteRead) -> Option<Source>
 struct Copied {
     data: SmallVec<[u8; SHORT_BYTES]>,
     offsets: Few<u64>,
-    objects: Few<Named>,
+    objects: FewObjects,
 }
 
 impl Copied {
@@ -223,7 +223,7 @@ impl Copied {
         let mut offsets: Few<u64> = SmallVec::from_elem(0, n);
         user::copy_in(transaction.buffer as usize, &mut data).ok()?;
         user::copy_in(transaction.offsets as usize, cast_slice_mut(&mut offsets)).ok()?;
-        let objects = parcel::few_references(&data, &offsets)?;
+        let objects = parcel::few_objects(&data, &offsets)?;
         Some(Copied { data, offsets, objects })
     }
 }

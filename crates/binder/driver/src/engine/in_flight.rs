@@ -150,6 +150,11 @@ impl InFlight {
         self.entry.enter(revocations, epoch, operation)
     }
 
+    /// By the thread while it serves: whether the answer may carry descriptors.
+    pub fn accepts_fds(&self) -> bool {
+        self.handle.load(Ordering::Relaxed) != 0
+    }
+
     /// Ends the call. False if the state has taken it over.
     #[inline(always)]
     pub fn end_call(&self) -> bool {

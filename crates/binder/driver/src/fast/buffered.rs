@@ -9,8 +9,8 @@ use super::call::Outcome;
 use super::receiver::{PostedAnswer, Receiver};
 use super::references::{Carries, CopiedReferences};
 use super::serve::{DATA_AT, Posted, Taken};
-use crate::channel::Lane;
 use crate::channel::payload::Payload;
+use crate::channel::{Channel, Lane, TakenFds};
 use crate::engine::Engine;
 use baton_abi::control::{NodeId, Strength};
 use baton_abi::lane::Message;
@@ -25,6 +25,7 @@ use baton_state::thread::Waiting;
 use baton_state::transaction::{BufferedMessage, LaneId, ReservedSlot, SLOT_BYTES, Sender};
 use baton_state::work::Tid;
 use bytemuck::cast_slice;
+use rustix::fd::IntoRawFd;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -236,12 +237,12 @@ impl Receiver for Buffered<'_> {
     }
 
     fn take_answer_with_references(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool {
-        let (message, lane, from) = (answer.message, answer.lane, answer.channel.sender());
+        let (message, lane, channel) = (answer.message, answer.lane, answer.channel);
         let Some(mut arrived) = Arrived::copy(message, lane) else { return false };
         let mut state = engine.lock();
-        let Some(room) = arrived.take_room(&mut state, from, None) else { return false };
+        let Some((room, fds)) = arrived.take_room(&mut state, channel, None) else { return false };
         self.finish_answer(engine, answer, state, room, |state| {
-            arrived.fill(engine, state, from, lane, room);
+            arrived.fill(engine, state, (channel.sender(), lane), room, fds);
         })
     }
 
@@ -254,10 +255,10 @@ impl Receiver for Buffered<'_> {
         let node = NodeId(request.message.node);
         let Some(mut arrived) = Arrived::copy(&request.message, lane) else { return false };
         let mut state = engine.lock();
-        let room = arrived.take_room(&mut state, channel.sender(), Some(node));
-        let Some(room) = room else { return false };
+        let room = arrived.take_room(&mut state, channel, Some(node));
+        let Some((room, fds)) = room else { return false };
         self.finish_request(engine, request, state, room, |state| {
-            arrived.fill(engine, state, channel.sender(), lane, room);
+            arrived.fill(engine, state, (channel.sender(), lane), room, fds);
         })
     }
 }
@@ -278,26 +279,32 @@ impl Arrived {
         Some(Arrived { data, references })
     }
 
-    /// Takes room, if the references may come in.
-    fn take_room(&self, state: &mut State, from: Sender, node: Option<NodeId>) -> Option<Offset> {
-        if !self.references.may_come_in(state, from) {
-            return None;
-        }
+    /// Takes room, if the references may come in, and the descriptors.
+    fn take_room<'a>(
+        &self,
+        state: &mut State,
+        channel: &'a Channel,
+        node: Option<NodeId>,
+    ) -> Option<(Offset, TakenFds<'a>)> {
+        let fds = self.references.may_come_in(state, channel)?;
         let offsets_bytes = size_of_val(&self.references.offsets[..]);
-        state.take_plain_room((self.data.len(), offsets_bytes), node)
+        Some((state.take_plain_room((self.data.len(), offsets_bytes), node)?, fds))
     }
 
-    /// Takes the references, and writes the message into its room.
+    /// Takes the references, and writes the message into its room. The descriptors are the
+    /// program's from then on.
     fn fill(
         &mut self,
         engine: &Engine,
         state: &mut State,
-        from: Sender,
-        lane: Lane<'_>,
+        (from, lane): (Sender, Lane<'_>),
         room: Offset,
+        fds: TakenFds<'_>,
     ) {
         let Arrived { data, references } = self;
-        let held = references.take(state, from, lane, data);
+        let fds = fds.keep();
+        let held = references.take(state, from, lane, data, &fds);
+        fds.into_iter().for_each(|fd| _ = fd.into_raw_fd());
         state.fill_references(room, &held);
         engine.buffer.view().write(room, data);
         let offsets_at = room + data.len().next_multiple_of(8);

@@ -2,14 +2,17 @@
 
 use super::receiver::{PostedAnswer, Receiver};
 use super::references::CopiedReferences;
-use super::serve::{DATA_AT, Posted};
-use crate::channel::Lane;
+use super::serve::{DATA_AT, Posted, Taken};
+use crate::channel::{Channel, Lane};
 use crate::engine::Engine;
 use baton_abi::lane::Message;
+use baton_shm::lock::Lock;
 use baton_shm::mapping::View;
 use baton_state::parcel::Few;
-use baton_state::transaction::{HeldObject, Sender};
+use baton_state::transaction::HeldObject;
+use rustix::fd::OwnedFd;
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 
 /// What a payload needs beyond the inline bytes.
 #[derive(Default)]
@@ -17,8 +20,10 @@ struct Long {
     data: Box<[u8]>,
     /// Offsets of the objects in the data.
     offsets: Few<u64>,
-    /// The objects.
+    /// The nodes and handles.
     held: Few<HeldObject>,
+    /// The descriptors that the program has not taken out.
+    fds: Lock<Vec<OwnedFd>>,
 }
 
 type FreeBoxes = Vec<Box<Long>>;
@@ -38,8 +43,9 @@ const LEAST_BYTES: usize = 128;
 /// One payload. A payload that is long has to be freed before it is dropped.
 pub struct CopiedPayload {
     short: [u8; SHORT_BYTES],
-    /// The payload, if it is longer than `short` or has references.
-    long: Option<Box<Long>>,
+    /// The payload, if it is longer than `short` or has references. Plain payloads, too, would pass
+    /// the code that drops it.
+    long: Option<ManuallyDrop<Box<Long>>>,
     bytes: usize,
     /// `binder_transaction_data.code`.
     pub code: u32,
@@ -76,26 +82,30 @@ impl CopiedPayload {
     }
 
     /// Takes a message with references, if these can come in and `begin` agrees. Both happen under
-    /// one hold of the state's lock.
+    /// one hold of the state's lock. Descriptors of a message that stays on its lane are given
+    /// back.
     #[inline(never)]
     fn fill_with_references(
         &mut self,
         engine: &Engine,
         message: &Message,
         lane: Lane<'_>,
-        from: Sender,
+        channel: &Channel,
         begin: impl FnOnce() -> bool,
     ) -> bool {
         let bytes = message.data_bytes as usize;
-        let Long { data, offsets, held } = self.lengthen(bytes);
+        let Long { data, offsets, held, fds } = self.lengthen(bytes);
         let data = &mut data[..bytes];
         let copied = CopiedReferences::copy(message, lane.incoming(), data);
         let Some(copied) = copied else { return false };
         let mut state = engine.lock();
-        if !copied.may_come_in(&state, from) || !begin() {
+        let Some(taken) = copied.may_come_in(&state, channel) else { return false };
+        if !begin() {
             return false;
         }
-        *held = copied.take(&mut state, from, lane, data);
+        let taken = taken.keep();
+        *held = copied.take(&mut state, channel.sender(), lane, data, &taken);
+        *fds.lock() = taken;
         engine.unlock_counts(state);
         *offsets = copied.offsets;
         (self.code, self.flags, self.bytes) = (message.code, message.flags, bytes);
@@ -111,7 +121,7 @@ impl CopiedPayload {
     /// Memory for so many bytes of data.
     fn lengthen(&mut self, bytes: usize) -> &mut Long {
         let free = || FREE_BOXES.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-        let long = self.long.get_or_insert_with(|| free().unwrap_or_default());
+        let long = self.long.get_or_insert_with(|| ManuallyDrop::new(free().unwrap_or_default()));
         if long.data.len() < bytes {
             // Calls of one size reuse their memory.
             let room = bytes.next_power_of_two().max(LEAST_BYTES);
@@ -123,8 +133,10 @@ impl CopiedPayload {
     /// Keeps the memory of a long payload for the next one.
     #[inline(never)]
     fn recycle(&mut self) {
-        let Some(mut long) = self.long.take() else { return };
+        let Some(long) = self.long.take() else { return };
+        let mut long = ManuallyDrop::into_inner(long);
         long.offsets.clear();
+        long.fds.lock().clear();
         let _ = FREE_BOXES.try_with(|free| {
             let mut free = free.borrow_mut();
             if free.len() < MOST_FREE_BOXES {
@@ -143,6 +155,11 @@ impl CopiedPayload {
     /// The offset of the object with this index.
     pub fn offset(&self, index: usize) -> Option<u64> {
         self.long.as_ref()?.offsets.get(index).copied()
+    }
+
+    /// Its descriptors, as long as the program has not taken them out: they are closed with it.
+    pub fn fds(&self) -> Option<&Lock<Vec<OwnedFd>>> {
+        self.long.as_ref().map(|long| &long.fds)
     }
 
     /// Whether it has memory of its own, and may have references.
@@ -185,23 +202,17 @@ impl Receiver for CopiedPayload {
 
     fn take_answer_with_references(&mut self, engine: &Engine, answer: &PostedAnswer<'_>) -> bool {
         let leave = || answer.leave();
-        self.fill_with_references(
-            engine,
-            answer.message,
-            answer.lane,
-            answer.channel.sender(),
-            leave,
-        )
+        self.fill_with_references(engine, answer.message, answer.lane, answer.channel, leave)
     }
 
     fn take_request_with_references(&mut self, engine: &Engine, request: &Posted<'_>) -> bool {
-        let (lane, from) = (request.taken.lane, request.taken.channel.sender());
+        let Taken { lane, channel, .. } = request.taken;
         let mut has_turned_back = false;
         let begin = || {
             has_turned_back = !request.begin(engine);
             !has_turned_back
         };
-        let taken = self.fill_with_references(engine, &request.message, lane, from, begin);
+        let taken = self.fill_with_references(engine, &request.message, lane, channel, begin);
         if has_turned_back {
             request.turn_back(engine);
         }

@@ -3,8 +3,8 @@
 //! A call is *plain* if it is two-way, carries at most [`INLINE_BYTES`] and no objects, and goes by
 //! a handle that the thread has called before, to a looper that has served this client and this
 //! node before. Neither end takes a lock or allocates. Like it goes a call, or a reply, with few
-//! nodes and handles that both ends know ([`references`]): each end counts them under the state's
-//! lock. Every other transaction takes the general path.
+//! descriptors, and nodes and handles that both ends know ([`references`]): each end counts these
+//! under the state's lock. Every other transaction takes the general path.
 //!
 //! A thread remembers what the general path has checked, together with an epoch. The check holds as
 //! long as the epoch stands. [`Engine::revoke`] ends the epoch before the state learns anything

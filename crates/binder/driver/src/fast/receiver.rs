@@ -33,7 +33,7 @@ pub trait Receiver {
 pub struct PostedAnswer<'a> {
     pub(super) in_flight: &'a InFlight,
     /// The channel to the process that has answered.
-    pub channel: &'a Channel,
+    pub(super) channel: &'a Channel,
     pub message: &'a Message,
     /// The lane: the data follows the header in the area of the answer.
     pub lane: Lane<'a>,
@@ -66,9 +66,9 @@ pub(super) fn is_plain(message: &Message, kind: Kind, chain: u8) -> bool {
 
 /// Like [`is_plain`], of a message with few references and nothing else.
 pub(super) fn has_few_references(message: &Message, kind: Kind, chain: u8) -> bool {
-    let objects = usize::from(message.objects);
-    let without = Message { objects: 0, offsets_bytes: 0, ..*message };
-    (1..=FEW).contains(&objects)
-        && message.offsets_bytes as usize == objects * size_of::<u64>()
+    let n = usize::from(message.objects) + usize::from(message.fds);
+    let without = Message { objects: 0, fds: 0, offsets_bytes: 0, ..*message };
+    (1..=FEW).contains(&n)
+        && message.offsets_bytes as usize == n * size_of::<u64>()
         && is_plain(&without, kind, chain)
 }

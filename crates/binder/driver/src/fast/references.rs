@@ -1,31 +1,38 @@
-//! Messages with few nodes and handles: of either end, or of a third process and known to the
-//! receiver.
+//! Messages with few references: descriptors; and nodes and handles, of either end, or of a third
+//! process and known to the receiver.
 //!
-//! Each end counts them under the state's lock, and does nothing else there. Only a handle that
-//! goes home must not be returned before its message lies in its lane: such a message is posted
-//! under the lock. Whatever is not as simple as that takes the general path. See [ADR
+//! Each end counts nodes and handles under the state's lock, and does nothing else there. Only a
+//! handle that goes home must not be returned before its message lies in its lane: such a message
+//! is posted under the lock. Descriptors go ahead of their message, and are read before it is taken
+//! in: if it then stays on its lane, they are given back. Whatever is not as simple as that takes
+//! the general path. See [ADR
 //! 0055](../../../../../../docs/adr/0055-references-past-the-state.md).
 
 use crate::channel::payload::Payload;
-use crate::channel::{Channel, Lane};
+use crate::channel::{Channel, Lane, TakenFds};
 use crate::engine::Engine;
+use crate::engine::in_flight::InFlight;
+use crate::sys::packet::borrowed;
 use crate::sys::thread::tid;
-use baton_abi::lane::{Carried, Message, Origin};
+use baton_abi::control::NodeId;
+use baton_abi::lane::{Carried, Kind, Message, Origin};
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Reader;
 use baton_shm::mapping::View;
 use baton_state::State;
-use baton_state::parcel::{self, Delivery, Few, Named};
+use baton_state::node::Node;
+use baton_state::parcel::{self, Delivery, Few, FewObjects};
 use baton_state::transaction::{HeldObject, Sender};
 use bytemuck::{cast_slice, cast_slice_mut};
+use rustix::fd::{AsRawFd, OwnedFd};
 
-/// The nodes and handles of a message that is to be sent.
+/// The references of a message that is to be sent.
 #[derive(Clone, Copy)]
 pub struct References<'a> {
     /// Offsets of the objects in the data.
     pub offsets: &'a [u64],
     /// The objects, at most [`parcel::FEW`].
-    pub objects: &'a [Named],
+    pub objects: &'a FewObjects,
 }
 
 /// What a plain message carries besides its data.
@@ -53,31 +60,53 @@ impl Carries for References<'_> {
     }
 }
 
-/// References that have been counted, and the state's lock.
+/// The part of a message that goes ahead of it.
+pub(super) struct Ahead {
+    /// Nodes and handles: the nodes have been granted.
+    carried: Few<Carried>,
+    /// How many descriptors have been sent, and their packet's number.
+    fds: (u8, u32),
+}
+
+impl Ahead {
+    /// Takes everything back: the receiver will not take the message in.
+    #[cold]
+    pub fn take_back(&self, engine: &Engine, state: Guard<'_, State>, channel: &Channel) {
+        let (fds, fds_number) = self.fds;
+        engine.take_back(state, channel, &self.carried);
+        channel.cancel_fds(&Message { fds, fds_number, ..Message::default() });
+    }
+}
+
+/// References that have been counted and sent ahead, and the state's lock.
 pub(super) struct Counted<'a> {
     pub state: Guard<'a, State>,
-    carried: Few<Carried>,
+    ahead: Ahead,
     offsets: &'a [u64],
 }
 
 impl<'a> Counted<'a> {
-    /// Counts the references of a message that goes by a channel. `None` if the message has to take
-    /// the general path.
-    pub fn new(
+    /// Counts the references of a message, and sends its descriptors. `None` if the message has to
+    /// take the general path.
+    fn new(
         engine: &'a Engine,
         mut state: Guard<'a, State>,
         channel: &Channel,
-        references: References<'a>,
+        References { offsets, objects }: References<'a>,
     ) -> Option<Counted<'a>> {
-        let (objects, try_use) = (references.objects, |node| channel.try_use(node));
-        let mut carried = Few::new();
-        if !state.carry_few(tid(), channel.peer, objects, try_use, &mut carried) {
+        let (mut carried, try_use) = (Few::new(), |node| channel.try_use(node));
+        if !state.carry_few(tid(), channel.peer, &objects.named, try_use, &mut carried) {
             engine.take_back(state, channel, &carried);
             return None;
         }
         // The list of holders says what this process has granted before the message is posted.
         engine.carry_out_effects(&mut state);
-        Some(Counted { state, carried, offsets: references.offsets })
+        let Some(fds_number) = send_fds(channel, &objects.fds) else {
+            engine.take_back(state, channel, &carried);
+            return None;
+        };
+        let ahead = Ahead { carried, fds: (objects.fds.len() as u8, fds_number) };
+        Some(Counted { state, ahead, offsets })
     }
 
     /// Like [`Counted::new`], of a call by this handle.
@@ -89,67 +118,109 @@ impl<'a> Counted<'a> {
     ) -> Option<Counted<'a>> {
         let state = engine.lock();
         // Nobody takes a dead process's grants back.
-        if !state.leads_to(handle, channel.peer) {
+        if !state.leads_to(handle, channel.peer, references.objects.fds.len()) {
             return None;
         }
         Counted::new(engine, state, channel, references)
     }
 
+    /// Like [`Counted::new`], of the answer to a transaction.
+    pub fn of_answer(
+        engine: &'a Engine,
+        state: Guard<'a, State>,
+        (in_flight, channel): (&InFlight, &Channel),
+        references: References<'a>,
+    ) -> Option<Counted<'a>> {
+        let may_go = references.objects.fds.is_empty() || in_flight.accepts_fds();
+        may_go.then(|| Counted::new(engine, state, channel, references))?
+    }
+
     /// Takes the references back: the message will not be posted.
     #[cold]
     pub fn take_back(self, engine: &Engine, channel: &Channel) {
-        engine.take_back(self.state, channel, &self.carried);
+        self.ahead.take_back(engine, self.state, channel);
     }
 
-    /// Posts the message, and unlocks the state, mostly before that. Returns what the message
-    /// carries, too.
+    /// Posts the message, and unlocks the state, mostly before that. Returns the part that has gone
+    /// ahead, too.
     pub fn post(
         self,
         lane: Lane<'_>,
         message: &Message,
         payload: Payload<'_>,
         chain: &[u8],
-    ) -> (Reader, Few<Carried>) {
-        let Counted { state, carried, offsets } = self;
+    ) -> (Reader, Ahead) {
+        let Counted { state, ahead, offsets } = self;
+        let Ahead { carried, fds: (fds, fds_number) } = &ahead;
         let goes_home = carried.iter().any(|it| it.origin() == Some(Origin::Receiver));
         let _state = goes_home.then_some(state);
         let (objects, offsets_bytes) = (carried.len() as u16, size_of_val(offsets) as u32);
-        let message = Message { objects, offsets_bytes, ..*message };
+        let (fds, fds_number) = (*fds, *fds_number);
+        let message = Message { objects, offsets_bytes, fds, fds_number, ..*message };
         let parts = message.parts().expect("few references and short data");
         let reader = lane.post(&message, |area| {
             area.write(parts.chain_at, chain);
-            area.write(parts.objects_at, cast_slice(&carried));
+            area.write(parts.objects_at, cast_slice(carried));
             payload.copy_to(area, parts.data_at);
             area.write(parts.offsets_at, cast_slice(offsets));
         });
-        (reader, carried)
+        (reader, ahead)
     }
+}
+
+/// Sends the program's descriptors ahead of their message, and returns their packet's number.
+/// `None` if that fails: the general path says why.
+fn send_fds(channel: &Channel, fds: &[i32]) -> Option<u32> {
+    if fds.is_empty() {
+        return Some(0);
+    }
+    let fds: Option<Few<_>> = fds.iter().map(|&fd| borrowed(fd).ok()).collect();
+    channel.send_fds(&fds?).ok()
 }
 
 /// A message with few references, copied out of its lane. Nothing of it has been believed yet.
 pub(super) struct CopiedReferences {
     pub offsets: Few<u64>,
     carried: Few<Carried>,
+    /// How many descriptors it says to have, and their packet's number.
+    fds: (u8, u32),
+    /// The node that has to accept descriptors.
+    accepting: Option<NodeId>,
 }
 
 impl CopiedReferences {
     /// Copies what a message says of its references, and its data into `data`, which is as long.
-    /// `None` if its objects are not few nodes and handles in order.
+    /// `None` if its objects are not few and in order, and as many as it says.
     pub fn copy(message: &Message, area: View<'_>, data: &mut [u8]) -> Option<CopiedReferences> {
-        let (parts, n) = (message.parts()?, usize::from(message.objects));
-        let mut carried: Few<Carried> = (0..n).map(|_| Carried::default()).collect();
+        let Message { fds, fds_number, objects, .. } = *message;
+        let (parts, objects) = (message.parts()?, usize::from(objects));
+        let n = objects + usize::from(fds);
+        let mut carried: Few<Carried> = (0..objects).map(|_| Carried::default()).collect();
         let mut offsets: Few<u64> = (0..n).map(|_| 0).collect();
         area.read(parts.objects_at, cast_slice_mut(&mut carried));
         area.read(parts.data_at, data);
         area.read(parts.offsets_at, cast_slice_mut(&mut offsets));
-        parcel::few_references(data, &offsets)?;
-        Some(CopiedReferences { offsets, carried })
+        let few = parcel::few_objects(data, &offsets)?;
+        let has_fds = fds > 0 && message.kind == Kind::Request as u32;
+        let accepting = has_fds.then_some(NodeId(message.node));
+        let fds = (fds, fds_number);
+        (few.named.len() == objects).then_some(CopiedReferences {
+            offsets,
+            carried,
+            fds,
+            accepting,
+        })
     }
 
-    /// Whether the references can be taken in at once. Losses that were postponed may wait for this
-    /// very message: the general path applies them.
-    pub fn may_come_in(&self, state: &State, from: Sender) -> bool {
-        state.postponed.is_empty() && state.may_hold_few(from, &self.carried)
+    /// The descriptors, if the references can be taken in at once. Losses that were postponed may
+    /// wait for this very message: the general path applies them.
+    pub fn may_come_in<'a>(&self, state: &State, channel: &'a Channel) -> Option<TakenFds<'a>> {
+        let accepts = |node| state.nodes.get(node).is_some_and(Node::accepts_fds);
+        let may_come = state.postponed.is_empty()
+            && self.accepting.is_none_or(accepts)
+            && state.may_hold_few(channel.sender(), &self.carried);
+        let (n_fds, fds_number) = self.fds;
+        may_come.then(|| channel.descriptors.take_for_now(fds_number, n_fds.into()))?
     }
 
     /// Takes the references, which may come in, and puts them in their places in the data. Empties
@@ -160,10 +231,12 @@ impl CopiedReferences {
         from: Sender,
         lane: Lane<'_>,
         data: &mut [u8],
+        fds: &[OwnedFd],
     ) -> Few<HeldObject> {
         lane.inbox().clear_watched();
         let held = state.hold_few(from, &self.carried);
-        let delivery = Delivery { held: &held, fds: &[], buffers_address: 0 };
+        let fds: Few<i32> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        let delivery = Delivery { held: &held, fds: &fds, buffers_address: 0 };
         let nodes = &state.nodes;
         let local_object = |id| nodes.get(id).map(|node| (node.ptr, node.cookie));
         parcel::receive(data, &self.offsets, &mut [], &delivery, local_object)

@@ -159,11 +159,11 @@ impl Taken<'_> {
     ) {
         self.channel.end_serving(self.via.lane);
         let message = reply(payload.bytes(), named);
-        let (reader, carried) = counted.post(self.lane, &message, payload, &[]);
+        let (reader, ahead) = counted.post(self.lane, &message, payload, &[]);
         match reader {
             Reader::Polling => self.channel.socket.ring(),
             Reader::Closed => {
-                engine.take_back(engine.lock(), self.channel, &carried);
+                ahead.take_back(engine, engine.lock(), self.channel);
                 return engine.has_lost_caller(self.channel, self.via);
             }
             Reader::Woken | Reader::Watching | Reader::Dedicated | Reader::Elsewhere => {}
@@ -178,7 +178,8 @@ impl Taken<'_> {
         data: &[u8],
         references: References<'_>,
     ) -> Answered {
-        let Some(counted) = Counted::new(engine, engine.lock(), self.channel, references) else {
+        let to = (self.in_flight, self.channel);
+        let Some(counted) = Counted::of_answer(engine, engine.lock(), to, references) else {
             return self.give_up(engine);
         };
         if !self.leave(engine) {

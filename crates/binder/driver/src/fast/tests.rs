@@ -5,8 +5,8 @@ use super::client_cache::ClientCache;
 use super::copied_payload::CopiedPayload;
 use super::pinned::PinnedLooper;
 use super::receiver::Receiver;
-use super::references::Nothing;
-use super::serve::{Posted, Taken};
+use super::references::{Nothing, References};
+use super::serve::{Answered, Posted, Taken};
 use crate::channel::payload::Payload;
 use crate::channel::{Channel, INLINE_BYTES};
 use crate::engine::Engine;
@@ -18,17 +18,22 @@ use crate::sys::user::Source;
 use baton_abi::control::{ChannelId, NodeId, ProcessId};
 use baton_abi::lane::header::OWNERS;
 use baton_abi::lane::{ChainEntry, Kind, MAX_PAYLOAD_BYTES, Message, status};
-use baton_abi::uapi::TF_CLEAR_BUF;
+use baton_abi::uapi::{
+    BINDER_TYPE_FD, FLAT_BINDER_FLAG_ACCEPTS_FDS, FdObject, TF_ACCEPT_FDS, TF_CLEAR_BUF,
+};
 use baton_broker::Running;
 use baton_shm::lane_owner::Owner;
 use baton_shm::mailbox::Mailbox;
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::State;
+use baton_state::parcel::FewObjects;
 use baton_state::priority::QueuePriority;
 use baton_state::thread::{Calling, ExtendedError, Frame, Thread, Waiting};
 use baton_state::transaction::{BufferedMessage, Incoming, LaneId, SLOT_BYTES, Serving};
 use baton_state::work::{Tid, Work};
-use bytemuck::bytes_of;
+use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
+use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use rustix::pipe::{PipeFlags, pipe_with};
 use std::sync::Arc;
 
 pub(crate) const LANE: usize = 3;
@@ -149,6 +154,36 @@ impl Stage {
         if self.ours.is_pools(lane as u32) {
             self.theirs.set_ready(lane);
         }
+    }
+
+    /// Posts a request with one descriptor, which says that its packet has this number.
+    fn post_for_descriptor(&self, fds_number: u32) {
+        let object = FdObject { kind: BINDER_TYPE_FD, ..FdObject::zeroed() };
+        let sizes = Message {
+            data_bytes: size_of::<FdObject>() as u32,
+            offsets_bytes: 8,
+            ..self.message()
+        };
+        let message = Message { fds: 1, fds_number, ..sizes };
+        let parts = message.parts().unwrap();
+        let body = [bytes_of(&object), &[0; 8]].concat();
+        let areas = self.theirs.lane(LANE).unwrap();
+        areas.outgoing().write(parts.data_at, &body);
+        self.post(LANE, &message);
+    }
+
+    /// Has the manager's node accept descriptors, or not.
+    fn accept_fds(&self, accepts: bool) {
+        let mut state = self.server.lock();
+        let node = state.nodes.get_mut(self.node).unwrap();
+        node.flags = if accepts { FLAT_BINDER_FLAG_ACCEPTS_FDS } else { 0 };
+    }
+
+    /// Sends one end of a pipe ahead of a message, and returns the other end.
+    fn send_pipe(&self) -> OwnedFd {
+        let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        assert_eq!(self.theirs.send_fds(&[write.as_fd()]), Ok(0));
+        read
     }
 
     /// The mailbox in which the lane's caller waits.
@@ -395,6 +430,89 @@ fn a_request_that_is_not_taken_in_leaves_no_room_taken() {
     let request = Posted { taken, epoch, sender: &SENDER, caller: 1, message, is_pinned };
     assert!(!Buffered::new(tid()).take_request(&stage.server, &request));
     assert!(stage.server.lock().contents.is_empty());
+}
+
+fn is_closed(read: &OwnedFd) -> bool {
+    rustix::io::read(read, &mut [0]) == Ok(0)
+}
+
+#[test]
+fn a_descriptor_comes_with_a_request_past_the_state() {
+    let stage = stage(Of::Pool);
+    stage.accept_fds(true);
+    let pipe = stage.send_pipe();
+    stage.post_for_descriptor(0);
+    let message = stage.read().unwrap();
+    let mut object = FdObject::zeroed();
+    stage.server.buffer.view().read(message.buffer, bytes_of_mut(&mut object));
+    assert!(!is_closed(&pipe));
+    assert!(stage.server.free_room(tid(), message.buffer, 0));
+    assert!(!is_closed(&pipe), "it is the program's");
+    // SAFETY: it has come for this program, which nobody else is.
+    drop(unsafe { OwnedFd::from_raw_fd(object.fd as i32) });
+    assert!(is_closed(&pipe));
+}
+
+#[test]
+fn the_general_path_refuses_descriptors_that_may_not_come() {
+    let cases =
+        [("no node for descriptors", false, true, true), ("none was sent", true, false, false)];
+    for (name, accepts, is_sent, lives) in cases {
+        let stage = stage(Of::Pool);
+        stage.accept_fds(accepts);
+        let pipe = is_sent.then(|| stage.send_pipe());
+        stage.post_for_descriptor(0);
+        assert_eq!(stage.read().err(), Some("look"), "{name}");
+        stage.server.with_state(|state| stage.server.accept_first(state));
+        assert!(pipe.is_none_or(|pipe| is_closed(&pipe)), "{name}");
+        assert_eq!(stage.server.channel(stage.ours.id).is_some(), lives, "{name}");
+        assert!(stage.server.lock().contents.is_empty(), "{name}");
+    }
+}
+
+/// The epoch has ended since the looper has looked.
+#[test]
+fn a_request_that_is_not_taken_in_keeps_its_descriptors() {
+    let stage = stage(Of::Pool);
+    stage.accept_fds(true);
+    let pipe = stage.send_pipe();
+    stage.post_for_descriptor(0);
+    let epoch = stage.server.operations.revocations_of(&stage.ours).epoch();
+    stage.server.with_state(|state| stage.server.revoke(state));
+    let in_flight = stage.server.in_flight().unwrap();
+    let taken = stage.taken(&in_flight);
+    let (message, is_pinned) = (taken.lane.header(), false);
+    let request = Posted { taken, epoch, sender: &SENDER, caller: 1, message, is_pinned };
+    assert!(!Buffered::new(tid()).take_request_with_references(&stage.server, &request));
+    assert!(!CopiedPayload::default().take_request_with_references(&stage.server, &request));
+    assert!(stage.server.lock().contents.is_empty() && !is_closed(&pipe));
+    assert_eq!(stage.ours.take_fds(&message).unwrap().len(), 1);
+    assert!(is_closed(&pipe));
+}
+
+/// The transaction is the state's by then.
+#[test]
+fn an_answer_that_is_not_posted_takes_its_descriptors_back() {
+    let stage = stage(Of::Pool);
+    stage.post(LANE, &Message { flags: TF_ACCEPT_FDS, ..stage.message() });
+    stage.read().unwrap();
+    let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+    let in_flight = stage.server.in_flight().unwrap();
+    let taken = stage.taken(&in_flight);
+    let object = FdObject { kind: BINDER_TYPE_FD, ..FdObject::zeroed() };
+    let few =
+        FewObjects { fds: [write.as_raw_fd()].into_iter().collect(), ..FewObjects::default() };
+    let references = References { offsets: &[0], objects: &few };
+    stage.server.with_state(|state| stage.server.take_over_own(state));
+    assert_eq!(
+        taken.answer_with_references(&stage.server, bytes_of(&object), references),
+        Answered::No
+    );
+    drop(write);
+    // The client's control thread hears of it.
+    while !is_closed(&read) {
+        std::thread::yield_now();
+    }
 }
 
 /// Its cached clients are of the other lane.

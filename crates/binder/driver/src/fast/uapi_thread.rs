@@ -167,7 +167,8 @@ impl Engine {
             return None;
         }
         if let Some(references) = carries.references() {
-            let mut counted = Counted::new(self, state, taken.channel, references)?;
+            let to = (taken.in_flight, taken.channel);
+            let mut counted = Counted::of_answer(self, state, to, references)?;
             if !taken.leave(self) {
                 counted.take_back(self, taken.channel);
                 return None;

@@ -10,6 +10,7 @@ use crate::transaction::Sender;
 use crate::work::{Tid, Work};
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use baton_abi::lane::{Carried, Origin};
+use baton_abi::uapi::FLAT_BINDER_FLAG_ACCEPTS_FDS;
 
 impl State {
     /// Grants the nodes among these objects to a peer, and says what a message to it carries. The
@@ -85,11 +86,14 @@ impl State {
         Some(Carried::of_sender(id, granted.entry, node.flags, strength))
     }
 
-    /// Whether calls by this handle go to a process that lives.
-    pub fn leads_to(&self, handle: u32, process: ProcessId) -> bool {
+    /// Whether calls by this handle go to a process that lives, and may carry so many descriptors.
+    pub fn leads_to(&self, handle: u32, process: ProcessId, n_fds: usize) -> bool {
         let number = if handle == 0 { self.manager } else { Some(handle) };
         let reference = number.and_then(|number| self.references.get(number));
-        reference.is_some_and(|reference| reference.owner == process && !reference.dead)
+        reference.is_some_and(|reference| {
+            let takes_fds = n_fds == 0 || reference.flags & FLAT_BINDER_FLAG_ACCEPTS_FDS != 0;
+            reference.owner == process && !reference.dead && takes_fds
+        })
     }
 
     /// Whether the thread has work besides the news of nodes that it has sent.
@@ -286,11 +290,20 @@ mod tests {
     #[test]
     fn calls_lead_to_the_living_owner_of_their_handle() {
         let mut state = process();
-        assert!(state.leads_to(1, PEER) && !state.leads_to(2, PEER) && !state.leads_to(0, PEER));
+        let leads_to = |state: &State, handle| state.leads_to(handle, PEER, 0);
+        assert_eq!([1, 2, 0].map(|it| leads_to(&state, it)), [true, false, false]);
         state.manager = Some(1);
-        assert!(state.leads_to(0, PEER));
+        assert!(leads_to(&state, 0));
         state.event(Event::Dead { process: PEER });
-        assert!(!state.leads_to(1, PEER) && !state.leads_to(0, PEER));
+        assert!(!leads_to(&state, 1) && !leads_to(&state, 0));
+    }
+
+    #[test]
+    fn calls_with_descriptors_lead_to_nodes_that_accept_them() {
+        let mut state = process();
+        let accepts = FLAT_BINDER_FLAG_ACCEPTS_FDS;
+        state.hold_of_owner(PEER, &Carried::of_sender(NodeId(6), 0, accepts, Strong));
+        assert_eq!([1, 3].map(|it| state.leads_to(it, PEER, 1)), [false, true]);
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl State {
     }
 
     /// Has descriptors of the program closed, if there are any.
-    pub fn close_fds(&mut self, fds: Vec<i32>) {
+    fn close_fds(&mut self, fds: Vec<i32>) {
         if !fds.is_empty() {
             self.effect(Effect::Close(fds));
         }
