@@ -476,7 +476,10 @@ impl Worker {
             return;
         }
         let times = 3 + self.dice(12);
-        let _ = (0..times).all(|_| self.call(handle, name, Cargo::Plain));
+        let _ = (0..times).all(|_| {
+            let cargo = if self.dice(3) == 0 { Cargo::Objects } else { Cargo::Plain };
+            self.call(handle, name, cargo)
+        });
     }
 
     /// The thread gets a real-time priority, or a nice value, and the driver is told so.
