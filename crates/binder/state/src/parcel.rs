@@ -16,8 +16,8 @@ use smallvec::SmallVec;
 /// Most objects of a message that takes the fast path.
 pub const FEW: usize = 8;
 
-/// Something of each of these objects.
-pub type Few<T> = SmallVec<[T; FEW]>;
+/// Something of each of these objects. Most messages have one or two, and a list is moved often.
+pub type Few<T> = SmallVec<[T; 2]>;
 
 /// The objects of a message that takes the fast path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
