@@ -179,6 +179,8 @@ impl Engine {
         // The control thread keeps the channel as long as a thread is inside an entry for it.
         channel.revocation.revoke();
         let removed = self.pool.channels.remove(channel);
+        state.forget_offers(channel.id);
+        self.carry_out_effects(state);
         if self.pool.channels.with(channel.peer).is_empty() {
             self.pool.channels.forget_waiting_grants(channel.peer);
         }
@@ -249,7 +251,6 @@ impl Engine {
         }
         self.carry_out_effects(state);
         self.remove_channel(state, channel, why);
-        state.forget_offers(channel.id);
         self.forget_tickets_without_channel(state, channel.peer);
         self.carry_out_effects(state);
     }

@@ -172,7 +172,6 @@ mod tests {
         Named::Handle { handle, strength: Strong }
     }
 
-    #[expect(clippy::result_large_err, reason = "for tests")]
     fn carried_by(
         state: &mut State,
         objects: &[Named],
