@@ -183,6 +183,7 @@ impl Engine {
         let channels: Vec<_> = round.iter().map(|muted| Arc::clone(&muted.channel)).collect();
         let returned = channels.iter().filter(|channel| channel.has_returned());
         returned.for_each(|channel| self.take_returned(channel));
+        self.withdraw_again();
         self.accept_and_catch_up(ChannelSet::These(&channels));
         self.pool.end_muted_round(round);
     }
