@@ -18,7 +18,7 @@ use crate::channel::Channel;
 use crate::sys::control_poll::ControlPoll;
 use crate::sys::packet::descriptors;
 use crate::wait::pool::Pool;
-use crate::wait::settings::Settings;
+use crate::wait::settings::{Settings, count_processors};
 use baton_abi::control::{ChannelId, Identity};
 use baton_shm::forks::ForkGeneration;
 use baton_shm::lock::{Guard, Lock};
@@ -82,6 +82,7 @@ impl Engine {
         let buffer = ReceiveBuffer::new()?;
         let control = ControlPoll::new().map_err(system("make the control thread's timers"))?;
         let control = Arc::new(control);
+        count_processors();
         let (broker, identity) = greeted.await_welcome()?;
         let shown = Arc::clone(page.mapping());
         let pool = Pool::new(settings, broker.stamps, Arc::clone(&control), shown);

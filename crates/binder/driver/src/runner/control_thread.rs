@@ -8,7 +8,6 @@ use crate::engine::broker::Link;
 use crate::sys::clock::now;
 use crate::sys::control_poll::{CHANNELS, EVENTS, GREETING, REPEAT, REPEAT_AFTER, STOP, WATCHDOG};
 use crate::wait::mute::ROUND as MUTED_ROUND;
-use crate::wait::settings::count_processors;
 use baton_abi::control::{ChannelId, End};
 use baton_shm::blocking;
 use rustix::event::Timespec;
@@ -40,7 +39,6 @@ impl Engine {
 
     /// The control thread, until the engine is closed.
     pub(crate) fn run_control(&self) {
-        count_processors();
         let mut events = Vec::with_capacity(32);
         let mut rejoining = RejoinState::default();
         // Channels to look at now, each with whether its peer has hung up.

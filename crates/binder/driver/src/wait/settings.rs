@@ -100,8 +100,8 @@ impl Settings {
 /// The number of processors for this process and its peers.
 static PROCESSORS: OnceLock<usize> = OnceLock::new();
 
-/// Counts the processors, once for a process: called by the control thread, because it takes some
-/// tens of microseconds. Until then there is one.
+/// Counts the processors, once for a process. It opens files for a moment: not on a thread of the
+/// engine's own, because the program's next descriptor could get another number than it expects.
 pub(crate) fn count_processors() {
     PROCESSORS.get_or_init(processors);
 }
