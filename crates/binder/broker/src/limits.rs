@@ -144,7 +144,7 @@ impl Default for Limits {
             objects_per_ticket: MAX_OBJECTS,
             contexts: 256,
             claims: 1 << 20,
-            queued_bytes: 16 << 20,
+            queued_bytes: 4 << 20,
             queued_bytes_per_user: 64 << 20,
             queued_cancels: 1_024,
             queued_barriers: 65_536,
