@@ -48,9 +48,9 @@ use std::sync::Arc;
 /// ```
 pub struct Received<'a> {
     pub(crate) driver: &'a Arc<Driver>,
-    /// What came by the fast path.
+    /// The message, if it came by the fast path.
     here: CopiedPayload,
-    /// What came otherwise. Not in a Box, which is dropped in line, where everybody passes.
+    /// The message, if it came otherwise. A Box would be dropped in line, where everybody passes.
     in_buffer: Option<Arc<InBuffer>>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Received<'a> {
         &mut self.here
     }
 
-    /// What has come into the receive buffer.
+    /// A message in the receive buffer.
     pub(crate) fn in_buffer(driver: &'a Arc<Driver>, incoming: Incoming) -> Received<'a> {
         let n_objects = incoming.sizes.1 / 8;
         let in_buffer = Some(Arc::new(InBuffer { incoming, fds: Lock::default() }));

@@ -35,12 +35,12 @@ pub struct References<'a> {
     pub objects: &'a FewObjects,
 }
 
-/// What a plain message carries besides its data.
+/// A plain message carries nothing besides its data.
 #[derive(Clone, Copy)]
 pub struct Nothing;
 
-/// What a message carries besides its data. A type says it, so that the code of plain messages has
-/// no part in it.
+/// The part of a message besides its data. A type says what it is, so that the code of plain
+/// messages has no part in it.
 pub trait Carries: Copy {
     /// The references, if the message is not plain.
     fn references(&self) -> Option<References<'_>>;
