@@ -174,9 +174,12 @@ fn request(input: &mut Input<'_>) -> Request {
         }
         4 => Request::CancelTicket { target: process(input), ticket: TicketId(input.small()) },
         5..=7 => {
-            let (owner, node) = (process(input), NodeId(input.small()));
-            let (strong, grants) = (input.small() as u32, input.small() as u32);
-            Request::Release { owner, node, strong, grants }
+            let released = (0..1 + input.below(3)).map(|_| {
+                let (owner, node) = (process(input), NodeId(input.small()));
+                let (strong, grants) = (input.small() as u32, input.small() as u32);
+                Released { owner, node, strong, grants }
+            });
+            Request::Release { released: released.collect() }
         }
         8 => Request::ContextManager,
         9 => Request::BecomeContextManager { node: NodeId(input.small()), flags: input.u32() },

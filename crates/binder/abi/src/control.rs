@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 /// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.
@@ -72,6 +72,21 @@ pub struct Granted {
     pub flags: u32,
     /// Whether the node manages the receiver's context: it is handle 0 there.
     pub manages: bool,
+}
+
+/// Grants of the broker's on one node, which their holder returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Released {
+    /// The owner of the node.
+    pub owner: ProcessId,
+    /// The owner's id of the node.
+    pub node: NodeId,
+    /// Number of strong grants that end. The strong grants that are left never exceed all that are
+    /// left.
+    pub strong: u32,
+    /// Number of grants that end, of either strength. A strong grant that ends beyond this number
+    /// becomes a weak one.
+    pub grants: u32,
 }
 
 /// A process as the kernel identifies it (SO_PEERCRED and SO_PEERSEC at its connection).
@@ -127,18 +142,11 @@ pub enum Request {
         /// The ticket.
         ticket: TicketId,
     },
-    /// Returns grants that the broker gave. No reply, and no effect if the owner is dead.
+    /// Returns grants that the broker gave. No reply. Grants of a dead owner's nodes have no
+    /// effect.
     Release {
-        /// The owner of the node.
-        owner: ProcessId,
-        /// The owner's id of the node.
-        node: NodeId,
-        /// Number of strong grants that end. The strong grants that are left never exceed all that
-        /// are left.
-        strong: u32,
-        /// Number of grants that end, of either strength. A strong grant that ends beyond this
-        /// number becomes a weak one.
-        grants: u32,
+        /// At most [`MAX_OBJECTS`]: a whole ticket goes back at once.
+        released: Vec<Released>,
     },
     /// Asks for a grant on the context manager's node. `ESRCH` if the context has no manager,
     /// `EINVAL` if the asker is the manager. Events: `References` to the manager, `Ticket` (from

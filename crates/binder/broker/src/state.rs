@@ -149,8 +149,11 @@ impl State {
                 self.cancel_ticket(from, target, ticket, out);
                 return None;
             }
-            Request::Release { owner, node, strong, grants } => {
-                self.release(from, NodeKey { owner, node }, strong, grants, out);
+            Request::Release { released } => {
+                let returned = released.iter().try_for_each(|it| self.release(from, it, out));
+                if let Err(why) = returned {
+                    out.push(Effect::Disconnect { process: from, why });
+                }
                 return None;
             }
             Request::FrozenTouched { target, two_way } => {

@@ -313,7 +313,8 @@ impl Run<'_> {
                 let (strong, grants) = (held.strong, held.grants);
                 let engine = self.engines.get_mut(&who).expect("it is alive");
                 let (owner, id) = node;
-                engine.fake.tell(Request::Release { owner, node: id, strong, grants });
+                let released = vec![Released { owner, node: id, strong, grants }];
+                engine.fake.tell(Request::Release { released });
                 engine.record.return_grants(node, strong, grants);
                 // The request has no reply: other engines would ask for their barriers before it is
                 // served.

@@ -466,8 +466,8 @@ impl History {
             _ => Request::Observe { version: VERSION },
         };
         let returned = match request {
-            Request::Release { owner, node, strong, grants } => {
-                Some(((owner, node), strong, grants))
+            Request::Release { ref released } => {
+                released.first().map(|it| ((it.owner, it.node), it.strong, it.grants))
             }
             _ => None,
         };

@@ -133,7 +133,8 @@ fn a_violation_disconnects_the_violator() {
     let broker = Running::start(Config::at(directory.socket())).unwrap();
     let (manager, client) = manager_and_client(broker.socket());
     let (owner, node) = (manager.id(), NodeId(1));
-    client.tell(Request::Release { owner, node, strong: 2, grants: 2 });
+    client
+        .tell(Request::Release { released: vec![Released { owner, node, strong: 2, grants: 2 }] });
     assert!(client.is_disconnected());
     assert_eq!(manager.event(), Event::Dead { process: client.id() });
     let holder = (client.id(), None);

@@ -565,8 +565,6 @@ fn a_return_that_crosses_a_second_death_is_ignored() {
     rejoin(&mut broker, HOLDING, &[holds(7, 1, 1)]);
     broker.gone(OWNING);
     broker.effects();
-    let (owner, node) = (OWNING, NodeId(7));
-    let release = Request::Release { owner, node, strong: 1, grants: 1 };
-    assert_eq!(broker.ask(HOLDING, release), None);
+    assert_eq!(broker.ask(HOLDING, release(OWNING, 7, 1, 1)), None);
     assert_eq!(broker.effects(), [], "it stays connected");
 }

@@ -9,7 +9,7 @@ use crate::process::State;
 use crate::reference::{ByGiver, Grants, Reference};
 use crate::ticket::Introduced;
 use crate::work::{Queue, Work};
-use baton_abi::control::{Granted, NodeId, ProcessId, Request, Strength};
+use baton_abi::control::{Granted, NodeId, ProcessId, Released, Strength};
 use baton_abi::lane::{Carried, ReturnedGrants};
 use baton_abi::uapi::*;
 
@@ -249,8 +249,7 @@ impl State {
         }
         let ByGiver { broker, owner: of_owner } = surplus;
         if broker.all > 0 || broker.strong > 0 {
-            let (strong, grants) = (broker.strong, broker.all);
-            self.effect(Effect::Tell(Request::Release { owner, node, strong, grants }));
+            self.release(Released { owner, node, strong: broker.strong, grants: broker.all });
         }
         if of_owner.all > 0 || of_owner.strong > 0 {
             let (strong, all) = (of_owner.strong, of_owner.all);
@@ -274,7 +273,7 @@ impl State {
         }
         *reference.counts.of(strength) += 1;
         if let Some(Grants { strong, all: grants }) = excess {
-            self.effect(Effect::Tell(Request::Release { owner, node, strong, grants }));
+            self.release(Released { owner, node, strong, grants });
         }
         HeldObject::Handle { handle, strength }
     }
@@ -284,7 +283,7 @@ impl State {
         let Granted { owner, node, strength, .. } = introduced.granted;
         if !introduced.dead {
             let strong = u32::from(strength == Strength::Strong);
-            self.effect(Effect::Tell(Request::Release { owner, node, strong, grants: 1 }));
+            self.release(Released { owner, node, strong, grants: 1 });
         }
     }
 

@@ -160,7 +160,7 @@ mod tests {
     use crate::Effect;
     use crate::ticket::MAX_OVERDRAWN;
     use crate::transaction::{Arrival, LaneId, Verdict};
-    use baton_abi::control::{ChannelId, NodeId, Request, Strength};
+    use baton_abi::control::{ChannelId, MAX_OBJECTS, NodeId, Released, Request, Strength};
     use baton_abi::lane::{Kind, Message};
     use rustix::io::Errno;
 
@@ -203,6 +203,32 @@ mod tests {
         admitted.map(|room| state.reject(room, Vec::new(), Vec::new()))
     }
 
+    /// How many references go back, each of one strong grant.
+    fn released(state: &mut State) -> usize {
+        let one = |it: &Released| (it.strong, it.grants) == (1, 1);
+        let of = |effect| match effect {
+            Effect::Tell(Request::Release { released }) => {
+                assert!(released.len() <= MAX_OBJECTS && released.iter().all(one));
+                released.len()
+            }
+            _ => 0,
+        };
+        state.take_effects().into_iter().map(of).sum()
+    }
+
+    #[test]
+    fn a_whole_ticket_goes_back_by_one_request() {
+        let mut state = process();
+        send(&mut state, STRANGER, 1, MAX_OBJECTS as u64);
+        state.drop_ticket(STRANGER, TicketId(1));
+        let of = |effect: Effect| match effect {
+            Effect::Tell(Request::Release { released }) => Some(released.len()),
+            _ => None,
+        };
+        let requests: Vec<_> = state.take_effects().into_iter().filter_map(of).collect();
+        assert_eq!(requests, [MAX_OBJECTS]);
+    }
+
     #[test]
     fn tickets_without_their_messages_are_bounded_by_their_user() {
         for (tickets, objects, kept) in
@@ -210,11 +236,8 @@ mod tests {
         {
             let mut state = process();
             assert_eq!(send(&mut state, STRANGER, tickets, objects), kept);
-            let released = state.take_effects().into_iter().filter(|effect| {
-                matches!(effect, Effect::Tell(Request::Release { strong: 1, grants: 1, .. }))
-            });
             let refused = tickets - kept as u64;
-            assert_eq!(released.count() as u64, refused * objects, "they go back at once");
+            assert_eq!(released(&mut state) as u64, refused * objects, "they go back at once");
             assert_eq!(state.references.iter().count(), 0, "a handle comes with its message");
             assert!(state.tickets.overdrawn.values().all(|tickets| tickets.len() <= MAX_OVERDRAWN));
             assert_eq!(send(&mut state, OTHER, 100, objects), 100, "another user's");
@@ -228,10 +251,7 @@ mod tests {
         assert_eq!(send(&mut state, OTHER, 1, 1), 1);
         state.drop_ticket(STRANGER, TicketId(100));
         state.forget_tickets(STRANGER);
-        let released = state.take_effects().into_iter().filter(|effect| {
-            matches!(effect, Effect::Tell(Request::Release { strong: 1, grants: 1, .. }))
-        });
-        assert_eq!(released.count(), 6);
+        assert_eq!(released(&mut state), 6);
         assert!(!state.is_settled(), "another sender's ticket waits");
         state.forget_tickets(OTHER);
         assert!(state.is_settled());

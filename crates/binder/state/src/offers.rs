@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::ticket::Introduced;
     use Strength::{Strong, Weak};
-    use baton_abi::control::{Event, ProcessId, Request};
+    use baton_abi::control::{Event, ProcessId, Released, Request};
     use baton_abi::lane::known_places;
 
     const OWNER: ProcessId = ProcessId(3);
@@ -152,8 +152,9 @@ mod tests {
 
     /// What the owner is told once the handle is gone.
     fn released(grants: u32) -> Effect {
-        let node = NodeId(5);
-        Effect::Tell(Request::Release { owner: OWNER, node, strong: grants, grants })
+        let (owner, node, strong) = (OWNER, NodeId(5), grants);
+        let released = vec![Released { owner, node, strong, grants }];
+        Effect::Tell(Request::Release { released })
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::thread::{Thread, Threads, Waiting};
 use crate::ticket::Tickets;
 use crate::watchdog::Watchdog;
 use crate::work::{Queue, Tid, Todo, Work};
-use baton_abi::control::{ChannelId, ProcessId};
+use baton_abi::control::{ChannelId, MAX_OBJECTS, ProcessId, Released, Request};
 use rustc_hash::FxHashMap;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -114,6 +114,16 @@ impl State {
 
     pub(crate) fn effect(&mut self, effect: Effect) {
         self.effects.push(effect);
+    }
+
+    /// Returns grants of the broker's, those of one ticket in one request.
+    pub(crate) fn release(&mut self, released: Released) {
+        match self.effects.last_mut() {
+            Some(Effect::Tell(Request::Release { released: all })) if all.len() < MAX_OBJECTS => {
+                all.push(released);
+            }
+            _ => self.effect(Effect::Tell(Request::Release { released: vec![released] })),
+        }
     }
 
     pub(crate) fn complain(&mut self, line: String) {

@@ -8,7 +8,9 @@ use super::holder_lists::HolderLists;
 use super::node::{Node, NodeKey};
 use super::tables::State;
 use crate::limits::Resource;
-use baton_abi::control::{Event, Granted, HeldNode, NodeId, ProcessId, Strength, TicketId};
+use baton_abi::control::{
+    Event, Granted, HeldNode, NodeId, ProcessId, Released, Strength, TicketId,
+};
 use rustix::io::Errno;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -206,28 +208,22 @@ impl State {
     pub(super) fn release(
         &mut self,
         from: ProcessId,
-        key: NodeKey,
-        strong: u32,
-        grants: u32,
+        &Released { owner, node, strong, grants }: &Released,
         out: &mut Vec<Effect>,
-    ) {
-        if !self.processes.contains_key(&key.owner) && !self.may_rejoin(key.owner) {
-            return;
+    ) -> Result<(), Violation> {
+        let key = NodeKey { owner, node };
+        if !self.processes.contains_key(&owner) && !self.may_rejoin(owner) {
+            return Ok(());
         }
         let process = self.processes.get_mut(&from).expect("the asker is alive");
-        match process.grants.release(key, strong, grants) {
-            Ok(Some(left)) => {
-                if left.grants == 0 {
-                    self.refund_handle(from, left.giver);
-                }
-                self.set_holding(key, from, left.holding(), out);
+        let left = process.grants.release(key, strong, grants);
+        if let Some(left) = left.map_err(|_| Violation::OverReturn { owner, node })? {
+            if left.grants == 0 {
+                self.refund_handle(from, left.giver);
             }
-            Ok(None) => {}
-            Err(_) => {
-                let why = Violation::OverReturn { owner: key.owner, node: key.node };
-                out.push(Effect::Disconnect { process: from, why });
-            }
+            self.set_holding(key, from, left.holding(), out);
         }
+        Ok(())
     }
 
     /// Sets what a process holds of a node by the broker's grants, tells the owner, and removes the

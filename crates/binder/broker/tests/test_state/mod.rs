@@ -212,7 +212,7 @@ pub fn held(owner: ProcessId, node: u64, strength: Strength) -> HeldNode {
 }
 
 pub fn release(owner: ProcessId, node: u64, strong: u32, grants: u32) -> Request {
-    Request::Release { owner, node: NodeId(node), strong, grants }
+    Request::Release { released: vec![Released { owner, node: NodeId(node), strong, grants }] }
 }
 
 pub fn refused(errno: Errno) -> Option<Reply> {

@@ -333,7 +333,7 @@ impl Hostile {
                 };
                 let (strong, grants) = counts(&mut given.iter().filter(|it| it.entry.is_none()));
                 if grants > 0 {
-                    self.tell(&Request::Release { owner, node, strong, grants });
+                    self.tell(&release(owner, node, strong, grants));
                 }
                 let (strong, all) = counts(&mut given.iter().filter(|it| it.entry.is_some()));
                 if all > 0 {
@@ -345,7 +345,7 @@ impl Hostile {
                 let (strong, all) = (strong as u32, all as u32);
                 if self.dice(2) == 0 {
                     let (owner, node, grants) = (target, NodeId(node), all);
-                    self.tell(&Request::Release { owner, node, strong, grants });
+                    self.tell(&release(owner, node, strong, grants));
                 } else {
                     // No node that it may have been granted in a message that it has not read.
                     let known = held.map(|held| held.node.0).filter(|_| self.dice(2) == 0);
@@ -731,4 +731,9 @@ impl Channel {
     fn ring(&self) {
         let _ = send_with(&self.socket, bytes_of(&[0u32, 0]), &[]);
     }
+}
+
+/// The request that returns grants of the broker's on one node.
+fn release(owner: ProcessId, node: NodeId, strong: u32, grants: u32) -> Request {
+    Request::Release { released: vec![Released { owner, node, strong, grants }] }
 }
