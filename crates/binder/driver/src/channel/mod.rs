@@ -81,6 +81,9 @@ pub struct Channel {
     times_muted: AtomicU32,
     /// Server: looks here that found nothing, less those that requests have made up for.
     fruitless: AtomicU32,
+    /// Server: the lane of the last request that the pool has taken, and how many came there in a
+    /// row: see [`Channel::in_a_row`].
+    in_a_row: AtomicU32,
     /// The processor that this end has shown last, plus one.
     shown_processor: AtomicU32,
     /// Server: the number of this client's last request among the process's requests.
@@ -207,6 +210,7 @@ impl Channel {
             muted: AtomicBool::new(false),
             times_muted: AtomicU32::new(0),
             fruitless: AtomicU32::new(0),
+            in_a_row: AtomicU32::new(0),
             shown_processor: AtomicU32::new(0),
             wanted_at: AtomicU64::new(0),
             answers: SpinBudget::default(),

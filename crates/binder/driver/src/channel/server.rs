@@ -25,6 +25,10 @@ pub const ACTIVE_REQUESTS: u64 = 1024;
 /// Number of fruitless looks that one request makes up for.
 pub const FORGIVEN: u32 = 4;
 
+/// In [`Channel::in_a_row`]: the number of requests, and above it the lane.
+const LANE_SHIFT: u32 = 16;
+const COUNT_MASK: u32 = (1 << LANE_SHIFT) - 1;
+
 /// A one-way transaction waits in the ring.
 pub struct OneWay;
 
@@ -102,8 +106,9 @@ impl Channel {
     }
 
     /// Called by the pinned looper: gives the lane back to the pool, with the requests that have
-    /// arrived.
+    /// arrived. The next looper is pinned after as many requests as this one.
     pub fn unpin(&self, lane: Lane<'_>, number: u32) {
+        self.in_a_row.store(0, Ordering::Relaxed);
         let mut ends = self.ends();
         if self.ownership(number).unpin(lane.inbox()) {
             ends.ready.leave(number, false);
@@ -125,6 +130,11 @@ impl Channel {
         let seen = lane.inbox().wait_unless(None, is_wanted);
         self.pinned_sleeper.store(0, Ordering::Relaxed);
         seen
+    }
+
+    /// Whether the looper that is pinned to a lane sleeps.
+    pub fn has_pinned_sleeper(&self) -> bool {
+        self.pinned_sleeper.load(Ordering::Relaxed) != 0
     }
 
     /// Wakes the looper that is pinned to a lane, if it sleeps. False if none does. Called after
@@ -224,6 +234,21 @@ impl Channel {
         if fruitless != 0 {
             self.fruitless.store(fruitless.saturating_sub(FORGIVEN), Ordering::Relaxed);
         }
+    }
+
+    /// Counts a request that the pool has taken on the lane.
+    #[inline]
+    pub fn count_in_a_row(&self, lane: u32) {
+        // Relaxed: a count that is lost between two threads does not matter.
+        let count = (self.in_a_row(lane) + 1).min(COUNT_MASK);
+        self.in_a_row.store(lane << LANE_SHIFT | count, Ordering::Relaxed);
+    }
+
+    /// How many of the last requests that the pool has taken came in a row on this lane.
+    #[inline]
+    pub fn in_a_row(&self, lane: u32) -> u32 {
+        let word = self.in_a_row.load(Ordering::Relaxed);
+        if word >> LANE_SHIFT == lane { word & COUNT_MASK } else { 0 }
     }
 
     /// Counts looks here that found nothing, and returns how many there are.

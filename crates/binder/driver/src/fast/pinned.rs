@@ -10,12 +10,16 @@
 //! ```
 //!
 //! Another client sees a looper that sleeps elsewhere, and rings the doorbell. With each request
-//! that it takes, the pinned looper also looks for requests on other lanes. A looper is pinned only
-//! while one channel is active, after a number of requests in a row on one lane
-//! ([`super::route_cache`]), and until there is anything else to do.
+//! that it takes, the pinned looper also looks for requests on other lanes of its channel. A looper
+//! is pinned after a number of requests in a row on one lane ([`super::route_cache`]), and until
+//! there is anything else to do.
 //!
-//! **Invariant**: a pinned looper owns its lane ([`baton_shm::lane_owner`]). See [ADR
-//! 0036](../../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md).
+//! Each client may have a pinned looper of its own, as long as another looper sleeps for all other
+//! clients. If that one takes a request, a pinned looper that sleeps returns to the pool.
+//!
+//! **Invariant**: a pinned looper owns its lane ([`baton_shm::lane_owner`]). See ADR
+//! [0036](../../../../../../docs/adr/0036-a-looper-dwells-at-a-lane.md) and
+//! [0058](../../../../../../docs/adr/0058-a-pinned-looper-for-each-client.md).
 
 use super::client_cache::{CachedNode, ClientCache};
 use super::receiver::{Receiver, is_plain};
@@ -24,7 +28,6 @@ use crate::engine::Engine;
 use crate::sys::clock::now_ns;
 use crate::sys::spin::Spun;
 use crate::wait::policy::{WaitMode, WaitPolicy};
-use baton_abi::lane::status;
 use baton_shm::futex::Wait;
 use baton_shm::mailbox::Seen;
 use baton_shm::sync::Ordering;
@@ -38,8 +41,6 @@ pub struct PinnedLooper<'a, T> {
     /// The node that was called last.
     known: Cell<Option<&'a CachedNode<T>>>,
     any_work: u32,
-    /// This looper is the one looper of the process that may spin.
-    spins: bool,
     policy: WaitPolicy,
     sleeps: u32,
 }
@@ -59,10 +60,10 @@ impl<'a, T> PinnedLooper<'a, T> {
         if !at.channel.pin(at.lane, at.via.lane) {
             return None;
         }
-        engine.pool.page.word(status::SLEEPERS).fetch_add(1, Ordering::SeqCst);
-        let (known, spins, policy, sleeps) = (Cell::new(None), false, WaitPolicy::new(), 0);
+        engine.pool.begin_pinned();
+        let (known, policy, sleeps) = (Cell::new(None), WaitPolicy::new(), 0);
         at.in_flight.set_lane(at.via, at.channel.peer);
-        Some(PinnedLooper { engine, at, client, known, any_work, spins, policy, sleeps })
+        Some(PinnedLooper { engine, at, client, known, any_work, policy, sleeps })
     }
 
     /// The transaction that the looper has taken in last.
@@ -87,11 +88,13 @@ impl<'a, T> PinnedLooper<'a, T> {
         let is_wanted = || engine.pool.any_work.load(Ordering::SeqCst) != any_work;
         let longest = engine.pool.settings.longest_spin_ns;
         let mut since = None;
-        if self.policy.mode() == WaitMode::Spin && self.may_spin() {
+        let spinning = &engine.pool.spinning;
+        if self.policy.mode() == WaitMode::Spin && !spinning.swap(true, Ordering::Acquire) {
             let spun = engine.pool.gaps.spin(longest, || match lane.inbox().look() {
                 Seen::Nothing => (channel.has_news() || is_wanted()).then_some(Seen::Nothing),
                 seen => Some(seen),
             });
+            spinning.store(false, Ordering::Release);
             match spun {
                 Spun::Saw(seen) => return Ok(seen),
                 Spun::Since(start) => since = Some(start),
@@ -103,15 +106,14 @@ impl<'a, T> PinnedLooper<'a, T> {
             engine.pool.gaps.record(now_ns() - start, longest);
         }
         if self.sleeps.is_multiple_of(FOLLOWS_EVERY) {
-            engine.pool.follow(&[channel]);
+            match since {
+                Some(_) => engine.pool.follow(&[channel]),
+                // Another looper spins, or none may: a spin saves this looper no wake-up.
+                None => engine.pool.follow_caller(channel),
+            }
         }
         self.sleeps = self.sleeps.wrapping_add(1);
         seen
-    }
-
-    fn may_spin(&mut self) -> bool {
-        self.spins = self.spins || !self.engine.pool.spinning.swap(true, Ordering::Acquire);
-        self.spins
     }
 
     /// The plain request that has come, and its node's object. `None` if it is another one, or if
@@ -152,6 +154,7 @@ impl<'a, T> PinnedLooper<'a, T> {
     fn end_wait(&self) {
         self.at.lane.inbox().clear_watched();
         self.at.channel.count_fruitful();
+        self.engine.pool.note_pinned_request(self.at.channel);
     }
 
     /// Whether there is anything to do besides this lane's requests.
@@ -186,10 +189,7 @@ impl<'a, T> PinnedLooper<'a, T> {
 
 impl<T> Drop for PinnedLooper<'_, T> {
     fn drop(&mut self) {
-        if self.spins {
-            self.engine.pool.spinning.store(false, Ordering::Release);
-        }
         self.at.channel.unpin(self.at.lane, self.at.via.lane);
-        self.engine.pool.page.word(status::SLEEPERS).fetch_sub(1, Ordering::SeqCst);
+        self.engine.pool.end_pinned();
     }
 }

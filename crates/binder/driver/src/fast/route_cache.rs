@@ -29,8 +29,6 @@ pub struct RouteCache<T> {
     clients: Vec<Option<ClientCache<T>>>,
     /// The lane that was served last: the index of its channel, and its number.
     last: Option<(usize, u32)>,
-    /// How many requests in a row came on that lane, while there was one active channel.
-    in_a_row: u32,
     /// How many choices in a row were made by nice values.
     by_nice: Cell<u8>,
     /// Where the next choice in turn begins: the index after the lane of the last one.
@@ -38,8 +36,9 @@ pub struct RouteCache<T> {
 }
 
 /// After so many requests in a row on one lane a looper is pinned. To be pinned costs a lock and
-/// three atomic operations, and the next caller on another lane has to ring the doorbell.
-const PINNED_AFTER: u32 = 64;
+/// three atomic operations, and the next caller on another lane of the channel has to ring the
+/// doorbell. A simulated history is short.
+const PINNED_AFTER: u32 = if cfg!(simulated) { 3 } else { 64 };
 
 impl<T> Default for RouteCache<T> {
     /// An empty cache.
@@ -50,7 +49,6 @@ impl<T> Default for RouteCache<T> {
             active: Weak::new(),
             clients: Vec::new(),
             last: None,
-            in_a_row: 0,
             by_nice: Cell::new(0),
             by_turn: Cell::new(0),
         }
@@ -121,11 +119,16 @@ impl<T: Clone> RouteCache<T> {
         active: &'a ActiveSet,
         any_work: u32,
     ) -> Option<PinnedLooper<'a, T>> {
-        if self.in_a_row < PINNED_AFTER {
+        let taken = self.taken(active)?;
+        let is_callers = taken.channel.in_a_row(taken.via.lane) >= PINNED_AFTER;
+        if !is_callers || !engine.pool.may_pin(active) {
             return None;
         }
-        self.in_a_row = 0;
-        let taken = self.taken(active)?;
+        // One sleep may have ended by the rings of several clients: the kernel counts a thread that
+        // sleeps on several words as woken at each of them until it runs.
+        if active.iter().any(|channel| channel.has_news()) {
+            return None;
+        }
         let (place, _) = self.last?;
         let client = self.clients[place].as_ref()?;
         PinnedLooper::begin(engine, taken, client, any_work)
@@ -188,9 +191,7 @@ impl<T: Clone> RouteCache<T> {
             // Another looper has claimed it.
             return Err(Served::Wait);
         }
-        let last = Some((place, number as u32));
-        self.in_a_row = if self.last == last && active.len() == 1 { self.in_a_row + 1 } else { 0 };
-        self.last = last;
+        self.last = Some((place, number as u32));
         let taken = Taken { in_flight, channel, lane, via: channel.via(number) };
         let idle = channel.start_serving(taken.via.lane, Owner::Pool);
         let object = if idle { client.take_in(engine, taken, receiver) } else { None };
@@ -202,6 +203,7 @@ impl<T: Clone> RouteCache<T> {
             return Err(Served::Look);
         };
         lane.inbox().clear();
+        channel.count_in_a_row(taken.via.lane);
         engine.pool.count_request(channel, active);
         channel.show_processor();
         Ok((taken, object))

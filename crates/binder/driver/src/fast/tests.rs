@@ -23,7 +23,7 @@ use baton_abi::uapi::{
 };
 use baton_broker::Running;
 use baton_shm::lane_owner::Owner;
-use baton_shm::mailbox::Mailbox;
+use baton_shm::mailbox::{Mailbox, Seen};
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::State;
 use baton_state::parcel::FewObjects;
@@ -603,6 +603,66 @@ fn a_pinned_looper_takes_the_requests_of_its_lane_while_there_is_nothing_else() 
         assert!(pinned.find().is_none(), "the process has work");
     }
     assert_eq!(sleepers(), 0);
+}
+
+#[test]
+fn a_looper_is_pinned_among_several_clients_only_while_another_looper_sleeps() {
+    let stage = stage(Of::Pool);
+    let (pool, ours) = (&stage.server.pool, &stage.ours);
+    let (one, two) = ([Arc::clone(ours)], [Arc::clone(ours), Arc::clone(ours)]);
+    assert!(pool.may_pin(&one) && !pool.may_pin(&two));
+    std::thread::scope(|scope| {
+        let any_work = pool.any_work.load(Ordering::Acquire);
+        let looper = scope.spawn(move || pool.await_client(any_work, &mut None));
+        while !pool.may_pin(&two) {
+            std::thread::yield_now();
+        }
+        pool.wake_loopers();
+        looper.join().unwrap();
+    });
+    assert!(!pool.may_pin(&two));
+}
+
+#[test]
+fn a_pinned_looper_returns_to_a_pool_in_which_no_looper_sleeps() {
+    let stage = stage(Of::Pool);
+    let (pool, ours) = (&stage.server.pool, &stage.ours);
+    let number = LANE as u32;
+    let lane = || ours.lane(LANE).unwrap();
+    assert!(ours.pin(lane(), number));
+    pool.begin_pinned();
+    std::thread::scope(|scope| {
+        let pinned = scope.spawn(move || ours.sleep_pinned(lane(), number, || false));
+        while !ours.has_pinned_sleeper() {
+            std::thread::yield_now();
+        }
+        pool.count_request(ours, &[Arc::clone(ours), Arc::clone(ours)]);
+        assert_eq!(pinned.join().unwrap(), Ok(Seen::Nudge));
+    });
+    pool.end_pinned();
+    ours.unpin(lane(), number);
+}
+
+/// A request on another lane begins a new count, and so does the end of a pinned looper.
+#[test]
+fn a_channel_counts_its_requests_in_a_row() {
+    let stage = stage(Of::Pool);
+    let ours = &stage.ours;
+    for (requests, lane, counted) in [
+        (&[][..], 3, 0),
+        (&[3], 3, 1),
+        (&[3, 3, 3], 3, 3),
+        (&[3, 3, 4], 3, 0),
+        (&[3, 3, 4], 4, 1),
+        (&[63; 70], 63, 70),
+    ] {
+        requests.iter().for_each(|lane| ours.count_in_a_row(*lane));
+        assert_eq!(ours.in_a_row(lane), counted, "{requests:?}");
+        let areas = ours.lane(LANE).unwrap();
+        assert!(ours.pin(areas, LANE as u32));
+        ours.unpin(areas, LANE as u32);
+        assert_eq!(ours.in_a_row(lane), 0);
+    }
 }
 
 extern "C" fn nothing(_: libc::c_int) {}

@@ -32,10 +32,17 @@ impl Pool {
         if among.len() > 1 {
             let request = self.requests.fetch_add(1, Ordering::Relaxed);
             channel.wanted(request);
+            self.keep_one_idle(among, request);
             if request.is_multiple_of(ACTIVE_REQUESTS) {
                 self.deactivate_silent(request);
             }
         }
+    }
+
+    /// Notes a request that a pinned looper has taken: its client is not silent.
+    #[inline(always)]
+    pub(crate) fn note_pinned_request(&self, channel: &Channel) {
+        channel.wanted(self.requests.load(Ordering::Relaxed));
     }
 
     /// Makes the channels of clients inactive that have been silent for long.
@@ -64,7 +71,8 @@ impl Pool {
         let deactivated = {
             let mut lists = self.channels.lists();
             let mut deactivated = choose(&lists.active);
-            deactivated.retain(|channel| channel.deactivate());
+            // A pinned looper keeps its channel active: it returns to the pool first.
+            deactivated.retain(|channel| !channel.nudge_pinned() && channel.deactivate());
             if deactivated.is_empty() {
                 return;
             }

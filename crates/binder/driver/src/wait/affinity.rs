@@ -118,6 +118,13 @@ impl Pool {
         }
     }
 
+    /// Moves the calling looper, which has one caller and does not spin, to its processor.
+    pub(crate) fn follow_caller(&self, channel: &Channel) {
+        if self.settings.may_follow() {
+            follow(&[channel]);
+        }
+    }
+
     /// Moves the calling thread, which is dedicated to the lane and has been woken, to its caller's
     /// processor.
     #[inline]

@@ -39,6 +39,10 @@ pub(crate) struct Pool {
     pub gaps: SpinBudget,
     /// Whether a looper spins: at most one does.
     pub spinning: AtomicBool,
+    /// Loopers that sleep for any client: see [`Pool::may_pin`].
+    pub(super) idle: AtomicU32,
+    /// Loopers that are pinned to a lane.
+    pub(super) pinned: AtomicU32,
     /// The number of requests that were taken in while there were several clients.
     pub(super) requests: AtomicU64,
     /// Removed channels on whose bells loopers may still sleep.
@@ -77,6 +81,8 @@ impl Pool {
             any_work: AtomicU32::new(0),
             gaps: SpinBudget::default(),
             spinning: AtomicBool::new(false),
+            idle: AtomicU32::new(0),
+            pinned: AtomicU32::new(0),
             requests: AtomicU64::new(0),
             removed: Lock::default(),
             muted: Lock::default(),
@@ -182,12 +188,50 @@ impl Pool {
         lane.inbox().unwatch()
     }
 
+    /// Whether a looper may be pinned to a lane: it is the only client's, or another looper sleeps
+    /// for all other clients.
+    #[inline]
+    pub(crate) fn may_pin(&self, active: &[Arc<Channel>]) -> bool {
+        active.len() == 1 || self.idle.load(Ordering::Relaxed) > 0
+    }
+
+    /// A looper is pinned to a lane from now on. It counts as one that sleeps elsewhere.
+    pub(crate) fn begin_pinned(&self) {
+        self.pinned.fetch_add(1, Ordering::Relaxed);
+        self.page.word(status::SLEEPERS).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The looper is pinned no more.
+    pub(crate) fn end_pinned(&self) {
+        self.page.word(status::SLEEPERS).fetch_sub(1, Ordering::SeqCst);
+        self.pinned.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Has the pinned looper of the most silent client return to the pool, if no looper sleeps for
+    /// all clients. Called with a request that the calling looper of the pool has taken.
+    #[inline]
+    pub(super) fn keep_one_idle(&self, active: &[Arc<Channel>], request: u64) {
+        // Relaxed: the next request makes up for a look that comes too early.
+        if self.idle.load(Ordering::Relaxed) == 0 && self.pinned.load(Ordering::Relaxed) > 0 {
+            self.recall_pinned(active, request);
+        }
+    }
+
+    #[cold]
+    fn recall_pinned(&self, active: &[Arc<Channel>], request: u64) {
+        let asleep = active.iter().filter(|channel| channel.has_pinned_sleeper());
+        if let Some(channel) = asleep.max_by_key(|channel| channel.silence(request)) {
+            channel.nudge_pinned();
+        }
+    }
+
     /// Sleeps on the bells of the recent clients. With one client the thread sleeps on one word,
     /// which costs the kernel least.
     #[inline]
     fn sleep_as_looper(&self, active: &[Arc<Channel>], recent: &[&Channel], any_work: u32) -> Wait {
         let asleep = self.page.word(status::SLEEPERS);
         asleep.fetch_add(1, Ordering::SeqCst);
+        self.idle.fetch_add(1, Ordering::Relaxed);
         let only = match active {
             [channel] => channel.own_bell(),
             _ => None,
@@ -201,6 +245,7 @@ impl Pool {
             None => self.sleep_on_several(active, recent, any_work),
         };
         self.follow(slept.map_or(&[], |_| recent));
+        self.idle.fetch_sub(1, Ordering::Relaxed);
         asleep.fetch_sub(1, Ordering::SeqCst);
         slept.unwrap_or(Wait::Woken)
     }

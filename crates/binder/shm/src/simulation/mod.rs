@@ -82,6 +82,9 @@ struct Thread {
     process: u32,
     state: State,
     outcome: Outcome,
+    /// Other words on which a woken thread has slept: until it runs, the kernel counts it as a
+    /// sleeper there, too.
+    queued: Vec<Place>,
     handle: Option<std::thread::Thread>,
     may_be_doomed: bool,
     schedule: Schedule,
@@ -367,7 +370,9 @@ impl Machine {
     fn wait(&self, waits: Waits) -> Outcome {
         let number = self.running.load(Relaxed);
         self.switch(number, Some(waits));
-        self.lock().threads[number].outcome
+        let thread = &mut self.lock().threads[number];
+        thread.queued.clear();
+        thread.outcome
     }
 
     /// Makes a descriptor of [`signal`] readable after a time.
@@ -502,6 +507,7 @@ impl Thread {
             process,
             state: State::Ready,
             outcome: Outcome::Quiet,
+            queued: Vec::new(),
             handle: None,
             may_be_doomed: false,
             schedule: Schedule::default(),
@@ -611,11 +617,14 @@ pub(crate) fn wake(machine: &Machine, word: &AtomicU32, n: u32) -> usize {
     let mut woken = 0;
     while woken < n as usize {
         let sleepers: Vec<(usize, usize)> = (0..inner.threads.len())
-            .filter_map(|number| match &inner.threads[number].state {
-                State::Waits(waits) => {
-                    Some((number, waits.words.iter().position(|word| *word == place)?))
-                }
-                _ => None,
+            .filter_map(|number| {
+                let thread = &inner.threads[number];
+                let words = match &thread.state {
+                    State::Waits(waits) => &waits.words,
+                    State::Ready => &thread.queued,
+                    State::Ended | State::Killed => return None,
+                };
+                Some((number, words.iter().position(|word| *word == place)?))
             })
             .collect();
         if sleepers.is_empty() {
@@ -623,7 +632,10 @@ pub(crate) fn wake(machine: &Machine, word: &AtomicU32, n: u32) -> usize {
         }
         let (number, index) = sleepers[inner.below(sleepers.len() as u64) as usize];
         let thread = &mut inner.threads[number];
-        (thread.state, thread.outcome) = (State::Ready, Outcome::Word(index));
+        if let State::Waits(waits) = std::mem::replace(&mut thread.state, State::Ready) {
+            (thread.outcome, thread.queued) = (Outcome::Word(index), waits.words);
+        }
+        thread.queued.retain(|word| *word != place);
         woken += 1;
     }
     drop(inner);
