@@ -45,6 +45,12 @@ impl<'a> UseCount<'a> {
         self.change(OFFERED | uses, uses)
     }
 
+    /// Whether no other uses than these have been counted: the keeper sees none on its way.
+    pub fn has_come(self, uses: u32) -> bool {
+        // Acquire: after everything by which the user has let the keeper know of a use.
+        self.word.load(Ordering::Acquire) == OFFERED | uses
+    }
+
     /// The user counts one use, if the thing is offered and `is_it` finds that its description is
     /// the right one. The caller's uses come one after the other.
     pub fn try_use(self, is_it: impl FnOnce() -> bool) -> bool {
@@ -81,7 +87,8 @@ mod tests {
         assert!(!count.try_use(|| true) && !count.withdraw(0), "nothing is offered");
         count.offer(1);
         assert!(!count.try_use(|| false) && count.try_use(|| true), "only of the right thing");
-        assert!(!count.withdraw(1), "one is on its way");
+        assert!(!count.withdraw(1) && !count.has_come(1), "one is on its way");
+        assert!(count.has_come(2));
         assert!(count.withdraw(2) && !count.try_use(|| true));
         count.offer(3);
         assert!(count.try_use(|| true));

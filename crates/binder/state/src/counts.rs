@@ -6,7 +6,7 @@ use crate::message::HeldObject;
 use crate::node::Node;
 use crate::notice::{DeathNotice, FreezeNotice};
 use crate::process::State;
-use crate::reference::{ByGiver, Grants, Reference};
+use crate::reference::{Grants, Reference};
 use crate::ticket::Introduced;
 use crate::work::{Queue, Work};
 use baton_abi::control::{Granted, NodeId, ProcessId, Released, Strength};
@@ -212,7 +212,11 @@ impl State {
         held.iter().filter_map(owner).collect()
     }
 
-    fn drop_notices(&mut self, death: Option<DeathNotice>, freeze: Option<FreezeNotice>) {
+    pub(crate) fn drop_notices(
+        &mut self,
+        death: Option<DeathNotice>,
+        freeze: Option<FreezeNotice>,
+    ) {
         if let Some(notice) = death {
             self.drop_death(notice);
         }
@@ -221,42 +225,31 @@ impl State {
         }
     }
 
+    /// Looks at a handle of which a count has gone, or a transaction: it is kept for a while if
+    /// nothing needs it any more.
     pub(crate) fn return_grants(&mut self, handle: u32) {
-        let Some(reference) = self.references.get_mut(handle) else { return };
-        let unused = reference.counts.strong == 0;
-        let (is_sent, is_offered) = (reference.sending > 0, !reference.known.is_empty());
-        let (owner, node, called) = (reference.owner, reference.node, reference.called);
-        let Some((surplus, over)) = reference.surplus() else {
-            if unused && is_sent {
-                self.effect(Effect::EndSending(handle));
-            }
-            if unused && is_offered {
-                self.withdraw(handle);
-            }
-            // The program may have let go of the manager's handle, which stays for calls to
-            // handle 0: its notices go.
-            if self.held(handle).is_none()
-                && let Some(reference) = self.references.get_mut(handle)
-            {
-                let (death, freeze) = (reference.death.take(), reference.freeze.take());
-                self.drop_notices(death, freeze);
-            }
-            return;
-        };
-        if over && called {
-            // Before the number is free.
-            self.effect(Effect::HandleDropped(owner));
+        let Some(reference) = self.references.get(handle) else { return };
+        let key = reference.key();
+        if reference.is_unused() && reference.known.is_empty() {
+            return self.free_handle(handle);
         }
-        let ByGiver { broker, owner: of_owner } = surplus;
-        if broker.all > 0 || broker.strong > 0 {
-            self.release(Released { owner, node, strong: broker.strong, grants: broker.all });
+        if reference.is_unused() {
+            self.known.withdrawing.insert(key);
+            self.effect(Effect::FreeHandle(handle));
+        } else if reference.is_idle() {
+            if reference.has_surplus() {
+                self.keep_surplus(key);
+            }
+        } else if reference.counts.strong == 0 {
+            self.effect(Effect::EndSending(handle));
         }
-        if of_owner.all > 0 || of_owner.strong > 0 {
-            let (strong, all) = (of_owner.strong, of_owner.all);
-            self.effect(Effect::Return(owner, ReturnedGrants { node: node.0, strong, all }));
-        }
-        if over && let Some(reference) = self.references.remove(handle) {
-            self.drop_notices(reference.death, reference.freeze);
+        // The program may have let go of the manager's handle, which stays for calls to handle 0,
+        // or of one that is on its way: its notices go.
+        if self.held(handle).is_none()
+            && let Some(reference) = self.references.get_mut(handle)
+        {
+            let (death, freeze) = (reference.death.take(), reference.freeze.take());
+            self.drop_notices(death, freeze);
         }
     }
 
@@ -265,6 +258,7 @@ impl State {
         let Granted { owner, node, strength, flags, manages } = introduced.granted;
         let (handle, reference) = self.references.get_or_add((owner, node), flags, manages);
         let mut excess = None;
+        reference.revive();
         if introduced.dead {
             reference.end();
         } else if !reference.dead {
@@ -293,6 +287,7 @@ impl State {
         let uid = self.user_of(owner);
         let (handle, reference) = self.references.get_or_add((owner, node), carried.flags, false);
         let mut excess = None;
+        reference.revive();
         if !reference.dead {
             reference.grants.owner.add(strength);
             reference.entry = Some(carried.entry);
@@ -303,7 +298,7 @@ impl State {
         }
         *reference.counts.of(strength) += 1;
         if let Some(Grants { strong, all }) = excess {
-            self.effect(Effect::Return(owner, ReturnedGrants { node: node.0, strong, all }));
+            self.give_back(owner, ReturnedGrants { node: node.0, strong, all });
         }
         HeldObject::Handle { handle, strength }
     }

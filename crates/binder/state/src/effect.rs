@@ -22,7 +22,13 @@ pub enum Effect {
     /// Write an entry of this process's list of holders; `None` frees it.
     List(u32, Option<Holding>),
     /// Return grants to the owner that has given them.
-    Return(ProcessId, ReturnedGrants),
+    Return(ProcessId, Vec<ReturnedGrants>),
+    /// Some references are kept: a round returns their grants, a while later
+    /// ([`crate::State::return_kept`]).
+    Round,
+    /// Nothing but offers needs this handle: its number is free, unless messages with the node are
+    /// on their way ([`crate::State::free_handle`]).
+    FreeHandle(u32),
     /// Offer a known node to the peer, after so many uses.
     Offer(KnownEntry, NodeKey, u32),
     /// Withdraw an offer, unless there are more uses than these ([`crate::State::withdrawn`]).

@@ -4,7 +4,7 @@ use crate::account::Resource;
 use crate::message::HeldObject;
 use crate::peer::{HoldingChange, NOBODY};
 use crate::process::State;
-use crate::reference::{Grants, NodeKey};
+use crate::reference::{Grants, NodeKey, Reference};
 use crate::ticket::{Introduced, Key, Places};
 use baton_abi::control::{Event, Granted, ProcessId, TicketId};
 
@@ -124,6 +124,9 @@ impl State {
         for handle in handles {
             self.node_dead(handle);
         }
+        let is_its = |kept: &&Reference| kept.owner == process;
+        let kept: Vec<_> = self.references.kept().filter(is_its).map(Reference::key).collect();
+        kept.into_iter().for_each(|key| self.kept_node_dead(key));
         self.fail_calls_if(|calling| calling.peer == process);
         if let Some(peer) = peer {
             self.end_holdings(process, &peer);
@@ -132,11 +135,14 @@ impl State {
 
     /// The broker's grants on a node are void.
     fn denied(&mut self, key: NodeKey) {
-        let Some(handle) = self.references.handle_of(key) else { return };
-        let reference = self.references.get_mut(handle).expect("just found");
+        let Some(reference) = self.references.of_node_mut(key) else { return };
         reference.grants.broker = Grants::default();
-        if reference.grants.owner == Grants::default() {
-            self.node_dead(handle);
+        if reference.grants.owner != Grants::default() {
+            return;
+        }
+        match self.references.handle_of(key) {
+            Some(handle) => self.node_dead(handle),
+            None => self.kept_node_dead(key),
         }
     }
 

@@ -1,10 +1,10 @@
-//! Known nodes: handles that a peer has introduced, and by which it may pass the same node again
-//! without the broker.
+//! Known nodes: nodes that a peer has introduced, and that it may pass again without the broker.
 //!
-//! An entry of a channel's table (`baton_abi::lane`) offers a handle to the peer at the other end.
+//! An entry of a channel's table (`baton_abi::lane`) offers a node to the peer at the other end.
 //! The word in the entry is the peer's, too: what is here is this process's alone.
 
-use baton_abi::control::{ChannelId, NodeId, ProcessId};
+use crate::reference::NodeKey;
+use baton_abi::control::ChannelId;
 use baton_abi::lane::known_places;
 use baton_shm::use_count;
 use rustc_hash::FxHashMap;
@@ -22,32 +22,27 @@ pub struct KnownEntry {
 /// What this process knows of an entry.
 #[derive(Clone, Copy, Debug, Default)]
 struct Offer {
-    /// The handle that is offered.
-    handle: Option<u32>,
+    /// The node that is offered.
+    node: Option<NodeKey>,
     /// The uses that have come, and one for each offer.
     uses: u32,
 }
 
-/// The tables of this process, and the handles whose offers wait for messages on their way.
+/// The tables of this process, and the nodes whose offers wait for messages on their way.
 #[derive(Debug, Default)]
 pub(crate) struct KnownNodes {
     tables: FxHashMap<ChannelId, FxHashMap<u8, Offer>>,
-    pub withdrawing: BTreeSet<u32>,
+    pub withdrawing: BTreeSet<NodeKey>,
 }
 
 impl KnownNodes {
     /// Takes a free entry for a node. Returns its uses so far, too. `None` if there is none.
-    pub fn take(
-        &mut self,
-        channel: ChannelId,
-        (owner, node): (ProcessId, NodeId),
-        handle: u32,
-    ) -> Option<(KnownEntry, u32)> {
+    pub fn take(&mut self, channel: ChannelId, node: NodeKey) -> Option<(KnownEntry, u32)> {
         let table = self.tables.entry(channel).or_default();
-        let is_free = |number: &u8| table.get(number).is_none_or(|offer| offer.handle.is_none());
-        let number = known_places(owner, node).find(is_free)?;
+        let is_free = |number: &u8| table.get(number).is_none_or(|offer| offer.node.is_none());
+        let number = known_places(node.0, node.1).find(is_free)?;
         let offer = table.entry(number).or_default();
-        *offer = Offer { handle: Some(handle), uses: use_count::after(offer.uses) };
+        *offer = Offer { node: Some(node), uses: use_count::after(offer.uses) };
         Some((KnownEntry { channel, number }, offer.uses))
     }
 
@@ -55,9 +50,9 @@ impl KnownNodes {
         self.tables.get_mut(&entry.channel)?.get_mut(&entry.number)
     }
 
-    /// The handle that an entry offers.
-    pub fn handle(&self, entry: KnownEntry) -> Option<u32> {
-        self.tables.get(&entry.channel)?.get(&entry.number)?.handle
+    /// The node that an entry offers.
+    pub fn node(&self, entry: KnownEntry) -> Option<NodeKey> {
+        self.tables.get(&entry.channel)?.get(&entry.number)?.node
     }
 
     /// The uses of an entry that have come.
@@ -73,14 +68,14 @@ impl KnownNodes {
         }
     }
 
-    /// Frees an entry. Returns the handle that it offered.
-    pub fn free(&mut self, entry: KnownEntry) -> Option<u32> {
-        self.offer(entry)?.handle.take()
+    /// Frees an entry. Returns the node that it offered.
+    pub fn free(&mut self, entry: KnownEntry) -> Option<NodeKey> {
+        self.offer(entry)?.node.take()
     }
 
-    /// Frees the whole table of a channel. Returns the handles that it offered.
-    pub fn forget(&mut self, channel: ChannelId) -> impl Iterator<Item = u32> + use<> {
+    /// Frees the whole table of a channel. Returns the nodes that it offered.
+    pub fn forget(&mut self, channel: ChannelId) -> impl Iterator<Item = NodeKey> + use<> {
         let table = self.tables.remove(&channel).unwrap_or_default();
-        table.into_values().filter_map(|offer| offer.handle)
+        table.into_values().filter_map(|offer| offer.node)
     }
 }

@@ -12,7 +12,8 @@
 //! | `message`, `work`, `thread`, `node`, `reference`, `reserved_slot` | the process's things |
 //! | `ticket`, `pool`, `watchdog`, `parcel`, `effect` | rules of their own, over these things |
 //! | `process` | [`State`], which owns one of each, and its queues |
-//! | `counts`, `death`, `freeze`, `looper`, `dedicated`, `transaction` | commands of the program |
+//! | `counts`, `kept`, `offers`, `death`, `freeze` | commands of the program about references |
+//! | `looper`, `dedicated`, `transaction` | its other commands |
 //! | `read`, `event`, `rejoin` | returns to the program, and news of the broker |
 
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ mod effect;
 mod event;
 mod freeze;
 mod grant;
+mod kept;
 pub mod known;
 mod looper;
 mod message;

@@ -15,7 +15,7 @@ use crate::thread::{Thread, Threads, Waiting};
 use crate::ticket::Tickets;
 use crate::watchdog::Watchdog;
 use crate::work::{Queue, Tid, Todo, Work};
-use baton_abi::control::{ChannelId, MAX_OBJECTS, ProcessId, Released, Request};
+use baton_abi::control::{ChannelId, ProcessId};
 use rustc_hash::FxHashMap;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -102,11 +102,12 @@ impl State {
         std::mem::take(&mut self.made_room)
     }
 
-    /// Whether nothing is under way: no ticket waits for its message, no call for its answer, no
-    /// notice for its acknowledgement.
+    /// Whether nothing is under way: no ticket waits for its message, no kept reference for its
+    /// round, no call for its answer, no notice for its acknowledgement.
     pub fn is_settled(&self) -> bool {
         self.tickets.is_empty()
             && self.postponed.is_empty()
+            && self.references.kept().len() == 0
             && self.tokens.is_empty()
             && self.unfinished_deaths.is_empty()
             && self.cleared_freezes.is_empty()
@@ -114,16 +115,6 @@ impl State {
 
     pub(crate) fn effect(&mut self, effect: Effect) {
         self.effects.push(effect);
-    }
-
-    /// Returns grants of the broker's, those of one ticket in one request.
-    pub(crate) fn release(&mut self, released: Released) {
-        match self.effects.last_mut() {
-            Some(Effect::Tell(Request::Release { released: all })) if all.len() < MAX_OBJECTS => {
-                all.push(released);
-            }
-            _ => self.effect(Effect::Tell(Request::Release { released: vec![released] })),
-        }
     }
 
     pub(crate) fn complain(&mut self, line: String) {

@@ -83,6 +83,10 @@ pub struct Reference {
     pub sending: u32,
     /// Offers of the handle to peers, as a known node: the grants stay while there are any.
     pub(crate) known: SmallVec<[KnownEntry; 1]>,
+    /// The broker has said that the node manages the context.
+    manages: bool,
+    /// The number of the round before which a count or transaction needed the grants last.
+    pub(crate) idle_since: u64,
     /// The handle has been called: threads may have noted the way to its node.
     pub called: bool,
     /// Grants not yet returned.
@@ -108,6 +112,8 @@ impl Reference {
             counts: Counts::default(),
             sending: 0,
             known: SmallVec::new(),
+            manages: false,
+            idle_since: 0,
             called: false,
             grants: ByGiver::default(),
             entry: None,
@@ -124,16 +130,42 @@ impl Reference {
         HeldNode { owner, node, strength, entry }
     }
 
-    /// Takes out the grants that are no longer needed. Also whether the handle goes.
-    pub fn surplus(&mut self) -> Option<(ByGiver, bool)> {
-        if self.counts.strong > 0 || self.sending > 0 || !self.known.is_empty() {
-            return None;
-        }
+    /// The node.
+    pub(crate) fn key(&self) -> NodeKey {
+        (self.owner, self.node)
+    }
+
+    /// Whether no strong count needs its grants, and no transaction.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.counts.strong == 0 && self.sending == 0
+    }
+
+    /// Whether no count needs the handle, and no transaction.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.is_idle() && self.counts.weak == 0
+    }
+
+    /// Whether an idle reference has grants or offers that its counts do not need.
+    pub(crate) fn has_surplus(&self) -> bool {
+        let ByGiver { broker, owner } = self.grants;
+        let is_strong = broker.strong > 0 || owner.strong > 0;
+        let none = ByGiver::default();
+        is_strong || !self.known.is_empty() || self.counts.weak == 0 && self.grants != none
+    }
+
+    /// Takes out the grants that an idle reference without offers does not need.
+    pub(crate) fn take_surplus(&mut self) -> ByGiver {
         let has_weak = self.counts.weak > 0;
         let broker = self.grants.broker.surplus(has_weak);
-        let owner = self.grants.owner.surplus(has_weak);
-        let surplus = ByGiver { broker, owner };
-        (!has_weak || surplus != ByGiver::default()).then_some((surplus, !has_weak))
+        ByGiver { broker, owner: self.grants.owner.surplus(has_weak) }
+    }
+
+    /// A new grant has come. A denial may have ended a reference that no program knows: the node
+    /// lives.
+    pub(crate) fn revive(&mut self) {
+        if self.is_unused() {
+            self.dead = self.owner == ProcessId::BROKER;
+        }
     }
 
     /// The owner is dead: no grant goes back.
@@ -143,13 +175,28 @@ impl Reference {
     }
 }
 
-/// All handles of the process.
+/// A round of returns: what it looks at besides kept references.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    /// Nodes whose handles have grants or offers that their counts do not need.
+    pub surplus: BTreeSet<NodeKey>,
+    /// The runner has been asked for it.
+    pub is_expected: bool,
+    /// Its number.
+    pub number: u64,
+}
+
+/// All handles of the process, and the references that are kept without one ([`crate::kept`]).
 ///
-/// **Invariant**: each handle has one node, and each node at most one handle.
+/// **Invariant**: each handle has one node, and each node at most one handle. A node with a handle
+/// has no kept reference.
 #[derive(Debug, Default)]
 pub struct References {
     by_handle: BTreeMap<u32, Reference>,
     by_node: BTreeMap<NodeKey, u32>,
+    kept: BTreeMap<NodeKey, Reference>,
+    /// The next round of returns.
+    pub(crate) round: Round,
     /// Free numbers below `end`, without 0.
     free: BTreeSet<u32>,
     /// A number above every one that was ever in use, at least 1.
@@ -181,7 +228,24 @@ impl References {
         granted.max_by_key(|reference| reference.sending > 0)?.entry
     }
 
-    /// The reference of a node and its handle, added if it is new.
+    /// The reference of a node, with a handle or kept.
+    pub(crate) fn of_node(&self, key: NodeKey) -> Option<&Reference> {
+        match self.by_node.get(&key) {
+            Some(handle) => self.by_handle.get(handle),
+            None => self.kept.get(&key),
+        }
+    }
+
+    /// The reference of a node, with a handle or kept.
+    pub(crate) fn of_node_mut(&mut self, key: NodeKey) -> Option<&mut Reference> {
+        match self.by_node.get(&key) {
+            Some(handle) => self.by_handle.get_mut(handle),
+            None => self.kept.get_mut(&key),
+        }
+    }
+
+    /// The reference of a node and its handle, added if it is new. A kept reference gets a handle
+    /// again. `manages`: the broker says that the node manages the context.
     pub(crate) fn get_or_add(
         &mut self,
         key: NodeKey,
@@ -190,10 +254,41 @@ impl References {
     ) -> (u32, &mut Reference) {
         let handle = match self.by_node.get(&key) {
             Some(&handle) => handle,
-            None => self.number(key, manages),
+            None => {
+                let kept = self.kept.remove(&key);
+                let mut reference = kept.unwrap_or_else(|| Reference::new(key, flags));
+                reference.manages |= manages;
+                let handle = self.number(key, reference.manages);
+                self.by_handle.insert(handle, reference);
+                handle
+            }
         };
-        let reference = self.by_handle.entry(handle);
-        (handle, reference.or_insert_with(|| Reference::new(key, flags)))
+        (handle, self.by_handle.get_mut(&handle).expect("each number has a reference"))
+    }
+
+    /// Keeps a reference that has no handle any more.
+    pub(crate) fn keep(&mut self, reference: Reference) {
+        self.kept.insert(reference.key(), reference);
+    }
+
+    /// The kept references.
+    pub fn kept(&self) -> impl ExactSizeIterator<Item = &Reference> {
+        self.kept.values()
+    }
+
+    /// A kept reference.
+    pub(crate) fn kept_of(&self, key: NodeKey) -> Option<&Reference> {
+        self.kept.get(&key)
+    }
+
+    /// Forgets a kept reference.
+    pub(crate) fn remove_kept(&mut self, key: NodeKey) -> Option<Reference> {
+        self.kept.remove(&key)
+    }
+
+    /// All references, with handles or kept.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Reference> {
+        self.by_handle.values().chain(self.kept.values())
     }
 
     /// Numbers a new handle as the kernel does: the lowest free number, where only the manager's
@@ -258,25 +353,23 @@ mod tests {
 
     #[test]
     fn grants_go_back_to_their_givers_when_no_count_needs_them() {
-        // Grants of the broker and of the owner, counts, what goes back, and whether the handle
-        // goes.
+        // Grants of the broker and of the owner, weak counts, and what goes back.
         let grants = |strong, all| Grants { strong, all };
-        for (broker, owner, (strong, weak), expected) in [
-            ((1, 1), (0, 0), (1, 0), None),
-            ((1, 1), (2, 3), (0, 0), Some(((1, 1), (2, 3), true))),
-            ((1, 1), (2, 3), (0, 1), Some(((1, 0), (2, 2), false))),
-            ((0, 1), (0, 2), (0, 1), None),
-            ((0, 0), (2, 2), (0, 1), Some(((0, 0), (2, 1), false))),
+        for (broker, owner, weak, expected) in [
+            ((1, 1), (2, 3), 0, ((1, 1), (2, 3))),
+            ((1, 1), (2, 3), 1, ((1, 0), (2, 2))),
+            ((0, 1), (0, 2), 1, ((0, 0), (0, 0))),
+            ((0, 0), (2, 2), 1, ((0, 0), (2, 1))),
         ] {
             let mut reference = Reference::new(key(1), 0);
-            reference.counts = Counts { strong, weak };
+            reference.counts.weak = weak;
             reference.grants.broker = grants(broker.0, broker.1);
             reference.grants.owner = grants(owner.0, owner.1);
-            let expected =
-                expected.map(|((a, b), (c, d), over): ((u32, u32), (u32, u32), bool)| {
-                    (ByGiver { broker: grants(a, b), owner: grants(c, d) }, over)
-                });
-            assert_eq!(reference.surplus(), expected, "{broker:?} {owner:?} {strong} {weak}");
+            let ((a, b), (c, d)) = expected;
+            let expected = ByGiver { broker: grants(a, b), owner: grants(c, d) };
+            assert_eq!(reference.has_surplus(), expected != ByGiver::default());
+            assert_eq!(reference.take_surplus(), expected, "{broker:?} {owner:?} {weak}");
+            assert!(!reference.has_surplus());
         }
     }
 
@@ -296,14 +389,37 @@ mod tests {
     }
 
     #[test]
-    fn nothing_goes_back_while_a_message_needs_it_nor_to_the_dead() {
+    fn a_reference_is_used_by_counts_and_by_messages() {
         let mut reference = Reference::new(key(1), 0);
-        reference.grants.owner.add(Strong);
-        reference.grants.broker.add(Weak);
-        reference.sending = 1;
-        assert_eq!(reference.surplus(), None);
-        reference.sending = 0;
-        reference.end();
-        assert_eq!(reference.surplus(), Some((ByGiver::default(), true)));
+        for (strong, weak, sending, is_idle, is_unused) in [
+            (0, 0, 0, true, true),
+            (0, 1, 0, true, false),
+            (1, 0, 0, false, false),
+            (0, 0, 1, false, false),
+        ] {
+            (reference.counts, reference.sending) = (Counts { strong, weak }, sending);
+            assert_eq!((reference.is_idle(), reference.is_unused()), (is_idle, is_unused));
+        }
+    }
+
+    #[test]
+    fn a_kept_reference_gets_a_number_as_a_new_one_does() {
+        for (manages, expected) in [(false, 1), (true, 0)] {
+            let mut references = References::default();
+            let (handle, reference) = references.get_or_add(key(1), 7, manages);
+            assert_eq!(handle, expected);
+            reference.grants.broker.add(Strong);
+            let reference = references.remove(handle).unwrap();
+            references.keep(reference);
+            assert_eq!((references.handle_of(key(1)), references.kept().len()), (None, 1));
+            assert!(references.of_node(key(1)).is_some());
+            let other = references.get_or_add(key(2), 0, false).0;
+            assert_eq!(other, 1, "the number is free");
+            // Whoever brings the node back does not know that it manages the context.
+            let (handle, reference) = references.get_or_add(key(1), 0, false);
+            assert_eq!(handle, if manages { 0 } else { 2 });
+            assert_eq!((reference.flags, reference.grants.broker.all), (7, 1));
+            assert_eq!(references.kept().len(), 0);
+        }
     }
 }

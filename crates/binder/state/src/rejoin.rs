@@ -1,7 +1,7 @@
 //! The broker's death, and the claims for its successor.
 
 use crate::process::State;
-use crate::reference::Grants;
+use crate::reference::{Grants, Reference};
 use baton_abi::claim::Claim;
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use rustc_hash::FxHashSet;
@@ -46,10 +46,11 @@ impl State {
     /// under way others may go.
     pub fn claims(&self) -> Vec<Claim> {
         let mut claims = self.held_by_others();
-        let introduced = self.references.iter().map(|(_, reference)| reference);
-        let introduced = introduced.filter(|reference| reference.grants.broker.all > 0);
-        let by_owners = self.references.iter().map(|(_, reference)| reference);
-        let owners = by_owners.filter(|it| it.grants.owner != Grants::default()).map(|it| it.owner);
+        // Kept references, too: their grants go back to the broker that is in place then.
+        let has_introduced = |it: &&Reference| it.grants.broker.all > 0;
+        let introduced = self.references.all().filter(has_introduced);
+        let of_owner = |it: &&Reference| it.grants.owner != Grants::default();
+        let owners = self.references.all().filter(of_owner).map(|it| it.owner);
         let holders = self.peers.iter().filter(|(_, peer)| !peer.granted.is_empty());
         let peers: BTreeSet<ProcessId> = holders.map(|(&holder, _)| holder).chain(owners).collect();
         claims.extend(peers.into_iter().map(|peer| Claim::Peer { peer }));
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_that_a_taken_call_had_kept_is_not_claimed() {
+    fn a_handle_that_a_taken_call_had_kept_is_claimed_until_its_round() {
         let mut state = holder();
         let via = LaneId { channel: ChannelId(1), lane: 0 };
         let (peer, handle) = (PEER, Some(HANDLE));
@@ -168,6 +169,8 @@ mod tests {
         assert!(state.take_effects().iter().any(|it| matches!(it, Effect::EndSending(HANDLE))));
         assert_eq!(granted(&state.claims()), 1, "the peer may not have taken the call yet");
         state.taken(1, 0);
+        assert_eq!(granted(&state.claims()), 1, "its grants have not gone back yet");
+        state.return_kept();
         assert_eq!(granted(&state.claims()), 0);
     }
 

@@ -26,6 +26,11 @@ impl Channel {
         self.uses(self.end, entry).withdraw(uses)
     }
 
+    /// Whether no message that names the entry is on its way after so many uses.
+    pub fn has_come(&self, entry: u8, uses: u32) -> bool {
+        self.uses(self.end, entry).has_come(uses)
+    }
+
     /// Counts a use of a node that the other end offers. Returns the node's entry. Call it under
     /// the state's lock, as [`Channel::undo_uses`].
     pub fn try_use(&self, (owner, node): NodeKey) -> Option<u8> {

@@ -3,7 +3,7 @@
 use super::Channel;
 use crate::sys::clock::now;
 use baton_abi::control::{ChannelId, End, MAX_OBJECTS, ProcessId};
-use baton_abi::lane::{RETURNS, ReturnedGrants};
+use baton_abi::lane::ReturnedGrants;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::sync::Ordering;
 use baton_state::account::Held;
@@ -31,25 +31,17 @@ pub(crate) struct ChannelTable {
     retired: Lock<Vec<Retired>>,
     /// Refused channels that have not been logged.
     unlogged: Lock<Unlogged>,
-    /// Grants that have not been returned yet, by their owners.
-    unreturned: Lock<FxHashMap<ProcessId, Unreturned>>,
+    /// Grants that found no room in their owners' rings.
+    waiting: Lock<FxHashMap<ProcessId, Waiting>>,
     /// Whether there are channels in `full`. Written and read under the state's lock.
     any_full: AtomicBool,
     /// Channels whose oldest one-way transaction waits for room in the receive buffer.
     full: Lock<Vec<Arc<Channel>>>,
 }
 
-/// Grants of one owner that have not been returned.
-#[derive(Debug, Default)]
-struct Unreturned {
-    /// By nodes: each with a share of what the owner's user may give.
-    kept: BTreeMap<u64, (ReturnedGrants, Option<Held>)>,
-    /// The owner's rings are full. It rings once there is room.
-    is_stuck: bool,
-}
-
-/// So many nodes' grants go back at once: half of a ring.
-const MANY_RETURNED: usize = RETURNS / 2;
+/// Grants of one owner that wait for room in its rings, by nodes: each with a share of what the
+/// owner's user may give. The owner rings once there is room.
+type Waiting = BTreeMap<u64, (ReturnedGrants, Option<Held>)>;
 
 /// So many of one owner's wait without a share, as those of messages that were refused for want of
 /// one.
@@ -250,81 +242,101 @@ impl ChannelTable {
         Some(std::mem::take(&mut unlogged.count))
     }
 
-    /// Keeps grants for [`ChannelTable::return_grants`], where those of one node are one record.
-    /// Grants of an owner without a channel are dropped: it counts them until this process ends.
-    /// `EDQUOT` if so many wait for this owner's user that no more may: it reads none.
-    pub fn keep_returned(&self, owner: ProcessId, returned: ReturnedGrants) -> Result<(), Errno> {
-        let mut unreturned = self.unreturned.lock();
+    /// Returns grants to their owner. Those that find no room in the owner's rings wait, where
+    /// those of one node are one record. Grants of an owner without a channel are dropped: it
+    /// counts them until this process ends. `EDQUOT` if so many wait for this owner's user that no
+    /// more may: it reads none.
+    pub fn return_grants(
+        &self,
+        owner: ProcessId,
+        returned: &[ReturnedGrants],
+    ) -> Result<(), Errno> {
+        let mut waiting = self.waiting.lock();
         let Some(channel) = self.lists().by_peer.get(&owner).and_then(|all| all.first().cloned())
         else {
-            unreturned.remove(&owner);
+            waiting.remove(&owner);
             return Ok(());
         };
-        let of_owner = unreturned.entry(owner).or_default();
-        let waiting = of_owner.kept.len();
-        match of_owner.kept.entry(returned.node) {
-            btree_map::Entry::Occupied(mut waiting) => {
-                let (waiting, _) = waiting.get_mut();
-                waiting.strong = waiting.strong.saturating_add(returned.strong);
-                waiting.all = waiting.all.saturating_add(returned.all);
-            }
-            btree_map::Entry::Vacant(none) => {
-                let share = channel.share_of_handles();
-                if share.is_none() && waiting >= WAITING {
-                    return Err(Errno::DQUOT);
+        let n_put = match waiting.contains_key(&owner) {
+            true => 0,
+            false => self.put_returned(owner, returned.iter().copied()),
+        };
+        for returned in &returned[n_put..] {
+            let of_owner = waiting.entry(owner).or_default();
+            let n_waiting = of_owner.len();
+            match of_owner.entry(returned.node) {
+                btree_map::Entry::Occupied(mut waiting) => {
+                    let (waiting, _) = waiting.get_mut();
+                    waiting.strong = waiting.strong.saturating_add(returned.strong);
+                    waiting.all = waiting.all.saturating_add(returned.all);
                 }
-                none.insert((returned, share));
+                btree_map::Entry::Vacant(none) => {
+                    let share = channel.share_of_handles();
+                    if share.is_none() && n_waiting >= WAITING {
+                        return Err(Errno::DQUOT);
+                    }
+                    none.insert((*returned, share));
+                }
             }
-        }
-        if of_owner.kept.len() >= MANY_RETURNED && !of_owner.is_stuck {
-            self.put_returned(owner, of_owner);
         }
         Ok(())
     }
 
-    /// Returns to their owners the grants that are kept, as far as channels have room.
-    pub fn return_grants(&self) {
-        self.unreturned.lock().retain(|owner, of_owner| {
-            self.put_returned(*owner, of_owner);
-            !of_owner.kept.is_empty()
+    /// Returns the grants that wait, as far as there is room now.
+    pub fn return_waiting_grants(&self) {
+        self.waiting.lock().retain(|owner, waiting| {
+            self.put_waiting(*owner, waiting);
+            !waiting.is_empty()
         });
     }
 
     /// A channel with this owner may have room now.
-    pub fn return_stuck_grants(&self, owner: ProcessId) {
-        let mut unreturned = self.unreturned.lock();
-        if let Some(of_owner) = unreturned.get_mut(&owner).filter(|of_owner| of_owner.is_stuck) {
-            self.put_returned(owner, of_owner);
+    pub fn return_waiting_grants_to(&self, owner: ProcessId) {
+        if let Entry::Occupied(mut waiting) = self.waiting.lock().entry(owner) {
+            self.put_waiting(owner, waiting.get_mut());
+            if waiting.get().is_empty() {
+                waiting.remove();
+            }
         }
     }
 
     /// The owner is dead, or there is no channel with it any more: nothing goes back.
     pub fn forget_waiting_grants(&self, owner: ProcessId) {
-        self.unreturned.lock().remove(&owner);
+        self.waiting.lock().remove(&owner);
     }
 
-    /// Puts one owner's grants into the rings of channels that it has taken up, until they are
-    /// full, and rings.
-    fn put_returned(&self, owner: ProcessId, of_owner: &mut Unreturned) {
-        let Unreturned { kept, is_stuck } = of_owner;
+    fn put_waiting(&self, owner: ProcessId, waiting: &mut Waiting) {
+        let n_put = self.put_returned(owner, waiting.values().map(|(returned, _)| *returned));
+        (0..n_put).for_each(|_| drop(waiting.pop_first()));
+    }
+
+    /// Puts grants into the rings of channels that their owner has taken up, until these are full,
+    /// and rings. Returns how many found room.
+    fn put_returned(
+        &self,
+        owner: ProcessId,
+        returned: impl Iterator<Item = ReturnedGrants>,
+    ) -> usize {
+        let mut returned = returned.peekable();
+        let mut n_put = 0;
         for channel in self.with(owner) {
             let mut ends = channel.ends();
             if ends.dead || !channel.socket.was_taken_up() {
                 continue;
             }
-            let mut has_put = false;
+            let before = n_put;
             // An owner that has written an impossible position gets nothing there.
-            while let Some(first) = kept.first_entry()
-                && channel.put_returned(&mut ends, &first.get().0) == Ok(true)
+            while let Some(first) = returned.peek()
+                && channel.put_returned(&mut ends, first) == Ok(true)
             {
-                drop(first.remove());
-                has_put = true;
+                returned.next();
+                n_put += 1;
             }
-            if has_put {
+            if n_put > before {
                 channel.socket.ring();
             }
         }
-        *is_stuck = !kept.is_empty();
+        n_put
     }
 
     /// With the state's lock held: the channel's oldest one-way transaction waits for room.

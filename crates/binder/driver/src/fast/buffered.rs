@@ -381,7 +381,7 @@ impl Engine {
             return false;
         }
         state.decrease(handle, strength);
-        self.unlock_counts(state);
+        self.unlock_if_changed(state);
         true
     }
 }

@@ -106,7 +106,7 @@ impl CopiedPayload {
         let taken = taken.keep();
         *held = copied.take(&mut state, channel.sender(), lane, data, &taken);
         *fds.lock() = taken;
-        engine.unlock_counts(state);
+        engine.unlock_if_changed(state);
         *offsets = copied.offsets;
         (self.code, self.flags, self.bytes) = (message.code, message.flags, bytes);
         true

@@ -246,13 +246,6 @@ impl CopiedReferences {
 }
 
 impl Engine {
-    /// Unlocks the state after changes of counts.
-    pub(super) fn unlock_counts(&self, state: Guard<'_, State>) {
-        if state.has_effects() {
-            self.unlock(state);
-        }
-    }
-
     /// Takes back the references of a message that the peer will not take.
     #[cold]
     pub(super) fn take_back(
@@ -270,6 +263,6 @@ impl Engine {
     pub(super) fn let_go(&self, held: &[HeldObject]) {
         let mut state = self.lock();
         state.let_go_all(held);
-        self.unlock_counts(state);
+        self.unlock_if_changed(state);
     }
 }

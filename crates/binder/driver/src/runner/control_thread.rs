@@ -131,7 +131,7 @@ impl Engine {
         if has_returned {
             self.take_returned(&channel);
         }
-        self.pool.channels.return_stuck_grants(channel.peer);
+        self.pool.channels.return_waiting_grants_to(channel.peer);
         self.withdraw_again();
         let over = drained.is_err() || has_hung_up;
         if over {
@@ -190,11 +190,14 @@ impl Engine {
     /// given up go back.
     fn repeat_rings(&self) {
         self.control.repeats.begin();
-        self.pool.channels.return_grants();
+        self.pool.channels.return_waiting_grants();
         if self.pool.ring_removed_again() {
             self.control.repeats.expect();
         }
-        let unseen = self.lock().has_work_for_sleepers();
+        let mut state = self.lock();
+        state.round();
+        let unseen = state.has_work_for_sleepers();
+        self.unlock_if_changed(state);
         if unseen {
             self.pool.ring_again();
         }

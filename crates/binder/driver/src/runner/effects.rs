@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::sys::thread::tid;
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Mailbox;
+use baton_state::known::KnownEntry;
 use baton_state::thread::{ExtendedError, Waiting};
 use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
@@ -53,14 +54,22 @@ impl Engine {
             Effect::Tell(request) => self.broker.tell(&request),
             Effect::List(entry, holding) => self.broker.write_list(entry, holding),
             Effect::Return(owner, returned) => {
-                if self.pool.channels.keep_returned(owner, returned).is_err() {
+                if self.pool.channels.return_grants(owner, &returned).is_err() {
                     // The owner takes none. The control thread ends its channels, after the
                     // effects.
                     let channels = self.pool.channels.with(owner);
                     channels.iter().for_each(|channel| channel.socket.shut_down());
                 }
-                // The next round returns them: an object may be sent and dropped again and again.
-                self.control.repeats.expect();
+            }
+            Effect::Round => self.control.repeats.expect(),
+            Effect::FreeHandle(handle) => {
+                let has_come = |(entry, uses): (KnownEntry, u32)| {
+                    let channel = self.channel(entry.channel);
+                    channel.is_none_or(|channel| channel.has_come(entry.number, uses))
+                };
+                if state.offers_of(handle).all(has_come) {
+                    state.free_handle(handle);
+                }
             }
             Effect::Offer(entry, node, uses) => {
                 if let Some(channel) = self.channel(entry.channel) {

@@ -120,11 +120,13 @@ impl Engine {
             event => {
                 self.see_freeze(&event);
                 let of_own = |process| process == self.identity.process;
+                let mut state = self.lock();
                 if matches!(event, Event::Frozen { process, .. } if of_own(process)) {
                     // The process may be stopped before the next round.
-                    self.pool.channels.return_grants();
+                    state.return_kept();
+                    self.carry_out_effects(&mut state);
+                    self.pool.channels.return_waiting_grants();
                 }
-                let mut state = self.lock();
                 match event {
                     // No program has a ticket's references before their message.
                     Event::Ticket { .. } | Event::TicketCancelled { .. } => {}

@@ -65,6 +65,13 @@ impl Engine {
         self.carry_out(&mut state);
     }
 
+    /// Unlocks the state after changes that peers see by effects alone.
+    pub(crate) fn unlock_if_changed(&self, state: Guard<'_, State>) {
+        if state.has_effects() {
+            self.unlock(state);
+        }
+    }
+
     /// Polls readable while the calling thread would find work. Polling threads cost the others a
     /// doorbell over the socket, so it begins with the first use.
     pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {

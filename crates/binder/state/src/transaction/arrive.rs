@@ -129,8 +129,7 @@ impl State {
     pub(super) fn has_room_for(&self, from: ProcessId, objects: &[Carried]) -> bool {
         let is_new = |object: &&Carried| {
             let node = NodeId(object.node);
-            object.origin() == Some(Origin::Sender)
-                && self.references.handle_of((from, node)).is_none()
+            object.origin() == Some(Origin::Sender) && self.needs_share((from, node))
         };
         let n_new = objects.iter().filter(is_new).count();
         let account = || self.accounts.of(self.user_of(from));
