@@ -2,8 +2,7 @@
 
 use crate::known::KnownEntry;
 use crate::message::{Incoming, LaneId};
-use crate::node::News;
-use crate::reference::NodeKey;
+use crate::node::{News, NodeKey};
 use crate::thread::{FrameKind, Waiting};
 use crate::work::Tid;
 use baton_abi::control::{ChannelId, ProcessId, Request};

@@ -2,9 +2,10 @@
 
 use crate::account::Resource;
 use crate::message::HeldObject;
+use crate::node::NodeKey;
 use crate::peer::{HoldingChange, NOBODY};
 use crate::process::State;
-use crate::reference::{Grants, NodeKey, Reference};
+use crate::reference::{Grants, Reference};
 use crate::ticket::{Introduced, Key, Places};
 use baton_abi::control::{Event, Granted, ProcessId, TicketId};
 

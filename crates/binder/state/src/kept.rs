@@ -21,8 +21,9 @@
 //! withdrawn, or a handle's surplus is.
 
 use crate::effect::Effect;
+use crate::node::NodeKey;
 use crate::process::State;
-use crate::reference::{ByGiver, Grants, NodeKey, Reference};
+use crate::reference::{ByGiver, Grants, Reference};
 use baton_abi::control::{MAX_OBJECTS, ProcessId, Released, Request};
 use baton_abi::lane::ReturnedGrants;
 

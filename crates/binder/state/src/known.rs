@@ -3,7 +3,7 @@
 //! An entry of a channel's table (`baton_abi::lane`) offers a node to the peer at the other end.
 //! The word in the entry is the peer's, too: what is here is this process's alone.
 
-use crate::reference::NodeKey;
+use crate::node::NodeKey;
 use baton_abi::control::ChannelId;
 use baton_abi::lane::known_places;
 use baton_shm::use_count;

@@ -6,11 +6,14 @@
 
 use crate::message::Incoming;
 use crate::work::Queue;
-use baton_abi::control::{NodeId, Strength};
+use baton_abi::control::{NodeId, ProcessId, Strength};
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
+
+/// A node, by its owner and its owner's name for it.
+pub type NodeKey = (ProcessId, NodeId);
 
 /// One node.
 #[derive(Clone, Debug, Default)]

@@ -18,8 +18,8 @@
 use crate::effect::Effect;
 use crate::known::KnownEntry;
 use crate::message::HeldObject;
+use crate::node::NodeKey;
 use crate::process::State;
-use crate::reference::NodeKey;
 use baton_abi::control::{ChannelId, Granted, NodeId, Strength};
 use baton_abi::lane::{Carried, Origin};
 

@@ -6,14 +6,11 @@
 
 use crate::account::Held;
 use crate::known::KnownEntry;
-use crate::node::Counts;
+use crate::node::{Counts, NodeKey};
 use crate::notice::{DeathNotice, FreezeNotice};
 use baton_abi::control::{HeldNode, NodeId, ProcessId, Strength};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A node, by its owner and its owner's name for it.
-pub type NodeKey = (ProcessId, NodeId);
 
 /// A holder returns all but one of so many grants.
 const MANY_GRANTS: u32 = 1 << 16;

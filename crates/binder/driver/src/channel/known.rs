@@ -6,7 +6,7 @@ use baton_abi::control::{End, NodeId, ProcessId};
 use baton_abi::lane::{Carried, Origin, known, known_at, known_places};
 use baton_shm::sync::Ordering;
 use baton_shm::use_count::UseCount;
-use baton_state::reference::NodeKey;
+use baton_state::node::NodeKey;
 
 impl Channel {
     fn uses(&self, end: End, entry: u8) -> UseCount<'_> {

@@ -2,10 +2,10 @@
 
 use crate::effect::Return;
 use crate::message::HeldObject;
-use crate::node::News;
+use crate::node::{News, NodeKey};
 use crate::parcel::{Few, Named};
 use crate::process::State;
-use crate::reference::{NodeKey, Reference};
+use crate::reference::Reference;
 use crate::transaction::Sender;
 use crate::work::{Tid, Work};
 use baton_abi::control::{NodeId, ProcessId, Strength};
