@@ -8,14 +8,14 @@
 //!   calls.
 
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
-use crate::pair::{Chunk, Pair};
+use crate::order::Chunk;
+use crate::pair::Pair;
 use crate::processors::Placement;
 use crate::report::{Keys, Ratio, RowKey};
-use crate::results::{P50, Results, ratio};
+use crate::results::{P50, Results};
 use crate::service::{INTS_BYTES, STAMPED_BYTES, Service};
 use crate::system::{Peers, System};
 use crate::testbed::{Setting, Testbed};
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -37,7 +37,7 @@ pub struct ExperimentArgs {
     #[command(flatten)]
     pub form: FormArgs,
     /// What to measure beside Baton: all, none, or names with commas between
-    #[arg(long, value_name = "LIST", default_value = "all", value_parser = crate::rpc::parse_peers)]
+    #[arg(long, value_name = "LIST", default_value = "all", value_parser = Peers::called)]
     pub peers: Peers,
     /// Rounds
     #[arg(long, value_name = "N", default_value = "5", value_parser = form::positive())]
@@ -140,12 +140,10 @@ impl Experiment {
     fn measure(&self, args: &ExperimentArgs, setting: &Setting) -> Result<Results, BenchError> {
         let testbed = Testbed::start()?;
         let mut found = Results::default();
-        let mut pairs = BTreeMap::new();
-        for system in args.systems() {
-            let pair = Pair::start(system, testbed.place(self.service));
-            let key = RowKey::new(system.name(), self.name);
-            pairs.extend(found.ok(key, pair).map(|pair| (system, pair)));
-        }
+        let place = testbed.place(self.service);
+        let mut pairs = found.start(args.systems(), |system| {
+            (RowKey::new(system.name(), self.name), Pair::start(system, place))
+        });
         let placements = || [None].into_iter().chain(setting.placements().into_iter().map(Some));
         let progress = progress(placements().count() * self.delays.len() * args.rounds as usize);
         for placement in placements() {
@@ -156,15 +154,14 @@ impl Experiment {
                 let chunk = Chunk::new(placement, self.payload_bytes, n_warm_up, n_calls);
                 let chunk = Chunk { delay_us, ..chunk };
                 for _ in 0..args.rounds {
-                    pairs.retain(|&system, pair| {
-                        let round = pair.find(&chunk, &setting.processors);
+                    pairs.retain_mut(|(system, pair)| {
+                        let round = pair.find(&chunk, setting.processors.of(placement));
                         self.add(&mut found, system.name(), at, round)
                     });
                     progress.inc(1);
                 }
             }
         }
-        progress.finish_and_clear();
         Ok(found)
     }
 
@@ -216,13 +213,13 @@ impl Experiment {
         for (placement, word) in [(None, ""), (same, "_same"), (different, "_diff")] {
             let round_trip = |system: System| {
                 let (at, last) = (Situation { placement, delay_us: 0 }, self.points.len());
-                found.find(&self.key(system.name(), at, last.saturating_sub(1)))
+                self.key(system.name(), at, last.saturating_sub(1))
             };
             for ours in [System::BatonTyped, System::BatonUapiLibc] {
                 let (bench, key) = (self.name.replace('-', "_"), ours.key().replace("baton_", ""));
                 let name = format!("{bench}_kernel_binder{word}_over_{key}");
-                let kernel = round_trip(System::KernelBinder);
-                ratios.push(ratio(name, kernel, round_trip(ours), P50, None));
+                let keys = [round_trip(System::KernelBinder), round_trip(ours)];
+                ratios.push(found.ratio(name, keys.each_ref(), P50, None));
             }
         }
         ratios

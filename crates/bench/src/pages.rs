@@ -4,23 +4,28 @@
 //! game's frame is drawn with its two large buffers of 300 KiB on small pages and on large ones.
 //! Beside it a large parcel: written into shared memory, announced by a typed call, and copied out
 //! by who serves that, which is what a loan does. Everything runs on one processor, in turns.
+//!
+//! Memory is a memfd, as lanes and receive buffers are, which nobody else maps. A frame is a
+//! background image, a rocket ship and a fuel bar, drawn into a window of 480 x 320 pixels of 16
+//! bits.
 
-use crate::drawing::{self, WINDOW_BYTES};
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
-use crate::memory::{Memory, Pages};
 use crate::payload;
 use crate::processors::{self, Placement};
 use crate::report::{Keys, RowKey};
-use crate::results::{P50, Results, ratio};
+use crate::results::{P50, Results};
 use crate::service::{Service, now_ns};
 use crate::systems::typed::{self, Owner};
 use crate::testbed::{Setting, Testbed};
 use baton::{Handle, Parcel, Process};
+use baton_shm::mapping;
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::ffi::c_void;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How the experiment is to run.
@@ -98,13 +103,13 @@ impl Drawing {
         let (mut background, window) =
             (Memory::new(WINDOW_BYTES, pages)?, Memory::new(WINDOW_BYTES, pages)?);
         payload::fill(&mut background.bytes()[..WINDOW_BYTES], 1);
-        Ok(Drawing { background, window, screen: vec![0; WINDOW_BYTES], ship: drawing::ship() })
+        Ok(Drawing { background, window, screen: vec![0; WINDOW_BYTES], ship: ship() })
     }
 
     fn frame(&mut self, number: u32) -> u64 {
         let (background, window) = (self.background.bytes(), self.window.bytes());
         let start_ns = now_ns();
-        drawing::draw(background, window, &self.ship, number as usize);
+        draw(background, window, &self.ship, number as usize);
         let time_ns = now_ns() - start_ns;
         // As in the thesis, the window is shown between measurements.
         self.screen.copy_from_slice(&window[..WINDOW_BYTES]);
@@ -168,12 +173,10 @@ struct OnPages {
 }
 
 impl OnPages {
-    fn new(pages: Pages) -> Result<io::Result<OnPages>, BenchError> {
-        let testbed = Testbed::start()?;
-        let parcels = ParcelPair::new(pages, testbed.place(Service::Number).broker);
-        let drawing = Drawing::new(pages).map_err(io::Error::from);
-        let on_pages = |(parcels, drawing)| OnPages { drawing, parcels, _testbed: testbed };
-        Ok(parcels.and_then(|parcels| Ok((parcels, drawing?))).map(on_pages))
+    fn new(pages: Pages) -> io::Result<OnPages> {
+        let testbed = Testbed::start().map_err(io::Error::other)?;
+        let parcels = ParcelPair::new(pages, testbed.place(Service::Number).broker)?;
+        Ok(OnPages { drawing: Drawing::new(pages)?, parcels, _testbed: testbed })
     }
 
     fn measure(&mut self, case: Case, n_times: u32) -> io::Result<Vec<u64>> {
@@ -194,29 +197,26 @@ fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let n_times = args.calls.unwrap_or(if args.form.quick { 200 } else { 1000 });
     let mut found = Results::default();
-    let mut all = BTreeMap::new();
-    for pages in Pages::ALL {
-        let on_pages = OnPages::new(pages)?.map_err(|why| format!("not granted: {why}"));
+    let mut all = found.start(Pages::ALL, |pages| {
         let key = RowKey::new(pages.name(), "all").at(Placement::Same);
-        all.extend(found.ok(key, on_pages).map(|it| (pages, it)));
-    }
+        (key, OnPages::new(pages).map_err(|why| format!("not granted: {why}")))
+    });
     processors::go_to(Some(setting.processors.client)).map_err(BenchError::Processors)?;
     let progress = progress(CASES.len() * args.rounds as usize);
     for case in CASES {
         for _ in 0..args.rounds {
-            all.retain(|&pages, it| {
+            all.retain_mut(|(pages, it)| {
                 found.add_times(case.key(pages.name()), it.measure(case, n_times))
             });
             progress.inc(1);
         }
     }
-    progress.finish_and_clear();
     for (system, mean_ns) in THESIS {
         found.quote(Case::Draw.key(system), SOURCE, [None, Some(mean_ns), None]);
     }
     let ratios = CASES.map(|case| {
-        let [small, large] = Pages::ALL.map(|pages| found.find(&case.key(pages.name())));
-        ratio(case.ratio(), small, large, P50, None)
+        let keys = Pages::ALL.map(|pages| case.key(pages.name()));
+        found.ratio(case.ratio(), keys.each_ref(), P50, None)
     });
     let lead = "Time to draw a frame, and to send a parcel, with the large buffers on pages of 4 \
                 KiB and of 2 MiB: how many are not longer.";
@@ -225,4 +225,173 @@ fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
     let notes = "\nthesis: ARM11 at 384 MHz, 64 KiB instead of 2 MiB, mean of 128 frames, TLB \
                  misses 489 and 297\n";
     Ok(Finding { notes: notes.to_owned(), ..Finding::new(report, found.charts(), lead) })
+}
+
+/// Size of a superpage, and what such memory is a multiple of.
+pub const SUPERPAGE_BYTES: usize = 2 << 20;
+
+/// The pages that memory lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+pub enum Pages {
+    /// 4 KiB.
+    #[strum(serialize = "pages-4k")]
+    Small,
+    /// 2 MiB.
+    #[strum(serialize = "pages-2m")]
+    Super,
+}
+
+impl Pages {
+    pub const ALL: [Pages; 2] = [Pages::Small, Pages::Super];
+
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Some memory, all of it there.
+#[derive(Debug)]
+pub struct Memory {
+    base: NonNull<u8>,
+    bytes: usize,
+    /// What was reserved to find a superpage's boundary in.
+    reserved: (NonNull<c_void>, usize),
+}
+
+// SAFETY: memory that this value alone refers to.
+unsafe impl Send for Memory {}
+
+fn advice(pages: Pages) -> libc::c_int {
+    match pages {
+        Pages::Small => libc::MADV_NOHUGEPAGE,
+        // At once, and whatever the system does by itself (Linux 6.1).
+        Pages::Super => libc::MADV_COLLAPSE,
+    }
+}
+
+impl Memory {
+    /// At least `bytes` of zeros. The system's errno if it does not grant such pages.
+    pub fn new(bytes: usize, pages: Pages) -> Result<Memory, Errno> {
+        let bytes = bytes.next_multiple_of(SUPERPAGE_BYTES);
+        let reserved_bytes = bytes + SUPERPAGE_BYTES;
+        let file = mapping::create("bench-pages", bytes)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh map at an address of the kernel's choice.
+        let reserved = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                reserved_bytes,
+                ProtFlags::empty(),
+                flags,
+            )?
+        };
+        let reserved = NonNull::new(reserved).ok_or(Errno::FAULT)?;
+        let gap = reserved.as_ptr().cast::<u8>().align_offset(SUPERPAGE_BYTES);
+        // SAFETY: the next boundary lies within what was reserved.
+        let base = unsafe { reserved.cast::<u8>().add(gap) };
+        let memory = Memory { base, bytes, reserved: (reserved, reserved_bytes) };
+        let (protection, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        // SAFETY: over a part of what was just reserved, which nobody uses.
+        unsafe { rustix::mm::mmap(base.as_ptr().cast(), bytes, protection, flags, &file, 0)? };
+        // SAFETY: the map as just made; neither advice changes what lies there.
+        let advise = || unsafe { libc::madvise(base.as_ptr().cast(), bytes, advice(pages)) };
+        if pages == Pages::Small {
+            advise();
+        }
+        // SAFETY: the map as just made. Superpages are made of pages that are there.
+        unsafe { base.as_ptr().write_bytes(0, bytes) };
+        if pages == Pages::Super && advise() != 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        }
+        Ok(memory)
+    }
+
+    pub fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: mapped as long as this value is, initialised, and nobody else's.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let (reserved, bytes) = self.reserved;
+        // SAFETY: this value's own map, which nobody refers to any more.
+        let _ = unsafe { rustix::mm::munmap(reserved.as_ptr(), bytes) };
+    }
+}
+
+const WIDTH: usize = 480;
+const HEIGHT: usize = 320;
+/// Bytes of a pixel, RGB565.
+const PIXEL_BYTES: usize = 2;
+/// Bytes of a window or an image of its size: 300 KiB.
+pub const WINDOW_BYTES: usize = WIDTH * HEIGHT * PIXEL_BYTES;
+
+const SHIP: usize = 48;
+const FUEL_ROWS: usize = 10;
+const FUEL: [u8; PIXEL_BYTES] = 0x07e0_u16.to_ne_bytes();
+/// A pixel of the ship that shows what is behind it.
+const CLEAR: [u8; PIXEL_BYTES] = 0xf81f_u16.to_ne_bytes();
+
+pub fn draw(background: &[u8], window: &mut [u8], ship: &[u8], frame: usize) {
+    window[..WINDOW_BYTES].copy_from_slice(&background[..WINDOW_BYTES]);
+    let (left, top) = (frame % (WIDTH - SHIP), frame / 2 % (HEIGHT - SHIP));
+    for (pixels, row) in ship.chunks_exact(SHIP * PIXEL_BYTES).zip(top..) {
+        let target = &mut window[(row * WIDTH + left) * PIXEL_BYTES..][..pixels.len()];
+        let pairs = target.chunks_exact_mut(PIXEL_BYTES).zip(pixels.chunks_exact(PIXEL_BYTES));
+        for (target, pixel) in pairs.filter(|(_, pixel)| *pixel != CLEAR) {
+            target.copy_from_slice(pixel);
+        }
+    }
+    for row in 4..4 + FUEL_ROWS {
+        let bar = &mut window[row * WIDTH * PIXEL_BYTES..][..(WIDTH - frame % WIDTH) * PIXEL_BYTES];
+        bar.chunks_exact_mut(PIXEL_BYTES).for_each(|pixel| pixel.copy_from_slice(&FUEL));
+    }
+}
+
+/// The rocket ship, with some of the background to be seen through it.
+pub fn ship() -> Vec<u8> {
+    let pixel = |index: usize| if index.is_multiple_of(3) { CLEAR } else { [index as u8, 0x84] };
+    (0..SHIP * SHIP).flat_map(pixel).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_there_on_whatever_pages_are_granted() {
+        for pages in Pages::ALL {
+            let Ok(mut memory) = Memory::new(300 << 10, pages) else {
+                assert_eq!(pages, Pages::Super, "small pages are always granted");
+                continue;
+            };
+            let bytes = memory.bytes();
+            assert_eq!(bytes.len(), SUPERPAGE_BYTES);
+            assert_eq!(bytes.as_ptr().align_offset(SUPERPAGE_BYTES), 0);
+            (bytes[0], bytes[SUPERPAGE_BYTES - 1]) = (1, 2);
+            assert_eq!((memory.bytes()[0], memory.bytes()[1]), (1, 0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod drawing_tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_scene_is_drawn() {
+        let background: Vec<u8> = (0..WINDOW_BYTES).map(|index| (index / 7) as u8).collect();
+        let mut window = vec![0; WINDOW_BYTES];
+        draw(&background, &mut window, &ship(), 40);
+        let pixel = |row: usize, column: usize| (row * WIDTH + column) * PIXEL_BYTES;
+        let at = |of: &[u8], place: usize| [of[place], of[place + 1]];
+        assert_eq!(at(&window, pixel(5, 0)), FUEL);
+        let last = pixel(HEIGHT - 1, WIDTH - 1);
+        assert_eq!(at(&window, last), at(&background, last), "behind everything");
+        assert_eq!(at(&window, pixel(20, 41)), [1, 0x84], "the ship");
+        assert_eq!(at(&window, pixel(20, 43)), at(&background, pixel(20, 43)), "through the ship");
+    }
 }

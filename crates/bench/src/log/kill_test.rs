@@ -6,8 +6,8 @@
 
 use crate::child::{ChildError, ChildProcess};
 use crate::log::messages::{N_MESSAGES, message};
-use crate::log::role::Role;
-use crate::log::setup::directory;
+use crate::log::processes::Role;
+use crate::log::system::directory;
 use crate::report::Keys;
 use baton_log::{Buffer, Content, Item, Loss, N_BUFFERS, Options, Priority, Reader, Record};
 use baton_shm::own::Own;

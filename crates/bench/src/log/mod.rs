@@ -13,18 +13,13 @@
 //!   they do.
 //! - [`results`]: all that was measured, as rows and ratios.
 
-mod descriptors;
-mod floor;
 mod kill_test;
 pub mod log_writer;
 mod messages;
 mod paper;
-pub(crate) mod parts;
+pub(crate) mod processes;
 mod realtime;
 mod results;
-mod role;
-mod setup;
-mod step;
 mod system;
 
 use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
@@ -36,11 +31,11 @@ use baton_log::moment::Source;
 use baton_rt::memory;
 use log_writer::{Length, Places};
 use results::{Count, LogResults, WriteRate, add_round, missing};
-use setup::Setup;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitCode;
-use system::{MOST_TURNS, SYSTEMS, System};
+use system::{MOST_TURNS, SYSTEMS, Setup, System};
 
 const NAME: &str = "log";
 
@@ -130,7 +125,6 @@ fn rates(args: &LogArgs, places: &[(Count, Places)], results: &mut LogResults) {
             progress.inc(1);
         }
     }
-    progress.finish_and_clear();
 }
 
 fn round(

@@ -11,7 +11,7 @@ use crate::case::{Case, Code, Counts, Ends};
 use crate::object_client::{self, ObjectClient, SENT_BYTES};
 use crate::payload;
 use crate::service::Service;
-use crate::system::Server;
+use crate::system::{Server, wrong};
 use baton_abi::uapi::*;
 use bytemuck::bytes_of;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -65,10 +65,6 @@ struct ObjectCaller {
     received: u64,
     /// What the last call has opened.
     opened: Option<UsedDevice>,
-}
-
-fn wrong(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 fn own_object(node: PtrCookie) -> FlatObject {
