@@ -47,8 +47,16 @@ pub struct ExperimentArgs {
     pub calls: Option<u32>,
 }
 
-/// A delay, and the mean with it; the shortest and the longest, if they are told.
-type QuotedUs = (u64, f64, Option<[f64; 2]>);
+/// A delay, and with it the shortest, the mean and the longest, as far as they are told.
+type QuotedUs = (u64, [Option<f64>; 3]);
+
+const fn mean_us(mean: f64) -> QuotedUs {
+    (0, [None, Some(mean), None])
+}
+
+const fn all_us(delay_us: u64, [min, mean, max]: [f64; 3]) -> QuotedUs {
+    (delay_us, [Some(min), Some(mean), Some(max)])
+}
 
 /// An experiment: what is done, and what the README says of both drivers, in microseconds.
 struct Experiment {
@@ -69,8 +77,8 @@ const TESTER: Experiment = Experiment {
     payload_bytes: STAMPED_BYTES,
     points: &["S_RECV", "S_REPLY", "C_RECV"],
     quoted_us: [
-        &[(0, 7.0, None), (0, 10.0, None), (0, 17.0, None)],
-        &[(0, 7.0, None), (0, 9.0, None), (0, 16.0, None)],
+        &[mean_us(7.0), mean_us(10.0), mean_us(17.0)],
+        &[mean_us(7.0), mean_us(9.0), mean_us(16.0)],
     ],
     delays: &[0],
     lead: "Time from C_SEND, at which the client sends, to each point: how many messages were \
@@ -83,22 +91,13 @@ const ADD_INTS: Experiment = Experiment {
     payload_bytes: INTS_BYTES,
     points: &[],
     quoted_us: [
-        &[(DELAY_US, 181.443, Some([151.486, 4976.61])), (0, 258.004, Some([139.962, 4903.84]))],
-        &[(DELAY_US, 203.101, Some([142.057, 3298.81])), (0, 242.037, Some([139.124, 2432.85]))],
+        &[all_us(DELAY_US, [151.486, 181.443, 4976.61]), all_us(0, [139.962, 258.004, 4903.84])],
+        &[all_us(DELAY_US, [142.057, 203.101, 3298.81]), all_us(0, [139.124, 242.037, 2432.85])],
     ],
     delays: &[0, DELAY_US],
     lead: "Time of a call that adds two ints: how many of them are not longer, all rounds \
            together.",
 };
-
-/// One way to do it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Situation {
-    /// `None` as in the original: wherever the kernel puts both sides.
-    placement: Option<Placement>,
-    /// Sleep between two iterations, in microseconds.
-    delay_us: u64,
-}
 
 /// Runs `baton bench tester`.
 pub fn tester(args: &ExperimentArgs) -> ExitCode {
@@ -148,7 +147,6 @@ impl Experiment {
         let progress = progress(placements().count() * self.delays.len() * args.rounds as usize);
         for placement in placements() {
             for &delay_us in self.delays {
-                let at = Situation { placement, delay_us };
                 let n_calls = args.n_calls(delay_us).div_ceil(args.rounds);
                 let n_warm_up = N_WARM_UP.min(n_calls);
                 let chunk = Chunk::new(placement, self.payload_bytes, n_warm_up, n_calls);
@@ -156,7 +154,7 @@ impl Experiment {
                 for _ in 0..args.rounds {
                     pairs.retain_mut(|(system, pair)| {
                         let round = pair.find(&chunk, setting.processors.of(placement));
-                        self.add(&mut found, system.name(), at, round)
+                        self.add(&mut found, system.name(), &chunk, round)
                     });
                     progress.inc(1);
                 }
@@ -169,7 +167,7 @@ impl Experiment {
         &self,
         found: &mut Results,
         system: &'static str,
-        at: Situation,
+        at: &Chunk,
         round: Result<Vec<Vec<u64>>, E>,
     ) -> bool {
         let Some(points) = found.ok(RowKey::new(system, self.name), round) else { return false };
@@ -179,7 +177,7 @@ impl Experiment {
         true
     }
 
-    fn key(&self, system: &'static str, at: Situation, point: usize) -> RowKey {
+    fn key(&self, system: &'static str, at: &Chunk, point: usize) -> RowKey {
         let processors = Placement::title(at.placement);
         let key = RowKey::new(system, self.name).bytes(self.payload_bytes).at(at.placement);
         match self.points.get(point) {
@@ -196,12 +194,11 @@ impl Experiment {
     /// Adds the figures of the README.
     fn quote(&self, found: &mut Results) {
         for (driver, figures) in DRIVERS.into_iter().zip(self.quoted_us) {
-            for (point, &(delay_us, mean_us, ends_us)) in figures.iter().enumerate() {
-                let at = Situation { placement: None, delay_us };
-                let (min_us, max_us) = ends_us.map(|[min, max]| (min, max)).unzip();
+            for (point, &(delay_us, figures_us)) in figures.iter().enumerate() {
+                let at = Chunk { delay_us, ..Chunk::default() };
                 let ns = |time_us: f64| (time_us * 1000.0).round();
-                let figures = [min_us, Some(mean_us), max_us].map(|time_us| time_us.map(ns));
-                found.quote(self.key(driver, at, point), SOURCE, figures);
+                let figures = figures_us.map(|time_us| time_us.map(ns));
+                found.quote(self.key(driver, &at, point), SOURCE, figures);
             }
         }
     }
@@ -212,8 +209,8 @@ impl Experiment {
         let [same, different] = Placement::BOTH.map(Some);
         for (placement, word) in [(None, ""), (same, "_same"), (different, "_diff")] {
             let round_trip = |system: System| {
-                let (at, last) = (Situation { placement, delay_us: 0 }, self.points.len());
-                self.key(system.name(), at, last.saturating_sub(1))
+                let (at, last) = (Chunk { placement, ..Chunk::default() }, self.points.len());
+                self.key(system.name(), &at, last.saturating_sub(1))
             };
             for ours in [System::BatonTyped, System::BatonUapiLibc] {
                 let (bench, key) = (self.name.replace('-', "_"), ours.key().replace("baton_", ""));
@@ -230,11 +227,9 @@ impl Experiment {
 mod tests {
     use super::*;
 
-    const UNDELAYED: Situation = Situation { placement: None, delay_us: 0 };
-
     fn add(found: &mut Results, experiment: &Experiment, system: System, times_ns: &[u64]) {
         let points = times_ns.iter().map(|&time_ns| vec![time_ns; 4]).collect();
-        assert!(experiment.add(found, system.name(), UNDELAYED, Ok::<_, String>(points)));
+        assert!(experiment.add(found, system.name(), &Chunk::default(), Ok::<_, String>(points)));
     }
 
     #[test]
@@ -245,7 +240,7 @@ mod tests {
         TESTER.quote(&mut found);
         let rows = found.rows(|_, _| Keys::new());
         assert_eq!(rows.len(), 3 + 2 * 3 + 1);
-        let title = TESTER.key("baton-typed", UNDELAYED, 1).title();
+        let title = TESTER.key("baton-typed", &Chunk::default(), 1).title();
         assert_eq!(title, "C_SEND to S_REPLY, any processors");
         let here: Vec<&str> =
             rows.iter().filter(|row| row.key.title() == title).map(|row| row.key.system).collect();

@@ -8,7 +8,7 @@
 //! - [`rt`]: real-time callers among ordinary ones, with a directory of its own.
 //! - [`nucleus`]: Greenaway's experiments, on the kernels of the nucleus.
 //! - [`log`]: what a record costs, with a directory of its own.
-//! - [`pages`]: what superpages would gain.
+//! - [`pages`]: what superpages would gain; [`memory`] on them.
 //! - [`system`]: what can be measured; [`systems`]: one file each; [`service`]: what a server does;
 //!   [`payload`]: what an echo carries.
 //! - [`child`]: a process that a run has started, both ends of it; [`pair`]: a server and its
@@ -31,6 +31,7 @@ mod experiment;
 mod form;
 mod latency;
 pub mod log;
+mod memory;
 mod nucleus;
 pub mod object_client;
 mod objects;

@@ -5,11 +5,11 @@
 //! Beside it a large parcel: written into shared memory, announced by a typed call, and copied out
 //! by who serves that, which is what a loan does. Everything runs on one processor, in turns.
 //!
-//! Memory is a memfd, as lanes and receive buffers are, which nobody else maps. A frame is a
-//! background image, a rocket ship and a fuel bar, drawn into a window of 480 x 320 pixels of 16
-//! bits.
+//! A frame is a background image, a rocket ship and a fuel bar, drawn into a window of 480 x 320
+//! pixels of 16 bits.
 
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
+use crate::memory::{Memory, Pages};
 use crate::payload;
 use crate::processors::{self, Placement};
 use crate::report::{Keys, RowKey};
@@ -18,14 +18,10 @@ use crate::service::{Service, now_ns};
 use crate::systems::typed::{self, Owner};
 use crate::testbed::{Setting, Testbed};
 use baton::{Handle, Parcel, Process};
-use baton_shm::mapping;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
-use std::ffi::c_void;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How the experiment is to run.
@@ -48,14 +44,19 @@ pub struct PagesArgs {
     pub calls: Option<u32>,
 }
 
-/// What is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Case {
-    Draw,
-    Parcel(usize),
+/// What is done: a frame is drawn, or a parcel of so many bytes is sent.
+struct Case {
+    name: &'static str,
+    bytes: usize,
+    ratio: &'static str,
 }
 
-const CASES: [Case; 3] = [Case::Draw, Case::Parcel(1 << 20), Case::Parcel(4 << 20)];
+const DRAW: Case = Case { name: "draw", bytes: WINDOW_BYTES, ratio: "draw_4k_over_2m" };
+const CASES: [Case; 3] = [
+    DRAW,
+    Case { name: "parcel", bytes: 1 << 20, ratio: "parcel_1m_4k_over_2m" },
+    Case { name: "parcel", bytes: MOST_BYTES, ratio: "parcel_4m_4k_over_2m" },
+];
 const MOST_BYTES: usize = 4 << 20;
 /// The thesis's table 5.2: a frame's mean with 4 KiB pages, and with 64 KiB for the two buffers.
 const THESIS: [(&str, f64); 2] = [("thesis-4k", 4_255_000.0), ("thesis-64k", 4_153_000.0)];
@@ -63,30 +64,10 @@ const SOURCE: &str = "Hills, Native OKL4 Android Stack, 2009, table 5.2";
 const READ: u32 = 1;
 
 impl Case {
-    fn name(self) -> &'static str {
-        match self {
-            Case::Draw => "draw",
-            Case::Parcel(_) => "parcel",
-        }
-    }
-
-    fn bytes(self) -> usize {
-        match self {
-            Case::Draw => WINDOW_BYTES,
-            Case::Parcel(bytes) => bytes,
-        }
-    }
-
-    fn key(self, system: &'static str) -> RowKey {
-        let title = format!("{}, {} bytes", self.name(), self.bytes());
-        RowKey::new(system, self.name()).bytes(self.bytes()).at(Placement::Same).heading(title)
-    }
-
-    fn ratio(self) -> String {
-        match self {
-            Case::Draw => "draw_4k_over_2m".to_owned(),
-            Case::Parcel(bytes) => format!("parcel_{}m_4k_over_2m", bytes >> 20),
-        }
+    fn key(&self, system: &'static str) -> RowKey {
+        let &Case { name, bytes, .. } = self;
+        let title = format!("{name}, {bytes} bytes");
+        RowKey::new(system, name).bytes(bytes).at(Placement::Same).heading(title)
     }
 }
 
@@ -179,10 +160,10 @@ impl OnPages {
         Ok(OnPages { drawing: Drawing::new(pages)?, parcels, _testbed: testbed })
     }
 
-    fn measure(&mut self, case: Case, n_times: u32) -> io::Result<Vec<u64>> {
-        let once = |number| match case {
-            Case::Draw => Ok(self.drawing.frame(number)),
-            Case::Parcel(bytes) => self.parcels.send(bytes, number),
+    fn measure(&mut self, case: &Case, n_times: u32) -> io::Result<Vec<u64>> {
+        let once = |number| match case.name {
+            "draw" => Ok(self.drawing.frame(number)),
+            _ => self.parcels.send(case.bytes, number),
         };
         let mut times_ns = (0..n_times + n_times / 10).map(once).collect::<io::Result<Vec<_>>>()?;
         Ok(times_ns.split_off(n_times as usize / 10))
@@ -206,17 +187,17 @@ fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
     for case in CASES {
         for _ in 0..args.rounds {
             all.retain_mut(|(pages, it)| {
-                found.add_times(case.key(pages.name()), it.measure(case, n_times))
+                found.add_times(case.key(pages.name()), it.measure(&case, n_times))
             });
             progress.inc(1);
         }
     }
     for (system, mean_ns) in THESIS {
-        found.quote(Case::Draw.key(system), SOURCE, [None, Some(mean_ns), None]);
+        found.quote(DRAW.key(system), SOURCE, [None, Some(mean_ns), None]);
     }
     let ratios = CASES.map(|case| {
         let keys = Pages::ALL.map(|pages| case.key(pages.name()));
-        found.ratio(case.ratio(), keys.each_ref(), P50, None)
+        found.ratio(case.ratio, keys.each_ref(), P50, None)
     });
     let lead = "Time to draw a frame, and to send a parcel, with the large buffers on pages of 4 \
                 KiB and of 2 MiB: how many are not longer.";
@@ -225,101 +206,6 @@ fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
     let notes = "\nthesis: ARM11 at 384 MHz, 64 KiB instead of 2 MiB, mean of 128 frames, TLB \
                  misses 489 and 297\n";
     Ok(Finding { notes: notes.to_owned(), ..Finding::new(report, found.charts(), lead) })
-}
-
-/// Size of a superpage, and what such memory is a multiple of.
-pub const SUPERPAGE_BYTES: usize = 2 << 20;
-
-/// The pages that memory lies on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
-pub enum Pages {
-    /// 4 KiB.
-    #[strum(serialize = "pages-4k")]
-    Small,
-    /// 2 MiB.
-    #[strum(serialize = "pages-2m")]
-    Super,
-}
-
-impl Pages {
-    pub const ALL: [Pages; 2] = [Pages::Small, Pages::Super];
-
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
-
-/// Some memory, all of it there.
-#[derive(Debug)]
-pub struct Memory {
-    base: NonNull<u8>,
-    bytes: usize,
-    /// What was reserved to find a superpage's boundary in.
-    reserved: (NonNull<c_void>, usize),
-}
-
-// SAFETY: memory that this value alone refers to.
-unsafe impl Send for Memory {}
-
-fn advice(pages: Pages) -> libc::c_int {
-    match pages {
-        Pages::Small => libc::MADV_NOHUGEPAGE,
-        // At once, and whatever the system does by itself (Linux 6.1).
-        Pages::Super => libc::MADV_COLLAPSE,
-    }
-}
-
-impl Memory {
-    /// At least `bytes` of zeros. The system's errno if it does not grant such pages.
-    pub fn new(bytes: usize, pages: Pages) -> Result<Memory, Errno> {
-        let bytes = bytes.next_multiple_of(SUPERPAGE_BYTES);
-        let reserved_bytes = bytes + SUPERPAGE_BYTES;
-        let file = mapping::create("bench-pages", bytes)?;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh map at an address of the kernel's choice.
-        let reserved = unsafe {
-            rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                reserved_bytes,
-                ProtFlags::empty(),
-                flags,
-            )?
-        };
-        let reserved = NonNull::new(reserved).ok_or(Errno::FAULT)?;
-        let gap = reserved.as_ptr().cast::<u8>().align_offset(SUPERPAGE_BYTES);
-        // SAFETY: the next boundary lies within what was reserved.
-        let base = unsafe { reserved.cast::<u8>().add(gap) };
-        let memory = Memory { base, bytes, reserved: (reserved, reserved_bytes) };
-        let (protection, flags) =
-            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
-        // SAFETY: over a part of what was just reserved, which nobody uses.
-        unsafe { rustix::mm::mmap(base.as_ptr().cast(), bytes, protection, flags, &file, 0)? };
-        // SAFETY: the map as just made; neither advice changes what lies there.
-        let advise = || unsafe { libc::madvise(base.as_ptr().cast(), bytes, advice(pages)) };
-        if pages == Pages::Small {
-            advise();
-        }
-        // SAFETY: the map as just made. Superpages are made of pages that are there.
-        unsafe { base.as_ptr().write_bytes(0, bytes) };
-        if pages == Pages::Super && advise() != 0 {
-            let error = std::io::Error::last_os_error();
-            return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
-        }
-        Ok(memory)
-    }
-
-    pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: mapped as long as this value is, initialised, and nobody else's.
-        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        let (reserved, bytes) = self.reserved;
-        // SAFETY: this value's own map, which nobody refers to any more.
-        let _ = unsafe { rustix::mm::munmap(reserved.as_ptr(), bytes) };
-    }
 }
 
 const WIDTH: usize = 480;
@@ -359,26 +245,6 @@ pub fn ship() -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_there_on_whatever_pages_are_granted() {
-        for pages in Pages::ALL {
-            let Ok(mut memory) = Memory::new(300 << 10, pages) else {
-                assert_eq!(pages, Pages::Super, "small pages are always granted");
-                continue;
-            };
-            let bytes = memory.bytes();
-            assert_eq!(bytes.len(), SUPERPAGE_BYTES);
-            assert_eq!(bytes.as_ptr().align_offset(SUPERPAGE_BYTES), 0);
-            (bytes[0], bytes[SUPERPAGE_BYTES - 1]) = (1, 2);
-            assert_eq!((memory.bytes()[0], memory.bytes()[1]), (1, 0));
-        }
-    }
-}
-
-#[cfg(test)]
-mod drawing_tests {
     use super::*;
 
     #[test]

@@ -4,14 +4,13 @@
 
 use crate::child::RoleArgs;
 use crate::service::now_ns;
-use baton_nucleus::bare::{self, Context};
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::Variant;
 use baton_nucleus::{
     Cluster, CurrentThread, Ipc, IpcError, Kernel, Message, Options, Sender, Source, Tag, ThreadId,
     Timeout, each_kernel,
 };
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::process::{Command, ExitCode, Stdio};
 use std::rc::Rc;
@@ -19,7 +18,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 /// Calls that are timed together.
-const BATCH: u64 = 1000;
+pub const BATCH: u64 = 1000;
 /// Threads of the hot potato's ring (section 4.3.2).
 const RING: usize = 250;
 const RING_BATCH: u64 = 25 * BATCH;
@@ -273,43 +272,6 @@ pub fn ping_pong_between<K: Variant>(
     let times = call();
     server.join().map_err(|_| io::Error::other("the server has panicked"))??;
     times
-}
-
-const STACK_WORDS: usize = 4096;
-
-struct Places([UnsafeCell<Context>; 2]);
-
-thread_local! {
-    static PLACES: Places = const { Places([const { UnsafeCell::new(Context::empty()) }; 2]) };
-}
-
-fn places() -> [*mut Context; 2] {
-    PLACES.with(|places| [places.0[0].get(), places.0[1].get()])
-}
-
-extern "C" fn answer() -> ! {
-    let [ours, theirs] = places();
-    loop {
-        // SAFETY: only reached from the other place, which was left for this one.
-        unsafe { bare::switch(theirs, ours) };
-    }
-}
-
-/// What a switch from one stack to another took of each batch, in picoseconds.
-pub fn bare_switch(n_batches: u64) -> io::Result<Vec<u64>> {
-    let mut stack = vec![[0_usize; 2]; STACK_WORDS];
-    let top = stack.as_mut_ptr_range().end.cast::<usize>();
-    let top = top.wrapping_byte_sub(top as usize % 16);
-    let [ours, theirs] = places();
-    // SAFETY: a stack of its own, which lives until nobody goes there any more.
-    unsafe { theirs.write(Context::beginning(top, answer)) };
-    batches(n_batches, 2 * BATCH, |_| {
-        for _ in 0..BATCH {
-            // SAFETY: begun above, or left by `answer`.
-            unsafe { bare::switch(ours, theirs) };
-        }
-        Ok(())
-    })
 }
 
 const BATCHES: [u64; 2] = [3, 23];

@@ -3,6 +3,7 @@
 //! what comes after the timer's signal; what comes before is the system's.
 
 use super::ipc::{kernel, shuffled};
+use super::signalled;
 use crate::service::now_ns;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::Variant;
@@ -10,12 +11,8 @@ use baton_nucleus::{
     CurrentThread, Ipc, IpcError, Kernel, Message, Sender, Source, ThreadId, Timeout,
 };
 use std::cell::{Cell, RefCell};
-use std::ffi::{c_int, c_void};
 use std::io;
-use std::mem::{MaybeUninit, transmute};
 use std::rc::Rc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// What the others do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +59,7 @@ pub fn latencies<K: Variant>(load: Load, n_threads: usize, n: u64) -> io::Result
 }
 
 fn measure(mut here: CurrentThread, n: u64) -> Latencies {
-    watch();
+    signalled::watch();
     let mut latencies = Latencies::default();
     let mut random = 98765_u64;
     // The first find nothing in the caches.
@@ -78,7 +75,7 @@ fn measure(mut here: CurrentThread, n: u64) -> Latencies {
             continue;
         }
         // Somebody may have looked at the clock before the signal came.
-        let signalled_ns = last_ns().max(due_ns).min(now_ns);
+        let signalled_ns = signalled::last_ns().max(due_ns).min(now_ns);
         latencies[0].push((now_ns - signalled_ns) * 1000);
         latencies[1].push((now_ns - due_ns) * 1000);
     }
@@ -186,42 +183,4 @@ fn chaining<K: Variant>(kernel: &mut Kernel<K>, n_threads: usize, stop: &Stop) -
         threads.borrow_mut().push(before);
     }
     Ok(())
-}
-
-type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-
-/// The kernel's own handler, which was there before.
-static BEFORE: AtomicUsize = AtomicUsize::new(0);
-/// When the last signal came. One OS thread at a time measures.
-static AT_NS: AtomicU64 = AtomicU64::new(0);
-
-extern "C" fn note(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    AT_NS.store(now_ns(), Relaxed);
-    // SAFETY: `watch` has put it there, and it is a handler of this form.
-    let before: Handler = unsafe { transmute(BEFORE.load(Relaxed)) };
-    before(signal, info, context);
-}
-
-/// From now on each signal's time is noted, before the kernel's handler gets it. A kernel must have
-/// begun to run.
-pub fn watch() {
-    if BEFORE.load(Relaxed) != 0 {
-        return;
-    }
-    let mut action = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: the action that is there, with another handler of the same form; the old one is
-    // stored before the new one can run.
-    unsafe {
-        let result = libc::sigaction(libc::SIGURG, std::ptr::null(), action.as_mut_ptr());
-        assert_eq!(result, 0, "sigaction of a signal that can be handled");
-        let mut action = action.assume_init();
-        assert!(action.sa_flags & libc::SA_SIGINFO != 0, "a kernel runs");
-        BEFORE.store(action.sa_sigaction, Relaxed);
-        action.sa_sigaction = note as *const () as usize;
-        assert_eq!(libc::sigaction(libc::SIGURG, &action, std::ptr::null_mut()), 0);
-    }
-}
-
-pub fn last_ns() -> u64 {
-    AT_NS.load(Relaxed)
 }

@@ -14,6 +14,8 @@ mod latency;
 mod peers;
 mod results;
 mod sampler;
+mod signalled;
+mod switching;
 mod workload;
 
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
@@ -135,7 +137,7 @@ fn add_round(
     let pair = server.map(|server| [setting.processors.client, server]);
     match (case, hosting) {
         (Case::Switch, _) => {
-            results.add(case, SWITCH, ipc::bare_switch(n_batches));
+            results.add(case, SWITCH, switching::bare_switch(n_batches));
         }
         (Case::ServiceCall { payload_bytes }, Some(hosting)) => {
             let rounds = hosting.measure(payload_bytes, n_batches, &setting.processors);
