@@ -177,9 +177,9 @@ fn measure_crowds(plan: &Plan, found: &mut Results) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Each case over plain calls, of peers also over the typed API's, the kernel's driver also over the
-/// same program on Baton, descriptors also over the socket's, and many clients with an object over
-/// many without.
+/// Each case over plain calls, of peers also over the typed API's, the kernel's driver also over
+/// the same program on Baton, descriptors also over the socket's, and many clients with an object
+/// over many without.
 pub fn ratios(plan: &Plan, found: &Results) -> Vec<Ratio> {
     let mut ratios = Vec::new();
     let mut add = |name, keys: [RowKey; 2], value, bar: Option<Bar>| {

@@ -116,8 +116,8 @@ pub(crate) fn obey(mut act: impl FnMut(&Order) -> io::Result<()>) -> io::Result<
     })
 }
 
-/// Makes the calls of an order, one after the other. `call` makes that of a number, and says when it
-/// was at each point.
+/// Makes the calls of an order, one after the other. `call` makes that of a number, and says when
+/// it was at each point.
 pub(crate) fn measure<const N: usize>(
     order: &Order,
     mut call: impl FnMut(u32) -> io::Result<[u64; N]>,

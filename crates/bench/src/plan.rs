@@ -42,8 +42,8 @@ impl Plan {
         systems.into_iter().filter(|system| self.systems.contains(system)).collect()
     }
 
-    /// Results without rows. There are no bars of systems that cannot be here; and few machines have
-    /// the kernel's driver: a run that does not ask for it need not say so.
+    /// Results without rows. There are no bars of systems that cannot be here; and few machines
+    /// have the kernel's driver: a run that does not ask for it need not say so.
     pub fn results(&self) -> Results {
         let is_excused = |system: &System| {
             let is_unwanted = *system == System::KernelBinder && !self.systems.contains(system);

@@ -117,8 +117,9 @@ fn measure_following(plan: &Plan, found: &mut Results) -> Result<(), String> {
     Ok(())
 }
 
-/// Many lanes over few: as much, but for what two equal runs differ by. With following over without:
-/// no worse where the kernel brings both together by itself, which after a sleep it mostly does.
+/// Many lanes over few: as much, but for what two equal runs differ by. With following over
+/// without: no worse where the kernel brings both together by itself, which after a sleep it mostly
+/// does.
 pub fn ratios(found: &Results) -> Vec<Ratio> {
     let over = |placement, name| {
         let [few, many] = LANES.map(|lanes| among(placement, lanes));

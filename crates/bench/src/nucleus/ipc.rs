@@ -1,6 +1,6 @@
 //! The experiments themselves: threads of a kernel, or of two, that exchange messages, and what an
 //! IPC took of each batch, in picoseconds: the clock takes as long as several IPCs. Beside them the
-//! bare switch of stacks, and the instructions of one IPC.
+//! instructions of one IPC.
 
 use crate::child::RoleArgs;
 use crate::service::now_ns;

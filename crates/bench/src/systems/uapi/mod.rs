@@ -114,7 +114,8 @@ fn start_pool(program: &Arc<impl Program>, n_loopers: usize, most: usize) -> io:
     Ok(Pool)
 }
 
-/// Starts a looper, which comes of itself or because it was asked for. Its failure is the program's.
+/// Starts a looper, which comes of itself or because it was asked for. Its failure is the
+/// program's.
 fn start_looper<P: Program>(program: &Arc<P>, comes: u32) {
     let program = Arc::clone(program);
     std::thread::spawn(move || {
