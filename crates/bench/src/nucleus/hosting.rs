@@ -1,9 +1,10 @@
 //! Two services that call each other: as threads of a host's kernel, and as processes; and a
 //! process that calls a hosted service. In turn, on one processor.
 
-use super::batch::batches;
+use super::ipc::batches;
 use crate::form::BenchError;
-use crate::pair::{Chunk, Pair, PairError};
+use crate::order::Chunk;
+use crate::pair::{Pair, PairError};
 use crate::payload;
 use crate::processors::{Placement, Processors};
 use crate::service::Service;

@@ -45,20 +45,9 @@ pub struct Case {
 }
 
 /// Who is bound to a processor, both to the same.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    clap::ValueEnum,
-    IntoStaticStr,
-    VariantArray,
-    strum::Display,
-)]
+#[derive(clap::ValueEnum, IntoStaticStr, VariantArray, strum::Display)]
 #[strum(serialize_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bound {
     /// Neither side.
     Nobody,
