@@ -176,6 +176,14 @@ impl<'a> OwnBell<'a> {
         self.ring_if(|asleep| asleep >= ALONE)
     }
 
+    /// Passes a ring on to another sleeper. A thread that sleeps on several bells takes the rings
+    /// of several ringers at once: until it runs, the kernel counts it as a sleeper of each. Call
+    /// it with such a ringer's message still there. True if a sleeper was woken; a thread that is
+    /// about to sleep sees the message.
+    pub fn pass_on(self) -> bool {
+        self.asleep.load(Ordering::SeqCst) != 0 && futex::wake(self.page.bell, 1) > 0
+    }
+
     fn ring_if(self, wanted: impl FnOnce(u32) -> bool) -> OwnRing {
         // Pairs with `fence_before_check`: either this ring sees the sleeper, or the sleeper sees
         // the work.

@@ -124,8 +124,7 @@ impl<T: Clone> RouteCache<T> {
         if !is_callers || !engine.pool.may_pin(active) {
             return None;
         }
-        // One sleep may have ended by the rings of several clients: the kernel counts a thread that
-        // sleeps on several words as woken at each of them until it runs.
+        // Other clients may have rung this looper alone: see `OwnBell::pass_on`.
         if active.iter().any(|channel| channel.has_news()) {
             return None;
         }

@@ -158,6 +158,38 @@ pub(crate) fn other_end(server: &Engine, channel: &Channel) -> Arc<Channel> {
     }
 }
 
+/// The kernel counts a looper that sleeps on two bells as woken at both, until it runs.
+#[test]
+fn a_looper_that_two_clients_have_rung_wakes_another_one() {
+    let (broker, _directory) = broker();
+    let (server, client, channel) = channel(&broker);
+    let other = Engine::open("binder", broker.socket()).unwrap();
+    other.find_manager().unwrap();
+    let second = other.channel_to(server.identity.process).unwrap();
+    let ours = [&channel, &second].map(|channel| other_end(&server, channel));
+    let pool = &server.pool;
+    while pool.channels.active().len() < 2 {
+        std::thread::yield_now();
+    }
+    std::thread::scope(|scope| {
+        let any_work = pool.any_work.load(Ordering::Acquire);
+        let loopers = [(); 2].map(|()| scope.spawn(move || pool.await_client(any_work, &mut None)));
+        while pool.page.word(status::SLEEPERS).load(Ordering::SeqCst) < 2 {
+            std::thread::yield_now();
+        }
+        channel.set_ready(0);
+        second.set_ready(0);
+        // A looper that is just about to sleep sees the request.
+        ours[0].own_bell().unwrap().pass_on();
+        for looper in loopers {
+            assert_eq!(looper.join().unwrap(), Wait::Woken);
+        }
+    });
+    client.close();
+    other.close();
+    server.close();
+}
+
 /// A ring has been made for a looper that was about to sleep, and its client undoes it: the looper
 /// sleeps all the same.
 fn sleep_all_the_same((word, expected): (&AtomicU32, u32)) {

@@ -269,6 +269,7 @@ impl Pool {
         let slept = self.sleep_on(&words, active, any_work);
         bells().for_each(|bell| bell.withdraw(sleep));
         let (outcome, woken) = slept?;
+        self.pass_on_rings(active);
         if let Some((channel, _)) = woken.and_then(|nth| recent.get(nth))
             && !channel.has_news()
             && self.any_work.load(Ordering::SeqCst) == any_work
@@ -278,6 +279,18 @@ impl Pool {
             self.count_fruitless(channel, 1);
         }
         Some(outcome)
+    }
+
+    /// Has a looper woken for each client with news but one, whose request this thread takes: the
+    /// rings of all of them may have woken this thread alone.
+    fn pass_on_rings(&self, active: &[Arc<Channel>]) {
+        for channel in active.iter().filter(|channel| channel.has_news()).skip(1) {
+            let is_passed_on = channel.own_bell().is_some_and(OwnBell::pass_on);
+            // This thread still counts as idle.
+            if !is_passed_on && self.idle.load(Ordering::Relaxed) > 1 {
+                self.wake_one();
+            }
+        }
     }
 
     /// Sleeps on several words. `None` if there is news at once.
