@@ -75,13 +75,13 @@ pub enum CyclictestError {
     /// There is no such program.
     #[error("cyclictest is not there: `apt-get install rt-tests`")]
     NotInstalled,
-    /// It could not be started.
+    /// The process could not be started.
     #[error("start cyclictest: {0}")]
     Start(io::Error),
-    /// It has failed, and said this.
+    /// The process has failed, and said this.
     #[error("cyclictest: {0}")]
     Failed(String),
-    /// It has said too little.
+    /// The process has said too little.
     #[error("cyclictest tells of {0} wake-ups in place of {1}")]
     Short(usize, usize),
 }
