@@ -4,13 +4,11 @@
 //! messages in turn, as fast as one writer can, and as one writer on each processor can. Beside
 //! ours the paper's own scheme, the least that any log could cost, and what others use.
 //!
-//! - [`messages`]; [`system`]: what is measured; [`log_writer`]: who writes them, and is measured;
-//!   [`setup`]: how each system is set up.
-//! - [`floor`], [`paper`], [`descriptors`]: what ours is compared with. Others are programs of
-//!   their own, in bench/peers/log.
-//! - [`realtime`]: a writer that must not be late; [`step`]: what a clock of steps tells of it.
-//!   [`kill_test`]: writers that are killed. [`role`]: processes beside this one; [`parts`]: what
-//!   they do.
+//! - [`messages`]; [`system`]: the systems, and how each is set up; [`log_writer`]: who writes the
+//!   messages, and is measured.
+//! - [`paper`]: the paper's scheme. Other peers are programs of their own, in bench/peers/log.
+//! - [`realtime`]: a writer that must not be late; [`kill_test`]: writers that are killed;
+//!   [`processes`]: the processes beside this one, and what they do.
 //! - [`results`]: all that was measured, as rows and ratios.
 
 mod kill_test;
