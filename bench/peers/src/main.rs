@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Command::Endpoint(args) => args,
         Command::RtRole(args) => {
             let connect = |directory: &Path| Ok(Box::new(rsbinder_rpc::connect(directory)?) as _);
-            return rt::run_with(&args, connect);
+            return rt::parts::run_with(&args, connect);
         }
     };
     args.run(|EndpointRole { system, side, directory, service, .. }| match side {

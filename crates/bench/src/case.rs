@@ -6,9 +6,21 @@ use strum::{FromRepr, IntoStaticStr, VariantArray};
 
 /// What a call carries beside its bytes, or what takes the place of a call. In the order in which
 /// they are measured: those that come late change what the client is.
-#[derive(Serialize, Deserialize, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
+)]
 #[strum(serialize_all = "snake_case")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Case {
     /// Nothing: what the others are told over.
     #[default]

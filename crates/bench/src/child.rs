@@ -146,8 +146,9 @@ impl Drop for ChildProcess {
 /// A program that stands beside this one.
 pub(crate) fn beside(name: &str, advice: &str) -> io::Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
-    let missing = || io::Error::other(format!("{name} is not there: {advice}"));
-    path.exists().then_some(path).ok_or_else(missing)
+    let missing =
+        || io::Error::new(io::ErrorKind::NotFound, format!("{name} is not built: {advice}"));
+    if path.exists() { Ok(path) } else { Err(missing()) }
 }
 
 /// The arguments of a child process, which the run has written.

@@ -8,14 +8,14 @@
 //!   calls.
 
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
-use crate::order::Chunk;
-use crate::pair::Pair;
+use crate::pair::{Chunk, Pair};
 use crate::processors::Placement;
 use crate::report::{Keys, Ratio, RowKey};
-use crate::results::{P50, Results};
+use crate::results::{P50, Results, ratio};
 use crate::service::{INTS_BYTES, STAMPED_BYTES, Service};
 use crate::system::{Peers, System};
 use crate::testbed::{Setting, Testbed};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -37,7 +37,7 @@ pub struct ExperimentArgs {
     #[command(flatten)]
     pub form: FormArgs,
     /// What to measure beside Baton: all, none, or names with commas between
-    #[arg(long, value_name = "LIST", default_value = "all", value_parser = Peers::called)]
+    #[arg(long, value_name = "LIST", default_value = "all", value_parser = crate::rpc::parse_peers)]
     pub peers: Peers,
     /// Rounds
     #[arg(long, value_name = "N", default_value = "5", value_parser = form::positive())]
@@ -47,16 +47,8 @@ pub struct ExperimentArgs {
     pub calls: Option<u32>,
 }
 
-/// A delay, and with it the shortest, the mean and the longest, as far as they are told.
-type QuotedUs = (u64, [Option<f64>; 3]);
-
-const fn mean_us(mean: f64) -> QuotedUs {
-    (0, [None, Some(mean), None])
-}
-
-const fn all_us(delay_us: u64, [min, mean, max]: [f64; 3]) -> QuotedUs {
-    (delay_us, [Some(min), Some(mean), Some(max)])
-}
+/// A delay, and the mean with it; the shortest and the longest, if they are told.
+type QuotedUs = (u64, f64, Option<[f64; 2]>);
 
 /// An experiment: what is done, and what the README says of both drivers, in microseconds.
 struct Experiment {
@@ -77,8 +69,8 @@ const TESTER: Experiment = Experiment {
     payload_bytes: STAMPED_BYTES,
     points: &["S_RECV", "S_REPLY", "C_RECV"],
     quoted_us: [
-        &[mean_us(7.0), mean_us(10.0), mean_us(17.0)],
-        &[mean_us(7.0), mean_us(9.0), mean_us(16.0)],
+        &[(0, 7.0, None), (0, 10.0, None), (0, 17.0, None)],
+        &[(0, 7.0, None), (0, 9.0, None), (0, 16.0, None)],
     ],
     delays: &[0],
     lead: "Time from C_SEND, at which the client sends, to each point: how many messages were \
@@ -91,13 +83,22 @@ const ADD_INTS: Experiment = Experiment {
     payload_bytes: INTS_BYTES,
     points: &[],
     quoted_us: [
-        &[all_us(DELAY_US, [151.486, 181.443, 4976.61]), all_us(0, [139.962, 258.004, 4903.84])],
-        &[all_us(DELAY_US, [142.057, 203.101, 3298.81]), all_us(0, [139.124, 242.037, 2432.85])],
+        &[(DELAY_US, 181.443, Some([151.486, 4976.61])), (0, 258.004, Some([139.962, 4903.84]))],
+        &[(DELAY_US, 203.101, Some([142.057, 3298.81])), (0, 242.037, Some([139.124, 2432.85]))],
     ],
     delays: &[0, DELAY_US],
     lead: "Time of a call that adds two ints: how many of them are not longer, all rounds \
            together.",
 };
+
+/// One way to do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Situation {
+    /// `None` as in the original: wherever the kernel puts both sides.
+    placement: Option<Placement>,
+    /// Sleep between two iterations, in microseconds.
+    delay_us: u64,
+}
 
 /// Runs `baton bench tester`.
 pub fn tester(args: &ExperimentArgs) -> ExitCode {
@@ -139,27 +140,31 @@ impl Experiment {
     fn measure(&self, args: &ExperimentArgs, setting: &Setting) -> Result<Results, BenchError> {
         let testbed = Testbed::start()?;
         let mut found = Results::default();
-        let place = testbed.place(self.service);
-        let mut pairs = found.start(args.systems(), |system| {
-            (RowKey::new(system.name(), self.name), Pair::start(system, place))
-        });
+        let mut pairs = BTreeMap::new();
+        for system in args.systems() {
+            let pair = Pair::start(system, testbed.place(self.service));
+            let key = RowKey::new(system.name(), self.name);
+            pairs.extend(found.ok(key, pair).map(|pair| (system, pair)));
+        }
         let placements = || [None].into_iter().chain(setting.placements().into_iter().map(Some));
         let progress = progress(placements().count() * self.delays.len() * args.rounds as usize);
         for placement in placements() {
             for &delay_us in self.delays {
+                let at = Situation { placement, delay_us };
                 let n_calls = args.n_calls(delay_us).div_ceil(args.rounds);
                 let n_warm_up = N_WARM_UP.min(n_calls);
                 let chunk = Chunk::new(placement, self.payload_bytes, n_warm_up, n_calls);
                 let chunk = Chunk { delay_us, ..chunk };
                 for _ in 0..args.rounds {
-                    pairs.retain_mut(|(system, pair)| {
-                        let round = pair.find(&chunk, setting.processors.of(placement));
-                        self.add(&mut found, system.name(), &chunk, round)
+                    pairs.retain(|&system, pair| {
+                        let round = pair.find(&chunk, &setting.processors);
+                        self.add(&mut found, system.name(), at, round)
                     });
                     progress.inc(1);
                 }
             }
         }
+        progress.finish_and_clear();
         Ok(found)
     }
 
@@ -167,7 +172,7 @@ impl Experiment {
         &self,
         found: &mut Results,
         system: &'static str,
-        at: &Chunk,
+        at: Situation,
         round: Result<Vec<Vec<u64>>, E>,
     ) -> bool {
         let Some(points) = found.ok(RowKey::new(system, self.name), round) else { return false };
@@ -177,7 +182,7 @@ impl Experiment {
         true
     }
 
-    fn key(&self, system: &'static str, at: &Chunk, point: usize) -> RowKey {
+    fn key(&self, system: &'static str, at: Situation, point: usize) -> RowKey {
         let processors = Placement::title(at.placement);
         let key = RowKey::new(system, self.name).bytes(self.payload_bytes).at(at.placement);
         match self.points.get(point) {
@@ -194,11 +199,12 @@ impl Experiment {
     /// Adds the figures of the README.
     fn quote(&self, found: &mut Results) {
         for (driver, figures) in DRIVERS.into_iter().zip(self.quoted_us) {
-            for (point, &(delay_us, figures_us)) in figures.iter().enumerate() {
-                let at = Chunk { delay_us, ..Chunk::default() };
+            for (point, &(delay_us, mean_us, ends_us)) in figures.iter().enumerate() {
+                let at = Situation { placement: None, delay_us };
+                let (min_us, max_us) = ends_us.map(|[min, max]| (min, max)).unzip();
                 let ns = |time_us: f64| (time_us * 1000.0).round();
-                let figures = figures_us.map(|time_us| time_us.map(ns));
-                found.quote(self.key(driver, &at, point), SOURCE, figures);
+                let figures = [min_us, Some(mean_us), max_us].map(|time_us| time_us.map(ns));
+                found.quote(self.key(driver, at, point), SOURCE, figures);
             }
         }
     }
@@ -209,14 +215,14 @@ impl Experiment {
         let [same, different] = Placement::BOTH.map(Some);
         for (placement, word) in [(None, ""), (same, "_same"), (different, "_diff")] {
             let round_trip = |system: System| {
-                let (at, last) = (Chunk { placement, ..Chunk::default() }, self.points.len());
-                self.key(system.name(), &at, last.saturating_sub(1))
+                let (at, last) = (Situation { placement, delay_us: 0 }, self.points.len());
+                found.find(&self.key(system.name(), at, last.saturating_sub(1)))
             };
             for ours in [System::BatonTyped, System::BatonUapiLibc] {
                 let (bench, key) = (self.name.replace('-', "_"), ours.key().replace("baton_", ""));
                 let name = format!("{bench}_kernel_binder{word}_over_{key}");
-                let keys = [round_trip(System::KernelBinder), round_trip(ours)];
-                ratios.push(found.ratio(name, keys.each_ref(), P50, None));
+                let kernel = round_trip(System::KernelBinder);
+                ratios.push(ratio(name, kernel, round_trip(ours), P50, None));
             }
         }
         ratios
@@ -227,9 +233,11 @@ impl Experiment {
 mod tests {
     use super::*;
 
+    const UNDELAYED: Situation = Situation { placement: None, delay_us: 0 };
+
     fn add(found: &mut Results, experiment: &Experiment, system: System, times_ns: &[u64]) {
         let points = times_ns.iter().map(|&time_ns| vec![time_ns; 4]).collect();
-        assert!(experiment.add(found, system.name(), &Chunk::default(), Ok::<_, String>(points)));
+        assert!(experiment.add(found, system.name(), UNDELAYED, Ok::<_, String>(points)));
     }
 
     #[test]
@@ -240,7 +248,7 @@ mod tests {
         TESTER.quote(&mut found);
         let rows = found.rows(|_, _| Keys::new());
         assert_eq!(rows.len(), 3 + 2 * 3 + 1);
-        let title = TESTER.key("baton-typed", &Chunk::default(), 1).title();
+        let title = TESTER.key("baton-typed", UNDELAYED, 1).title();
         assert_eq!(title, "C_SEND to S_REPLY, any processors");
         let here: Vec<&str> =
             rows.iter().filter(|row| row.key.title() == title).map(|row| row.key.system).collect();

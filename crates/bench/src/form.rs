@@ -5,7 +5,7 @@ use crate::report::Report;
 use crate::table::{self, Unit};
 use baton_broker::RunError;
 use clap::builder::RangedI64ValueParser;
-use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use rustix::io::Errno;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -130,9 +130,8 @@ pub fn parse_peers<T: Copy>(
     }
 }
 
-/// On standard error, and only where a person looks at it. Dropped, it is gone.
+/// On standard error, and only where a person looks at it.
 pub fn progress(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left");
-    let style = style.expect("a sound template");
-    ProgressBar::new(steps as u64).with_style(style).with_finish(ProgressFinish::AndClear)
+    ProgressBar::new(steps as u64).with_style(style.expect("a sound template"))
 }

@@ -1,36 +1,41 @@
 //! Benchmarks: Baton beside its peers, in one run and one form.
 //!
-//! - [`rpc`]: a call and its answer, and what it must hold. It measures what its [`plan`] says. Its
-//!   other parts: [`throughput`] of many clients, [`variants`] of Baton's own settings, and calls
-//!   that carry [`objects`]: in each [`case`] what their [`object_client`] does.
+//! - [`rpc`]: a call and its answer; [`ratios`]: what it must hold. Its parts: [`throughput`] of
+//!   many clients, a call among idle [`lanes`], the looper's [`affinity`], and calls that carry
+//!   [`objects`]: in each [`case`] what their [`object_client`] does.
 //! - [`experiment`]: `tester` and `add-ints`, two experiments of others.
 //! - [`latency`]: how late threads wake up, and where a call's time goes.
 //! - [`rt`]: real-time callers among ordinary ones, with a directory of its own.
 //! - [`nucleus`]: Greenaway's experiments, on the kernels of the nucleus.
 //! - [`log`]: what a record costs, with a directory of its own.
-//! - [`pages`]: what superpages would gain; [`memory`] on them.
+//! - [`pages`]: what superpages would gain; [`memory`] on them, and the [`drawing`] of a frame.
 //! - [`system`]: what can be measured; [`systems`]: one file each; [`service`]: what a server does;
 //!   [`payload`]: what an echo carries.
 //! - [`child`]: a process that a run has started, both ends of it; [`pair`]: a server and its
 //!   clients, as the run sees them; [`endpoint`]: as they see themselves; [`order`]: what they tell
-//!   each other, in lines and by a [`shared_map`]; [`processors`]: where they run; [`testbed`]:
-//!   what they need around them.
+//!   each other; [`start_barrier`]: where clients wait, in a [`shared_map`]; [`processors`]: where
+//!   they run; [`testbed`]: what they need around them.
 //! - [`form`]: what every benchmark takes and prints; [`results`]: what came of it, of
 //!   [`distribution`]s of times; [`report`]: in JSON, [`table`]: for a person, [`chart`]: as a
-//!   page; [`perf`]: what the kernel counts of other processes.
+//!   page; [`machine`]: where all this was true; [`perf`]: what the kernel counts of other
+//!   processes.
 //!
 //! **Invariant**: at any instant one server and its clients at most are measured, and everything
 //! else sleeps.
 
+mod affinity;
 pub mod case;
 mod chart;
 mod child;
 pub mod distribution;
+mod drawing;
 pub mod endpoint;
 mod experiment;
 mod form;
+mod lanes;
 mod latency;
 pub mod log;
+pub mod machine;
 mod memory;
 mod nucleus;
 pub mod object_client;
@@ -40,20 +45,20 @@ mod pages;
 mod pair;
 pub mod payload;
 mod perf;
-mod plan;
 mod processors;
+mod ratios;
 pub mod report;
 mod results;
 mod rpc;
 pub mod rt;
 pub mod service;
 mod shared_map;
+mod start_barrier;
 pub mod system;
 mod systems;
 mod table;
 mod testbed;
 mod throughput;
-mod variants;
 
 pub use child::{RoleArgs, end_with, say};
 use clap::Subcommand;
@@ -105,9 +110,9 @@ impl Bench {
             Bench::Latency(args) => latency::latency(&args),
             Bench::Rt(args) => rt::rt(&args),
             Bench::Log(args) => log::log(&args),
-            Bench::LogRole(args) => log::processes::run(&args),
-            Bench::RtRole(args) => rt::run_role(&args),
-            Bench::NucleusRole(args) => nucleus::ipc::count_role(&args),
+            Bench::LogRole(args) => log::parts::run(&args),
+            Bench::RtRole(args) => rt::parts::run(&args),
+            Bench::NucleusRole(args) => nucleus::count::run(&args),
             Bench::Endpoint(args) => endpoint::run(&args),
         }
     }

@@ -3,11 +3,11 @@
 //! Before and after the calls of an order both ends are counted: what came, and what is left.
 
 use crate::case::{Case, Ends, Left};
-use crate::child;
-use crate::order::{self, Chunk, Measured, Order};
+use crate::order::{Measured, Order};
 use crate::payload::{self, SMALL_BYTES};
 use crate::service::now_ns;
-use crate::system::wrong;
+use crate::start_barrier;
+use crate::{child, processors, say};
 use rustix::fd::OwnedFd;
 use std::io;
 use std::time::{Duration, Instant};
@@ -54,13 +54,19 @@ pub(crate) fn open_descriptors() -> io::Result<u64> {
 
 /// Makes calls as it is told. A call that fails is told, and does not end this process.
 pub fn calls(mut client: Box<dyn ObjectClient>) -> io::Result<()> {
-    order::obey(|order| {
-        child::tell(&measure(client.as_mut(), order).unwrap_or_else(|error| {
+    say("ready")?;
+    for line in child::orders() {
+        let order: Order = serde_json::from_str(&line?)?;
+        processors::go_to(order.cpu)?;
+        let found = measure(client.as_mut(), &order).inspect_err(|_| {
             // The next case begins with nothing kept. If that fails, its calls will tell.
-            let _ = client.end(order.chunk.case);
-            Measured { wrong: Some(error.to_string()), ..Measured::default() }
-        }))
-    })
+            let _ = client.end(order.case);
+        });
+        let wrong =
+            |error: io::Error| Measured { wrong: Some(error.to_string()), ..<_>::default() };
+        child::tell(&found.unwrap_or_else(wrong))?;
+    }
+    Ok(())
 }
 
 fn call(client: &mut dyn ObjectClient, case: Case, number: u32) -> io::Result<u64> {
@@ -71,22 +77,37 @@ fn call(client: &mut dyn ObjectClient, case: Case, number: u32) -> io::Result<u6
     client.call(case, &request, &mut |reply| answer = payload::check(reply))?;
     let time_ns = now_ns() - start_ns;
     client.clear()?;
-    let is_right = answer == Some(number);
-    is_right.then_some(time_ns).ok_or_else(|| wrong("the answer is of another call"))
+    match answer {
+        Some(answer) if answer == number => Ok(time_ns),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is of another call")),
+    }
 }
 
 fn measure(client: &mut dyn ObjectClient, order: &Order) -> io::Result<Measured> {
-    let Chunk { case, n_warm_up, n_calls, .. } = order.chunk;
+    let &Order { case, n_warm_up, n_calls, .. } = order;
     let before = client.counts()?;
     client.begin(case)?;
-    let found = order::measure(order, |number| call(client, case, number).map(|it| [it]))?;
+    let mut times_ns = vec![u64::MAX; n_calls as usize];
+    times_ns.clear();
+    for number in 0..n_warm_up {
+        call(client, case, number)?;
+    }
+    if let Some((place, number)) = &order.barrier {
+        say("ready")?;
+        start_barrier::wait(place, *number)?;
+    }
+    let begin_ns = now_ns();
+    for number in n_warm_up..n_warm_up + n_calls {
+        times_ns.push(call(client, case, number)?);
+    }
+    let end_ns = now_ns();
     client.end(case)?;
     // Clients that call together share a server, which counts the calls of all of them.
     if let Some(before) = before.filter(|_| order.barrier.is_none()) {
         let left = check(client, case, &before, u64::from(n_warm_up + n_calls))?;
         left.map_err(io::Error::other)?;
     }
-    Ok(found)
+    Ok(Measured { points: vec![times_ns], span_ns: [begin_ns, end_ns], wrong: None })
 }
 
 /// Whether nothing is left of `n_calls` calls, once both ends have had the time to give it back.
@@ -152,8 +173,7 @@ mod tests {
     }
 
     fn order() -> Order {
-        let chunk = Chunk { n_warm_up: 2, n_calls: 5, ..Chunk::default() };
-        Order { chunk: Chunk { case: Case::ObjectKnown, ..chunk }, ..Order::default() }
+        Order { case: Case::ObjectKnown, n_warm_up: 2, n_calls: 5, ..Order::default() }
     }
 
     #[test]

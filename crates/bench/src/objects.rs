@@ -5,19 +5,22 @@
 //! is missing: both ends count, and of Baton's systems the broker is asked, too.
 
 use crate::case::Case;
+use crate::chart::Chart;
 use crate::form::{BenchError, progress};
 use crate::object_client::SENT_BYTES;
-use crate::order::{Chunk, Side};
-use crate::pair::{ClientGroup, Endpoint, Pair, PairError, Place};
-use crate::plan::{Counting, Plan};
+use crate::order::Side;
+use crate::pair::{Chunk, ClientGroup, Endpoint, Pair, PairError, Place};
 use crate::processors::Placement::{self, Different, Same};
-use crate::report::{Bar, Ratio, RowKey};
-use crate::results::{MEAN, P50, Results, Value};
+use crate::processors::Processors;
+use crate::ratios::Counting;
+use crate::report::{Bar, Keys, Ratio, Row, RowKey};
+use crate::results::{MEAN, P50, Results, Rounds, Value, ratio};
 use crate::service::Service;
 use crate::system::System::{self, *};
-use crate::testbed::Testbed;
+use crate::testbed::{Setting, Testbed};
 use crate::throughput;
 use baton_driver::observer::Observer;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -29,15 +32,37 @@ const N_CLIENTS: usize = 8;
 /// How long references may take to be given back to the broker.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-fn chunk(n_calls: u32, case: Case, placement: Placement) -> Chunk {
-    let n_calls = (n_calls / case.fewer()).max(1);
-    let n_warm_up = (n_calls / 10).clamp(1, 500);
-    Chunk { case, ..Chunk::new(placement, SENT_BYTES, n_warm_up, n_calls) }
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub rounds: u32,
+    pub n_calls: u32,
+    /// Plain calls among them, which the others are told over.
+    pub cases: BTreeSet<Case>,
+    pub counting: Counting,
 }
 
-fn crowd_chunk(n_calls: u32, case: Case) -> Chunk {
-    let n_calls = (n_calls / 5).max(1);
-    Chunk { case, ..Chunk::new(None, SENT_BYTES, (n_calls / 10).max(1), n_calls) }
+impl Plan {
+    fn chunk(&self, case: Case, placement: Placement) -> Chunk {
+        let n_calls = (self.n_calls / case.fewer()).max(1);
+        let n_warm_up = (n_calls / 10).clamp(1, 500);
+        Chunk { case, ..Chunk::new(placement, SENT_BYTES, n_warm_up, n_calls) }
+    }
+
+    fn crowd(&self, case: Case) -> Chunk {
+        let n_calls = (self.n_calls / 5).max(1);
+        Chunk { case, ..Chunk::new(None, SENT_BYTES, (n_calls / 10).max(1), n_calls) }
+    }
+}
+
+/// What was measured.
+pub struct ObjectResults {
+    calls: Results,
+    crowds: Results,
+    placements: Vec<Placement>,
+    cases: BTreeSet<Case>,
+    /// Systems whose absence is nobody's fault: bars are not of them.
+    excused: BTreeSet<&'static str>,
+    counting: Counting,
 }
 
 fn measures(system: System, case: Case) -> bool {
@@ -117,130 +142,201 @@ fn with_nothing_left<T>(
     }
 }
 
-fn has_crowds(plan: &Plan) -> bool {
-    plan.is_timed() && plan.cases.contains(&Case::ObjectKnown)
-}
-
-/// Those of some systems that the plan measures in one of its cases.
-fn wanted(plan: &Plan, systems: impl IntoIterator<Item = System>) -> Vec<System> {
-    let mut wanted = plan.wanted(systems);
-    wanted.retain(|&system| plan.cases.iter().any(|&case| measures(system, case)));
-    wanted
-}
-
-pub fn measure(plan: &Plan, found: &mut Results) -> Result<(), BenchError> {
-    measure_calls(plan, found)?;
-    if has_crowds(plan) { measure_crowds(plan, found) } else { Ok(()) }
-}
-
-fn measure_calls(plan: &Plan, found: &mut Results) -> Result<(), BenchError> {
+pub fn measure(
+    setting: &Setting,
+    systems: &[System],
+    plan: Plan,
+) -> Result<ObjectResults, BenchError> {
+    let is_wanted = |system: &System| {
+        systems.contains(system) && plan.cases.iter().any(|&case| measures(*system, case))
+    };
+    let mut found = ObjectResults {
+        calls: Results::default(),
+        crowds: Results::default(),
+        placements: setting.placements(),
+        cases: plan.cases.clone(),
+        excused: BTreeSet::new(),
+        counting: plan.counting,
+    };
+    // Few machines have one: a run that does not ask for it need not say so.
+    if !systems.contains(&KernelBinder) {
+        found.excused.insert(KernelBinder.name());
+    }
     let testbed = Testbed::start()?;
     let place = testbed.place(Service::Objects);
-    let mut started = found
-        .start(wanted(plan, SYSTEMS), |system| (whole(system), Processes::start(system, place)));
-    let progress = progress(plan.cases.len() * plan.placements.len() * plan.rounds as usize);
-    for &case in &plan.cases {
-        for &placement in &plan.placements {
+    let mut started = BTreeMap::new();
+    for system in SYSTEMS.into_iter().filter(is_wanted) {
+        let processes = Processes::start(system, place);
+        if matches!(processes, Err(PairError::NotHere { .. })) {
+            found.excused.insert(system.name());
+        }
+        let processes = found.calls.ok(whole(system), processes);
+        started.extend(processes.map(|processes| (system, processes)));
+    }
+    found.measure_calls(&mut started, place.broker, &plan, &setting.processors);
+    drop(started);
+    if found.has_crowds() {
+        let testbed = Testbed::start()?;
+        found.measure_crowds(CROWDS.into_iter().filter(is_wanted), &testbed, &plan);
+    }
+    Ok(found)
+}
+
+impl ObjectResults {
+    fn measure_calls(
+        &mut self,
+        started: &mut BTreeMap<System, Processes>,
+        broker: &Path,
+        plan: &Plan,
+        processors: &Processors,
+    ) {
+        let cases = plan.cases.iter().flat_map(|&case| {
+            self.placements.clone().into_iter().map(move |placement| (case, placement))
+        });
+        let cases: Vec<(Case, Placement)> = cases.collect();
+        let progress = progress(cases.len() * plan.rounds as usize);
+        for (case, placement) in cases {
             progress.set_message(format!("{}, {}", case.name(), Placement::title(Some(placement))));
-            let chunk = chunk(plan.n_calls, case, placement);
+            let chunk = plan.chunk(case, placement);
             for _ in 0..plan.rounds {
-                for (system, processes) in &mut started {
-                    let key = key(*system, case, placement);
-                    if measures(*system, case) && !found.is_missing(&key) {
-                        let measure = || processes.pair.measure(&chunk, &plan.processors);
-                        found.add_times(key, with_nothing_left(place.broker, measure));
+                for (&system, processes) in &mut *started {
+                    let key = key(system, case, placement);
+                    if measures(system, case) && !self.calls.is_missing(&key) {
+                        let measure = || processes.pair.measure(&chunk, processors);
+                        self.calls.add_times(key, with_nothing_left(broker, measure));
                     }
                 }
                 progress.inc(1);
             }
         }
+        progress.finish_and_clear();
     }
-    Ok(())
-}
 
-fn measure_crowds(plan: &Plan, found: &mut Results) -> Result<(), BenchError> {
-    let testbed = Testbed::start()?;
-    let place = testbed.place(Service::Objects);
-    let mut groups = found.start(wanted(plan, CROWDS), |system| {
-        (whole(system), ClientGroup::start(system, N_CLIENTS, place))
-    });
-    for case in [Case::Plain, Case::ObjectKnown] {
-        let chunk = crowd_chunk(plan.n_calls, case);
-        for _ in 0..plan.rounds {
-            groups.retain_mut(|(system, group)| {
-                let measure = || group.measure(N_CLIENTS, &chunk);
-                let round = with_nothing_left(place.broker, measure);
-                found.add(crowd(*system, case), round, throughput::add)
-            });
+    fn measure_crowds(
+        &mut self,
+        systems: impl Iterator<Item = System>,
+        testbed: &Testbed,
+        plan: &Plan,
+    ) {
+        let place = testbed.place(Service::Objects);
+        let mut groups = BTreeMap::new();
+        for system in systems {
+            let group = ClientGroup::start(system, N_CLIENTS, place);
+            groups.extend(self.crowds.ok(whole(system), group).map(|group| (system, group)));
+        }
+        for case in [Case::Plain, Case::ObjectKnown] {
+            let chunk = plan.crowd(case);
+            for _ in 0..plan.rounds {
+                groups.retain(|&system, group| {
+                    let measure = || group.measure(N_CLIENTS, &chunk);
+                    let round = with_nothing_left(place.broker, measure);
+                    self.crowds.add(crowd(system, case), round, throughput::add)
+                });
+            }
         }
     }
-    Ok(())
-}
 
-/// Each case over plain calls, of peers also over the typed API's, the kernel's driver also over
-/// the same program on Baton, descriptors also over the socket's, and many clients with an object
-/// over many without.
-pub fn ratios(plan: &Plan, found: &Results) -> Vec<Ratio> {
-    let mut ratios = Vec::new();
-    let mut add = |name, keys: [RowKey; 2], value, bar: Option<Bar>| {
-        ratios.extend(found.ratio_if_asked(name, keys.each_ref(), value, bar));
-    };
-    let timed = |bar: Option<Bar>| bar.filter(|_| plan.is_timed());
-    let cases = |system| plan.cases.iter().copied().filter(move |&case| measures(system, case));
-    for system in SYSTEMS.into_iter().filter(|&system| system != Unix) {
-        for case in cases(system).filter(|&case| case != Case::Plain) {
-            for &placement in &plan.placements {
-                let word = ratio_name(system, case, placement);
-                let over = |system, case| key(system, case, placement);
-                let bar = timed(bar(system, case, placement));
-                let plain = [over(system, case), over(system, Case::Plain)];
-                add(word.clone() + "_over_plain", plain, P50, bar);
-                if system.is_peer() {
-                    let typed = [over(system, case), over(BatonTyped, case)];
-                    add(word + "_over_typed", typed, P50, None);
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = self.calls.rows(|_, _| Keys::new());
+        rows.extend(throughput::rows(&self.crowds));
+        rows
+    }
+
+    pub fn charts(&self) -> Vec<Chart> {
+        self.calls.charts().into_iter().chain(self.crowds.charts()).collect()
+    }
+
+    fn is_timed(&self) -> bool {
+        self.counting == Counting::Time
+    }
+
+    fn has_crowds(&self) -> bool {
+        self.is_timed() && self.cases.contains(&Case::ObjectKnown)
+    }
+
+    /// Each case over plain calls, of peers also over the typed API's, the kernel's driver also
+    /// over the same program on Baton, descriptors also over the socket's, and many clients with
+    /// an object over many without.
+    pub fn ratios(&self) -> Vec<Ratio> {
+        let mut ratios = Vec::new();
+        let cases = |system| self.cases.iter().copied().filter(move |&case| measures(system, case));
+        for system in SYSTEMS.into_iter().filter(|&system| system != Unix) {
+            for case in cases(system).filter(|&case| case != Case::Plain) {
+                for &placement in &self.placements {
+                    let (of, word) =
+                        (key(system, case, placement), ratio_name(system, case, placement));
+                    let plain = key(system, Case::Plain, placement);
+                    let bar = bar(system, case, placement).filter(|_| self.is_timed());
+                    let name = word.clone() + "_over_plain";
+                    ratios.extend(self.ratio(name, of.clone(), plain, P50, bar));
+                    if system.is_peer() {
+                        let typed = key(BatonTyped, case, placement);
+                        ratios.extend(self.ratio(word + "_over_typed", of, typed, P50, None));
+                    }
                 }
             }
         }
-    }
-    for case in cases(KernelBinder) {
-        for &placement in &plan.placements {
-            let keys = [KernelBinder, BatonUapiLibc].map(|system| key(system, case, placement));
-            if let Some((name, value, bar)) = kernel_ratio(plan.counting, case, placement) {
-                add(name + "_over_uapi_libc", keys, value, bar);
+        for case in cases(KernelBinder) {
+            let placements = self.placements.iter();
+            ratios.extend(placements.filter_map(|&placement| self.kernel_ratio(case, placement)));
+        }
+        let has_descriptors = self.cases.contains(&Case::Descriptor);
+        for system in SYSTEMS.into_iter().filter(|system| has_descriptors && system.is_binder()) {
+            for &placement in &self.placements {
+                let of = |system| key(system, Case::Descriptor, placement);
+                let name = ratio_name(system, Case::Descriptor, placement) + "_over_unix";
+                let bar = (self.is_timed() && is_ours(system)).then_some(Bar::AtMost(1.2));
+                ratios.extend(self.ratio(name, of(system), of(Unix), P50, bar));
             }
         }
-    }
-    let has_descriptors = plan.cases.contains(&Case::Descriptor);
-    for system in SYSTEMS.into_iter().filter(|system| has_descriptors && system.is_binder()) {
-        for &placement in &plan.placements {
-            let keys = [system, Unix].map(|system| key(system, Case::Descriptor, placement));
-            let name = ratio_name(system, Case::Descriptor, placement) + "_over_unix";
-            add(name, keys, P50, timed(is_ours(system).then_some(Bar::AtMost(1.2))));
+        if self.has_crowds() {
+            ratios.extend(CROWDS.into_iter().filter_map(|system| self.crowd_ratio(system)));
         }
+        ratios
     }
-    for system in CROWDS.into_iter().filter(|_| has_crowds(plan)) {
-        let name = format!("{}_object_known_{N_CLIENTS}_clients_over_plain", ratio_word(system));
-        let keys = [Case::ObjectKnown, Case::Plain].map(|case| crowd(system, case));
-        let calls: Value = |rounds| rounds.values(throughput::CALLS);
-        add(name, keys, calls, is_ours(system).then_some(Bar::AtLeast(0.5)));
-    }
-    ratios
-}
 
-/// The kernel's driver over Baton, of the same program: in instructions by their mean, so that work
-/// which either puts off and does for many calls at once counts.
-fn kernel_ratio(
-    counting: Counting,
-    case: Case,
-    placement: Placement,
-) -> Option<(String, Value, Option<Bar>)> {
-    match (counting, placement) {
-        (Counting::Time, _) => Some((ratio_name(KernelBinder, case, placement), P50, None)),
-        (Counting::Instructions, Same) => {
-            let name = format!("guest_instructions_kernel_binder_{}", case.name());
-            Some((name, MEAN, instructions_bar(case)))
-        }
-        (Counting::Instructions, Different) => None,
+    /// The kernel's driver over Baton, of the same program: in instructions by their mean, so that
+    /// work which either puts off and does for many calls at once counts.
+    fn kernel_ratio(&self, case: Case, placement: Placement) -> Option<Ratio> {
+        let (name, value, bar) = match (self.counting, placement) {
+            (Counting::Time, _) => (ratio_name(KernelBinder, case, placement), P50, None),
+            (Counting::Instructions, Same) => {
+                let name = format!("guest_instructions_kernel_binder_{}", case.name());
+                (name, MEAN, instructions_bar(case))
+            }
+            (Counting::Instructions, Different) => return None,
+        };
+        let [over, under] =
+            [KernelBinder, BatonUapiLibc].map(|system| key(system, case, placement));
+        self.ratio(name + "_over_uapi_libc", over, under, value, bar)
+    }
+
+    fn bar(&self, bar: Option<Bar>, keys: [&RowKey; 2]) -> Option<Bar> {
+        bar.filter(|_| keys.iter().all(|key| !self.excused.contains(key.system)))
+    }
+
+    fn ratio(
+        &self,
+        name: String,
+        over: RowKey,
+        under: RowKey,
+        value: Value,
+        bar: Option<Bar>,
+    ) -> Option<Ratio> {
+        let bar = self.bar(bar, [&over, &under]);
+        let told =
+            bar.is_some() || [&over, &under].iter().all(|key| self.calls.has_label(key.label));
+        told.then(|| ratio(name, self.calls.find(&over), self.calls.find(&under), value, bar))
+    }
+
+    fn crowd_ratio(&self, system: System) -> Option<Ratio> {
+        let (over, under) = (crowd(system, Case::ObjectKnown), crowd(system, Case::Plain));
+        let name = format!("{}_object_known_{N_CLIENTS}_clients_over_plain", ratio_word(system));
+        let bar = is_ours(system).then_some(Bar::AtLeast(0.5));
+        let bar = self.bar(bar, [&over, &under]);
+        let told = bar.is_some() || self.crowds.has_label(over.label);
+        let calls = |rounds: &Rounds| rounds.values(throughput::CALLS);
+        told.then(|| ratio(name, self.crowds.find(&over), self.crowds.find(&under), calls, bar))
     }
 }
 
@@ -294,22 +390,24 @@ mod tests {
     use super::*;
     use strum::VariantArray;
 
-    fn all_cases() -> Plan {
-        let (placements, cases) = (vec![Same, Different], Case::VARIANTS.iter().copied().collect());
-        Plan { placements, cases, ..Plan::default() }
-    }
-
-    fn results(medians: &[(System, Case, Placement, u64)]) -> Results {
-        let mut found = Results::default();
+    fn results(medians: &[(System, Case, Placement, u64)]) -> ObjectResults {
+        let mut calls = Results::default();
         for &(system, case, placement, median_ns) in medians {
             let times_ns = vec![median_ns; 3];
-            found.add_times(key(system, case, placement), Ok::<_, String>(times_ns));
+            calls.add_times(key(system, case, placement), Ok::<_, String>(times_ns));
         }
-        found
+        ObjectResults {
+            calls,
+            crowds: Results::default(),
+            placements: vec![Same, Different],
+            cases: Case::VARIANTS.iter().copied().collect(),
+            excused: BTreeSet::new(),
+            counting: Counting::Time,
+        }
     }
 
-    fn find(plan: &Plan, found: &Results, name: &str) -> Ratio {
-        let ratios = ratios(plan, found);
+    fn find(results: &ObjectResults, name: &str) -> Ratio {
+        let ratios = results.ratios();
         let mut named = ratios.iter().filter(|ratio| ratio.name == name);
         let found = named.next().unwrap_or_else(|| panic!("no {name}"));
         assert!(named.next().is_none(), "{name} is there twice");
@@ -318,8 +416,8 @@ mod tests {
 
     #[test]
     fn every_bar_is_there_and_fails_unless_it_is_measured() {
-        let (plan, found) = (all_cases(), results(&[]));
-        let ratios = ratios(&plan, &found);
+        let results = results(&[]);
+        let ratios = results.ratios();
         assert!(ratios.iter().all(|ratio| ratio.bar.is_some() && ratio.holds == Some(false)));
         for (name, bar) in [
             ("typed_object_known_same_over_plain", 1.5),
@@ -338,13 +436,13 @@ mod tests {
             ("typed_object_known_8_clients_over_plain", 0.5),
             ("uapi_object_known_8_clients_over_plain", 0.5),
         ] {
-            assert_eq!(find(&plan, &found, name).bar, Some(bar), "{name}");
+            assert_eq!(find(&results, name).bar, Some(bar), "{name}");
         }
     }
 
     #[test]
     fn a_case_is_told_over_plain_calls_of_the_same_placement() {
-        let found = results(&[
+        let results = results(&[
             (BatonTyped, Case::Plain, Same, 1000),
             (BatonTyped, Case::Plain, Different, 100),
             (BatonTyped, Case::ObjectKnown, Same, 1500),
@@ -359,15 +457,16 @@ mod tests {
             ("typed_link_unlink_same_over_plain", 9.0, None),
             ("typed_descriptor_same_over_unix", 1.2, Some(true)),
         ] {
-            let ratio = find(&all_cases(), &found, name);
+            let ratio = find(&results, name);
             assert_eq!((ratio.value, ratio.holds), (Some(value), holds), "{name}");
         }
     }
 
     #[test]
     fn cases_that_were_not_asked_for_have_no_ratios() {
-        let cases = [Case::Plain, Case::GetService].into();
-        let ratios = ratios(&Plan { cases, ..all_cases() }, &results(&[]));
+        let mut results = results(&[]);
+        results.cases = [Case::Plain, Case::GetService].into();
+        let ratios = results.ratios();
         let names: Vec<&str> = ratios.iter().map(|ratio| ratio.name.as_str()).collect();
         let expected = ["typed_get_service_same_over_plain", "uapi_get_service_same_over_plain"];
         assert_eq!(names, expected);
@@ -375,17 +474,17 @@ mod tests {
 
     #[test]
     fn instructions_have_bars_over_the_kernel_alone() {
-        let plan = Plan { counting: Counting::Instructions, ..all_cases() };
-        let found = results(&[
+        let mut results = results(&[
             (BatonUapiLibc, Case::ObjectKnown, Same, 1000),
             (KernelBinder, Case::ObjectKnown, Same, 1500),
             (BatonUapiLibc, Case::ObjectNew, Same, 1000),
             (KernelBinder, Case::ObjectNew, Same, 1190),
         ]);
-        let all = ratios(&plan, &found);
+        results.counting = Counting::Instructions;
+        let ratios = results.ratios();
         let of_the_kernel = |ratio: &&Ratio| ratio.name.starts_with("guest_instructions_kernel");
-        assert_eq!(all.iter().filter(|ratio| ratio.bar.is_some()).count(), 11);
-        assert!(all.iter().filter(|ratio| ratio.bar.is_some()).all(|it| of_the_kernel(&it)));
+        assert_eq!(ratios.iter().filter(|ratio| ratio.bar.is_some()).count(), 11);
+        assert!(ratios.iter().filter(|ratio| ratio.bar.is_some()).all(|it| of_the_kernel(&it)));
         for (case, value, holds) in [
             ("plain", None, None),
             ("object_known", Some(1.5), Some(true)),
@@ -393,33 +492,31 @@ mod tests {
             ("first_contact", None, Some(false)),
         ] {
             let name = format!("guest_instructions_kernel_binder_{case}_over_uapi_libc");
-            let ratio = find(&plan, &found, &name);
+            let ratio = find(&results, &name);
             assert_eq!((ratio.value, ratio.holds), (value, holds), "{name}");
         }
-        let excusing = Results::excusing([KernelBinder.name()].into_iter());
-        assert!(ratios(&plan, &excusing).iter().all(|ratio| ratio.bar.is_none()));
+        results.excused.insert(KernelBinder.name());
+        assert!(results.ratios().iter().all(|ratio| ratio.bar.is_none()));
     }
 
     #[test]
     fn many_clients_are_told_by_their_calls_a_second() {
-        let mut found = results(&[]);
+        let mut results = results(&[]);
         for (case, duration_ns) in [(Case::Plain, 1000), (Case::ObjectKnown, 4000)] {
             let together = crate::pair::Together { times_ns: vec![vec![100; 4]], duration_ns };
             let round = Ok::<_, String>(together);
-            found.add(crowd(BatonTyped, case), round, throughput::add);
+            results.crowds.add(crowd(BatonTyped, case), round, throughput::add);
         }
-        let ratio = find(&all_cases(), &found, "typed_object_known_8_clients_over_plain");
+        let ratio = find(&results, "typed_object_known_8_clients_over_plain");
         assert_eq!((ratio.value, ratio.holds), (Some(0.25), Some(false)));
     }
 
     #[test]
     fn a_first_contact_takes_fewer_rounds_of_calls() {
-        for (n, case, n_calls) in [
-            (1000, Case::ObjectNew, 1000),
-            (1000, Case::FirstContact, 20),
-            (2, Case::FirstContact, 1),
-        ] {
-            assert_eq!(chunk(n, case, Same).n_calls, n_calls);
-        }
+        let (cases, counting) = (BTreeSet::new(), Counting::Time);
+        let plan = Plan { rounds: 1, n_calls: 1000, cases, counting };
+        let n_calls = |case| plan.chunk(case, Same).n_calls;
+        assert_eq!((n_calls(Case::ObjectNew), n_calls(Case::FirstContact)), (1000, 20));
+        assert_eq!(Plan { n_calls: 2, ..plan }.chunk(Case::FirstContact, Same).n_calls, 1);
     }
 }

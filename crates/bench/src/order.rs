@@ -1,16 +1,10 @@
-//! What the run and the ends of a system tell each other, and what each end does with an order.
+//! What the run and the ends of a system tell each other.
 
 use crate::case::Case;
-use crate::child::{self, say};
-use crate::processors::{self, Placement};
-use crate::service::{Service, now_ns};
-use crate::shared_map;
+use crate::service::Service;
 use crate::system::System;
 use serde::{Deserialize, Serialize};
-use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 use strum::IntoStaticStr;
 
 /// Which end of what a process is.
@@ -55,14 +49,15 @@ pub(crate) fn place(directory: &Path, client: usize) -> PathBuf {
     directory.join(client.to_string())
 }
 
-/// What is measured at once.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Chunk {
-    /// `None` for wherever the kernel likes.
-    pub placement: Option<Placement>,
-    /// What each call carries beside bytes.
+/// What both ends are to do.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// Where: a processor's number; `None` for wherever the kernel likes.
+    pub cpu: Option<usize>,
+    /// What a call carries beside bytes.
+    #[serde(default)]
     pub case: Case,
-    /// Bytes there and, of an echo, back.
+    /// Bytes that a call carries.
     pub payload_bytes: usize,
     /// Calls whose times are forgotten.
     pub n_warm_up: u32,
@@ -70,26 +65,6 @@ pub(crate) struct Chunk {
     pub n_calls: u32,
     /// Sleep between two calls, in microseconds.
     pub delay_us: u64,
-}
-
-impl Chunk {
-    pub fn new(
-        placement: impl Into<Option<Placement>>,
-        payload_bytes: usize,
-        n_warm_up: u32,
-        n_calls: u32,
-    ) -> Chunk {
-        let placement = placement.into();
-        Chunk { placement, payload_bytes, n_warm_up, n_calls, ..Chunk::default() }
-    }
-}
-
-/// What an end is to do.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Order {
-    /// Where: a processor's number; `None` for wherever the kernel likes.
-    pub cpu: Option<usize>,
-    pub chunk: Chunk,
     /// Where clients wait for each other, and for which number.
     pub barrier: Option<(PathBuf, u32)>,
 }
@@ -103,44 +78,6 @@ pub(crate) struct Measured {
     /// CLOCK_MONOTONIC before the first and after the last call, in nanoseconds.
     pub span_ns: [u64; 2],
     /// Why nothing was found.
+    #[serde(default)]
     pub wrong: Option<String>,
-}
-
-/// Does in an end, order by order, what it is told, on the processor where it is told to.
-pub(crate) fn obey(mut act: impl FnMut(&Order) -> io::Result<()>) -> io::Result<()> {
-    say("ready")?;
-    child::orders().try_for_each(|line| {
-        let order: Order = serde_json::from_str(&line?)?;
-        processors::go_to(order.cpu)?;
-        act(&order)
-    })
-}
-
-/// Makes the calls of an order, one after the other. `call` makes that of a number, and says when
-/// it was at each point.
-pub(crate) fn measure<const N: usize>(
-    order: &Order,
-    mut call: impl FnMut(u32) -> io::Result<[u64; N]>,
-) -> io::Result<Measured> {
-    let Chunk { n_warm_up, n_calls, delay_us, .. } = order.chunk;
-    // Written once before, so that no time has a page fault of its own record in it.
-    let mut points = vec![vec![u64::MAX; n_calls as usize]; N];
-    points.iter_mut().for_each(Vec::clear);
-    for number in 0..n_warm_up {
-        call(number)?;
-    }
-    if let Some((place, number)) = &order.barrier {
-        say("ready")?;
-        shared_map::wait(place, *number)?;
-    }
-    let begin_ns = now_ns();
-    for number in n_warm_up..n_warm_up + n_calls {
-        if delay_us > 0 {
-            thread::sleep(Duration::from_micros(delay_us));
-        }
-        for (point, time_ns) in points.iter_mut().zip(call(number)?) {
-            point.push(time_ns);
-        }
-    }
-    Ok(Measured { points, span_ns: [begin_ns, now_ns()], wrong: None })
 }

@@ -4,21 +4,20 @@
 //! game's frame is drawn with its two large buffers of 300 KiB on small pages and on large ones.
 //! Beside it a large parcel: written into shared memory, announced by a typed call, and copied out
 //! by who serves that, which is what a loan does. Everything runs on one processor, in turns.
-//!
-//! A frame is a background image, a rocket ship and a fuel bar, drawn into a window of 480 x 320
-//! pixels of 16 bits.
 
+use crate::drawing::{self, WINDOW_BYTES};
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::memory::{Memory, Pages};
 use crate::payload;
 use crate::processors::{self, Placement};
 use crate::report::{Keys, RowKey};
-use crate::results::{P50, Results};
+use crate::results::{P50, Results, ratio};
 use crate::service::{Service, now_ns};
 use crate::systems::typed::{self, Owner};
 use crate::testbed::{Setting, Testbed};
 use baton::{Handle, Parcel, Process};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,19 +43,14 @@ pub struct PagesArgs {
     pub calls: Option<u32>,
 }
 
-/// What is done: a frame is drawn, or a parcel of so many bytes is sent.
-struct Case {
-    name: &'static str,
-    bytes: usize,
-    ratio: &'static str,
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Case {
+    Draw,
+    Parcel(usize),
 }
 
-const DRAW: Case = Case { name: "draw", bytes: WINDOW_BYTES, ratio: "draw_4k_over_2m" };
-const CASES: [Case; 3] = [
-    DRAW,
-    Case { name: "parcel", bytes: 1 << 20, ratio: "parcel_1m_4k_over_2m" },
-    Case { name: "parcel", bytes: MOST_BYTES, ratio: "parcel_4m_4k_over_2m" },
-];
+const CASES: [Case; 3] = [Case::Draw, Case::Parcel(1 << 20), Case::Parcel(4 << 20)];
 const MOST_BYTES: usize = 4 << 20;
 /// The thesis's table 5.2: a frame's mean with 4 KiB pages, and with 64 KiB for the two buffers.
 const THESIS: [(&str, f64); 2] = [("thesis-4k", 4_255_000.0), ("thesis-64k", 4_153_000.0)];
@@ -64,10 +58,30 @@ const SOURCE: &str = "Hills, Native OKL4 Android Stack, 2009, table 5.2";
 const READ: u32 = 1;
 
 impl Case {
-    fn key(&self, system: &'static str) -> RowKey {
-        let &Case { name, bytes, .. } = self;
-        let title = format!("{name}, {bytes} bytes");
-        RowKey::new(system, name).bytes(bytes).at(Placement::Same).heading(title)
+    fn name(self) -> &'static str {
+        match self {
+            Case::Draw => "draw",
+            Case::Parcel(_) => "parcel",
+        }
+    }
+
+    fn bytes(self) -> usize {
+        match self {
+            Case::Draw => WINDOW_BYTES,
+            Case::Parcel(bytes) => bytes,
+        }
+    }
+
+    fn key(self, system: &'static str) -> RowKey {
+        let title = format!("{}, {} bytes", self.name(), self.bytes());
+        RowKey::new(system, self.name()).bytes(self.bytes()).at(Placement::Same).heading(title)
+    }
+
+    fn ratio(self) -> String {
+        match self {
+            Case::Draw => "draw_4k_over_2m".to_owned(),
+            Case::Parcel(bytes) => format!("parcel_{}m_4k_over_2m", bytes >> 20),
+        }
     }
 }
 
@@ -84,13 +98,13 @@ impl Drawing {
         let (mut background, window) =
             (Memory::new(WINDOW_BYTES, pages)?, Memory::new(WINDOW_BYTES, pages)?);
         payload::fill(&mut background.bytes()[..WINDOW_BYTES], 1);
-        Ok(Drawing { background, window, screen: vec![0; WINDOW_BYTES], ship: ship() })
+        Ok(Drawing { background, window, screen: vec![0; WINDOW_BYTES], ship: drawing::ship() })
     }
 
     fn frame(&mut self, number: u32) -> u64 {
         let (background, window) = (self.background.bytes(), self.window.bytes());
         let start_ns = now_ns();
-        draw(background, window, &self.ship, number as usize);
+        drawing::draw(background, window, &self.ship, number as usize);
         let time_ns = now_ns() - start_ns;
         // As in the thesis, the window is shown between measurements.
         self.screen.copy_from_slice(&window[..WINDOW_BYTES]);
@@ -154,16 +168,18 @@ struct OnPages {
 }
 
 impl OnPages {
-    fn new(pages: Pages) -> io::Result<OnPages> {
-        let testbed = Testbed::start().map_err(io::Error::other)?;
-        let parcels = ParcelPair::new(pages, testbed.place(Service::Number).broker)?;
-        Ok(OnPages { drawing: Drawing::new(pages)?, parcels, _testbed: testbed })
+    fn new(pages: Pages) -> Result<io::Result<OnPages>, BenchError> {
+        let testbed = Testbed::start()?;
+        let parcels = ParcelPair::new(pages, testbed.place(Service::Number).broker);
+        let drawing = Drawing::new(pages).map_err(io::Error::from);
+        let on_pages = |(parcels, drawing)| OnPages { drawing, parcels, _testbed: testbed };
+        Ok(parcels.and_then(|parcels| Ok((parcels, drawing?))).map(on_pages))
     }
 
-    fn measure(&mut self, case: &Case, n_times: u32) -> io::Result<Vec<u64>> {
-        let once = |number| match case.name {
-            "draw" => Ok(self.drawing.frame(number)),
-            _ => self.parcels.send(case.bytes, number),
+    fn measure(&mut self, case: Case, n_times: u32) -> io::Result<Vec<u64>> {
+        let once = |number| match case {
+            Case::Draw => Ok(self.drawing.frame(number)),
+            Case::Parcel(bytes) => self.parcels.send(bytes, number),
         };
         let mut times_ns = (0..n_times + n_times / 10).map(once).collect::<io::Result<Vec<_>>>()?;
         Ok(times_ns.split_off(n_times as usize / 10))
@@ -178,26 +194,29 @@ fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let n_times = args.calls.unwrap_or(if args.form.quick { 200 } else { 1000 });
     let mut found = Results::default();
-    let mut all = found.start(Pages::ALL, |pages| {
+    let mut all = BTreeMap::new();
+    for pages in Pages::ALL {
+        let on_pages = OnPages::new(pages)?.map_err(|why| format!("not granted: {why}"));
         let key = RowKey::new(pages.name(), "all").at(Placement::Same);
-        (key, OnPages::new(pages).map_err(|why| format!("not granted: {why}")))
-    });
+        all.extend(found.ok(key, on_pages).map(|it| (pages, it)));
+    }
     processors::go_to(Some(setting.processors.client)).map_err(BenchError::Processors)?;
     let progress = progress(CASES.len() * args.rounds as usize);
     for case in CASES {
         for _ in 0..args.rounds {
-            all.retain_mut(|(pages, it)| {
-                found.add_times(case.key(pages.name()), it.measure(&case, n_times))
+            all.retain(|&pages, it| {
+                found.add_times(case.key(pages.name()), it.measure(case, n_times))
             });
             progress.inc(1);
         }
     }
+    progress.finish_and_clear();
     for (system, mean_ns) in THESIS {
-        found.quote(DRAW.key(system), SOURCE, [None, Some(mean_ns), None]);
+        found.quote(Case::Draw.key(system), SOURCE, [None, Some(mean_ns), None]);
     }
     let ratios = CASES.map(|case| {
-        let keys = Pages::ALL.map(|pages| case.key(pages.name()));
-        found.ratio(case.ratio, keys.each_ref(), P50, None)
+        let [small, large] = Pages::ALL.map(|pages| found.find(&case.key(pages.name())));
+        ratio(case.ratio(), small, large, P50, None)
     });
     let lead = "Time to draw a frame, and to send a parcel, with the large buffers on pages of 4 \
                 KiB and of 2 MiB: how many are not longer.";
@@ -206,58 +225,4 @@ fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
     let notes = "\nthesis: ARM11 at 384 MHz, 64 KiB instead of 2 MiB, mean of 128 frames, TLB \
                  misses 489 and 297\n";
     Ok(Finding { notes: notes.to_owned(), ..Finding::new(report, found.charts(), lead) })
-}
-
-const WIDTH: usize = 480;
-const HEIGHT: usize = 320;
-/// Bytes of a pixel, RGB565.
-const PIXEL_BYTES: usize = 2;
-/// Bytes of a window or an image of its size: 300 KiB.
-pub const WINDOW_BYTES: usize = WIDTH * HEIGHT * PIXEL_BYTES;
-
-const SHIP: usize = 48;
-const FUEL_ROWS: usize = 10;
-const FUEL: [u8; PIXEL_BYTES] = 0x07e0_u16.to_ne_bytes();
-/// A pixel of the ship that shows what is behind it.
-const CLEAR: [u8; PIXEL_BYTES] = 0xf81f_u16.to_ne_bytes();
-
-pub fn draw(background: &[u8], window: &mut [u8], ship: &[u8], frame: usize) {
-    window[..WINDOW_BYTES].copy_from_slice(&background[..WINDOW_BYTES]);
-    let (left, top) = (frame % (WIDTH - SHIP), frame / 2 % (HEIGHT - SHIP));
-    for (pixels, row) in ship.chunks_exact(SHIP * PIXEL_BYTES).zip(top..) {
-        let target = &mut window[(row * WIDTH + left) * PIXEL_BYTES..][..pixels.len()];
-        let pairs = target.chunks_exact_mut(PIXEL_BYTES).zip(pixels.chunks_exact(PIXEL_BYTES));
-        for (target, pixel) in pairs.filter(|(_, pixel)| *pixel != CLEAR) {
-            target.copy_from_slice(pixel);
-        }
-    }
-    for row in 4..4 + FUEL_ROWS {
-        let bar = &mut window[row * WIDTH * PIXEL_BYTES..][..(WIDTH - frame % WIDTH) * PIXEL_BYTES];
-        bar.chunks_exact_mut(PIXEL_BYTES).for_each(|pixel| pixel.copy_from_slice(&FUEL));
-    }
-}
-
-/// The rocket ship, with some of the background to be seen through it.
-pub fn ship() -> Vec<u8> {
-    let pixel = |index: usize| if index.is_multiple_of(3) { CLEAR } else { [index as u8, 0x84] };
-    (0..SHIP * SHIP).flat_map(pixel).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_whole_scene_is_drawn() {
-        let background: Vec<u8> = (0..WINDOW_BYTES).map(|index| (index / 7) as u8).collect();
-        let mut window = vec![0; WINDOW_BYTES];
-        draw(&background, &mut window, &ship(), 40);
-        let pixel = |row: usize, column: usize| (row * WIDTH + column) * PIXEL_BYTES;
-        let at = |of: &[u8], place: usize| [of[place], of[place + 1]];
-        assert_eq!(at(&window, pixel(5, 0)), FUEL);
-        let last = pixel(HEIGHT - 1, WIDTH - 1);
-        assert_eq!(at(&window, last), at(&background, last), "behind everything");
-        assert_eq!(at(&window, pixel(20, 41)), [1, 0x84], "the ship");
-        assert_eq!(at(&window, pixel(20, 43)), at(&background, pixel(20, 43)), "through the ship");
-    }
 }

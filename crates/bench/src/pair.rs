@@ -3,12 +3,13 @@
 //! All are started once, and sleep while others are measured. Many clients warm up, wait at a
 //! barrier, and go together.
 
-use crate::child::{self, ChildError, ChildProcess};
+use crate::case::Case;
+use crate::child::{ChildError, ChildProcess};
 use crate::distribution::Spread;
-use crate::order::{self, Chunk, EndpointRole, Measured, Order, Side};
-use crate::processors::Processors;
+use crate::order::{self, EndpointRole, Measured, Order, Side};
+use crate::processors::{Placement, Processors};
 use crate::service::Service;
-use crate::shared_map::StartBarrier;
+use crate::start_barrier::StartBarrier;
 use crate::system::System;
 use baton_rt::SchedPriority;
 use std::io;
@@ -20,19 +21,17 @@ use std::time::Duration;
 /// For an end in good order, in which some peers take away what they have put into the system.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The kernel's Binder driver, where it has one.
-const DEVICE: &str = "/dev/binder";
 /// Most threads of a pool, as libbinder has it: 15 that the driver asks for, and the first.
 const MOST_LOOPERS: usize = 16;
 
 /// Why a system could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PairError {
-    #[error(transparent)]
-    NotInstalled(io::Error),
+    #[error("{0} is not there: {1}")]
+    NotInstalled(&'static str, &'static str),
     /// This machine or this program cannot have it.
-    #[error("{0}")]
-    NotHere(&'static str),
+    #[error("{0} is not there: {1}")]
+    NotHere(&'static str, &'static str),
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
     #[error(transparent)]
@@ -61,6 +60,38 @@ pub(crate) struct Place<'a> {
     pub priority: Option<SchedPriority>,
 }
 
+/// What is measured at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk {
+    /// `None` for wherever the kernel likes.
+    pub placement: Option<Placement>,
+    /// What each call carries beside bytes.
+    pub case: Case,
+    /// Bytes there and, of an echo, back.
+    pub payload_bytes: usize,
+    pub n_warm_up: u32,
+    pub n_calls: u32,
+    /// Sleep between two calls, in microseconds.
+    pub delay_us: u64,
+}
+
+impl Chunk {
+    pub fn new(
+        placement: impl Into<Option<Placement>>,
+        payload_bytes: usize,
+        n_warm_up: u32,
+        n_calls: u32,
+    ) -> Chunk {
+        let (placement, case) = (placement.into(), Case::Plain);
+        Chunk { placement, case, payload_bytes, n_warm_up, n_calls, delay_us: 0 }
+    }
+
+    fn order(&self, cpu: Option<usize>) -> Order {
+        let &Chunk { case, payload_bytes, n_warm_up, n_calls, delay_us, .. } = self;
+        Order { cpu, case, payload_bytes, n_warm_up, n_calls, delay_us, barrier: None }
+    }
+}
+
 pub(crate) struct Pair {
     client: Endpoint,
     server: Endpoint,
@@ -77,18 +108,35 @@ impl Pair {
 
     /// The time of each call, in nanoseconds.
     pub fn measure(&mut self, chunk: &Chunk, at: &Processors) -> Result<Vec<u64>, PairError> {
-        self.find(chunk, at.of(chunk.placement)).map(|mut points| points.pop().unwrap_or_default())
+        self.find(chunk, at).map(|mut points| points.pop().unwrap_or_default())
     }
 
     /// The time of each call at each point, in nanoseconds; the last is the end.
-    pub fn find(
+    pub fn find(&mut self, chunk: &Chunk, at: &Processors) -> Result<Vec<Vec<u64>>, PairError> {
+        let server = |placement| at.server(placement).expect("only what exists is measured");
+        self.find_at(chunk, chunk.placement.map(|_| at.client), chunk.placement.map(server))
+    }
+
+    /// With the client on its processor, and the server wherever the kernel puts it: the time of
+    /// each call, in nanoseconds.
+    pub fn measure_free_server(
         &mut self,
         chunk: &Chunk,
-        [client, server]: [Option<usize>; 2],
+        at: &Processors,
+    ) -> Result<Vec<u64>, PairError> {
+        let points = self.find_at(chunk, Some(at.client), None);
+        points.map(|mut points| points.pop().unwrap_or_default())
+    }
+
+    fn find_at(
+        &mut self,
+        chunk: &Chunk,
+        client: Option<usize>,
+        server: Option<usize>,
     ) -> Result<Vec<Vec<u64>>, PairError> {
-        self.server.order(chunk, server, None)?;
+        self.server.order(&chunk.order(server))?;
         self.server.0.is_ready()?;
-        self.client.order(chunk, client, None)?;
+        self.client.order(&chunk.order(client))?;
         let found = self.client.found()?;
         self.server.0.is_ready()?;
         Ok(found.points)
@@ -149,10 +197,11 @@ impl ClientGroup {
     /// them.
     pub fn measure(&mut self, n_clients: usize, chunk: &Chunk) -> Result<Together, PairError> {
         let barrier = Some((self.barrier.place(), self.barrier.next()));
+        let order = Order { barrier, ..chunk.order(None) };
         let clients = &mut self.clients[..n_clients];
-        self.server.order(chunk, None, None)?;
+        self.server.order(&order)?;
         self.server.0.is_ready()?;
-        clients.iter_mut().try_for_each(|client| client.order(chunk, None, barrier.clone()))?;
+        clients.iter_mut().try_for_each(|client| client.order(&order))?;
         clients.iter_mut().try_for_each(|client| client.0.is_ready())?;
         self.barrier.open();
         let found = clients.iter_mut().map(Endpoint::found).collect::<Result<Vec<_>, _>>()?;
@@ -212,19 +261,13 @@ impl Endpoint {
 
     /// Binds a pool to a processor.
     pub fn go_to(&mut self, cpu: usize) -> Result<(), ChildError> {
-        self.order(&Chunk::default(), Some(cpu), None)?;
+        self.order(&Order { cpu: Some(cpu), ..Order::default() })?;
         self.0.is_ready()?;
         self.0.is_ready()
     }
 
-    fn order(
-        &mut self,
-        &chunk: &Chunk,
-        cpu: Option<usize>,
-        barrier: Option<(PathBuf, u32)>,
-    ) -> Result<(), ChildError> {
-        let order = Order { cpu, chunk, barrier };
-        self.0.tell(&serde_json::to_string(&order).expect("numbers and a path"))
+    fn order(&mut self, order: &Order) -> Result<(), ChildError> {
+        self.0.tell(&serde_json::to_string(order).expect("numbers only"))
     }
 
     fn found(&mut self) -> Result<Measured, PairError> {
@@ -238,54 +281,60 @@ impl Endpoint {
 
 /// The program that has a system's ends, with the environment that it needs.
 pub(crate) fn command(system: System, broker: &Path) -> Result<Command, PairError> {
-    if let Some(why) = cannot_be_here(system) {
-        return Err(PairError::NotHere(why));
-    }
-    let beside =
-        |name: &str, advice: &str| child::beside(name, advice).map_err(PairError::NotInstalled);
+    let own = std::env::current_exe().map_err(made("find itself"))?;
     if system.is_apart() {
-        let program = beside("baton-bench-peers", "`bench/peers/build` builds it")?;
+        let program = beside(&own, "baton-bench-peers", "`bench/peers/build` builds it")?;
         if matches!(system, System::DbusDaemon | System::DbusBroker) {
             on_path(system.name())?;
         }
         return Ok(Command::new(program));
     }
-    let mut command = Command::new(std::env::current_exe().map_err(made("find itself"))?);
+    let mut command = Command::new(&own);
     match system {
         System::BatonUapiLibc | System::BatonUapiTrap => {
+            let what = "libbaton_preload.so";
+            if cfg!(target_feature = "crt-static") {
+                return Err(PairError::NotHere(what, "a static program loads no library"));
+            }
             // As `baton run` finds it.
             let library = match std::env::var_os("BATON_PRELOAD_LIB") {
                 Some(path) => path.into(),
-                None => beside("libbaton_preload.so", "`cargo build` builds it")?,
+                None => beside(&own, what, "`cargo build` builds it")?,
             };
             command.env("LD_PRELOAD", library).env("BATON_SOCKET", broker);
             command.env("BATON_CONTEXT", system.name());
         }
-        System::KernelBinder => drop(command.env_remove("LD_PRELOAD")),
+        System::KernelBinder => {
+            has_kernel_binder()?;
+            command.env_remove("LD_PRELOAD");
+        }
         _ => {}
     }
     Ok(command)
 }
 
-/// Why this machine or this program cannot have a system, whatever is installed.
-pub(crate) fn cannot_be_here(system: System) -> Option<&'static str> {
-    let has_device = || std::fs::metadata(DEVICE).is_ok_and(|it| it.file_type().is_char_device());
-    match system {
-        System::BatonUapiLibc | System::BatonUapiTrap if cfg!(target_feature = "crt-static") => {
-            Some("libbaton_preload.so is not there: a static program loads no library")
-        }
-        System::KernelBinder if !has_device() => Some(
-            "/dev/binder is not there: this kernel has no Binder driver, or has made no device",
-        ),
-        _ => None,
+/// Whether the kernel has a Binder driver, and has made its device.
+pub(crate) fn has_kernel_binder() -> Result<(), PairError> {
+    match std::fs::metadata("/dev/binder") {
+        Ok(device) if device.file_type().is_char_device() => Ok(()),
+        _ => Err(PairError::NotHere(
+            "/dev/binder",
+            "this kernel has no Binder driver, or has made no device",
+        )),
     }
+}
+
+fn beside(program: &Path, what: &'static str, advice: &'static str) -> Result<PathBuf, PairError> {
+    let path = program.with_file_name(what);
+    if path.exists() { Ok(path) } else { Err(PairError::NotInstalled(what, advice)) }
 }
 
 fn on_path(what: &'static str) -> Result<(), PairError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|directory| directory.join(what).exists());
-    let missing = || io::Error::other(format!("{what} is not there: its package has it"));
-    is_there.then_some(()).ok_or_else(|| PairError::NotInstalled(missing()))
+    match std::env::split_paths(&path).any(|directory| directory.join(what).exists()) {
+        true => Ok(()),
+        false => Err(PairError::NotInstalled(what, "the package of that name has it")),
+    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl Placement {
 }
 
 /// The processors in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Processors {
     pub client: usize,
     /// The server's, when it has its own; `None` where there is only one.
@@ -46,15 +46,6 @@ impl Processors {
         let siblings = siblings(client);
         let elsewhere = rest.iter().rev().find(|cpu| !siblings.contains(cpu));
         Ok(Processors { client, other: elsewhere.or(rest.last()).copied() })
-    }
-
-    /// Where the client and the server go; `None` for wherever the kernel likes.
-    ///
-    /// # Panics
-    /// There is no such place.
-    pub fn of(&self, placement: Option<Placement>) -> [Option<usize>; 2] {
-        let server = |placement| self.server(placement).expect("only what exists is measured");
-        [placement.map(|_| self.client), placement.map(server)]
     }
 
     /// Where the server goes; `None` if the machine has no such place.

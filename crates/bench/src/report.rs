@@ -1,6 +1,7 @@
-//! The form that all benchmarks report in: rows, ratios of them, and the machine that they are of.
+//! The form that all benchmarks report in: rows, and ratios of them.
 
 use crate::distribution::{Distribution, Spread, Summary};
+use crate::machine::Machine;
 use crate::processors::{Placement, Processors};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -161,14 +162,19 @@ impl Figures {
     }
 
     /// Figures of times that were measured in picoseconds.
-    pub(crate) fn of_picoseconds(mut self) -> Figures {
-        let [p50, p99] = [&mut self.p50_spread_ns, &mut self.p99_spread_ns];
-        let medians = [&mut self.p50_ns, &mut self.p99_ns, &mut self.p999_ns, &mut self.mean_ns];
-        for time in medians.into_iter().chain(p50).chain(p99) {
-            *time = rounded(*time / 1000.0, 100.0);
+    pub(crate) fn of_picoseconds(self) -> Figures {
+        let ns = |ps: f64| (ps / 10.0).round() / 100.0;
+        Figures {
+            n: self.n,
+            p50_ns: ns(self.p50_ns),
+            p99_ns: ns(self.p99_ns),
+            p999_ns: ns(self.p999_ns),
+            min_ns: self.min_ns / 1000,
+            max_ns: self.max_ns / 1000,
+            mean_ns: ns(self.mean_ns),
+            p50_spread_ns: self.p50_spread_ns.map(ns),
+            p99_spread_ns: self.p99_spread_ns.map(ns),
         }
-        (self.min_ns, self.max_ns) = (self.min_ns / 1000, self.max_ns / 1000);
-        self
     }
 }
 
@@ -222,18 +228,15 @@ impl Row {
 impl Ratio {
     /// A ratio with its value, or why there is none.
     pub fn new(name: impl Into<String>, value: Quotient, bar: Option<Bar>) -> Ratio {
-        let (bound, want) = match bar {
-            None => (None, None),
-            Some(Bar::AtMost(bound)) => (Some(bound), Some("<=")),
-            Some(Bar::AtLeast(bound)) => (Some(bound), Some(">=")),
+        let (bound, want, holds) = match (bar, &value) {
+            (None, _) => (None, None, None),
+            (Some(Bar::AtMost(bound)), value) => {
+                (Some(bound), Some("<="), Some(value.as_ref().is_ok_and(|it| it.0 <= bound)))
+            }
+            (Some(Bar::AtLeast(bound)), value) => {
+                (Some(bound), Some(">="), Some(value.as_ref().is_ok_and(|it| it.0 >= bound)))
+            }
         };
-        let is_held = |bar| {
-            value.as_ref().is_ok_and(|it| match bar {
-                Bar::AtMost(bound) => it.0 <= bound,
-                Bar::AtLeast(bound) => it.0 >= bound,
-            })
-        };
-        let holds = bar.map(is_held);
         let why = value.as_ref().err().cloned();
         let (value, spread) = value.ok().unzip();
         let thousandths = |value| rounded(value, 1000.0);
@@ -247,44 +250,6 @@ impl Report {
     /// Whether every ratio that has a bar holds it.
     pub fn holds(&self) -> bool {
         self.ratios.iter().all(|ratio| ratio.holds != Some(false))
-    }
-}
-
-/// What a reader must know of it.
-#[derive(Clone, Debug, Serialize)]
-pub struct Machine {
-    /// The processor's name.
-    pub cpu: String,
-    /// How many processors this process may use.
-    pub cpus: usize,
-    /// The kernel's release.
-    pub kernel: String,
-    /// The kernel's clock source: what times are read from.
-    pub clock: String,
-    /// Processes that ran or waited for a processor in the last minute, before the run: all but
-    /// none disturb it.
-    pub load: f64,
-}
-
-fn read(path: &str) -> Option<String> {
-    std::fs::read_to_string(path).ok()
-}
-
-impl Machine {
-    /// This one, now.
-    pub fn look() -> Machine {
-        let unknown = || "unknown".to_owned();
-        let info = read("/proc/cpuinfo").unwrap_or_default();
-        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-        let clock = read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-        let load = read("/proc/loadavg").unwrap_or_default();
-        Machine {
-            cpu: model.map_or_else(unknown, |(_, name)| name.to_owned()),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-            clock: clock.map_or_else(unknown, |clock| clock.trim().to_owned()),
-            load: load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(f64::NAN),
-        }
     }
 }
 

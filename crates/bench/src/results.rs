@@ -6,7 +6,7 @@
 use crate::chart::{self, Chart};
 use crate::distribution::{Distribution, Spread, divide};
 use crate::report::{Bar, Figures, Keys, Quotient, Ratio, Row, RowKey, Scale};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 /// All rounds of one row.
@@ -55,24 +55,15 @@ enum Outcome {
 
 /// Rows in the order in which they came.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Results {
-    rows: Vec<(RowKey, Outcome)>,
-    /// Labels of systems whose absence is nobody's fault.
-    excused: BTreeSet<&'static str>,
-}
+pub(crate) struct Results(Vec<(RowKey, Outcome)>);
 
 impl Results {
-    /// Results without rows, in which these systems may be missing whatever the bars are.
-    pub fn excusing(labels: impl Iterator<Item = &'static str>) -> Results {
-        Results { rows: Vec::new(), excused: labels.collect() }
-    }
-
     fn entry(&mut self, key: RowKey) -> &mut Outcome {
-        let at = self.rows.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
-            self.rows.push((key, Outcome::Measured(Rounds::default())));
-            self.rows.len() - 1
+        let at = self.0.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+            self.0.push((key, Outcome::Measured(Rounds::default())));
+            self.0.len() - 1
         });
-        &mut self.rows[at].1
+        &mut self.0[at].1
     }
 
     /// Adds a round by `add`, if there is one. False if the row is missing.
@@ -101,23 +92,9 @@ impl Results {
         done.map_err(|why| *self.entry(key) = Outcome::Missing(why.to_string())).ok()
     }
 
-    /// Starts all that can be started; rows say why the rest cannot.
-    pub fn start<S: Copy, T, E: Display>(
-        &mut self,
-        all: impl IntoIterator<Item = S>,
-        start: impl Fn(S) -> (RowKey, Result<T, E>),
-    ) -> Vec<(S, T)> {
-        let mut started = Vec::new();
-        for one in all {
-            let (key, outcome) = start(one);
-            started.extend(self.ok(key, outcome).map(|it| (one, it)));
-        }
-        started
-    }
-
     /// A row of another form.
     pub fn tell(&mut self, key: RowKey, keys: Keys) {
-        self.rows.push((key, Outcome::Told(keys)));
+        self.0.push((key, Outcome::Told(keys)));
     }
 
     /// A row of published figures: the least, the mean and the greatest, in nanoseconds.
@@ -131,12 +108,12 @@ impl Results {
     }
 
     pub fn is_missing(&self, key: &RowKey) -> bool {
-        self.rows.iter().any(|(known, it)| known == key && matches!(it, Outcome::Missing(_)))
+        self.0.iter().any(|(known, it)| known == key && matches!(it, Outcome::Missing(_)))
     }
 
     /// Measured rows, with all rounds.
     pub fn measured(&self) -> impl Iterator<Item = (&RowKey, &Rounds)> {
-        self.rows.iter().filter_map(|(key, outcome)| match outcome {
+        self.0.iter().filter_map(|(key, outcome)| match outcome {
             Outcome::Measured(rounds) => Some((key, rounds)),
             _ => None,
         })
@@ -144,7 +121,7 @@ impl Results {
 
     /// Whether something was measured under a label, or is missing.
     pub fn has_label(&self, label: &str) -> bool {
-        self.rows.iter().any(|(key, _)| key.label == label)
+        self.0.iter().any(|(key, _)| key.label == label)
     }
 
     pub fn find(&self, key: &RowKey) -> Found<'_> {
@@ -152,7 +129,7 @@ impl Results {
             return Ok(rounds);
         }
         let why = |is_it: &dyn Fn(&RowKey) -> bool| {
-            self.rows.iter().find_map(|(known, outcome)| match outcome {
+            self.0.iter().find_map(|(known, outcome)| match outcome {
                 Outcome::Missing(why) if is_it(known) => Some(format!("{}: {why}", known.label)),
                 _ => None,
             })
@@ -161,31 +138,6 @@ impl Results {
             .or_else(|| why(&|known| known.label == key.label))
             .or_else(|| why(&|known| (known.system, known.case) == (key.system, key.case)));
         Err(why.unwrap_or_else(|| format!("{} was not measured", key.label)))
-    }
-
-    /// A ratio of the medians of a value of two rows' rounds: one's over the other's.
-    pub fn ratio(
-        &self,
-        name: impl Into<String>,
-        [over, under]: [&RowKey; 2],
-        value: Value,
-        bar: impl Into<Option<Bar>>,
-    ) -> Ratio {
-        ratio(name, self.find(over), self.find(under), value, bar)
-    }
-
-    /// Like [`Results::ratio`], without a bar if a system is excused. `None` if there is neither a
-    /// bar nor a row of both systems.
-    pub fn ratio_if_asked(
-        &self,
-        name: impl Into<String>,
-        keys: [&RowKey; 2],
-        value: Value,
-        bar: Option<Bar>,
-    ) -> Option<Ratio> {
-        let bar = bar.filter(|_| keys.iter().all(|key| !self.excused.contains(key.label)));
-        let is_asked = bar.is_some() || keys.iter().all(|key| self.has_label(key.label));
-        is_asked.then(|| self.ratio(name, keys, value, bar))
     }
 
     /// Rows, those that were measured with `more` keys.
@@ -203,7 +155,7 @@ impl Results {
             };
             Some(Row { key: key.clone(), figures, more })
         };
-        self.rows.iter().filter_map(row).collect()
+        self.0.iter().filter_map(row).collect()
     }
 
     /// A chart of each title, with a level at each published longest time.
@@ -228,7 +180,7 @@ impl Results {
             if self.measured().any(is_histogram) {
                 return chart::histograms(title.clone(), times());
             }
-            let levels = self.rows.iter().filter(|(key, _)| key.title() == title);
+            let levels = self.0.iter().filter(|(key, _)| key.title() == title);
             let levels = levels.filter_map(|(key, outcome)| match outcome {
                 Outcome::Told(keys) => {
                     let max_ns = keys.iter().find(|(name, _)| *name == "max_ns")?.1.as_u64();
@@ -260,6 +212,14 @@ pub(crate) fn median(rounds: Found<'_>, name: &str) -> Quotient {
     Ok((spread.median, Some(spread)))
 }
 
+/// Rounds in which all times are these, for tests.
+#[cfg(test)]
+pub(crate) fn rounds_of(times_ns: &[u64]) -> Rounds {
+    let mut rounds = Rounds::default();
+    times_ns.iter().for_each(|&time_ns| rounds.times.add_round(&[time_ns]));
+    rounds
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,7 +246,7 @@ mod tests {
         assert!(pair.is_none());
         assert_eq!(found.find(&key("futex", 4)).unwrap_err(), "futex: asleep");
         assert_eq!(found.find(&key("pipe", 4)).unwrap_err(), "pipe was not measured");
-        let missing = found.ratio("a", [&key("futex", 4), &key("pipe", 4)], P50, None);
+        let missing = ratio("a", found.find(&key("futex", 4)), Ok(&rounds_of(&[1])), P50, None);
         assert_eq!((missing.value, missing.why.as_deref()), (None, Some("futex: asleep")));
     }
 

@@ -4,25 +4,23 @@
 //! system is measured. For each placement and payload the systems take turns, a chunk of calls
 //! each, in rounds: what disturbs the machine for a while disturbs all of them.
 
+use crate::affinity;
 use crate::case::Case;
+use crate::chart::Chart;
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
+use crate::lanes;
 use crate::objects;
-use crate::order::Chunk;
-use crate::pair::Pair;
+use crate::pair::{Chunk, Pair, PairError, Place};
 use crate::payload::{COMMON_BYTES, HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
-use crate::plan::{Counting, Plan};
-use crate::processors::Placement::{self, Different, Same};
-use crate::processors::Processors;
-use crate::report::{Bar, Ratio, RowKey};
-use crate::results::{P50, Results};
+use crate::processors::{Placement, Processors};
+use crate::ratios::{CallResults, Counting, call};
+use crate::report::{Keys, Ratio, Row, RowKey};
 use crate::service::Service;
-use crate::system::Peers;
-use crate::system::System::{self, *};
+use crate::system::{Peers, System};
 use crate::table::Unit;
 use crate::testbed::{Setting, Testbed};
 use crate::throughput;
-use crate::variants;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use strum::VariantArray;
 
@@ -44,7 +42,7 @@ pub struct RpcArgs {
     #[command(flatten)]
     pub form: FormArgs,
     /// What to measure beside Baton: all, none, or names with commas between
-    #[arg(long, value_name = "LIST", default_value = "all", value_parser = Peers::called)]
+    #[arg(long, value_name = "LIST", default_value = "all", value_parser = parse_peers)]
     pub peers: Peers,
     /// How many clients call at once, to tell the throughput: none, or numbers with commas between
     #[arg(long, value_name = "LIST", default_value = "1,2,8,64", value_parser = parse_clients)]
@@ -62,6 +60,12 @@ pub struct RpcArgs {
     /// Calls of a round [default: 5000, quick 1000]
     #[arg(long, value_name = "N", value_parser = form::positive())]
     pub calls: Option<u32>,
+}
+
+impl RpcArgs {
+    fn counting(&self) -> Counting {
+        if self.instructions { Counting::Instructions } else { Counting::Time }
+    }
 }
 
 /// Which calls are measured.
@@ -93,6 +97,11 @@ fn parse_cases(text: &str) -> Result<Cases, String> {
         }
     }
     Ok(cases)
+}
+
+pub(crate) fn parse_peers(text: &str) -> Result<Peers, String> {
+    let all = System::called().filter(|system| system.is_peer());
+    form::parse_peers(text, all, System::name).map(Peers)
 }
 
 /// How many clients call at once: ascending.
@@ -129,26 +138,23 @@ fn fewer(payload_bytes: usize) -> u32 {
     }
 }
 
+struct Plan {
+    rounds: u32,
+    n_calls: u32,
+    placements: Vec<Placement>,
+    payloads: &'static [usize],
+}
+
 impl Plan {
-    fn of(args: &RpcArgs, setting: &Setting) -> Plan {
+    fn new(args: &RpcArgs, setting: &Setting) -> Plan {
         let (rounds, n_calls) = if args.form.quick { (5, 1000) } else { (7, 5000) };
-        let is_wanted = |system: &System| !system.is_peer() || args.peers.0.contains(system);
-        let (counting, payloads, clients) = match args.instructions {
-            false => (Counting::Time, &PAYLOADS[..], args.clients.0.clone()),
-            // One processor, one client.
-            true => (Counting::Instructions, &COUNTED_PAYLOADS[..], Vec::new()),
+        let placements = setting.placements();
+        let (rounds, n_calls) = (args.rounds.unwrap_or(rounds), args.calls.unwrap_or(n_calls));
+        let payloads = match args.counting() {
+            Counting::Time => &PAYLOADS[..],
+            Counting::Instructions => &COUNTED_PAYLOADS,
         };
-        Plan {
-            systems: System::called().filter(is_wanted).collect(),
-            rounds: args.rounds.unwrap_or(rounds),
-            n_calls: args.calls.unwrap_or(n_calls),
-            placements: setting.placements(),
-            processors: setting.processors,
-            payloads,
-            clients,
-            cases: args.cases.objects.clone(),
-            counting,
-        }
+        Plan { rounds, n_calls, placements, payloads }
     }
 
     /// In the order in which they are measured, each once a round.
@@ -164,149 +170,148 @@ impl Plan {
         };
         cases.flat_map(chunk)
     }
+
+    fn throughput(&self, args: &RpcArgs) -> throughput::Plan {
+        let clients = match args.counting() {
+            Counting::Time => args.clients.0.clone(),
+            // One processor, one client.
+            Counting::Instructions => Vec::new(),
+        };
+        throughput::Plan { clients, rounds: self.rounds, n_calls: self.n_calls }
+    }
 }
 
 fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
     let mut setting = Setting::look()?;
-    let plan = Plan::of(args, &setting);
-    let (mut found, mut ratios) = (plan.results(), Vec::new());
-    if args.cases.plain {
-        measure(&plan, &mut found)?;
-        ratios.extend(call_ratios(&found, plan.counting));
-        if plan.is_timed() {
-            throughput::measure(&plan, &mut found)?;
-            variants::measure(&plan, &mut found)?;
-            ratios.extend([throughput::ratios(&found), variants::ratios(&found)].concat());
-        }
+    let is_timed = args.counting() == Counting::Time;
+    if !is_timed {
+        setting.machine.clock += " (an instruction is a nanosecond)";
     }
-    if !plan.cases.is_empty() {
-        objects::measure(&plan, &mut found)?;
-        ratios.extend(objects::ratios(&plan, &found));
+    let is_wanted = |system: &System| !system.is_peer() || args.peers.0.contains(system);
+    let systems: Vec<System> = System::called().filter(is_wanted).collect();
+    let plan = Plan::new(args, &setting);
+    let (mut rows, mut ratios, mut charts) = (Vec::new(), Vec::new(), Vec::new());
+    let parts: [(bool, MeasurePart); 2] =
+        [(args.cases.plain, measure_plain), (!args.cases.objects.is_empty(), measure_objects)];
+    for (is_wanted, measure) in parts {
+        if is_wanted {
+            let part = measure(args, &plan, &systems, &setting)?;
+            rows.extend(part.rows);
+            ratios.extend(part.ratios);
+            charts.extend(part.charts);
+        }
     }
     let lead = "Time of a call and its answer: how many of them are not longer, all rounds \
                 together. Time is on a logarithmic axis, as are the nines of the share. Below, \
                 calls a second of many clients at once, and what each of them sees.";
-    let charts = found.charts().into_iter().chain(throughput::chart(&found)).collect();
-    let mut unit = Unit::Microseconds;
-    if !plan.is_timed() {
-        unit = Unit::Instructions;
-        setting.machine.clock += " (an instruction is a nanosecond)";
-    }
-    let rows = found.rows(|_, rounds| throughput::keys(rounds));
     let report = setting.report("rpc", plan.rounds, rows, ratios);
-    Ok(Finding { unit, ..Finding::new(report, charts, lead) })
+    let finding = Finding::new(report, charts, lead);
+    Ok(Finding { unit: if is_timed { finding.unit } else { Unit::Instructions }, ..finding })
 }
 
-fn measure(plan: &Plan, found: &mut Results) -> Result<(), BenchError> {
+/// What was found of some of the calls.
+struct Part {
+    rows: Vec<Row>,
+    ratios: Vec<Ratio>,
+    charts: Vec<Chart>,
+}
+
+type MeasurePart = fn(&RpcArgs, &Plan, &[System], &Setting) -> Result<Part, BenchError>;
+
+fn measure_plain(
+    args: &RpcArgs,
+    plan: &Plan,
+    systems: &[System],
+    setting: &Setting,
+) -> Result<Part, BenchError> {
     let testbed = Testbed::start()?;
-    let place = testbed.place(Service::Echo);
-    let mut pairs = found.start(plan.systems.iter().copied(), |system| {
+    let mut found = measure(systems, plan, &setting.processors, testbed.place(Service::Echo));
+    found.counting = args.counting();
+    // Few machines have one: a run that does not ask for it need not say so.
+    if !systems.contains(&System::KernelBinder) {
+        found.excused.insert(System::KernelBinder.name());
+    }
+    let mut ratios = found.ratios();
+    let mut rows = found.calls.rows(|_, _| Keys::new());
+    let mut charts = found.calls.charts();
+    let throughputs = throughput::measure(systems, &plan.throughput(args))?;
+    rows.extend(throughput::rows(&throughputs));
+    charts.extend(throughput::charts(&throughputs));
+    if args.counting() == Counting::Time {
+        let idle = lanes::measure(setting, plan.rounds, plan.n_calls)?;
+        let affinity = affinity::measure(setting, plan.rounds, plan.n_calls)?;
+        ratios.extend(throughput::ratios(&throughputs));
+        ratios.extend([lanes::ratios(&idle), affinity::ratios(&affinity)].concat());
+        for found in [&idle, &affinity] {
+            rows.extend(found.rows(|_, _| Keys::new()));
+            charts.extend(found.charts());
+        }
+    }
+    Ok(Part { rows, ratios, charts })
+}
+
+fn measure_objects(
+    args: &RpcArgs,
+    plan: &Plan,
+    systems: &[System],
+    setting: &Setting,
+) -> Result<Part, BenchError> {
+    let Plan { rounds, n_calls, .. } = *plan;
+    let (cases, counting) = (args.cases.objects.clone(), args.counting());
+    let plan = objects::Plan { rounds, n_calls, cases, counting };
+    let found = objects::measure(setting, systems, plan)?;
+    let (rows, ratios, charts) = (found.rows(), found.ratios(), found.charts());
+    Ok(Part { rows, ratios, charts })
+}
+
+fn measure(
+    systems: &[System],
+    plan: &Plan,
+    processors: &Processors,
+    place: Place<'_>,
+) -> CallResults {
+    let mut results = CallResults::default();
+    let mut pairs = BTreeMap::new();
+    for &system in systems {
+        let pair = Pair::start(system, place);
+        if matches!(pair, Err(PairError::NotHere { .. })) {
+            results.excused.insert(system.name());
+        }
         let (name, case) = system.row();
-        (RowKey::new(name, case).label(system.name()), Pair::start(system, place))
-    });
+        let key = RowKey::new(name, case).label(system.name());
+        pairs.extend(results.calls.ok(key, pair).map(|pair| (system, pair)));
+    }
     let chunks: Vec<Chunk> = plan.chunks().collect();
     let progress = progress(chunks.len());
     for chunk in chunks {
         let title = Placement::title(chunk.placement);
         progress.set_message(format!("{title}, {} bytes", chunk.payload_bytes));
-        pairs.retain_mut(|(system, pair)| add_round(found, *system, pair, &chunk, plan.processors));
+        pairs.retain(|&system, pair| add_round(&mut results, system, pair, &chunk, processors));
         progress.inc(1);
     }
-    Ok(())
+    progress.finish_and_clear();
+    results
 }
 
 fn add_round(
-    found: &mut Results,
+    results: &mut CallResults,
     system: System,
     pair: &mut Pair,
     chunk: &Chunk,
-    processors: Processors,
+    processors: &Processors,
 ) -> bool {
     let &Chunk { placement: Some(placement), payload_bytes, .. } = chunk else { return true };
-    let key = call(system, placement, payload_bytes);
     let (most_bytes, why) = system.most_bytes();
     if payload_bytes > most_bytes {
-        found.ok(RowKey { placement: None, ..key }, Err::<(), _>(why));
+        let key = RowKey { placement: None, ..call(system, placement, payload_bytes) };
+        results.calls.ok(key, Err::<(), _>(why));
         return true;
     }
-    let is_measured = system.runs(placement) && system.carries(payload_bytes);
-    !is_measured || found.add_times(key, pair.measure(chunk, &processors))
-}
-
-/// A name, the row over, the row under, and the bar.
-type Definition = (String, RowKey, RowKey, Option<Bar>);
-
-/// The row of one system's calls.
-fn call(system: System, placement: Placement, payload_bytes: usize) -> RowKey {
-    let (name, case) = system.row();
-    RowKey::new(name, case).bytes(payload_bytes).at(placement).label(system.name())
-}
-
-fn small(system: System, placement: Placement) -> RowKey {
-    call(system, placement, SMALL_BYTES)
-}
-
-/// What holds of instructions, the kernel's included. They are of one processor.
-fn of_instructions() -> Vec<Definition> {
-    let of = |system| small(system, Same);
-    let kernel_over = |name: &str, under| (name.to_owned(), of(KernelBinder), of(under), None);
-    let name = "guest_instructions_over_futex".to_owned();
-    vec![
-        (name, of(BatonTyped), of(Futex), Some(Bar::AtMost(1.15))),
-        kernel_over("guest_instructions_kernel_binder_over_typed", BatonTyped),
-        kernel_over("guest_instructions_kernel_binder_over_uapi_libc", BatonUapiLibc),
-    ]
-}
-
-fn of_times() -> Vec<Definition> {
-    let (same, apart) = (|system| small(system, Same), |system| small(system, Different));
-    let common = |system| call(system, Same, COMMON_BYTES);
-    let (at_least, at_most) = (|bar| Some(Bar::AtLeast(bar)), |bar| Some(Bar::AtMost(bar)));
-    let (typed, typed_apart) = (same(BatonTyped), apart(BatonTyped));
-    let (libc, kernel) = (same(BatonUapiLibc), same(KernelBinder));
-    // One memcpy of the payload and a call of four bytes.
-    let loan = |placement, bytes| call(BatonLoan, placement, bytes);
-    let floor = |placement, bytes| call(Memcpy, placement, bytes);
-    let (large, huge) = (LARGE_BYTES, HUGE_BYTES);
-    let definitions = [
-        ("typed_same_over_futex", typed.clone(), same(Futex), at_most(1.2)),
-        ("unix_same_over_uapi_libc", same(Unix), libc.clone(), at_least(1.0)),
-        ("typed_diff_over_spin", typed_apart.clone(), apart(FutexSpin), at_most(2.0)),
-        ("unix_diff_over_typed", apart(Unix), typed_apart, at_least(10.0)),
-        ("typed_124_over_4", common(BatonTyped), typed.clone(), at_most(1.1)),
-        ("uapi_libc_same_over_futex", libc.clone(), same(Futex), None),
-        ("uapi_trap_same_over_futex", same(BatonUapiTrap), same(Futex), None),
-        ("loan_64k_over_floor", loan(Same, large), floor(Same, large), at_most(1.3)),
-        ("loan_64k_diff_over_floor", loan(Different, large), floor(Different, large), at_most(1.3)),
-        ("loan_1m_over_floor", loan(Same, huge), floor(Same, huge), None),
-        ("loan_1m_diff_over_floor", loan(Different, huge), floor(Different, huge), None),
-        ("kernel_binder_same_over_typed", kernel.clone(), typed, at_least(2.0)),
-        ("kernel_binder_124_same_over_typed", common(KernelBinder), common(BatonTyped), None),
-        ("kernel_binder_same_over_uapi_libc", kernel, libc, None),
-    ];
-    let named = |(name, over, under, bar): (&str, _, _, _)| (name.to_owned(), over, under, bar);
-    let mut all = definitions.map(named).to_vec();
-    for peer in System::called().filter(|system| system.is_peer()) {
-        for (placement, word) in [(Same, "same"), (Different, "diff")] {
-            let name = format!("{}_{word}_over_typed", peer.key());
-            if peer.runs(placement) && all.iter().all(|other| other.0 != name) {
-                all.push((name, small(peer, placement), small(BatonTyped, placement), None));
-            }
-        }
+    if !system.runs(placement) || !system.carries(payload_bytes) {
+        return true;
     }
-    all
-}
-
-/// Every ratio that has a bar, and those of systems that were to be measured: medians over medians.
-fn call_ratios(found: &Results, counting: Counting) -> Vec<Ratio> {
-    let definitions = match counting {
-        Counting::Time => of_times(),
-        Counting::Instructions => of_instructions(),
-    };
-    let ratio = |(name, over, under, bar): Definition| {
-        found.ratio_if_asked(name, [&over, &under], P50, bar)
-    };
-    definitions.into_iter().filter_map(ratio).collect()
+    let key = call(system, placement, payload_bytes);
+    results.calls.add_times(key, pair.measure(chunk, processors))
 }
 
 #[cfg(test)]
@@ -315,11 +320,11 @@ mod tests {
 
     #[test]
     fn peers_by_name() {
-        assert_eq!(Peers::called("none"), Ok(Peers(vec![])));
-        assert_eq!(Peers::called("unix,futex"), Ok(Peers(vec![System::Unix, System::Futex])));
-        assert_eq!(Peers::called("all").unwrap().0.len(), 14);
-        assert!(Peers::called("unix,dbus").is_err());
-        assert!(Peers::called("baton-typed").is_err());
+        assert_eq!(parse_peers("none"), Ok(Peers(vec![])));
+        assert_eq!(parse_peers("unix,futex"), Ok(Peers(vec![System::Unix, System::Futex])));
+        assert_eq!(parse_peers("all").unwrap().0.len(), 14);
+        assert!(parse_peers("unix,dbus").is_err());
+        assert!(parse_peers("baton-typed").is_err());
     }
 
     #[test]
@@ -354,9 +359,8 @@ mod tests {
 
     #[test]
     fn rounds_of_a_case_follow_each_other() {
-        let placements = vec![Same];
         let plan =
-            Plan { rounds: 5, n_calls: 10, placements, payloads: &PAYLOADS, ..Plan::default() };
+            Plan { rounds: 5, n_calls: 10, placements: vec![Placement::Same], payloads: &PAYLOADS };
         let chunks: Vec<Chunk> = plan.chunks().collect();
         assert_eq!(chunks.len(), 5 * PAYLOADS.len());
         assert!(chunks[..5].iter().all(|chunk| chunk.payload_bytes == PAYLOADS[0]));
@@ -365,119 +369,5 @@ mod tests {
             chunks.last().map(|chunk| (chunk.payload_bytes, chunk.n_calls)),
             Some((1 << 20, 1))
         );
-    }
-}
-
-#[cfg(test)]
-mod ratio_tests {
-    use super::*;
-
-    fn results(medians: &[(System, Placement, usize, u64)]) -> Results {
-        let mut found = Results::default();
-        for &(system, placement, payload_bytes, median_ns) in medians {
-            for time_ns in [median_ns - 1, median_ns, median_ns + 1] {
-                let key = call(system, placement, payload_bytes);
-                found.add_times(key, Ok::<_, String>(vec![time_ns]));
-            }
-        }
-        found
-    }
-
-    fn miss(found: &mut Results, system: System, why: &str) {
-        let (name, case) = system.row();
-        found.ok(RowKey::new(name, case).label(system.name()), Err::<(), _>(why));
-    }
-
-    fn of_time(found: &Results) -> Vec<Ratio> {
-        call_ratios(found, Counting::Time)
-    }
-
-    fn find(ratios: Vec<Ratio>, name: &str) -> Ratio {
-        ratios.into_iter().find(|ratio| ratio.name == name).unwrap()
-    }
-
-    #[test]
-    fn every_name_is_there_once() {
-        let mut results = Results::default();
-        System::called().for_each(|system| miss(&mut results, system, "asleep"));
-        let ratios = of_time(&results);
-        for name in [
-            "typed_same_over_futex",
-            "unix_same_over_uapi_libc",
-            "typed_diff_over_spin",
-            "unix_diff_over_typed",
-            "typed_124_over_4",
-            "loan_64k_over_floor",
-            "loan_64k_diff_over_floor",
-            "loan_1m_over_floor",
-            "loan_1m_diff_over_floor",
-            "uapi_libc_same_over_futex",
-            "uapi_trap_same_over_futex",
-            "futex_same_over_typed",
-            "futex_spin_diff_over_typed",
-            "rsbinder_rpc_same_over_typed",
-            "kernel_binder_same_over_typed",
-            "kernel_binder_124_same_over_typed",
-            "kernel_binder_same_over_uapi_libc",
-        ] {
-            assert_eq!(ratios.iter().filter(|ratio| ratio.name == name).count(), 1, "{name}");
-        }
-        assert!(ratios.iter().all(|ratio| ratio.value.is_none() && ratio.why.is_some()));
-    }
-
-    #[test]
-    fn bars() {
-        for (typed_ns, holds) in [(1200, true), (1210, false)] {
-            let results = results(&[(BatonTyped, Same, 4, typed_ns), (Futex, Same, 4, 1000)]);
-            let ratio = find(of_time(&results), "typed_same_over_futex");
-            assert_eq!((ratio.value, ratio.holds), (Some(typed_ns as f64 / 1000.0), Some(holds)));
-        }
-        for (unix_ns, holds) in [(1000, true), (990, false)] {
-            let results = results(&[(Unix, Same, 4, unix_ns), (BatonUapiLibc, Same, 4, 1000)]);
-            assert_eq!(find(of_time(&results), "unix_same_over_uapi_libc").holds, Some(holds));
-        }
-    }
-
-    #[test]
-    fn what_was_not_asked_for_is_no_ratio() {
-        let results = results(&[(BatonTyped, Same, 4, 1000)]);
-        // But for bars, which do not hold by not being measured.
-        assert!(of_time(&results).iter().all(|ratio| ratio.bar.is_some()));
-        assert!(of_time(&results).iter().any(|ratio| ratio.holds == Some(false)));
-    }
-
-    #[test]
-    fn the_kernels_binder_has_a_bar_unless_it_is_excused() {
-        let name = "kernel_binder_same_over_typed";
-        for (kernel_ns, holds) in [(2000, true), (1990, false)] {
-            let results =
-                results(&[(BatonTyped, Same, 4, 1000), (KernelBinder, Same, 4, kernel_ns)]);
-            assert_eq!(find(of_time(&results), name).holds, Some(holds));
-        }
-        for (excused, holds) in [(None, Some(false)), (Some(KernelBinder.name()), None)] {
-            let mut found = Results::excusing(excused.into_iter());
-            miss(&mut found, BatonTyped, "asleep");
-            miss(&mut found, KernelBinder, "no device");
-            assert_eq!(find(of_time(&found), name).holds, holds);
-        }
-    }
-
-    #[test]
-    fn instructions_have_ratios_of_their_own() {
-        for (typed_count, holds) in [(1150, true), (1160, false)] {
-            let found = results(&[(BatonTyped, Same, 4, typed_count), (Futex, Same, 4, 1000)]);
-            let ratios = call_ratios(&found, Counting::Instructions);
-            assert!(ratios.iter().all(|ratio| ratio.name != "typed_same_over_futex"));
-            assert_eq!(find(ratios, "guest_instructions_over_futex").holds, Some(holds));
-        }
-    }
-
-    #[test]
-    fn what_is_missing_is_said() {
-        let mut results = results(&[(BatonTyped, Same, 4, 1000)]);
-        miss(&mut results, Futex, "asleep");
-        let ratio = find(of_time(&results), "typed_same_over_futex");
-        assert_eq!(ratio.why.as_deref(), Some("futex: asleep"));
-        assert_eq!(ratio.holds, Some(false));
     }
 }

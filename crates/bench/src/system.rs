@@ -1,6 +1,5 @@
 //! What can be measured.
 
-use crate::form;
 use crate::payload::LARGE_BYTES;
 use crate::processors::Placement;
 use crate::service::Service;
@@ -16,14 +15,6 @@ const MOST_BYTES: (usize, &str) = (RECEIVE_BYTES, "a receive buffer has 1 MiB - 
 /// What to measure beside Baton.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peers(pub Vec<System>);
-
-impl Peers {
-    /// Peers by their names, all or none, of those that the benchmark `rpc` measures.
-    pub(crate) fn called(text: &str) -> Result<Peers, String> {
-        let all = System::called().filter(|system| system.is_peer());
-        form::parse_peers(text, all, System::name).map(Peers)
-    }
-}
 
 /// The end that calls.
 pub trait Client {
@@ -49,9 +40,20 @@ pub trait Server {
 pub type Accept = Box<dyn FnOnce() -> io::Result<Box<dyn Server>>>;
 
 /// A way to call another process, ours first.
-#[derive(Serialize, Deserialize, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
+)]
 #[strum(serialize_all = "kebab-case")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum System {
     /// Baton's typed API.
     BatonTyped,
@@ -168,11 +170,6 @@ impl System {
             _ => (usize::MAX, ""),
         }
     }
-}
-
-/// The error of an end to which something else has come than had to.
-pub(crate) fn wrong(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 /// A server that needs nothing more of its client.

@@ -1,9 +1,9 @@
 //! What a part of a run needs around it: a directory, and a broker for the systems of ours.
 
 use crate::form::BenchError;
+use crate::machine::Machine;
 use crate::pair::Place;
 use crate::processors::{Placement, Processors};
-use crate::report::Machine;
 use crate::report::{Ratio, Report, Row};
 use crate::service::Service;
 use crate::system::System;

@@ -2,15 +2,14 @@
 
 use crate::chart::{Chart, Unit};
 use crate::form::{BenchError, progress};
-use crate::order::Chunk;
-use crate::pair::{ClientGroup, Together};
+use crate::pair::{Chunk, ClientGroup, Together};
 use crate::payload::SMALL_BYTES;
-use crate::plan::Plan;
-use crate::report::{Keys, Ratio, RowKey};
-use crate::results::{Results, Rounds};
+use crate::report::{Ratio, Row, RowKey};
+use crate::results::{Results, Rounds, ratio};
 use crate::service::Service;
 use crate::system::System::{self, *};
 use crate::testbed::Testbed;
+use std::collections::BTreeMap;
 
 /// Systems that are measured, if the run measures them at all. An inline system call costs what it
 /// costs a single client, and systems that spin need a processor for each client.
@@ -33,34 +32,47 @@ fn case(n_clients: usize, system: System) -> RowKey {
     key(system).with("clients", n_clients).heading(title)
 }
 
-/// Each client calls a fixed number of times: fewer than alone, since all of them take that much
-/// longer, but enough that they meet.
-fn chunk(n_calls: u32, n_clients: usize) -> Chunk {
-    let n_calls = (n_calls / n_clients.clamp(1, 5) as u32).max(1);
-    Chunk::new(None, SMALL_BYTES, (n_calls / 10).max(1), n_calls)
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How many clients call: ascending.
+    pub clients: Vec<usize>,
+    pub rounds: u32,
+    pub n_calls: u32,
 }
 
-/// Measures those systems of the plan that can be.
-pub fn measure(plan: &Plan, found: &mut Results) -> Result<(), BenchError> {
-    let Some(&most) = plan.clients.last() else { return Ok(()) };
+impl Plan {
+    /// Each client calls a fixed number of times: fewer than alone, since all of them take
+    /// that much longer, but enough that they meet.
+    fn chunk(&self, n_clients: usize) -> Chunk {
+        let n_calls = (self.n_calls / n_clients.clamp(1, 5) as u32).max(1);
+        Chunk::new(None, SMALL_BYTES, (n_calls / 10).max(1), n_calls)
+    }
+}
+
+/// Measures those of `systems` that can be.
+pub fn measure(systems: &[System], plan: &Plan) -> Result<Results, BenchError> {
+    let mut found = Results::default();
+    let Some(&most) = plan.clients.last() else { return Ok(found) };
     let testbed = Testbed::start()?;
-    let place = testbed.place(Service::Echo);
-    let mut groups = found.start(plan.wanted(SYSTEMS), |system| {
-        (key(system), ClientGroup::start(system, most, place))
-    });
+    let mut groups = BTreeMap::new();
+    for system in SYSTEMS.into_iter().filter(|system| systems.contains(system)) {
+        let group = ClientGroup::start(system, most, testbed.place(Service::Echo));
+        groups.extend(found.ok(key(system), group).map(|group| (system, group)));
+    }
     let progress = progress(plan.clients.len() * plan.rounds as usize);
     for &n_clients in &plan.clients {
         progress.set_message(format!("{n_clients} clients"));
-        let chunk = chunk(plan.n_calls, n_clients);
+        let chunk = plan.chunk(n_clients);
         for _ in 0..plan.rounds {
-            groups.retain_mut(|(system, group)| {
+            groups.retain(|&system, group| {
                 let round = group.measure(n_clients, &chunk);
-                found.add(case(n_clients, *system), round, add)
+                found.add(case(n_clients, system), round, add)
             });
             progress.inc(1);
         }
     }
-    Ok(())
+    progress.finish_and_clear();
+    Ok(found)
 }
 
 pub fn add(rounds: &mut Rounds, together: Together) {
@@ -72,18 +84,20 @@ pub fn add(rounds: &mut Rounds, together: Together) {
     }
 }
 
-/// Of rounds of many clients, what else than times their rows tell.
-pub fn keys(rounds: &Rounds) -> Keys {
-    let clients = rounds.spread(LEAST).zip(rounds.spread(GREATEST));
-    let Some((calls, (least, greatest))) = rounds.spread(CALLS).zip(clients) else {
-        return Keys::new();
-    };
-    let ends = [calls.least.round(), calls.greatest.round()];
-    vec![
-        (CALLS, calls.median.round().into()),
-        ("calls_per_second_spread", ends.to_vec().into()),
-        ("client_p50_spread_ns", vec![least.median, greatest.median].into()),
-    ]
+/// All, by the number of clients.
+pub fn rows(found: &Results) -> Vec<Row> {
+    found.rows(|_, rounds| {
+        let clients = rounds.spread(LEAST).zip(rounds.spread(GREATEST));
+        let Some((calls, (least, greatest))) = rounds.spread(CALLS).zip(clients) else {
+            return Vec::new();
+        };
+        let ends = [calls.least.round(), calls.greatest.round()];
+        vec![
+            (CALLS, calls.median.round().into()),
+            ("calls_per_second_spread", ends.to_vec().into()),
+            ("client_p50_spread_ns", vec![least.median, greatest.median].into()),
+        ]
+    })
 }
 
 /// Ours over the stream socket, by the number of clients; and ours with most clients over ours
@@ -92,8 +106,10 @@ pub fn ratios(found: &Results) -> Vec<Ratio> {
     let numbers = numbers(found);
     let mut ratios = Vec::new();
     let mut add = |name: String, over, under| {
-        let ratio = found.ratio(name, [&over, &under], |rounds| rounds.values(CALLS), None);
-        ratios.extend(Some(ratio).filter(|ratio| ratio.value.is_some()));
+        let both = found.find(&over).and_then(|over| Ok((over, found.find(&under)?)));
+        ratios.extend(both.map(|(over, under)| {
+            ratio(name, Ok(over), Ok(under), |rounds| rounds.values(CALLS), None)
+        }));
     };
     for system in [BatonTyped, BatonUapiLibc] {
         let key = system.key().replace("baton_", "");
@@ -111,14 +127,13 @@ pub fn ratios(found: &Results) -> Vec<Ratio> {
 /// How many clients called: ascending.
 fn numbers(found: &Results) -> Vec<usize> {
     let number = |key: &RowKey| Some(key.more.first()?.1.as_u64()? as usize);
-    let rows = found.measured().filter(|(key, _)| key.case == CASE);
-    let mut numbers: Vec<usize> = rows.filter_map(|(key, _)| number(key)).collect();
+    let mut numbers: Vec<usize> = found.measured().filter_map(|(key, _)| number(key)).collect();
     numbers.sort_unstable();
     numbers.dedup();
     numbers
 }
 
-pub fn chart(found: &Results) -> Option<Chart> {
+pub fn charts(found: &Results) -> Vec<Chart> {
     let numbers = numbers(found);
     let line = |system: System| {
         let point = |&number: &usize| {
@@ -131,7 +146,7 @@ pub fn chart(found: &Results) -> Option<Chart> {
     let lines: Vec<_> = SYSTEMS.into_iter().filter_map(line).collect();
     let title = "calls a second, by the number of clients".to_owned();
     let calls = Chart::ByNumber { title, unit: Unit::CallsPerSecond, lines };
-    (!numbers.is_empty()).then_some(calls)
+    (!numbers.is_empty()).then_some(calls).into_iter().chain(found.charts()).collect()
 }
 
 #[cfg(test)]
@@ -149,8 +164,7 @@ mod tests {
     fn of_rounds_the_median_is_said() {
         let mut found = Results::default();
         add_rounds(&mut found, case(2, Unix), &[4_000, 8_000, 2_000]);
-        let more = keys(found.find(&case(2, Unix)).unwrap());
-        let more: Vec<_> = more.into_iter().map(|(_, it)| it).collect();
+        let more: Vec<_> = rows(&found)[0].more.iter().map(|(_, it)| it.clone()).collect();
         assert_eq!(serde_json::json!(more), serde_json::json!([1e6, [5e5, 2e6], [200.0, 400.0]]));
     }
 
@@ -171,7 +185,8 @@ mod tests {
 
     #[test]
     fn each_client_calls_a_fixed_number_of_times() {
-        assert_eq!([1, 2, 8, 64].map(|n| chunk(1000, n).n_calls), [1000, 500, 200, 200]);
-        assert_eq!(chunk(2, 64).n_calls, 1);
+        let plan = Plan { clients: vec![1, 2, 8, 64], rounds: 1, n_calls: 1000 };
+        assert_eq!([1, 2, 8, 64].map(|n| plan.chunk(n).n_calls), [1000, 500, 200, 200]);
+        assert_eq!(Plan { n_calls: 2, ..plan }.chunk(64).n_calls, 1);
     }
 }

@@ -10,7 +10,7 @@ use crate::play::{Attack, Load, Play};
 use crate::scale::{Run, Scale};
 use crate::stage::{Group, Setting, Stage};
 use baton_bench::distribution::Distribution;
-use baton_bench::report::Machine;
+use baton_bench::machine::Machine;
 use baton_bench::report::{Bar, Figures, Ratio};
 use clap::Args;
 use serde::Serialize;

@@ -58,7 +58,7 @@ pub fn run(args: &RunArgs) -> ExitCode {
         let rows = serde_json::json!({
             "suite": "hostile",
             "version": env!("CARGO_PKG_VERSION"),
-            "machine": baton_bench::report::Machine::look(),
+            "machine": baton_bench::machine::Machine::look(),
             "scale": scale.name(),
             "rows": verdicts,
         });

@@ -12,12 +12,13 @@
 //! - [`timer`]: the thread. [`cyclictest`]: the other one. [`stress`]: the load.
 //! - [`results`]: all that was measured, as rows and ratios.
 
+pub mod cyclictest;
 mod results;
-pub mod wake_up;
+mod stress;
+pub mod timer;
 
 use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
-use crate::order::Chunk;
-use crate::pair::{Pair, Place};
+use crate::pair::{Chunk, Pair, Place};
 use crate::processors;
 use crate::service::{STAMPED_BYTES, Service};
 use crate::system::System;
@@ -26,7 +27,8 @@ use baton_rt::schedule::{Prioritized, parse_cpus};
 use baton_rt::{Paths, SchedPriority, idle, memory};
 use results::{LEGS, LatencyResults};
 use std::process::ExitCode;
-use wake_up::{CYCLICTEST, OURS, Period, Stress, cyclictest};
+use stress::Stress;
+use timer::Period;
 
 const NAME: &str = "latency";
 const QUICK_LOOPS: u32 = 2_000;
@@ -149,7 +151,8 @@ fn wake_ups(
     places: &[Option<usize>],
     found: &mut LatencyResults,
 ) {
-    let systems: &[_] = if args.beside_cyclictest { &[OURS, CYCLICTEST] } else { &[OURS] };
+    let systems: &[_] =
+        if args.beside_cyclictest { &[timer::NAME, cyclictest::NAME] } else { &[timer::NAME] };
     let progress = progress(args.rounds as usize * args.loads().len() * systems.len());
     for _ in 0..args.rounds {
         for load in args.loads() {
@@ -157,8 +160,8 @@ fn wake_ups(
             for &system in systems {
                 progress.set_message(system);
                 let round = match system {
-                    OURS => period.measure(places).map_err(|error| error.to_string()),
-                    _ => cyclictest(period, places).map_err(|error| error.to_string()),
+                    timer::NAME => period.measure(places).map_err(|error| error.to_string()),
+                    _ => cyclictest::measure(period, places).map_err(|error| error.to_string()),
                 };
                 let missing = results::missing(system, "wake-up");
                 let round = found.found.ok(missing, round).unwrap_or_default();
@@ -170,6 +173,7 @@ fn wake_ups(
             }
         }
     }
+    progress.finish_and_clear();
 }
 
 fn calls(
@@ -197,7 +201,7 @@ fn calls(
                 let n_warm_up = N_WARM_UP.min(period.n_loops);
                 let chunk = Chunk::new(placement, STAMPED_BYTES, n_warm_up, period.n_loops);
                 let chunk = Chunk { delay_us: u64::from(period.interval_us), ..chunk };
-                let points = pair.find(&chunk, setting.processors.of(placement));
+                let points = pair.find(&chunk, &setting.processors);
                 for (leg, times_ns) in
                     found.found.ok(missing(), points).iter().flat_map(|it| legs(it))
                 {
@@ -208,6 +212,7 @@ fn calls(
             }
         }
     }
+    progress.finish_and_clear();
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! The measured wake-ups and calls, as rows and ratios.
 
-use crate::latency::wake_up::{CYCLICTEST, OURS};
+use crate::latency::{cyclictest, timer};
 use crate::processors::Placement;
 use crate::report::{Bar, Ratio, Row, RowKey};
 use crate::results::{Found, P50, P99, Results, ratio};
@@ -90,11 +90,11 @@ impl LatencyResults {
             let missing = || self.found.find(&self.wake_up(system, load, None));
             wake_ups().find(is_it).map_or_else(missing, |(_, rounds)| Ok(rounds))
         };
-        for &load in loads.iter().filter(|_| self.found.has_label(CYCLICTEST)) {
+        for &load in loads.iter().filter(|_| self.found.has_label(cyclictest::NAME)) {
             // Under load both differ from round to round by more than from each other.
             let bar = (load == 0).then_some(Bar::AtMost(AGREEMENT));
             let loaded = if load == 0 { "" } else { "_loaded" };
-            let (ours, theirs) = (first(OURS, load), first(CYCLICTEST, load));
+            let (ours, theirs) = (first(timer::NAME, load), first(cyclictest::NAME, load));
             let over = |name: &str, over: &Found<'_>, under: &Found<'_>| {
                 ratio(format!("{name}{loaded}"), over.clone(), under.clone(), P50, bar)
             };
@@ -102,7 +102,7 @@ impl LatencyResults {
             ratios.push(over("cyclictest_over_wake_up", &theirs, &ours));
         }
         if let [_, load] = loads[..] {
-            let wake_up = |load| first(OURS, load);
+            let wake_up = |load| first(timer::NAME, load);
             let loaded = |name: &str| format!("{name}_loaded_p99_over_idle");
             ratios.push(ratio(loaded("wake_up"), wake_up(load), wake_up(0), P99, None));
             for leg in LEGS {
@@ -121,12 +121,13 @@ mod tests {
     fn results() -> LatencyResults {
         let mut results =
             LatencyResults { priority: Some(SchedPriority::fifo(80)), ..LatencyResults::default() };
-        for (system, load, delay_ns) in [(OURS, 0, 1_000), (OURS, 4, 3_000), (CYCLICTEST, 0, 2_000)]
+        for (system, load, delay_ns) in
+            [(timer::NAME, 0, 1_000), (timer::NAME, 4, 3_000), (cyclictest::NAME, 0, 2_000)]
         {
             let key = results.wake_up(system, load, None);
             results.found.add_times(key, Ok::<_, String>(vec![delay_ns; 10]));
         }
-        results.found.ok(missing(CYCLICTEST, WAKE_UP), Err::<(), _>("has ended"));
+        results.found.ok(missing(cyclictest::NAME, WAKE_UP), Err::<(), _>("has ended"));
         for leg in LEGS {
             let key = results.call(leg, 0, Some(Placement::Different));
             results.found.add_times(key, Ok::<_, String>(vec![5_000; 10]));
@@ -141,7 +142,7 @@ mod tests {
         let find = |system: &str, case: &str| {
             rows.iter().find(|row| (row.key.system, row.key.case) == (system, case)).unwrap()
         };
-        let wake_up = serde_json::to_value(find(OURS, WAKE_UP)).unwrap();
+        let wake_up = serde_json::to_value(find(timer::NAME, WAKE_UP)).unwrap();
         assert_eq!((&wake_up["priority"], &wake_up["load"]), (&"fifo:80".into(), &0.into()));
         assert_eq!(wake_up["quartiles_ns"], serde_json::json!([1_000, 1_000]));
         assert_eq!(find("baton-typed", "call").figures.as_ref().unwrap().p50_ns, 5_000.0);

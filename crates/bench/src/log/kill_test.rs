@@ -6,8 +6,8 @@
 
 use crate::child::{ChildError, ChildProcess};
 use crate::log::messages::{N_MESSAGES, message};
-use crate::log::processes::Role;
-use crate::log::system::directory;
+use crate::log::role::Role;
+use crate::log::setup::directory;
 use crate::report::Keys;
 use baton_log::{Buffer, Content, Item, Loss, N_BUFFERS, Options, Priority, Reader, Record};
 use baton_shm::own::Own;
@@ -132,8 +132,8 @@ impl Rings {
                 None => written - known,
             };
         }
-        self.tally.kills += 1;
-        self.tally.written += written.iter().sum::<u64>();
+        self.tally.kills = 1;
+        self.tally.written = written.iter().sum();
         self.tally
     }
 }
@@ -153,6 +153,15 @@ impl Tally {
             ("uncounted", self.uncounted.into()),
         ]
     }
+
+    fn add(&mut self, other: Tally) {
+        self.kills += other.kills;
+        self.written += other.written;
+        self.seen += other.seen;
+        self.overwritten += other.overwritten;
+        self.torn += other.torn;
+        self.uncounted += other.uncounted;
+    }
 }
 
 pub fn run(n_kills: u64) -> io::Result<Tally> {
@@ -161,19 +170,18 @@ pub fn run(n_kills: u64) -> io::Result<Tally> {
         // Anywhere between the first record and the last, and not where another run killed.
         let seed = crate::service::now_ns() ^ number << 48;
         let mixed = (seed ^ seed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        tally = kill_one(tally, (mixed >> 32) % MOST_RECORDS, number.is_multiple_of(2))?;
+        tally.add(kill_one((mixed >> 32) % MOST_RECORDS, number.is_multiple_of(2))?);
     }
     Ok(tally)
 }
 
-/// Kills writers once, and adds what became of their records.
-fn kill_one(tally: Tally, after_records: u64, reads_meanwhile: bool) -> io::Result<Tally> {
+fn kill_one(after_records: u64, reads_meanwhile: bool) -> io::Result<Tally> {
     let directory = directory()?;
     let place = directory.path();
     let file = File::options().create_new(true).read(true).write(true).open(place.join(COUNTS))?;
     file.set_len(COUNTS_BYTES as u64)?;
     let mut writers = Role::Killed { n_threads: N_WRITERS }.start(place)?;
-    let mut rings = Rings { tally, ..Rings::default() };
+    let mut rings = Rings::default();
     while counts(&file)?.contains(&0) {
         still_writes(&mut writers)?;
     }

@@ -77,6 +77,23 @@ fn tick_ns() -> f64 {
     })
 }
 
+/// Where writers run: one writer on each of these processors.
+pub(crate) struct Places {
+    cpus: Vec<usize>,
+}
+
+impl Places {
+    /// One writer on each.
+    pub fn new(cpus: Vec<usize>) -> Places {
+        Places { cpus }
+    }
+
+    /// How many writers.
+    pub fn n_writers(&self) -> usize {
+        self.cpus.len()
+    }
+}
+
 /// How many records each writer writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
@@ -110,9 +127,9 @@ impl Writers {
         Ok(Writers::Program(child))
     }
 
-    /// One writer on each of some processors writes so many records. How long that took, from the
-    /// first one's beginning to the last one's end.
-    pub fn many(&mut self, cpus: &[usize], length: Length) -> io::Result<u64> {
+    /// Each writer writes so many records. How long that took, from the first one's beginning to
+    /// the last one's end.
+    pub fn many(&mut self, places: &Places, length: Length) -> io::Result<u64> {
         match self {
             Writers::Threads(writers) => {
                 let write = |log_writer: &mut dyn LogWriter| {
@@ -120,22 +137,24 @@ impl Writers {
                     log_writer.many(length.n_records);
                     (start_ns, now_ns())
                 };
-                let times = together(writers, cpus, length.n_practice, write)?;
+                let times = together(writers, places, length.n_practice, write)?;
                 let start_ns = times.iter().map(|time| time.0).min().unwrap_or(0);
                 Ok(times.iter().map(|time| time.1).max().unwrap_or(0) - start_ns)
             }
-            Writers::Program(child) => Ok(ask(child, "many", cpus, length.n_records)?.iter().sum()),
+            Writers::Program(child) => {
+                Ok(ask(child, "many", places, length.n_records)?.iter().sum())
+            }
         }
     }
 
-    /// Like [`Writers::many`]: what each of the records took.
-    pub fn singles(&mut self, cpus: &[usize], length: Length) -> io::Result<Vec<u64>> {
+    /// Each writer writes so many records. What each of them took.
+    pub fn singles(&mut self, places: &Places, length: Length) -> io::Result<Vec<u64>> {
         match self {
             Writers::Threads(writers) => {
                 let write = |log_writer: &mut dyn LogWriter| log_writer.singles(length.n_records);
-                Ok(together(writers, cpus, length.n_practice, write)?.concat())
+                Ok(together(writers, places, length.n_practice, write)?.concat())
             }
-            Writers::Program(child) => ask(child, "singles", cpus, length.n_records),
+            Writers::Program(child) => ask(child, "singles", places, length.n_records),
         }
     }
 }
@@ -152,15 +171,17 @@ pub fn serve(threads: Vec<Box<dyn LogWriter>>) -> io::Result<()> {
         let mut words = line.split_whitespace();
         let what = words.next().unwrap_or_default();
         let numbers: Option<Vec<usize>> = words.map(|word| word.parse().ok()).collect();
-        let (length, cpus) = match numbers.as_deref() {
-            Some(&[n_records, n_writers, ref cpus @ ..]) if cpus.len() == n_writers => {
-                (Length::with_practice(n_records), cpus)
+        let (n_records, cpus) = match numbers.as_deref() {
+            Some([n_records, n_writers, cpus @ ..]) if cpus.len() == *n_writers => {
+                (*n_records, cpus)
             }
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
+        let places = Places::new(cpus.to_vec());
+        let length = Length::with_practice(n_records);
         let found = match what {
-            "singles" => writers.singles(cpus, length)?,
-            _ => vec![writers.many(cpus, length)?],
+            "singles" => writers.singles(&places, length)?,
+            _ => vec![writers.many(&places, length)?],
         };
         let words: Vec<String> = found.iter().map(u64::to_string).collect();
         say(&words.join(" "))
@@ -170,11 +191,11 @@ pub fn serve(threads: Vec<Box<dyn LogWriter>>) -> io::Result<()> {
 fn ask(
     child: &mut ChildProcess,
     what: &str,
-    cpus: &[usize],
+    places: &Places,
     n_records: usize,
 ) -> io::Result<Vec<u64>> {
-    let numbers: String = cpus.iter().map(|cpu| format!(" {cpu}")).collect();
-    child.tell(&format!("{what} {n_records} {}{numbers}", cpus.len()))?;
+    let cpus: String = places.cpus.iter().map(|cpu| format!(" {cpu}")).collect();
+    child.tell(&format!("{what} {n_records} {}{cpus}", places.n_writers()))?;
     let line = child.hear(PATIENCE)?;
     let number = |word: &str| word.parse().map_err(|_| io::Error::other(line.clone()));
     line.split_whitespace().map(number).collect()
@@ -184,15 +205,15 @@ fn ask(
 /// at once.
 fn together<T: Send>(
     writers: &mut [Box<dyn LogWriter>],
-    cpus: &[usize],
+    places: &Places,
     n_practice: usize,
     write: impl Fn(&mut dyn LogWriter) -> T + Sync,
 ) -> io::Result<Vec<T>> {
     let n_ready = AtomicUsize::new(0);
-    let (n_ready, write, n_writers) = (&n_ready, &write, cpus.len());
+    let (n_ready, write, n_writers) = (&n_ready, &write, places.n_writers());
     thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (log_writer, &cpu) in writers.iter_mut().zip(cpus) {
+        for (log_writer, &cpu) in writers.iter_mut().zip(&places.cpus) {
             threads.push(scope.spawn(move || {
                 let pinned = Pinned::new(&[cpu]);
                 log_writer.many(n_practice);

@@ -4,37 +4,43 @@
 //! messages in turn, as fast as one writer can, and as one writer on each processor can. Beside
 //! ours the paper's own scheme, the least that any log could cost, and what others use.
 //!
-//! - [`messages`]; [`system`]: the systems, and how each is set up; [`log_writer`]: who writes the
-//!   messages, and is measured.
-//! - [`paper`]: the paper's scheme. Other peers are programs of their own, in bench/peers/log.
-//! - [`realtime`]: a writer that must not be late; [`kill_test`]: writers that are killed;
-//!   [`processes`]: the processes beside this one, and what they do.
+//! - [`messages`]; [`system`]: what is measured; [`log_writer`]: who writes them, and is measured;
+//!   [`setup`]: how each system is set up.
+//! - [`floor`], [`paper`], [`descriptors`]: what ours is compared with. Others are programs of
+//!   their own, in bench/peers/log.
+//! - [`realtime`]: a writer that must not be late; [`step`]: what a clock of steps tells of it.
+//!   [`kill_test`]: writers that are killed. [`role`]: processes beside this one; [`parts`]: what
+//!   they do.
 //! - [`results`]: all that was measured, as rows and ratios.
 
+mod descriptors;
+mod floor;
 mod kill_test;
 pub mod log_writer;
 mod messages;
 mod paper;
-pub(crate) mod processes;
+pub(crate) mod parts;
 mod realtime;
 mod results;
+mod role;
+mod setup;
+mod step;
 mod system;
 
 use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
 use crate::processors;
 use crate::report::RowKey;
-use crate::results::Rounds;
 use crate::table::Unit;
 use crate::testbed::Setting;
 use baton_log::moment::Source;
 use baton_rt::memory;
-use log_writer::Length;
+use log_writer::{Length, Places};
 use results::{Count, LogResults, WriteRate, add_round, missing};
-
+use setup::Setup;
 use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitCode;
-use system::{MOST_TURNS, SYSTEMS, Setup, System};
+use system::{MOST_TURNS, SYSTEMS, System};
 
 const NAME: &str = "log";
 
@@ -86,10 +92,11 @@ pub(crate) fn log(args: &LogArgs) -> ExitCode {
 fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let cpu = setting.processors.client;
-    let all = processors::allowed().map_err(BenchError::Processors)?;
+    let all = Places::new(processors::allowed().map_err(BenchError::Processors)?);
+    let one = Places::new(vec![cpu]);
     let _locked = or_without("bench log", memory::Locked::new());
-    let mut results = LogResults { n_processors: all.len(), ..LogResults::default() };
-    rates(args, &[(Count::One, &[cpu]), (Count::All, &all)], &mut results);
+    let mut results = LogResults { n_processors: all.n_writers(), ..LogResults::default() };
+    rates(args, &[(Count::One, one), (Count::All, all)], &mut results);
     let found = &mut results.found;
     let charts = found.charts();
     let real_time = realtime::measure(found, args.n_rounds(), args.form.quick, cpu);
@@ -106,49 +113,52 @@ fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     Ok(Finding { unit: Unit::Nanoseconds, ..Finding::new(report, charts, lead) })
 }
 
-/// All systems in turn, in each round, with writers on some processors.
-fn rates(args: &LogArgs, counts: &[(Count, &[usize])], results: &mut LogResults) {
-    let most = counts.iter().map(|(_, cpus)| cpus.len()).max().unwrap_or(1);
-    let setup = |system| (missing(system), Setup::new(system, most));
-    let mut setups = results.found.start(args.systems(), setup);
-    let progress = progress(args.n_rounds() as usize * counts.len());
+/// All systems in turn, in each round.
+fn rates(args: &LogArgs, places: &[(Count, Places)], results: &mut LogResults) {
+    let most = places.iter().map(|(_, places)| places.n_writers()).max().unwrap_or(1);
+    let mut setups = Vec::new();
+    for system in args.systems() {
+        let setup = results.found.ok(missing(system), Setup::new(system, most));
+        setups.extend(setup.map(|setup| (system, setup)));
+    }
+    let progress = progress(args.n_rounds() as usize * places.len());
     for _ in 0..args.n_rounds() {
-        for &(count, cpus) in counts {
+        for (count, places) in places {
             let case: &str = count.into();
             progress.set_message(case);
-            round(&mut setups, (count, cpus), args.n_records(), results);
+            round(&mut setups, (*count, places), args.n_records(), results);
             progress.inc(1);
         }
     }
+    progress.finish_and_clear();
 }
 
-/// A round. A system that fails is missing from then on.
 fn round(
     setups: &mut Vec<(System, Setup)>,
-    (count, cpus): (Count, &[usize]),
+    (count, places): (Count, &Places),
     n_records: usize,
     results: &mut LogResults,
 ) {
-    let mut lasted_ns = BTreeMap::<System, u64>::new();
+    let mut lasted_ns = BTreeMap::new();
     for turn in 0..MOST_TURNS {
-        setups.retain_mut(|(system, setup)| {
-            if turn >= system.n_turns() {
-                return true;
+        each(setups, results, |system, setup, _| {
+            if turn < system.n_turns() {
+                let duration_ns = setup.writers.many(places, turn_of(system, n_records))?;
+                *lasted_ns.entry(system).or_default() += duration_ns;
             }
-            let duration_ns = setup.writers.many(cpus, turn_of(*system, n_records));
-            let duration_ns = results.found.ok(missing(*system), duration_ns);
-            *lasted_ns.entry(*system).or_default() += duration_ns.unwrap_or(0);
-            duration_ns.is_some()
+            Ok(())
         });
     }
-    setups.retain_mut(|(system, setup)| {
+    each(setups, results, |system, setup, results| {
         let length = Length::with_practice(n_records.div_ceil(system.slowness()).div_ceil(4));
-        let singles = setup.writers.singles(cpus, length);
-        let Some(singles) = results.found.ok(missing(*system), singles) else { return false };
-        let n_in_a_row = turn_of(*system, n_records).n_records * system.n_turns();
-        let all = (n_in_a_row, lasted_ns[system]);
-        let add = |rounds: &mut Rounds, singles: Vec<u64>| add_round(rounds, all, &singles);
-        results.found.add(results.key(count, *system), Ok::<_, io::Error>(singles), add)
+        let singles = setup.writers.singles(places, length)?;
+        let n_in_a_row = turn_of(system, n_records).n_records * system.n_turns();
+        let all = (n_in_a_row, lasted_ns[&system]);
+        let key = results.key(count, system);
+        results.found.add(key, Ok::<_, io::Error>(singles), |rounds, singles| {
+            add_round(rounds, all, &singles);
+        });
+        Ok(())
     });
 }
 
@@ -157,6 +167,18 @@ fn round(
 fn turn_of(system: System, n_records: usize) -> Length {
     let round = Length::with_practice(n_records.div_ceil(system.slowness()));
     Length { n_records: round.n_records.div_ceil(system.n_turns()), ..round }
+}
+
+/// Does something with each system. One that fails is missing from then on.
+fn each(
+    setups: &mut Vec<(System, Setup)>,
+    results: &mut LogResults,
+    mut work: impl FnMut(System, &mut Setup, &mut LogResults) -> io::Result<()>,
+) {
+    setups.retain_mut(|(system, setup)| {
+        let done = work(*system, setup, results);
+        results.found.ok(missing(*system), done).is_some()
+    });
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 //! take. Beside it, in the same rounds, the same thread with the floor's ring, which nobody else
 //! sees: what the machine does to a writer that shares nothing.
 
+use crate::log::floor::Floor;
 use crate::log::log_writer::LogWriter;
-use crate::log::processes::Role;
 use crate::log::results::{N_ORDINARY, PRIORITY, WriteRate, add_singles, real_time};
-use crate::log::system::FloorRing;
+use crate::log::role::Role;
+use crate::log::setup::{Ours, directory};
 use crate::log::system::System;
-use crate::log::system::{Ours, directory};
 use crate::results::Results;
 use baton_log::Options;
 use baton_log::moment::Source;
@@ -30,7 +30,7 @@ pub fn measure(found: &mut Results, rounds: u32, quick: bool, cpu: usize) -> io:
     let place = directory.path().join("log");
     let logger = Options::new().directory(&place).open();
     let mut log_writer = Ours::new(&logger);
-    let mut alone = FloorRing::new(Source::best());
+    let mut alone = Floor::new(Source::best());
     let _others = Role::Writers { n_threads: N_ORDINARY }.start(&place)?;
     let _follower = Role::Follower.start(&place)?;
     let n_periodic = if quick { 500 } else { 1000 };

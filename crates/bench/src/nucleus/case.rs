@@ -1,6 +1,7 @@
 //! What is done: each experiment with its sizes, and what a row of the report says of it.
 
-use super::ipc::{self, Idle};
+use super::between::{self, Idle};
+use super::ipc;
 use super::latency::{self, Load};
 use crate::payload::{COMMON_BYTES, SMALL_BYTES};
 use crate::processors::Placement;
@@ -150,7 +151,7 @@ impl Case {
             PingPong { n_words } => ipc::ping_pong::<K>(n_words, n_batches)?,
             Between { idle } => {
                 let pair = pair.ok_or_else(|| io::Error::other("there is one processor"))?;
-                ipc::ping_pong_between::<K>(idle, pair, n_batches)?
+                between::ping_pong::<K>(idle, pair, n_batches)?
             }
             HotPotato { n_potatoes } => ipc::hot_potato::<K>(n_potatoes, n_batches / 10)?,
             Queueing { n_senders } => {

@@ -1,10 +1,9 @@
 //! Two services that call each other: as threads of a host's kernel, and as processes; and a
 //! process that calls a hosted service. In turn, on one processor.
 
-use super::ipc::batches;
+use super::batch::batches;
 use crate::form::BenchError;
-use crate::order::Chunk;
-use crate::pair::{Pair, PairError};
+use crate::pair::{Chunk, Pair, PairError};
 use crate::payload;
 use crate::processors::{Placement, Processors};
 use crate::service::Service;

@@ -1,24 +1,19 @@
-//! The experiments themselves: threads of a kernel, or of two, that exchange messages, and what an
-//! IPC took of each batch, in picoseconds: the clock takes as long as several IPCs. Beside them the
-//! instructions of one IPC.
+//! The experiments themselves: threads of a kernel that exchange messages, and what an IPC took of
+//! each batch, in picoseconds.
 
-use crate::child::RoleArgs;
+use super::batch::batches;
 use crate::service::now_ns;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::Variant;
 use baton_nucleus::{
-    Cluster, CurrentThread, Ipc, IpcError, Kernel, Message, Options, Sender, Source, Tag, ThreadId,
-    Timeout, each_kernel,
+    CurrentThread, Ipc, IpcError, Kernel, Message, Options, Sender, Source, Tag, ThreadId, Timeout,
 };
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::process::{Command, ExitCode, Stdio};
 use std::rc::Rc;
-use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
 /// Calls that are timed together.
-pub const BATCH: u64 = 1000;
+const BATCH: u64 = 1000;
 /// Threads of the hot potato's ring (section 4.3.2).
 const RING: usize = 250;
 const RING_BATCH: u64 = 25 * BATCH;
@@ -199,113 +194,4 @@ pub fn queueing<K: Variant>(n_senders: usize, n_batches: u64) -> io::Result<Vec<
     }
     kernel.run();
     Ok(found(&times))
-}
-
-/// What one of `n_ipcs` took of each batch, in picoseconds. Of the first batch, which finds nothing
-/// in the caches, none is told.
-pub fn batches<E>(
-    n_batches: u64,
-    n_ipcs: u64,
-    mut batch: impl FnMut(u64) -> Result<(), E>,
-) -> Result<Vec<u64>, E> {
-    let mut times = Vec::new();
-    for number in 0..=n_batches {
-        let start_ns = now_ns();
-        batch(number)?;
-        if number > 0 {
-            times.push((now_ns() - start_ns) * 1000 / n_ipcs);
-        }
-    }
-    Ok(times)
-}
-
-/// What a kernel does that has nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Idle {
-    Sleeps,
-    /// It looks for letters for longer than a call takes.
-    Spins,
-}
-
-const BETWEEN_BATCH: u64 = 50;
-
-/// A client calls a server of the other kernel, of the same priority; each time is that of one IPC,
-/// half a call.
-pub fn ping_pong_between<K: Variant>(
-    idle: Idle,
-    processors: [usize; 2],
-    n_batches: u64,
-) -> io::Result<Vec<u64>> {
-    let spin = match idle {
-        Idle::Sleeps => Duration::ZERO,
-        Idle::Spins => Duration::from_micros(100),
-    };
-    let join = move |membership, at: usize| {
-        let processor = Some(processors[at]);
-        Kernel::<K>::join(membership, Options { tick: None, processor, spin, ..Options::default() })
-    };
-    let mut memberships = Cluster::memberships(2, 1)?.into_iter();
-    let (Some(here), Some(there)) = (memberships.next(), memberships.next()) else {
-        return Ok(Vec::new());
-    };
-    let (tell, told) = sync_channel(1);
-    let serve = move || -> io::Result<()> {
-        let mut kernel = join(there, 1)?;
-        tell.send(kernel.spawn(100, echo)?).map_err(io::Error::other)?;
-        kernel.run();
-        Ok(())
-    };
-    let server = std::thread::spawn(serve);
-    let call = || -> io::Result<Vec<u64>> {
-        let mut kernel = join(here, 0)?;
-        let server = told.recv().map_err(io::Error::other)?;
-        let times = Measured::default();
-        let ours = Rc::clone(&times);
-        kernel.spawn(100, move |mut here| {
-            let measured = call_in_batches(&mut here, server, 8, (n_batches, BETWEEN_BATCH));
-            *ours.borrow_mut() = measured.unwrap_or_default();
-            let _ = here.send(server, Timeout::Never, &stop());
-        })?;
-        kernel.run();
-        Ok(found(&times))
-    };
-    let times = call();
-    server.join().map_err(|_| io::Error::other("the server has panicked"))??;
-    times
-}
-
-const BATCHES: [u64; 2] = [3, 23];
-/// IPCs of a batch: 1000 calls.
-const IPCS: f64 = 2000.0;
-
-/// Of ping-pong with so many words.
-pub fn instructions(kernel: &str, n_words: u8) -> Result<f64, String> {
-    let [short, long] = BATCHES.map(|n_batches| collected(kernel, n_words, n_batches));
-    Ok((long? - short?) as f64 / ((BATCHES[1] - BATCHES[0]) as f64 * IPCS))
-}
-
-fn collected(kernel: &str, n_words: u8, n_batches: u64) -> Result<u64, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let role = serde_json::to_string(&(kernel, n_words, n_batches)).expect("strings and numbers");
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(program)
-        .args(["nucleus-role", &role, &std::process::id().to_string()])
-        .stdout(Stdio::null())
-        .output()
-        .map_err(|error| format!("valgrind: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    let (_, count) = text.split_once("Collected : ").ok_or("callgrind has not counted")?;
-    let count: String = count.chars().take_while(char::is_ascii_digit).collect();
-    count.parse().map_err(|_| "callgrind has not counted".to_owned())
-}
-
-/// What is counted: a kernel's ping-pong of so many words and batches.
-pub fn count_role(args: &RoleArgs) -> ExitCode {
-    args.run(|(kernel, n_words, n_batches): (String, u8, u64)| {
-        each_kernel!(K => if K::NAME == kernel {
-            return ping_pong::<K>(n_words, n_batches).map(drop);
-        });
-        Err(io::ErrorKind::InvalidInput.into())
-    })
 }

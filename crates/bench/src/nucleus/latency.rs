@@ -1,6 +1,5 @@
 //! How late the highest thread runs after a timer that it has set to a random time, while others
-//! make the kernel do what it cannot interrupt (Greenaway 2007, section 4.4). What a kernel adds is
-//! what comes after the timer's signal; what comes before is the system's.
+//! make the kernel do what it cannot interrupt (Greenaway 2007, section 4.4).
 
 use super::ipc::{kernel, shuffled};
 use super::signalled;

@@ -7,16 +7,21 @@
 //! processor, kernels in turn, but for IPC between two kernels, which has two. Times of IPCs are of
 //! batches, so a percentile is one of batches; latencies are single ones.
 
+mod batch;
+mod between;
 mod case;
+pub mod count;
 mod hosting;
-pub mod ipc;
+mod ipc;
 mod latency;
 mod peers;
 mod results;
 mod sampler;
+mod service;
 mod signalled;
 mod switching;
 mod workload;
+mod workload_results;
 
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
 use crate::processors::{self, Placement};
@@ -29,8 +34,9 @@ use case::{CASES, Case};
 use clap::builder::PossibleValuesParser;
 use hosting::Hosting;
 use peers::PEERS;
-use results::{BETWEEN, COMMON, NucleusResults, SWITCH, WorkloadResults};
+use results::{BETWEEN, COMMON, NucleusResults, SWITCH};
 use std::process::ExitCode;
+use workload_results::WorkloadResults;
 
 /// How the experiments are to run.
 #[derive(Debug, clap::Args)]
@@ -108,13 +114,14 @@ fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
     }
     if cases.contains(&COMMON) {
         each_kernel!(K => if args.wants_kernel(K::NAME) {
-            results.instructions.insert(K::NAME, ipc::instructions(K::NAME, 8));
+            results.instructions.insert(K::NAME, count::instructions(K::NAME, 8));
         });
     }
     if args.wants("workload") {
         let n_tasks = if args.form.quick { 5_000 } else { 50_000 };
         results.workloads = WorkloadResults::measure(n_tasks, &|name| args.wants_kernel(name));
     }
+    progress.finish_and_clear();
     let charts = results.found.charts();
     results.quote();
     let rows = results.found.rows(|_, _| Keys::new());

@@ -1,7 +1,7 @@
 //! Other ways to hand a message to another thread of control and to wait for its answer, on the
 //! same processor: in the same run as the kernels, in turn with them.
 
-use super::ipc::batches;
+use super::batch::batches;
 use crate::child::beside;
 use crate::processors::stay_on;
 use rustix::thread::futex;

@@ -1,10 +1,11 @@
 //! The bare switch of stacks that an IPC is compared with.
 
-use super::ipc::{BATCH, batches};
+use super::batch::batches;
 use baton_nucleus::bare::{self, Context};
 use std::cell::UnsafeCell;
 use std::io;
 
+const BATCH: u64 = 1000;
 const STACK_WORDS: usize = 4096;
 
 struct Places([UnsafeCell<Context>; 2]);

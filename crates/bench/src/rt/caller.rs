@@ -11,7 +11,7 @@
 
 use crate::processors;
 use crate::service::{Ask, now_ns, sleep_until};
-use crate::system::{Client, wrong};
+use crate::system::Client;
 use baton_rt::schedule::set_priority;
 use baton_rt::{SchedPriority, memory};
 use serde::{Deserialize, Serialize};
@@ -124,7 +124,8 @@ pub fn call_once(call: &mut Call) -> io::Result<[u64; 2]> {
     let served_ns = ask(call, Ask::Time)?;
     let after_ns = now_ns();
     if !(before_ns..=after_ns).contains(&served_ns) {
-        return Err(wrong("the answer is of another call"));
+        let wrong = "the answer is of another call";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, wrong));
     }
     Ok([served_ns - before_ns, after_ns - served_ns])
 }

@@ -45,9 +45,20 @@ pub struct Case {
 }
 
 /// Who is bound to a processor, both to the same.
-#[derive(clap::ValueEnum, IntoStaticStr, VariantArray, strum::Display)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    clap::ValueEnum,
+    IntoStaticStr,
+    VariantArray,
+    strum::Display,
+)]
 #[strum(serialize_all = "kebab-case")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bound {
     /// Neither side.
     Nobody,

@@ -15,9 +15,9 @@ use crate::processors;
 use crate::rt::caller::{self, Call, CallerSchedule};
 use crate::rt::case::{Inversion, inherits};
 use crate::rt::processes::Processes;
-use crate::rt::processes::Role;
+use crate::rt::role::Role;
 use crate::service::{now_ns, sleep_until};
-use crate::shared_map::{self, StartBarrier};
+use crate::start_barrier::{self, StartBarrier};
 use crate::testbed::Testbed;
 use baton_rt::SchedPriority;
 use baton_rt::schedule::set_priority;
@@ -99,7 +99,7 @@ pub fn compute(schedule: CallerSchedule, barrier: &Path) -> io::Result<()> {
     set_priority(SchedPriority::fifo(schedule.level), None).map_err(io::Error::other)?;
     say("ready")?;
     for number in 1.. {
-        shared_map::wait(barrier, number)?;
+        start_barrier::wait(barrier, number)?;
         let begin_ns = now_ns();
         let mut end_ns = begin_ns;
         let mut value = begin_ns;
@@ -117,7 +117,7 @@ pub fn call_late(mut call: Call, schedule: CallerSchedule, barrier: &Path) -> io
     caller::prepare(&mut call, schedule)?;
     say("ready")?;
     for number in 1.. {
-        shared_map::wait(barrier, number)?;
+        start_barrier::wait(barrier, number)?;
         sleep_until(now_ns() + HEAD_START_MS * 1_000_000);
         let begin_ns = now_ns();
         let [call_ns, return_ns] = caller::call_once(&mut call)?;

@@ -2,26 +2,17 @@
 //! connection to the broker, and the memory that it shares with the server. Each goes on for ever.
 
 use crate::child::say;
+use crate::rt::stranger::Stranger;
 use crate::service::Ask;
 use crate::systems::typed::{self, failed};
 use baton::{Handle, Parcel, Process};
-use baton_abi::control::{
-    ChannelId, End, MAX_PACKET_BYTES, Reply, Request, Request as Control, VERSION, decode, encode,
-};
-use baton_abi::holder_list::TALLY_FILE_BYTES;
-use baton_abi::lane::{LANES, STATUS_BYTES, area_at};
-use baton_shm::mapping;
-use rustix::fd::{AsFd, OwnedFd};
+use baton_abi::control::{ChannelId, End, Request as Control};
+use baton_abi::lane::{LANES, area_at};
 use rustix::mm::{MremapFlags, mremap, munmap};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
-};
 use rustix::process::getpid;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -38,9 +29,20 @@ const STINT: Duration = Duration::from_millis(20);
 const PAGE_BYTES: usize = 4096;
 
 /// What a process does to others.
-#[derive(Serialize, Deserialize, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
+)]
 #[strum(serialize_all = "kebab-case")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Misuse {
     /// Asks for priorities that it does not have, on all channels there may be.
     Priority,
@@ -244,64 +246,5 @@ fn open_without_end(broker: &Path) -> io::Result<()> {
             say("ready")?;
             is_at_it = true;
         }
-    }
-}
-
-pub struct Stranger {
-    socket: OwnedFd,
-    /// The broker holds it for gone without the socket of its events, which nobody reads.
-    events: Vec<OwnedFd>,
-    packet: Vec<u8>,
-}
-
-impl Stranger {
-    /// Introduces itself to the broker that listens at `broker`.
-    pub fn connect(broker: &Path, context: &str) -> io::Result<Stranger> {
-        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-        rustix::net::connect(&socket, &SocketAddrUnix::new(broker)?)?;
-        let mut stranger =
-            Stranger { socket, events: Vec::new(), packet: vec![0; MAX_PACKET_BYTES] };
-        let pages = [
-            mapping::create("stranger-front", STATUS_BYTES)?,
-            mapping::create("stranger-tally", TALLY_FILE_BYTES)?,
-        ];
-        let hello =
-            Request::Hello { version: VERSION, context: context.to_owned(), channels: 4096 };
-        match stranger.ask_with(&hello, &pages)? {
-            Reply::Welcome { .. } => Ok(stranger),
-            _ => Err(io::ErrorKind::ConnectionRefused.into()),
-        }
-    }
-
-    /// What the broker says to that.
-    pub fn ask(&mut self, request: &Request) -> io::Result<Reply> {
-        self.ask_with(request, &[])
-    }
-
-    fn ask_with(&mut self, request: &Request, files: &[OwnedFd]) -> io::Result<Reply> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-        if !files.is_empty() {
-            ancillary.push(SendAncillaryMessage::ScmRights(&files));
-        }
-        let packet = encode(request);
-        sendmsg(&self.socket, &[IoSlice::new(&packet)], &mut ancillary, SendFlags::NOSIGNAL)?;
-        self.hear()
-    }
-
-    fn hear(&mut self) -> io::Result<Reply> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut into = [IoSliceMut::new(&mut self.packet)];
-        let flags = RecvFlags::CMSG_CLOEXEC;
-        let bytes = recvmsg(&self.socket, &mut into, &mut ancillary, flags)?.bytes;
-        for part in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(files) = part {
-                self.events.extend(files);
-            }
-        }
-        decode(&self.packet[..bytes]).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }

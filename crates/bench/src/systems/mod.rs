@@ -4,10 +4,12 @@ mod futex;
 pub mod hosted;
 mod loan;
 pub mod mqueue;
+mod pipe;
 mod stream;
 pub mod typed;
 mod typed_objects;
 mod uapi;
+mod unix;
 mod unix_descriptors;
 
 use crate::object_client::ObjectClient;
@@ -40,9 +42,9 @@ pub fn connect(system: System, directory: &Path, broker: &Path) -> io::Result<Bo
         Memcpy => Box::new(loan::connect_floor(directory, broker)?),
         BatonUapiLibc | BatonUapiTrap | KernelBinder => Box::new(uapi::connect(form(system))?),
         Futex | FutexSpin => Box::new(futex::connect(directory, waiting(system))?),
-        Pipe => Box::new(stream::connect_pipe(directory)?),
-        Unix => Box::new(stream::connect_stream(directory)?),
-        UnixSeqpacket => Box::new(stream::connect_packets(directory)?),
+        Pipe => Box::new(pipe::connect(directory)?),
+        Unix => Box::new(unix::connect_stream(directory)?),
+        UnixSeqpacket => Box::new(unix::connect_packets(directory)?),
         _ => return Err(elsewhere()),
     })
 }
@@ -65,9 +67,9 @@ pub fn listen(
         Memcpy => ready(loan::listen_floor(directory, broker)?),
         BatonUapiLibc | BatonUapiTrap | KernelBinder => ready(uapi::listen(form(system), service)?),
         Futex | FutexSpin => ready(futex::listen(directory, waiting(system))?),
-        Pipe => ready(stream::listen_pipe(directory)?),
-        Unix => stream::listen_stream(directory)?,
-        UnixSeqpacket => stream::listen_packets(directory)?,
+        Pipe => ready(pipe::listen(directory)?),
+        Unix => unix::listen_stream(directory)?,
+        UnixSeqpacket => unix::listen_packets(directory)?,
         _ => return Err(elsewhere()),
     })
 }
@@ -83,7 +85,7 @@ pub fn pool(
     Ok(match system {
         BatonTyped => Box::new(typed::listen(broker, service, n_loopers)?),
         Mqueue => Box::new(mqueue::pool(directory, service)?),
-        Unix => Box::new(stream::pool(directory, service)?),
+        Unix => Box::new(unix::pool(directory, service)?),
         _ if system.is_binder() => Box::new(uapi::pool(form(system), service, n_loopers)?),
         _ => return Err(elsewhere()),
     })
@@ -137,7 +139,7 @@ pub fn clients(
             Ok(numbers.map(|_| boxed(client.clone())).collect())
         }
         Mqueue => numbers.map(|number| mqueue::connect(directory, number).map(boxed)).collect(),
-        Unix => numbers.map(|_| stream::connect_stream(directory).map(boxed)).collect(),
+        Unix => numbers.map(|_| unix::connect_stream(directory).map(boxed)).collect(),
         _ if system.is_binder() => {
             Ok(uapi::callers(form(system), n_clients)?.into_iter().map(boxed).collect())
         }

@@ -1,14 +1,9 @@
-//! Bytes that go in at one side and come out at the other: named pipes, and local sockets, of a
-//! stream and of packets. Both sides know the length, so that nothing is spent on a header.
+//! Bytes that go in at one side and come out at the other: what pipes and sockets have in common.
+//! Both sides know the length, so that nothing is spent on a header.
 
-use crate::service::{CLOCK_BYTES, Service};
-use crate::system::{Accept, Client, Server};
-use rustix::fs::{CWD, FileType, Mode};
-use socket2::{Domain, SockAddr, Socket, Type};
-use std::fs::File;
+use crate::service::Service;
+use crate::system::{Client, Server};
 use std::io::{self, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 
 pub struct Side<R, W> {
     incoming: R,
@@ -51,76 +46,4 @@ impl<R: Read, W: Write> Server for Side<R, W> {
         }
         Ok(())
     }
-}
-
-/// Opened for both directions, which on Linux waits for nobody.
-fn open(directory: &Path, name: &str) -> io::Result<File> {
-    File::options().read(true).write(true).open(directory.join(name))
-}
-
-pub fn listen_pipe(directory: &Path) -> io::Result<Side<File, File>> {
-    for name in ["request", "reply"] {
-        let mode = Mode::RUSR | Mode::WUSR;
-        rustix::fs::mknodat(CWD, directory.join(name), FileType::Fifo, mode, 0)?;
-    }
-    Ok(Side::new(open(directory, "request")?, open(directory, "reply")?))
-}
-
-pub fn connect_pipe(directory: &Path) -> io::Result<Side<File, File>> {
-    Ok(Side::new(open(directory, "reply")?, open(directory, "request")?))
-}
-
-fn place(directory: &Path) -> PathBuf {
-    directory.join("socket")
-}
-
-fn both_ways(stream: UnixStream) -> io::Result<Side<UnixStream, UnixStream>> {
-    Ok(Side::new(stream.try_clone()?, stream))
-}
-
-pub fn listen_stream(directory: &Path) -> io::Result<Accept> {
-    let listener = UnixListener::bind(place(directory))?;
-    Ok(Box::new(move || Ok(Box::new(both_ways(listener.accept()?.0)?))))
-}
-
-pub fn connect_stream(directory: &Path) -> io::Result<Side<UnixStream, UnixStream>> {
-    both_ways(UnixStream::connect(place(directory))?)
-}
-
-/// A request server as people write it: a thread for each connection, which ends with its client.
-pub struct Pool;
-
-impl Server for Pool {}
-
-pub fn pool(directory: &Path, service: Service) -> io::Result<Pool> {
-    let listener = UnixListener::bind(place(directory))?;
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let serve = move || both_ways(stream)?.with(service).serve(u32::MAX, CLOCK_BYTES);
-            std::thread::spawn(serve);
-        }
-    });
-    Ok(Pool)
-}
-
-/// A socket of packets: one message goes in and comes out whole.
-fn packet_socket() -> io::Result<Socket> {
-    Socket::new(Domain::UNIX, Type::SEQPACKET, None)
-}
-
-fn packets(socket: Socket) -> io::Result<Side<Socket, Socket>> {
-    Ok(Side::new(socket.try_clone()?, socket))
-}
-
-pub fn listen_packets(directory: &Path) -> io::Result<Accept> {
-    let listener = packet_socket()?;
-    listener.bind(&SockAddr::unix(place(directory))?)?;
-    listener.listen(1)?;
-    Ok(Box::new(move || Ok(Box::new(packets(listener.accept()?.0)?))))
-}
-
-pub fn connect_packets(directory: &Path) -> io::Result<Side<Socket, Socket>> {
-    let socket = packet_socket()?;
-    socket.connect(&SockAddr::unix(place(directory))?)?;
-    packets(socket)
 }

@@ -7,7 +7,7 @@ use super::typed::{self, CONTEXT, Owner, failed, opened};
 use crate::case::{Case, Code, Counts, Ends};
 use crate::object_client::{self, ObjectClient, SENT_BYTES};
 use crate::payload;
-use crate::system::{Server, wrong};
+use crate::system::Server;
 use baton::{Errno, Handle, Object, Parcel, Process, Request};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
@@ -35,6 +35,10 @@ struct ObjectCaller {
     received: u64,
     /// What the last call has opened.
     opened: Option<Process>,
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 fn echo(request: &Request<'_>) -> Result<Parcel, Errno> {

@@ -3,7 +3,7 @@
 use crate::case::{Case, Ends};
 use crate::object_client::{self, ObjectClient};
 use crate::payload;
-use crate::system::{Accept, Server, wrong};
+use crate::system::{Accept, Server};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -111,7 +111,7 @@ impl Server for DescriptorServer {
             let descriptors = receive(&self.stream, &mut self.request)?;
             payload::check(&self.request).ok_or(io::ErrorKind::InvalidData)?;
             let [descriptor] = &descriptors[..] else {
-                return Err(wrong("not one descriptor"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "not one descriptor"));
             };
             let _ = descriptor;
             drop(descriptors);

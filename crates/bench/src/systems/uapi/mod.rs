@@ -12,8 +12,7 @@ pub mod objects;
 use crate::service::Service;
 use crate::system::{Client, Server};
 use baton_abi::uapi::*;
-use device::{Device, Message, Outgoing};
-use std::convert::Infallible;
+use device::{Device, Outgoing};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,23 +26,7 @@ const MOST_LOOPERS: usize = 16;
 const MANAGER: u64 = 0;
 const ECHO: u32 = 1;
 
-/// What all loopers of a program share.
-trait Program: Send + Sync + 'static {
-    fn device(&self) -> &Device;
-
-    /// Does what a request asks for, and queues its end and the reply.
-    fn answer(&self, looper: &mut Looper, request: &Message) -> io::Result<()>;
-}
-
-/// A thread that serves.
-struct Looper {
-    device: Device,
-    /// What must outlive the reply's command.
-    reply: Vec<u8>,
-}
-
-/// A program whose service knows nothing of objects.
-struct Serving {
+struct Loopers {
     device: Device,
     service: Service,
 }
@@ -54,12 +37,11 @@ pub struct Caller {
 
 /// The answering program, a context manager with one looper.
 pub struct Manager {
-    program: Serving,
-    looper: Looper,
+    device: Device,
+    service: Service,
+    /// A copy of the request, which must outlive the reply's command.
+    reply: Vec<u8>,
 }
-
-/// A program all of whose threads answer by themselves.
-pub struct Pool;
 
 fn echo(data: &[u8]) -> Outgoing<'_> {
     Outgoing { code: ECHO, flags: 0, data, offsets: &[] }
@@ -72,6 +54,15 @@ pub fn connect(form: Form) -> io::Result<Caller> {
 pub fn callers(form: Form, n_callers: usize) -> io::Result<Vec<Caller>> {
     let device = Device::open(form)?;
     Ok((0..n_callers).map(|_| Caller { device: device.of_another_thread() }).collect())
+}
+
+/// A context manager all of whose threads answer by themselves.
+pub struct Pool;
+
+fn manager(form: Form) -> io::Result<Device> {
+    let device = Device::open(form)?;
+    become_manager(&device, |device| device.ioctl(BINDER_SET_CONTEXT_MGR, &mut 0i32))?;
+    Ok(device)
 }
 
 fn become_manager(device: &Device, ask: impl Fn(&Device) -> io::Result<()>) -> io::Result<()> {
@@ -89,77 +80,60 @@ fn become_manager(device: &Device, ask: impl Fn(&Device) -> io::Result<()>) -> i
     }
 }
 
-fn manager(form: Form, service: Service) -> io::Result<Serving> {
-    let device = Device::open(form)?;
-    become_manager(&device, |device| device.ioctl(BINDER_SET_CONTEXT_MGR, &mut 0i32))?;
-    Ok(Serving { device, service })
+/// A looper, on the thread that calls.
+fn looper(mut device: Device, comes: u32, service: Service) -> io::Result<Manager> {
+    device.queue(comes, &[]);
+    device.write()?;
+    Ok(Manager { device, service, reply: Vec::new() })
 }
 
 pub fn listen(form: Form, service: Service) -> io::Result<Manager> {
-    let program = manager(form, service)?;
-    let looper = Looper::enter(program.device.of_another_thread(), BC_ENTER_LOOPER)?;
-    Ok(Manager { program, looper })
+    looper(manager(form)?, BC_ENTER_LOOPER, service)
 }
 
+/// A pool of so many loopers, and of more if the driver asks for them.
 pub fn pool(form: Form, service: Service, n_loopers: usize) -> io::Result<Pool> {
-    start_pool(&Arc::new(manager(form, service)?), n_loopers, MOST_LOOPERS)
-}
-
-/// Starts so many loopers of a program, which starts more, up to the most, if the driver asks for
-/// them.
-fn start_pool(program: &Arc<impl Program>, n_loopers: usize, most: usize) -> io::Result<Pool> {
-    let mut more = most.saturating_sub(n_loopers) as u32;
-    program.device().ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
-    (0..n_loopers).for_each(|_| start_looper(program, BC_ENTER_LOOPER));
+    let device = manager(form)?;
+    let mut more = MOST_LOOPERS.saturating_sub(n_loopers) as u32;
+    device.ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
+    let loopers = Arc::new(Loopers { device, service });
+    (0..n_loopers).for_each(|_| loopers.enlist(BC_ENTER_LOOPER));
     Ok(Pool)
 }
 
-/// Starts a looper, which comes of itself or because it was asked for. Its failure is the
-/// program's.
-fn start_looper<P: Program>(program: &Arc<P>, comes: u32) {
-    let program = Arc::clone(program);
-    std::thread::spawn(move || {
-        let spawner = Arc::clone(&program);
-        let mut device = program.device().of_another_thread();
-        device.spawn_looper = Some(Arc::new(move || start_looper(&spawner, BC_REGISTER_LOOPER)));
-        let served = Looper::enter(device, comes).and_then(|mut looper| {
-            loop {
-                looper.serve_one(&*program)?
-            }
+impl Loopers {
+    /// Starts a looper, which comes of itself or because it was asked for.
+    fn enlist(self: &Arc<Loopers>, comes: u32) {
+        let loopers = Arc::clone(self);
+        std::thread::spawn(move || {
+            let spawner = Arc::clone(&loopers);
+            let spawn = move || spawner.enlist(BC_REGISTER_LOOPER);
+            let mut own = loopers.device.of_another_thread();
+            own.spawn_looper = Some(Arc::new(spawn));
+            let served = looper(own, comes, loopers.service).and_then(|mut own| {
+                loop {
+                    own.serve_one()?
+                }
+            });
+            let Err::<std::convert::Infallible, _>(error) = served;
+            eprintln!("a looper: {error}");
+            std::process::exit(1);
         });
-        let Err::<Infallible, _>(error) = served;
-        eprintln!("a looper: {error}");
-        std::process::exit(1);
-    });
+    }
 }
 
-impl Looper {
-    /// A looper, on the thread that calls.
-    fn enter(mut device: Device, comes: u32) -> io::Result<Looper> {
-        device.queue(comes, &[]);
-        device.write()?;
-        Ok(Looper { device, reply: Vec::new() })
-    }
+impl Server for Pool {}
 
+impl Manager {
     /// Sends the answer to the request before, and makes the next one ready.
-    fn serve_one(&mut self, program: &impl Program) -> io::Result<()> {
+    fn serve_one(&mut self) -> io::Result<()> {
         let request = self.device.await_message(BR_TRANSACTION)?;
-        program.answer(self, &request)
-    }
-}
-
-impl Program for Serving {
-    fn device(&self) -> &Device {
-        &self.device
-    }
-
-    fn answer(&self, Looper { device, reply }: &mut Looper, request: &Message) -> io::Result<()> {
-        reply.clear();
-        let answered = self.service.answer(request.data(), |it| reply.extend_from_slice(it));
+        self.reply.clear();
+        let answered = self.service.answer(request.data(), |it| self.reply.extend_from_slice(it));
         answered.ok_or(io::ErrorKind::InvalidData)?;
-        device.queue_free(request);
+        self.device.queue_free(&request);
         if !request.is_one_way() {
-            device.queue_message(BC_REPLY, 0, echo(reply));
+            self.device.queue_message(BC_REPLY, 0, echo(&self.reply));
         }
         Ok(())
     }
@@ -178,10 +152,8 @@ impl Client for Caller {
 impl Server for Manager {
     fn serve(&mut self, n_calls: u32, _payload_bytes: usize) -> io::Result<()> {
         for _ in 0..n_calls {
-            self.looper.serve_one(&self.program)?;
+            self.serve_one()?;
         }
-        self.looper.device.write()
+        self.device.write()
     }
 }
-
-impl Server for Pool {}

@@ -11,7 +11,6 @@
 //! **Invariant**: a slot whose word is not 0 belongs to one object. It is free again once the
 //! program has put the object back and the driver has returned all references.
 
-use crate::system::wrong;
 use baton_abi::uapi::{BR_ACQUIRE, BR_DECREFS, BR_INCREFS, BR_RELEASE, PtrCookie};
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -71,7 +70,7 @@ impl Nodes {
 
     /// Counts a reference that the driver takes or returns. An error if that cannot be.
     pub fn note(&self, command: u32, node: PtrCookie) -> io::Result<()> {
-        let slot = self.slot(node).ok_or_else(|| wrong("a reference of no object"))?;
+        let slot = self.slot(node).ok_or_else(|| wrong("is of no object"))?;
         let change = |word: u64| match command {
             BR_INCREFS if word > 0 => Some(word + WEAK),
             BR_ACQUIRE if word > 0 => Some(word + STRONG),
@@ -81,7 +80,7 @@ impl Nodes {
         };
         // AcqRel: who takes the slot next comes after all that was done with the object.
         let changed = slot.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change);
-        changed.map(drop).map_err(|_| wrong("a reference that has not been taken"))
+        changed.map(drop).map_err(|_| wrong("has not been taken"))
     }
 
     /// How many references there are, the program's own included.
@@ -92,6 +91,13 @@ impl Nodes {
         };
         self.slots.iter().map(count).sum()
     }
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("a reference that the driver tells of {what}"),
+    )
 }
 
 #[cfg(test)]

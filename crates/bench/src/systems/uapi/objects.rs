@@ -6,14 +6,12 @@
 
 use super::device::{Device, Form, Message, Outgoing, UsedDevice};
 use super::nodes::Nodes;
-use super::{
-    Looper, MANAGER, MOST_LOOPERS, Pool, Program, Serving, become_manager, start_looper, start_pool,
-};
+use super::{MANAGER, MOST_LOOPERS, Pool, become_manager, looper};
 use crate::case::{Case, Code, Counts, Ends};
 use crate::object_client::{self, ObjectClient, SENT_BYTES};
 use crate::payload;
 use crate::service::Service;
-use crate::system::{Server, wrong};
+use crate::system::Server;
 use baton_abi::uapi::*;
 use bytemuck::bytes_of;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -24,8 +22,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// Where an object stands in its message: behind the bytes.
 const OFFSETS: [u64; 1] = [SENT_BYTES as u64];
 
-/// A server, or the owner of a service.
-struct Objects {
+/// What all threads of a server share.
+struct Program {
     device: Device,
     nodes: Arc<Nodes>,
     /// The object that it gives away.
@@ -34,6 +32,14 @@ struct Objects {
     /// Handle of the service, 0 for none.
     service: AtomicU32,
     received: AtomicU64,
+}
+
+/// A thread that serves.
+struct ObjectLooper {
+    device: Device,
+    program: Arc<Program>,
+    /// What must outlive the reply's command.
+    reply: Vec<u8>,
 }
 
 /// What a looper has done for a request.
@@ -59,6 +65,10 @@ struct ObjectCaller {
     received: u64,
     /// What the last call has opened.
     opened: Option<UsedDevice>,
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 fn own_object(node: PtrCookie) -> FlatObject {
@@ -111,18 +121,32 @@ fn queue(
     device.queue_message(command, target, Outgoing { code, flags: TF_ACCEPT_FDS, data, offsets });
 }
 
-/// Opens a device of a program that has objects.
+/// Opens a device of a program that has objects, with a looper that hears of them.
 fn open(form: Form) -> io::Result<(Device, Arc<Nodes>)> {
     let mut device = Device::open(form)?;
     let nodes = Arc::new(Nodes::new());
     device.nodes = Some(Arc::clone(&nodes));
+    let own = device.of_another_thread();
+    run(move || {
+        let mut own = looper(own, BC_ENTER_LOOPER, Service::Echo)?;
+        loop {
+            own.serve_one()?
+        }
+    });
     Ok((device, nodes))
+}
+
+/// Runs a looper on a thread of its own; its failure is the program's.
+fn run(body: impl FnOnce() -> io::Result<std::convert::Infallible> + Send + 'static) {
+    std::thread::spawn(move || {
+        let Err(error) = body();
+        eprintln!("a looper: {error}");
+        std::process::exit(1);
+    });
 }
 
 pub fn connect(form: Form) -> io::Result<Box<dyn ObjectClient>> {
     let (device, nodes) = open(form)?;
-    let hearing = Serving { device: device.of_another_thread(), service: Service::Echo };
-    start_looper(&Arc::new(hearing), BC_ENTER_LOOPER);
     Ok(Box::new(ObjectCaller {
         form,
         device,
@@ -139,20 +163,25 @@ pub fn connect(form: Form) -> io::Result<Box<dyn ObjectClient>> {
 /// A context manager with so many loopers, which answer by themselves, and more if the driver asks
 /// for them.
 pub fn pool(form: Form, n_loopers: usize) -> io::Result<Pool> {
-    let program = Objects::open(form)?;
+    let program = Program::open(form)?;
     let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
     let manager = FlatObject { kind: BINDER_TYPE_BINDER, flags, binder: 0, cookie: 0 };
     become_manager(&program.device, |device| {
         device.ioctl(BINDER_SET_CONTEXT_MGR_EXT, &mut manager.clone())
     })?;
-    start_pool(&program, n_loopers, if n_loopers > 1 { MOST_LOOPERS } else { 1 })
+    if n_loopers > 1 {
+        let mut more = MOST_LOOPERS.saturating_sub(n_loopers) as u32;
+        program.device.ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
+    }
+    (0..n_loopers).for_each(|_| program.enlist(BC_ENTER_LOOPER));
+    Ok(Pool)
 }
 
 /// A program with a service, which it has added to the server's; whoever keeps what is returned
 /// keeps it.
 pub fn own(form: Form) -> io::Result<Box<dyn Server>> {
-    let program = Objects::open(form)?;
-    start_looper(&program, BC_ENTER_LOOPER);
+    let program = Program::open(form)?;
+    program.enlist(BC_ENTER_LOOPER);
     let mut device = program.device.of_another_thread();
     let service = own_object(program.nodes.take()?);
     let call = (BC_TRANSACTION, MANAGER, Code::AddService as u32);
@@ -164,14 +193,32 @@ pub fn own(form: Form) -> io::Result<Box<dyn Server>> {
     Ok(Box::new(Pool))
 }
 
-impl Objects {
+impl Program {
     /// Without a looper yet.
-    fn open(form: Form) -> io::Result<Arc<Objects>> {
-        let (device, nodes) = open(form)?;
+    fn open(form: Form) -> io::Result<Arc<Program>> {
+        let mut device = Device::open(form)?;
+        let nodes = Arc::new(Nodes::new());
+        device.nodes = Some(Arc::clone(&nodes));
         let own = nodes.take()?;
         let (kept, service) = (RwLock::default(), AtomicU32::new(0));
         let received = AtomicU64::new(0);
-        Ok(Arc::new(Objects { device, nodes, own, kept, service, received }))
+        Ok(Arc::new(Program { device, nodes, own, kept, service, received }))
+    }
+
+    /// Starts a looper, which comes of itself or because it was asked for.
+    fn enlist(self: &Arc<Program>, comes: u32) {
+        let program = Arc::clone(self);
+        run(move || {
+            let spawner = Arc::clone(&program);
+            let spawn = move || spawner.enlist(BC_REGISTER_LOOPER);
+            let mut device = program.device.of_another_thread();
+            device.spawn_looper = Some(Arc::new(spawn));
+            device.queue(comes, &[]);
+            let mut looper = ObjectLooper { device, program, reply: Vec::new() };
+            loop {
+                looper.serve_one()?
+            }
+        });
     }
 
     fn keeps(&self, handle: u32) -> bool {
@@ -184,40 +231,63 @@ impl Objects {
         let descriptors = object_client::open_descriptors()?;
         Ok(Counts { received, kept, lent: self.nodes.references(), descriptors })
     }
+}
 
-    fn obey(
-        &self,
-        Looper { device, reply }: &mut Looper,
-        code: Code,
-        request: &Message,
-    ) -> io::Result<Done> {
-        let service = self.service.load(Ordering::Acquire);
+impl ObjectLooper {
+    fn serve_one(&mut self) -> io::Result<()> {
+        let request = self.device.await_message(BR_TRANSACTION)?;
+        let code = Code::from_repr(request.code()).ok_or_else(|| wrong("an unknown request"))?;
+        let bytes = bytes_of_message(&request)?;
+        payload::check(bytes).ok_or_else(|| wrong("other bytes"))?;
+        let reply = (BC_REPLY, 0, 0);
+        if code == Code::Count {
+            let counts = self.program.count()?.bytes();
+            self.device.queue_free(&request);
+            queue(&mut self.device, reply, &mut self.reply, (&counts, None));
+            return Ok(());
+        }
+        let Done { object, dropped } = self.obey(code, &request)?;
+        if code.is_counted() {
+            self.program.received.fetch_add(1, Ordering::Relaxed);
+        }
+        self.device.queue_free(&request);
+        if let Some(handle) = dropped {
+            release(&mut self.device, handle);
+        }
+        // The bytes are copied before the next exchange frees the request.
+        queue(&mut self.device, reply, &mut self.reply, (bytes, object));
+        Ok(())
+    }
+
+    fn obey(&mut self, code: Code, request: &Message) -> io::Result<Done> {
+        let (device, program) = (&mut self.device, &*self.program);
+        let service = program.service.load(Ordering::Acquire);
         let mut done = Done::default();
         match code {
             Code::Echo | Code::Count => {}
-            Code::Give => done.object = Some(own_object(self.own)),
+            Code::Give => done.object = Some(own_object(program.own)),
             Code::GetService => done.object = Some(reference(service)),
             Code::AddService => {
                 let handle = handle_of(request)?;
                 take(device, handle);
-                self.service.store(handle, Ordering::Release);
+                program.service.store(handle, Ordering::Release);
             }
             Code::CallService => {
                 let call = (BC_TRANSACTION, u64::from(service), Code::Echo as u32);
-                queue(device, call, reply, (bytes_of_message(request)?, None));
-                let answer = device.await_message(BR_REPLY)?;
-                device.queue_free(&answer);
+                queue(device, call, &mut self.reply, (bytes_of_message(request)?, None));
+                let reply = device.await_message(BR_REPLY)?;
+                device.queue_free(&reply);
             }
             Code::Keep => {
                 let handle = handle_of(request)?;
-                if handle != service && !self.keeps(handle) {
+                if handle != service && !program.keeps(handle) {
                     take(device, handle);
-                    self.kept.write().unwrap_or_else(PoisonError::into_inner).push(handle);
+                    program.kept.write().unwrap_or_else(PoisonError::into_inner).push(handle);
                 }
             }
             Code::Forget => {
                 let handle = handle_of(request)?;
-                let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = program.kept.write().unwrap_or_else(PoisonError::into_inner);
                 let at = kept.iter().position(|&kept| kept == handle);
                 kept.swap_remove(at.ok_or_else(|| wrong("a handle that is not kept"))?);
                 done.dropped = Some(handle);
@@ -228,7 +298,7 @@ impl Objects {
                 done.dropped = Some(handle);
             }
             Code::TakeHome => {
-                let home = own_object(self.own);
+                let home = own_object(program.own);
                 let came = request.object().map(|object| (object.kind, object.binder));
                 if came != Some((home.kind, home.binder)) {
                     return Err(wrong("another object came home"));
@@ -241,34 +311,6 @@ impl Objects {
             }
         }
         Ok(done)
-    }
-}
-
-impl Program for Objects {
-    fn device(&self) -> &Device {
-        &self.device
-    }
-
-    fn answer(&self, looper: &mut Looper, request: &Message) -> io::Result<()> {
-        let code = Code::from_repr(request.code()).ok_or_else(|| wrong("an unknown request"))?;
-        let bytes = bytes_of_message(request)?;
-        payload::check(bytes).ok_or_else(|| wrong("other bytes"))?;
-        let (counts, done) = match code {
-            Code::Count => (Some(self.count()?.bytes()), Done::default()),
-            _ => (None, self.obey(looper, code, request)?),
-        };
-        if code.is_counted() {
-            self.received.fetch_add(1, Ordering::Relaxed);
-        }
-        let Looper { device, reply } = looper;
-        device.queue_free(request);
-        if let Some(handle) = done.dropped {
-            release(device, handle);
-        }
-        // The bytes are copied before the next exchange frees the request.
-        let bytes = counts.as_ref().map_or(bytes, |counts| &counts[..]);
-        queue(device, (BC_REPLY, 0, 0), reply, (bytes, done.object));
-        Ok(())
     }
 }
 

@@ -1,0 +1,90 @@
+//! What a process of `baton bench rt` does: see [`Role`].
+
+use crate::child::{self, RoleArgs, say, tell};
+use crate::rt::caller::{self, Call, CallerSchedule};
+use crate::rt::inversion;
+use crate::rt::misuse;
+use crate::rt::role::{Part, Role};
+use crate::service::Ask;
+use crate::systems;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+
+/// Does the part until it is killed.
+pub(crate) fn run(args: &RoleArgs) -> ExitCode {
+    args.run(|part: Part| {
+        let connect = |n| systems::clients(part.system, &part.directory, &part.broker, n);
+        act(&part, &connect)
+    })
+}
+
+/// Does the part with callers that may be another program's.
+pub fn run_with(args: &RoleArgs, connect: fn(&Path) -> io::Result<Call>) -> ExitCode {
+    args.run(|part: Part| act(&part, &|n| (0..n).map(|_| connect(&part.directory)).collect()))
+}
+
+fn act(part: &Part, callers: &dyn Fn(usize) -> io::Result<Vec<Call>>) -> io::Result<()> {
+    let real_time = || {
+        caller::stay_in_memory();
+        Ok::<_, io::Error>(callers(1)?.pop().expect("as many as were asked for"))
+    };
+    match part.role {
+        Role::Others(n_callers) => call_for_ever(callers(n_callers)?),
+        Role::Urgent { n_callers, schedule, n_calls, period_us } => {
+            caller::stay_in_memory();
+            let callers = callers(n_callers)?;
+            let wait = || say("ready").and_then(|()| order().map(drop));
+            let periodic = (n_calls, period_us);
+            tell(&caller::call_periodically(callers, schedule, periodic, wait)?)?;
+            forever()
+        }
+        Role::Steady(schedule) => call_steadily(real_time()?, schedule),
+        Role::Misuser(misuse) => misuse::commit(misuse, &part.broker),
+        Role::Hog(schedule, ref barrier) => inversion::compute(schedule, barrier),
+        Role::Late(schedule, ref barrier) => inversion::call_late(real_time()?, schedule, barrier),
+    }
+}
+
+/// The next line of what it is told.
+fn order() -> io::Result<String> {
+    child::orders().next().unwrap_or(Err(io::ErrorKind::UnexpectedEof.into()))
+}
+
+fn call_steadily(mut call: Call, schedule: CallerSchedule) -> io::Result<()> {
+    caller::prepare(&mut call, schedule)?;
+    loop {
+        say("ready")?;
+        let n_calls: u32 = order()?.parse().map_err(io::Error::other)?;
+        for _ in 0..n_calls {
+            caller::call_once(&mut call)?;
+        }
+    }
+}
+
+fn forever() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+/// Ordinary threads, which know no pause.
+fn call_for_ever(callers: Vec<Call>) -> io::Result<()> {
+    let (told, called) = mpsc::channel();
+    let n_callers = callers.len();
+    for mut call in callers {
+        let told = told.clone();
+        thread::spawn(move || {
+            let first = caller::ask(&mut call, Ask::Time);
+            let failed = first.is_err();
+            // Nobody hears of it after the first failure.
+            let _ = told.send(first);
+            while !failed && caller::ask(&mut call, Ask::Time).is_ok() {}
+        });
+    }
+    called.iter().take(n_callers).try_for_each(|first| first.map(drop))?;
+    say("ready")?;
+    forever()
+}

@@ -1,0 +1,47 @@
+//! A process of `baton bench rt`, beside the server, as the run starts it: it says "ready" when it
+//! is at it, tells lines of JSON if it has found something, and ends when it is killed, or with who
+//! started it.
+//!
+//! ```text
+//!   others  ready, once each of its ordinary threads has called; they call as fast as they can
+//!   urgent  ready, once all its real-time threads are warm; told to, calls periodically;
+//!           { times of each thread }
+//!   steady  ready; { told how often, calls; ready }
+//!   misuser ready; misuses what it has
+//!   hog     ready; { at each opening of the barrier: computes } { from when to when }
+//!   late    ready; { at each opening of the barrier: waits, calls } { when, and how long it took }
+//! ```
+
+use crate::rt::caller::CallerSchedule;
+use crate::rt::misuse::Misuse;
+use crate::system::System;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use strum::IntoStaticStr;
+
+/// What a process is.
+#[derive(Clone, Debug, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Role {
+    /// So many ordinary callers.
+    Others(usize),
+    /// Real-time callers, with calls of each, and the time from one to the next in microseconds.
+    Urgent { n_callers: usize, schedule: CallerSchedule, n_calls: u32, period_us: u64 },
+    /// A real-time caller that makes calls one after the other.
+    Steady(CallerSchedule),
+    /// Wants to hurt others.
+    Misuser(Misuse),
+    /// Keeps a processor from all that is less urgent, at each opening of a barrier.
+    Hog(CallerSchedule, PathBuf),
+    /// A real-time caller that calls meanwhile.
+    Late(CallerSchedule, PathBuf),
+}
+
+/// What a process is, and how calls are made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Part {
+    pub role: Role,
+    pub system: System,
+    pub directory: PathBuf,
+    pub broker: PathBuf,
+}
