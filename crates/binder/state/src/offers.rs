@@ -157,7 +157,7 @@ mod tests {
         state
     }
 
-    /// What the broker is told once the node is not offered any more.
+    /// The broker is told this once the node is not offered any more.
     fn released(grants: u32) -> Effect {
         let (owner, node, strong) = (OWNER, NodeId(5), grants);
         let released = vec![Released { owner, node, strong, grants }];
