@@ -222,7 +222,7 @@ fn size(bytes: u32) -> String {
 }
 
 /// The name of a running program, which the broker does not know.
-fn program(pid: u32) -> String {
+pub fn program(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     match name.trim_end() {
         "" => "?".to_owned(),

@@ -77,6 +77,11 @@ impl Process {
         Ok(self.driver.handle(number))
     }
 
+    /// The broker's number of this process, which `baton ps --json` shows.
+    pub fn number(&self) -> u64 {
+        self.driver.engine.identity.process.0
+    }
+
     /// Whether the calling process is a child of `fork` of the one that has opened the device.
     pub fn is_inherited(&self) -> bool {
         self.driver.engine.is_inherited()
@@ -113,7 +118,7 @@ impl std::fmt::Debug for Process {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let engine = &self.driver.engine;
         f.debug_struct("Process")
-            .field("number", &engine.identity.process.0)
+            .field("number", &self.number())
             .field("closed", &engine.is_closed())
             .finish_non_exhaustive()
     }
