@@ -86,7 +86,7 @@ pub fn introspect(args: &IntrospectArgs, socket: &Path) -> Result<(), Failure> {
     let is_manager = found.interface.as_deref() == Some(service_manager::INTERFACE);
     let report = observer::connect(socket, &tried)?.report();
     let report = report.map_err(|errno| Failure::refused(&tried, errno))?;
-    found.process = process(&service, report, is_manager);
+    found.process = process(manager.process().number(), report, is_manager);
     if let Some(descriptor) = &found.interface {
         let own = |code| own_reply(&service, code, &manager.request(descriptor));
         found.version = own(VERSION).and_then(|reply| Reader::new(&reply).i32());
@@ -114,10 +114,9 @@ fn own_reply(service: &Handle, code: u32, request: &Parcel) -> Option<Vec<u8>> {
     answered.then(|| reader.rest().to_vec())
 }
 
-/// The process that serves an object of which this process holds a node beside the manager's. `None`
-/// if this user may not see that process.
-fn process(service: &Handle, report: Report, is_manager: bool) -> Option<Process> {
-    let own = service.process()?.number();
+/// The process that serves the one object that `own` holds beside the manager's. `None` if this user
+/// may not see that process.
+fn process(own: u64, report: Report, is_manager: bool) -> Option<Process> {
     let is_own = |context: &ContextReport| context.processes.iter().any(|it| it.process == own);
     let context = report.contexts.into_iter().find(is_own)?;
     let n_held = |owner: &ProcessReport| {

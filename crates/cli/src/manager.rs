@@ -29,6 +29,7 @@ pub struct ContextArgs {
 
 /// The service manager of a context.
 pub struct Manager {
+    process: Process,
     manager: ServiceManager,
     context: String,
 }
@@ -40,7 +41,12 @@ impl Manager {
             Process::open(context, socket).map_err(|error| Failure::open(tried, socket, &error))?;
         let manager =
             ServiceManager::find(&process).map_err(|error| failure(tried, context, error))?;
-        Ok(Manager { manager, context: context.to_owned() })
+        Ok(Manager { process, manager, context: context.to_owned() })
+    }
+
+    /// The opened device by which the manager and the services are called.
+    pub fn process(&self) -> &Process {
+        &self.process
     }
 
     /// The manager's protocol, in which its services are called as well.

@@ -102,7 +102,7 @@ impl Writer<'_> {
             Type::Array(element, length) => {
                 let values = json.as_array().ok_or_else(wrong)?;
                 if length.is_some_and(|length| length != values.len()) {
-                    let found = format!("{} of them", values.len());
+                    let found = format!("{} elements", values.len());
                     return Err(mismatch(self.sources, typed, found));
                 }
                 self.write_elements(parcel, element, values)?;

@@ -220,7 +220,7 @@ fn explain(error: &Error<Rule>) -> SyntaxError {
 fn spoken(rule: Rule) -> &'static str {
     match rule {
         Rule::EOI => "the end of the file",
-        Rule::path | Rule::name => "a name",
+        Rule::path | Rule::name | Rule::enumerator => "a name",
         Rule::type_ => "a type",
         Rule::text | Rule::header => "a string",
         Rule::integer | Rule::float => "a number",
@@ -231,7 +231,6 @@ fn spoken(rule: Rule) -> &'static str {
         Rule::value | Rule::expression | Rule::list => "a value",
         Rule::annotation => "an annotation",
         Rule::constant => "a constant",
-        Rule::enumerator => "an enumerator",
         Rule::declaration
         | Rule::interface
         | Rule::parcelable
@@ -632,7 +631,7 @@ mod tests {
             ("parcelable P { int x = ; }", 1, 24, "a value"),
             ("interface I { void f() = 16777000; }", 1, 26, "at most 16776960"),
             ("interface I { const int X = 99999999999999999999; }", 1, 29, "too large"),
-            ("enum E { }", 1, 10, "an enumerator"),
+            ("enum E { }", 1, 10, "a name"),
             ("what is this", 1, 1, "a declaration"),
         ] {
             let SyntaxError { line: at_line, column: at_column, wrong } = parse(text).unwrap_err();

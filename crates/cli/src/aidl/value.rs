@@ -108,8 +108,8 @@ pub fn expected(sources: &Sources, typed: &Typed) -> String {
             _ => declared.name.clone(),
         },
         Type::Array(element, length) => {
-            let length = length.map_or_else(String::new, |length| format!("{length} times "));
-            format!("a JSON array of {length}{}", expected(sources, element))
+            let length = length.map_or_else(String::new, |length| format!(" of {length}"));
+            format!("a JSON array{length}, each {}", expected(sources, element))
         }
     };
     if typed.nullable { format!("{text}, or null") } else { text }
