@@ -114,8 +114,8 @@ fn own_reply(service: &Handle, code: u32, request: &Parcel) -> Option<Vec<u8>> {
     answered.then(|| reader.rest().to_vec())
 }
 
-/// The process that serves the one object that `own` holds beside the manager's. `None` if this user
-/// may not see that process.
+/// The process that serves the one object that the process `own` holds beside the manager's. `None`
+/// if this user may not see the server.
 fn process(own: u64, report: Report, is_manager: bool) -> Option<Process> {
     let is_own = |context: &ContextReport| context.processes.iter().any(|it| it.process == own);
     let context = report.contexts.into_iter().find(is_own)?;

@@ -82,10 +82,11 @@ impl Manager {
     }
 }
 
-/// The interface descriptor of an object. `None` if the object does not tell it in time.
+/// The interface descriptor of an object. `None` of an object that has none or does not tell it in
+/// time.
 pub fn interface(handle: &Handle) -> Option<String> {
     let answer = handle.call_within(INTERFACE, &Parcel::new(), PATIENCE).ok()?;
-    Reader::new(answer.data()).string()
+    Reader::new(answer.data()).string().filter(|name| !name.is_empty())
 }
 
 /// A service's answer, unless the call has failed or the service has refused it.

@@ -299,10 +299,9 @@ impl Sources {
         let mut around = user.name.as_str();
         loop {
             let declared = self.declared.borrow().get(around).map(Rc::clone);
-            if let Some(value) = declared.map(|it| self.member(&it, name, left)).transpose()? {
-                if let Some(value) = value {
-                    return Ok(value);
-                }
+            let value = declared.map(|it| self.member(&it, name, left)).transpose()?;
+            if let Some(value) = value.flatten() {
+                return Ok(value);
             }
             let Some((outer, _)) = around.rsplit_once('.') else { break };
             around = outer;
@@ -439,8 +438,9 @@ mod tests {
         let (_directory, sources) = sources(&[
             (
                 "a/IThing.aidl",
-                "package a; import b.Other; interface IThing { void f(in Kind k); \
-              enum Kind { INNER } void g(in Other.Deep d); void h(in Near n); void i(in b.Other o); }",
+                "package a; import b.Other; interface IThing { enum Kind { INNER } \
+                 void f(in Kind k); void g(in Other.Deep d); void h(in Near n); \
+                 void i(in b.Other o); }",
             ),
             ("a/Kind.aidl", "package a; enum Kind { OUTER }"),
             ("a/Near.aidl", "package a; parcelable Near { int x; }"),

@@ -143,7 +143,7 @@ impl Writer<'_> {
         values: &[Json],
     ) -> Result<(), AidlError> {
         let within = |place: usize| move |error: AidlError| error.within(&format!("[{place}]"));
-        if self.is_byte(&element.kind)? {
+        if is_byte(self.sources, &element.kind)? {
             let mut bytes = Vec::with_capacity(values.len());
             for (place, value) in values.iter().enumerate() {
                 bytes.push(self.byte(element, value).map_err(within(place))?);
@@ -156,10 +156,6 @@ impl Writer<'_> {
             self.write(parcel, element, value).map_err(within(place))?;
         }
         Ok(())
-    }
-
-    fn is_byte(&self, kind: &Type) -> Result<bool, AidlError> {
-        is_byte(self.sources, kind)
     }
 
     /// A byte of an array. Backends differ in whether it has a sign.

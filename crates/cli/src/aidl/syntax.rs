@@ -2,6 +2,9 @@
 //!
 //! Names are as they are written: [`interface`](super::interface) finds what they name.
 //!
+//! The published parsers do not serve: `aidl-parser` knows no unions, nested types, fixed lengths
+//! and expressions, and no other crate can name the types of `rsbinder-aidl`'s tree.
+//!
 //! Source: Android's AIDL language, as its documentation and `aidl_language_y.yy` have it.
 
 use pest::Parser;
@@ -596,7 +599,9 @@ mod tests {
                oneway void second(onewayThing t, inout Kind[FLAG] inner) = 11;\n\
              }\n\
              parcelable Flat cpp_header \"a.h\" rust_type \"b\"; parcelable Pair<A, B> { int x; }\n\
-             parcelable Floats { float a = 1.5f; double b = .5e-3; char c = 'x'; boolean d = !true; }\n\
+             parcelable Floats {\n\
+               float a = 1.5f; double b = .5e-3; char c = 'x'; boolean d = !true;\n\
+             }\n\
              interface IForward;// end",
         )
         .unwrap();
