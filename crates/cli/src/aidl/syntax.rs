@@ -223,7 +223,7 @@ fn explain(error: &Error<Rule>) -> SyntaxError {
 fn spoken(rule: Rule) -> &'static str {
     match rule {
         Rule::EOI => "the end of the file",
-        Rule::path | Rule::name | Rule::enumerator => "a name",
+        Rule::path | Rule::name | Rule::enumerator | Rule::parameter => "a name",
         Rule::type_ => "a type",
         Rule::text | Rule::header => "a string",
         Rule::integer | Rule::float => "a number",
@@ -231,10 +231,16 @@ fn spoken(rule: Rule) -> &'static str {
         Rule::field => "a field",
         Rule::fields | Rule::begin => "{",
         Rule::argument | Rule::direction => "a parameter",
-        Rule::value | Rule::expression | Rule::list => "a value",
+        Rule::value
+        | Rule::expression
+        | Rule::list
+        | Rule::prefix
+        | Rule::boolean
+        | Rule::character => "a value",
         Rule::annotation => "an annotation",
         Rule::constant => "a constant",
-        Rule::declaration
+        Rule::document
+        | Rule::declaration
         | Rule::interface
         | Rule::parcelable
         | Rule::union
