@@ -286,9 +286,10 @@ fn write_arguments(
         };
         let word = given.next().ok_or_else(|| usage(format!("{place} is missing")))?;
         let json = value::of_word(&typed, word);
-        writer
-            .write(parcel, &typed, &json)
-            .map_err(|error| wrong(error.within(&place)).advice(format_args!("it is: {method}")))?;
+        writer.write(parcel, &typed, &json).map_err(|error| match error.within(&place) {
+            error @ AidlError::Mismatch { .. } => usage(error.to_string()),
+            error => wrong(error),
+        })?;
     }
     match given.next() {
         Some(word) => Err(usage(format!("the argument {word:?} is one too many"))),

@@ -10,7 +10,6 @@ use baton::{Errno, Parcel, Process, Request, ServiceManager};
 use serde_json::{Value as Json, json};
 use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -207,17 +206,10 @@ fn replies_are_decoded_and_garbled_ones_are_refused() {
         }
     }
     *reply.lock().unwrap() = words(&[0, 1, 5, 1, 97]);
-    let both = json_of(&stage.call(&["both", "1", "b", "--json"]));
-    let out = json!({"v": [5], "s": "a"});
-    let named = |found: Json| {
-        let (code, method) = (7, "both");
-        assert_eq!(
-            found,
-            json!({"service": "thing", "interface": "a.IThing", "method": method,
-            "code": code, "out": out})
-        );
-    };
-    named(both);
+    let found = json_of(&stage.call(&["both", "1", "b", "--json"]));
+    let both = json!({"service": "thing", "interface": "a.IThing", "method": "both", "code": 7,
+        "out": {"v": [5], "s": "a"}});
+    assert_eq!(found, both);
     *reply.lock().unwrap() = words(&[-5, 1, 97, 0]);
     let output = stage.call(&["number", "--json"]);
     assert_eq!(output.status.code(), Some(1));
@@ -376,5 +368,4 @@ fn contexts_are_listed_as_json() {
     let stage = Stage::start("interface IThing { }", refuse);
     let names = ["binder", "hwbinder", "vndbinder"].map(|name| json!({ "name": name }));
     assert_eq!(json_of(&stage.run(&["contexts", "--json"])), json!({ "contexts": names }));
-    assert!(Path::new(BATON).is_absolute());
 }

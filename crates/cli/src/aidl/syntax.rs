@@ -592,10 +592,7 @@ impl Display for Method {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_construct_is_accepted() {
-        let document = parse(
-            "// a comment without an end of line is at the end\n\
+    const EVERYTHING: &str = "// a comment without an end of line is at the end\n\
              package a.b; import a.b.Other; /* here, too */ import c.D;\n\
              @VintfStability @Descriptor(value=\"x\") interface IThing {\n\
                const int FLAG = 1 << 3 | 0xff & ~2; const String NAME = \"a\";\n\
@@ -608,9 +605,11 @@ mod tests {
              parcelable Floats {\n\
                float a = 1.5f; double b = .5e-3; char c = 'x'; boolean d = !true;\n\
              }\n\
-             interface IForward;// end",
-        )
-        .unwrap();
+             interface IForward;// end";
+
+    #[test]
+    fn every_construct_is_accepted() {
+        let document = parse(EVERYTHING).unwrap();
         assert_eq!((document.package.as_str(), document.imports.len()), ("a.b", 2));
         let names = document.declarations.iter().map(|it| it.name.as_str());
         assert!(names.eq(["IThing", "Flat", "Pair", "Floats", "IForward"]));
@@ -629,6 +628,15 @@ mod tests {
         for unknown in [1, 2, 4] {
             let body = &document.declarations[unknown].body;
             assert!(matches!(body, Body::Unknown(_)), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_short_is_an_error() {
+        let interface = EVERYTHING.find("IThing").unwrap()..EVERYTHING.find("Flat").unwrap() - 12;
+        for (at, _) in EVERYTHING.char_indices() {
+            let parsed = parse(&EVERYTHING[..at]);
+            assert!(parsed.is_err() || !interface.contains(&at), "{at}");
         }
     }
 
