@@ -113,10 +113,12 @@ fn manage(release: Release, code: u32, data: &[u8]) -> Option<Reply> {
     Some(reply)
 }
 
-fn serve(code: u32) -> Option<Reply> {
+fn serve(code: u32, data: &[u8]) -> Option<Reply> {
     let mut reply = Reply::default();
     match code {
         PING => {}
+        // The status, and the size of the request.
+        1 => [0, data.len() as i32].into_iter().for_each(|number| reply.number(number)),
         DESCRIPTOR => reply.string(INTERFACE),
         _ => return None,
     }
@@ -133,7 +135,7 @@ fn start(broker: &Broker, release: Option<Release>) {
             next = Commands::default();
             for Message { transaction, data } in &returned.messages {
                 let reply = match (transaction.target, release) {
-                    (SERVICE, _) => serve(transaction.code),
+                    (SERVICE, _) => serve(transaction.code, data),
                     (_, Some(release)) => manage(release, transaction.code, data),
                     (_, None) => None,
                 };
@@ -190,6 +192,31 @@ fn managers_of_every_release_are_understood() {
         let (status, said) = text(&baton(&broker, &["ping", NAMES[1]]));
         assert_eq!(status, Some(0), "{release:?}");
         assert!(said.starts_with("Service weather.IWeather/default: alive"), "{release:?}: {said}");
+    }
+}
+
+/// Since Android 10 a work source is in the header, and since Android 11 a mark; then a stability
+/// follows each object.
+#[test]
+fn requests_have_the_form_of_the_release() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("IThing.aidl");
+    std::fs::write(&file, "package android.test; interface IThing { int size(IBinder b); }")
+        .unwrap();
+    let file = file.to_str().unwrap();
+    for (release, bytes) in [
+        (Release::Nine, 72),
+        (Release::Ten, 76),
+        (Release::ElevenToFourteen, 84),
+        (Release::Sixteen, 84),
+    ] {
+        let broker = Broker::start();
+        start(&broker, Some(release));
+        for object in ["null", "clock"] {
+            let output = baton(&broker, &["call", "clock", "size", object, "--aidl", file]);
+            let found = (Some(0), format!("result: {bytes}\n"));
+            assert_eq!(text(&output), found, "{release:?}: {output:?}");
+        }
     }
 }
 
