@@ -8,7 +8,7 @@ RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
-SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/demo-bench scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
+SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/demo-bench scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/call tests/rsbinder/run \
 	tests/clients/build tests/clients/run tests/host/run tests/programs/run tools/binder-vm
 
 .PHONY: help
@@ -85,6 +85,8 @@ test-rsbinder: setup build
 	@echo 'test: rsbinder programs, system calls made inline'
 	@tests/rsbinder/build
 	@tests/rsbinder/run --form inline
+	@echo 'test: rsbinder services, called by their AIDL'
+	@tests/rsbinder/call
 	@echo 'test: rsbinder programs, system calls made through libc'
 	@tests/rsbinder/run --form libc
 

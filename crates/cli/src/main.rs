@@ -7,7 +7,9 @@
 //! - [`ps`], [`contexts`]: show the broker's state, through [`observer`].
 //! - [`rt`]: runs programs in real time.
 //! - [`service_manager`]: runs Android's service manager. [`wait`]: waits for services.
-//! - [`services`]: Android's `service` tool, through [`manager`].
+//! - [`services`]: finds services; Android's `service` tool. [`call`]: calls them, by [`aidl`].
+//!   [`ping`], [`introspect`], [`dump`]: what they say of themselves. [`manager`]: how they are
+//!   found.
 //! - [`host`]: runs many services in one process.
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
 //! - [`bench`]: the benchmarks, a program of their own.
@@ -15,18 +17,23 @@
 //!   run until a signal.
 #![deny(unsafe_code)]
 
+mod aidl;
 mod background;
 mod bench;
 mod broker;
+mod call;
 mod contexts;
 mod demo;
 mod devices;
+mod dump;
 mod failure;
 mod host;
+mod introspect;
 mod log;
 mod logcat;
 mod manager;
 mod observer;
+mod ping;
 mod policy;
 mod program;
 mod ps;
@@ -81,21 +88,29 @@ enum Command {
     /// Show contexts, processes, nodes, references, threads and buffers
     Ps(ps::PsArgs),
     /// List the contexts: the devices under /dev/binderfs
-    Contexts,
+    Contexts(contexts::ListArgs),
     /// Manage contexts
     #[command(subcommand)]
     Context(contexts::ContextCommand),
     /// List the services that the service manager knows
     #[command(visible_alias = "services")]
-    List(services::ContextArgs),
+    List(services::ListArgs),
     /// Say whether a service is there
-    Check(services::NameArgs),
+    Check(services::CheckArgs),
     /// Wait until services are there
     Wait(wait::WaitArgs),
-    /// Make a round trip to a service
-    Ping(services::NameArgs),
+    /// Make round trips to a service
+    Ping(ping::PingArgs),
     /// Call a service with arguments, and show the reply
-    Call(services::CallArgs),
+    Call(call::CallArgs),
+    /// Show a service's interface, process and methods
+    Introspect(introspect::IntrospectArgs),
+    /// Show what a service tells about itself, as Android's dumpsys does
+    #[command(visible_alias = "dumpsys")]
+    Dump(dump::DumpArgs),
+    /// Android's service tool: list, check and call
+    #[command(subcommand)]
+    Service(services::ServiceCommand),
     /// Run many small services in one process, as threads of one nucleus
     Host(host::HostArgs),
     /// Show the log, as Android's logcat does
@@ -120,13 +135,16 @@ fn main() -> ExitCode {
         Command::Broker(args) => broker::broker(args, &socket),
         Command::Manager(args) => service_manager::manager(&args, &socket),
         Command::Ps(args) => ps::ps(&args, &socket),
-        Command::Contexts => contexts::list(&socket),
+        Command::Contexts(args) => contexts::list(&args, &socket),
         Command::Context(command) => contexts::change(&command, &socket),
         Command::List(args) => services::list(&args, &socket),
         Command::Check(args) => services::check(&args, &socket),
         Command::Wait(args) => wait::wait(&args, &socket),
-        Command::Ping(args) => services::ping(&args, &socket),
-        Command::Call(args) => services::call(&args, &socket),
+        Command::Ping(args) => ping::ping(&args, &socket),
+        Command::Call(args) => call::call(&args, &socket),
+        Command::Introspect(args) => introspect::introspect(&args, &socket),
+        Command::Dump(args) => dump::dump(&args, &socket),
+        Command::Service(command) => services::service(&command, &socket),
         Command::Host(args) => host::host(&args, &socket),
         Command::Logcat(args) => logcat::logcat(&args),
         Command::Log(args) => log::log(&args),

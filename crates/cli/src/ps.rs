@@ -7,7 +7,7 @@ mod services;
 
 use crate::failure::Failure;
 use crate::observer;
-use crate::stdout::show;
+use crate::stdout::{show, show_json};
 use baton_abi::control::{Account, EngineReport, LaneReport, ProcessReport, Report, Share};
 use clap::Args;
 use serde::Serialize;
@@ -57,7 +57,7 @@ pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
     if args.accounts {
         let accounts = observer.accounts().map_err(refused)?;
         return match args.json {
-            true => json(serde_json::to_string_pretty(&accounts), tried),
+            true => show_json(&accounts),
             false => show(&shares(&accounts)),
         };
     }
@@ -69,7 +69,7 @@ pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
     let services = Services::of(&report, socket);
     let shown = Shown::of(&report, &services);
     if args.json {
-        return json(serde_json::to_string_pretty(&shown), tried);
+        return show_json(&shown);
     }
     let mut rows = vec![HEADER.map(str::to_owned)];
     for context in &shown.contexts {
@@ -202,10 +202,6 @@ impl<'a> ShownProcess<'a> {
     }
 }
 
-fn json(text: serde_json::Result<String>, tried: &str) -> Result<(), Failure> {
-    show(&(text.map_err(|error| Failure::new(tried, error))? + "\n"))
-}
-
 /// The table of shares: a row for each user and amount.
 fn shares(accounts: &[Account]) -> String {
     let header = ["UID", "AMOUNT", "TAKEN", "LEFT", "OF", "RESERVE"].map(str::to_owned);
@@ -294,7 +290,7 @@ fn size(bytes: u32) -> String {
 }
 
 /// The name of a running program, which the broker does not know.
-fn program(pid: u32) -> String {
+pub fn program(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     match name.trim_end() {
         "" => "?".to_owned(),

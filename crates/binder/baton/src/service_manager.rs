@@ -16,7 +16,7 @@
 //!
 //! Source: `IServiceManager.aidl` of Android 11 to 16; `service_manager.c` of Android 9 and 10.
 
-use crate::android::{Exception, Reader, Write};
+use crate::android::{Exception, Reader, SYSTEM_STABILITY, Write};
 use crate::{CallError, Handle, Object, Parcel, Process, Received};
 use std::time::Duration;
 
@@ -40,8 +40,6 @@ const OLD_ADD: u32 = 3;
 const EVERY_PRIORITY: i32 = 15;
 /// DUMP_FLAG_PRIORITY_DEFAULT.
 const DUMP_PRIORITY: i32 = 1 << 3;
-/// Of a service of the system: callers of the same version of it may pass the object on.
-const STABILITY: i32 = 0b00_1100;
 /// The caller's strict-mode policy: none.
 const STRICT_MODE: i32 = i32::MIN;
 /// Nobody else's work.
@@ -138,7 +136,9 @@ impl Protocol {
         parcel
     }
 
-    fn has_status(self) -> bool {
+    /// Whether the release's services are as AIDL has them: a reply begins with a status, and an
+    /// object's stability follows it.
+    pub fn is_aidl(self) -> bool {
         matches!(self, Protocol::Android11 | Protocol::Android16)
     }
 }
@@ -218,8 +218,8 @@ impl ServiceManager {
         let mut request = self.protocol.request(INTERFACE);
         request.write_string(name);
         request.write_object(object);
-        if self.protocol.has_status() {
-            request.write_i32(STABILITY);
+        if self.protocol.is_aidl() {
+            request.write_i32(SYSTEM_STABILITY);
         }
         let is_for_isolated_processes = 0;
         request.write_i32(is_for_isolated_processes);
@@ -232,7 +232,7 @@ impl ServiceManager {
             }
         };
         let mut reader = Reader::new(answer.data());
-        match (self.protocol.has_status(), reader.clone().i32()) {
+        match (self.protocol.is_aidl(), reader.clone().i32()) {
             (true, _) => granted(reader.status()),
             (false, Some(0)) => Ok(()),
             (false, _) => Err(misunderstood("a reply of another form")),
@@ -275,7 +275,7 @@ impl ServiceManager {
         let code = if self.protocol == Protocol::Android16 { CHECK } else { OLD_CHECK };
         let answer = self.answer(code, &request)?;
         let mut reader = Reader::new(answer.data());
-        if self.protocol.has_status() {
+        if self.protocol.is_aidl() {
             granted(reader.status())?;
         }
         if self.protocol == Protocol::Android16 {
@@ -310,7 +310,7 @@ fn misunderstood(how: &str) -> NameError {
 fn granted(status: Option<Result<(), Exception>>) -> Result<(), NameError> {
     match status {
         Some(Ok(())) => Ok(()),
-        Some(Err(Exception { code, message })) => Err(NameError::Refused { code, message }),
+        Some(Err(Exception { code, message, .. })) => Err(NameError::Refused { code, message }),
         None => Err(misunderstood("nothing")),
     }
 }

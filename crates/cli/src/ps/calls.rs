@@ -4,9 +4,9 @@
 //! of a call name its channel and lane.
 
 use super::services::Services;
-use super::{json, program, table};
+use super::{program, table};
 use crate::failure::Failure;
-use crate::stdout::show;
+use crate::stdout::{show, show_json};
 use baton::SchedPriority;
 use baton_abi::control::{CallReport, End, ProcessReport, Report};
 use baton_driver::observer::Observer;
@@ -39,7 +39,7 @@ pub fn described(observer: &Observer) -> Result<Report, Errno> {
 pub fn show_calls(report: &Report, services: &Services, as_json: bool) -> Result<(), Failure> {
     let shown = Shown::of(report, services);
     if as_json {
-        return json(serde_json::to_string_pretty(&shown), "show the calls");
+        return show_json(&shown);
     }
     let mut rows = vec![HEADER.map(str::to_owned)];
     rows.extend(shown.calls.iter().map(Call::row));
