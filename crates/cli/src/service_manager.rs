@@ -24,8 +24,8 @@ Programs of Android 9 and 10, and libgbinder unless told otherwise, are served w
 says: their requests can be told apart. Root and the manager's own user may register services; \
 --allow lets others. A name belongs to the user who has registered it, until the service dies.
 
-If no broker listens, this starts one that ends with its last client. Runs until SIGTERM or SIGINT, \
-and tells systemd when it is ready (Type=notify).")]
+If no broker listens, this starts one that ends with its last client. Runs until SIGTERM or \
+SIGINT, and tells systemd when it is ready (Type=notify).")]
 pub struct ManagerArgs {
     /// The context to manage
     #[arg(long, default_value = "binder", value_name = "NAME")]
