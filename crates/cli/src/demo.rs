@@ -8,20 +8,16 @@ mod processes;
 use crate::failure::Failure;
 use crate::stdout::show;
 use crate::stop;
-use crate::wait::wait_for;
 use baton::android::Write;
 use baton::service_manager::INTERFACE;
 use baton::{Parcel, Process, ServiceManager};
 use clap::Args;
-use processes::Processes;
+use processes::{CONTEXT, PATIENCE, Processes, await_service};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Time for a process to start, or for an event to come, on a machine that is very busy.
-const PATIENCE: Duration = Duration::from_secs(30);
-const CONTEXT: &str = "binder";
 const SERVICE: &str = "echo";
 const OTHER_SERVICE: &str = "clock";
 /// `registerForNotifications` of Android 16.
@@ -80,10 +76,6 @@ pub fn demo(args: &DemoArgs, socket: &Path) -> Result<(), Failure> {
          {baton} host echo &\n  \
          {baton} wait echo && {baton} call echo 1 s16 hello\n",
     ))
-}
-
-fn await_service(name: &str, socket: &Path) -> Result<(), Failure> {
-    wait_for(&[name.to_owned()], CONTEXT, socket, Some(PATIENCE))
 }
 
 fn received<T>(receiver: &Receiver<T>, event: &str) -> Result<T, Failure> {

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::manager::{ContextArgs, Manager, PATIENCE, interface};
 use crate::observer;
 use crate::ping::PING;
-use crate::ps::program;
+use crate::program::name_of;
 use crate::stdout::{show, show_json};
 use baton::android::Reader;
 use baton::service_manager::transport_status;
@@ -119,7 +119,7 @@ fn process(service: &Handle, context: &str, report: &Report) -> Option<Process> 
     // The context manager's handle has no identity.
     let owner = service.identity().map(|(owner, _)| owner).or(context.manager)?;
     let owner = context.processes.iter().find(|process| process.process == owner)?;
-    let program = Some(program(owner.pid)).filter(|name| name != "?");
+    let program = Some(name_of(owner.pid)).filter(|name| name != "?");
     Some(Process { pid: owner.pid, program })
 }
 

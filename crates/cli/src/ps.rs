@@ -1,12 +1,14 @@
 //! `baton ps`: the broker's state, and the figures that engines publish about themselves.
 //!
-//! - [`calls`]: the calls under way. [`services`]: the names of nodes.
+//! - [`calls`]: the calls under way. [`services`]: the names of nodes. [`table`]: what is printed.
 
 mod calls;
 mod services;
+mod table;
 
 use crate::failure::Failure;
 use crate::observer;
+use crate::program::name_of;
 use crate::stdout::{show, show_json};
 use baton_abi::control::{Account, EngineReport, LaneReport, ProcessReport, Report, Share};
 use clap::Args;
@@ -15,6 +17,7 @@ use services::Services;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use table::table;
 
 /// Options of `baton ps`.
 #[derive(Args)]
@@ -260,7 +263,7 @@ fn row(context: &ShownContext<'_>, process: &ShownProcess<'_>) -> [String; 14] {
         context.name.to_owned(),
         process.pid.to_string(),
         process.uid.to_string(),
-        program(process.pid),
+        name_of(process.pid),
         state.to_owned(),
         process.nodes.len().to_string(),
         process.handles.len().to_string(),
@@ -287,35 +290,6 @@ fn size(bytes: u32) -> String {
         0..4096 => format!("{bytes}"),
         _ => format!("{}K", bytes.div_ceil(1024)),
     }
-}
-
-/// The name of a running program, which the broker does not know.
-pub fn program(pid: u32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    match name.trim_end() {
-        "" => "?".to_owned(),
-        name => name.replace(|letter: char| letter.is_control(), "?"),
-    }
-}
-
-fn table<const N: usize>(rows: &[[String; N]], words: &[usize]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (column, entry) in row.iter().enumerate() {
-            let width = widths[column];
-            let padded = match words.contains(&column) {
-                true => format!("{entry:<width$}  "),
-                false => format!("{entry:>width$}  "),
-            };
-            line.push_str(&padded);
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 fn describe(text: &mut String, context: &ShownContext<'_>) {

@@ -2,8 +2,7 @@
 //!
 //! `baton bench rpc` is the real measurement, beside more peers.
 
-use super::processes::Processes;
-use super::{CONTEXT, await_service};
+use super::processes::{CONTEXT, Processes, await_service};
 use crate::failure::Failure;
 use crate::stdout::show;
 use baton::{Parcel, Process, ServiceManager};

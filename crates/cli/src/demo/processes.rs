@@ -2,10 +2,21 @@
 
 use crate::failure::Failure;
 use crate::stdout::show;
-use std::path::PathBuf;
+use crate::wait::wait_for;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+/// Time for a process to start, or for an event to come, on a machine that is very busy.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// The context of the demo's services.
+pub const CONTEXT: &str = "binder";
+
+/// Waits until a service is there.
+pub fn await_service(name: &str, socket: &Path) -> Result<(), Failure> {
+    wait_for(&[name.to_owned()], CONTEXT, socket, Some(PATIENCE))
+}
 
 /// The processes that run, and the directory of their socket. Both end with this.
 pub struct Processes {

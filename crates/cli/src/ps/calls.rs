@@ -4,8 +4,9 @@
 //! of a call name its channel and lane.
 
 use super::services::Services;
-use super::{program, table};
+use super::table::table;
 use crate::failure::Failure;
+use crate::program::name_of;
 use crate::stdout::{show, show_json};
 use baton::SchedPriority;
 use baton_abi::control::{CallReport, End, ProcessReport, Report};
@@ -50,7 +51,7 @@ pub fn show_calls(report: &Report, services: &Services, as_json: bool) -> Result
     for pid in &shown.silent {
         text.push_str(&format!(
             "pid {pid} ({}) has not described its calls: it is stopped, or very busy\n",
-            program(*pid)
+            name_of(*pid)
         ));
     }
     show(&text)
@@ -157,7 +158,7 @@ impl<'a> Call<'a> {
         (service, call): (Option<&CallReport>, Option<&CallReport>),
     ) -> Call<'a> {
         let request = [call, service].into_iter().flatten().find_map(|end| end.request.as_ref());
-        let process = |of: &ProcessReport| Process { pid: of.pid, program: program(of.pid) };
+        let process = |of: &ProcessReport| Process { pid: of.pid, program: name_of(of.pid) };
         let owner = call.map(|call| call.peer).or(target.map(|target| target.process));
         let state = match (service, target.and_then(|target| target.calls.as_ref())) {
             (Some(service), _) => State::Served { tid: service.tid },
