@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// Bytes of a request and of its answer.
-const BYTES: usize = 128;
+const BYTES: usize = 124;
 const ROUNDS: usize = 10;
 const CALLS: usize = 1000;
 /// The longest bar, in characters.
@@ -58,7 +58,7 @@ pub fn serve(peer: Peer, socket: &Path) -> Result<(), Failure> {
 
 /// Measures the peers in turn, and shows a bar for each.
 pub fn show_bars(processes: &mut Processes) -> Result<(), Failure> {
-    let mut times_us = vec![("Baton", Vec::new()), ("AF_UNIX", Vec::new())];
+    let mut times_us = [("Baton", Vec::new()), ("AF_UNIX", Vec::new())];
     let failed = |error: &dyn std::fmt::Display| Failure::new("measure a call", error);
     let child = processes.command(&["demo", "--serve", "baton"]).spawn();
     processes.keep(NAME, child.map_err(|error| failed(&error))?);
@@ -132,7 +132,7 @@ fn framework() -> Option<(String, f64)> {
     let output = Command::new(bench).args(ARGUMENTS.split(' ')).output().ok()?;
     let measured: Measured = serde_json::from_slice(&output.stdout).ok()?;
     [("grpc", "gRPC"), ("rsbinder-rpc", "rsbinder RPC")].iter().find_map(|(system, name)| {
-        let is_it = |row: &&Row| row.system == *system && row.payload_bytes == BYTES - 4;
+        let is_it = |row: &&Row| row.system == *system && row.payload_bytes == BYTES;
         let best = measured.rows.iter().filter(is_it).map(|row| row.p50_ns / 1e3);
         best.min_by(f64::total_cmp).map(|time_us| ((*name).to_owned(), time_us))
     })
