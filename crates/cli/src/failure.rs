@@ -96,6 +96,10 @@ impl Failure {
                 "there is no such context".to_owned(),
                 Some("see `baton contexts`, or add it with `baton context add NAME`"),
             ),
+            Errno::OVERFLOW => (
+                "the broker's user namespace does not have your user".to_owned(),
+                Some("map your user into the broker's container, or run the broker outside of it"),
+            ),
             _ => (format!("the broker refused: {errno}"), None),
         };
         Failure { advice: advice.map(str::to_owned), ..Failure::new(tried, wrong) }
@@ -111,6 +115,10 @@ impl Failure {
             OpenError::Stranger { .. } => Failure::new(tried, error).advice(
                 "that is no broker to trust: find out who that is, or give another path with \
                  --socket or BATON_SOCKET",
+            ),
+            OpenError::Unmapped { .. } => Failure::new(tried, error).advice(
+                "run the broker as the user who is root in this user namespace, or map its user \
+                 into the namespace",
             ),
             OpenError::System { .. } => Failure::new(tried, error),
         }

@@ -2,6 +2,7 @@
 
 use super::channel::Channels;
 use super::grant::Grants;
+use super::pid_namespace::PidNamespace;
 use crate::limits::{Rights, Usage};
 use baton_abi::control::{Identity, ProcessId};
 use baton_abi::quota::Quota;
@@ -9,7 +10,9 @@ use std::collections::BTreeSet;
 
 #[derive(Clone, Debug)]
 pub(super) struct Process {
+    /// With the pid in the broker's namespace, or 0.
     pub identity: Identity,
+    pub pid_namespace: PidNamespace,
     /// Name of the context that the process opened. Contexts are never removed.
     pub context: String,
     pub grants: Grants,
