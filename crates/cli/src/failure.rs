@@ -20,6 +20,9 @@ Exit codes:
   Otherwise `baton run`, `baton rt run`, `baton bench` and `baton latency` end as their programs
   do.";
 
+/// Advice for a socket's path that does not fit into an address.
+pub const SHORTER_PATH: &str = "give a shorter path with --socket or BATON_SOCKET";
+
 /// The kind of a failure, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -120,6 +123,10 @@ impl Failure {
                 "run the broker as the user who is root in this user namespace, or map its user \
                  into the namespace",
             ),
+            OpenError::System { errno: Errno::NAMETOOLONG, .. } => {
+                let wrong = format!("{} is longer than a socket may be", socket.display());
+                Failure::new(tried, wrong).advice(SHORTER_PATH)
+            }
             OpenError::System { .. } => Failure::new(tried, error),
         }
     }

@@ -1,5 +1,6 @@
 //! The error with which a broker ends.
 
+use crate::listener::MAX_PATH_BYTES;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,16 @@ pub enum RunError {
     /// A context's name cannot be used.
     #[error("context name {0:?} is invalid or taken")]
     BadContext(String),
-    /// A system call failed, or would have had a forbidden effect.
+    /// A file has the socket's path and is no broker's socket.
+    #[error("{} is there and is no broker's socket", .0.display())]
+    NotASocket(PathBuf),
+    /// Other users could replace a socket in this directory.
+    #[error("other users could replace a socket in {}", .0.display())]
+    Replaceable(PathBuf),
+    /// The socket's path does not fit into an address.
+    #[error("{} is longer than a broker's socket may be, {MAX_PATH_BYTES} bytes", .0.display())]
+    TooLong(PathBuf),
+    /// A system call failed.
     #[error("{operation} {}: {errno}", path.display())]
     System {
         /// The operation that failed.
