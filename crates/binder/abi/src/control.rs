@@ -94,8 +94,8 @@ pub struct Released {
 pub struct Identity {
     /// The broker's id of the process.
     pub process: ProcessId,
-    /// Thread group id: of a peer in the reader's pid namespace, of the reader in the broker's. 0 if
-    /// that namespace does not see the process, and any number of processes may have it.
+    /// Thread group id: of a peer in the reader's pid namespace, of the reader in the broker's. 0
+    /// if that does not have the process: any number of processes may have the pid 0.
     pub pid: u32,
     /// Effective user id.
     pub uid: u32,

@@ -50,7 +50,8 @@ impl Page {
 }
 
 impl State {
-    /// Answers a request of an observer, a process of this user and pid namespace. `None` for a request that observers may not send.
+    /// Answers a request of an observer, which has this user and pid namespace. `None` for a
+    /// request that observers may not send.
     pub fn observe(
         &mut self,
         uid: u32,
