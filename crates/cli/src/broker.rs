@@ -126,7 +126,7 @@ fn explain(tried: &str, error: &RunError) -> Failure {
         RunError::Replaceable(_) => {
             failure.advice("give a path in a directory of your own with --socket or BATON_SOCKET")
         }
-        RunError::TooLong(_) => failure.advice(SHORTER_PATH),
+        RunError::TooLong { .. } => failure.advice(SHORTER_PATH),
         RunError::System { .. } => {
             failure.advice("give a path that you may write to with --socket or BATON_SOCKET")
         }

@@ -31,7 +31,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// Suffix of the path that a socket has while it is hidden.
 const HIDDEN: &str = ".aside";
 /// Longest path of a broker's socket: an address has 107 bytes before its zero byte.
-pub(crate) const MAX_PATH_BYTES: usize = 107 - HIDDEN.len();
+const MAX_PATH_BYTES: usize = 107 - HIDDEN.len();
 
 /// The users that may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Listener {
     /// No file is left after an error.
     pub fn at(path: &Path) -> Result<Listener, RunError> {
         if path.as_os_str().len() > MAX_PATH_BYTES {
-            return Err(RunError::TooLong(path.to_owned()));
+            return Err(RunError::TooLong { path: path.to_owned(), most_bytes: MAX_PATH_BYTES });
         }
         let access = Access::of_this_user();
         prepare_directory(path, access)?;

@@ -1,6 +1,5 @@
 //! The error with which a broker ends.
 
-use crate::listener::MAX_PATH_BYTES;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
@@ -21,8 +20,13 @@ pub enum RunError {
     #[error("other users could replace a socket in {}", .0.display())]
     Replaceable(PathBuf),
     /// The socket's path does not fit into an address.
-    #[error("{} is longer than a broker's socket may be, {MAX_PATH_BYTES} bytes", .0.display())]
-    TooLong(PathBuf),
+    #[error("{} is longer than a broker's socket may be, {most_bytes} bytes", path.display())]
+    TooLong {
+        /// The socket's path.
+        path: PathBuf,
+        /// The longest that there may be.
+        most_bytes: usize,
+    },
     /// A system call failed.
     #[error("{operation} {}: {errno}", path.display())]
     System {

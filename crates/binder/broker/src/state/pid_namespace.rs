@@ -1,7 +1,5 @@
 //! Pid namespaces: a process has a pid of its own in each one that sees it.
 
-use super::process::Process;
-
 /// The pid namespace in which a process lives, as far as the broker can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PidNamespace {
@@ -20,7 +18,7 @@ pub enum PidNamespace {
 }
 
 /// Number of the broker's namespace; the kernel numbers none so.
-const BROKERS: u64 = 0;
+pub(super) const BROKERS: u64 = 0;
 
 impl PidNamespace {
     pub(super) fn number(self) -> Option<u64> {
@@ -29,24 +27,5 @@ impl PidNamespace {
             PidNamespace::Other { number, .. } => Some(number),
             PidNamespace::Unknown => None,
         }
-    }
-}
-
-impl Process {
-    /// The process's pids that the broker knows, each with the number of its namespace. A process
-    /// may have none, so no two processes are one for that.
-    pub(super) fn pids(&self) -> impl Iterator<Item = (u64, u32)> + use<> {
-        let in_brokers = Some((BROKERS, self.identity.pid)).filter(|(_, pid)| *pid != 0);
-        let in_other = match self.pid_namespace {
-            PidNamespace::Other { number, pid } => Some((number, pid)),
-            PidNamespace::Brokers | PidNamespace::Unknown => None,
-        };
-        in_brokers.into_iter().chain(in_other)
-    }
-
-    /// The process's pid in a namespace, or 0 if that does not see the process.
-    pub(super) fn pid_in(&self, namespace: PidNamespace) -> u32 {
-        let seen = self.pids().find(|(number, _)| namespace.number() == Some(*number));
-        seen.map_or(0, |(_, pid)| pid)
     }
 }
