@@ -8,12 +8,13 @@ RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
-SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
+SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/demo-bench scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/call tests/rsbinder/run \
 	tests/clients/build tests/clients/run tests/containers/run tests/host/run tests/programs/run tools/binder-vm
 
 .PHONY: help
 help:
-	@echo 'make demo       two Binder programs talk on a kernel without Binder; what a call costs'
+	@echo 'make demo       build Baton and see it at work: services, a call, a callback, a death'
+	@echo 'make demo-bench   programs of others at work, and a call beside its peers'
 	@echo 'make setup      install what building and testing needs'
 	@echo 'make build      build baton: $(BATON)'
 	@echo 'make test       all tests'
@@ -31,9 +32,12 @@ help:
 	@echo 'make bench-guest-instructions-objects   of them, those that carry objects and descriptors: CASES= KERNEL='
 	@echo 'make bench-guest-objects   times of calls that carry objects and descriptors, there: CASES= KERNEL='
 
-.PHONY: demo
+.PHONY: demo demo-bench
 demo:
 	@scripts/demo
+
+demo-bench:
+	@scripts/demo-bench
 
 .PHONY: setup
 setup:
@@ -81,6 +85,8 @@ test-rsbinder: setup build
 	@echo 'test: rsbinder programs, system calls made inline'
 	@tests/rsbinder/build
 	@tests/rsbinder/run --form inline
+	@echo 'test: rsbinder services, called by their AIDL'
+	@tests/rsbinder/call
 	@echo 'test: rsbinder programs, system calls made through libc'
 	@tests/rsbinder/run --form libc
 

@@ -3,10 +3,29 @@
 use crate::devices;
 use crate::failure::Failure;
 use crate::observer;
-use crate::stdout::show;
-use clap::Subcommand;
+use crate::stdout::{show, show_json};
+use clap::{Args, Subcommand};
 use rustix::io::Errno;
+use serde::Serialize;
 use std::path::Path;
+
+/// Options of `baton contexts`.
+#[derive(Args)]
+pub struct ListArgs {
+    /// Print {"contexts": [{"name"}]}
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    contexts: Vec<Context>,
+}
+
+#[derive(Serialize)]
+struct Context {
+    name: String,
+}
 
 /// A command about contexts.
 #[derive(Subcommand)]
@@ -19,11 +38,15 @@ pub enum ContextCommand {
 }
 
 /// Prints the contexts' names.
-pub fn list(socket: &Path) -> Result<(), Failure> {
+pub fn list(args: &ListArgs, socket: &Path) -> Result<(), Failure> {
     let tried = "list the contexts";
     let names = observer::connect(socket, tried)?
         .contexts()
         .map_err(|errno| Failure::refused(tried, errno))?;
+    if args.json {
+        let contexts = names.into_iter().map(|name| Context { name }).collect();
+        return show_json(&Listed { contexts });
+    }
     show(&names.iter().map(|name| format!("{name}\n")).collect::<String>())
 }
 

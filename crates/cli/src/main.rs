@@ -1,11 +1,15 @@
 //! The `baton` command.
 //!
+//! - [`demo`]: shows the main things.
 //! - [`run`]: runs a program on Baton. [`program`]: checks whether it can. [`devices`]: the
 //!   program's `/dev`. [`background`]: starts a broker for it.
 //! - [`broker`]: runs the broker.
 //! - [`ps`], [`contexts`]: show the broker's state, through [`observer`].
 //! - [`rt`]: runs programs in real time.
-//! - [`services`]: Android's `service` tool.
+//! - [`service_manager`]: runs Android's service manager. [`wait`]: waits for services.
+//! - [`services`]: finds services; Android's `service` tool. [`call`]: calls them, by [`aidl`].
+//!   [`ping`], [`introspect`], [`dump`]: what they say of themselves. [`manager`]: how they are
+//!   found.
 //! - [`host`]: runs many services in one process.
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
 //! - [`bench`]: the benchmarks, a program of their own.
@@ -13,25 +17,33 @@
 //!   run until a signal.
 #![deny(unsafe_code)]
 
+mod aidl;
 mod background;
 mod bench;
 mod broker;
+mod call;
 mod contexts;
+mod demo;
 mod devices;
+mod dump;
 mod failure;
 mod host;
+mod introspect;
 mod log;
 mod logcat;
 mod manager;
 mod observer;
+mod ping;
 mod policy;
 mod program;
 mod ps;
 mod rt;
 mod run;
+mod service_manager;
 mod services;
 mod stdout;
 mod stop;
+mod wait;
 
 use clap::{Args, Parser, Subcommand};
 use failure::EXIT_CODES;
@@ -65,26 +77,40 @@ impl PlaceArgs {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show Baton at work: services, a call, a callback, a death, and what a call costs
+    Demo(demo::DemoArgs),
     /// Run an unmodified Binder program, with a broker if none is running
     Run(run::RunArgs),
     /// Run the broker, which every program that uses Baton needs
     Broker(broker::BrokerArgs),
+    /// Run a service manager, Android's: services are registered and found there by their names
+    Manager(service_manager::ManagerArgs),
     /// Show contexts, processes, nodes, references, threads and buffers
     Ps(ps::PsArgs),
     /// List the contexts: the devices under /dev/binderfs
-    Contexts,
+    Contexts(contexts::ListArgs),
     /// Manage contexts
     #[command(subcommand)]
     Context(contexts::ContextCommand),
     /// List the services that the service manager knows
     #[command(visible_alias = "services")]
-    List(services::ContextArgs),
+    List(services::ListArgs),
     /// Say whether a service is there
-    Check(services::NameArgs),
-    /// Make a round trip to a service
-    Ping(services::NameArgs),
+    Check(services::CheckArgs),
+    /// Wait until services are there
+    Wait(wait::WaitArgs),
+    /// Make round trips to a service
+    Ping(ping::PingArgs),
     /// Call a service with arguments, and show the reply
-    Call(services::CallArgs),
+    Call(call::CallArgs),
+    /// Show a service's interface, process and methods
+    Introspect(introspect::IntrospectArgs),
+    /// Show what a service tells about itself, as Android's dumpsys does
+    #[command(visible_alias = "dumpsys")]
+    Dump(dump::DumpArgs),
+    /// Android's service tool: list, check and call
+    #[command(subcommand)]
+    Service(services::ServiceCommand),
     /// Run many small services in one process, as threads of one nucleus
     Host(host::HostArgs),
     /// Show the log, as Android's logcat does
@@ -104,15 +130,21 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let socket = cli.place.socket();
     let result = match cli.command {
+        Command::Demo(args) => demo::demo(&args, &socket),
         Command::Run(args) => run::run(&args, &socket),
         Command::Broker(args) => broker::broker(args, &socket),
+        Command::Manager(args) => service_manager::manager(&args, &socket),
         Command::Ps(args) => ps::ps(&args, &socket),
-        Command::Contexts => contexts::list(&socket),
+        Command::Contexts(args) => contexts::list(&args, &socket),
         Command::Context(command) => contexts::change(&command, &socket),
         Command::List(args) => services::list(&args, &socket),
         Command::Check(args) => services::check(&args, &socket),
-        Command::Ping(args) => services::ping(&args, &socket),
-        Command::Call(args) => services::call(&args, &socket),
+        Command::Wait(args) => wait::wait(&args, &socket),
+        Command::Ping(args) => ping::ping(&args, &socket),
+        Command::Call(args) => call::call(&args, &socket),
+        Command::Introspect(args) => introspect::introspect(&args, &socket),
+        Command::Dump(args) => dump::dump(&args, &socket),
+        Command::Service(command) => services::service(&command, &socket),
         Command::Host(args) => host::host(&args, &socket),
         Command::Logcat(args) => logcat::logcat(&args),
         Command::Log(args) => log::log(&args),

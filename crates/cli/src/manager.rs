@@ -1,13 +1,31 @@
-//! The service manager of a context, and what to say where it does not help.
+//! The service manager of a context, its services' answers, and what to say where these do not
+//! help.
 
 use crate::failure::Failure;
 use baton::android::Reader;
-use baton::service_manager::Found;
-use baton::{CallError, Handle, NameError, Parcel, Process, ServiceManager};
+use baton::service_manager::{Found, Protocol, transport_status};
+use baton::{CallError, Handle, NameError, Parcel, Process, Received, ServiceManager};
+use clap::Args;
 use std::path::Path;
+use std::time::Duration;
 
 /// The code by which an object tells its interface.
 const INTERFACE: u32 = u32::from_be_bytes(*b"_NTF");
+/// How long an object may take to tell something about itself.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Statuses of Android's `Errors.h`: negative errnos, and numbers of its own.
+const UNKNOWN_TRANSACTION: i32 = -74;
+const BAD_TYPE: i32 = i32::MIN + 1;
+const UNEXPECTED_NULL: i32 = i32::MIN + 8;
+const PERMISSION_DENIED: i32 = -1;
+
+/// The context of the service manager.
+#[derive(Args)]
+pub struct ContextArgs {
+    /// The context to ask
+    #[arg(long, default_value = "binder", value_name = "NAME")]
+    pub context: String,
+}
 
 /// The service manager of a context.
 pub struct Manager {
@@ -18,11 +36,29 @@ pub struct Manager {
 impl Manager {
     /// Finds the manager of a context and its protocol.
     pub fn find(context: &str, socket: &Path, tried: &str) -> Result<Manager, Failure> {
+        Manager::find_within(context, socket, None, tried)
+    }
+
+    /// Like [`Manager::find`], with a bound for each call of the manager.
+    pub fn find_within(
+        context: &str,
+        socket: &Path,
+        longest: Option<Duration>,
+        tried: &str,
+    ) -> Result<Manager, Failure> {
         let process =
             Process::open(context, socket).map_err(|error| Failure::open(tried, socket, &error))?;
-        let manager =
-            ServiceManager::find(&process).map_err(|error| failure(tried, context, error))?;
+        let manager = match longest {
+            Some(longest) => ServiceManager::find_within(&process, longest),
+            None => ServiceManager::find(&process),
+        };
+        let manager = manager.map_err(|error| failure(tried, context, error))?;
         Ok(Manager { manager, context: context.to_owned() })
+    }
+
+    /// The manager's protocol, in which its services are called as well.
+    pub fn protocol(&self) -> Protocol {
+        self.manager.protocol()
     }
 
     /// The header of a request in the manager's protocol.
@@ -51,12 +87,36 @@ impl Manager {
             }
         }
     }
+}
 
-    /// The interface descriptor of an object.
-    pub fn interface(&self, handle: &Handle) -> Option<String> {
-        let answer = handle.call(INTERFACE, &Parcel::new()).ok()?;
-        Reader::new(answer.data()).string()
+/// The interface descriptor of an object. `None` of an object that has none or does not tell it in
+/// time.
+pub fn interface(handle: &Handle) -> Option<String> {
+    let answer = handle.call_within(INTERFACE, &Parcel::new(), PATIENCE).ok()?;
+    Reader::new(answer.data()).string().filter(|name| !name.is_empty())
+}
+
+/// A service's answer, unless the call has failed or the service has refused it.
+pub fn answered<'a>(
+    tried: &str,
+    answer: Result<Received<'a>, CallError>,
+) -> Result<Received<'a>, Failure> {
+    let answer = answer.map_err(|error| Failure::new(tried, error))?;
+    match transport_status(&answer) {
+        Some(status) => Err(refusal(tried, status)),
+        None => Ok(answer),
     }
+}
+
+fn refusal(tried: &str, status: i32) -> Failure {
+    let wrong = match status {
+        UNKNOWN_TRANSACTION => "it does not know this method".to_owned(),
+        BAD_TYPE => "the arguments are not what the method takes".to_owned(),
+        UNEXPECTED_NULL => "it takes no null here".to_owned(),
+        PERMISSION_DENIED => "it does not permit this".to_owned(),
+        status => format!("it answers with status {status}"),
+    };
+    Failure::new(tried, wrong)
 }
 
 fn failure(tried: &str, context: &str, error: NameError) -> Failure {

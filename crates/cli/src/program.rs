@@ -1,4 +1,4 @@
-//! Checks whether a program can be interposed.
+//! Programs: whether one can be interposed, and the name of one that runs.
 //!
 //! The dynamic loader loads the interposer. A program without a loader, or whose loader ignores
 //! `LD_PRELOAD`, would run without Baton and fail in confusing ways. So it is refused.
@@ -38,6 +38,15 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     let path = search(name)?;
     check(&path, &path, MAX_INTERPRETERS)?;
     Ok(path)
+}
+
+/// The name of a running program, which the broker does not know. `?` if there is none.
+pub fn name_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    match name.trim_end() {
+        "" => "?".to_owned(),
+        name => name.replace(|letter: char| letter.is_control(), "?"),
+    }
 }
 
 fn tried(path: &Path) -> String {

@@ -13,3 +13,10 @@ pub fn show(text: &str) -> Result<(), Failure> {
         _ => Ok(()),
     }
 }
+
+/// Writes a value as one JSON document.
+pub fn show_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| Failure::new("write JSON", error))?;
+    show(&(text + "\n"))
+}

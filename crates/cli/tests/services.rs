@@ -11,12 +11,14 @@ use baton::android::Reader;
 use baton_abi::uapi::*;
 use bytemuck::{Zeroable, bytes_of};
 use program::{Commands, Message, Program};
+use serde_json::{Value as Json, json};
 use std::process::{Command, Output};
 use std::thread;
 use support::Broker;
 
 const BATON: &str = env!("CARGO_BIN_EXE_baton");
 const NAMES: [&str; 2] = ["clock", "weather.IWeather/default"];
+const INTERFACE: &str = "android.test.IThing";
 const PING: u32 = u32::from_be_bytes(*b"_PNG");
 const DESCRIPTOR: u32 = u32::from_be_bytes(*b"_NTF");
 /// The node of the service; the manager's is 0.
@@ -111,11 +113,13 @@ fn manage(release: Release, code: u32, data: &[u8]) -> Option<Reply> {
     Some(reply)
 }
 
-fn serve(code: u32) -> Option<Reply> {
+fn serve(code: u32, data: &[u8]) -> Option<Reply> {
     let mut reply = Reply::default();
     match code {
         PING => {}
-        DESCRIPTOR => reply.string("android.test.IThing"),
+        // The status, and the size of the request.
+        1 => [0, data.len() as i32].into_iter().for_each(|number| reply.number(number)),
+        DESCRIPTOR => reply.string(INTERFACE),
         _ => return None,
     }
     Some(reply)
@@ -131,7 +135,7 @@ fn start(broker: &Broker, release: Option<Release>) {
             next = Commands::default();
             for Message { transaction, data } in &returned.messages {
                 let reply = match (transaction.target, release) {
-                    (SERVICE, _) => serve(transaction.code),
+                    (SERVICE, _) => serve(transaction.code, data),
                     (_, Some(release)) => manage(release, transaction.code, data),
                     (_, None) => None,
                 };
@@ -160,15 +164,59 @@ fn managers_of_every_release_are_understood() {
         start(&broker, Some(release));
         let listed = "Found 2 services:\n0\tclock: [android.test.IThing]\n\
             1\tweather.IWeather/default: [android.test.IThing]\n";
-        let list = baton(&broker, &["list"]);
-        assert_eq!(text(&list), (Some(0), listed.to_owned()), "{release:?}: {list:?}");
-        let found = text(&baton(&broker, &["check", "clock"]));
-        assert_eq!(found, (Some(0), "Service clock: found\n".to_owned()), "{release:?}");
-        let found = text(&baton(&broker, &["check", "nobody"]));
-        assert_eq!(found, (Some(1), "Service nobody: not found\n".to_owned()), "{release:?}");
+        let nothing = "Result: Parcel()\n";
+        let json = "{\n  \"name\": \"clock\",\n  \"found\": true\n}\n";
+        for (words, status, said) in [
+            (&["list"][..], 0, listed),
+            (&["service", "list"], 0, listed),
+            (&["check", "clock"], 0, "Service clock: found\n"),
+            (&["service", "check", "clock"], 0, "Service clock: found\n"),
+            (&["check", "nobody"], 1, "Service nobody: not found\n"),
+            (&["check", "--json", "clock"], 0, json),
+            (&["call", "clock", "_PNG"], 0, nothing),
+            (&["service", "call", "clock", "_PNG"], 0, nothing),
+            (
+                &["dumpsys", "-l"],
+                0,
+                "Currently running services:\n  clock\n  weather.IWeather/default\n",
+            ),
+        ] {
+            let output = baton(&broker, words);
+            let found = (Some(status), said.to_owned());
+            assert_eq!(text(&output), found, "{release:?} {words:?}: {output:?}");
+        }
+        let (_, services) = text(&baton(&broker, &["list", "--json"]));
+        let service = |name| json!({"name": name, "interface": INTERFACE, "accessor": false});
+        let listed = json!({"services": NAMES.map(service)});
+        assert_eq!(serde_json::from_str::<Json>(&services).unwrap(), listed, "{release:?}");
         let (status, said) = text(&baton(&broker, &["ping", NAMES[1]]));
         assert_eq!(status, Some(0), "{release:?}");
         assert!(said.starts_with("Service weather.IWeather/default: alive"), "{release:?}: {said}");
+    }
+}
+
+/// Since Android 10 a work source is in the header, and since Android 11 a mark; then a stability
+/// follows each object.
+#[test]
+fn requests_have_the_form_of_the_release() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("IThing.aidl");
+    std::fs::write(&file, "package android.test; interface IThing { int size(IBinder b); }")
+        .unwrap();
+    let file = file.to_str().unwrap();
+    for (release, bytes) in [
+        (Release::Nine, 72),
+        (Release::Ten, 76),
+        (Release::ElevenToFourteen, 84),
+        (Release::Sixteen, 84),
+    ] {
+        let broker = Broker::start();
+        start(&broker, Some(release));
+        for object in ["null", "clock"] {
+            let output = baton(&broker, &["call", "clock", "size", object, "--aidl", file]);
+            let found = (Some(0), format!("result: {bytes}\n"));
+            assert_eq!(text(&output), found, "{release:?}: {output:?}");
+        }
     }
 }
 

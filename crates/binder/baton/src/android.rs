@@ -6,6 +6,7 @@
 
 use crate::Parcel;
 use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject};
+use std::borrow::Cow;
 
 /// The strict-mode policy that `Parcel::writeInterfaceToken` writes: gather violations, of no
 /// policy.
@@ -14,8 +15,17 @@ const STRICT_MODE: i32 = i32::MIN;
 const NO_WORK_SOURCE: i32 = -1;
 /// The mark of a system parcel.
 const HEADER: i32 = i32::from_be_bytes(*b"SYST");
-/// A status before which there is a header, as in strict-mode reports.
+/// Statuses before which there is a header: of strict mode, where a success follows, and of noted
+/// operations, where another status follows.
 const HAS_REPLY_HEADER: i32 = -128;
+const HAS_NOTED_OPERATIONS_HEADER: i32 = -127;
+/// An exception that has a number of its service's.
+const SERVICE_SPECIFIC: i32 = -8;
+/// The stability that follows a null object.
+const NO_STABILITY: i32 = 0;
+/// The stability that follows an object of the system, which callers of the same version of the
+/// system may pass on.
+pub const SYSTEM_STABILITY: i32 = 0b00_1100;
 
 /// What this format writes, on a [`Parcel`].
 pub trait Write {
@@ -27,8 +37,17 @@ pub trait Write {
     fn write_string(&mut self, text: &str);
     /// Writes a null string.
     fn write_null_string(&mut self);
+    /// Writes the length of an array of bytes, and the bytes packed.
+    fn write_bytes(&mut self, bytes: &[u8]);
+    /// Writes the size of a part, itself included, before the part. After an error the parcel is of
+    /// no use.
+    fn write_sized<E>(&mut self, part: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E>;
+    /// Writes a null object without a stability, as up to Android 10.
+    fn write_unstable_null_object(&mut self);
     /// Writes a null object.
     fn write_null_object(&mut self);
+    /// Writes an AIDL status that is an exception (`EX_*`), without a stack trace.
+    fn write_exception(&mut self, code: i32, message: &str);
 }
 
 impl Write for Parcel {
@@ -51,18 +70,43 @@ impl Write for Parcel {
         self.write(&bytes);
     }
 
+    fn write_bytes(&mut self, bytes: &[u8]) {
+        self.write_i32(bytes.len() as i32);
+        self.write(bytes);
+        self.write(&[0; 3][..bytes.len().next_multiple_of(4) - bytes.len()]);
+    }
+
+    fn write_sized<E>(&mut self, part: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
+        let at = self.data.len();
+        self.write_i32(0);
+        part(self)?;
+        let bytes = (self.data.len() - at) as i32;
+        self.data[at..at + 4].copy_from_slice(&bytes.to_le_bytes());
+        Ok(())
+    }
+
     fn write_null_string(&mut self) {
         self.write_i32(-1);
     }
 
-    fn write_null_object(&mut self) {
+    fn write_unstable_null_object(&mut self) {
         // Bytes, and not an object of the parcel: the driver has nothing to translate.
         let none = FlatObject { kind: BINDER_TYPE_BINDER, flags: 0, binder: 0, cookie: 0 };
         for half in [none.kind, none.flags, 0, 0, 0, 0] {
             self.write(&half.to_le_bytes());
         }
-        let undeclared_stability = 0;
-        self.write_i32(undeclared_stability);
+    }
+
+    fn write_null_object(&mut self) {
+        self.write_unstable_null_object();
+        self.write_i32(NO_STABILITY);
+    }
+
+    fn write_exception(&mut self, code: i32, message: &str) {
+        let stack_trace_bytes = 0;
+        self.write_i32(code);
+        self.write_string(message);
+        self.write_i32(stack_trace_bytes);
     }
 }
 
@@ -80,6 +124,27 @@ pub struct Exception {
     pub code: i32,
     /// The service's message.
     pub message: String,
+    /// The service's own number, of EX_SERVICE_SPECIFIC.
+    pub service_specific: Option<i32>,
+}
+
+impl Exception {
+    /// The constant's name.
+    pub fn name(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self.code {
+            -1 => "EX_SECURITY",
+            -2 => "EX_BAD_PARCELABLE",
+            -3 => "EX_ILLEGAL_ARGUMENT",
+            -4 => "EX_NULL_POINTER",
+            -5 => "EX_ILLEGAL_STATE",
+            -6 => "EX_NETWORK_MAIN_THREAD",
+            -7 => "EX_UNSUPPORTED_OPERATION",
+            SERVICE_SPECIFIC => "EX_SERVICE_SPECIFIC",
+            -9 => "EX_PARCELABLE",
+            -129 => "EX_TRANSACTION_FAILED",
+            code => return Cow::Owned(format!("exception {code}")),
+        })
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -100,17 +165,59 @@ impl<'a> Reader<'a> {
         if header == HEADER { self.string() } else { None }
     }
 
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The bytes that are left.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Reads the bytes of a number, of which four or eight are one.
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N).map(|bytes| bytes.try_into().expect("as many bytes"))
+    }
+
     /// Reads an `i32`.
     pub fn i32(&mut self) -> Option<i32> {
-        self.take(4).map(|bytes| i32::from_le_bytes(bytes.try_into().expect("four bytes")))
+        self.array().map(i32::from_le_bytes)
+    }
+
+    /// Reads packed bytes, behind their length.
+    pub fn packed(&mut self, length: usize) -> Option<&'a [u8]> {
+        self.take(length.checked_next_multiple_of(4)?).map(|bytes| &bytes[..length])
+    }
+
+    /// Reads a part that has its size before it, itself included.
+    pub fn sized(&mut self) -> Option<Reader<'a>> {
+        let bytes = usize::try_from(self.i32()?).ok()?.checked_sub(4)?;
+        self.take(bytes).map(Reader::new)
+    }
+
+    /// Reads an object or a descriptor, without a stability. False if it is null.
+    pub fn object(&mut self) -> Option<bool> {
+        let object: FlatObject = bytemuck::pod_read_unaligned(self.take(size_of::<FlatObject>())?);
+        Some(object.kind != BINDER_TYPE_BINDER || object.binder != 0)
     }
 
     /// Reads a string. `None` also if it is null.
     pub fn string(&mut self) -> Option<String> {
-        let length = usize::try_from(self.i32()?).ok()?;
+        self.nullable_string()?
+    }
+
+    /// Reads a string that may be null.
+    pub fn nullable_string(&mut self) -> Option<Option<String>> {
+        let length = self.i32()?;
+        if length == -1 {
+            return Some(None);
+        }
+        let length = usize::try_from(length).ok()?;
         let bytes = self.take((length.checked_add(1)?.checked_mul(2)?).next_multiple_of(4))?;
         let units = bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
-        Some(char::decode_utf16(units.take(length)).map(|c| c.unwrap_or('\u{fffd}')).collect())
+        let letters = char::decode_utf16(units.take(length));
+        Some(Some(letters.map(|letter| letter.unwrap_or('\u{fffd}')).collect()))
     }
 
     /// Reads a vector of strings.
@@ -121,16 +228,26 @@ impl<'a> Reader<'a> {
 
     /// Reads an AIDL status.
     pub fn status(&mut self) -> Option<Result<(), Exception>> {
-        match self.i32()? {
-            0 => Some(Ok(())),
-            HAS_REPLY_HEADER => {
-                let mut header = *self;
-                let bytes = usize::try_from(header.i32()?).ok()?;
-                self.take(bytes)?;
-                Some(Ok(()))
-            }
-            code => Some(Err(Exception { code, message: self.string().unwrap_or_default() })),
+        let mut code = self.i32()?;
+        if code == HAS_NOTED_OPERATIONS_HEADER {
+            self.sized()?;
+            code = self.i32()?;
         }
+        match code {
+            0 => Some(Ok(())),
+            HAS_REPLY_HEADER => self.sized().map(|_| Ok(())),
+            code => Some(Err(self.exception(code))),
+        }
+    }
+
+    /// Reads what follows an exception's code. A service that ends its reply early has no more to
+    /// say.
+    fn exception(&mut self, code: i32) -> Exception {
+        let message = self.string().unwrap_or_default();
+        let stack_bytes = self.clone().i32().unwrap_or_default();
+        let stack = if stack_bytes == 0 { self.i32().map(drop) } else { self.sized().map(drop) };
+        let number = stack.filter(|()| code == SERVICE_SPECIFIC).and_then(|()| self.i32());
+        Exception { code, message, service_specific: number }
     }
 }
 
@@ -201,9 +318,42 @@ mod tests {
         reader = Reader::new(&ok);
         assert_eq!((reader.status(), reader.i32()), (Some(Ok(())), Some(7)));
         let security = words(&[-1, 1, i32::from(b'x')]);
-        let exception = Exception { code: -1, message: "x".into() };
-        assert_eq!(Reader::new(&security).status(), Some(Err(exception)));
+        let exception = |code, service_specific| {
+            Some(Err(Exception { code, message: "x".into(), service_specific }))
+        };
+        assert_eq!(Reader::new(&security).status(), exception(-1, None));
         assert_eq!(Reader::new(&words(&[-128, -4])).status(), None);
+        // A noted operation before it; a stack of no bytes, and of four.
+        for specific in [&[-127, 8, 0, -8, 1, 120, 0, 42][..], &[-8, 1, 120, 8, 1, 42]] {
+            assert_eq!(Reader::new(&words(specific)).status(), exception(-8, Some(42)));
+        }
+        ok = words(&[-127, 4, 0, 7]);
+        reader = Reader::new(&ok);
+        assert_eq!((reader.status(), reader.i32()), (Some(Ok(())), Some(7)));
+    }
+
+    #[test]
+    fn parts_have_their_sizes() {
+        let mut parcel = Parcel::new();
+        let part = |parcel: &mut Parcel| {
+            parcel.write_bytes(b"hello");
+            Ok::<_, ()>(())
+        };
+        parcel.write_sized(part).unwrap();
+        parcel.write_unstable_null_object();
+        assert_eq!(parcel.data()[..12], [16, 0, 0, 0, 5, 0, 0, 0, b'h', b'e', b'l', b'l']);
+        let mut reader = Reader::new(parcel.data());
+        let mut inner = reader.sized().unwrap();
+        assert_eq!(
+            inner.i32().and_then(|length| inner.packed(length as usize)),
+            Some(&b"hello"[..])
+        );
+        assert!(inner.is_empty() && !reader.is_empty());
+        assert_eq!((reader.object(), reader.is_empty()), (Some(false), true));
+        for bytes in [3i32, 5, -1, i32::MIN] {
+            assert!(Reader::new(&bytes.to_le_bytes()).sized().is_none(), "{bytes}");
+        }
+        assert_eq!(Reader::new(&[0; 8]).packed(usize::MAX), None);
     }
 
     #[test]

@@ -16,8 +16,9 @@
 //!
 //! Source: `IServiceManager.aidl` of Android 11 to 16; `service_manager.c` of Android 9 and 10.
 
-use crate::android::{Exception, Reader, Write};
+use crate::android::{Exception, Reader, SYSTEM_STABILITY, Write};
 use crate::{CallError, Handle, Object, Parcel, Process, Received};
+use std::time::Duration;
 
 /// The descriptor of a service manager's interface.
 pub const INTERFACE: &str = "android.os.IServiceManager";
@@ -39,8 +40,6 @@ const OLD_ADD: u32 = 3;
 const EVERY_PRIORITY: i32 = 15;
 /// DUMP_FLAG_PRIORITY_DEFAULT.
 const DUMP_PRIORITY: i32 = 1 << 3;
-/// Of a service of the system: callers of the same version of it may pass the object on.
-const STABILITY: i32 = 0b00_1100;
 /// The caller's strict-mode policy: none.
 const STRICT_MODE: i32 = i32::MIN;
 /// Nobody else's work.
@@ -85,6 +84,8 @@ pub enum Protocol {
 pub struct ServiceManager {
     handle: Handle,
     protocol: Protocol,
+    /// The longest time that a call of the manager may take.
+    longest: Option<Duration>,
 }
 
 /// What a service manager says of a name.
@@ -135,7 +136,9 @@ impl Protocol {
         parcel
     }
 
-    fn has_status(self) -> bool {
+    /// Whether the release's services are as AIDL has them: a reply begins with a status, and an
+    /// object's stability follows it.
+    pub fn is_aidl(self) -> bool {
         matches!(self, Protocol::Android11 | Protocol::Android16)
     }
 }
@@ -144,24 +147,34 @@ impl ServiceManager {
     /// The manager of a process's context, and the protocol that it speaks, which is found by one
     /// to four calls.
     pub fn find(process: &Process) -> Result<ServiceManager, NameError> {
-        let mut manager = ServiceManager::speaking(process, Protocol::Android16)?;
+        ServiceManager::speaking(process, Protocol::Android16)?.find_protocol()
+    }
+
+    /// Like [`ServiceManager::find`]; each call of the manager, these and later ones, takes at most
+    /// this long, and then fails with [`CallError::TimedOut`].
+    pub fn find_within(process: &Process, longest: Duration) -> Result<ServiceManager, NameError> {
+        let manager = ServiceManager::speaking(process, Protocol::Android16)?;
+        ServiceManager { longest: Some(longest), ..manager }.find_protocol()
+    }
+
+    fn find_protocol(mut self) -> Result<ServiceManager, NameError> {
         for (protocol, code) in [
             (Protocol::Android16, LIST),
             (Protocol::Android11, OLD_LIST),
             (Protocol::Android10, OLD_CHECK),
             (Protocol::Android9, OLD_CHECK),
         ] {
-            manager.protocol = protocol;
+            self.protocol = protocol;
             let mut request = protocol.request(INTERFACE);
             match code {
                 OLD_CHECK => request.write_string("manager"),
                 _ => request.write_i32(EVERY_PRIORITY),
             }
-            let answered = manager.call(code, &request)?.map(|answer| answer.data().len());
+            let answered = self.call(code, &request)?.map(|answer| answer.data().len());
             match answered {
                 // No protocol's answer is empty.
                 Ok(0) => return Err(misunderstood("nothing")),
-                Ok(_) => return Ok(manager),
+                Ok(_) => return Ok(self),
                 Err(_) => {}
             }
         }
@@ -170,7 +183,7 @@ impl ServiceManager {
 
     /// The manager of a process's context, which is known to speak this protocol.
     pub fn speaking(process: &Process, protocol: Protocol) -> Result<ServiceManager, NameError> {
-        Ok(ServiceManager { handle: process.context_manager()?, protocol })
+        Ok(ServiceManager { handle: process.context_manager()?, protocol, longest: None })
     }
 
     /// What it speaks. Its services are called in the same form.
@@ -180,7 +193,11 @@ impl ServiceManager {
 
     /// The manager's answer, or a status in its place.
     fn call(&self, code: u32, parcel: &Parcel) -> Result<Result<Received<'_>, i32>, CallError> {
-        let answer = match self.handle.call(code, parcel) {
+        let answer = match self.longest {
+            None => self.handle.call(code, parcel),
+            Some(longest) => self.handle.call_within(code, parcel, longest),
+        };
+        let answer = match answer {
             Ok(answer) => answer,
             Err(CallError::Refused(errno)) => return Ok(Err(-errno.raw_os_error())),
             Err(error) => return Err(error),
@@ -201,8 +218,8 @@ impl ServiceManager {
         let mut request = self.protocol.request(INTERFACE);
         request.write_string(name);
         request.write_object(object);
-        if self.protocol.has_status() {
-            request.write_i32(STABILITY);
+        if self.protocol.is_aidl() {
+            request.write_i32(SYSTEM_STABILITY);
         }
         let is_for_isolated_processes = 0;
         request.write_i32(is_for_isolated_processes);
@@ -215,7 +232,7 @@ impl ServiceManager {
             }
         };
         let mut reader = Reader::new(answer.data());
-        match (self.protocol.has_status(), reader.clone().i32()) {
+        match (self.protocol.is_aidl(), reader.clone().i32()) {
             (true, _) => granted(reader.status()),
             (false, Some(0)) => Ok(()),
             (false, _) => Err(misunderstood("a reply of another form")),
@@ -258,7 +275,7 @@ impl ServiceManager {
         let code = if self.protocol == Protocol::Android16 { CHECK } else { OLD_CHECK };
         let answer = self.answer(code, &request)?;
         let mut reader = Reader::new(answer.data());
-        if self.protocol.has_status() {
+        if self.protocol.is_aidl() {
             granted(reader.status())?;
         }
         if self.protocol == Protocol::Android16 {
@@ -293,7 +310,7 @@ fn misunderstood(how: &str) -> NameError {
 fn granted(status: Option<Result<(), Exception>>) -> Result<(), NameError> {
     match status {
         Some(Ok(())) => Ok(()),
-        Some(Err(Exception { code, message })) => Err(NameError::Refused { code, message }),
+        Some(Err(Exception { code, message, .. })) => Err(NameError::Refused { code, message }),
         None => Err(misunderstood("nothing")),
     }
 }

@@ -114,10 +114,12 @@ impl Broker {
             (_, Attached::Both(_) | Attached::Lost) => Err(CloseReason::Malformed),
             (Role::Observer, Attached::None) => {
                 let Credentials { uid, pid_namespace, .. } = connection.credentials;
+                let mut effects = Vec::new();
                 let lists = EngineLists::of(&self.connections, &self.engines);
-                let reply = self.state.observe(uid, pid_namespace, &request, &lists);
-                self.cost += lists.cost();
+                let reply = self.state.observe(uid, pid_namespace, &request, &lists, &mut effects);
+                self.cost += lists.cost() + effects.len() as u64;
                 let reply = reply.ok_or(CloseReason::NotAnObserver)?;
+                self.carry_out(uid, effects, None);
                 self.reply(id, reply, None)
             }
             (Role::Engine(engine), Attached::None) => {

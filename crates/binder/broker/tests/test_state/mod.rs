@@ -115,7 +115,8 @@ impl TestState {
 
     /// Sends a request of an observer.
     pub fn observe(&mut self, uid: u32, request: &Request) -> Option<Reply> {
-        self.state.observe(uid, PidNamespace::Brokers, request, &self.lists)
+        let effects = &mut self.effects;
+        self.state.observe(uid, PidNamespace::Brokers, request, &self.lists, effects)
     }
 
     /// Lets an owner grant a node itself: writes the entry into its list. Returns the node as its
