@@ -9,7 +9,7 @@ RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
 SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/demo-bench scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/call tests/rsbinder/run \
-	tests/clients/build tests/clients/run tests/host/run tests/programs/run tools/binder-vm
+	tests/clients/build tests/clients/run tests/containers/run tests/host/run tests/programs/run tools/binder-vm
 
 .PHONY: help
 help:
@@ -50,8 +50,8 @@ build:
 
 SIMULATED_HISTORIES ?= 100
 
-.PHONY: test test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
-test: test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
+.PHONY: test test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-containers test-hostile test-conformance
+test: test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-containers test-hostile test-conformance
 
 test-workspace: setup
 	@echo 'test: workspace'
@@ -93,6 +93,11 @@ test-rsbinder: setup build
 test-host: setup build
 	@echo 'test: a host of services'
 	@tests/host/run
+
+test-containers: setup build
+	@echo 'test: processes in containers'
+	@$(CARGO) build --quiet --release --package baton --example peer
+	@tests/containers/run
 
 # HOSTILE=: which attacks, and --long for as large as the machine's limits allow.
 test-hostile: setup build

@@ -6,7 +6,7 @@ use baton_abi::control::*;
 use baton_abi::holder_list::{Entry, Holding};
 use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::{Limits, Rights, Usage};
-use baton_broker::state::{Effect, HolderList, HolderLists, NewProcess, State};
+use baton_broker::state::{Effect, HolderList, HolderLists, NewProcess, PidNamespace, State};
 use std::collections::BTreeMap;
 
 /// Small limits, so that runs reach them.
@@ -101,7 +101,7 @@ pub fn run(data: &[u8]) {
 
 fn new_process(pid: u32, uid: u32) -> NewProcess {
     let rights = Rights { manages: pid % 8 != 7, ..Rights::default() };
-    NewProcess { pid, uid, security_context: "label".to_owned(), rights }
+    NewProcess { pid, uid, security_context: "label".to_owned(), rights, ..NewProcess::default() }
 }
 
 fn ask_one(broker: &mut State, request: Request) {
@@ -116,7 +116,7 @@ fn report(broker: &State, lists: &Lists, input: &mut Input<'_>) {
     let some = (input.small(), input.small());
     let after = input.pick(&[(0, 0), some, (u64::MAX, u64::MAX)]);
     let from = Cursor { process: input.small() % 8, part, after };
-    let (page, next) = broker.report(0, from, lists);
+    let (page, next) = broker.report(0, PidNamespace::Brokers, from, lists);
     assert!(next.is_none_or(|next| next > from), "a report without an end");
     let page = Reply::Report { page, next };
     assert!(encode(&page).len() <= MAX_PACKET_BYTES, "a page of two packets");

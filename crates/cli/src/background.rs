@@ -54,7 +54,8 @@ fn start_until_idle(socket: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(tried, said.trim().trim_start_matches("baton: ")).kind(Kind::NoBroker))
+    let why = said.trim().trim_start_matches(&format!("baton: cannot {SERVE}: "));
+    Err(Failure::new(tried, why).kind(Kind::NoBroker))
 }
 
 /// Starts `baton` with these arguments as the broker. Returns once it listens.
@@ -74,12 +75,18 @@ pub fn start(arguments: &[OsString]) -> Result<(), Failure> {
     if line.trim_end() == READY {
         return Ok(());
     }
-    // The broker has reported the reason on the standard error that both share.
     let status = child.wait().map_err(|error| Failure::new(tried, error))?;
-    Err(Failure::new(tried, format!("it ended early: {status}")))
+    Err(match status.code() {
+        // The broker has reported the reason on the standard error that both share.
+        Some(_) => Failure::silent(),
+        None => Failure::new(tried, format!("it ended early: {status}")),
+    })
 }
 
 const READY: &str = "ready";
+
+/// What a broker tries, in the message of its failure.
+pub const SERVE: &str = "run the broker";
 
 /// Reports that the broker listens, and closes the terminal. Called by the broker.
 pub fn ready() {

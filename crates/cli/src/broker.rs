@@ -1,7 +1,7 @@
 //! `baton broker`.
 
 use crate::background;
-use crate::failure::Failure;
+use crate::failure::{Failure, SHORTER_PATH};
 use crate::policy;
 use crate::stop;
 use baton_broker::limits::Limits;
@@ -54,7 +54,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
         // This cannot fail: a process that was just started leads no process group.
         let _ = rustix::process::setsid();
     }
-    let tried = "run the broker";
+    let tried = background::SERVE;
     begin_log();
     let policy = policy::read(args.config.as_deref()).map_err(|why| why.during(tried))?;
     let config = Config {
@@ -120,6 +120,13 @@ fn explain(tried: &str, error: &RunError) -> Failure {
         RunError::BadContext(_) => {
             failure.advice("a context has 1 to 255 bytes, no slash, and is named once")
         }
+        RunError::NotASocket(_) => {
+            failure.advice("remove that file, or give another path with --socket or BATON_SOCKET")
+        }
+        RunError::Replaceable(_) => {
+            failure.advice("give a path in a directory of your own with --socket or BATON_SOCKET")
+        }
+        RunError::TooLong { .. } => failure.advice(SHORTER_PATH),
         RunError::System { .. } => {
             failure.advice("give a path that you may write to with --socket or BATON_SOCKET")
         }

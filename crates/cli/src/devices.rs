@@ -30,9 +30,10 @@ pub fn lay_out(socket: &Path, contexts: &[String]) -> Result<PathBuf, Failure> {
         return Ok(shared);
     }
     let own = own_root(socket);
-    make_private(&own)
-        .and_then(|()| fill(&own.1, contexts))
-        .map_err(|error| Failure::new(format!("make {}", own.1.display()), error))?;
+    make_private(&own).and_then(|()| fill(&own.1, contexts)).map_err(|error| {
+        Failure::new(format!("make {}", own.1.display()), error)
+            .advice("set XDG_RUNTIME_DIR to a directory in which you may make files")
+    })?;
     Ok(own.1)
 }
 

@@ -20,6 +20,9 @@ Exit codes:
   Otherwise `baton run`, `baton rt run`, `baton bench` and `baton latency` end as their programs
   do.";
 
+/// Advice for a socket's path that does not fit into an address.
+pub const SHORTER_PATH: &str = "give a shorter path with --socket or BATON_SOCKET";
+
 /// The kind of a failure, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -101,6 +104,10 @@ impl Failure {
                 "there is no such context".to_owned(),
                 Some("see `baton contexts`, or add it with `baton context add NAME`"),
             ),
+            Errno::OVERFLOW => (
+                "the broker's user namespace does not have your user".to_owned(),
+                Some("map your user into the broker's container, or run the broker outside of it"),
+            ),
             _ => (format!("the broker refused: {errno}"), None),
         };
         Failure { advice: advice.map(str::to_owned), ..Failure::new(tried, wrong) }
@@ -117,6 +124,14 @@ impl Failure {
                 "that is no broker to trust: find out who that is, or give another path with \
                  --socket or BATON_SOCKET",
             ),
+            OpenError::Unmapped { .. } => Failure::new(tried, error).advice(
+                "run the broker as the user who is root in this user namespace, or map its user \
+                 into the namespace",
+            ),
+            OpenError::System { errno: Errno::NAMETOOLONG, .. } => {
+                let wrong = format!("{} is longer than a socket may be", socket.display());
+                Failure::new(tried, wrong).advice(SHORTER_PATH)
+            }
             OpenError::System { .. } => Failure::new(tried, error),
         }
     }

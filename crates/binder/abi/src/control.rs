@@ -94,7 +94,8 @@ pub struct Released {
 pub struct Identity {
     /// The broker's id of the process.
     pub process: ProcessId,
-    /// Thread group id in the broker's pid namespace.
+    /// Thread group id: of a peer in the reader's pid namespace, of the reader in the broker's. 0
+    /// if that does not have the process: any number of processes may have the pid 0.
     pub pid: u32,
     /// Effective user id.
     pub uid: u32,
@@ -602,7 +603,7 @@ pub struct ContextReport {
 pub struct ProcessReport {
     /// [`ProcessId`].
     pub process: u64,
-    /// Thread group id.
+    /// Thread group id in the observer's pid namespace, or 0 if that does not see the process.
     pub pid: u32,
     /// Effective user id.
     pub uid: u32,

@@ -2,9 +2,10 @@
 
 #![expect(unsafe_code, reason = "prlimit of another process, which rustix lacks")]
 
-use crate::peer::started_in;
+use crate::peer::{process_file, started_in};
 use crate::state::Thread;
 use baton_abi::sched_priority::SchedPriority;
+use baton_shm::namespaces::pids_in;
 use baton_shm::schedule;
 #[cfg(simulated)]
 use baton_shm::simulation;
@@ -18,30 +19,26 @@ const HIGHEST: u8 = 99;
 const CAP_SYS_NICE: u64 = 1 << 23;
 
 /// A thread of a process by the number that it has in its own pid namespace. `ESRCH` if there is
-/// none.
+/// none, or if the broker does not see the process.
 pub(crate) fn find(pid: u32, tid: u32) -> Result<Thread, Errno> {
     #[cfg(simulated)]
     if let Some(machine) = simulation::machine() {
         let is_its = machine.process_of(tid).is_some_and(|its| simulation::FIRST_PID + its == pid);
         return if is_its { Ok(Thread { pid, tid, started: 0 }) } else { Err(Errno::SRCH) };
     }
+    let tasks = process_file(pid, "task").ok_or(Errno::SRCH)?;
     let thread = |in_ours: u32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/task/{in_ours}/status")).ok()?;
-        let started = started_in(&format!("/proc/{pid}/task/{in_ours}/stat"))?;
-        (innermost(&status)? == tid).then_some(Thread { pid, tid: in_ours, started })
+        let status = std::fs::read_to_string(format!("{tasks}/{in_ours}/status")).ok()?;
+        let started = started_in(&format!("{tasks}/{in_ours}/stat"))?;
+        (*pids_in(&status).last()? == tid).then_some(Thread { pid, tid: in_ours, started })
     };
     let elsewhere = || {
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        let tasks = std::fs::read_dir(&tasks).ok()?;
         let names = tasks.take(MOST_THREADS).flatten().map(|task| task.file_name());
         let mut numbers = names.filter_map(|name| name.to_str()?.parse().ok());
         numbers.find_map(thread)
     };
     thread(tid).or_else(elsewhere).ok_or(Errno::SRCH)
-}
-
-/// The number in the innermost namespace: the last of `NSpid: 4711 17`.
-fn innermost(status: &str) -> Option<u32> {
-    field(status, "NSpid:")?.split_whitespace().last()?.parse().ok()
 }
 
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
@@ -89,9 +86,13 @@ pub(crate) fn priority_limit(pid: u32, uid: u32) -> u32 {
     if simulation::is_simulated() {
         return HIGHEST.into();
     }
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let text = |name| std::fs::read_to_string(process_file(pid, name)?).ok();
+    let Some(status) = text("status") else { return 0 };
     let capabilities = field(&status, "CapEff:").map(str::trim);
     let capabilities = capabilities.and_then(|all| u64::from_str_radix(all, 16).ok());
+    // A process has all capabilities in a user namespace of its own making.
+    let own_map = std::fs::read_to_string("/proc/self/uid_map").ok();
+    let capabilities = capabilities.filter(|_| text("uid_map") == own_map);
     if uid == 0 || capabilities.is_some_and(|all| all & CAP_SYS_NICE != 0) {
         return HIGHEST.into();
     }
@@ -140,14 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_number_is_the_last() {
-        for (status, number) in [
-            ("Name:\tx\nNSpid:\t4711\nThreads:\t1\n", Some(4711)),
-            ("NSpid:\t4711\t17\n", Some(17)),
-            ("NSpid:\t\n", None),
-            ("", None),
-        ] {
-            assert_eq!(innermost(status), number, "{status:?}");
-        }
+    fn nothing_is_done_by_the_pid_0() {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        assert_eq!(find(0, tid), Err(Errno::SRCH));
+        assert_eq!(priority_limit(0, 0), 0, "not the broker's own");
     }
 }

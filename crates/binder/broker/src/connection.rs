@@ -82,11 +82,7 @@ impl Connection {
         socket: OwnedFd,
         rights: impl FnOnce(&Credentials) -> Rights,
     ) -> Result<Connection, (OwnedFd, Errno)> {
-        let peer = peer::credentials(&socket).and_then(|credentials| {
-            let pidfd = peer::pidfd(&socket, &credentials)?;
-            Ok((credentials, pidfd))
-        });
-        let (credentials, pidfd) = match peer {
+        let (credentials, pidfd) = match peer::identify(&socket) {
             Ok(peer) => peer,
             Err(errno) => return Err((socket, errno)),
         };

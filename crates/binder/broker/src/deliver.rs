@@ -188,11 +188,12 @@ impl Broker {
         let copy = |file| rustix::io::fcntl_dupfd_cloexec(file, 0);
         let server_memory = copy(client_memory.as_fd())?;
         let status_page = copy(self.engine(server).ok_or(Errno::SRCH)?.pages.file())?;
-        let event = |end, peer| {
-            let peer = self.state.identity(peer).ok_or(Errno::SRCH)?.clone();
+        let event = |end, to, peer| {
+            let peer = self.state.identity_for(to, peer).ok_or(Errno::SRCH)?;
             Ok(Event::Channel { channel, end, peer })
         };
-        let (to_server, to_client) = (event(End::Server, client)?, event(End::Client, server)?);
+        let to_server = event(End::Server, server, client)?;
+        let to_client = event(End::Client, client, server)?;
         let server_gets = vec![server_memory, doorbells.0, descriptors.0];
         let client_gets = vec![client_memory, doorbells.1, descriptors.1, status_page];
         let mut problems = Vec::new();

@@ -28,7 +28,10 @@ const DESCRIPTORS_OF_AN_ENGINE: usize = 6;
 const LOCK_ATTEMPTS: usize = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-const NOT_A_SOCKET: &str = "listen in place of what is no broker's socket at";
+/// Suffix of the path that a socket has while it is hidden.
+const HIDDEN: &str = ".aside";
+/// Longest path of a broker's socket: an address has 107 bytes before its zero byte.
+const MAX_PATH_BYTES: usize = 107 - HIDDEN.len();
 
 /// The users that may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,9 +97,12 @@ impl Listener {
         Ok(Listener { socket, place: None })
     }
 
-    /// Makes the socket at `path`. [`RunError::AlreadyRunning`] if another broker serves the path;
-    /// `EPERM` if others could replace the socket; `EEXIST` if the path is no broker's socket.
+    /// Makes the socket at `path`. [`RunError::AlreadyRunning`] if another broker serves the path.
+    /// No file is left after an error.
     pub fn at(path: &Path) -> Result<Listener, RunError> {
+        if path.as_os_str().len() > MAX_PATH_BYTES {
+            return Err(RunError::TooLong { path: path.to_owned(), most_bytes: MAX_PATH_BYTES });
+        }
         let access = Access::of_this_user();
         prepare_directory(path, access)?;
         let lock = lock(path)?;
@@ -106,11 +112,11 @@ impl Listener {
         }
         match std::fs::symlink_metadata(path) {
             Ok(found) if !FileType::from_raw_mode(found.mode()).is_socket() => {
-                return Err(RunError::of(NOT_A_SOCKET, path)(Errno::EXIST));
+                return Err(RunError::NotASocket(path.to_owned()));
             }
             _ => (),
         }
-        let hidden_path = sibling_path(path, ".aside");
+        let hidden_path = sibling_path(path, HIDDEN);
         let mut place = ServedPath {
             path: path.to_owned(),
             hidden_path,
@@ -247,9 +253,7 @@ fn prepare_directory(path: &Path, access: Access) -> Result<(), RunError> {
     let (writable_by_others, sticky) = (status.mode() & 0o002 != 0, status.mode() & 0o1000 != 0);
     let owned = status.uid() == 0 || status.uid() == rustix::process::geteuid().as_raw();
     if !owned || (writable_by_others && !sticky) {
-        return Err(RunError::of("trust others not to replace a socket in", directory)(
-            Errno::PERM,
-        ));
+        return Err(RunError::Replaceable(directory.to_owned()));
     }
     Ok(())
 }
@@ -298,9 +302,7 @@ fn is_served(path: &Path) -> Result<bool, RunError> {
         Ok(()) | Err(Errno::AGAIN) => Ok(true),
         // EPROTOTYPE: a socket of another type, so not a broker's.
         Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
-        Err(Errno::PROTOTYPE | Errno::NOTSOCK) => {
-            Err(RunError::of(NOT_A_SOCKET, path)(Errno::EXIST))
-        }
+        Err(Errno::PROTOTYPE | Errno::NOTSOCK) => Err(RunError::NotASocket(path.to_owned())),
         Err(errno) => Err(RunError::of("connect", path)(errno)),
     }
 }

@@ -1,15 +1,16 @@
 //! Identifies the process at the other end of a connected socket.
 
-#![expect(unsafe_code, reason = "socket options, which rustix lacks")]
-
 use crate::shortage::is_shortage;
+use crate::state::PidNamespace;
+use baton_shm::namespaces::{depth_below_proc, pids_in};
+use baton_shm::socket::{self, PeerCredentials};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::sockopt;
 use rustix::process::{Pid, PidfdFlags};
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 
 /// Longest security label that the broker accepts; SELinux' labels are shorter.
 const MAX_LABEL_BYTES: usize = 1024;
@@ -21,29 +22,34 @@ const NO_LABEL: &str = "unconfined";
 const MAX_GROUPS: usize = 256;
 /// Room for a file of /proc about one process, at first.
 const PROC_BYTES: usize = 2048;
-/// From `asm-generic/socket.h`, since Linux 6.5.
-const SO_PEERPIDFD: i32 = 77;
+/// From `linux/magic.h`: the file system of pidfds since Linux 6.9, whose inode numbers are never
+/// used twice.
+const PID_FS_MAGIC: u64 = 0x5049_4446;
 
 /// The process that connected, as the kernel recorded it at the connect.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
-    /// Thread group id in the broker's pid namespace.
+    /// Thread group id in the broker's pid namespace, or 0 if that does not have the process. Any
+    /// number of processes have the pid 0, so nothing is looked up or done by it.
     pub pid: u32,
+    /// The pid namespace in which the process lives.
+    pub pid_namespace: PidNamespace,
     /// Effective user id.
     pub uid: u32,
     /// Effective group id, and the supplementary ones.
     pub gids: Vec<u32>,
     /// Security label, never empty.
     pub security_context: String,
-    /// Start time of the process; see [`started`].
-    pub started: Option<u64>,
+    /// Distinguishes the process from all others that have or will have its pid: its start time,
+    /// or the number of its pidfd if /proc does not show the process.
+    pub incarnation: Option<u64>,
 }
 
-/// Asks the kernel who connected. `ERANGE` for a label that is too long; other errors are shortages
-/// of the system.
-pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
-    let peer = sockopt::socket_peercred(&socket)?;
-    let pid = peer.pid.as_raw_nonzero().get().cast_unsigned();
+/// Asks the kernel who connected. Returns a pidfd as well, which becomes readable when the process
+/// ends; `None` where the kernel has no pidfds. `ESRCH` if the process has ended, `ERANGE` for a
+/// label that is too long; other errors are shortages of the system.
+pub(crate) fn identify(socket: impl AsFd) -> Result<(Credentials, Option<OwnedFd>), Errno> {
+    let peer = socket::peer_credentials(&socket)?;
     let security_context = match peer_label(&socket) {
         Ok(label) => label_text(&label),
         // The kernel has no security module that labels sockets.
@@ -51,13 +57,19 @@ pub(crate) fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
         Err(errno) => return Err(errno),
     };
     let mut gids = peer_groups(&socket).unwrap_or_default();
-    gids.push(peer.gid.as_raw());
-    let uid = peer.uid.as_raw();
+    gids.push(peer.gid);
+    let started = started_or_shortage(peer.pid)?;
+    let pidfd = pidfd(&socket, peer, started)?;
+    let pid_namespace = pid_namespace(peer.pid, pidfd.as_ref())?;
+    let incarnation = started.or_else(|| number_of(pidfd.as_ref()?));
+    let PeerCredentials { pid, uid, .. } = peer;
+    let credentials = Credentials { pid, pid_namespace, uid, gids, security_context, incarnation };
     #[cfg(simulated)]
-    if let Some(pid) = simulated_pid() {
-        return Ok(Credentials { pid, uid, gids, security_context, started: Some(pid.into()) });
-    }
-    Ok(Credentials { pid, uid, gids, security_context, started: started_or_shortage(pid)? })
+    let credentials = match simulated_pid() {
+        Some(pid) => Credentials { pid, incarnation: Some(pid.into()), ..credentials },
+        None => credentials,
+    };
+    Ok((credentials, pidfd))
 }
 
 /// On a simulated machine all processes are one of the kernel's: the number of the simulated one.
@@ -66,37 +78,71 @@ fn simulated_pid() -> Option<u32> {
     baton_shm::simulation::machine()?.take_connection()
 }
 
-/// A pidfd of the process that connected, which becomes readable when the process ends. `None`
-/// where the kernel has no pidfds. `ESRCH` if the process has ended, or another process has its pid
-/// by now.
+/// A pidfd of the process that connected. `ESRCH` if another process has its pid by now.
 ///
 /// Since Linux 6.5 the kernel gives the pidfd itself. On older kernels the broker trusts the
 /// process that has the pid now, if it belongs to the user that connected: no process can borrow a
 /// pid of another user.
-pub(crate) fn pidfd(
+fn pidfd(
     socket: impl AsFd,
-    credentials: &Credentials,
+    peer: PeerCredentials,
+    started: Option<u64>,
 ) -> Result<Option<OwnedFd>, Errno> {
-    match peer_pidfd(socket) {
+    match socket::peer_pidfd(socket) {
         Err(Errno::NOPROTOOPT | Errno::NODATA) => {}
         // The process may have ended, and its pid may have been another's when it was looked up.
         Ok(pidfd) if has_ended(&pidfd)? => return Err(Errno::SRCH),
         found => return found.map(Some),
     }
     // Without a pidfd only the socket tells of the process's end.
-    let Some(pid) = Pid::from_raw(credentials.pid.cast_signed()) else { return Ok(None) };
+    let Some(pid) = Pid::from_raw(peer.pid.cast_signed()) else { return Ok(None) };
     let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => return Ok(None),
         opened => opened?,
     };
     // The pidfd was opened before these checks: while its process lives, the pid is that process's.
-    let is_theirs =
-        process_uids(credentials.pid)?.is_none_or(|uids| uids.contains(&credentials.uid));
-    if is_theirs && credentials.started == started_or_shortage(credentials.pid)? {
+    let is_theirs = process_uids(peer.pid)?.is_none_or(|uids| uids.contains(&peer.uid));
+    if is_theirs && started == started_or_shortage(peer.pid)? {
         Ok(Some(pidfd))
     } else {
         Err(Errno::SRCH)
     }
+}
+
+/// The number of a pidfd's process that no other process of this boot has.
+fn number_of(pidfd: &OwnedFd) -> Option<u64> {
+    let is_unique = rustix::fs::fstatfs(pidfd).ok()?.f_type as u64 == PID_FS_MAGIC;
+    is_unique.then_some(rustix::fs::fstat(pidfd).ok()?.st_ino)
+}
+
+/// The pid namespace of a process.
+fn pid_namespace(pid: u32, pidfd: Option<&OwnedFd>) -> Result<PidNamespace, Errno> {
+    if pid == 0 {
+        return Ok(PidNamespace::Unknown);
+    }
+    let Some(pidfd) = pidfd else { return Ok(PidNamespace::Brokers) };
+    let fdinfo = read(&format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;
+    let pids = pids_in(&fdinfo.unwrap_or_default());
+    // The process is in the broker's namespace or below it, so the depth decides.
+    if pids.len() <= depth_below_proc() {
+        return Ok(PidNamespace::Brokers);
+    }
+    let namespace = process_file(pid, "ns/pid").and_then(|path| std::fs::metadata(path).ok());
+    Ok(match (namespace, pids.last()) {
+        (Some(namespace), Some(&pid)) => PidNamespace::Other { number: namespace.ino(), pid },
+        _ => PidNamespace::Unknown,
+    })
+}
+
+/// Whether /proc can show the process with a pid: the mounted one may be another namespace's, whose
+/// pids are other processes.
+pub(crate) fn is_in_proc(pid: u32) -> bool {
+    pid != 0 && depth_below_proc() == 1
+}
+
+/// Path of a file about a process. `None` if /proc cannot show the process.
+pub(crate) fn process_file(pid: u32, name: &str) -> Option<String> {
+    is_in_proc(pid).then(|| format!("/proc/{pid}/{name}"))
 }
 
 /// Whether the process of a pidfd has ended.
@@ -108,7 +154,7 @@ fn has_ended(pidfd: &OwnedFd) -> Result<bool, Errno> {
 /// The user ids of a process: real, effective, saved and of file accesses. `None` if /proc does not
 /// show them.
 fn process_uids(pid: u32) -> Result<Option<Vec<u32>>, Errno> {
-    let status = read(&format!("/proc/{pid}/status"))?.unwrap_or_default();
+    let status = read_of(pid, "status")?.unwrap_or_default();
     let Some(uids) = status.lines().find_map(|line| line.strip_prefix("Uid:")) else {
         return Ok(None);
     };
@@ -130,19 +176,20 @@ fn read(path: &str) -> Result<Option<String>, Errno> {
     }
 }
 
-fn last_error() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+/// Reads a file about a process, like [`read`].
+fn read_of(pid: u32, name: &str) -> Result<Option<String>, Errno> {
+    process_file(pid, name).map_or(Ok(None), |path| read(&path))
 }
 
 /// Start time of a process, in the kernel's ticks since boot. Pid and start time together name one
 /// process for ever. `None` if there is no such process or /proc does not show it.
 pub(crate) fn started(pid: u32) -> Option<u64> {
-    started_in(&format!("/proc/{pid}/stat"))
+    started_in(&process_file(pid, "stat")?)
 }
 
 /// Like [`started`], but with an error if the system lacks resources for the lookup.
 fn started_or_shortage(pid: u32) -> Result<Option<u64>, Errno> {
-    Ok(read(&format!("/proc/{pid}/stat"))?.as_deref().and_then(start_of))
+    Ok(read_of(pid, "stat")?.as_deref().and_then(start_of))
 }
 
 /// Start time of the process or thread whose `stat` file is at this path.
@@ -158,34 +205,15 @@ fn start_of(status: &str) -> Option<u64> {
 
 fn peer_label(socket: impl AsFd) -> Result<Vec<u8>, Errno> {
     let mut label = vec![0; MAX_LABEL_BYTES];
-    let bytes = socket_option(socket, libc::SO_PEERSEC, &mut label)?;
+    let bytes = socket::option(socket, libc::SO_PEERSEC, &mut label)?;
     label.truncate(bytes);
     Ok(label)
 }
 
 fn peer_groups(socket: impl AsFd) -> Result<Vec<u32>, Errno> {
     let mut groups = vec![0; MAX_GROUPS * size_of::<u32>()];
-    let bytes = socket_option(socket, libc::SO_PEERGROUPS, &mut groups)?;
+    let bytes = socket::option(socket, libc::SO_PEERGROUPS, &mut groups)?;
     Ok(groups[..bytes].chunks_exact(4).map(bytemuck::pod_read_unaligned).collect())
-}
-
-fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd, Errno> {
-    let mut number = [0; size_of::<i32>()];
-    socket_option(socket, SO_PEERPIDFD, &mut number)?;
-    // SAFETY: the kernel has just installed this descriptor for this call, and no other code knows
-    // it.
-    Ok(unsafe { OwnedFd::from_raw_fd(i32::from_ne_bytes(number)) })
-}
-
-/// Reads a socket option into `into` and returns its length in bytes. `ERANGE` if it does not fit.
-fn socket_option(socket: impl AsFd, name: i32, into: &mut [u8]) -> Result<usize, Errno> {
-    let mut bytes = into.len() as libc::socklen_t;
-    let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: `into` has room for `bytes` bytes, and both live through the call.
-    let result = unsafe {
-        libc::getsockopt(fd, libc::SOL_SOCKET, name, into.as_mut_ptr().cast(), &mut bytes)
-    };
-    if result == 0 { Ok(bytes as usize) } else { Err(last_error()) }
 }
 
 /// A label as label_text. Some security modules end a label with a zero byte or a new line.
@@ -218,8 +246,11 @@ mod tests {
     #[test]
     fn a_connection_identifies_its_peer() {
         let (_ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let credentials = credentials(&theirs).unwrap();
-        assert_eq!(credentials.pid, std::process::id());
+        let (credentials, pidfd) = identify(&theirs).unwrap();
+        let own = (std::process::id(), PidNamespace::Brokers);
+        assert_eq!((credentials.pid, credentials.pid_namespace), own);
+        assert_eq!(credentials.incarnation, started(std::process::id()));
+        assert!(!has_ended(&pidfd.unwrap()).unwrap());
         assert_eq!(credentials.uid, rustix::process::geteuid().as_raw());
         // Where sockets have labels, the label is this process's own.
         let own = std::fs::read("/proc/self/attr/current").unwrap_or_default();
@@ -230,5 +261,24 @@ mod tests {
                 assert_eq!(credentials.security_context, NO_LABEL);
             }
         }
+    }
+
+    #[test]
+    fn nothing_is_looked_up_by_the_pid_0() {
+        assert_eq!((started(0), process_file(0, "stat")), (None, None));
+        assert_eq!(
+            (process_uids(0), pid_namespace(0, None)),
+            (Ok(None), Ok(PidNamespace::Unknown))
+        );
+    }
+
+    #[test]
+    fn a_pidfd_has_one_number_for_one_process() {
+        let open = |pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        let own = || number_of(&open(rustix::process::getpid()));
+        let Some(number) = own() else { return println!("skipped: no numbers before Linux 6.9") };
+        let parent = rustix::process::getppid().expect("of this namespace");
+        assert_eq!(own(), Some(number));
+        assert_ne!(number_of(&open(parent)), Some(number));
     }
 }

@@ -162,10 +162,12 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::PidNamespace;
 
     fn credentials_of(uid: u32, gids: &[u32], label: &str) -> Credentials {
         let security_context = label.to_owned();
-        Credentials { pid: 1, uid, gids: gids.to_vec(), security_context, started: None }
+        let (pid_namespace, gids) = (PidNamespace::Brokers, gids.to_vec());
+        Credentials { pid: 1, pid_namespace, uid, gids, security_context, incarnation: None }
     }
 
     const TEXT: &str = r#"

@@ -18,6 +18,7 @@ use crate::state::NewProcess;
 use crate::status_pages::StatusPages;
 use baton_abi::control::{self, Account, ProcessId, Reply, Report, Request, Share, VERSION};
 use baton_abi::quota::{Quota, QuotaClass, STRANGER};
+use baton_shm::namespaces::is_overflow_uid;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
@@ -112,10 +113,10 @@ impl Broker {
             (Role::Ungreeted, pages) => self.handle_greeting(id, request, pages),
             (_, Attached::Both(_) | Attached::Lost) => Err(CloseReason::Malformed),
             (Role::Observer, Attached::None) => {
-                let uid = connection.credentials.uid;
+                let Credentials { uid, pid_namespace, .. } = connection.credentials;
                 let mut effects = Vec::new();
                 let lists = EngineLists::of(&self.connections, &self.engines);
-                let reply = self.state.observe(uid, &request, &lists, &mut effects);
+                let reply = self.state.observe(uid, pid_namespace, &request, &lists, &mut effects);
                 self.cost += lists.cost() + effects.len() as u64;
                 let reply = reply.ok_or(CloseReason::NotAnObserver)?;
                 self.carry_out(uid, effects, None);
@@ -144,6 +145,8 @@ impl Broker {
         self.had_client = true;
         let admitted = match (request, pages) {
             _ if version != VERSION => Err(Errno::PROTONOSUPPORT),
+            // Users that the broker cannot tell apart would share an account and their rights.
+            _ if is_overflow_uid(self.connections[&id].credentials.uid) => Err(Errno::OVERFLOW),
             (Request::Hello { .. } | Request::Resume { .. }, Attached::Lost) => Err(Errno::MFILE),
             (Request::Hello { context, channels, .. }, Attached::Both(pages)) => {
                 self.admit(id, context, channels, pages)
@@ -190,13 +193,14 @@ impl Broker {
         channels: u32,
         files: [OwnedFd; 2],
     ) -> Result<(Credential, OwnedFd), Errno> {
-        let Credentials { pid, uid, security_context, started, .. } =
+        let Credentials { pid, pid_namespace, uid, security_context, incarnation, .. } =
             self.connections[&id].credentials.clone();
-        let new = NewProcess { pid, uid, security_context, rights: self.rights(id, &context) };
+        let rights = self.rights(id, &context);
+        let new = NewProcess { pid, pid_namespace, uid, security_context, rights };
         let (ours, theirs, pages) = self.make_engine_parts(id, || StatusPages::map(files))?;
         let identity = self.state.admit(new, &context, channels)?;
         self.become_engine(id, identity.process, ours, pages);
-        Ok((Credential { identity, started, context }, theirs))
+        Ok((Credential { identity, incarnation, context }, theirs))
     }
 
     /// The rights of a connection's process in a context.
@@ -234,15 +238,17 @@ impl Broker {
         files: [OwnedFd; 2],
     ) -> Result<(Credential, OwnedFd), Errno> {
         let credential = self.restart_state.verify(credential).ok_or(Errno::KEYREJECTED)?;
-        let Credentials { pid, started, .. } = self.connections[&id].credentials;
-        if started.is_none() || (pid, started) != (credential.identity.pid, credential.started) {
+        let Credentials { pid, pid_namespace, incarnation, .. } = self.connections[&id].credentials;
+        let is_same = (pid, incarnation) == (credential.identity.pid, credential.incarnation);
+        if incarnation.is_none() || !is_same {
             return Err(Errno::KEYREJECTED);
         }
         let rights = self.rights(id, &credential.context);
         let (ours, theirs, pages) =
             self.make_engine_parts(id, || StatusPages::map_sealed(files))?;
         let (identity, frozen) = (credential.identity.clone(), pages.is_frozen());
-        self.state.readmit(identity, rights, &credential.context, channels, frozen)?;
+        let context = &credential.context;
+        self.state.readmit(identity, pid_namespace, rights, context, channels, frozen)?;
         self.become_engine(id, credential.identity.process, ours, pages);
         Ok((credential, theirs))
     }

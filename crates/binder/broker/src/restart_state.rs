@@ -28,8 +28,8 @@ const MAC_BYTES: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Credential {
     pub identity: Identity,
-    /// Start time of the process, which tells it from others with its pid; see [`peer::started`].
-    pub started: Option<u64>,
+    /// See [`peer::Credentials::incarnation`].
+    pub incarnation: Option<u64>,
     pub context: String,
 }
 
@@ -45,7 +45,7 @@ struct Contents {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct ContextRecord {
     rule: Rule,
-    /// The manager's pid and start time.
+    /// The manager's pid and incarnation.
     alive: Option<(u32, u64)>,
 }
 
@@ -69,7 +69,10 @@ impl RestartState {
                 left.era += 1;
                 for context_record in left.contexts.values_mut() {
                     // A context whose manager is dead can get a new one at once.
-                    let lives = |(pid, started)| peer::started(pid) == Some(started);
+                    let lives = |(pid, incarnation)| {
+                        // A manager that /proc does not show has the time that all have to rejoin.
+                        !peer::is_in_proc(pid) || peer::started(pid) == Some(incarnation)
+                    };
                     context_record
                         .rule
                         .manager
@@ -101,7 +104,7 @@ impl RestartState {
         self.contents.contexts.iter().map(|(name, it)| (name.clone(), it.rule)).collect()
     }
 
-    /// Writes new rules. `alive` returns pid and start time of a manager that is connected.
+    /// Writes new rules. `alive` returns pid and incarnation of a manager that is connected.
     pub fn set_rules(
         &mut self,
         rules: BTreeMap<String, Rule>,
@@ -212,7 +215,7 @@ mod tests {
     fn credential(process: u64) -> Credential {
         let security_context = "label".to_owned();
         let identity = Identity { process: ProcessId(process), pid: 7, uid: 8, security_context };
-        Credential { identity, started: Some(9), context: "binder".to_owned() }
+        Credential { identity, incarnation: Some(9), context: "binder".to_owned() }
     }
 
     #[test]
@@ -251,9 +254,12 @@ mod tests {
         let rule = Rule { manager: Some((ProcessId(1), NodeId(2))), manager_uid: Some(3) };
         let us = std::process::id();
         let started = peer::started(us).unwrap();
-        for (alive, expect) in
-            [(Some((us, started)), rule.manager), (Some((us, started + 1)), None), (None, None)]
-        {
+        for (alive, expect) in [
+            (Some((us, started)), rule.manager),
+            (Some((us, started + 1)), None),
+            (Some((0, 7)), rule.manager),
+            (None, None),
+        ] {
             let mut restart_state = directory.take_over();
             restart_state.set_rules(BTreeMap::from([("binder".to_owned(), rule)]), |_| alive);
             let found = directory.take_over().rules()["binder"];

@@ -358,7 +358,7 @@ impl Broker {
         let (engines, connections) = (&self.engines, &self.connections);
         self.restart_state.set_rules(rules, |rule| {
             let credentials = &connections.get(engines.get(&rule.manager?.0)?)?.credentials;
-            Some((credentials.pid, credentials.started?))
+            Some((credentials.pid, credentials.incarnation?))
         });
     }
 

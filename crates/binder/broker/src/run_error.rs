@@ -13,7 +13,21 @@ pub enum RunError {
     /// A context's name cannot be used.
     #[error("context name {0:?} is invalid or taken")]
     BadContext(String),
-    /// A system call failed, or would have had a forbidden effect.
+    /// A file has the socket's path and is no broker's socket.
+    #[error("{} is there and is no broker's socket", .0.display())]
+    NotASocket(PathBuf),
+    /// Other users could replace a socket in this directory.
+    #[error("other users could replace a socket in {}", .0.display())]
+    Replaceable(PathBuf),
+    /// The socket's path does not fit into an address.
+    #[error("{} is longer than a broker's socket may be, {most_bytes} bytes", path.display())]
+    TooLong {
+        /// The socket's path.
+        path: PathBuf,
+        /// The longest that there may be.
+        most_bytes: usize,
+    },
+    /// A system call failed.
     #[error("{operation} {}: {errno}", path.display())]
     System {
         /// The operation that failed.

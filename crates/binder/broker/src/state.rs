@@ -24,6 +24,7 @@ mod introduce;
 mod lane;
 mod manager;
 mod node;
+mod pid_namespace;
 mod process;
 mod real_time;
 mod rejoin;
@@ -36,6 +37,7 @@ pub use effect::{Effect, Violation};
 pub use holder_lists::{HolderList, HolderLists};
 pub use lane::{LaneId, Thread};
 pub use node::NodeKey;
+pub use pid_namespace::PidNamespace;
 pub use tables::State;
 
 use crate::limits::{Resource, Rights, Usage};
@@ -50,8 +52,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A process that opens a context, as the kernel and the configuration describe it.
 #[derive(Clone, Debug, Default)]
 pub struct NewProcess {
-    /// Thread group id in the broker's pid namespace.
+    /// Thread group id in the broker's pid namespace, or 0.
     pub pid: u32,
+    /// The pid namespace in which the process lives.
+    pub pid_namespace: PidNamespace,
     /// Effective user id.
     pub uid: u32,
     /// Security label, never empty.
@@ -73,15 +77,15 @@ impl State {
         if !self.contexts.contains_key(context) {
             return Err(Errno::NOENT);
         }
-        let NewProcess { pid, uid, security_context, rights } = new;
+        let NewProcess { pid, pid_namespace, uid, security_context, rights } = new;
         let rights = self.rights(uid, rights);
         self.room_for_process(uid, &rights)?;
         self.last_process += 1;
         let id = ProcessId(self.last_process);
         let identity = Identity { process: id, pid, uid, security_context };
-        let process = self.new_process(identity.clone(), context, rights, channels);
-        self.with_pid.entry(pid).or_default().insert(id);
-        self.processes.insert(id, process);
+        let mut process = self.new_process(identity.clone(), context, rights, channels);
+        process.pid_namespace = pid_namespace;
+        self.add_process(process);
         self.accounts.open(uid, rights);
         Ok(identity)
     }
@@ -101,6 +105,7 @@ impl State {
         let served = channels.min(self.limits.channels_served);
         Process {
             identity,
+            pid_namespace: PidNamespace::default(),
             context: context.to_owned(),
             grants: Default::default(),
             channels: Default::default(),
@@ -119,6 +124,13 @@ impl State {
         self.processes.get(&process).map(|process| &process.identity)
     }
 
+    /// The identity of a living process for another one, in whose pid namespace the pid is.
+    pub fn identity_for(&self, viewer: ProcessId, process: ProcessId) -> Option<Identity> {
+        let (viewer, process) = (self.processes.get(&viewer)?, self.processes.get(&process)?);
+        let pid = process.pid_in(viewer.pid_namespace);
+        Some(Identity { pid, ..process.identity.clone() })
+    }
+
     /// Carries out one request of an admitted process. Returns `None` for requests without a reply
     /// and for processes that are disconnected because of the request.
     ///
@@ -135,7 +147,8 @@ impl State {
             self.claim_or_rejoin(from, request, out);
             return None;
         }
-        let uid = self.processes.get(&from)?.identity.uid;
+        let asker = self.processes.get(&from)?;
+        let (uid, pid_namespace) = (asker.identity.uid, asker.pid_namespace);
         let answer = match request {
             Request::Hello { .. }
             | Request::Observe { .. }
@@ -209,7 +222,7 @@ impl State {
             | Request::DescribeCalls
             | Request::Report { .. }
             | Request::Accounts { .. }) => {
-                return self.observe(uid, &request, lists, out);
+                return self.observe(uid, pid_namespace, &request, lists, out);
             }
         };
         let refused = |errno: Errno| Reply::Refused { errno: errno.raw_os_error() };
@@ -241,7 +254,7 @@ impl State {
         self.forget_claims(process);
         self.end_lanes_of(process, out);
         let Some(removed) = self.processes.get(&process) else { return };
-        let (user, pid) = (removed.identity.uid, removed.identity.pid);
+        let user = removed.identity.uid;
         let met = removed.channels.met().clone();
         let mut told = self.holders_of(process);
         told.extend(&met);
@@ -262,7 +275,7 @@ impl State {
         self.note_second_death(process, &told);
         let removed = self.processes.remove(&process).expect("was there");
         self.close_account(&removed);
-        self.forget_pid(pid, process);
+        self.forget_pids(&removed);
         // The death comes before the lost references: servers first take in what the process sent
         // while it was alive.
         for to in told {
@@ -378,11 +391,21 @@ impl State {
         self.processes.get_mut(&server).expect("just seen").served.give_back(user, 1);
     }
 
-    fn forget_pid(&mut self, pid: u32, process: ProcessId) {
-        let all = self.with_pid.get_mut(&pid).expect("a process has a pid");
-        all.remove(&process);
-        if all.is_empty() {
-            self.with_pid.remove(&pid);
+    fn add_process(&mut self, process: Process) {
+        let id = process.identity.process;
+        for named in process.pids() {
+            self.with_pid.entry(named).or_default().insert(id);
+        }
+        self.processes.insert(id, process);
+    }
+
+    fn forget_pids(&mut self, process: &Process) {
+        for named in process.pids() {
+            let all = self.with_pid.get_mut(&named).expect("entered with the process");
+            all.remove(&process.identity.process);
+            if all.is_empty() {
+                self.with_pid.remove(&named);
+            }
         }
     }
 

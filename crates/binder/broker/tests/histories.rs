@@ -19,7 +19,7 @@ use baton_abi::holder_list::{Entry, Holding};
 use baton_abi::lane::LANES;
 use baton_abi::sched_priority::SchedPriority;
 use baton_broker::limits::{Limits, Rights, Usage};
-use baton_broker::state::{Effect, HolderLists, NewProcess, Rule, State, Thread};
+use baton_broker::state::{Effect, HolderLists, NewProcess, PidNamespace, Rule, State, Thread};
 use model::{EngineRecord, Rng};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -756,7 +756,9 @@ impl History {
             let identity = Identity { process: who, pid, uid, security_context };
             let rights = Rights::default();
             let served = u32::MAX;
-            let result = self.core.state.readmit(identity, rights, "binder", served, frozen);
+            let namespace = PidNamespace::Brokers;
+            let state = &mut self.core.state;
+            let result = state.readmit(identity, namespace, rights, "binder", served, frozen);
             assert_eq!(result, Ok(()), "{who:?} of {uid} may not come back");
             self.engine(who).presence = Presence::Joining;
             return;
@@ -1006,7 +1008,8 @@ impl History {
             let manager = self.rules.get("binder").and_then(|rule| rule.manager);
             let newcomer = |context: &str, core: &mut TestState| {
                 let (security_context, rights) = ("label".to_owned(), Rights::default());
-                let newcomer = NewProcess { pid, uid, security_context, rights };
+                let newcomer =
+                    NewProcess { pid, uid, security_context, rights, ..NewProcess::default() };
                 let admitted = core.state.admit(newcomer, context, u32::MAX);
                 admitted.unwrap_or_else(|errno| panic!("{uid} has no process: {errno}")).process
             };

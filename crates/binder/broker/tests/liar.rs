@@ -7,7 +7,7 @@ mod test_state;
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
 use baton_broker::limits::{Limits, Rights};
-use baton_broker::state::{Effect, Rule, State};
+use baton_broker::state::{Effect, PidNamespace, Rule, State};
 use model::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use test_state::*;
@@ -106,7 +106,9 @@ fn take_over(before: &Truth, liar: ProcessId, rng: &mut Rng) -> TestState {
         }
         let (pid, security_context) = (process.0 as u32, "label".to_owned());
         let identity = Identity { process, pid, uid: OWNER, security_context };
-        core.state.readmit(identity, Rights::default(), "binder", u32::MAX, false).unwrap();
+        core.state
+            .readmit(identity, PidNamespace::Brokers, Rights::default(), "binder", u32::MAX, false)
+            .unwrap();
         core.ask(process, Request::Claim { claims });
         // All claim to manage the context; one of them does.
         core.ask(process, Request::Rejoin { manages: vec![(NodeId(1), 0)] });

@@ -5,7 +5,7 @@ mod test_state;
 use baton_abi::control::*;
 use baton_abi::holder_list::{ENTRIES, Holding};
 use baton_broker::limits::{Limits, Usage};
-use baton_broker::state::{Effect, HolderList, HolderLists};
+use baton_broker::state::{Effect, HolderList, HolderLists, NewProcess, PidNamespace};
 use rustix::io::Errno;
 use test_state::*;
 
@@ -245,6 +245,54 @@ fn holders_are_told_when_freezing_changes() {
     );
     assert_eq!(core.ask(client, is_frozen), Some(Reply::Frozen { frozen: false }));
     assert_eq!(core.ask(client, info), status(false, false));
+}
+
+/// Two processes of the broker's namespace, two of a namespace below it, one of another, and two
+/// that the broker does not see.
+#[test]
+fn a_pid_is_of_its_readers_namespace_or_0() {
+    let mut core = TestState::new();
+    let below = |number, pid| PidNamespace::Other { number, pid };
+    let all = [
+        (10, PidNamespace::Brokers),
+        (11, PidNamespace::Brokers),
+        (12, below(7, 2)),
+        (13, below(7, 3)),
+        (14, below(8, 2)),
+        (0, PidNamespace::Unknown),
+        (0, PidNamespace::Unknown),
+    ]
+    .map(|(pid, pid_namespace)| {
+        let new = NewProcess { pid, pid_namespace, uid: OWNER, ..NewProcess::default() };
+        (pid_namespace, core.state.admit(new, "binder", u32::MAX).unwrap().process)
+    });
+    let freeze = |pid, frozen| Request::Freeze { pid, frozen };
+    for (viewer, pids) in [
+        (0, [10, 11, 12, 13, 14, 0, 0]),
+        (2, [0, 0, 2, 3, 0, 0, 0]),
+        (4, [0, 0, 0, 0, 2, 0, 0]),
+        (5, [0; 7]),
+    ] {
+        let (namespace, viewer) = all[viewer];
+        let seen = all.map(|(_, id)| core.state.identity_for(viewer, id).unwrap().pid);
+        assert_eq!(seen, pids, "by {namespace:?}");
+        let report = core.state.report(OWNER, namespace, Cursor::default(), &core.lists).0;
+        let binder = report.contexts.iter().find(|context| context.name == "binder").unwrap();
+        assert!(binder.processes.iter().map(|process| process.pid).eq(pids), "by {namespace:?}");
+        // A freeze is of the process that the viewer sees by that pid.
+        for (pid, (_, process)) in pids.into_iter().zip(all) {
+            let frozen = Effect::SetFrozen { process, frozen: true };
+            let answer = core.ask(viewer, freeze(pid, true));
+            if pid == 0 {
+                assert_eq!(answer, refused(Errno::INVAL), "by {namespace:?}");
+            } else {
+                assert_eq!(core.effects()[0], frozen, "by {namespace:?}");
+                core.ask(viewer, freeze(pid, false));
+            }
+            core.effects();
+        }
+    }
+    assert_eq!(core.ask(all[2].1, freeze(12, true)), refused(Errno::INVAL), "the broker's number");
 }
 
 #[test]
@@ -526,7 +574,7 @@ fn a_long_report_comes_in_pages_and_is_complete() {
     let mut from = Some(Cursor::default());
     let mut pages = 0;
     while let Some(begin) = from {
-        let (page, next) = core.state.report(3000, begin, &core.lists);
+        let (page, next) = core.state.report(3000, PidNamespace::Brokers, begin, &core.lists);
         assert!(page.contexts.iter().all(|context| context.processes.is_empty()));
         (from, pages) = (next, pages + 1);
     }
@@ -552,7 +600,7 @@ fn a_page_reads_few_long_lists_and_the_report_goes_on() {
     let (mut report, mut from) = (Report::default(), Some(Cursor::default()));
     let mut pages = 0;
     while let Some(begin) = from {
-        let (page, next) = core.state.report(0, begin, &Rubbish);
+        let (page, next) = core.state.report(0, PidNamespace::Brokers, begin, &Rubbish);
         let begun = page.contexts.iter().map(|context| context.processes.len()).sum::<usize>();
         assert!(begun <= 2, "{begun} lists for one page");
         assert!(next.is_none_or(|next| next > begin), "it goes on");

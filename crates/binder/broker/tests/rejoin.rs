@@ -5,7 +5,7 @@ mod test_state;
 use baton_abi::claim::Claim;
 use baton_abi::control::*;
 use baton_broker::limits::{Limits, Rights, Usage};
-use baton_broker::state::{Effect, Rule, State, Violation};
+use baton_broker::state::{Effect, PidNamespace, Rule, State, Violation};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use test_state::*;
@@ -31,7 +31,14 @@ fn identity(process: ProcessId) -> Identity {
 }
 
 fn readmit(broker: &mut TestState, process: ProcessId) -> Result<(), Errno> {
-    broker.state.readmit(identity(process), Rights::default(), "binder", u32::MAX, false)
+    broker.state.readmit(
+        identity(process),
+        PidNamespace::Brokers,
+        Rights::default(),
+        "binder",
+        u32::MAX,
+        false,
+    )
 }
 
 /// Lets a process rejoin with these claims.
@@ -325,12 +332,15 @@ fn a_channel_counts_if_both_ends_claim_it() {
 fn deaths_are_told_over_a_channel_without_room() {
     let mut broker = successor();
     let rights = Rights::default();
-    broker.state.readmit(identity(OWNING), rights, "binder", 0, false).unwrap();
+    broker
+        .state
+        .readmit(identity(OWNING), PidNamespace::Brokers, rights, "binder", 0, false)
+        .unwrap();
     broker.ask(OWNING, Request::Claim { claims: vec![channel(8, End::Server, HOLDING)] });
     broker.ask(OWNING, Request::Rejoin { manages: Vec::new() });
     // A client of another user takes from the server's room, which is none.
     let stranger = Identity { uid: OWNER + 1, ..identity(HOLDING) };
-    broker.state.readmit(stranger, rights, "binder", 9, false).unwrap();
+    broker.state.readmit(stranger, PidNamespace::Brokers, rights, "binder", 9, false).unwrap();
     broker.ask(HOLDING, Request::Claim { claims: vec![channel(8, End::Client, OWNING)] });
     broker.ask(HOLDING, Request::Rejoin { manages: Vec::new() });
     end_rejoin(&mut broker);
@@ -432,6 +442,7 @@ fn brokers_never_reuse_ids_of_their_predecessors() {
     assert_eq!(
         TestState::new().state.readmit(
             identity(OWNING),
+            PidNamespace::Brokers,
             Rights::default(),
             "binder",
             u32::MAX,
@@ -518,7 +529,10 @@ fn frozen_processes_stay_frozen_and_holders_are_told() {
             rejoin(&mut broker, HOLDING, &[claims]);
         }
         let rights = Rights::default();
-        broker.state.readmit(identity(OWNING), rights, "binder", u32::MAX, true).unwrap();
+        broker
+            .state
+            .readmit(identity(OWNING), PidNamespace::Brokers, rights, "binder", u32::MAX, true)
+            .unwrap();
         broker.ask(OWNING, Request::Claim { claims: vec![owners] });
         broker.ask(OWNING, Request::Rejoin { manages: Vec::new() });
         if owner_first {

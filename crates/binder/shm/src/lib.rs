@@ -22,7 +22,9 @@
 //! - [`clock`]: the processor's counter and the kernel's clocks. [`schedule`]: policies and
 //!   priorities of threads.
 //! - [`futex`]: the waits under all of these. [`blocking`]: system calls that wait for a descriptor
-//!   or a time. [`socket`]: bytes that a receiver has not read.
+//!   or a time.
+//! - [`socket`]: a socket's peer, and bytes that a receiver has not read. [`namespaces`]: in which
+//!   the ids of other processes have a meaning.
 //!
 //! **Invariant**: this crate knows no Binder noun, and contains all `unsafe` code for shared
 //! memory. Protocols above it use atomics, offsets and copies.
@@ -47,6 +49,8 @@ pub mod lock;
 pub mod mailbox;
 #[cfg(not(loom))]
 pub mod mapping;
+#[cfg(not(loom))]
+pub mod namespaces;
 #[cfg(not(loom))]
 pub mod own;
 pub mod ready_lanes;

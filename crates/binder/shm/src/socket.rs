@@ -1,8 +1,66 @@
-//! Bytes that a socket's receiver has not read.
+//! What the kernel says of a Unix socket: its peer, and the bytes that its receiver has not read.
+//!
+//! Ids are plain integers here: in another pid namespace than its peer's, a process reads the pid
+//! 0.
 
-use rustix::fd::AsFd;
-use rustix::io::Result;
+use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use rustix::io::{Errno, Result};
 use rustix::ioctl::{Getter, Opcode, ioctl};
+
+/// From `asm-generic/socket.h`, since Linux 6.5.
+const SO_PEERPIDFD: i32 = 77;
+
+/// The process at the other end of a Unix socket: the one that connected, or began to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// Thread group id in the caller's pid namespace; 0 if that does not have the process.
+    pub pid: u32,
+    /// Effective user id in the caller's user namespace; see
+    /// [`is_overflow_uid`](crate::namespaces::is_overflow_uid).
+    pub uid: u32,
+    /// Effective group id in the caller's user namespace.
+    pub gid: u32,
+}
+
+/// SO_PEERCRED. An error is the system's.
+pub fn peer_credentials(socket: impl AsFd) -> Result<PeerCredentials> {
+    let mut ucred = [0; size_of::<libc::ucred>()];
+    if option(socket, libc::SO_PEERCRED, &mut ucred)? != ucred.len() {
+        return Err(Errno::INVAL);
+    }
+    let field = |at| {
+        let bytes: &[u8] = &ucred[at..at + size_of::<u32>()];
+        u32::from_ne_bytes(bytes.try_into().expect("four bytes"))
+    };
+    Ok(PeerCredentials {
+        pid: field(std::mem::offset_of!(libc::ucred, pid)),
+        uid: field(std::mem::offset_of!(libc::ucred, uid)),
+        gid: field(std::mem::offset_of!(libc::ucred, gid)),
+    })
+}
+
+/// A pidfd of the peer, whatever its pid namespace. `ENOPROTOOPT` before Linux 6.5, `ENODATA` for a
+/// socket without a peer; other errors are shortages of the system.
+pub fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd> {
+    let mut number = [0; size_of::<i32>()];
+    option(socket, SO_PEERPIDFD, &mut number)?;
+    // SAFETY: the kernel has just installed this descriptor for this call, and no other code knows
+    // it.
+    Ok(unsafe { OwnedFd::from_raw_fd(i32::from_ne_bytes(number)) })
+}
+
+/// Reads an option of SOL_SOCKET into `into`. Returns its length in bytes. `ERANGE` for a list that
+/// does not fit.
+pub fn option(socket: impl AsFd, name: i32, into: &mut [u8]) -> Result<usize> {
+    let mut bytes = into.len() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: `into` has room for `bytes` bytes, and both live through the call.
+    let result = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, name, into.as_mut_ptr().cast(), &mut bytes)
+    };
+    let failed = || Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
+    if result == 0 { Ok(bytes as usize) } else { Err(failed()) }
+}
 
 /// Bytes that were sent through a Unix socket and that its receiver has not read yet, as the kernel
 /// counts them for the send buffer. An error is the system's.
@@ -11,4 +69,24 @@ pub fn unread_bytes(socket: impl AsFd) -> Result<u32> {
     // SAFETY: SIOCOUTQ has this number and writes one int.
     let bytes: i32 = unsafe { ioctl(socket, Getter::<SIOCOUTQ, i32>::new()) }?;
     Ok(bytes.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::{UnixDatagram, UnixStream};
+
+    #[test]
+    fn credentials_are_plain_integers() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let own = PeerCredentials {
+            pid: std::process::id(),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        assert_eq!(peer_credentials(&ours), Ok(own));
+        // A socket without a peer has the pid 0, as has one whose peer's pid is not ours to know.
+        let nobody = peer_credentials(UnixDatagram::unbound().unwrap()).unwrap();
+        assert_eq!((nobody.pid, nobody.uid), (0, u32::MAX));
+    }
 }

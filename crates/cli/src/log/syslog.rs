@@ -7,12 +7,12 @@ use crate::failure::Failure;
 use crate::stop;
 use baton_log::{Logger, MAX_TEXT_BYTES};
 use baton_logcat::syslog::{self, Message};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, AsRawFd};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_passcred;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io::IoSliceMut;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -56,7 +56,7 @@ pub fn run(path: &Path, logger: &Logger, ready: impl FnOnce()) -> Result<(), Fai
                 let tag = tag(&message, process);
                 writer.write(message.buffer, message.priority, &tag, message.text);
             }
-            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(nix::Error::EINTR | nix::Error::EAGAIN) => {}
             Err(errno) => return Err(Failure::new(tried, errno)),
         }
     }
@@ -69,20 +69,19 @@ fn tag(message: &Message<'_>, process: Option<u32>) -> Vec<u8> {
     }
 }
 
-/// Receives a datagram. Returns its length and the sender's process.
-fn receive(socket: impl AsFd, bytes: &mut [u8]) -> Result<(usize, Option<u32>), Errno> {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
+/// Receives a datagram. Returns its length and the sender's process, unless that is of a pid
+/// namespace that this process does not see: its pid is 0 then, which rustix takes for impossible.
+fn receive(socket: impl AsFd, bytes: &mut [u8]) -> Result<(usize, Option<u32>), nix::Error> {
+    let mut space = nix::cmsg_space!(UnixCredentials);
     let mut parts = [IoSliceMut::new(bytes)];
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let received = recvmsg(socket, &mut parts, &mut control, flags)?;
-    let process = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmCredentials(sender) => {
-            Some(sender.pid.as_raw_nonzero().get().unsigned_abs())
-        }
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+    let socket = socket.as_fd().as_raw_fd();
+    let received = recvmsg::<()>(socket, &mut parts, Some(&mut space), flags)?;
+    let process = received.cmsgs()?.find_map(|message| match message {
+        ControlMessageOwned::ScmCredentials(sender) => u32::try_from(sender.pid()).ok(),
         _ => None,
     });
-    Ok((received.bytes, process))
+    Ok((received.bytes, process.filter(|pid| *pid != 0)))
 }
 
 /// Listens at the socket's path, unless another process does.

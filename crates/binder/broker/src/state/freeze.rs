@@ -9,11 +9,12 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 
 impl State {
-    /// The processes with a pid in the asker's context. There are several when a program opened the
-    /// device several times.
+    /// The processes with a pid, as the asker's pid namespace has it, in the asker's context. There
+    /// are several when a program opened the device several times.
     pub fn with_pid(&self, asker: ProcessId, pid: u32) -> Vec<ProcessId> {
         let Some(asker) = self.processes.get(&asker) else { return Vec::new() };
-        let all = self.with_pid.get(&pid).into_iter().flatten();
+        let named = asker.pid_namespace.number().map(|number| (number, pid));
+        let all = named.and_then(|named| self.with_pid.get(&named)).into_iter().flatten();
         all.filter(|id| self.processes[id].context == asker.context).copied().collect()
     }
 

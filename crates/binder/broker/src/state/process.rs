@@ -2,6 +2,7 @@
 
 use super::channel::Channels;
 use super::grant::Grants;
+use super::pid_namespace::{BROKERS, PidNamespace};
 use crate::limits::{Rights, Usage};
 use baton_abi::control::{CallReport, Identity, ProcessId};
 use baton_abi::quota::Quota;
@@ -9,7 +10,9 @@ use std::collections::BTreeSet;
 
 #[derive(Clone, Debug)]
 pub(super) struct Process {
+    /// With the pid in the broker's namespace, or 0.
     pub identity: Identity,
+    pub pid_namespace: PidNamespace,
     /// Name of the context that the process opened. Contexts are never removed.
     pub context: String,
     pub grants: Grants,
@@ -37,6 +40,25 @@ pub(super) enum CallsTold {
     Owed,
     /// Its answer.
     Told(Vec<CallReport>),
+}
+
+impl Process {
+    /// The process's pids that the broker knows, each with the number of its namespace. A process
+    /// may have none, so no two processes are one for that.
+    pub fn pids(&self) -> impl Iterator<Item = (u64, u32)> + use<> {
+        let in_brokers = Some((BROKERS, self.identity.pid)).filter(|(_, pid)| *pid != 0);
+        let in_other = match self.pid_namespace {
+            PidNamespace::Other { number, pid } => Some((number, pid)),
+            PidNamespace::Brokers | PidNamespace::Unknown => None,
+        };
+        in_brokers.into_iter().chain(in_other)
+    }
+
+    /// The process's pid in a namespace, or 0 if that does not see the process.
+    pub fn pid_in(&self, namespace: PidNamespace) -> u32 {
+        let seen = self.pids().find(|(number, _)| namespace.number() == Some(*number));
+        seen.map_or(0, |(_, pid)| pid)
+    }
 }
 
 /// Whether a process is frozen, and which transactions it was sent meanwhile.

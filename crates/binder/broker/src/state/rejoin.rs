@@ -30,6 +30,7 @@ use super::effect::{Effect, Violation};
 use super::grant::Grant;
 use super::lane::LaneId;
 use super::node::{Node, NodeKey, Summary};
+use super::pid_namespace::PidNamespace;
 use super::tables::State;
 use crate::limits::{Limits, Resource, Rights};
 use baton_abi::claim::first_of;
@@ -78,6 +79,7 @@ impl State {
     pub fn readmit(
         &mut self,
         identity: Identity,
+        pid_namespace: PidNamespace,
         rights: Rights,
         context: &str,
         channels: u32,
@@ -103,7 +105,7 @@ impl State {
         all.check_return(identity.uid, quota_class, 1).map_err(|_| Errno::DQUOT)?;
         self.accounts.open(identity.uid, rights);
         let mut process = self.new_process(identity, context, rights, channels);
-        process.freezer = frozen.into();
+        (process.pid_namespace, process.freezer) = (pid_namespace, frozen.into());
         let rebuild = self.rebuild.as_mut().expect("just seen");
         rebuild.joining.insert(id, Joining { process, claims: Vec::new() });
         Ok(())
@@ -216,13 +218,12 @@ impl State {
         out: &mut Vec<Effect>,
     ) -> Option<()> {
         let joining = self.rebuild.as_mut()?.joining.get_mut(&from)?;
-        let (user, pid) = (joining.process.identity.uid, joining.process.identity.pid);
+        let user = joining.process.identity.uid;
         let claims = std::mem::take(&mut joining.claims);
         let claims = Claims::check(from, user, self.era, claims)?;
         let joining = self.rebuild.as_mut()?.joining.remove(&from)?;
         let context = joining.process.context.clone();
-        self.processes.insert(from, joining.process);
-        self.with_pid.entry(pid).or_default().insert(from);
+        self.add_process(joining.process);
         self.check_room_to_return(from, Resource::Handles, claims.grants.len()).ok()?;
         let unheld = self.manager_to_rejoin(&context).filter(|manager| {
             let returns = manages.iter().any(|(node, _)| *node == manager.node);

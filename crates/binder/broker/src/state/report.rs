@@ -7,6 +7,7 @@
 use super::effect::Effect;
 use super::holder_lists::{HolderList, HolderLists};
 use super::node::NodeKey;
+use super::pid_namespace::PidNamespace;
 use super::process::{CallsTold, Process};
 use super::tables::State;
 use crate::limits::{Resource, Rights};
@@ -51,17 +52,19 @@ impl Page {
 }
 
 impl State {
-    /// Answers an observer's request. `None` for a request that observers may not send.
+    /// Answers a request of an observer, which has this user and pid namespace. `None` for a
+    /// request that observers may not send.
     pub fn observe(
         &mut self,
         uid: u32,
+        pid_namespace: PidNamespace,
         request: &Request,
         lists: &dyn HolderLists,
         out: &mut Vec<Effect>,
     ) -> Option<Reply> {
         Some(match request {
             Request::Report { from } => {
-                let (page, next) = self.report(uid, *from, lists);
+                let (page, next) = self.report(uid, pid_namespace, *from, lists);
                 Reply::Report { page, next }
             }
             Request::Accounts { from } => {
@@ -114,6 +117,7 @@ impl State {
     pub fn report(
         &self,
         uid: u32,
+        pid_namespace: PidNamespace,
         from: Cursor,
         lists: &dyn HolderLists,
     ) -> (Report, Option<Cursor>) {
@@ -141,7 +145,8 @@ impl State {
                 continue;
             }
             let from = if id.0 == from.process { from } else { Cursor::default() };
-            let mut shown = ProcessReport { process: id.0, ..ProcessReport::default() };
+            let pid = process.pid_in(pid_namespace);
+            let mut shown = ProcessReport { process: id.0, pid, ..ProcessReport::default() };
             let complete = self.report_process(*id, process, from, lists, &mut shown, &mut page);
             let context = report.contexts.iter_mut().find(|known| known.name == process.context);
             match context {
@@ -170,7 +175,6 @@ impl State {
         shown: &mut ProcessReport,
         page: &mut Page,
     ) -> bool {
-        shown.pid = process.identity.pid;
         shown.uid = process.identity.uid;
         shown.frozen = process.freezer.is_frozen();
         shown.engine = EngineReport::default();

@@ -19,8 +19,9 @@ pub struct State {
     pub(super) uid: u32,
     pub(super) contexts: BTreeMap<String, Context>,
     pub(super) processes: BTreeMap<ProcessId, Process>,
-    /// The processes of each pid. A program may open several devices.
-    pub(super) with_pid: BTreeMap<u32, BTreeSet<ProcessId>>,
+    /// The processes of each pid, which follows the number of its namespace. A program may open
+    /// several devices.
+    pub(super) with_pid: BTreeMap<(u64, u32), BTreeSet<ProcessId>>,
     pub(super) nodes: BTreeMap<NodeKey, Node>,
     pub(super) accounts: Accounts,
     pub(super) real_time: BTreeMap<LaneId, Lane>,

@@ -5,7 +5,9 @@
 use baton_abi::control::*;
 use baton_abi::holder_list::{Entry, Holding};
 use baton_broker::limits::{Limits, Rights};
-use baton_broker::state::{Effect, HolderList, HolderLists, NewProcess, NodeKey, State, Violation};
+use baton_broker::state::{
+    Effect, HolderList, HolderLists, NewProcess, NodeKey, PidNamespace, State, Violation,
+};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -61,7 +63,7 @@ pub struct TestState {
 pub fn report_of(core: &TestState, uid: u32) -> Report {
     let (mut report, mut from) = (Report::default(), Some(Cursor::default()));
     while let Some(begin) = from {
-        let (page, next) = core.state.report(uid, begin, &core.lists);
+        let (page, next) = core.state.report(uid, PidNamespace::Brokers, begin, &core.lists);
         assert!(next.is_none_or(|next| next > begin), "it goes on");
         report.add_page(page);
         from = next;
@@ -92,7 +94,13 @@ impl TestState {
     /// Admits a process to a context, with descriptors for any number of channels.
     pub fn admit_to(&mut self, pid: u32, uid: u32, context: &str) -> Result<ProcessId, Errno> {
         let rights = Rights::default();
-        let newcomer = NewProcess { pid, uid, security_context: "label".into(), rights };
+        let newcomer = NewProcess {
+            pid,
+            uid,
+            security_context: "label".into(),
+            rights,
+            ..NewProcess::default()
+        };
         self.state.admit(newcomer, context, u32::MAX).map(|identity| identity.process)
     }
 
@@ -107,7 +115,8 @@ impl TestState {
 
     /// Sends a request of an observer.
     pub fn observe(&mut self, uid: u32, request: &Request) -> Option<Reply> {
-        self.state.observe(uid, request, &self.lists, &mut self.effects)
+        let effects = &mut self.effects;
+        self.state.observe(uid, PidNamespace::Brokers, request, &self.lists, effects)
     }
 
     /// Lets an owner grant a node itself: writes the entry into its list. Returns the node as its

@@ -10,12 +10,12 @@ use baton_abi::ticket_ring::{self, Record};
 use baton_shm::blocking::pause;
 use baton_shm::lock::Lock;
 use baton_shm::mapping::{self, Mapping};
+use baton_shm::namespaces::is_overflow_uid;
+use baton_shm::socket::peer_credentials;
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Uid;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -460,6 +460,9 @@ pub fn dial(socket: &Path) -> Result<(OwnedFd, Uid), OpenError> {
             "connect" => OpenError::NoBroker { socket: socket.display().to_string(), errno },
             _ => OpenError::System { operation, errno },
         })?;
+    if is_overflow_uid(listener.as_raw()) {
+        return Err(OpenError::Unmapped { socket: socket.display().to_string() });
+    }
     if !listener.is_root() && listener != rustix::process::geteuid() {
         let (socket, uid) = (socket.display().to_string(), listener.as_raw());
         return Err(OpenError::Stranger { socket, uid });
@@ -476,8 +479,8 @@ fn connect(place: &Path, flags: SocketFlags) -> Result<(OwnedFd, Uid), (&'static
     let address = SocketAddrUnix::new(place).map_err(failed("the broker's socket path"))?;
     rustix::net::connect(&fd, &address).map_err(failed("connect"))?;
     note_connection();
-    let listener = sockopt::socket_peercred(&fd).map_err(failed("SO_PEERCRED"))?.uid;
-    Ok((fd, listener))
+    let listener = peer_credentials(&fd).map_err(failed("SO_PEERCRED"))?;
+    Ok((fd, Uid::from_raw(listener.uid)))
 }
 
 #[cfg(test)]

@@ -85,7 +85,11 @@ impl Engine {
         let control = ControlPoll::new().map_err(system("make the control thread's timers"))?;
         let control = Arc::new(control);
         count_processors();
-        let (broker, identity) = greeted.await_welcome()?;
+        let (broker, mut identity) = greeted.await_welcome()?;
+        if cfg!(not(simulated)) {
+            // The broker may not see this process's own pid.
+            identity.pid = std::process::id();
+        }
         let shown = Arc::clone(page.mapping());
         let stamp_clock = StampClock::new(broker.stamps);
         let pool = Pool::new(settings, broker.stamps, Arc::clone(&control), shown);

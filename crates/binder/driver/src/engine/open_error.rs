@@ -21,6 +21,13 @@ pub enum OpenError {
         /// The listener's effective user id.
         uid: u32,
     },
+    /// The user namespace of this process has no number for the listener's user, who may be
+    /// anybody.
+    #[error("this user namespace does not have the user who listens at {socket}")]
+    Unmapped {
+        /// The socket that was tried.
+        socket: String,
+    },
     /// The broker refused.
     #[error("the broker refused context {context:?}: {errno}")]
     Refused {
@@ -49,7 +56,7 @@ impl OpenError {
     /// The errno that `open("/dev/binder")` fails with.
     pub fn errno(&self) -> Errno {
         match self {
-            OpenError::Stranger { .. } => Errno::ACCESS,
+            OpenError::Stranger { .. } | OpenError::Unmapped { .. } => Errno::ACCESS,
             OpenError::NoBroker { errno, .. }
             | OpenError::Refused { errno, .. }
             | OpenError::NotObserved { errno }

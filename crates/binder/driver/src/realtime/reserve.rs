@@ -119,9 +119,13 @@ impl Engine {
             && !self.real_time.reservations.has_warned.swap(true, Ordering::Relaxed)
         {
             let pid = self.identity.pid;
+            let why = match errno {
+                Errno::SRCH => "the broker's pid namespace does not have it".to_owned(),
+                errno => errno.to_string(),
+            };
             tracing::warn!(
                 target: "binder",
-                "{pid}:{} is not served at its real-time priority: {errno}",
+                "{pid}:{} is not served at its real-time priority: {why}",
                 tid()
             );
         }

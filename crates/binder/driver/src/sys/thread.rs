@@ -1,6 +1,7 @@
 //! Starting threads, their priorities and processors, and what a child of fork does.
 
 use baton_abi::sched_priority::SchedPriority;
+use baton_shm::namespaces::{depth_below_proc, pids_in};
 use baton_shm::schedule;
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::work::Tid;
@@ -37,7 +38,8 @@ pub fn close_in_child(fd: BorrowedFd<'_>) {
 
 pub use baton_shm::thread::id as tid;
 
-/// Whether a process has this thread, both by their numbers in our pid namespace.
+/// Whether a process has this thread, both by their numbers in our pid namespace, and uses this
+/// number itself: threads of a namespace below ours have others there.
 pub fn is_thread_of(pid: u32, tid: u32) -> bool {
     #[cfg(simulated)]
     if let Some(machine) = baton_shm::simulation::machine() {
@@ -47,7 +49,12 @@ pub fn is_thread_of(pid: u32, tid: u32) -> bool {
     // SAFETY: sends nothing, and touches no memory: signal 0 asks whether one could.
     let found = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) } == 0;
     let refused = || std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
-    pid > 0 && tid > 0 && (found || refused())
+    if pid <= 0 || tid <= 0 || !(found || refused()) {
+        return false;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+    let depth = status.map_or(0, |status| pids_in(&status).len());
+    depth != 0 && depth == depth_below_proc()
 }
 
 /// How often a thread of this process has, or may have, got another priority.

@@ -1,0 +1,203 @@
+//! Sockets at which no broker can be: each command says in one sentence what is wrong, then what to
+//! do, and leaves no file.
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const BATON: &str = env!("CARGO_BIN_EXE_baton");
+/// A user that runs nothing else.
+const STRANGER: u32 = 54321;
+
+/// The commands that need a broker, and the exit code where there is none.
+const COMMANDS: [(&str, &[&str], i32); 3] =
+    [("broker", &["broker"], 1), ("run", &["run", "--", "true"], 3), ("list", &["list"], 3)];
+
+fn baton(socket: &Path, arguments: &[&str]) -> Command {
+    command(Path::new(BATON), socket, arguments)
+}
+
+fn command(file: &Path, socket: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(file);
+    command.env("BATON_SOCKET", socket).args(arguments);
+    // No program here needs the interposer.
+    command.env("BATON_PRELOAD_LIB", "/dev/null");
+    command.env_remove("HOME").env_remove("XDG_RUNTIME_DIR").stdin(Stdio::null());
+    command
+}
+
+/// Checks the exit code, the sentence, and that one line of advice follows.
+#[track_caller]
+fn check(output: &Output, code: i32, sentence: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    let lines: Vec<&str> = said.lines().collect();
+    let [reason, advice] = lines[..] else { panic!("not two lines: {said}") };
+    assert!(reason.starts_with("baton: cannot ") && reason.contains(sentence), "{said}");
+    assert!(advice.starts_with("  "), "{said}");
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_directory_that_cannot_be_made() {
+    for (_, arguments, code) in COMMANDS {
+        let output = baton(Path::new("/proc/none/broker"), arguments).output().unwrap();
+        let sentence = match arguments[0] {
+            "list" => "no broker at /proc/none/broker: No such file",
+            _ => "create directory /proc/none: No such file",
+        };
+        check(&output, code, sentence);
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_writable() {
+    for (_, arguments, code) in COMMANDS {
+        let output = baton(Path::new("/proc/self/broker"), arguments).output().unwrap();
+        let sentence = match arguments[0] {
+            "list" => "no broker at /proc/self/broker: No such file",
+            _ => "open /proc/self/broker.lock: ",
+        };
+        check(&output, code, sentence);
+    }
+}
+
+#[test]
+fn a_path_that_is_too_long() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("long".repeat(50)).join("broker");
+    for (command, arguments, _) in COMMANDS {
+        let output = baton(&socket, arguments).output().unwrap();
+        check(&output, 1, &format!("{} is longer than ", socket.display()));
+        assert_eq!(names_in(directory.path()), [""; 0], "{command}");
+    }
+    // A client may have a path of 107 bytes, a broker one of 101.
+    let name = "x".repeat(102 - directory.path().as_os_str().as_bytes().len() - 1);
+    let output = baton(&directory.path().join(name), &["run", "--", "true"]).output().unwrap();
+    check(&output, 3, "is longer than a broker's socket may be");
+}
+
+#[test]
+fn a_file_that_is_no_brokers_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("broker");
+    std::fs::write(&socket, "precious").unwrap();
+    for (command, arguments, code) in COMMANDS {
+        let output = baton(&socket, arguments).output().unwrap();
+        let sentence = match command {
+            "list" => "no broker at ",
+            _ => " is there and is no broker's socket",
+        };
+        check(&output, code, sentence);
+        assert_eq!(names_in(directory.path()), ["broker"], "{command}");
+    }
+    assert_eq!(std::fs::read(&socket).unwrap(), b"precious");
+}
+
+#[test]
+fn a_directory_in_which_others_could_replace_the_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let open: PathBuf = directory.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&open, mode).unwrap();
+    for (command, arguments, code) in &COMMANDS[..2] {
+        let output = baton(&open.join("broker"), arguments).output().unwrap();
+        check(&output, *code, "other users could replace a socket in ");
+        assert_eq!(names_in(&open), [""; 0], "{command}");
+    }
+}
+
+#[test]
+fn stale_files_are_replaced_and_all_are_removed_at_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("broker");
+    mknodat(CWD, &socket, FileType::Socket, Mode::from_raw_mode(0o600), 0).unwrap();
+    for name in ["broker.lock", "broker.aside", "broker.restart_state"] {
+        std::fs::write(directory.path().join(name), "").unwrap();
+    }
+    let output = baton(&socket, &["list"]).output().unwrap();
+    check(&output, 3, "no broker at ");
+    let output = baton(&socket, &["run", "--", "true"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // The broker ends with its last client, and removes the lock file last.
+    while directory.path().join("broker.lock").exists() {
+        std::thread::yield_now();
+    }
+    assert_eq!(names_in(directory.path()), [""; 0]);
+}
+
+/// A socket of another user: its broker serves only that user, and is not trusted.
+#[test]
+fn another_users_broker() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root has another user's processes");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    // Where every user may read it.
+    let baton_file = directory.path().join("baton");
+    std::fs::copy(BATON, &baton_file).unwrap();
+    let owned = directory.path().join("owned");
+    std::fs::create_dir(&owned).unwrap();
+    std::os::unix::fs::chown(&owned, Some(STRANGER), Some(STRANGER)).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), mode).unwrap();
+    let socket = owned.join("broker");
+    let run_as = |uid, arguments: &[&str]| {
+        let mut command = command(&baton_file, &socket, arguments);
+        command.uid(uid).gid(uid);
+        command
+    };
+    let mut broker = run_as(STRANGER, &["broker"]).spawn().unwrap();
+    while !socket.exists() {
+        assert!(broker.try_wait().unwrap().is_none(), "the broker has ended");
+        std::thread::yield_now();
+    }
+    for (_, arguments, _) in &COMMANDS[1..] {
+        // Not even root trusts a broker of another user.
+        let output = run_as(0, arguments).output().unwrap();
+        check(&output, 1, "user 54321, who is neither root nor the own user, listens at ");
+        let output = run_as(STRANGER + 1, arguments).output().unwrap();
+        check(&output, 1, "no broker at ");
+    }
+    check(&run_as(STRANGER + 1, &["broker"]).output().unwrap(), 1, "other users could replace");
+    check(&run_as(STRANGER, &["broker"]).output().unwrap(), 1, "already listening at ");
+    let broker_pid = rustix::process::Pid::from_child(&broker);
+    rustix::process::kill_process(broker_pid, rustix::process::Signal::TERM).unwrap();
+    assert!(broker.wait().unwrap().success());
+    assert_eq!(names_in(&owned), [""; 0]);
+}
+
+#[test]
+fn a_read_only_run() {
+    let namespaces = ["--user", "--map-root-user", "--mount"];
+    let script = "mount -t tmpfs -o ro none /run && exec \"$@\"";
+    let possible = Command::new("unshare").args(namespaces).arg("true").output();
+    if !possible.is_ok_and(|output| output.status.success()) {
+        return println!("skipped: no user namespaces here");
+    }
+    for (command, arguments, code) in COMMANDS {
+        let mut shell = Command::new("unshare");
+        shell.args(namespaces).args(["sh", "-c", script, "sh", BATON]).args(arguments);
+        shell
+            .env("BATON_PRELOAD_LIB", "/dev/null")
+            .env_remove("BATON_SOCKET")
+            .env_remove("XDG_RUNTIME_DIR")
+            .env_remove("HOME");
+        let output = shell.stdin(Stdio::null()).output().unwrap();
+        let sentence = match command {
+            "list" => "no broker at /run/baton/broker.sock: No such file",
+            _ => "create directory /run/baton: Read-only file system",
+        };
+        check(&output, code, sentence);
+    }
+}
