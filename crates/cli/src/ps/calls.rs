@@ -203,7 +203,7 @@ impl<'a> Call<'a> {
             match &self.state {
                 State::Served { tid } => format!("thread {tid} serves it"),
                 State::Waits { serving, loopers } => {
-                    format!("waits: {serving} of {loopers} loopers serve others")
+                    format!("waits: {serving} of {loopers} loopers serve")
                 }
                 State::Unknown => unknown(),
             },
@@ -287,7 +287,7 @@ mod tests {
                 "1.5 s|echo|7|thread 10 serves it",
                 "1.5 s|node 5|1|?",
                 "1.5 s|echo|_PNG|thread 11 serves it",
-                "?|?|?|waits: 2 of 1 loopers serve others",
+                "?|?|?|waits: 2 of 1 loopers serve",
             ]
         );
         assert_eq!(columns(&[1])[2], "?", "the caller is another user's");
