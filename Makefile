@@ -7,16 +7,19 @@ GUEST_TARGET := $(shell uname -m)-unknown-linux-gnu
 RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
-	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
-SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
-	tests/clients/build tests/clients/run tests/host/run tests/programs/run tools/binder-vm
+	$(CARGO) clippy --quiet --locked --workspace $(RSBINDER) --target-dir target/rsbinder/inline
+SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/install scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
+	tests/clients/build tests/clients/run tests/docs/run tests/examples/run tests/host/run tests/package/run tests/programs/run tools/binder-vm
 
 .PHONY: help
 help:
 	@echo 'make demo       two Binder programs talk on a kernel without Binder; what a call costs'
 	@echo 'make setup      install what building and testing needs'
 	@echo 'make build      build baton: $(BATON)'
+	@echo 'make install    install it: DESTDIR= PREFIX= (default /usr/local); make uninstall removes it'
+	@echo 'make deb        build the Debian packages: target/debian'
 	@echo 'make test       all tests'
+	@echo 'make test-package  the packages and `cargo install` in a fresh Debian'
 	@echo 'make test-hostile  what strangers may do to others, and whether these survive: HOSTILE='
 	@echo 'make test-clients  programs of others, fetched over the network'
 	@echo 'make conformance   the same scenarios on Baton and on the kernel, in a guest: SEEDS= KERNEL= FAMILY='
@@ -42,12 +45,28 @@ setup:
 .PHONY: build
 build:
 	@echo 'build: baton'
-	@$(CARGO) build --release --quiet
+	@$(CARGO) build --release --quiet --no-default-features
+
+# Of what is built.
+.PHONY: install uninstall
+install:
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/install
+
+uninstall:
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/install --uninstall
+
+.PHONY: deb
+deb: build
+	@scripts/setup package
+	@echo 'deb: target/debian'
+	@mkdir -p target/debian
+	@debian/rules clean >/dev/null
+	@debian/rules binary DEBS=$(CURDIR)/target/debian >target/debian.log 2>&1 || { tail -n 30 target/debian.log; exit 1; }
 
 SIMULATED_HISTORIES ?= 100
 
-.PHONY: test test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
-test: test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-hostile test-conformance
+.PHONY: test test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-examples test-docs test-hostile test-conformance
+test: test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-examples test-docs test-hostile test-conformance
 
 test-workspace: setup
 	@echo 'test: workspace'
@@ -87,6 +106,21 @@ test-rsbinder: setup build
 test-host: setup build
 	@echo 'test: a host of services'
 	@tests/host/run
+
+test-examples: setup build
+	@echo 'test: examples'
+	@tests/rsbinder/build inline
+	@tests/examples/run
+
+test-docs: setup build
+	@echo 'test: shell blocks of README and docs'
+	@tests/docs/run
+
+# A fresh Debian, and a release build of its own for `cargo install`: minutes, and not part of `make test`.
+.PHONY: test-package
+test-package: deb
+	@echo 'test: packages in a fresh Debian'
+	@tests/package/run
 
 # HOSTILE=: which attacks, and --long for as large as the machine's limits allow.
 test-hostile: setup build
@@ -137,12 +171,12 @@ lint: setup
 .PHONY: fmt fmt-check
 fmt:
 	@$(CARGO) fmt --all
-	@$(CARGO) fmt $(RSBINDER)
+	@$(CARGO) fmt --all $(RSBINDER)
 
 fmt-check:
 	@echo 'fmt-check'
 	@$(CARGO) fmt --all --check
-	@$(CARGO) fmt $(RSBINDER) --check
+	@$(CARGO) fmt --all $(RSBINDER) --check
 
 # Random histories of the broker's state, and of each of the nucleus's kernels beside the model: state by state, and with real threads; then fewer
 # under Miri, which `rustup +nightly component add miri rust-src` installs. The assembly is not Miri's.
