@@ -61,6 +61,11 @@ impl Failure {
         Failure { kind, ..self }
     }
 
+    /// Changes what was tried: a part of it has failed.
+    pub fn during(self, tried: impl Display) -> Failure {
+        Failure { tried: tried.to_string(), ..self }
+    }
+
     /// Adds advice.
     pub fn advice(self, advice: impl Display) -> Failure {
         Failure { advice: Some(advice.to_string()), ..self }
@@ -120,9 +125,7 @@ impl Failure {
     pub fn no_manager(tried: impl Display, context: &str) -> Failure {
         Failure::new(tried, format!("context {context:?} has no context manager"))
             .kind(Kind::NoManager)
-            .advice(format_args!(
-                "start one, for example `baton run --context {context} -- rsb_hub`"
-            ))
+            .advice(format_args!("start one: `baton manager --context {context}`"))
     }
 
     /// Whether the failure is of this kind.

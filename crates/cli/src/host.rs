@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Kind};
 use crate::stdout::show;
-use crate::stop;
+use crate::{background, stop};
 use baton::CallError;
 use baton_host::manager::AddError;
 use baton_host::plugin::Plugin;
@@ -63,6 +63,7 @@ pub fn host(args: &HostArgs, socket: &Path) -> Result<(), Failure> {
     }
     // Done before threads are started, which inherit the signal mask.
     let signals = stop::signals().map_err(|error| Failure::new(tried, error))?;
+    let _broker = background::connect_or_start(socket, tried)?;
     let mut running =
         host.start(&args.context, socket).map_err(|error| explain(tried, socket, &error))?;
     running.publish().map_err(|(name, error)| refused(&name, &args.context, &error))?;

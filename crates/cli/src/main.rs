@@ -5,7 +5,8 @@
 //! - [`broker`]: runs the broker.
 //! - [`ps`], [`contexts`]: show the broker's state, through [`observer`].
 //! - [`rt`]: runs programs in real time.
-//! - [`services`]: Android's `service` tool.
+//! - [`service_manager`]: runs Android's service manager. [`wait`]: waits for services.
+//! - [`services`]: Android's `service` tool, through [`manager`].
 //! - [`host`]: runs many services in one process.
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
 //! - [`bench`]: the benchmarks, a program of their own.
@@ -32,9 +33,11 @@ mod program;
 mod ps;
 mod rt;
 mod run;
+mod service_manager;
 mod services;
 mod stdout;
 mod stop;
+mod wait;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use failure::EXIT_CODES;
@@ -72,6 +75,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run the broker, which every program that uses Baton needs
     Broker(broker::BrokerArgs),
+    /// Run a service manager, Android's: services are registered and found there by their names
+    Manager(service_manager::ManagerArgs),
     /// Show contexts, processes, nodes, references, threads and buffers
     Ps(ps::PsArgs),
     /// List the contexts: the devices under /dev/binderfs
@@ -84,6 +89,8 @@ enum Command {
     List(services::ContextArgs),
     /// Say whether a service is there
     Check(services::NameArgs),
+    /// Wait until services are there
+    Wait(wait::WaitArgs),
     /// Make a round trip to a service
     Ping(services::NameArgs),
     /// Call a service with arguments, and show the reply
@@ -112,11 +119,13 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args, &socket),
         Command::Broker(args) => broker::broker(args, &socket),
+        Command::Manager(args) => service_manager::manager(&args, &socket),
         Command::Ps(args) => ps::ps(&args, &socket),
         Command::Contexts => contexts::list(&socket),
         Command::Context(command) => contexts::change(&command, &socket),
         Command::List(args) => services::list(&args, &socket),
         Command::Check(args) => services::check(&args, &socket),
+        Command::Wait(args) => wait::wait(&args, &socket),
         Command::Ping(args) => services::ping(&args, &socket),
         Command::Call(args) => services::call(&args, &socket),
         Command::Host(args) => host::host(&args, &socket),

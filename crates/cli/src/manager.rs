@@ -5,6 +5,7 @@ use baton::android::Reader;
 use baton::service_manager::Found;
 use baton::{CallError, Handle, NameError, Parcel, Process, ServiceManager};
 use std::path::Path;
+use std::time::Duration;
 
 /// The code by which an object tells its interface.
 const INTERFACE: u32 = u32::from_be_bytes(*b"_NTF");
@@ -18,10 +19,23 @@ pub struct Manager {
 impl Manager {
     /// Finds the manager of a context and its protocol.
     pub fn find(context: &str, socket: &Path, tried: &str) -> Result<Manager, Failure> {
+        Manager::find_within(context, socket, None, tried)
+    }
+
+    /// Like [`Manager::find`], with a bound for each call of the manager.
+    pub fn find_within(
+        context: &str,
+        socket: &Path,
+        longest: Option<Duration>,
+        tried: &str,
+    ) -> Result<Manager, Failure> {
         let process =
             Process::open(context, socket).map_err(|error| Failure::open(tried, socket, &error))?;
-        let manager =
-            ServiceManager::find(&process).map_err(|error| failure(tried, context, error))?;
+        let manager = match longest {
+            Some(longest) => ServiceManager::find_within(&process, longest),
+            None => ServiceManager::find(&process),
+        };
+        let manager = manager.map_err(|error| failure(tried, context, error))?;
         Ok(Manager { manager, context: context.to_owned() })
     }
 

@@ -1,7 +1,7 @@
 //! `baton run`: executes a program with the interposer loaded.
 
 use crate::failure::{Failure, Kind};
-use crate::{background, devices, interposer, program};
+use crate::{background, devices, interposer, program, wait};
 use clap::Args;
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Descriptor of the connection that keeps the broker running: the last number below the usual
 /// limit, where programs do not expect their own.
@@ -47,6 +48,12 @@ pub struct RunArgs {
     /// Do not trap inline system calls: for programs that use the C library only
     #[arg(long)]
     no_trap: bool,
+    /// Start the program once this service is there; may be given again
+    #[arg(long, value_name = "NAME")]
+    wait_for: Vec<String>,
+    /// With --wait-for: give up after so many seconds [default: never]
+    #[arg(long, value_name = "SECONDS", requires = "wait_for", value_parser = wait::parse_seconds)]
+    wait_timeout: Option<Duration>,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -67,6 +74,8 @@ pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
             Err(errno) => return Err(refused(errno)),
         }
     }
+    let context = args.context.as_deref().unwrap_or("binder");
+    wait::wait_for(&args.wait_for, context, &socket, args.wait_timeout)?;
     let placeholders = devices::lay_out(&socket, &contexts)?;
     keep_open(&broker).map_err(|errno| Failure::new(&tried, errno))?;
     let mut command = Command::new(&path);

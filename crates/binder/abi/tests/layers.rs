@@ -28,6 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-preload", &["baton-abi", "baton-driver", "baton-log"]),
     ("baton-capi", &["baton"]),
     ("baton-example-rust", &["baton"]),
+    ("baton-manager", &["baton"]),
     ("baton-logcat", &["baton-log"]),
     ("baton-liblog", &["baton-log", "baton-logcat"]),
     (
@@ -40,6 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "baton-host",
             "baton-log",
             "baton-logcat",
+            "baton-manager",
             "baton-rt",
         ],
     ),

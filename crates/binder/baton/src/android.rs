@@ -29,6 +29,8 @@ pub trait Write {
     fn write_null_string(&mut self);
     /// Writes a null object.
     fn write_null_object(&mut self);
+    /// Writes an AIDL status that is an exception (`EX_*`), without a stack trace.
+    fn write_exception(&mut self, code: i32, message: &str);
 }
 
 impl Write for Parcel {
@@ -63,6 +65,13 @@ impl Write for Parcel {
         }
         let undeclared_stability = 0;
         self.write_i32(undeclared_stability);
+    }
+
+    fn write_exception(&mut self, code: i32, message: &str) {
+        let stack_trace_bytes = 0;
+        self.write_i32(code);
+        self.write_string(message);
+        self.write_i32(stack_trace_bytes);
     }
 }
 

@@ -4,6 +4,7 @@ use crate::driver::Driver;
 use baton_abi::control::Strength;
 use baton_driver::typed::{self, tid};
 use baton_state::State;
+use rustix::io::Errno;
 use std::sync::Arc;
 
 /// A strong reference to an object of another process, by which the object is called. Dropped, it
@@ -131,6 +132,16 @@ impl Handle {
         // Not under the locks: the recipient is the program's.
         drop(unlinked);
         true
+    }
+
+    /// Counts the processes that hold the object, this one among them. For the context manager
+    /// alone (`EPERM`), which so learns whether a service that it knows still has clients.
+    pub fn count_holders(&self) -> Result<u32, Errno> {
+        let engine = &self.driver.engine;
+        if engine.is_inherited() {
+            return Err(Errno::BADF);
+        }
+        engine.count_holders(self.number).map(|(strong, _)| strong)
     }
 
     fn death_cookie(&self, state: &State) -> Option<u64> {

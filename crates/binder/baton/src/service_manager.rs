@@ -18,6 +18,7 @@
 
 use crate::android::{Exception, Reader, Write};
 use crate::{CallError, Handle, Object, Parcel, Process, Received};
+use std::time::Duration;
 
 /// The descriptor of a service manager's interface.
 pub const INTERFACE: &str = "android.os.IServiceManager";
@@ -85,6 +86,8 @@ pub enum Protocol {
 pub struct ServiceManager {
     handle: Handle,
     protocol: Protocol,
+    /// The longest time that a call of the manager may take.
+    longest: Option<Duration>,
 }
 
 /// What a service manager says of a name.
@@ -144,24 +147,34 @@ impl ServiceManager {
     /// The manager of a process's context, and the protocol that it speaks, which is found by one
     /// to four calls.
     pub fn find(process: &Process) -> Result<ServiceManager, NameError> {
-        let mut manager = ServiceManager::speaking(process, Protocol::Android16)?;
+        ServiceManager::speaking(process, Protocol::Android16)?.find_protocol()
+    }
+
+    /// Like [`ServiceManager::find`]; each call of the manager, these and later ones, takes at most
+    /// this long, and then fails with [`CallError::TimedOut`].
+    pub fn find_within(process: &Process, longest: Duration) -> Result<ServiceManager, NameError> {
+        let manager = ServiceManager::speaking(process, Protocol::Android16)?;
+        ServiceManager { longest: Some(longest), ..manager }.find_protocol()
+    }
+
+    fn find_protocol(mut self) -> Result<ServiceManager, NameError> {
         for (protocol, code) in [
             (Protocol::Android16, LIST),
             (Protocol::Android11, OLD_LIST),
             (Protocol::Android10, OLD_CHECK),
             (Protocol::Android9, OLD_CHECK),
         ] {
-            manager.protocol = protocol;
+            self.protocol = protocol;
             let mut request = protocol.request(INTERFACE);
             match code {
                 OLD_CHECK => request.write_string("manager"),
                 _ => request.write_i32(EVERY_PRIORITY),
             }
-            let answered = manager.call(code, &request)?.map(|answer| answer.data().len());
+            let answered = self.call(code, &request)?.map(|answer| answer.data().len());
             match answered {
                 // No protocol's answer is empty.
                 Ok(0) => return Err(misunderstood("nothing")),
-                Ok(_) => return Ok(manager),
+                Ok(_) => return Ok(self),
                 Err(_) => {}
             }
         }
@@ -170,7 +183,7 @@ impl ServiceManager {
 
     /// The manager of a process's context, which is known to speak this protocol.
     pub fn speaking(process: &Process, protocol: Protocol) -> Result<ServiceManager, NameError> {
-        Ok(ServiceManager { handle: process.context_manager()?, protocol })
+        Ok(ServiceManager { handle: process.context_manager()?, protocol, longest: None })
     }
 
     /// What it speaks. Its services are called in the same form.
@@ -180,7 +193,11 @@ impl ServiceManager {
 
     /// The manager's answer, or a status in its place.
     fn call(&self, code: u32, parcel: &Parcel) -> Result<Result<Received<'_>, i32>, CallError> {
-        let answer = match self.handle.call(code, parcel) {
+        let answer = match self.longest {
+            None => self.handle.call(code, parcel),
+            Some(longest) => self.handle.call_within(code, parcel, longest),
+        };
+        let answer = match answer {
             Ok(answer) => answer,
             Err(CallError::Refused(errno)) => return Ok(Err(-errno.raw_os_error())),
             Err(error) => return Err(error),

@@ -49,10 +49,7 @@ fn answer(
     };
     Ok(answer.unwrap_or_else(|exception| {
         let mut reply = Parcel::new();
-        let (message, stack_trace_bytes) = ("", 0);
-        reply.write_i32(exception as i32);
-        reply.write_string(message);
-        reply.write_i32(stack_trace_bytes);
+        reply.write_exception(exception as i32, "");
         reply
     }))
 }

@@ -3,7 +3,7 @@
 use super::Device;
 use crate::sys::thread::tid;
 use crate::sys::user;
-use baton_abi::control::{NodeId, ProcessId, Reply, Request, Strength};
+use baton_abi::control::{Reply, Request};
 use baton_abi::uapi::*;
 use baton_shm::blocking::pause;
 use rustix::io::Errno;
@@ -62,21 +62,8 @@ impl Device {
         {
             return Err(Errno::INVAL);
         }
-        let handle = info.handle;
-        let mut state = self.engine.lock();
-        let held = state.holds(handle, Strength::Strong);
-        let reference = state.references.get(handle).filter(|_| held);
-        let key = reference.map(|reference| (reference.owner, reference.node));
-        drop(state);
-        // The broker says first who may ask.
-        let (owner, node) = key.unwrap_or((ProcessId::BROKER, NodeId(0)));
-        match self.engine.broker.ask(&Request::NodeInfo { owner, node })? {
-            Reply::Counts { strong, weak } => {
-                let answer = NodeInfoForRef { strong_count: strong, weak_count: weak, ..info };
-                user::write(argument, &answer)
-            }
-            _ => Err(Errno::PROTO),
-        }
+        let (strong_count, weak_count) = self.engine.count_holders(info.handle)?;
+        user::write(argument, &NodeInfoForRef { strong_count, weak_count, ..info })
     }
 
     fn node_debug_info(&self, argument: usize) -> Result<(), Errno> {

@@ -21,6 +21,7 @@ use crate::engine::Engine;
 use crate::engine::open_error::OpenError;
 use crate::sys::thread::{self, tid};
 use crate::wait::settings::Settings;
+use baton_abi::control::{NodeId, ProcessId, Reply, Request, Strength};
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use baton_state::work::Tid;
@@ -90,6 +91,23 @@ impl Engine {
         self.accept_first(&mut state);
         self.carry_out(&mut state);
         Ok(pollable.as_fd())
+    }
+
+    /// Counts the processes that hold the object of a handle strongly, and those that hold it
+    /// weakly only. This one counts, too. `EPERM` unless this process is the context manager,
+    /// `EINVAL` if it does not hold the object strongly.
+    pub fn count_holders(&self, handle: u32) -> Result<(u32, u32), Errno> {
+        let mut state = self.lock();
+        let held = state.holds(handle, Strength::Strong);
+        let reference = state.references.get(handle).filter(|_| held);
+        let key = reference.map(|reference| (reference.owner, reference.node));
+        drop(state);
+        // The broker says first who may ask.
+        let (owner, node) = key.unwrap_or((ProcessId::BROKER, NodeId(0)));
+        match self.broker.ask(&Request::NodeInfo { owner, node })? {
+            Reply::Counts { strong, weak } => Ok((strong, weak)),
+            _ => Err(Errno::PROTO),
+        }
     }
 
     /// A thread uses the device no more: BINDER_THREAD_EXIT, or its end.

@@ -1,0 +1,238 @@
+//! The manager beside real processes: services come, go and are waited for.
+
+use baton::android::{Reader, Write};
+use baton::service_manager::{INTERFACE, Protocol};
+use baton::{Handle, NameError, Object, Parcel, Process, ServiceManager};
+use baton_broker::{Config, Running};
+use baton_manager::{Manager, Policy, Release};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
+
+/// Codes of Android 16.
+const WATCH: u32 = 7;
+const WATCH_CLIENTS: u32 = 14;
+const TRY_UNREGISTER: u32 = 15;
+const DEBUG_INFO: u32 = 16;
+const EX_SECURITY: i32 = -1;
+const EX_ILLEGAL_STATE: i32 = -5;
+
+/// A broker, a manager, and whoever serves until the test ends.
+struct World {
+    serving: Vec<(Process, JoinHandle<()>)>,
+    manager: Manager,
+    broker: Running,
+    _directory: tempfile::TempDir,
+}
+
+impl World {
+    fn new(release: Release, policy: Policy) -> World {
+        let directory = tempfile::tempdir().unwrap();
+        let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
+        let process = Process::open("binder", broker.socket()).unwrap();
+        let manager = Manager::start(&process, release, policy).unwrap();
+        let mut world = World { serving: Vec::new(), manager, broker, _directory: directory };
+        world.serve(process);
+        world
+    }
+
+    fn open(&self) -> Process {
+        Process::open("binder", self.broker.socket()).unwrap()
+    }
+
+    fn serve(&mut self, process: Process) {
+        let its = process.clone();
+        let looper = std::thread::spawn(move || _ = its.serve());
+        self.serving.push((process, looper));
+    }
+
+    /// A process that serves.
+    fn server(&mut self) -> Process {
+        let process = self.open();
+        self.serve(process.clone());
+        process
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for (process, looper) in self.serving.drain(..) {
+            process.close();
+            let _ = looper.join();
+        }
+    }
+}
+
+fn echo(process: &Process) -> Object {
+    process.object(|request| Ok(Parcel::from(request.data()))).add()
+}
+
+/// A callback of a client, and the arguments behind the token of each call with its object.
+fn callback<T: Send + 'static>(
+    process: &Process,
+    read: impl Fn(&mut Reader<'_>, Option<Handle>) -> T + Send + Sync + 'static,
+) -> (Object, Receiver<T>) {
+    let (tell, told) = mpsc::channel();
+    let object = process.object(move |request| {
+        let mut reader = Reader::new(request.data());
+        reader.token().expect("a token");
+        let _ = tell.send(read(&mut reader, request.received.handle(0)));
+        Ok(Parcel::new())
+    });
+    (object.add(), told)
+}
+
+/// The code of the exception in the reply to a call of the manager; 0 for none.
+fn call(process: &Process, code: u32, write: impl FnOnce(&mut Parcel)) -> i32 {
+    let mut request = Parcel::new();
+    request.write_token(INTERFACE);
+    write(&mut request);
+    let manager = process.context_manager().unwrap();
+    let reply = manager.call(code, &request).unwrap();
+    Reader::new(reply.data()).i32().expect("a status")
+}
+
+fn named(name: &str, objects: &[Object]) -> impl FnOnce(&mut Parcel) {
+    move |parcel| {
+        parcel.write_string(name);
+        for object in objects {
+            parcel.write_object(*object);
+            parcel.write_i32(0);
+        }
+    }
+}
+
+#[test]
+fn clients_of_every_release_publish_find_and_list() {
+    for (release, protocol) in [
+        (Release::Eleven, Protocol::Android11),
+        (Release::Twelve, Protocol::Android11),
+        (Release::Thirteen, Protocol::Android11),
+        (Release::Fourteen, Protocol::Android11),
+        // The client does not know this release, but the classic protocol.
+        (Release::Fifteen, Protocol::Android10),
+        (Release::Sixteen, Protocol::Android16),
+    ] {
+        let mut world = World::new(release, Policy::Everyone);
+        let (server, client) = (world.server(), world.open());
+        let theirs = ServiceManager::find(&server).unwrap();
+        assert_eq!(theirs.protocol(), protocol, "{release:?}");
+        theirs.publish("one", echo(&server)).unwrap();
+        for classic in [Protocol::Android9, Protocol::Android10] {
+            let classic = ServiceManager::speaking(&server, classic).unwrap();
+            classic.publish("other", echo(&server)).unwrap();
+        }
+        for protocol in [protocol, Protocol::Android9, Protocol::Android10] {
+            let ours = ServiceManager::speaking(&client, protocol).unwrap();
+            assert_eq!(ours.list().unwrap(), ["manager", "one", "other"], "{release:?}");
+            for name in ["one", "other"] {
+                let service = ours.service(name).unwrap().expect("it is published");
+                assert_eq!(service.call(1, &Parcel::from(&b"word"[..])).unwrap().data(), b"word");
+            }
+            assert_eq!(ours.service("none").unwrap(), None);
+            let itself = ours.service("manager").unwrap().expect("its own object");
+            assert_eq!(itself, client.context_manager().unwrap());
+            let refused = ours.publish("no name", echo(&client));
+            assert!(matches!(refused, Err(NameError::Refused { .. })), "{refused:?}");
+        }
+    }
+}
+
+#[test]
+fn a_service_that_dies_is_forgotten_and_another_one_may_follow() {
+    let mut world = World::new(Release::Sixteen, Policy::Everyone);
+    let (first, second, client) = (world.server(), world.server(), world.open());
+    let publish = |server: &Process| {
+        ServiceManager::find(server).unwrap().publish("echo", echo(server)).unwrap();
+    };
+    publish(&first);
+    let ours = ServiceManager::find(&client).unwrap();
+    assert!(ours.service("echo").unwrap().is_some());
+    first.close();
+    // The manager may learn of the death later than this.
+    while ours.service("echo").unwrap().is_some() {}
+    assert_eq!(ours.list().unwrap(), ["manager"]);
+    publish(&second);
+    assert!(ours.service("echo").unwrap().is_some());
+}
+
+#[test]
+fn users_whom_the_policy_does_not_name_register_nothing() {
+    let uid = rustix::process::geteuid().as_raw();
+    let mut world = World::new(Release::Sixteen, Policy::Users([uid].into()));
+    let server = world.server();
+    let theirs = ServiceManager::find(&server).unwrap();
+    theirs.publish("one", echo(&server)).unwrap();
+    if uid != 0 {
+        let mut world = World::new(Release::Sixteen, Policy::Users([uid + 1].into()));
+        let server = world.server();
+        let refused = ServiceManager::find(&server).unwrap().publish("one", echo(&server));
+        assert!(matches!(refused, Err(NameError::Refused { code: EX_SECURITY, .. })));
+    }
+    let refused = theirs.publish("manager", echo(&server));
+    assert_eq!(refused.is_ok(), uid == 0, "the manager's own name: {refused:?}");
+}
+
+#[test]
+fn a_watcher_is_told_of_a_registration() {
+    let mut world = World::new(Release::Sixteen, Policy::Everyone);
+    let (server, client) = (world.server(), world.server());
+    let (object, told) = callback(&client, |reader, service| (reader.string(), service));
+    assert_eq!(call(&client, WATCH, named("echo", &[object])), 0);
+    ServiceManager::find(&server).unwrap().publish("echo", echo(&server)).unwrap();
+    let (name, service) = told.recv().unwrap();
+    assert_eq!(name.as_deref(), Some("echo"));
+    let service = service.expect("the service");
+    assert_eq!(service.call(1, &Parcel::from(&b"word"[..])).unwrap().data(), b"word");
+}
+
+#[test]
+fn a_lazy_service_learns_of_its_clients_and_leaves_when_it_has_none() {
+    let mut world = World::new(Release::Sixteen, Policy::Everyone);
+    let (server, client) = (world.server(), world.open());
+    let service = echo(&server);
+    ServiceManager::find(&server).unwrap().publish("lazy", service).unwrap();
+    let (object, told) = callback(&server, |reader, _| {
+        // The service comes home as an object of 24 bytes, with its stability.
+        (0..8).filter_map(|_| reader.i32()).last()
+    });
+    assert_eq!(call(&server, WATCH_CLIENTS, named("lazy", &[service, object])), 0);
+    let stranger = call(&client, TRY_UNREGISTER, named("lazy", &[echo(&client)]));
+    assert_ne!(stranger, 0, "it is not its service");
+
+    let ours = ServiceManager::find(&client).unwrap();
+    let held = ours.service("lazy").unwrap().expect("it is published");
+    assert_eq!(told.recv(), Ok(Some(1)));
+    for _ in 0..2 {
+        world.manager.poll();
+        let refused = call(&server, TRY_UNREGISTER, named("lazy", &[service]));
+        assert_eq!(refused, EX_ILLEGAL_STATE, "it has a client");
+    }
+    drop(held);
+    // A handle that is dropped goes back within some milliseconds.
+    while told.try_recv() != Ok(Some(0)) {
+        world.manager.poll();
+    }
+    assert_eq!(call(&server, TRY_UNREGISTER, named("lazy", &[service])), 0);
+    assert_eq!(ours.service("lazy").unwrap(), None);
+}
+
+#[test]
+fn debug_information_names_the_processes() {
+    let mut world = World::new(Release::Sixteen, Policy::Everyone);
+    let server = world.server();
+    ServiceManager::find(&server).unwrap().publish("echo", echo(&server)).unwrap();
+    let mut request = Parcel::new();
+    request.write_token(INTERFACE);
+    let manager = server.context_manager().unwrap();
+    let reply = manager.call(DEBUG_INFO, &request).unwrap();
+    let mut reader = Reader::new(reply.data());
+    let mut next = || reader.i32().unwrap();
+    assert_eq!([next(), next()], [0, 2], "no exception, two services");
+    for name in ["echo", "manager"] {
+        assert_eq!(reader.i32(), Some(1), "it is there");
+        let size_bytes = reader.i32().unwrap();
+        assert_eq!(reader.string().as_deref(), Some(name));
+        assert_eq!(reader.i32(), Some(std::process::id() as i32));
+        assert_eq!(size_bytes as usize, 12 + (2 * name.len() + 2).next_multiple_of(4));
+    }
+}

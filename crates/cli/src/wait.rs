@@ -1,0 +1,109 @@
+//! `baton wait` and `baton run --wait-for`: waits until services are there.
+//!
+//! A look a few times a second works with service managers of every release, and also while there
+//! is no broker or no service manager yet.
+
+use crate::failure::{Failure, Kind};
+use crate::manager::Manager;
+use baton::service_manager::Found;
+use clap::Args;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Options of `baton wait`.
+#[derive(Args)]
+#[command(after_help = "\
+Waits for the broker and the service manager, too, if there is none yet. Exit codes: 0 as soon as \
+all services are there; otherwise after --timeout: 1, 3 if there is no broker, 4 if there is no \
+service manager.
+
+Example: baton wait echo --timeout 10 && baton call echo 1 s16 hello")]
+pub struct WaitArgs {
+    /// The context to ask
+    #[arg(long, default_value = "binder", value_name = "NAME")]
+    context: String,
+    /// Give up after so many seconds [default: never]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+    /// The services' names
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+}
+
+/// Waits until all services are there.
+pub fn wait(args: &WaitArgs, socket: &Path) -> Result<(), Failure> {
+    wait_for(&args.names, &args.context, socket, args.timeout)
+}
+
+/// Waits until all services of a context are there.
+pub fn wait_for(
+    names: &[String],
+    context: &str,
+    socket: &Path,
+    timeout: Option<Duration>,
+) -> Result<(), Failure> {
+    // A time that is too far ahead for the clock does not come.
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let mut manager = None;
+    for name in names {
+        let tried = format!("wait for the service {name:?}");
+        loop {
+            let failure = match look(&mut manager, name, context, socket, left()) {
+                Ok(Found::Service(_) | Found::Elsewhere) => break,
+                Ok(Found::Nothing) => Failure::new(&tried, "the service manager does not know it")
+                    .advice("see `baton list`"),
+                Err(failure) if failure.is(Kind::NoBroker) || failure.is(Kind::NoManager) => {
+                    manager = None;
+                    failure
+                }
+                Err(failure) => return Err(failure.during(&tried)),
+            };
+            if left().is_some_and(|left| left.is_zero()) {
+                return Err(failure.during(&tried));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
+}
+
+/// One look at a name, by the manager of the last look if it is still there.
+fn look(
+    manager: &mut Option<Manager>,
+    name: &str,
+    context: &str,
+    socket: &Path,
+    longest: Option<Duration>,
+) -> Result<Found, Failure> {
+    let tried = "look it up";
+    let known = match manager.take() {
+        Some(known) => known,
+        None => Manager::find_within(context, socket, longest, tried)?,
+    };
+    manager.insert(known).check(tried, name)
+}
+
+/// A number of seconds, with or without a fraction.
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "a number of seconds, 0 or more".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_may_have_a_fraction() {
+        assert_eq!(parse_seconds("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_seconds("0"), Ok(Duration::ZERO));
+        for bad in ["", "-1", "soon", "NaN", "1e400"] {
+            assert!(parse_seconds(bad).is_err(), "{bad:?}");
+        }
+    }
+}
