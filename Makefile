@@ -56,7 +56,7 @@ uninstall:
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/install --uninstall
 
 .PHONY: deb
-deb: build
+deb:
 	@scripts/setup package
 	@echo 'deb: target/debian'
 	@mkdir -p target/debian
