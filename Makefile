@@ -8,7 +8,7 @@ RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked --workspace $(RSBINDER) --target-dir target/rsbinder/inline
-SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/install scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
+SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.prerm bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/install scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
 	tests/clients/build tests/clients/run tests/docs/run tests/examples/run tests/host/run tests/package/run tests/programs/run tools/binder-vm
 
 .PHONY: help
