@@ -8,12 +8,13 @@ RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked --workspace $(RSBINDER) --target-dir target/rsbinder/inline
-SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.prerm bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/install scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
+SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.prerm bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/demo-bench scripts/install scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/run \
 	tests/clients/build tests/clients/run tests/docs/run tests/examples/run tests/host/run tests/package/run tests/programs/run tools/binder-vm
 
 .PHONY: help
 help:
-	@echo 'make demo       two Binder programs talk on a kernel without Binder; what a call costs'
+	@echo 'make demo       build Baton and see it at work: services, a call, a callback, a death'
+	@echo 'make demo-bench   programs of others at work, and a call beside its peers'
 	@echo 'make setup      install what building and testing needs'
 	@echo 'make build      build baton: $(BATON)'
 	@echo 'make install    install it: DESTDIR= PREFIX= (default /usr/local); make uninstall removes it'
@@ -34,9 +35,12 @@ help:
 	@echo 'make bench-guest-instructions-objects   of them, those that carry objects and descriptors: CASES= KERNEL='
 	@echo 'make bench-guest-objects   times of calls that carry objects and descriptors, there: CASES= KERNEL='
 
-.PHONY: demo
+.PHONY: demo demo-bench
 demo:
 	@scripts/demo
+
+demo-bench:
+	@scripts/demo-bench
 
 .PHONY: setup
 setup:

@@ -183,5 +183,21 @@ fn ratios(all: &[Ratio]) -> String {
         let why = ratio.why.clone().unwrap_or_default();
         lines.push(vec![ratio.name.clone(), value, spread, bar, why]);
     }
-    "\n".to_owned() + &aligned(&lines)
+    format!("\n{}{}", aligned(&lines), conclusion(all).unwrap_or_default())
+}
+
+/// One sentence: how long a call of each peer takes, in typed calls. `None` without peers.
+fn conclusion(all: &[Ratio]) -> Option<String> {
+    let peers = |end: &str| {
+        let times =
+            all.iter().filter_map(|ratio| Some((ratio.name.strip_suffix(end)?, ratio.value?)));
+        let times: Vec<_> = times.map(|(peer, times)| format!("{peer} {times:.1}")).collect();
+        (!times.is_empty()).then(|| times.join(", "))
+    };
+    let [same, different] = ["_same_over_typed", "_diff_over_typed"].map(peers);
+    let part = |peers: Option<String>, place| peers.map(|peers| format!("{place} {peers}"));
+    let parts = [part(same, "on one processor"), part(different, "on two")];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    let text = "\nConclusion: the calls of other systems, in times of Baton's typed call:";
+    (!parts.is_empty()).then(|| format!("{text} {}.\n", parts.join("; ")))
 }

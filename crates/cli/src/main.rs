@@ -1,5 +1,6 @@
 //! The `baton` command.
 //!
+//! - [`demo`]: shows the main things.
 //! - [`run`]: runs a program on Baton. [`program`]: checks whether it can. [`interposer`]: what is
 //!   loaded into it. [`devices`]: its `/dev`. [`background`]: starts a broker for it.
 //! - [`broker`]: runs the broker.
@@ -19,6 +20,7 @@ mod background;
 mod bench;
 mod broker;
 mod contexts;
+mod demo;
 mod devices;
 mod failure;
 mod generate;
@@ -71,6 +73,8 @@ impl PlaceArgs {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show Baton at work: services, a call, a callback, a death, and what a call costs
+    Demo(demo::DemoArgs),
     /// Run an unmodified Binder program, with a broker if none is running
     Run(run::RunArgs),
     /// Run the broker, which every program that uses Baton needs
@@ -117,6 +121,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let socket = cli.place.socket();
     let result = match cli.command {
+        Command::Demo(args) => demo::demo(&args, &socket),
         Command::Run(args) => run::run(&args, &socket),
         Command::Broker(args) => broker::broker(args, &socket),
         Command::Manager(args) => service_manager::manager(&args, &socket),

@@ -1,4 +1,9 @@
 //! `baton ps`: the broker's state, and the figures that engines publish about themselves.
+//!
+//! - [`calls`]: the calls under way. [`services`]: the names of nodes.
+
+mod calls;
+mod services;
 
 use crate::failure::Failure;
 use crate::observer;
@@ -6,6 +11,7 @@ use crate::stdout::show;
 use baton_abi::control::{Account, EngineReport, LaneReport, ProcessReport, Report, Share};
 use clap::Args;
 use serde::Serialize;
+use services::Services;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -16,10 +22,18 @@ use std::path::Path;
 Columns: NODES are objects of the process that others hold, HANDLES its references to objects of \
 the other processes shown, CHANNELS its shared memories with other processes as server + client, \
 LANES its threads' slots in them, LOOPERS the threads that serve, BUFFER the used part of the \
-receive buffer and the transactions in it, CALLS those received so far and those not yet answered. \
+receive buffer and the transactions in it, CALLS those received so far and those not yet answered, \
+SERVICES the names by which the service manager knows its nodes. \
 STATE: manager (the context manager), frozen. Shown are the processes of your own user, and all to \
 root and the broker's user. The columns from LANES on are what the process says of itself; so are \
-NODES and HANDLES of objects that their owner has handed out itself.")]
+NODES and HANDLES of objects that their owner has handed out itself.
+
+--calls shows the two-way calls under way, the oldest first: the thread that waits and its \
+scheduling priority, the service, its process, the method's number, and what the process does: a \
+thread serves the call, or it waits for one. AGE is the time since the request was sent. A nested \
+call hides the age of the one around it (?).
+
+--json: names are as in the columns, nodes and handles by service, owner and number.")]
 pub struct PsArgs {
     /// Print everything as one JSON document
     #[arg(long)]
@@ -27,6 +41,9 @@ pub struct PsArgs {
     /// Every node and handle, too
     #[arg(short, long)]
     verbose: bool,
+    /// Show the calls under way: who calls whom, since when
+    #[arg(long, conflicts_with_all = ["verbose", "accounts"])]
+    calls: bool,
     /// Show each user's part of the shared amounts, and what it may still take; docs/limits.md
     #[arg(long, conflicts_with = "verbose")]
     accounts: bool,
@@ -44,8 +61,13 @@ pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
             false => show(&shares(&accounts)),
         };
     }
+    if args.calls {
+        let report = calls::described(&observer).map_err(refused)?;
+        return calls::show_calls(&report, &Services::of(&report, socket), args.json);
+    }
     let report = observer.report().map_err(refused)?;
-    let shown = Shown::of(&report);
+    let services = Services::of(&report, socket);
+    let shown = Shown::of(&report, &services);
     if args.json {
         return json(serde_json::to_string_pretty(&shown), tried);
     }
@@ -87,24 +109,52 @@ struct ShownProcess<'a> {
     pid: u32,
     uid: u32,
     frozen: bool,
-    /// Nodes that others hold: node, processes that hold it strongly, processes that hold it.
-    nodes: Vec<(u64, u32, u32)>,
-    /// Nodes of others that the process holds: owner, node, strongly held.
-    handles: Vec<(u64, u64, bool)>,
-    channels: &'a [(u64, u64, bool)],
+    /// Names of services of the process.
+    services: Vec<&'a str>,
+    nodes: Vec<ShownNode<'a>>,
+    handles: Vec<ShownHandle<'a>>,
+    channels: Vec<ShownChannel>,
     real_time: &'a [LaneReport],
     engine: &'a EngineReport,
 }
 
-impl Shown<'_> {
-    fn of(report: &Report) -> Shown<'_> {
+/// A node that others hold.
+#[derive(Serialize)]
+struct ShownNode<'a> {
+    node: u64,
+    service: Option<&'a str>,
+    /// Processes that hold it strongly.
+    strong: u32,
+    /// Processes that hold it weakly only.
+    weak: u32,
+}
+
+/// A node of another process that the process holds.
+#[derive(Serialize)]
+struct ShownHandle<'a> {
+    owner: u64,
+    node: u64,
+    service: Option<&'a str>,
+    strong: bool,
+}
+
+/// A channel with another process.
+#[derive(Serialize)]
+struct ShownChannel {
+    channel: u64,
+    peer: u64,
+    is_server: bool,
+}
+
+impl<'a> Shown<'a> {
+    fn of(report: &'a Report, services: &'a Services) -> Shown<'a> {
         let mut held: BTreeMap<u64, Vec<(u64, u64, bool)>> = BTreeMap::new();
         for owner in report.contexts.iter().flat_map(|context| &context.processes) {
             for &(node, holder, strong) in &owner.holdings {
                 held.entry(holder).or_default().push((owner.process, node, strong));
             }
         }
-        let mut process = |shown| ShownProcess::of(shown, &mut held);
+        let mut process = |shown| ShownProcess::of(shown, services, &mut held);
         let contexts = report.contexts.iter().map(|context| ShownContext {
             name: &context.name,
             manager: context.manager,
@@ -118,23 +168,34 @@ impl<'a> ShownProcess<'a> {
     /// Takes what the process holds out of `held`, which has that of all processes.
     fn of(
         report: &'a ProcessReport,
+        services: &'a Services,
         held: &mut BTreeMap<u64, Vec<(u64, u64, bool)>>,
     ) -> ShownProcess<'a> {
-        let mut nodes: Vec<(u64, u32, u32)> = Vec::new();
-        for &(node, _, strong) in &report.holdings {
-            match nodes.last_mut().filter(|last| last.0 == node) {
-                Some(last) => (last.1, last.2) = (last.1 + u32::from(strong), last.2 + 1),
-                None => nodes.push((node, u32::from(strong), 1)),
+        let owner = report.process;
+        let mut nodes: Vec<ShownNode<'_>> = Vec::new();
+        for &(node, _, is_strong) in &report.holdings {
+            if nodes.last().is_none_or(|last| last.node != node) {
+                let service = services.name(owner, node);
+                nodes.push(ShownNode { node, service, strong: 0, weak: 0 });
             }
+            let last = nodes.last_mut().expect("just added");
+            *(if is_strong { &mut last.strong } else { &mut last.weak }) += 1;
         }
+        let handles = held.remove(&owner).unwrap_or_default().into_iter();
+        let handle = |(owner, node, strong)| {
+            let service = services.name(owner, node);
+            ShownHandle { owner, node, service, strong }
+        };
+        let channel = |&(channel, peer, is_server)| ShownChannel { channel, peer, is_server };
         ShownProcess {
             process: report.process,
             pid: report.pid,
             uid: report.uid,
             frozen: report.frozen,
+            services: services.of_process(owner).collect(),
             nodes,
-            handles: held.remove(&report.process).unwrap_or_default(),
-            channels: &report.channels,
+            handles: handles.map(handle).collect(),
+            channels: report.channels.iter().map(channel).collect(),
             real_time: &report.real_time,
             engine: &report.engine,
         }
@@ -178,14 +239,16 @@ fn real_time(pid: u32, lane: &LaneReport) -> String {
     format!("pid {pid}: real-time caller ({priority}) on lane {channel}.{number}, {looper}")
 }
 
-const HEADER: [&str; 13] = [
+const HEADER: [&str; 14] = [
     "CONTEXT", "PID", "UID", "PROGRAM", "STATE", "NODES", "HANDLES", "CHANNELS", "LANES",
-    "THREADS", "LOOPERS", "BUFFER", "CALLS",
+    "THREADS", "LOOPERS", "BUFFER", "CALLS", "SERVICES",
 ];
 /// Columns of words; the others contain numbers, which end in line.
-const WORDS: [usize; 3] = [0, 3, 4];
+const WORDS: [usize; 4] = [0, 3, 4, 13];
+/// Names of services in a row; the others are counted.
+const MOST_NAMES: usize = 3;
 
-fn row(context: &ShownContext<'_>, process: &ShownProcess<'_>) -> [String; 13] {
+fn row(context: &ShownContext<'_>, process: &ShownProcess<'_>) -> [String; 14] {
     let engine = process.engine;
     let manager = context.manager == Some(process.process);
     let state = match (manager, process.frozen) {
@@ -194,7 +257,7 @@ fn row(context: &ShownContext<'_>, process: &ShownProcess<'_>) -> [String; 13] {
         (false, true) => "frozen",
         (false, false) => "-",
     };
-    let served = process.channels.iter().filter(|(.., server)| *server).count();
+    let served = process.channels.iter().filter(|channel| channel.is_server).count();
     let called = process.channels.len() - served;
     let (used, all) = (engine.buffer_used_bytes, engine.buffer_bytes);
     [
@@ -211,7 +274,16 @@ fn row(context: &ShownContext<'_>, process: &ShownProcess<'_>) -> [String; 13] {
         engine.loopers.to_string(),
         format!("{}/{} ({})", size(used), size(all), engine.buffers),
         format!("{} ({})", engine.transactions, engine.outstanding),
+        names(&process.services),
     ]
+}
+
+fn names(services: &[&str]) -> String {
+    match services.split_at_checked(MOST_NAMES) {
+        Some((first, rest)) if !rest.is_empty() => format!("{} +{}", first.join(","), rest.len()),
+        _ if services.is_empty() => "-".to_owned(),
+        _ => services.join(","),
+    }
 }
 
 fn size(bytes: u32) -> String {
@@ -261,14 +333,16 @@ fn describe(text: &mut String, context: &ShownContext<'_>) {
         }
         // Writing to a string does not fail.
         let _ = writeln!(text, "\n{} pid {}:", context.name, process.pid);
-        for (node, strong, held) in &process.nodes {
-            let weak = held - strong.min(held);
-            let _ = writeln!(text, "  node {node}: held strongly by {strong}, weakly by {weak}");
+        let named = |service: Option<&str>| service.map_or(String::new(), |it| format!(" ({it})"));
+        for ShownNode { node, service, strong, weak } in &process.nodes {
+            let name = named(*service);
+            let _ =
+                writeln!(text, "  node {node}{name}: held strongly by {strong}, weakly by {weak}");
         }
-        for (owner, node, strong) in &process.handles {
+        for ShownHandle { owner, node, service, strong } in &process.handles {
             let strength = if *strong { "strong" } else { "weak" };
-            let owner = pid(*owner);
-            let _ = writeln!(text, "  handle: node {node} of pid {owner}, {strength}");
+            let (owner, name) = (pid(*owner), named(*service));
+            let _ = writeln!(text, "  handle: node {node}{name} of pid {owner}, {strength}");
         }
     }
 }
@@ -290,16 +364,30 @@ mod tests {
         };
         let (name, processes) = ("c".to_owned(), vec![process]);
         let report = Report { contexts: vec![ContextReport { name, manager: Some(1), processes }] };
-        let [context] = &Shown::of(&report).contexts[..] else { panic!("one context") };
+        let services = Services::named(&[(1, 4, "echo")]);
+        let [context] = &Shown::of(&report, &services).contexts[..] else { panic!("one context") };
         let rows = [HEADER.map(str::to_owned), row(context, &context.processes[0])];
         assert_eq!(
             table(&rows, &WORDS),
             "CONTEXT         PID  UID  PROGRAM  STATE           NODES  HANDLES  CHANNELS  LANES  \
-             THREADS  LOOPERS       BUFFER  CALLS\n\
+             THREADS  LOOPERS       BUFFER  CALLS  SERVICES\n\
              c        4294967295    0  ?        manager,frozen      0        0       2+1      0  \
-             \x20     0        0  0/1016K (0)  0 (0)\n"
+             \x20     0        0  0/1016K (0)  0 (0)  echo\n"
         );
     }
+
+    #[test]
+    fn few_services_are_named_and_the_others_counted() {
+        for (services, expected) in [
+            (&[][..], "-"),
+            (&["a"], "a"),
+            (&["a", "b", "c"], "a,b,c"),
+            (&["a", "b", "c", "d", "e"], "a,b,c +2"),
+        ] {
+            assert_eq!(names(services), expected);
+        }
+    }
+
     #[test]
     fn holders_stand_with_their_owners_and_owners_with_their_holders() {
         let process = |process, pid, holdings: &[(u64, u64, bool)]| ProcessReport {
@@ -313,20 +401,21 @@ mod tests {
         let processes = vec![one, two, process(3, 30, &[])];
         let name = "c".to_owned();
         let report = Report { contexts: vec![ContextReport { name, manager: None, processes }] };
-        let [context] = &Shown::of(&report).contexts[..] else { panic!("one context") };
+        let services = Services::named(&[(1, 4, "echo")]);
+        let [context] = &Shown::of(&report, &services).contexts[..] else { panic!("one context") };
         let mut text = String::new();
         describe(&mut text, context);
         assert_eq!(
             text,
             "\nc pid 10:\n  \
-               node 4: held strongly by 1, weakly by 1\n  \
+               node 4 (echo): held strongly by 1, weakly by 1\n  \
                node 5: held strongly by 0, weakly by 1\n  \
                handle: node 4 of pid 20, strong\n\
              \nc pid 20:\n  \
                node 4: held strongly by 2, weakly by 0\n  \
-               handle: node 4 of pid 10, strong\n\
+               handle: node 4 (echo) of pid 10, strong\n\
              \nc pid 30:\n  \
-               handle: node 4 of pid 10, weak\n  \
+               handle: node 4 (echo) of pid 10, weak\n  \
                handle: node 5 of pid 10, weak\n"
         );
         let shown = context.processes.iter().map(|it| (it.nodes.len(), it.handles.len()));

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 /// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.
@@ -118,7 +118,8 @@ pub enum Request {
         channels: u32,
     },
     /// First message of an observer. Reply: [`Reply::Done`]. Afterwards only [`Request::Report`],
-    /// [`Request::Accounts`], [`Request::AddContext`] and [`Request::Contexts`] are allowed.
+    /// [`Request::Accounts`], [`Request::DescribeCalls`], [`Request::AddContext`] and
+    /// [`Request::Contexts`] are allowed.
     Observe {
         /// Must equal [`VERSION`].
         version: u32,
@@ -234,6 +235,15 @@ pub enum Request {
     Report {
         /// Begin of the page: at first [`Cursor::default`].
         from: Cursor,
+    },
+    /// Has the processes that the asker may see describe their calls, for
+    /// [`ProcessReport::calls`]. Event: [`Event::DescribeCalls`] to each that does not owe an
+    /// answer to an earlier one. Reply: [`Reply::Done`].
+    DescribeCalls,
+    /// The answer to [`Event::DescribeCalls`]. No reply.
+    Calls {
+        /// At most [`MAX_CALLS`], the outermost of a thread first.
+        calls: Vec<CallReport>,
     },
     /// Asks for the accounts of the users that the asker may see, by user id. Reply:
     /// [`Reply::Accounts`].
@@ -481,6 +491,8 @@ pub enum Event {
         /// Number of the lane in the channel.
         lane: u32,
     },
+    /// An observer asks for the receiver's calls: see [`Request::Calls`].
+    DescribeCalls,
     /// The owner of a claimed node denies that the receiver holds it. The broker's grants on it are
     /// void, and are not returned.
     Denied {
@@ -603,8 +615,44 @@ pub struct ProcessReport {
     pub channels: Vec<(u64, u64, bool)>,
     /// Lanes of real-time callers that it serves.
     pub real_time: Vec<LaneReport>,
+    /// Its calls and services as it has described them since the last
+    /// [`Request::DescribeCalls`], unverified. `None` until it has.
+    pub calls: Option<Vec<CallReport>>,
     /// The engine's own figures from its status page.
     pub engine: EngineReport,
+}
+
+/// Most calls that a process describes.
+pub const MAX_CALLS: usize = 256;
+
+/// A two-way transaction that is under way, at one of its ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallReport {
+    /// The end: a thread waits for the answer (`Client`), or a thread serves (`Server`).
+    pub end: End,
+    /// The thread, in its process's PID namespace.
+    pub tid: u32,
+    /// The process at the other end.
+    pub peer: u64,
+    /// Id of the channel.
+    pub channel: u64,
+    /// Number of the lane.
+    pub lane: u32,
+    /// The request. `None` if it has been overwritten by a nested call.
+    pub request: Option<RequestReport>,
+}
+
+/// The request of a call that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestReport {
+    /// The called object: its owner's name of it.
+    pub node: u64,
+    /// `binder_transaction_data.code`
+    pub code: u32,
+    /// Bytes of data.
+    pub data_bytes: u32,
+    /// Time since the request was sent.
+    pub age_us: u64,
 }
 
 /// A lane of a real-time caller, at its server.

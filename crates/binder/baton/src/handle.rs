@@ -134,6 +134,18 @@ impl Handle {
         true
     }
 
+    /// The object's process and the object in it, by the numbers that `baton ps --json` shows.
+    /// `None` for the context manager's handle, and once the device is closed.
+    pub fn identity(&self) -> Option<(u64, u64)> {
+        let engine = &self.driver.engine;
+        if engine.is_inherited() {
+            return None;
+        }
+        let state = engine.lock();
+        let reference = state.references.get(self.number)?;
+        Some((reference.owner.0, reference.node.0))
+    }
+
     /// Counts the processes that hold the object, this one among them. For the context manager
     /// alone (`EPERM`), which so learns whether a service that it knows still has clients.
     pub fn count_holders(&self) -> Result<u32, Errno> {

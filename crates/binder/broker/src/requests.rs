@@ -113,10 +113,12 @@ impl Broker {
             (_, Attached::Both(_) | Attached::Lost) => Err(CloseReason::Malformed),
             (Role::Observer, Attached::None) => {
                 let uid = connection.credentials.uid;
+                let mut effects = Vec::new();
                 let lists = EngineLists::of(&self.connections, &self.engines);
-                let reply = self.state.observe(uid, &request, &lists);
-                self.cost += lists.cost();
+                let reply = self.state.observe(uid, &request, &lists, &mut effects);
+                self.cost += lists.cost() + effects.len() as u64;
                 let reply = reply.ok_or(CloseReason::NotAnObserver)?;
+                self.carry_out(uid, effects, None);
                 self.reply(id, reply, None)
             }
             (Role::Engine(engine), Attached::None) => {

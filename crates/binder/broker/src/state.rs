@@ -43,7 +43,7 @@ use baton_abi::control::{ChannelId, End, Event, Identity, ProcessId, Reply, Requ
 use baton_abi::quota::Quota;
 use channel::{Channel, Channels};
 use claims::Rebuild;
-use process::Process;
+use process::{CallsTold, Process};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,6 +110,7 @@ impl State {
             rights,
             handles_given: Quota::new(self.limits.process.handles.into()),
             served: Quota::new(served.into()),
+            calls: CallsTold::default(),
         }
     }
 
@@ -154,6 +155,10 @@ impl State {
                 if let Err(why) = returned {
                     out.push(Effect::Disconnect { process: from, why });
                 }
+                return None;
+            }
+            Request::Calls { calls } => {
+                self.note_calls(from, calls);
                 return None;
             }
             Request::FrozenTouched { target, two_way } => {
@@ -201,9 +206,10 @@ impl State {
             Request::IsFrozen { target } => self.is_frozen(from, target),
             request @ (Request::AddContext { .. }
             | Request::Contexts
+            | Request::DescribeCalls
             | Request::Report { .. }
             | Request::Accounts { .. }) => {
-                return self.observe(uid, &request, lists);
+                return self.observe(uid, &request, lists, out);
             }
         };
         let refused = |errno: Errno| Reply::Refused { errno: errno.raw_os_error() };

@@ -309,6 +309,8 @@ impl History {
                 let number = self.rng.below(100);
                 self.ask(who, Request::Barrier { number });
                 self.ask(who, Request::Accounts { from: 0 });
+                self.ask(who, Request::DescribeCalls);
+                self.ask(who, Request::Calls { calls: Vec::new() });
             }
         }
     }
@@ -634,6 +636,7 @@ impl History {
             | Event::RealTimeLane { .. }
             | Event::TicketCancelled { .. }
             | Event::Frozen { .. }
+            | Event::DescribeCalls
             | Event::Barrier { .. } => (),
             other => panic!("{other:?}"),
         }

@@ -587,3 +587,31 @@ fn accounts_show_what_users_have_and_may_still_take() {
     assert_eq!(shares(&all[1])[0], (1, processes - few.1));
     assert_eq!(accounts(&mut core, 2), all[..1]);
 }
+
+#[test]
+fn calls_are_described_to_whoever_may_see_their_process() {
+    let mut core = TestState::new();
+    let (own, other) = (core.admit(1, 2000), core.admit(2, 3000));
+    let call =
+        |tid| CallReport { end: End::Client, tid, peer: 9, channel: 8, lane: 7, request: None };
+    let shown = |core: &mut TestState, uid| {
+        let (report, _) = core.state.report(uid, Cursor::default(), &core.lists);
+        let processes = report.contexts.into_iter().flat_map(|context| context.processes);
+        processes.map(|process| process.calls).collect::<Vec<_>>()
+    };
+    // Nobody has asked.
+    assert_eq!(core.ask(own, Request::Calls { calls: vec![call(1)] }), None);
+    assert_eq!(shown(&mut core, 2000), [None]);
+    for _ in 0..2 {
+        assert_eq!(core.observe(2000, &Request::DescribeCalls), Some(Reply::Done));
+    }
+    assert_eq!(core.events(), [(own, Event::DescribeCalls)], "it owes one answer");
+    assert_eq!(shown(&mut core, 2000), [None]);
+    core.ask(own, Request::Calls { calls: vec![call(1)] });
+    core.ask(own, Request::Calls { calls: vec![call(2)] });
+    assert_eq!(shown(&mut core, 2000), [Some(vec![call(1)])]);
+    assert_eq!(core.observe(0, &Request::DescribeCalls), Some(Reply::Done));
+    assert_eq!(core.events(), [(own, Event::DescribeCalls), (other, Event::DescribeCalls)]);
+    core.ask(other, Request::Calls { calls: vec![call(3); MAX_CALLS + 1] });
+    assert_eq!(shown(&mut core, 0), [None, Some(vec![call(3); MAX_CALLS])]);
+}

@@ -64,6 +64,15 @@ impl Observer {
         Ok(report)
     }
 
+    /// Has the processes that this user may see describe their calls. A later [`Observer::report`]
+    /// has the answer of each that has given it by then.
+    pub fn describe_calls(&self) -> Result<(), Errno> {
+        match self.ask(&Request::DescribeCalls)? {
+            Reply::Done => Ok(()),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
     /// The accounts of the users that this user may see.
     pub fn accounts(&self) -> Result<Vec<Account>, Errno> {
         let (mut all, mut from) = (Vec::new(), Some(0));

@@ -43,6 +43,7 @@ impl State {
             Event::Denied { owner, node } => self.denied((owner, node)),
             Event::Channel { .. }
             | Event::Barrier { .. }
+            | Event::DescribeCalls
             | Event::RealTimeLane { .. }
             | Event::OrdinaryLane { .. } => {}
         }

@@ -3,7 +3,7 @@
 use super::channel::Channels;
 use super::grant::Grants;
 use crate::limits::{Rights, Usage};
-use baton_abi::control::{Identity, ProcessId};
+use baton_abi::control::{CallReport, Identity, ProcessId};
 use baton_abi::quota::Quota;
 use std::collections::BTreeSet;
 
@@ -24,6 +24,19 @@ pub(super) struct Process {
     pub handles_given: Quota,
     /// The process's channels as server, by the clients' users.
     pub served: Quota,
+    pub calls: CallsTold,
+}
+
+/// What a process has told of its calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum CallsTold {
+    /// Nobody has asked.
+    #[default]
+    Nothing,
+    /// It has been asked, and owes the answer.
+    Owed,
+    /// Its answer.
+    Told(Vec<CallReport>),
 }
 
 /// Whether a process is frozen, and which transactions it was sent meanwhile.

@@ -1,16 +1,18 @@
-//! Requests of observers, which engines may send too. They change nothing but the list of contexts.
+//! Requests of observers, which engines may send too. They change nothing but the list of contexts,
+//! and have processes describe their calls.
 //!
 //! **Invariant**: each answer costs the broker a bounded time. A report comes in pages, and each
 //! page begins where the previous one ended.
 
+use super::effect::Effect;
 use super::holder_lists::{HolderList, HolderLists};
 use super::node::NodeKey;
-use super::process::Process;
+use super::process::{CallsTold, Process};
 use super::tables::State;
 use crate::limits::{Resource, Rights};
 use baton_abi::control::{
-    Account, ChannelId, ContextReport, Cursor, End, EngineReport, NodeId, PAGE_ENTRIES, Part,
-    ProcessId, ProcessReport, Reply, Report, Request, Share, Strength,
+    Account, CallReport, ChannelId, ContextReport, Cursor, End, EngineReport, Event, MAX_CALLS,
+    NodeId, PAGE_ENTRIES, Part, ProcessId, ProcessReport, Reply, Report, Request, Share, Strength,
 };
 
 /// Number of entries that a process itself counts for, as it takes more bytes than a holding.
@@ -55,6 +57,7 @@ impl State {
         uid: u32,
         request: &Request,
         lists: &dyn HolderLists,
+        out: &mut Vec<Effect>,
     ) -> Option<Reply> {
         Some(match request {
             Request::Report { from } => {
@@ -64,6 +67,10 @@ impl State {
             Request::Accounts { from } => {
                 let (accounts, next) = self.report_accounts(uid, *from);
                 Reply::Accounts { accounts, next }
+            }
+            Request::DescribeCalls => {
+                self.ask_for_calls(uid, out);
+                Reply::Done
             }
             Request::Contexts => Reply::Contexts { names: self.contexts.keys().cloned().collect() },
             Request::AddContext { name } => match self.add_context(uid, name) {
@@ -77,6 +84,29 @@ impl State {
     /// Whether a user may see the processes of all users.
     fn sees_all(&self, uid: u32) -> bool {
         self.rights(uid, Rights::default()).reserve
+    }
+
+    /// Asks the processes that a user may see for their calls. One that does not read its events
+    /// is asked once.
+    fn ask_for_calls(&mut self, uid: u32, out: &mut Vec<Effect>) {
+        let all = self.sees_all(uid);
+        for (id, process) in &mut self.processes {
+            let is_seen = all || process.identity.uid == uid;
+            if is_seen && process.calls != CallsTold::Owed {
+                process.calls = CallsTold::Owed;
+                out.push(Effect::Event { to: *id, event: Event::DescribeCalls });
+            }
+        }
+    }
+
+    /// A process's answer. One that nobody has asked for has no effect.
+    pub(super) fn note_calls(&mut self, from: ProcessId, mut calls: Vec<CallReport>) {
+        calls.truncate(MAX_CALLS);
+        if let Some(process) = self.processes.get_mut(&from)
+            && process.calls == CallsTold::Owed
+        {
+            process.calls = CallsTold::Told(calls);
+        }
     }
 
     /// One page of the processes that a user may see, and the cursor of the next page. `engine`
@@ -146,8 +176,13 @@ impl State {
         shown.engine = EngineReport::default();
         if from.part == Part::Process {
             shown.real_time = self.report_lanes(id);
+            if let CallsTold::Told(calls) = &process.calls {
+                shown.calls = Some(calls.clone());
+            }
         }
-        page.left = page.left.saturating_sub(PROCESS_ENTRIES + shown.real_time.len());
+        let n_calls = shown.calls.as_ref().map_or(0, Vec::len);
+        let n_entries = PROCESS_ENTRIES + shown.real_time.len() + n_calls;
+        page.left = page.left.saturating_sub(n_entries);
         // The cursor if no further entry fits.
         let first = Cursor { process: id.0, part: Part::Holdings, after: (0, 0) };
         page.next = Some(from.max(first));

@@ -107,7 +107,7 @@ impl TestState {
 
     /// Sends a request of an observer.
     pub fn observe(&mut self, uid: u32, request: &Request) -> Option<Reply> {
-        self.state.observe(uid, request, &self.lists)
+        self.state.observe(uid, request, &self.lists, &mut self.effects)
     }
 
     /// Lets an owner grant a node itself: writes the entry into its list. Returns the node as its

@@ -15,6 +15,7 @@ pub(crate) mod status_page;
 pub(crate) mod thread_end;
 
 use crate::channel::Channel;
+use crate::sys::clock::StampClock;
 use crate::sys::control_poll::ControlPoll;
 use crate::sys::packet::descriptors;
 use crate::wait::pool::Pool;
@@ -62,6 +63,7 @@ pub struct Engine {
     pub(crate) real_time: RealTime,
     pub(crate) pollables: Pollables,
     pub(crate) control: Arc<ControlPoll>,
+    pub(crate) stamp_clock: StampClock,
 }
 
 /// Engines so far.
@@ -85,6 +87,7 @@ impl Engine {
         count_processors();
         let (broker, identity) = greeted.await_welcome()?;
         let shown = Arc::clone(page.mapping());
+        let stamp_clock = StampClock::new(broker.stamps);
         let pool = Pool::new(settings, broker.stamps, Arc::clone(&control), shown);
         let state = State::new(identity.process);
         let accounts = state.accounts.clone();
@@ -105,6 +108,7 @@ impl Engine {
             real_time: RealTime::default(),
             pollables: Pollables::default(),
             control,
+            stamp_clock,
         })
     }
 

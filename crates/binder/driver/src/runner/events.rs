@@ -89,6 +89,7 @@ impl Engine {
             Event::Barrier { number } => {
                 self.broker.pass_barrier(number);
             }
+            Event::DescribeCalls => self.describe_calls(),
             Event::References { node, holder: (process, holding), .. } => {
                 // Messages that came before the event are queued before its consequences.
                 let mut state = match holding {

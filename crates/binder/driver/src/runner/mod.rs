@@ -8,6 +8,7 @@ mod answer;
 pub(crate) mod await_work;
 mod channels;
 mod control_thread;
+mod describe_calls;
 mod effects;
 mod events;
 mod leave;

@@ -1,0 +1,120 @@
+//! `baton manager`, `wait`, `run --wait-for` and `demo`, as a user types them.
+#[path = "../../nucleus/host/tests/support/mod.rs"]
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use support::Broker;
+
+const BATON: &str = env!("CARGO_BIN_EXE_baton");
+
+fn command(socket: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(BATON);
+    command.arg("--socket").arg(socket).args(words).stdin(Stdio::null());
+    command
+}
+
+fn run(socket: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command(socket, words).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// A process that runs until the test ends.
+struct Running(Child);
+
+impl Running {
+    fn start(socket: &Path, words: &[&str]) -> Running {
+        Running(command(socket, words).stdout(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Nobody waits for anything but by `baton wait`: the order of the starts does not matter.
+#[test]
+fn whoever_waits_finds_the_service() {
+    let broker = Broker::start();
+    let socket = &broker.socket;
+    let mut client = command(socket, &["wait", "echo", "clock"]).spawn().unwrap();
+    let _host = Running::start(
+        socket,
+        &["run", "--wait-for", "manager", "--", BATON, "host", "echo", "clock"],
+    );
+    let _manager = Running::start(socket, &["manager"]);
+    assert!(client.wait().unwrap().success());
+    let (status, said, _) = run(socket, &["call", "echo", "1", "s16", "hello"]);
+    assert_eq!(status, Some(0));
+    assert!(said.contains("h.e.l.l."), "{said}");
+    let (status, said, _) = run(socket, &["list"]);
+    assert_eq!(status, Some(0));
+    let services = "Found 3 services:\n0\tclock: [baton.IClock]\n1\techo: [baton.IEcho]\n\
+         2\tmanager: [android.os.IServiceManager]\n";
+    assert_eq!(said, services);
+}
+
+#[test]
+fn a_wait_ends_in_time_and_says_what_is_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = directory.path().join("broker.sock");
+    let wait = &["wait", "nobody", "--timeout", "0.01"][..];
+    let (status, _, said) = run(&nowhere, wait);
+    assert_eq!(status, Some(3), "{said}");
+    assert!(said.contains("no broker at") && said.contains("\"nobody\""), "{said}");
+
+    let broker = Broker::start();
+    let (status, _, said) = run(&broker.socket, wait);
+    assert_eq!(status, Some(4), "{said}");
+    assert!(said.contains("no context manager") && said.contains("baton manager"), "{said}");
+
+    let _manager = Running::start(&broker.socket, &["manager"]);
+    assert_eq!(run(&broker.socket, &["wait", "manager"]).0, Some(0));
+    let (status, _, said) = run(&broker.socket, wait);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("does not know it") && said.contains("baton list"), "{said}");
+    let held = ["run", "--wait-for", "nobody", "--wait-timeout", "0.01", "--", "true"];
+    assert_eq!(run(&broker.socket, &held).0, Some(1));
+    assert_eq!(run(&broker.socket, &["wait", "x", "--timeout", "soon"]).0, Some(2));
+}
+
+#[test]
+fn a_context_has_one_manager() {
+    let broker = Broker::start();
+    let _manager = Running::start(&broker.socket, &["manager"]);
+    assert_eq!(run(&broker.socket, &["wait", "manager"]).0, Some(0));
+    let (status, _, said) = run(&broker.socket, &["manager"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("has a manager already"), "{said}");
+    // Another context has one of its own.
+    let other = ["--context", "hwbinder"];
+    let _other =
+        Running::start(&broker.socket, &[&["manager", "--android", "14"], &other[..]].concat());
+    assert_eq!(run(&broker.socket, &[&["wait", "manager"], &other[..]].concat()).0, Some(0));
+    assert_eq!(run(&broker.socket, &["manager", "--android", "8"]).0, Some(2));
+    assert_eq!(run(&broker.socket, &["manager", "--allow", "me"]).0, Some(2));
+}
+
+#[test]
+fn the_demo_shows_everything_and_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = Command::new(BATON).arg("demo").env("TMPDIR", directory.path()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    for part in [
+        "echo: [baton.IEcho]",
+        "h.e.l.l.",
+        "told this process of \"clock\"",
+        "told after",
+        "AF_UNIX",
+        "manager &",
+    ] {
+        assert!(said.contains(part), "{part:?} is missing:\n{said}");
+    }
+    assert!(said.lines().count() <= 40, "{said}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left");
+}
