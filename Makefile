@@ -66,6 +66,7 @@ deb:
 	@mkdir -p target/debian
 	@debian/rules clean >/dev/null
 	@debian/rules binary DEBS=$(CURDIR)/target/debian >target/debian.log 2>&1 || { tail -n 30 target/debian.log; exit 1; }
+	@debian/rules clean >/dev/null
 
 SIMULATED_HISTORIES ?= 100
 
