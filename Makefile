@@ -4,12 +4,14 @@ CARGO ?= cargo
 BATON := target/release/baton
 BATON_BENCH := target/release/baton-bench
 GUEST_TARGET := $(shell uname -m)-unknown-linux-gnu
+# For release builds whose speed is nobody's concern.
+QUICKLY_BUILT := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
-	$(CARGO) clippy --quiet --locked $(RSBINDER) --target-dir target/rsbinder/inline
-SCRIPTS := .ci/run bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/demo-bench scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/call tests/rsbinder/run \
-	tests/clients/build tests/clients/run tests/containers/run tests/host/run tests/programs/run tools/binder-vm
+	$(CARGO) clippy --quiet --locked --workspace $(RSBINDER) --target-dir target/rsbinder/inline
+SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.prerm bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/demo-bench scripts/install scripts/setup scripts/with-binder tests/rsbinder/build tests/rsbinder/call tests/rsbinder/run \
+	tests/clients/build tests/clients/run tests/containers/run tests/docs/run tests/examples/run tests/host/run tests/package/run tests/programs/run tools/binder-vm
 
 .PHONY: help
 help:
@@ -17,7 +19,10 @@ help:
 	@echo 'make demo-bench   programs of others at work, and a call beside its peers'
 	@echo 'make setup      install what building and testing needs'
 	@echo 'make build      build baton: $(BATON)'
+	@echo 'make install    install it: DESTDIR= PREFIX= (default /usr/local); make uninstall removes it'
+	@echo 'make deb        build the Debian packages: target/debian'
 	@echo 'make test       all tests'
+	@echo 'make test-package  the packages and `cargo install` in a fresh Debian'
 	@echo 'make test-hostile  what strangers may do to others, and whether these survive: HOSTILE='
 	@echo 'make test-clients  programs of others, fetched over the network'
 	@echo 'make conformance   the same scenarios on Baton and on the kernel, in a guest: SEEDS= KERNEL= FAMILY='
@@ -46,12 +51,29 @@ setup:
 .PHONY: build
 build:
 	@echo 'build: baton'
-	@$(CARGO) build --release --quiet
+	@$(CARGO) build --release --quiet --no-default-features
+
+# Of what is built.
+.PHONY: install uninstall
+install:
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/install
+
+uninstall:
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/install --uninstall
+
+.PHONY: deb
+deb:
+	@scripts/setup package
+	@echo 'deb: target/debian'
+	@mkdir -p target/debian
+	@debian/rules clean >/dev/null
+	@debian/rules binary DEBS=$(CURDIR)/target/debian >target/debian.log 2>&1 || { tail -n 30 target/debian.log; exit 1; }
+	@debian/rules clean >/dev/null
 
 SIMULATED_HISTORIES ?= 100
 
-.PHONY: test test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-containers test-hostile test-conformance
-test: test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-containers test-hostile test-conformance
+.PHONY: test test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-containers test-examples test-docs test-hostile test-conformance
+test: test-workspace test-instructions test-loom test-simulation test-uapi test-programs test-rsbinder test-host test-containers test-examples test-docs test-hostile test-conformance
 
 test-workspace: setup
 	@echo 'test: workspace'
@@ -63,7 +85,7 @@ test-instructions: setup
 
 test-loom: setup
 	@echo 'test: shared-memory protocols under the model checker'
-	@RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --quiet --release \
+	@RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 $(QUICKLY_BUILT) $(CARGO) test --quiet --release \
 		--target-dir target/loom --package baton-shm --package baton-log --package baton-nucleus --lib
 
 # SIMULATED_HISTORIES=: how many. SEED=: this one.
@@ -99,6 +121,21 @@ test-containers: setup build
 	@$(CARGO) build --quiet --release --package baton --example peer
 	@tests/containers/run
 
+test-examples: setup build
+	@echo 'test: examples'
+	@tests/rsbinder/build inline
+	@tests/examples/run
+
+test-docs: setup build
+	@echo 'test: shell blocks of README and docs'
+	@tests/docs/run
+
+# A fresh Debian, and a release build of its own for `cargo install`: minutes, and not part of `make test`.
+.PHONY: test-package
+test-package: deb
+	@echo 'test: packages in a fresh Debian'
+	@tests/package/run
+
 # HOSTILE=: which attacks, and --long for as large as the machine's limits allow.
 test-hostile: setup build
 	@echo 'test: what strangers may do to others'
@@ -127,7 +164,7 @@ coverage-conformance: setup
 	@SEEDS='$(or $(SEEDS),$(FIXED_SEEDS))' scripts/coverage-conformance
 
 conformance-programs: setup build
-	@RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --quiet --release \
+	@RUSTFLAGS='-C target-feature=+crt-static' $(QUICKLY_BUILT) $(CARGO) build --quiet --release \
 		--target $(GUEST_TARGET) --target-dir target/conformance --package baton-conformance
 
 .PHONY: test-clients
@@ -148,12 +185,12 @@ lint: setup
 .PHONY: fmt fmt-check
 fmt:
 	@$(CARGO) fmt --all
-	@$(CARGO) fmt $(RSBINDER)
+	@$(CARGO) fmt --all $(RSBINDER)
 
 fmt-check:
 	@echo 'fmt-check'
 	@$(CARGO) fmt --all --check
-	@$(CARGO) fmt $(RSBINDER) --check
+	@$(CARGO) fmt --all $(RSBINDER) --check
 
 # Random histories of the broker's state, and of each of the nucleus's kernels beside the model: state by state, and with real threads; then fewer
 # under Miri, which `rustup +nightly component add miri rust-src` installs. The assembly is not Miri's.

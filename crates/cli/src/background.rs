@@ -29,15 +29,16 @@ pub fn connect_or_start(socket: &Path, tried: &str) -> Result<Observer, Failure>
             done => return done,
         }
         let started = start_until_idle(socket);
-        match observer::connect(socket, tried) {
-            Err(failure) if failure.is(Kind::NoBroker) => {
+        match (observer::connect(socket, tried), started) {
+            (Err(failure), started) if failure.is(Kind::NoBroker) => {
+                let failure = started.err().unwrap_or(failure);
                 // Another `baton run` may be starting a broker, or an old broker may be ending.
-                if Instant::now() > deadline {
-                    return Err(started.err().unwrap_or(failure));
+                if !failure.is(Kind::Held) || Instant::now() > deadline {
+                    return Err(failure.kind(Kind::NoBroker));
                 }
                 std::thread::sleep(Duration::from_millis(20));
             }
-            done => return done,
+            (done, _) => return done,
         }
     }
 }
@@ -55,7 +56,8 @@ fn start_until_idle(socket: &Path) -> Result<(), Failure> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let why = said.trim().trim_start_matches(&format!("baton: cannot {SERVE}: "));
-    Err(Failure::new(tried, why).kind(Kind::NoBroker))
+    let is_held = output.status.code() == Some(Kind::Held as i32);
+    Err(Failure::new(tried, why).kind(if is_held { Kind::Held } else { Kind::NoBroker }))
 }
 
 /// Starts `baton` with these arguments as the broker. Returns once it listens.
@@ -78,6 +80,7 @@ pub fn start(arguments: &[OsString]) -> Result<(), Failure> {
     let status = child.wait().map_err(|error| Failure::new(tried, error))?;
     Err(match status.code() {
         // The broker has reported the reason on the standard error that both share.
+        Some(code) if code == Kind::Held as i32 => Failure::silent().kind(Kind::Held),
         Some(_) => Failure::silent(),
         None => Failure::new(tried, format!("it ended early: {status}")),
     })

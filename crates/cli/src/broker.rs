@@ -115,7 +115,8 @@ fn explain(tried: &str, error: &RunError) -> Failure {
     let failure = Failure::new(tried, error);
     match error {
         RunError::AlreadyRunning(_) => {
-            failure.advice("use that one, or give another path with --socket")
+            let advice = "use that one, or give another path with --socket";
+            failure.kind(Kind::Held).advice(advice)
         }
         RunError::BadContext(_) => {
             failure.advice("a context has 1 to 255 bytes, no slash, and is named once")

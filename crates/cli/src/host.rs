@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Kind};
 use crate::stdout::show;
+use crate::wait::{parse_seconds, wait_for_manager};
 use crate::{background, stop};
 use baton::CallError;
 use baton_host::manager::AddError;
@@ -15,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
 /// Options of `baton host`.
@@ -44,6 +46,9 @@ pub struct HostArgs {
         value_parser = clap::value_parser!(u32).range(16..=65536)
     )]
     stack: u32,
+    /// Wait so many seconds for a service manager
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Duration,
     /// Services to host
     #[arg(required = true, value_name = "[NAME=]SERVICE")]
     services: Vec<String>,
@@ -61,9 +66,11 @@ pub fn host(args: &HostArgs, socket: &Path) -> Result<(), Failure> {
         host.add_boxed(&name, service).map_err(|error| explain(tried, socket, &error))?;
         names.push(name);
     }
+    let _broker = background::connect_or_start(socket, tried)?;
+    wait_for_manager(&args.context, socket, Some(args.timeout))
+        .map_err(|failure| failure.during(tried))?;
     // Done before threads are started, which inherit the signal mask.
     let signals = stop::signals().map_err(|error| Failure::new(tried, error))?;
-    let _broker = background::connect_or_start(socket, tried)?;
     let mut running =
         host.start(&args.context, socket).map_err(|error| explain(tried, socket, &error))?;
     running.publish().map_err(|(name, error)| refused(&name, &args.context, &error))?;

@@ -1,8 +1,8 @@
 //! The `baton` command.
 //!
 //! - [`demo`]: shows the main things.
-//! - [`run`]: runs a program on Baton. [`program`]: checks whether it can. [`devices`]: the
-//!   program's `/dev`. [`background`]: starts a broker for it.
+//! - [`run`]: runs a program on Baton. [`program`]: checks whether it can. [`interposer`]: what is
+//!   loaded into it. [`devices`]: its `/dev`. [`background`]: starts a broker for it.
 //! - [`broker`]: runs the broker.
 //! - [`ps`], [`contexts`]: show the broker's state, through [`observer`].
 //! - [`rt`]: runs programs in real time.
@@ -13,6 +13,7 @@
 //! - [`host`]: runs many services in one process.
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
 //! - [`bench`]: the benchmarks, a program of their own.
+//! - [`generate`]: man pages and completions, for packages.
 //! - [`failure`]: exit codes and messages. [`stdout`]: output. [`stop`]: the end of commands that
 //!   run until a signal.
 #![deny(unsafe_code)]
@@ -27,7 +28,9 @@ mod demo;
 mod devices;
 mod dump;
 mod failure;
+mod generate;
 mod host;
+mod interposer;
 mod introspect;
 mod log;
 mod logcat;
@@ -45,7 +48,7 @@ mod stdout;
 mod stop;
 mod wait;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use failure::EXIT_CODES;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -124,6 +127,9 @@ enum Command {
     Latency(bench::BenchArgs),
     /// Measure Baton beside its peers
     Bench(bench::BenchArgs),
+    /// Write man pages or completions, for packages
+    #[command(hide = true)]
+    Generate(generate::GenerateArgs),
 }
 
 fn main() -> ExitCode {
@@ -151,6 +157,7 @@ fn main() -> ExitCode {
         Command::Rt(command) => rt::rt(command),
         Command::Latency(args) => Err(bench::bench(Some("latency"), args)),
         Command::Bench(args) => Err(bench::bench(None, args)),
+        Command::Generate(args) => generate::generate(&args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -160,10 +167,10 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn the_command_line_is_sound() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

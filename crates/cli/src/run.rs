@@ -1,7 +1,7 @@
 //! `baton run`: executes a program with the interposer loaded.
 
 use crate::failure::{Failure, Kind};
-use crate::{background, devices, program, wait};
+use crate::{background, devices, interposer, program, wait};
 use clap::Args;
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const LIBRARY: &str = "libbaton_preload.so";
 /// Descriptor of the connection that keeps the broker running: the last number below the usual
 /// limit, where programs do not expect their own.
 const KEPT_FD: i32 = 1023;
@@ -64,7 +63,7 @@ pub struct RunArgs {
 pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
     let path = program::find(&args.command[0])?;
     let tried = format!("run {}", path.display());
-    let library = find_library(&tried)?;
+    let library = interposer::find(&tried)?;
     let socket = std::path::absolute(socket).map_err(|error| Failure::new(&tried, error))?;
     let broker = background::connect_or_start(&socket, &tried)?;
     let refused = |errno| Failure::refused(&tried, errno);
@@ -122,32 +121,4 @@ fn preload(library: PathBuf) -> OsString {
         }
     }
     all
-}
-
-fn find_library(tried: &str) -> Result<PathBuf, Failure> {
-    if let Some(path) = std::env::var_os("BATON_PRELOAD_LIB").map(PathBuf::from) {
-        return loadable(tried, std::fs::canonicalize(&path)).map_err(|failure| {
-            failure.advice("BATON_PRELOAD_LIB is to name the file libbaton_preload.so")
-        });
-    }
-    let own = std::env::current_exe().map_err(|error| Failure::new(tried, error))?;
-    let directory = own.parent().unwrap_or(Path::new("/"));
-    let places = [directory.join(LIBRARY), directory.join("../lib").join(LIBRARY)];
-    match places.iter().find(|path| path.is_file()) {
-        Some(path) => loadable(tried, std::fs::canonicalize(path)),
-        None => {
-            Err(Failure::new(tried, format!("{LIBRARY} is neither beside baton nor in ../lib"))
-                .advice("install it there, or name it in BATON_PRELOAD_LIB"))
-        }
-    }
-}
-
-/// Checks a path: LD_PRELOAD cannot express some characters.
-fn loadable(tried: &str, path: Result<PathBuf, std::io::Error>) -> Result<PathBuf, Failure> {
-    let path = path.map_err(|error| Failure::new(tried, format!("{LIBRARY}: {error}")))?;
-    if path.as_os_str().as_bytes().iter().any(|byte| b": $".contains(byte)) {
-        let wrong = format!("{} has a colon, space or dollar in its path", path.display());
-        return Err(Failure::new(tried, wrong).advice("install it elsewhere"));
-    }
-    Ok(path)
 }

@@ -46,30 +46,80 @@ pub fn wait_for(
     socket: &Path,
     timeout: Option<Duration>,
 ) -> Result<(), Failure> {
-    // A time that is too far ahead for the clock does not come.
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let deadline = Deadline::after(timeout);
     let mut manager = None;
-    for name in names {
+    names.iter().try_for_each(|name| {
         let tried = format!("wait for the service {name:?}");
+        deadline.wait_until(&tried, |left| match look(&mut manager, name, context, socket, left) {
+            Ok(Found::Service(_) | Found::Elsewhere) => Look::There,
+            Ok(Found::Nothing) => {
+                let wrong = "the service manager does not know it";
+                Look::NotYet(Failure::new(&tried, wrong).advice("see `baton list`"))
+            }
+            Err(failure) => Look::of(failure),
+        })
+    })
+}
+
+/// Waits until a context has a service manager.
+pub fn wait_for_manager(
+    context: &str,
+    socket: &Path,
+    timeout: Option<Duration>,
+) -> Result<(), Failure> {
+    let tried = "wait for a service manager";
+    let look = |left| match Manager::find_within(context, socket, left, tried) {
+        Ok(_) => Look::There,
+        Err(failure) => Look::of(failure),
+    };
+    Deadline::after(timeout).wait_until(tried, look)
+}
+
+/// The result of one look.
+enum Look {
+    There,
+    NotYet(Failure),
+    Failed(Failure),
+}
+
+impl Look {
+    /// A broker and a service manager may come.
+    fn of(failure: Failure) -> Look {
+        match failure.is(Kind::NoBroker) || failure.is(Kind::NoManager) {
+            true => Look::NotYet(failure),
+            false => Look::Failed(failure),
+        }
+    }
+}
+
+/// The end of a wait; `None` for never.
+struct Deadline(Option<Instant>);
+
+impl Deadline {
+    fn after(timeout: Option<Duration>) -> Deadline {
+        // A time that is too far ahead for the clock does not come.
+        Deadline(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.0.map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    /// Looks until something is there. A look gets the time that is left.
+    fn wait_until(
+        &self,
+        tried: &str,
+        mut look: impl FnMut(Option<Duration>) -> Look,
+    ) -> Result<(), Failure> {
         loop {
-            let failure = match look(&mut manager, name, context, socket, left()) {
-                Ok(Found::Service(_) | Found::Elsewhere) => break,
-                Ok(Found::Nothing) => Failure::new(&tried, "the service manager does not know it")
-                    .advice("see `baton list`"),
-                Err(failure) if failure.is(Kind::NoBroker) || failure.is(Kind::NoManager) => {
-                    manager = None;
-                    failure
-                }
-                Err(failure) => return Err(failure.during(&tried)),
-            };
-            if left().is_some_and(|left| left.is_zero()) {
-                return Err(failure.during(&tried));
+            match look(self.left()) {
+                Look::There => return Ok(()),
+                Look::NotYet(_) if self.left().is_none_or(|left| !left.is_zero()) => {}
+                Look::NotYet(failure) | Look::Failed(failure) => return Err(failure.during(tried)),
             }
             thread::sleep(PAUSE);
         }
     }
-    Ok(())
 }
 
 /// One look at a name, by the manager of the last look if it is still there.

@@ -42,10 +42,7 @@ fn whoever_waits_finds_the_service() {
     let broker = Broker::start();
     let socket = &broker.socket;
     let mut client = command(socket, &["wait", "echo", "clock"]).spawn().unwrap();
-    let _host = Running::start(
-        socket,
-        &["run", "--wait-for", "manager", "--", BATON, "host", "echo", "clock"],
-    );
+    let _host = Running::start(socket, &["host", "echo", "clock"]);
     let _manager = Running::start(socket, &["manager"]);
     assert!(client.wait().unwrap().success());
     let (status, said, _) = run(socket, &["call", "echo", "1", "s16", "hello"]);

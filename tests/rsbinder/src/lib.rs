@@ -3,13 +3,7 @@
 
 #[allow(non_snake_case, non_camel_case_types, missing_docs, clippy::all)]
 mod generated {
-    pub mod demo {
-        include!(concat!(env!("OUT_DIR"), "/demo.rs"));
-    }
-    pub mod suite {
-        include!(concat!(env!("OUT_DIR"), "/suite.rs"));
-    }
+    include!(concat!(env!("OUT_DIR"), "/suite.rs"));
 }
 
-pub use generated::demo::demo;
-pub use generated::suite::suite;
+pub use generated::suite;

@@ -27,6 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-host", &["baton", "baton-abi", "baton-nucleus", "baton-shm"]),
     ("baton-preload", &["baton-abi", "baton-driver", "baton-log"]),
     ("baton-capi", &["baton"]),
+    ("baton-example-rust", &["baton"]),
     ("baton-manager", &["baton"]),
     ("baton-logcat", &["baton-log"]),
     ("baton-liblog", &["baton-log", "baton-logcat"]),

@@ -6,8 +6,8 @@
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use baton_rsbinder_programs::demo::IDemo::{BnDemo, IDemo};
-use baton_rsbinder_programs::demo::IProgress::IProgress;
+use baton_example_aidl::demo::IDemo::{BnDemo, IDemo};
+use baton_example_aidl::demo::IProgress::IProgress;
 use rsbinder::{
     BinderResult, Interface, ParcelFileDescriptor, ProcessState, StatusCode, Strong, hub,
 };

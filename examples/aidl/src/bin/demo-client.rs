@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use baton_rsbinder_programs::demo::IDemo::IDemo;
-use baton_rsbinder_programs::demo::IProgress::{BnProgress, IProgress};
+use baton_example_aidl::demo::IDemo::IDemo;
+use baton_example_aidl::demo::IProgress::{BnProgress, IProgress};
 use rsbinder::{
     BinderResult, DeathRecipient, Interface, ParcelFileDescriptor, ProcessState, StatusCode,
     Strong, WIBinder, hub,
