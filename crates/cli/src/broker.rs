@@ -1,7 +1,7 @@
 //! `baton broker`.
 
 use crate::background;
-use crate::failure::{Failure, SHORTER_PATH};
+use crate::failure::{Failure, Kind, SHORTER_PATH};
 use crate::policy;
 use crate::stop;
 use baton_broker::limits::Limits;
