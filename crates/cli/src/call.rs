@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 /// A call.
 #[derive(Args)]
 #[command(after_help = "\
-With --aidl, METHOD is a method's name and each ARGUMENT is the value of one parameter:
+METHOD is a method's name in the files of --aidl, or of a service that comes with baton, and each \
+ARGUMENT is the value of one parameter:
   boolean, numbers           true, false, 7, -1, 0xff, 1.5
   char                       a character, or its number
   String                     the text itself
@@ -35,8 +36,8 @@ Printed are the result and the out parameters. With --json:
   {\"service\", \"interface\", \"method\", \"code\", \"result\", \"out\": {NAME: VALUE},
   \"exception\": {\"name\", \"code\", \"service_specific\", \"message\"}}
 
-Without --aidl, METHOD is a number, or four letters such as _PNG, and each argument is a kind and
-its value:
+Without --aidl, METHOD may be a number, or four letters such as _PNG, and each argument is a kind
+and its value:
   i32 N, i64 N, f N, d N   a number: 32 and 64 bit, float, double
   s16 TEXT                 a string
   null                     no object
@@ -47,6 +48,7 @@ the reply is a string of hexadecimal digits.
 An argument that begins with a hyphen and is no number comes behind `--`.
 
 Examples:
+  baton call echo echo hello
   baton call weather forecast '{\"city\": \"Oslo\"}' 3 --aidl aidl/
   baton call activity 1 i32 7 s16 hello")]
 pub struct CallArgs {
@@ -69,7 +71,10 @@ pub struct CallArgs {
 
 /// Calls a method and prints the reply.
 pub fn call(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
-    if args.aidl.is_empty() { by_number(args, socket) } else { by_aidl(args, socket) }
+    match code(&args.method).filter(|_| args.aidl.is_empty()) {
+        Some(code) => by_number(args, code, socket),
+        None => by_aidl(args, socket),
+    }
 }
 
 /// A reply to a call by its number.
@@ -81,15 +86,11 @@ struct Bytes<'a> {
     reply: String,
 }
 
-fn by_number(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
+fn by_number(args: &CallArgs, code: u32, socket: &Path) -> Result<(), Failure> {
     let tried = format!("call the service {:?}", args.name);
-    let usage = |wrong| Failure::new(&tried, wrong).kind(Kind::Usage);
-    let code = code(&args.method).ok_or_else(|| {
-        usage(format!("{:?} is neither a number nor four letters that begin with _", args.method))
-            .advice("a method's name needs the interface: --aidl FILE_OR_DIRECTORY")
+    let arguments = parse_arguments(&args.arguments).map_err(|wrong| {
+        Failure::new(&tried, wrong).kind(Kind::Usage).advice("see `baton call --help`")
     })?;
-    let arguments = parse_arguments(&args.arguments)
-        .map_err(|wrong| usage(wrong).advice("see `baton call --help`"))?;
     let manager = Manager::find(&args.place.context, socket, &tried)?;
     let service = manager.service(&tried, &args.name)?;
     let descriptor = interface(&service).unwrap_or_default();
@@ -199,7 +200,14 @@ fn by_aidl(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
     let service = manager.service(&tried, name)?;
     let descriptor = interface(&service)
         .ok_or_else(|| Failure::new(&tried, "it does not tell the name of its interface"))?;
-    let declared = aidl::declared(&tried, &sources, &descriptor)?;
+    let declared = aidl::declared(&tried, &sources, &descriptor).map_err(|failure| {
+        let wrong = format!("a method's name needs the AIDL of its interface, {descriptor}");
+        let advice = "give it by --aidl FILE_OR_DIRECTORY, or the method's number";
+        match args.aidl.is_empty() {
+            true => Failure::new(&tried, wrong).kind(Kind::Usage).advice(advice),
+            false => failure,
+        }
+    })?;
     let (code, method) = find(&tried, &declared, wanted)?;
     let mut parcel = manager.request(&descriptor);
     let find_service = |name: &str| manager.service(&tried, name).ok();

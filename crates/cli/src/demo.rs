@@ -56,7 +56,7 @@ pub fn demo(args: &DemoArgs, socket: &Path) -> Result<(), Failure> {
     await_service(SERVICE, &socket)?;
 
     processes.run(&["list"])?;
-    processes.run(&["call", SERVICE, "1", "s16", "hello"])?;
+    processes.run(&["call", SERVICE, "echo", "hello"])?;
     let client =
         Process::open(CONTEXT, &socket).map_err(|error| Failure::open(tried, &socket, &error))?;
     let looper = thread::spawn({
@@ -74,7 +74,7 @@ pub fn demo(args: &DemoArgs, socket: &Path) -> Result<(), Failure> {
         "\nThree commands to type next ({baton} --help has the others):\n  \
          {baton} manager &\n  \
          {baton} host echo &\n  \
-         {baton} wait echo && {baton} call echo 1 s16 hello\n",
+         {baton} wait echo && {baton} call echo echo hello\n",
     ))
 }
 

@@ -24,7 +24,8 @@ const HASH: u32 = 0x00ff_fffe;
 pub struct IntrospectArgs {
     #[command(flatten)]
     place: ContextArgs,
-    /// An AIDL file, or a directory with AIDL files, for the methods; may be given again
+    /// An AIDL file, or a directory with AIDL files, for the methods; may be given again. Services
+    /// that come with baton need none
     #[arg(long, value_name = "PATH")]
     aidl: Vec<PathBuf>,
     /// Print {"name", "interface", "answers", "process": {"pid", "program"}, "version", "hash",
@@ -90,8 +91,11 @@ pub fn introspect(args: &IntrospectArgs, socket: &Path) -> Result<(), Failure> {
         let own = |code| own_reply(&service, code, &manager.request(descriptor));
         found.version = own(VERSION).and_then(|reply| Reader::new(&reply).i32());
         found.hash = own(HASH).and_then(|reply| Reader::new(&reply).string());
-        if !args.aidl.is_empty() {
-            let declared = aidl::declared(&tried, &sources, descriptor)?;
+        let declared = match args.aidl.is_empty() {
+            true => sources.find(descriptor).map_err(wrong)?,
+            false => Some(aidl::declared(&tried, &sources, descriptor)?),
+        };
+        if let Some(declared) = declared {
             let methods = declared.methods().map_err(wrong)?.into_iter();
             let shown = methods.map(|(code, method)| ShownMethod {
                 code,

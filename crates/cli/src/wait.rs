@@ -21,7 +21,7 @@ Waits for the broker and the service manager, too, if there is none yet. Exit co
 all services are there; otherwise after --timeout: 1, 3 if there is no broker, 4 if there is no \
 service manager.
 
-Example: baton wait echo --timeout 10 && baton call echo 1 s16 hello")]
+Example: baton wait echo --timeout 10 && baton call echo echo hello")]
 pub struct WaitArgs {
     /// The context to ask
     #[arg(long, default_value = "binder", value_name = "NAME")]

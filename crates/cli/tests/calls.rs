@@ -258,7 +258,7 @@ fn what_cannot_be_called_is_named() {
         (by("Other.aidl", &["thing", "f"]), 1, &["its interface a.IThing", "a.IThink"]),
         (by("Mixed.aidl", &["thing", "f"]), 1, &["a.IThing", "some of them only"]),
         (by("none", &["thing", "f"]), 1, &["none: No such file"]),
-        (vec!["call", "thing", "setVolume", "1"], 2, &["neither a number", "--aidl"]),
+        (vec!["call", "thing", "setVolume", "1"], 2, &["needs the AIDL", "a.IThing", "--aidl"]),
         (vec!["call", "thing", "1", "i33", "1"], 2, &["\"i33\" is no kind of argument"]),
         (vec!["call", "thing", "1"], 1, &["the call was refused"]),
         (vec!["introspect", "nobody"], 1, &["there is no service of this name"]),

@@ -48,6 +48,11 @@ fn whoever_waits_finds_the_service() {
     let (status, said, _) = run(socket, &["call", "echo", "1", "s16", "hello"]);
     assert_eq!(status, Some(0));
     assert!(said.contains("h.e.l.l."), "{said}");
+    // The interfaces of services that come with baton are known.
+    let (status, said, _) = run(socket, &["call", "echo", "echo", "hello"]);
+    assert_eq!((status, said.as_str()), (Some(0), "result: \"hello\"\n"));
+    let (_, said, _) = run(socket, &["introspect", "clock"]);
+    assert!(said.contains("2\tlong monotonicNanos()"), "{said}");
     let (status, said, _) = run(socket, &["list"]);
     assert_eq!(status, Some(0));
     let services = "Found 3 services:\n0\tclock: [baton.IClock]\n1\techo: [baton.IEcho]\n\
@@ -104,7 +109,7 @@ fn the_demo_shows_everything_and_leaves_nothing() {
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     for part in [
         "echo: [baton.IEcho]",
-        "h.e.l.l.",
+        "result: \"hello\"",
         "told this process of \"clock\"",
         "told after",
         "AF_UNIX",

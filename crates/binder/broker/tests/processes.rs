@@ -643,7 +643,8 @@ fn calls_are_described_to_whoever_may_see_their_process() {
     let call =
         |tid| CallReport { end: End::Client, tid, peer: 9, channel: 8, lane: 7, request: None };
     let shown = |core: &mut TestState, uid| {
-        let (report, _) = core.state.report(uid, Cursor::default(), &core.lists);
+        let (report, _) =
+            core.state.report(uid, PidNamespace::Brokers, Cursor::default(), &core.lists);
         let processes = report.contexts.into_iter().flat_map(|context| context.processes);
         processes.map(|process| process.calls).collect::<Vec<_>>()
     };

@@ -8,6 +8,7 @@
 use super::constant::{NoValue, evaluate};
 use super::error::AidlError;
 use super::syntax::{Body, Declaration, Method, TypeName, Value, parse};
+use baton_host::builtin;
 use serde_json::Value as Json;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -76,7 +77,8 @@ pub enum Type {
 }
 
 impl Sources {
-    /// The files at these paths, and in directories there.
+    /// The files at these paths, and in directories there; behind them the interfaces of the
+    /// services that come with `baton`.
     pub fn at(paths: &[PathBuf]) -> Result<Sources, AidlError> {
         let mut sources = Sources::default();
         for path in paths {
@@ -85,6 +87,9 @@ impl Sources {
             } else {
                 sources.read(path)?;
             }
+        }
+        for (path, text) in builtin::INTERFACES {
+            sources.add(Path::new(path), text)?;
         }
         Ok(sources)
     }
@@ -111,8 +116,13 @@ impl Sources {
         }
         let text = std::fs::read_to_string(path)
             .map_err(|error| AidlError::Read { path: path.to_owned(), error })?;
+        self.add(path, &text)
+    }
+
+    /// Adds what a file declares.
+    fn add(&self, path: &Path, text: &str) -> Result<(), AidlError> {
         let document =
-            parse(&text).map_err(|error| AidlError::Syntax { path: path.to_owned(), error })?;
+            parse(text).map_err(|error| AidlError::Syntax { path: path.to_owned(), error })?;
         let directories = document.package.split('.').filter(|part| !part.is_empty());
         let root = directories.rev().try_fold(path.parent().unwrap_or(path), |within, part| {
             within.parent().filter(|_| within.file_name().is_some_and(|name| name == part))

@@ -18,6 +18,13 @@ use std::collections::BTreeMap;
 /// The names of the services.
 pub const NAMES: [&str; 3] = ["echo", "clock", "properties"];
 
+/// The interfaces of the services: file names and AIDL.
+pub const INTERFACES: [(&str, &str); 3] = [
+    ("baton/IEcho.aidl", include_str!("../aidl/baton/IEcho.aidl")),
+    ("baton/IClock.aidl", include_str!("../aidl/baton/IClock.aidl")),
+    ("baton/IProperties.aidl", include_str!("../aidl/baton/IProperties.aidl")),
+];
+
 /// Makes a service by its name.
 pub fn service(name: &str) -> Option<Box<dyn Service>> {
     Some(match name {

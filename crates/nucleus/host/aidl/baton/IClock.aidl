@@ -1,0 +1,6 @@
+package baton;
+
+interface IClock {
+    long realtimeNanos();
+    long monotonicNanos();
+}

@@ -1,0 +1,5 @@
+package baton;
+
+interface IEcho {
+    String echo(String text);
+}
