@@ -106,7 +106,7 @@ test-programs: setup build
 test-rsbinder: setup build
 	@echo 'test: rsbinder programs, system calls made inline'
 	@tests/rsbinder/build
-	@tests/rsbinder/run --form inline
+	@tests/rsbinder/run --form inline --manager baton
 	@echo 'test: rsbinder services, called by their AIDL'
 	@tests/rsbinder/call
 	@echo 'test: rsbinder programs, system calls made through libc'
