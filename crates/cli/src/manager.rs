@@ -92,7 +92,12 @@ impl Manager {
 /// The interface descriptor of an object. `None` of an object that has none or does not tell it in
 /// time.
 pub fn interface(handle: &Handle) -> Option<String> {
-    let answer = handle.call_within(INTERFACE, &Parcel::new(), PATIENCE).ok()?;
+    interface_within(handle, PATIENCE)
+}
+
+/// Like [`interface`], in at most this time.
+pub fn interface_within(handle: &Handle, longest: Duration) -> Option<String> {
+    let answer = handle.call_within(INTERFACE, &Parcel::new(), longest).ok()?;
     Reader::new(answer.data()).string().filter(|name| !name.is_empty())
 }
 

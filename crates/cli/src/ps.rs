@@ -1,8 +1,10 @@
 //! `baton ps`: the broker's state, and the figures that engines publish about themselves.
 //!
-//! - [`calls`]: the calls under way. [`services`]: the names of nodes. [`table`]: what is printed.
+//! - [`calls`]: the calls under way. [`methods`]: their methods. [`services`]: the names of nodes.
+//! - [`table`]: what is printed.
 
 mod calls;
+mod methods;
 mod services;
 mod table;
 
@@ -12,11 +14,12 @@ use crate::program::name_of;
 use crate::stdout::{show, show_json};
 use baton_abi::control::{Account, EngineReport, LaneReport, ProcessReport, Report, Share};
 use clap::Args;
+use methods::Methods;
 use serde::Serialize;
 use services::Services;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use table::table;
 
 /// Options of `baton ps`.
@@ -32,7 +35,8 @@ root and the broker's user. The columns from LANES on are what the process says 
 NODES and HANDLES of objects that their owner has handed out itself.
 
 --calls shows the two-way calls under way, the oldest first: the thread that waits and its \
-scheduling priority, the service, its process, the method's number, and what the process does: a \
+scheduling priority, the service, its process, the method (by name, if its AIDL is known), and \
+what the process does: a \
 thread serves the call, or it waits for one. AGE is the time since the request was sent. A nested \
 call hides the age of the one around it (?).
 
@@ -47,6 +51,10 @@ pub struct PsArgs {
     /// Show the calls under way: who calls whom, since when
     #[arg(long, conflicts_with_all = ["verbose", "accounts"])]
     calls: bool,
+    /// With --calls: AIDL files, or directories with AIDL files, for the names of methods; may be
+    /// given again
+    #[arg(long, value_name = "PATH", requires = "calls")]
+    aidl: Vec<PathBuf>,
     /// Show each user's part of the shared amounts, and what it may still take; docs/limits.md
     #[arg(long, conflicts_with = "verbose")]
     accounts: bool,
@@ -66,7 +74,9 @@ pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
     }
     if args.calls {
         let report = calls::described(&observer).map_err(refused)?;
-        return calls::show_calls(&report, &Services::of(&report, socket), args.json);
+        let services = Services::of(&report, socket);
+        let methods = Methods::of(&report, &services, &args.aidl)?;
+        return calls::show_calls(&report, &services, &methods, args.json);
     }
     let report = observer.report().map_err(refused)?;
     let services = Services::of(&report, socket);

@@ -3,6 +3,7 @@
 //! Each process describes the calls that its threads wait for, and those that they serve. Both ends
 //! of a call name its channel and lane.
 
+use super::methods::Methods;
 use super::services::Services;
 use super::table::table;
 use crate::failure::Failure;
@@ -37,8 +38,13 @@ pub fn described(observer: &Observer) -> Result<Report, Errno> {
 }
 
 /// Prints the calls, the oldest first.
-pub fn show_calls(report: &Report, services: &Services, as_json: bool) -> Result<(), Failure> {
-    let shown = Shown::of(report, services);
+pub fn show_calls(
+    report: &Report,
+    services: &Services,
+    methods: &Methods,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let shown = Shown::of(report, services, methods);
     if as_json {
         return show_json(&shown);
     }
@@ -58,7 +64,7 @@ pub fn show_calls(report: &Report, services: &Services, as_json: bool) -> Result
 }
 
 const HEADER: [&str; 8] =
-    ["AGE", "CALLER", "PRIORITY", "SERVICE", "TARGET", "CODE", "BYTES", "STATE"];
+    ["AGE", "CALLER", "PRIORITY", "SERVICE", "TARGET", "METHOD", "BYTES", "STATE"];
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -79,6 +85,8 @@ struct Call<'a> {
     node: Option<u64>,
     target: Option<Process>,
     code: Option<u32>,
+    /// The method's name, if its AIDL is known.
+    method: Option<&'a str>,
     data_bytes: Option<u32>,
     state: State,
 }
@@ -113,7 +121,8 @@ enum State {
 type AtEnd<'a> = (&'a ProcessReport, &'a CallReport);
 
 impl<'a> Shown<'a> {
-    fn of(report: &'a Report, services: &'a Services) -> Shown<'a> {
+    fn of(report: &'a Report, services: &'a Services, methods: &'a Methods) -> Shown<'a> {
+        let names = (services, methods);
         let mut shown = Shown { calls: Vec::new(), silent: Vec::new() };
         for context in &report.contexts {
             let processes: BTreeMap<u64, &ProcessReport> =
@@ -133,13 +142,13 @@ impl<'a> Shown<'a> {
                 };
                 let service = served.iter().position(is_it).map(|at| served.remove(at).1);
                 let target = processes.get(&call.peer).copied();
-                let call = Call::of(services, (target, Some(caller)), (service, Some(call)));
+                let call = Call::of(names, (target, Some(caller)), (service, Some(call)));
                 shown.calls.push(Call { context: &context.name, ..call });
             }
             // Their callers are other users', or have not told.
             for (target, service) in served {
                 let caller = processes.get(&service.peer).copied();
-                let call = Call::of(services, (Some(target), caller), (Some(service), None));
+                let call = Call::of(names, (Some(target), caller), (Some(service), None));
                 shown.calls.push(Call { context: &context.name, ..call });
             }
             let silent = context.processes.iter().filter(|process| process.calls.is_none());
@@ -153,7 +162,7 @@ impl<'a> Shown<'a> {
 impl<'a> Call<'a> {
     /// The call by its reports at both ends, of which there is one at least.
     fn of(
-        services: &'a Services,
+        (services, methods): (&'a Services, &'a Methods),
         (target, caller): (Option<&ProcessReport>, Option<&ProcessReport>),
         (service, call): (Option<&CallReport>, Option<&CallReport>),
     ) -> Call<'a> {
@@ -181,6 +190,9 @@ impl<'a> Call<'a> {
             node: request.map(|request| request.node),
             target: target.map(process),
             code: request.map(|request| request.code),
+            method: owner
+                .zip(request)
+                .and_then(|(owner, it)| methods.name(owner, it.node, it.code)),
             data_bytes: request.map(|request| request.data_bytes),
             state,
         }
@@ -198,7 +210,10 @@ impl<'a> Call<'a> {
             self.priority.clone().unwrap_or_else(unknown),
             self.service.map_or(node, str::to_owned),
             self.target.as_ref().map_or_else(unknown, name),
-            self.code.map_or_else(unknown, code),
+            match self.method {
+                Some(name) => name.to_owned(),
+                None => self.code.map_or_else(unknown, code),
+            },
             self.data_bytes.map_or_else(unknown, |bytes| bytes.to_string()),
             match &self.state {
                 State::Served { tid } => format!("thread {tid} serves it"),
@@ -272,7 +287,8 @@ mod tests {
         let context = ContextReport { name: "c".to_owned(), manager: None, processes };
         let services = Services::named(&[(1, 5, "echo")]);
         let report = Report { contexts: vec![context] };
-        let shown = Shown::of(&report, &services);
+        let methods = Methods::default();
+        let shown = Shown::of(&report, &services, &methods);
         let rows: Vec<_> = shown.calls.iter().map(Call::row).collect();
         let columns = |of: &[usize]| -> Vec<String> {
             let line = |row: &[String; 8]| {

@@ -1,6 +1,7 @@
 //! The services' names by their nodes, as the service managers know them.
 
-use crate::manager::Manager;
+use crate::manager::{Manager, interface_within};
+use baton::Handle;
 use baton::service_manager::Found;
 use baton_abi::control::Report;
 use std::collections::BTreeMap;
@@ -10,9 +11,18 @@ use std::time::{Duration, Instant};
 /// Time for one service manager to answer: the processes are shown without names otherwise.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Names by owner and node.
+/// Time for a service to tell its interface: one that hangs does not.
+const SERVICE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Services by owner and node.
 #[derive(Default)]
-pub struct Services(BTreeMap<(u64, u64), String>);
+pub struct Services(BTreeMap<(u64, u64), Service>);
+
+struct Service {
+    name: String,
+    /// By which the service is called. `None` in tests.
+    handle: Option<Handle>,
+}
 
 impl Services {
     /// Asks the service manager of each context.
@@ -33,7 +43,7 @@ impl Services {
             if let Found::Service(handle) = manager.check(tried, &name).ok()?
                 && let Some(identity) = handle.identity()
             {
-                self.0.insert(identity, name);
+                self.0.insert(identity, Service { name, handle: Some(handle) });
             }
             if Instant::now() > deadline {
                 return None;
@@ -44,12 +54,20 @@ impl Services {
 
     /// The name of a node.
     pub fn name(&self, owner: u64, node: u64) -> Option<&str> {
-        self.0.get(&(owner, node)).map(String::as_str)
+        self.0.get(&(owner, node)).map(|service| service.name.as_str())
+    }
+
+    /// The interface of a node, by the service's word. If that comes too late, by its name: Android
+    /// names a service `INTERFACE/INSTANCE`.
+    pub fn interface(&self, owner: u64, node: u64) -> Option<String> {
+        let Service { name, handle } = self.0.get(&(owner, node))?;
+        let told = handle.as_ref().and_then(|it| interface_within(it, SERVICE_PATIENCE));
+        told.or_else(|| Some(name.split_once('/')?.0.to_owned()))
     }
 
     /// The names of a process's nodes.
     pub fn of_process(&self, owner: u64) -> impl Iterator<Item = &str> {
-        self.0.range((owner, 0)..=(owner, u64::MAX)).map(|(_, name)| name.as_str())
+        self.0.range((owner, 0)..=(owner, u64::MAX)).map(|(_, service)| service.name.as_str())
     }
 }
 
@@ -57,6 +75,7 @@ impl Services {
 impl Services {
     /// These names.
     pub fn named(all: &[(u64, u64, &str)]) -> Services {
-        Services(all.iter().map(|&(owner, node, name)| ((owner, node), name.to_owned())).collect())
+        let service = |name: &str| Service { name: name.to_owned(), handle: None };
+        Services(all.iter().map(|&(owner, node, name)| ((owner, node), service(name))).collect())
     }
 }
