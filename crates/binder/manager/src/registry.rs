@@ -97,7 +97,7 @@ struct Service<R> {
     flags: i32,
     client_callbacks: Vec<Entry<R>>,
     has_clients: bool,
-    /// It has been looked up since the last poll.
+    /// A client has looked the service up since the last poll.
     is_guaranteed: bool,
 }
 

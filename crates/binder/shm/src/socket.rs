@@ -1,4 +1,4 @@
-//! What the kernel says of a Unix socket: its peer, and the bytes that its receiver has not read.
+//! The kernel's word on a Unix socket: its peer, and the bytes that its receiver has not read.
 //!
 //! Ids are plain integers here: in another pid namespace than its peer's, a process reads the pid
 //! 0.

@@ -1,4 +1,4 @@
-//! What goes wrong with AIDL: its files, what they declare, and values that do not fit.
+//! Errors of AIDL: of its files, of their declarations, and of values that do not fit.
 
 use super::syntax::SyntaxError;
 use std::path::PathBuf;

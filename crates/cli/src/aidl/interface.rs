@@ -41,7 +41,7 @@ pub struct Declared {
     scope: Rc<Scope>,
 }
 
-/// What the names in a file mean.
+/// The meaning of the names in a file.
 #[derive(Debug)]
 struct Scope {
     package: String,

@@ -30,15 +30,15 @@ pub(super) struct Process {
     pub calls: CallsTold,
 }
 
-/// What a process has told of its calls.
+/// A process's description of its calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum CallsTold {
-    /// Nobody has asked.
+    /// No observer has asked.
     #[default]
     Nothing,
-    /// It has been asked, and owes the answer.
+    /// The process has been asked, and owes the answer.
     Owed,
-    /// Its answer.
+    /// The process's answer.
     Told(Vec<CallReport>),
 }
 
