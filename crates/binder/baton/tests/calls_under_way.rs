@@ -154,3 +154,55 @@ fn a_nested_call_is_seen_with_the_one_that_it_came_from() {
     server.close();
     looper.join().unwrap();
 }
+
+/// A call, a call back, and a call once more, all on one lane: the third request lies where the
+/// first one lay, which is not shown as another one.
+#[test]
+fn a_request_that_a_nested_call_has_overwritten_is_not_shown_as_that() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
+    let open = || Process::open("binder", broker.socket()).unwrap();
+    let [server, client] = [(); 2].map(|()| open());
+    let (gate, pass) = gate();
+    let object = server.object(move |request| {
+        match request.code() {
+            1 => {
+                let callback = request.received.handle(0).expect("a callback");
+                callback.call(2, &Parcel::new()).map_err(|error| error.errno())?;
+            }
+            _ => pass(),
+        }
+        Ok(Parcel::new())
+    });
+    server.become_context_manager(object.add()).unwrap();
+    let looper = std::thread::spawn({
+        let server = server.clone();
+        move || server.serve()
+    });
+    let manager = client.context_manager().unwrap();
+    let callback = client.object({
+        let manager = manager.clone();
+        move |_| {
+            manager.call(3, &Parcel::new()).map_err(|error| error.errno())?;
+            Ok(Parcel::new())
+        }
+    });
+    let mut request = Parcel::new();
+    request.write_object(callback.add());
+    let caller = std::thread::spawn(move || drop(manager.call(1, &request).unwrap()));
+    gate.entered.recv().unwrap();
+    let processes = described(broker.socket());
+    for end in [End::Client, End::Server] {
+        let calls = calls(&processes, end);
+        assert_eq!(calls.len(), 3, "{end:?}: {calls:?}");
+        let mut codes: Vec<_> =
+            calls.iter().filter_map(|(_, call)| Some(call.request.as_ref()?.code)).collect();
+        codes.sort_unstable();
+        assert!(codes == [2, 3] || codes == [1, 2, 3], "{end:?}: {calls:?}");
+    }
+    gate.leave.send(()).unwrap();
+    caller.join().unwrap();
+    client.close();
+    server.close();
+    looper.join().unwrap();
+}
