@@ -167,10 +167,10 @@ fn a_looper_that_two_clients_have_rung_wakes_another_one() {
     other.find_manager().unwrap();
     let second = other.channel_to(server.identity.process).unwrap();
     let ours = [&channel, &second].map(|channel| other_end(&server, channel));
+    // The control thread tells loopers of nothing more.
+    drop(server.pass_barrier());
     let pool = &server.pool;
-    while pool.channels.active().len() < 2 {
-        std::thread::yield_now();
-    }
+    assert_eq!(pool.channels.active().len(), 2);
     std::thread::scope(|scope| {
         let any_work = pool.any_work.load(Ordering::Acquire);
         let loopers = [(); 2].map(|()| scope.spawn(move || pool.await_client(any_work, &mut None)));
@@ -179,8 +179,11 @@ fn a_looper_that_two_clients_have_rung_wakes_another_one() {
         }
         channel.set_ready(0);
         second.set_ready(0);
-        // A looper that is just about to sleep sees the request.
-        ours[0].own_bell().unwrap().pass_on();
+        // A looper between its last look and its sleep misses a ring, as it does a client's.
+        let bell = ours[0].own_bell().unwrap();
+        while !bell.pass_on() && !loopers.iter().all(|looper| looper.is_finished()) {
+            std::thread::yield_now();
+        }
         for looper in loopers {
             assert_eq!(looper.join().unwrap(), Wait::Woken);
         }
