@@ -29,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-capi", &["baton"]),
     ("baton-example-rust", &["baton"]),
     ("baton-manager", &["baton"]),
+    ("baton-services", &["baton", "baton-rt"]),
     ("baton-logcat", &["baton-log"]),
     ("baton-liblog", &["baton-log", "baton-logcat"]),
     (
@@ -43,6 +44,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "baton-logcat",
             "baton-manager",
             "baton-rt",
+            "baton-services",
         ],
     ),
     ("baton-conformance", &["baton-abi"]),

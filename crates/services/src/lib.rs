@@ -1,0 +1,2 @@
+//! Android's core services on Baton.
+#![forbid(unsafe_code)]
