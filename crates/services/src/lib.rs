@@ -1,2 +1,4 @@
 //! Android's core services on Baton.
 #![forbid(unsafe_code)]
+
+pub mod intent;
