@@ -61,6 +61,23 @@ fn whoever_waits_finds_the_service() {
 }
 
 #[test]
+fn the_manager_dumps_its_services() {
+    let broker = Broker::start();
+    let socket = &broker.socket;
+    let manager = Running::start(socket, &["manager"]);
+    let host = Running::start(socket, &["host", "echo"]);
+    assert_eq!(run(socket, &["wait", "echo"]).0, Some(0));
+    let (status, said, _) = run(socket, &["dump", "manager"]);
+    let uid = rustix::process::geteuid().as_raw();
+    let (manager, host) = (manager.0.id(), host.0.id());
+    let expected = format!(
+        "Services: 2\n  echo: pid {host}, uid {uid}, clients 0\n  manager: pid {manager}, uid 0, \
+         clients ?\nNotifications: 0\n"
+    );
+    assert_eq!((status, said), (Some(0), expected));
+}
+
+#[test]
 fn a_wait_ends_in_time_and_says_what_is_missing() {
     let directory = tempfile::tempdir().unwrap();
     let nowhere = directory.path().join("broker.sock");
