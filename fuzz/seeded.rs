@@ -1,52 +1,58 @@
-//! The inputs of a fuzz target's body when it runs as a test: its corpus, and bytes from a seeded
-//! generator. What libFuzzer does without end, a test does for a few seconds.
+//! Fuzz targets' bodies on their corpus, and on bytes from a seeded generator: what libFuzzer does
+//! without end, a few seconds of it in every test run. A test has one such run per process.
 //!
-//! `FUZZ_RUNS=n` for another number of seeded inputs, `SEED=n` for one.
+//! `FUZZ_RUNS=n` for another number of inputs a target, `FUZZ_TARGET=name` for one target,
+//! `SEED=n` for one input.
 
 #[path = "../crates/binder/driver/tests/support/rng.rs"]
 #[allow(dead_code, reason = "not every die is thrown")]
 mod rng;
 
 use rng::Rng;
+use std::io::Write;
 use std::path::Path;
+
+/// A panic on any thread ends the test, and names the input: nobody joins the threads of engines.
+fn end_on_panic(input: String) {
+    std::panic::set_hook(Box::new(move |panic| {
+        // Past the harness, which would keep it.
+        let _ = writeln!(std::io::stderr(), "{panic}\ninput: {input}");
+        std::process::abort();
+    }));
+}
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
-/// Fewer than `longest` bytes, of which many are small: they are the numbers with a meaning.
-fn bytes(seed: u64, longest: usize) -> Vec<u8> {
+/// Bytes of which many are small and some repeat: numbers that mean something.
+fn bytes(seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
-    let length = rng.below(longest);
-    let small = rng.below(90);
+    let length = rng.below(600);
+    let small = rng.below(80);
     (0..length)
         .map(|_| if rng.percent(small) { rng.below(8) as u8 } else { rng.next() as u8 })
         .collect()
 }
 
-/// All inputs of a target, each with the setting that repeats it, or its file.
-pub fn inputs(target: &str, runs: u64, longest: usize) -> impl Iterator<Item = (String, Vec<u8>)> {
-    let fuzz = |directory: &&Path| directory.join("fuzz/corpus").is_dir();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(fuzz).expect("the workspace");
-    let one = setting("SEED");
-    let corpus = std::fs::read_dir(root.join("fuzz/corpus").join(target)).into_iter().flatten();
-    let files = corpus.filter(move |_| one.is_none()).map(|entry| {
-        let path = entry.expect("a file").path();
-        (path.display().to_string(), std::fs::read(&path).expect("a file"))
-    });
-    let seeds = match one {
+/// Runs a target's body on the files of its corpus, if it has one, and on `runs` inputs.
+pub fn check(target: &'static str, runs: u64, body: fn(&[u8])) {
+    if std::env::var("FUZZ_TARGET").is_ok_and(|wanted| wanted != target) {
+        return;
+    }
+    let has_corpora = |directory: &&Path| directory.join("fuzz/corpus").is_dir();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(has_corpora);
+    let corpus = root.expect("the workspace").join("fuzz/corpus").join(target);
+    for entry in std::fs::read_dir(&corpus).into_iter().flatten().flatten() {
+        end_on_panic(entry.path().display().to_string());
+        body(&std::fs::read(entry.path()).expect("a corpus file"));
+    }
+    let seeds = match setting("SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..setting("FUZZ_RUNS").unwrap_or(runs),
     };
-    files.chain(seeds.map(move |seed| (format!("SEED={seed}"), bytes(seed, longest))))
-}
-
-/// Runs a body on all inputs, and names the one that ends it.
-#[allow(dead_code, reason = "a body whose threads may panic is run otherwise")]
-pub fn check(target: &str, runs: u64, longest: usize, body: fn(&[u8])) {
-    for (name, input) in inputs(target, runs, longest) {
-        let run = std::panic::catch_unwind(|| body(&input));
-        let package = env!("CARGO_PKG_NAME");
-        assert!(run.is_ok(), "replay: {name} cargo test -p {package} --test fuzz");
+    for seed in seeds {
+        end_on_panic(format!("FUZZ_TARGET={target} SEED={seed}"));
+        body(&bytes(seed));
     }
 }

@@ -45,7 +45,8 @@ def check(result):
 
 
 def data(received):
-    return ctypes.string_at(baton.baton_received_data(received), baton.baton_received_size(received))
+    size = baton.baton_received_size(received)
+    return ctypes.string_at(baton.baton_received_data(received), size)
 
 
 def opened():

@@ -13,12 +13,25 @@ pub mod syntax;
 pub mod value;
 
 use crate::failure::{Failure, Kind};
+use clap::Args;
 use error::AidlError;
 use interface::{Declared, Sources};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 /// Names that are less like a name than this are not what the user meant.
 const LEAST_LIKENESS: f64 = 0.7;
+
+/// What is known of interfaces, and the form of what is printed.
+#[derive(Args)]
+pub struct FormArgs {
+    /// An AIDL file, or a directory with AIDL files; may be given again
+    #[arg(long, value_name = "PATH")]
+    pub aidl: Vec<PathBuf>,
+    /// Print one JSON document; its members are below
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// An error as it is reported.
 pub fn failure(tried: &str, error: &AidlError) -> Failure {

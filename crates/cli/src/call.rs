@@ -4,10 +4,11 @@ use crate::aidl::error::AidlError;
 use crate::aidl::interface::{Declared, Sources, Type, Typed};
 use crate::aidl::parcel::{Replied, Writer};
 use crate::aidl::syntax::{Argument, Direction, Method};
-use crate::aidl::{self, value};
+use crate::aidl::{self, FormArgs, value};
 use crate::failure::{Failure, Kind};
-use crate::manager::{ContextArgs, Manager, answered, interface};
+use crate::manager::{self, ContextArgs, Manager, interface};
 use crate::stdout::{show, show_json};
+use crate::timeout::TimeoutArgs;
 use baton::android::{Exception, Reader, Write, dump};
 use baton::{Handle, Parcel, Received};
 use clap::Args;
@@ -15,7 +16,7 @@ use rustix::fd::AsFd;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A call.
 #[derive(Args)]
@@ -54,12 +55,10 @@ Examples:
 pub struct CallArgs {
     #[command(flatten)]
     place: ContextArgs,
-    /// An AIDL file, or a directory with AIDL files; may be given again
-    #[arg(long, value_name = "PATH")]
-    aidl: Vec<PathBuf>,
-    /// Print one JSON document; its members are below
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
+    limit: TimeoutArgs,
     /// The service's name
     name: String,
     /// The method
@@ -71,7 +70,7 @@ pub struct CallArgs {
 
 /// Calls a method and prints the reply.
 pub fn call(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
-    match code(&args.method).filter(|_| args.aidl.is_empty()) {
+    match code(&args.method).filter(|_| args.form.aidl.is_empty()) {
         Some(code) => by_number(args, code, socket),
         None => by_aidl(args, socket),
     }
@@ -91,15 +90,16 @@ fn by_number(args: &CallArgs, code: u32, socket: &Path) -> Result<(), Failure> {
     let arguments = parse_arguments(&args.arguments).map_err(|wrong| {
         Failure::new(&tried, wrong).kind(Kind::Usage).advice("see `baton call --help`")
     })?;
-    let manager = Manager::find(&args.place.context, socket, &tried)?;
+    let longest = args.limit.timeout;
+    let manager = Manager::find_within(&args.place.context, socket, longest, &tried)?;
     let service = manager.service(&tried, &args.name)?;
-    let descriptor = interface(&service).unwrap_or_default();
+    let descriptor = manager::descriptor(&tried, &service, longest)?.unwrap_or_default();
     let mut parcel = manager.request(&descriptor);
     for argument in &arguments {
         argument.write(&mut parcel);
     }
-    let answer = answered(&tried, service.call(code, &parcel))?;
-    if !args.json {
+    let answer = manager::call(&tried, &service, code, &parcel, longest)?;
+    if !args.form.json {
         return show(&dump(answer.data()));
     }
     let reply = answer.data().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -195,15 +195,16 @@ fn by_aidl(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
     let CallArgs { name, method: wanted, .. } = args;
     let tried = format!("call {wanted:?} of the service {name:?}");
     let wrong = |error| aidl::failure(&tried, &error);
-    let sources = Sources::at(&args.aidl).map_err(wrong)?;
-    let manager = Manager::find(&args.place.context, socket, &tried)?;
+    let sources = Sources::at(&args.form.aidl).map_err(wrong)?;
+    let longest = args.limit.timeout;
+    let manager = Manager::find_within(&args.place.context, socket, longest, &tried)?;
     let service = manager.service(&tried, name)?;
-    let descriptor = interface(&service)
+    let descriptor = manager::descriptor(&tried, &service, longest)?
         .ok_or_else(|| Failure::new(&tried, "it does not tell the name of its interface"))?;
     let declared = aidl::declared(&tried, &sources, &descriptor).map_err(|failure| {
         let wrong = format!("a method's name needs the AIDL of its interface, {descriptor}");
         let advice = "give it by --aidl FILE_OR_DIRECTORY, or the method's number";
-        match args.aidl.is_empty() {
+        match args.form.aidl.is_empty() {
             true => Failure::new(&tried, wrong).kind(Kind::Usage).advice(advice),
             false => failure,
         }
@@ -226,11 +227,11 @@ fn by_aidl(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
     if method.oneway {
         service.one_way(code, &parcel).map_err(|error| Failure::new(&tried, error))?;
     } else {
-        let answer = answered(&tried, service.call(code, &parcel))?;
+        let answer = manager::call(&tried, &service, code, &parcel, longest)?;
         let read = Reply { sources: &sources, declared: &declared, has_stability };
         match read.read(&answer, method, &mut values).map_err(wrong)? {
             Ok(()) => {}
-            Err(exception) if args.json => {
+            Err(exception) if args.form.json => {
                 let Exception { code, ref message, service_specific } = exception;
                 let (name, message) = (exception.name().into_owned(), message.clone());
                 values.exception = Some(Thrown { name, code, service_specific, message });
@@ -240,7 +241,7 @@ fn by_aidl(args: &CallArgs, socket: &Path) -> Result<(), Failure> {
             Err(exception) => return Err(Failure::new(&tried, thrown(&exception))),
         }
     }
-    if args.json { show_json(&values) } else { show(&lines(&values)) }
+    if args.form.json { show_json(&values) } else { show(&lines(&values)) }
 }
 
 fn thrown(exception: &Exception) -> String {

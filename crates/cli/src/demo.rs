@@ -1,8 +1,9 @@
 //! `baton demo`: shows the main things in a few seconds, with processes and a socket of its own.
 //!
-//! - [`processes`]: the demo's child processes. [`bars`]: what a call costs.
+//! - [`processes`]: the demo's child processes. [`bars`]: what a call costs, [`bus`] by D-Bus.
 
 mod bars;
+mod bus;
 mod processes;
 
 use crate::failure::Failure;
@@ -13,7 +14,7 @@ use baton::service_manager::INTERFACE;
 use baton::{Parcel, Process, ServiceManager};
 use clap::Args;
 use processes::{CONTEXT, PATIENCE, Processes, await_service};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
@@ -32,12 +33,15 @@ pub struct DemoArgs {
     /// Serve a benchmark: this process is a child of the demo
     #[arg(long, hide = true, value_enum)]
     serve: Option<bars::Peer>,
+    /// The socket of the message bus for that
+    #[arg(long, hide = true, default_value = "bus")]
+    bus: PathBuf,
 }
 
 /// Runs the demo.
 pub fn demo(args: &DemoArgs, socket: &Path) -> Result<(), Failure> {
     if let Some(peer) = args.serve {
-        return bars::serve(peer, socket);
+        return bars::serve(peer, socket, &args.bus);
     }
     let tried = "run the demo";
     // A signal ends the children, and then this fails and cleans up.

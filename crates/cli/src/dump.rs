@@ -3,10 +3,11 @@
 //! The service writes into a pipe, so that no service gets hold of the command's own output.
 
 use crate::failure::Failure;
-use crate::manager::{ContextArgs, Manager, answered};
+use crate::manager::{ContextArgs, Manager, call};
 use crate::stdout::show;
+use crate::timeout::timed_out;
+use baton::Parcel;
 use baton::android::Write as _;
-use baton::{CallError, Parcel};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -48,10 +49,6 @@ pub fn dump(args: &DumpArgs, socket: &Path) -> Result<(), Failure> {
     let service = manager.service(&tried, name)?;
     let longest = Duration::from_secs(args.timeout.into());
     let deadline = Instant::now() + longest;
-    let slow = || {
-        Failure::new(&tried, format!("it has not ended after {} s", args.timeout))
-            .advice("give it longer with --timeout")
-    };
     let (output, input) =
         pipe_with(PipeFlags::CLOEXEC).map_err(|errno| Failure::new(&tried, errno))?;
     let request = request(input, &args.arguments);
@@ -60,14 +57,11 @@ pub fn dump(args: &DumpArgs, socket: &Path) -> Result<(), Failure> {
         let asked = scope.spawn(|| {
             // The pipe's end is closed with the request.
             let request = request;
-            match service.call_within(DUMP, &request, longest) {
-                Err(CallError::TimedOut) => Err(slow()),
-                answer => answered(&tried, answer).map(drop),
-            }
+            call(&tried, &service, DUMP, &request, Some(longest)).map(drop)
         });
         let ended = copy(output, deadline, &tried);
         asked.join().expect("the call does not panic")?;
-        if ended? { Ok(()) } else { Err(slow()) }
+        if ended? { Ok(()) } else { Err(timed_out(&tried)) }
     })
 }
 

@@ -15,6 +15,7 @@ Exit codes:
   3    no broker is listening
   4    the context has no context manager (service manager)
   5    rt run: the frequency is locked at another value; broker: another one has the socket
+  124  call, ping, dump: no answer came in time
   126  run: the program cannot be executed or interposed; bench, latency: nor baton-bench
   127  run: the program was not found; bench, latency: nor was baton-bench
   Otherwise `baton run`, `baton rt run`, `baton bench` and `baton latency` end as their programs
@@ -32,6 +33,7 @@ pub enum Kind {
     NoBroker = 3,
     NoManager = 4,
     Held = 5,
+    TimedOut = 124,
     NotExecutable = 126,
     NotFound = 127,
 }

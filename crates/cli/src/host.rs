@@ -2,7 +2,8 @@
 
 use crate::failure::{Failure, Kind};
 use crate::stdout::show;
-use crate::wait::{parse_seconds, wait_for_manager};
+use crate::timeout::parse_seconds;
+use crate::wait::wait_for_manager;
 use crate::{background, stop};
 use baton::CallError;
 use baton_host::manager::AddError;

@@ -1,6 +1,6 @@
 //! `baton introspect`: what is known of a service: its interface, its process, and its methods.
 
-use crate::aidl::{self, interface::Sources};
+use crate::aidl::{self, FormArgs, interface::Sources};
 use crate::failure::Failure;
 use crate::manager::{ContextArgs, Manager, PATIENCE, interface};
 use crate::observer;
@@ -13,7 +13,7 @@ use baton::{Handle, Parcel};
 use baton_abi::control::Report;
 use clap::Args;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The codes by which an interface of AIDL tells its version and its hash.
 const VERSION: u32 = 0x00ff_ffff;
@@ -21,18 +21,17 @@ const HASH: u32 = 0x00ff_fffe;
 
 /// Options of `baton introspect`.
 #[derive(Args)]
+#[command(after_help = "\
+The methods are shown by --aidl; services that come with baton need none.
+
+Printed with --json: {\"name\", \"interface\", \"answers\", \"process\": {\"pid\", \"program\"}, \
+\"version\", \"hash\", \"methods\": [{\"code\", \"name\", \"oneway\", \"signature\"}]}; null is what the \
+service does not tell, or what is not known.")]
 pub struct IntrospectArgs {
     #[command(flatten)]
     place: ContextArgs,
-    /// An AIDL file, or a directory with AIDL files, for the methods; may be given again. Services
-    /// that come with baton need none
-    #[arg(long, value_name = "PATH")]
-    aidl: Vec<PathBuf>,
-    /// Print {"name", "interface", "answers", "process": {"pid", "program"}, "version", "hash",
-    /// "methods": [{"code", "name", "oneway", "signature"}]}; null is what the service does not
-    /// tell, or what is not known
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: FormArgs,
     /// The service's name
     name: String,
 }
@@ -68,7 +67,7 @@ pub fn introspect(args: &IntrospectArgs, socket: &Path) -> Result<(), Failure> {
     let name = &args.name;
     let tried = format!("introspect the service {name:?}");
     let wrong = |error| aidl::failure(&tried, &error);
-    let sources = Sources::at(&args.aidl).map_err(wrong)?;
+    let sources = Sources::at(&args.form.aidl).map_err(wrong)?;
     let manager = Manager::find(&args.place.context, socket, &tried)?;
     let service = manager.service(&tried, name)?;
     let mut found = Introspected {
@@ -91,7 +90,7 @@ pub fn introspect(args: &IntrospectArgs, socket: &Path) -> Result<(), Failure> {
         let own = |code| own_reply(&service, code, &manager.request(descriptor));
         found.version = own(VERSION).and_then(|reply| Reader::new(&reply).i32());
         found.hash = own(HASH).and_then(|reply| Reader::new(&reply).string());
-        let declared = match args.aidl.is_empty() {
+        let declared = match args.form.aidl.is_empty() {
             true => sources.find(descriptor).map_err(wrong)?,
             false => Some(aidl::declared(&tried, &sources, descriptor)?),
         };
@@ -106,7 +105,7 @@ pub fn introspect(args: &IntrospectArgs, socket: &Path) -> Result<(), Failure> {
             found.methods = Some(shown.collect());
         }
     }
-    if args.json { show_json(&found) } else { show(&text(&found)) }
+    if args.form.json { show_json(&found) } else { show(&text(&found)) }
 }
 
 /// What an interface tells of itself, behind the status. Older ones do not know the question.

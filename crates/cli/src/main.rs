@@ -48,6 +48,7 @@ mod service_manager;
 mod services;
 mod stdout;
 mod stop;
+mod timeout;
 mod wait;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};

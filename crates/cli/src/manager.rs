@@ -1,7 +1,8 @@
 //! The service manager of a context, its services' answers, and what to say where these do not
 //! help.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
+use crate::timeout::timed_out;
 use baton::android::Reader;
 use baton::service_manager::{Found, Protocol, transport_status};
 use baton::{CallError, Handle, NameError, Parcel, Process, Received, ServiceManager};
@@ -89,6 +90,19 @@ impl Manager {
     }
 }
 
+/// The interface descriptor of a service that is to be called. `None` of one that has none.
+pub fn descriptor(
+    tried: &str,
+    service: &Handle,
+    longest: Option<Duration>,
+) -> Result<Option<String>, Failure> {
+    match call(tried, service, INTERFACE, &Parcel::new(), longest) {
+        Ok(answer) => Ok(name(&answer)),
+        Err(failure) if failure.is(Kind::TimedOut) => Err(failure),
+        Err(_) => Ok(None),
+    }
+}
+
 /// The interface descriptor of an object. `None` of an object that has none or does not tell it in
 /// time.
 pub fn interface(handle: &Handle) -> Option<String> {
@@ -98,15 +112,29 @@ pub fn interface(handle: &Handle) -> Option<String> {
 /// Like [`interface`], in at most this time.
 pub fn interface_within(handle: &Handle, longest: Duration) -> Option<String> {
     let answer = handle.call_within(INTERFACE, &Parcel::new(), longest).ok()?;
+    name(&answer)
+}
+
+fn name(answer: &Received<'_>) -> Option<String> {
     Reader::new(answer.data()).string().filter(|name| !name.is_empty())
 }
 
-/// A service's answer, unless the call has failed or the service has refused it.
-pub fn answered<'a>(
+/// Calls a service. Without `longest` the wait for its answer has no bound.
+pub fn call<'a>(
     tried: &str,
-    answer: Result<Received<'a>, CallError>,
+    service: &'a Handle,
+    code: u32,
+    request: &Parcel,
+    longest: Option<Duration>,
 ) -> Result<Received<'a>, Failure> {
-    let answer = answer.map_err(|error| Failure::new(tried, error))?;
+    let answer = match longest {
+        Some(longest) => service.call_within(code, request, longest),
+        None => service.call(code, request),
+    };
+    let answer = answer.map_err(|error| match error {
+        CallError::TimedOut => timed_out(tried),
+        error => Failure::new(tried, error),
+    })?;
     match transport_status(&answer) {
         Some(status) => Err(refusal(tried, status)),
         None => Ok(answer),
@@ -133,6 +161,7 @@ fn failure(tried: &str, context: &str, error: NameError) -> Failure {
             "it speaks another protocol than those of Android 9 to 14 and 16, or the context is \
              not one of services",
         ),
+        NameError::Call(CallError::TimedOut) => timed_out(tried),
         error => Failure::new(tried, error),
     }
 }

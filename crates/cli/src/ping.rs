@@ -1,8 +1,9 @@
 //! `baton ping`: round trips to a service.
 
 use crate::failure::Failure;
-use crate::manager::{ContextArgs, Manager, answered};
+use crate::manager::{ContextArgs, Manager, call};
 use crate::stdout::{show, show_json};
+use crate::timeout::TimeoutArgs;
 use baton::Parcel;
 use clap::Args;
 use serde::Serialize;
@@ -21,6 +22,8 @@ pub struct PingArgs {
     #[arg(short, long, default_value_t = 1, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
+    #[command(flatten)]
+    limit: TimeoutArgs,
     /// Print {"name", "count", "min_us", "p50_us", "p99_us", "max_us"}
     #[arg(long)]
     json: bool,
@@ -43,9 +46,10 @@ struct Pinged<'a> {
 pub fn ping(args: &PingArgs, socket: &Path) -> Result<(), Failure> {
     let name = &args.name;
     let tried = format!("ping the service {name:?}");
-    let manager = Manager::find(&args.place.context, socket, &tried)?;
+    let longest = args.limit.timeout;
+    let manager = Manager::find_within(&args.place.context, socket, longest, &tried)?;
     let service = manager.service(&tried, name)?;
-    let trip = || answered(&tried, service.call(PING, &Parcel::new())).map(drop);
+    let trip = || call(&tried, &service, PING, &Parcel::new(), longest).map(drop);
     trip()?;
     let mut times_us = Vec::new();
     for _ in 0..args.count {

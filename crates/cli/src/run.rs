@@ -1,6 +1,7 @@
 //! `baton run`: executes a program with the interposer loaded.
 
 use crate::failure::{Failure, Kind};
+use crate::timeout::parse_seconds;
 use crate::{background, devices, interposer, program, wait};
 use clap::Args;
 use rustix::fd::IntoRawFd;
@@ -52,7 +53,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME")]
     wait_for: Vec<String>,
     /// With --wait-for: give up after so many seconds [default: never]
-    #[arg(long, value_name = "SECONDS", requires = "wait_for", value_parser = wait::parse_seconds)]
+    #[arg(long, value_name = "SECONDS", requires = "wait_for", value_parser = parse_seconds)]
     wait_timeout: Option<Duration>,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]

@@ -5,6 +5,7 @@
 
 use crate::failure::{Failure, Kind};
 use crate::manager::Manager;
+use crate::timeout::parse_seconds;
 use baton::service_manager::Found;
 use clap::Args;
 use std::path::Path;
@@ -136,24 +137,4 @@ fn look(
         None => Manager::find_within(context, socket, longest, tried)?,
     };
     manager.insert(known).check(tried, name)
-}
-
-/// A number of seconds, with or without a fraction.
-pub fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.ok_or_else(|| "a number of seconds, 0 or more".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seconds_may_have_a_fraction() {
-        assert_eq!(parse_seconds("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_seconds("0"), Ok(Duration::ZERO));
-        for bad in ["", "-1", "soon", "NaN", "1e400"] {
-            assert!(parse_seconds(bad).is_err(), "{bad:?}");
-        }
-    }
 }

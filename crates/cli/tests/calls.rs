@@ -296,6 +296,31 @@ fn a_ping_tells_how_long_round_trips_take() {
     assert_eq!((&found["name"], &found["count"]), (&json!("thing"), &json!(5)));
 }
 
+/// The whole path of a service that does not answer: one command tells, another one shows the call.
+#[test]
+fn a_call_ends_with_its_time_out_and_says_where_to_look() {
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
+    let stage = Stage::start("interface IThing { int f(); }", move |_| {
+        // Until the test ends.
+        let _ = may_go_on.lock().unwrap().recv();
+        Err(Errno::NOSYS)
+    });
+    let says = ["no answer came in time", "baton ps --calls", "--timeout"];
+    for words in [
+        &["ping", "--timeout", "0.01", "thing"][..],
+        &["call", "--timeout", "0.01", "thing", "1"],
+        &["call", "--timeout", "0.01", "thing", "f", "--aidl", "."],
+    ] {
+        fails(&stage.run(words), 124, &says);
+    }
+    for bad in ["soon", "-1"] {
+        let limit = format!("--timeout={bad}");
+        fails(&stage.run(&["ping", &limit, "thing"]), 2, &["a number of seconds"]);
+    }
+    drop(go_on);
+}
+
 #[test]
 fn a_service_is_introspected() {
     let stage = Stage::start(
@@ -359,7 +384,7 @@ fn a_dump_is_what_the_service_writes() {
     assert_eq!(shown(&stage.run(&["dump", "thing", "much"])), "x".repeat(200_000));
     fails(&stage.run(&["dump", "thing", "refuse"]), 1, &["the call was refused"]);
     let hung = stage.run(&["dump", "--timeout", "0", "thing", "hang"]);
-    fails(&hung, 1, &["it has not ended after 0 s", "--timeout"]);
+    fails(&hung, 124, &["no answer came in time", "--timeout"]);
     go_on.send(()).unwrap();
 }
 

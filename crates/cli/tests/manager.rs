@@ -2,6 +2,7 @@
 #[path = "../../nucleus/host/tests/support/mod.rs"]
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use support::Broker;
@@ -61,6 +62,23 @@ fn whoever_waits_finds_the_service() {
 }
 
 #[test]
+fn the_manager_dumps_its_services() {
+    let broker = Broker::start();
+    let socket = &broker.socket;
+    let manager = Running::start(socket, &["manager"]);
+    let host = Running::start(socket, &["host", "echo"]);
+    assert_eq!(run(socket, &["wait", "echo"]).0, Some(0));
+    let (status, said, _) = run(socket, &["dump", "manager"]);
+    let uid = rustix::process::geteuid().as_raw();
+    let (manager, host) = (manager.0.id(), host.0.id());
+    let expected = format!(
+        "Services: 2\n  echo: pid {host}, uid {uid}, clients 0\n  manager: pid {manager}, uid 0, \
+         clients ?\nNotifications: 0\n"
+    );
+    assert_eq!((status, said), (Some(0), expected));
+}
+
+#[test]
 fn a_wait_ends_in_time_and_says_what_is_missing() {
     let directory = tempfile::tempdir().unwrap();
     let nowhere = directory.path().join("broker.sock");
@@ -101,12 +119,24 @@ fn a_context_has_one_manager() {
     assert_eq!(run(&broker.socket, &["manager", "--allow", "me"]).0, Some(2));
 }
 
-#[test]
-fn the_demo_shows_everything_and_leaves_nothing() {
+/// What the demo prints with another PATH. It leaves nothing behind.
+fn demo(path: Option<&Path>) -> String {
     let directory = tempfile::tempdir().unwrap();
-    let output = Command::new(BATON).arg("demo").env("TMPDIR", directory.path()).output().unwrap();
+    let mut command = Command::new(BATON);
+    command.arg("demo").env("TMPDIR", directory.path());
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    let output = command.output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left");
+    said
+}
+
+#[test]
+fn the_demo_shows_everything_and_leaves_nothing() {
+    let said = demo(None);
     for part in [
         "echo: [baton.IEcho]",
         "result: \"hello\"",
@@ -118,5 +148,24 @@ fn the_demo_shows_everything_and_leaves_nothing() {
         assert!(said.contains(part), "{part:?} is missing:\n{said}");
     }
     assert!(said.lines().count() <= 40, "{said}");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn the_demo_has_a_bar_of_dbus_or_says_why_not() {
+    let bus = |said: &str| {
+        let line = said.lines().find(|line| line.starts_with("  D-Bus"));
+        line.unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+    let (none, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let line = bus(&demo(Some(none.path())));
+    assert!(line.contains("install dbus-daemon"), "{line}");
+    let program = broken.path().join("dbus-daemon");
+    std::fs::write(&program, "#!/bin/sh\nexit 1\n").unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let line = bus(&demo(Some(broken.path())));
+    assert!(line.contains("does not start"), "{line}");
+    if Command::new("dbus-daemon").arg("--version").output().is_ok() {
+        let line = bus(&demo(None));
+        assert!(line.contains("##"), "{line}");
+    }
 }

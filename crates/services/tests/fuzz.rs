@@ -10,5 +10,5 @@ mod seeded;
 
 #[test]
 fn decoders_of_intents_survive_any_bytes() {
-    seeded::check("intents", 20_000, 400, intents::run);
+    seeded::check("intents", 20_000, intents::run);
 }

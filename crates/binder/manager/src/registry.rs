@@ -7,6 +7,7 @@
 //! used from each lookup until the next poll, and as long as another process holds it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
 
 /// Most entries (services, callbacks) that one user's processes may have.
 pub const MAX_ENTRIES_PER_USER: usize = 4096;
@@ -31,6 +32,12 @@ pub struct Caller {
     pub pid: u32,
     /// Effective user id.
     pub uid: u32,
+}
+
+impl Display for Caller {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "pid {}, uid {}", self.pid, self.uid)
+    }
 }
 
 /// Why a request is refused: the exceptions of AIDL, with a message for the caller.
@@ -240,6 +247,30 @@ impl<R: Clone + PartialEq> Registry<R> {
     /// Names and the processes that have registered them.
     pub fn owners(&self) -> impl Iterator<Item = (&str, Caller)> {
         self.services.iter().map(|(name, service)| (name.as_str(), service.entry.caller))
+    }
+
+    /// The services, the processes that watch for names, and who owns each, as text.
+    /// `count_clients`: how many processes use a service, `None` if that is not known.
+    pub fn dump(&self, count_clients: impl Fn(&R) -> Option<u32>) -> String {
+        let mut text = format!("Services: {}\n", self.services.len());
+        for (name, service) in &self.services {
+            let clients = count_clients(&service.entry.reference);
+            let clients = clients.map_or_else(|| "?".to_owned(), |clients| clients.to_string());
+            let lazy = if service.flags & FLAG_IS_LAZY_SERVICE != 0 { ", lazy" } else { "" };
+            let caller = service.entry.caller;
+            text += &format!("  {name}: {caller}, clients {clients}{lazy}\n");
+            for callback in &service.client_callbacks {
+                text += &format!("    is told of clients: {}\n", callback.caller);
+            }
+        }
+        let n_watchers: usize = self.watchers.values().map(Vec::len).sum();
+        text += &format!("Notifications: {n_watchers}\n");
+        for (name, watchers) in &self.watchers {
+            for watcher in watchers {
+                text += &format!("  {name}: {}\n", watcher.caller);
+            }
+        }
+        text
     }
 
     /// Calls `callback` for each registration of a name, also for the one that there is.
@@ -504,6 +535,47 @@ mod tests {
         }
         for (flags, names) in [(EVERY_FLAG, &["a", "b", "c"][..]), (1, &["b", "c"]), (4, &[])] {
             assert!(registry.names(flags).eq(names.iter().copied()), "{flags}");
+        }
+    }
+
+    #[test]
+    fn a_dump_tells_who_owns_what() {
+        type Step = fn(&mut Small);
+        let steps: [(Step, &str); 4] = [
+            (|_| (), "Services: 0\nNotifications: 0\n"),
+            (
+                |registry| _ = add(registry, "a", OWNER).unwrap(),
+                "Services: 1\n  a: pid 10, uid 1000, clients 2\nNotifications: 0\n",
+            ),
+            (
+                |registry| {
+                    let id = registry.next_id();
+                    registry.watch_clients(id, "a", &OWNER.pid, 99, OWNER).unwrap();
+                    for name in ["b", "a"] {
+                        let id = registry.next_id();
+                        registry.watch(id, name, 1, OTHER).unwrap();
+                    }
+                },
+                "Services: 1\n  a: pid 10, uid 1000, clients 2\n    is told of clients: pid 10, \
+                 uid 1000\nNotifications: 2\n  a: pid 20, uid 2000\n  b: pid 20, uid 2000\n",
+            ),
+            (
+                |registry| {
+                    let id = registry.next_id();
+                    let flags = FLAG_IS_LAZY_SERVICE;
+                    let service = NewService { reference: 7, stability: 0, flags };
+                    registry.add(id, "a", service, ROOT).unwrap();
+                    registry.unwatch("a", &1).unwrap();
+                },
+                "Services: 1\n  a: pid 30, uid 0, clients ?, lazy\nNotifications: 1\n  b: pid 20, \
+                 uid 2000\n",
+            ),
+        ];
+        let mut registry = new(Policy::Everyone);
+        for (step, expected) in steps {
+            step(&mut registry);
+            let clients = |reference: &u32| (*reference == OWNER.pid).then_some(2);
+            assert_eq!(registry.dump(clients), expected);
         }
     }
 

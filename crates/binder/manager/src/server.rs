@@ -5,13 +5,19 @@ use crate::registry::{Caller, Effect, EntryId, Found, NewService, Policy, Refusa
 use baton::android::Write;
 use baton::service_manager::INTERFACE;
 use baton::{DeathLink, Errno, Handle, Object, Parcel, Process, Received};
+use std::fs::File;
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
 
 /// The name under which the manager registers itself, as Android's does.
 pub const NAME: &str = "manager";
 
 const PING: u32 = u32::from_be_bytes(*b"_PNG");
 const DESCRIPTOR: u32 = u32::from_be_bytes(*b"_NTF");
+const DUMP: u32 = u32::from_be_bytes(*b"_DMP");
+/// Most dumps at a time: a thread writes each, for as long as its reader takes.
+const MAX_DUMPS: usize = 4;
 /// The first method of a callback interface.
 const FIRST_CALL: u32 = 1;
 const SERVICE_CALLBACK: &str = "android.os.IServiceCallback";
@@ -70,11 +76,16 @@ impl Reference {
         }
     }
 
-    /// Whether another process than its owner and the manager holds the object. `None` if that is
-    /// not known.
-    fn is_held(&self) -> Option<bool> {
+    /// How many processes hold the object, besides its owner and the manager. `None` if that is not
+    /// known.
+    fn count_clients(&self) -> Option<u32> {
         const MANAGER: u32 = 1;
-        self.handle()?.count_holders().ok().map(|n_holders| n_holders > MANAGER)
+        Some(self.handle()?.count_holders().ok()?.saturating_sub(MANAGER))
+    }
+
+    /// Whether the object has clients. `None` if that is not known.
+    fn is_held(&self) -> Option<bool> {
+        self.count_clients().map(|n_clients| n_clients > 0)
     }
 }
 
@@ -111,8 +122,12 @@ impl Manager {
         let registry = Arc::new(Mutex::new(Registry::new(policy)));
         // Weak: the handles in the registry keep the device open, which keeps this handler.
         let weak = Arc::downgrade(&registry);
+        let dumps = Arc::new(());
         let object = process.object(move |request| {
             let registry = weak.upgrade().ok_or(Errno::BADF)?;
+            if request.code() == DUMP {
+                return dump(&registry, &dumps, &request.received);
+            }
             let (pid, uid) = request.sender();
             let caller = Caller { pid, uid };
             serve(&registry, release, request.code(), &request.received, caller)
@@ -143,6 +158,33 @@ impl Manager {
         let effects = lock(&self.registry).poll(Reference::is_held);
         carry_out(effects);
     }
+}
+
+/// Writes the registry's text into the descriptor of a request. A reader may be slow: no looper waits
+/// for it.
+///
+/// # Errors
+/// `EINVAL`: no descriptor. `EBUSY`: too many others still write.
+fn dump(
+    registry: &Mutex<Registry<Reference>>,
+    dumps: &Arc<()>,
+    received: &Received<'_>,
+) -> Result<Parcel, Errno> {
+    let mut output = File::from(received.take_fd(0).ok_or(Errno::INVAL)?);
+    let locked = lock(registry);
+    // One count is the manager's own. The lock keeps two loopers from the last place.
+    if Arc::strong_count(dumps) > MAX_DUMPS {
+        return Err(Errno::BUSY);
+    }
+    let place = Arc::clone(dumps);
+    let text = locked.dump(Reference::count_clients);
+    drop(locked);
+    let writing = thread::Builder::new().name("dump".to_owned()).spawn(move || {
+        let _place = place;
+        // A reader that has gone wants no more.
+        let _ = output.write_all(text.as_bytes());
+    });
+    writing.map(|_| Parcel::new()).map_err(|_| Errno::AGAIN)
 }
 
 fn lock<R>(registry: &Mutex<Registry<R>>) -> MutexGuard<'_, Registry<R>> {

@@ -1,4 +1,4 @@
-//! The fuzz target's body as a test: see `fuzz/seeded.rs`.
+//! The fuzz target of the manager's requests, in every test run: see `fuzz/seeded.rs`.
 
 #[path = "../../../../fuzz/bodies/input.rs"]
 #[allow(dead_code, reason = "not every choice is made")]
@@ -10,5 +10,5 @@ mod seeded;
 
 #[test]
 fn the_decoder_survives_any_bytes() {
-    seeded::check("manager_requests", 20_000, 200, manager_requests::run);
+    seeded::check("manager_requests", 20_000, manager_requests::run);
 }

@@ -2,9 +2,12 @@
 
 use baton::android::{Reader, Write};
 use baton::service_manager::{INTERFACE, Protocol};
-use baton::{Handle, NameError, Object, Parcel, Process, ServiceManager};
+use baton::{CallError, Errno, Handle, NameError, Object, Parcel, Process, ServiceManager};
 use baton_broker::{Config, Running};
 use baton_manager::{Manager, Policy, Release};
+use rustix::pipe::{fcntl_setpipe_size, pipe};
+use std::fs::File;
+use std::io::Read;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 
@@ -13,6 +16,7 @@ const WATCH: u32 = 7;
 const WATCH_CLIENTS: u32 = 14;
 const TRY_UNREGISTER: u32 = 15;
 const DEBUG_INFO: u32 = 16;
+const DUMP: u32 = u32::from_be_bytes(*b"_DMP");
 const EX_SECURITY: i32 = -1;
 const EX_ILLEGAL_STATE: i32 = -5;
 
@@ -214,6 +218,41 @@ fn a_lazy_service_learns_of_its_clients_and_leaves_when_it_has_none() {
     }
     assert_eq!(call(&server, TRY_UNREGISTER, named("lazy", &[service])), 0);
     assert_eq!(ours.service("lazy").unwrap(), None);
+}
+
+/// Asks for a dump into a pipe that has room for `room_bytes`.
+fn dump(client: &Process, room_bytes: usize) -> Result<File, CallError> {
+    let (output, input) = pipe().unwrap();
+    fcntl_setpipe_size(&input, room_bytes).unwrap();
+    let mut request = Parcel::new();
+    request.write_owned_fd(input);
+    client.context_manager().unwrap().call(DUMP, &request).map(|_| File::from(output))
+}
+
+#[test]
+fn a_dump_holds_up_nobody_who_does_not_ask_for_one() {
+    const PAGE_BYTES: usize = 4096;
+    let mut world = World::new(Release::Sixteen, Policy::Everyone);
+    let (server, client) = (world.server(), world.open());
+    let theirs = ServiceManager::find(&server).unwrap();
+    let long = "x".repeat(100);
+    // Their names fill a page.
+    for n in 0..50 {
+        theirs.publish(&format!("{n}-{long}"), echo(&server)).unwrap();
+    }
+    let mut unread: Vec<_> = (0..4).map(|_| dump(&client, PAGE_BYTES).unwrap()).collect();
+    assert_eq!(dump(&client, PAGE_BYTES).err(), Some(CallError::Refused(Errno::BUSY)));
+    assert_eq!(theirs.list().unwrap().len(), 51);
+    let mut text = String::new();
+    unread.remove(0).read_to_string(&mut text).unwrap();
+    let (pid, uid) = (std::process::id(), rustix::process::geteuid().as_raw());
+    let line = format!("  0-{long}: pid {pid}, uid {uid}, clients 0\n");
+    assert!(text.starts_with("Services: 51\n") && text.contains(&line), "{text}");
+    drop(unread);
+    // A writer whose reader has gone ends soon.
+    while dump(&client, PAGE_BYTES).is_err() {}
+    let request = client.context_manager().unwrap().call(DUMP, &Parcel::new()).err();
+    assert_eq!(request, Some(CallError::Refused(Errno::INVAL)));
 }
 
 #[test]

@@ -1,16 +1,17 @@
-//! What a call and its answer cost, beside AF_UNIX: the same bytes, to a child and back, in turn.
+//! What a call and its answer cost, beside AF_UNIX and D-Bus: the same bytes, to a child and back,
+//! in turn.
 //!
 //! `baton bench rpc` is the real measurement, beside more peers.
 
+use super::bus;
 use super::processes::{CONTEXT, Processes, await_service};
 use crate::failure::Failure;
 use crate::stdout::show;
 use baton::{Parcel, Process, ServiceManager};
 use clap::ValueEnum;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
-use serde::Deserialize;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
 /// Bytes of a request and of its answer.
@@ -29,10 +30,12 @@ pub enum Peer {
     Baton,
     /// A SEQPACKET socket, which is standard input.
     Unix,
+    /// A service of D-Bus.
+    Bus,
 }
 
 /// Answers each request with its own bytes, until the demo ends.
-pub fn serve(peer: Peer, socket: &Path) -> Result<(), Failure> {
+pub fn serve(peer: Peer, socket: &Path, bus: &Path) -> Result<(), Failure> {
     let tried = "serve the demo";
     match peer {
         Peer::Baton => {
@@ -44,6 +47,7 @@ pub fn serve(peer: Peer, socket: &Path) -> Result<(), Failure> {
             published.map_err(|error| Failure::new(tried, error))?;
             process.serve();
         }
+        Peer::Bus => bus::serve(bus).map_err(|error| Failure::new(tried, error))?,
         Peer::Unix => {
             let stdin = std::io::stdin();
             let mut bytes = [0; BYTES];
@@ -58,7 +62,7 @@ pub fn serve(peer: Peer, socket: &Path) -> Result<(), Failure> {
 
 /// Measures the peers in turn, and shows a bar for each.
 pub fn show_bars(processes: &mut Processes) -> Result<(), Failure> {
-    let mut times_us = [("Baton", Vec::new()), ("AF_UNIX", Vec::new())];
+    let mut times_us = [("Baton", Vec::new()), ("AF_UNIX", Vec::new()), ("D-Bus", Vec::new())];
     let failed = |error: &dyn std::fmt::Display| Failure::new("measure a call", error);
     let child = processes.command(&["demo", "--serve", "baton"]).spawn();
     processes.keep(NAME, child.map_err(|error| failed(&error))?);
@@ -87,15 +91,23 @@ pub fn show_bars(processes: &mut Processes) -> Result<(), Failure> {
         recv(&socket, &mut answer, RecvFlags::empty()).map_err(|errno| failed(&errno))?;
         (answer == request).then_some(()).ok_or_else(|| failed(&"another answer"))
     };
+    let mut bus = bus::start(processes);
     for _ in 0..ROUNDS {
         times(&mut times_us[0].1, call)?;
         times(&mut times_us[1].1, exchange)?;
+        if let Ok(bus) = &mut bus {
+            times(&mut times_us[2].1, || match bus.call(&request) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(failed(&"another answer")),
+                Err(error) => Err(failed(&error)),
+            })?;
+        }
     }
-    let mut bars: Vec<_> =
-        times_us.iter_mut().map(|(name, times)| ((*name).to_owned(), median(times))).collect();
-    bars.extend(framework());
+    let measured = times_us.iter_mut().filter(|(_, times)| !times.is_empty());
+    let bars: Vec<_> = measured.map(|(name, times)| (*name, median(times))).collect();
+    let missing = bus.err().map_or_else(String::new, |why| format!("  D-Bus: {why}\n"));
     show(&format!(
-        "\nA call of {BYTES} bytes and its answer, median of {}, microseconds:\n{}",
+        "\nA call of {BYTES} bytes and its answer, median of {}, microseconds:\n{}{missing}",
         ROUNDS * CALLS,
         drawn(&bars)
     ))
@@ -119,44 +131,10 @@ fn median(times: &mut [f64]) -> f64 {
     *times.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
-/// An RPC framework, if `baton-bench` and its peers are beside this program: gRPC, or else
-/// rsbinder's socket RPC.
-fn framework() -> Option<(String, f64)> {
-    const ARGUMENTS: &str =
-        "rpc --quick --json --peers grpc,rsbinder-rpc --clients none --rounds 3 --calls 1000";
-    let program = std::env::current_exe().ok()?;
-    let [bench, peers] = ["baton-bench", "baton-bench-peers"].map(|it| program.with_file_name(it));
-    if !peers.is_file() {
-        return None;
-    }
-    let output = Command::new(bench).args(ARGUMENTS.split(' ')).output().ok()?;
-    let measured: Measured = serde_json::from_slice(&output.stdout).ok()?;
-    [("grpc", "gRPC"), ("rsbinder-rpc", "rsbinder RPC")].iter().find_map(|(system, name)| {
-        let is_it = |row: &&Row| row.system == *system && row.payload_bytes == Some(BYTES);
-        let times_ns = measured.rows.iter().filter(is_it).filter_map(|row| row.p50_ns);
-        let best = times_ns.map(|time_ns| time_ns / 1e3);
-        best.min_by(f64::total_cmp).map(|time_us| ((*name).to_owned(), time_us))
-    })
-}
-
-/// The output of `baton-bench rpc --json`.
-#[derive(Deserialize)]
-struct Measured {
-    rows: Vec<Row>,
-}
-
-/// What was not measured has no time.
-#[derive(Deserialize)]
-struct Row {
-    system: String,
-    payload_bytes: Option<usize>,
-    p50_ns: Option<f64>,
-}
-
 /// A line for each bar.
-fn drawn(bars: &[(String, f64)]) -> String {
+fn drawn(bars: &[(&str, f64)]) -> String {
     let longest = bars.iter().map(|(_, time_us)| *time_us).fold(f64::MIN_POSITIVE, f64::max);
-    let line = |(name, time_us): &(String, f64)| {
+    let line = |(name, time_us): &(&str, f64)| {
         let width = (time_us / longest * WIDTH).ceil().max(1.0) as usize;
         format!("  {name:<12} {time_us:>7.1}  {}\n", "#".repeat(width))
     };
@@ -168,16 +146,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_without_a_time_are_understood() {
-        let text = r#"{"rows": [{"system": "grpc", "why": "it was not built"}]}"#;
-        let measured: Measured = serde_json::from_str(text).unwrap();
-        assert_eq!(measured.rows[0].p50_ns, None);
-    }
-
-    #[test]
     fn bars_are_as_long_as_their_times() {
         let bars = [("one", 1.0), ("half", 0.5), ("little", 0.001)];
-        let text = drawn(&bars.map(|(name, time)| (name.to_owned(), time)));
+        let text = drawn(&bars);
         let lengths: Vec<_> = text.lines().map(|line| line.matches('#').count()).collect();
         assert_eq!(lengths, [50, 25, 1]);
         assert!(text.starts_with("  one              1.0  ###"), "{text}");

@@ -34,9 +34,14 @@ impl Processes {
         Ok(Processes { directory, program, running: Vec::new() })
     }
 
+    /// The demo's own directory.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// The socket of the demo's broker.
     pub fn socket(&self) -> PathBuf {
-        self.directory.path().join("broker.sock")
+        self.directory().join("broker.sock")
     }
 
     /// This program as a child with these arguments.

@@ -119,7 +119,8 @@ ENTRIES = [
     event(b""), event(string(b"two\nlines")), event(integer(1), tag=4294967295),
     event(string(b"x" * 1014)), event(string(b"x" * 1015)), event(string(b"x" * 1016)),
     event(string(b"x" * 1017)), event(string(b"x" * 2000)),
-    event(listed(string(b"x" * 1010), integer(77))), event(listed(string(b"x" * 1011), integer(777))),
+    event(listed(string(b"x" * 1010), integer(77))),
+    event(listed(string(b"x" * 1011), integer(777))),
     event(listed(string(b"x" * 1012), integer(777))), event(b"\0\1"), event(b"\2\xff\0\0\0abc"),
     event(b"\3\2" + integer(1)), event(b"\7"), wire(b"\1\2\3", buffer=EVENTS),
 ]
