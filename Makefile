@@ -8,6 +8,8 @@ BUILT ?= target/debug
 # A build for a named target shares build scripts and macros with any other one, whatever the flags.
 TARGET := $(shell uname -m)-unknown-linux-gnu
 FOR_TARGET := --target $(TARGET)
+# For a release build whose speed is nobody's concern: an emulator runs it.
+QUICKLY_BUILT := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 RSBINDER := --manifest-path tests/rsbinder/Cargo.toml
 # The programs in tests/rsbinder have a target directory of their own.
 LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
@@ -171,7 +173,7 @@ test-hostile:
 
 # Beside the kernel's own drivers, in guests. The first run fetches Debian's kernels.
 CONFORMANCE = BATON_LOG=off $(BUILT)/conformance compare --baton $(BUILT)/baton \
-	--binder-vm tools/binder-vm --in-guest target/$(TARGET)/debug/conformance
+	--binder-vm tools/binder-vm --in-guest target/$(TARGET)/release/conformance
 # 330 scenarios, 33,000 steps.
 FIXED_SEEDS := 22
 
@@ -195,8 +197,8 @@ coverage-conformance: setup
 	@SEEDS='$(or $(SEEDS),$(FIXED_SEEDS))' scripts/coverage-conformance
 
 conformance-programs: programs
-	@RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --quiet $(FOR_TARGET) \
-		--package baton-conformance
+	@RUSTFLAGS='-C target-feature=+crt-static' $(QUICKLY_BUILT) $(CARGO) build --quiet --release \
+		$(FOR_TARGET) --package baton-conformance
 
 .PHONY: test-clients
 test-clients: setup build
