@@ -165,7 +165,7 @@ impl Intent {
     }
 
     /// Whether both intents have the same action, data, type, identifier, package, component and
-    /// categories. A sticky intent, and a pending one, is replaced by one that is equal in this way.
+    /// categories. An intent that is equal in this way replaces a sticky one, and a pending one.
     pub fn filter_equals(&self, other: &Intent) -> bool {
         fn matched(intent: &Intent) -> impl PartialEq {
             let Intent { action, data, mime_type, identifier, .. } = intent;
