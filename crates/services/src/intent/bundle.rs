@@ -31,8 +31,8 @@
 //!
 //! Source: `BaseBundle`, `Parcel.writeValue` and `TextUtils.writeToParcel` of Android 16.
 
+use super::component::ComponentName;
 use super::decode::{DecodeError, MAX_DEPTH, field};
-use super::intent::ComponentName;
 use super::uri::Uri;
 use baton::Parcel;
 use baton::android::{Reader, Write};

@@ -33,8 +33,8 @@
 //! says so; one with filters must say whether it is, as since Android 12. Other elements of Android
 //! are passed over; a wrong attribute of `baton:` is an error.
 
+use super::component::ComponentName;
 use super::filter::IntentFilter;
-use super::intent::ComponentName;
 use super::pattern::Pattern;
 use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::BTreeMap;
