@@ -11,7 +11,8 @@ const WHOLE: &str = r#"<?xml version="1.0" encoding="utf-8"?>
     xmlns:baton="urn:baton" package="org.example.clock" android:versionCode="3"
     baton:uid="10007">
     <uses-permission android:name="android.permission.INTERNET" />
-    <application android:label="Clock" android:permission="p.USE" baton:exec="/usr/bin/clockd -q  x">
+    <application android:label="Clock" android:permission="p.USE"
+        baton:exec="/usr/bin/clockd -q  x">
         <activity android:name=".Face" android:exported="true" android:process=":ui">
             <intent-filter>
                 <action android:name="android.intent.action.MAIN" />
@@ -89,7 +90,8 @@ fn a_manifest_says_what_an_application_consists_of() {
 /// A manifest with these lines within its application, which begin in line 3.
 fn within(lines: &str) -> String {
     format!(
-        "<manifest xmlns:android='http://schemas.android.com/apk/res/android' xmlns:baton='urn:baton' package='p'>\n\
+        "<manifest xmlns:android='http://schemas.android.com/apk/res/android' \
+         xmlns:baton='urn:baton' package='p'>\n\
          <application>\n{lines}\n</application></manifest>"
     )
 }
@@ -128,13 +130,15 @@ fn a_wrong_manifest_is_refused_with_line_and_column() {
         ),
         (
             within(
-                "<receiver android:name='.R'><intent-filter><action android:name='a'/></intent-filter></receiver>",
+                "<receiver android:name='.R'><intent-filter>\
+                 <action android:name='a'/></intent-filter></receiver>",
             ),
             "line 3, column 1: p/p.R has filters and must say whether it is android:exported",
         ),
         (
             filter("<intent-filter/>"),
-            "line 4, column 2: the filter has no action, so that no intent with an action matches it",
+            "line 4, column 2: the filter has no action, so that no intent with an action matches \
+             it",
         ),
         (
             filter("<intent-filter android:priority='high'/>"),

@@ -1,8 +1,9 @@
 //! Android's parcel format, as far as services without AIDL and the tools that call them need it.
 //!
 //! Every value takes a multiple of four bytes. A string is UTF-16, with its length before it and a
-//! zero after it; some values have strings in UTF-8 in the same form. A request begins with the caller's strict-mode policy and work source, a mark,
-//! and the interface descriptor, which the receiver checks. An AIDL reply begins with a status.
+//! zero after it; some values have strings in UTF-8, in the same form. A request begins with the
+//! caller's strict-mode policy and work source, a mark, and the interface descriptor, which the
+//! receiver checks. An AIDL reply begins with a status.
 
 use crate::Parcel;
 use baton_abi::uapi::{BINDER_TYPE_BINDER, FlatObject};

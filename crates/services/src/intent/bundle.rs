@@ -17,12 +17,13 @@
 //! | 14 strings | their number, and a string 16 each |
 //! | 18 ints, 23 booleans, 30 shorts, 31 chars, 32 floats | their number, and 4 each |
 //! | 19 longs, 28 doubles | their number, and 8 each |
-//! | 2 map, 4 parcelable, 11 list, 12 sparse array, 16 parcelables, 17 objects, 21 serializable | the bytes of the value in 4, the value |
+//! | 2 map, 4 parcelable, 11 list, 12 sparse array | the bytes of the value in 4, the value |
+//! | 16 parcelables, 17 objects, 21 serializable | the bytes of the value in 4, the value |
 //!
-//! Types of the last row have had their bytes before them since Android 13, so that who does not
-//! know a class passes over it: such a value is kept as [`Value::Raw`]. Up to Android 12 they had
-//! not. The two forms cannot be told apart, and this module reads the newer one. All other types
-//! are alike in all releases. The has-intent word came with Android 15.
+//! Since Android 13 the types of the last two rows have their number of bytes before them, so that
+//! a reader passes over classes that it does not know: [`Value::Raw`] keeps such a value. Up to
+//! Android 12 they lack the number. The two forms cannot be told apart, and this module reads the
+//! newer one. All other types are alike in all releases. The has-intent word came with Android 15.
 //!
 //! A parcelable is the name of its class as a string 16, and its fields. Of two classes the fields
 //! are known: `Uri` and `ComponentName`. Objects (type 15) and descriptors cannot be in a bundle:
@@ -30,8 +31,8 @@
 //!
 //! Source: `BaseBundle`, `Parcel.writeValue` and `TextUtils.writeToParcel` of Android 16.
 
+use super::component::ComponentName;
 use super::decode::{DecodeError, MAX_DEPTH, field};
-use super::intent::ComponentName;
 use super::uri::Uri;
 use baton::Parcel;
 use baton::android::{Reader, Write};
@@ -150,7 +151,7 @@ pub enum Value {
     BooleanArray(Vec<bool>),
     /// A value of a class that is not known here, to be passed on.
     Raw {
-        /// The type, one of the last row of the module's table.
+        /// The type, one of the last two rows of the module's table.
         kind: i32,
         /// The value's bytes.
         bytes: Vec<u8>,

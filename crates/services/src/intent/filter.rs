@@ -9,7 +9,10 @@
 //! | the filter has | the intent's data pass if |
 //! |---|---|
 //! | neither schemes nor types | it has neither URI nor type |
-//! | schemes | the filter has the URI's, and its scheme-specific part, or its authority and then its path, match, of those that the filter has |
+//! | schemes | it has one of them |
+//! | also scheme-specific parts | its scheme-specific part matches, or else its authority does |
+//! | also authorities | its host matches, and its port if the authority has one |
+//! | also paths | its path matches beside its authority |
 //! | types, no schemes | it has no scheme, or `content` or `file` |
 //! | types | its type matches: `image/png`, `image/*`, `*/*`, on either side |
 //! | no types | it has no type |

@@ -9,7 +9,7 @@
 //! | type, identifier | string 8 or null, each |
 //! | flags, extended flags | 4 each |
 //! | package | string 8 or null |
-//! | component | package and class: string 16 each; null is a null package |
+//! | component | see [`component`](super::component) |
 //! | source bounds | 1 and four numbers, or 0 |
 //! | categories | their number, and a string 8 each |
 //! | selector, clip data | 0 each, if null |
@@ -23,9 +23,10 @@
 //! neither pass over them nor match by them. It drops the extended flags and the content user hint,
 //! which concern activities and users that are not here.
 //!
-//! Source: `Intent.writeToParcel`, `ComponentName.writeToParcel`.
+//! Source: `Intent.writeToParcel`.
 
 use super::bundle::Bundle;
+use super::component::ComponentName;
 use super::decode::{DecodeError, count, field};
 use super::uri::Uri;
 use baton::Parcel;
@@ -50,56 +51,6 @@ pub mod flags {
 }
 
 const CURRENT_USER: i32 = -2;
-
-/// The name of a component: the package of its application, and its class.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ComponentName {
-    /// The package.
-    pub package: String,
-    /// The full name of the class.
-    pub class: String,
-}
-
-impl ComponentName {
-    /// The component of a package. A class that begins with a dot has the package before it.
-    pub fn new(package: &str, class: &str) -> ComponentName {
-        let outer = if class.starts_with('.') { package } else { "" };
-        ComponentName { package: package.to_owned(), class: format!("{outer}{class}") }
-    }
-
-    /// The component of a text `package/class`, as [`new`](ComponentName::new) reads it. `None` if
-    /// it lacks either.
-    pub fn parse(text: &str) -> Option<ComponentName> {
-        let (package, class) = text.split_once('/')?;
-        let is_complete = !package.is_empty() && !class.is_empty();
-        is_complete.then(|| ComponentName::new(package, class))
-    }
-
-    /// Writes a component or null: see the module.
-    pub fn write(component: Option<&ComponentName>, parcel: &mut Parcel) {
-        let Some(component) = component else { return parcel.write_null_string() };
-        parcel.write_string(&component.package);
-        parcel.write_string(&component.class);
-    }
-
-    /// Reads a component or null: see the module.
-    ///
-    /// # Errors
-    /// The writer's fault.
-    pub fn read(reader: &mut Reader<'_>) -> Result<Option<ComponentName>, DecodeError> {
-        let Some(package) = field("the component", reader.nullable_string())? else {
-            return Ok(None);
-        };
-        let class = field("the component", reader.string())?;
-        Ok(Some(ComponentName { package, class }))
-    }
-}
-
-impl fmt::Display for ComponentName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.package, self.class)
-    }
-}
 
 /// A rectangle on a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +116,7 @@ impl Intent {
     }
 
     /// Whether both intents have the same action, data, type, identifier, package, component and
-    /// categories. A sticky intent, and a pending one, is replaced by one that is equal in this way.
+    /// categories. An intent that is equal in this way replaces a sticky one, and a pending one.
     pub fn filter_equals(&self, other: &Intent) -> bool {
         fn matched(intent: &Intent) -> impl PartialEq {
             let Intent { action, data, mime_type, identifier, .. } = intent;

@@ -17,15 +17,15 @@
 //! </manifest>
 //! ```
 //!
-//! | element | attributes |
-//! |---|---|
-//! | `manifest` | `package`, `baton:uid`: the user that the application asks for |
-//! | `application` | `android:process`, `android:permission`, `baton:exec`: of components without their own |
-//! | `activity`, `service`, `provider`, `receiver` | `android:name`, `exported`, `process`, `permission`, `baton:exec`; of a provider `authorities` |
-//! | `intent-filter` | `android:priority` |
-//! | `action`, `category` | `android:name` |
-//! | `data` | `android:scheme`, `host`, `port`, `path`, `pathPrefix`, `pathPattern`, `pathSuffix`, `ssp`, `sspPrefix`, `sspPattern`, `sspSuffix`, `mimeType` |
-//! | `meta-data` | `android:name`, `value` |
+//! - `manifest`: `package`, and `baton:uid`, the user that the application asks for.
+//! - `application`: `android:process`, `android:permission` and `baton:exec` of components without
+//!   their own.
+//! - `activity`, `service`, `provider`, `receiver`: `android:name`, `exported`, `process`,
+//!   `permission`, `baton:exec`; of a provider also `authorities`.
+//! - `intent-filter`: `android:priority`. `action`, `category`: `android:name`.
+//! - `data`: `android:scheme`, `host`, `port`, `mimeType`; `path`, `pathPrefix`, `pathPattern` and
+//!   `pathSuffix`; `ssp`, `sspPrefix`, `sspPattern` and `sspSuffix`.
+//! - `meta-data`: `android:name` and `value`.
 //!
 //! `baton:exec` is the program that a component's process runs on Linux, and its arguments, with
 //! white space between them. A class that begins with a dot, or has none, is one of the package. A
@@ -33,8 +33,8 @@
 //! says so; one with filters must say whether it is, as since Android 12. Other elements of Android
 //! are passed over; a wrong attribute of `baton:` is an error.
 
+use super::component::ComponentName;
 use super::filter::IntentFilter;
-use super::intent::ComponentName;
 use super::pattern::Pattern;
 use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::BTreeMap;
@@ -303,7 +303,7 @@ fn filter(node: Node<'_, '_>) -> Result<IntentFilter> {
     Ok(filter)
 }
 
-/// Adds the attributes of a `data` element. Those of several elements count together, as on Android.
+/// Adds the attributes of a `data` element. Those of several elements count together.
 fn add_data(mut filter: IntentFilter, data: Node<'_, '_>) -> Result<IntentFilter> {
     let attribute = |name: &str| android(data, name).map(str::to_owned);
     filter.schemes.extend(attribute("scheme"));

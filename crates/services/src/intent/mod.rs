@@ -10,6 +10,7 @@
 //! Nothing here does I/O.
 
 pub mod bundle;
+pub mod component;
 pub mod decode;
 pub mod filter;
 #[expect(clippy::module_inception, reason = "the noun is the same")]
@@ -21,9 +22,10 @@ pub mod resolver;
 pub mod uri;
 
 pub use bundle::{Bundle, Value};
+pub use component::ComponentName;
 pub use decode::DecodeError;
 pub use filter::{Authority, FilterError, IntentFilter, Match, Mismatch};
-pub use intent::{ComponentName, Intent, flags};
+pub use intent::{Intent, flags};
 pub use manifest::{Component, ComponentKind, Manifest, ManifestError, Program};
 pub use pattern::{Pattern, PatternKind};
 pub use permission::Policy;

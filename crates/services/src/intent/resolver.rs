@@ -19,8 +19,9 @@
 //! sees. The last owner of a map's node frees it, which takes as long as there are nodes: so
 //! writers keep old resolvers until no reader has them, and a reader frees nothing.
 
+use super::component::ComponentName;
 use super::filter::{FilterError, IntentFilter};
-use super::intent::{ComponentName, Intent};
+use super::intent::Intent;
 use arc_swap::ArcSwap;
 use rpds::{HashTrieMapSync, RedBlackTreeMapSync};
 use std::cmp::Reverse;
