@@ -1,2 +1,6 @@
 //! Android's core services on Baton.
-#![forbid(unsafe_code)]
+//!
+//! - [`process`]: the process manager.
+#![deny(unsafe_code)]
+
+pub mod process;
