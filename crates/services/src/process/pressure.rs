@@ -224,7 +224,7 @@ mod tests {
         check(0, 10);
         check(24, 10);
         check(124, 24);
-        check(2072, 499);
+        check(2072, 500);
         check(1 << 20, 1000);
         assert_eq!(next_look(u64::MAX, 0), LONGEST_LOOK);
     }

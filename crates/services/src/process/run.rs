@@ -7,15 +7,16 @@
 //! - One thread runs [`ProcessManager::round`]: deaths, what is due, and memory. The killer waits
 //!   for its victim's end before it chooses again.
 
-use super::class::{Adjustment, Class, MinFree, Share};
+use super::class::{Adjustment, Class, MinFree, Nice, Share};
 use super::group::Group;
 use super::killer::{Candidate, Choice, Memory, Stall, choose, limit};
-use super::package::{Package, Target};
+use super::package::Package;
 use super::pressure::{Gauge, Triggers, next_look, rss_bytes};
-use super::start::{Running, Starter};
+use super::start::{Running, StartError, Starter};
 use super::table::{Caller, Effect, ProcessId, Refusal, State, Table, Time};
+use crate::intent::{ComponentName, Program};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, geteuid, getpriority_process, setpriority_process};
 use serde::Serialize;
@@ -54,10 +55,10 @@ pub enum Event {
     Died(ProcessId),
 }
 
-/// Why a command was not carried out.
+/// Why a component was not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CommandError {
-    /// The table refuses it.
+pub enum StartRefused {
+    /// It may not be, or is not there.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The process could not be started.
@@ -184,29 +185,29 @@ impl ProcessManager {
     }
 
     /// Starts an activity or a service. Returns its process's pid.
-    pub fn start(&self, caller: Caller, target: &Target) -> Result<u32, CommandError> {
+    pub fn start(&self, caller: Caller, target: &ComponentName) -> Result<u32, StartRefused> {
         let id = self.command(|table, now| table.start(caller, target, now))?;
         self.await_pid(id, target)
     }
 
     /// Stops a component.
-    pub fn stop(&self, caller: Caller, target: &Target) -> Result<(), CommandError> {
+    pub fn stop(&self, caller: Caller, target: &ComponentName) -> Result<(), Refusal> {
         self.command(|table, now| Ok(((), table.stop(caller, target, now)?)))
     }
 
     /// Binds the caller's process to a service or a provider. Returns the pid of that one's.
-    pub fn bind(&self, caller: Caller, target: &Target) -> Result<u32, CommandError> {
+    pub fn bind(&self, caller: Caller, target: &ComponentName) -> Result<u32, StartRefused> {
         let id = self.command(|table, now| table.bind(caller, target, now))?;
         self.await_pid(id, target)
     }
 
     /// Ends a binding.
-    pub fn unbind(&self, caller: Caller, target: &Target) -> Result<(), CommandError> {
+    pub fn unbind(&self, caller: Caller, target: &ComponentName) -> Result<(), Refusal> {
         self.command(|table, now| Ok(((), table.unbind(caller, target, now)?)))
     }
 
     /// A receiver begins with a broadcast: its process is started. Returns the process and its pid.
-    pub fn receive(&self, target: &Target) -> Result<(ProcessId, u32), CommandError> {
+    pub fn receive(&self, target: &ComponentName) -> Result<(ProcessId, u32), StartRefused> {
         let id = self.command(|table, now| table.receive(target, now))?;
         Ok((id, self.await_pid(id, target)?))
     }
@@ -218,27 +219,17 @@ impl ProcessManager {
     }
 
     /// Sets or clears the adjustment of a process.
-    pub fn ask(
-        &self,
-        caller: Caller,
-        pid: u32,
-        wanted: Option<Adjustment>,
-    ) -> Result<(), CommandError> {
+    pub fn ask(&self, caller: Caller, pid: u32, wanted: Option<Adjustment>) -> Result<(), Refusal> {
         self.command(|table, now| Ok(((), table.ask(caller, pid, wanted, now)?)))
     }
 
     /// A backup of a package begins or ends.
-    pub fn back_up(
-        &self,
-        caller: Caller,
-        package: &str,
-        is_running: bool,
-    ) -> Result<(), CommandError> {
+    pub fn back_up(&self, caller: Caller, package: &str, is_running: bool) -> Result<(), Refusal> {
         self.command(|table, now| Ok(((), table.back_up(caller, package, is_running, now)?)))
     }
 
     /// Kills a package's background processes. Returns their number.
-    pub fn kill(&self, caller: Caller, package: &str) -> Result<usize, CommandError> {
+    pub fn kill(&self, caller: Caller, package: &str) -> Result<usize, Refusal> {
         self.command(|table, _| {
             let effects = table.kill(caller, package)?;
             Ok((effects.len(), effects))
@@ -246,7 +237,7 @@ impl ProcessManager {
     }
 
     /// Kills all of a package's processes. Returns their number.
-    pub fn force_stop(&self, caller: Caller, package: &str) -> Result<usize, CommandError> {
+    pub fn force_stop(&self, caller: Caller, package: &str) -> Result<usize, Refusal> {
         self.command(|table, _| {
             let effects = table.force_stop(caller, package)?;
             Ok((effects.len(), effects))
@@ -269,7 +260,7 @@ impl ProcessManager {
                 pid: process.pid,
                 uid: state.table.uid_of(id),
                 package: process.package.name.clone(),
-                name: process.full_name(),
+                name: process.name.clone(),
                 adjustment: process.adjustment,
                 class: process.adjustment.class(),
                 rss_bytes: 0,
@@ -289,12 +280,12 @@ impl ProcessManager {
     }
 
     /// The activities, the topmost first, as components.
-    pub fn stack(&self) -> Vec<Target> {
+    pub fn stack(&self) -> Vec<ComponentName> {
         self.with_table(|table, _| {
             let stack = table.stack();
             let target = |(id, name): (ProcessId, &str)| {
                 let package = table.process(id)?.package.name.clone();
-                Some(Target { package, component: name.to_owned() })
+                Some(ComponentName { package, class: name.to_owned() })
             };
             stack.filter_map(target).collect()
         })
@@ -363,10 +354,10 @@ impl ProcessManager {
         body(&mut lock(&self.state).table, self.now())
     }
 
-    fn command<R, E: From<Refusal>>(
+    fn command<R>(
         &self,
         body: impl FnOnce(&mut Table, Time) -> Result<(R, Vec<Effect>), Refusal>,
-    ) -> Result<R, E> {
+    ) -> Result<R, Refusal> {
         let (result, effects) = self.with_table(body)?;
         self.carry_out(effects);
         Ok(result)
@@ -383,14 +374,14 @@ impl ProcessManager {
     }
 
     /// The pid of a process that is being started by this thread or another one.
-    fn await_pid(&self, id: ProcessId, target: &Target) -> Result<u32, CommandError> {
+    fn await_pid(&self, id: ProcessId, target: &ComponentName) -> Result<u32, StartRefused> {
         let is_starting =
             |it: &mut Managed| it.table.process(id).is_some_and(|process| process.pid.is_none());
         let state = self.settled.wait_while(lock(&self.state), is_starting);
         let state = state.unwrap_or_else(PoisonError::into_inner);
         state.table.process(id).and_then(|process| process.pid).ok_or_else(|| {
             let why = state.failures.get(&id).map_or("it has ended at once", String::as_str);
-            CommandError::NotStarted(target.to_string(), why.to_owned())
+            StartRefused::NotStarted(target.to_string(), why.to_owned())
         })
     }
 
@@ -423,7 +414,7 @@ impl ProcessManager {
         let Some((name, program, uid)) = self.with_table(|table, _| {
             let process = table.process(id)?;
             let program = process.package.programs.get(&process.name).cloned();
-            Some((process.full_name(), program, process.package.uid))
+            Some((process.name.clone(), program, process.package.uid))
         }) else {
             return Vec::new();
         };
@@ -462,7 +453,7 @@ impl ProcessManager {
     }
 
     /// Has the helper of a program, in the group of the processes that it will fork.
-    fn prepare(&self, program: &super::package::Program) -> Result<(), super::start::StartError> {
+    fn prepare(&self, program: &Program) -> Result<(), StartError> {
         if let Some(pid) = self.starter.prepare(program)? {
             let score = Adjustment::BEST.oom_score_adj().to_string();
             if std::fs::write(format!("/proc/{pid}/oom_score_adj"), score).is_err() {
@@ -518,7 +509,7 @@ impl ProcessManager {
         for thread in threads.flatten() {
             let number: Option<i32> = thread.file_name().to_str().and_then(|it| it.parse().ok());
             let Some(tid) = number.and_then(Pid::from_raw) else { continue };
-            let of = |nice: super::class::Nice| match number == i32::try_from(pid).ok() {
+            let of = |nice: Nice| match number == i32::try_from(pid).ok() {
                 true => nice.main,
                 false => nice.others,
             };
@@ -552,7 +543,7 @@ impl ProcessManager {
         drop(applied);
         state.running.remove(&id);
         state.victim = state.victim.filter(|(victim, _)| *victim != id);
-        let name = state.table.process(id).map(|process| process.full_name()).unwrap_or_default();
+        let name = state.table.process(id).map(|process| process.name.clone()).unwrap_or_default();
         let effects = state.table.died(id, self.now());
         drop(state);
         info!("process {} ({name}) has died: {how}", running.pid);
@@ -577,7 +568,7 @@ impl ProcessManager {
             let pid = process.pid?;
             Some(Candidate {
                 id,
-                name: process.full_name(),
+                name: process.name.clone(),
                 pid,
                 adjustment: process.adjustment,
                 rss_bytes: rss_bytes(pid).unwrap_or_default(),

@@ -3,7 +3,7 @@
 //! A helper that has died is replaced at the next start. Its processes have died with it.
 
 use super::helper::{Answer, Request, receive, send};
-use super::package::Program;
+use crate::intent::{Program, ProgramForm};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -86,12 +86,8 @@ impl Starter {
     /// Starts a program, as this user if one is given. Returns once it is executed, or `baton_main`
     /// is called.
     pub fn start(&self, program: &Program, uid: Option<u32>) -> Result<Running, StartError> {
-        let arguments = match program {
-            Program::Execute(arguments) => arguments.clone(),
-            Program::Warm(object, rest) => {
-                [&[object.to_string_lossy().into_owned()], &rest[..]].concat()
-            }
-        };
+        let name = program.path.to_string_lossy().into_owned();
+        let arguments = [&[name], &program.arguments[..]].concat();
         let (helper, _) = self.helper(program)?;
         let request = Request::Start(arguments, uid);
         let answered = lock(&helper).ask(&request);
@@ -161,10 +157,7 @@ impl Starter {
 }
 
 fn object(program: &Program) -> Option<PathBuf> {
-    match program {
-        Program::Execute(_) => None,
-        Program::Warm(object, _) => Some(object.clone()),
-    }
+    (program.form == ProgramForm::Loaded).then(|| program.path.clone())
 }
 
 impl Helper {

@@ -19,7 +19,8 @@
 //! Source: *RTAndroid*, figure 2.5 and section 5.3.
 
 use super::class::{Adjustment, Class};
-use super::package::{Declared, Kind, Package, Target};
+use super::package::{Declared, Package};
+use crate::intent::{ComponentKind, ComponentName};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -141,12 +142,12 @@ pub enum Refusal {
     NoPackage(String),
     /// The package declares no such component.
     #[error("{0} is not in its package's manifest")]
-    NoComponent(Target),
+    NoComponent(ComponentName),
     /// The component is of another kind.
     #[error("{target} is no {wanted}")]
     WrongKind {
         /// The component.
-        target: Target,
+        target: ComponentName,
         /// The kinds for which the command is.
         wanted: &'static str,
     },
@@ -155,10 +156,10 @@ pub enum Refusal {
     NoProcess(u32),
     /// The component does not run.
     #[error("{0} does not run")]
-    NotRunning(Target),
+    NotRunning(ComponentName),
     /// The component is for its own user only.
     #[error("{0} is not exported: only its own user and root may use it")]
-    NotExported(Target),
+    NotExported(ComponentName),
     /// The process belongs to another user.
     #[error("this is for the user of {0} and for root")]
     OtherUser(String),
@@ -186,7 +187,7 @@ enum Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Component {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: ComponentKind,
     /// Its state.
     pub state: State,
     /// When it was last used: started, bound, or left by a client.
@@ -202,7 +203,7 @@ pub struct Component {
 pub struct Process {
     /// Its package.
     pub package: Arc<Package>,
-    /// Its name.
+    /// Its name, `PACKAGE` or `PACKAGE:NAME` unless the manifest has another.
     pub name: String,
     /// Its pid. `None` while it is being started.
     pub pid: Option<u32>,
@@ -216,16 +217,6 @@ pub struct Process {
     /// When it was last used, for the order of hidden processes.
     used: Time,
     since: Time,
-}
-
-impl Process {
-    /// The package's name, and that of the process if it differs: `com.example:remote`.
-    pub fn full_name(&self) -> String {
-        match self.name == self.package.name {
-            true => self.name.clone(),
-            false => format!("{}:{}", self.package.name, self.name.trim_start_matches(':')),
-        }
-    }
 }
 
 /// A client that uses a service or a provider.
@@ -288,7 +279,7 @@ impl Table {
         let package = Arc::new(package);
         self.packages.insert(package.name.clone(), Arc::clone(&package));
         let mut effects = Vec::new();
-        if package.is_persistent {
+        if package.persistent {
             for process in package.programs.keys() {
                 self.ensure(&package, process, now, &mut effects);
             }
@@ -326,21 +317,21 @@ impl Table {
     pub fn start(
         &mut self,
         caller: Caller,
-        target: &Target,
+        target: &ComponentName,
         now: Time,
     ) -> Result<(ProcessId, Vec<Effect>), Refusal> {
         let (package, declared) = self.declared(caller, target)?;
-        if !matches!(declared.kind, Kind::Activity | Kind::Service) {
+        if !matches!(declared.kind, ComponentKind::Activity | ComponentKind::Service) {
             let wanted = "activity or service";
             return Err(Refusal::WrongKind { target: target.clone(), wanted });
         }
         self.stopped.remove(&package.name);
         let mut effects = Vec::new();
-        let id = self.create(&package, &declared, &target.component, now, &mut effects);
-        self.component(id, &target.component).expect("just created").is_wanted = true;
-        if declared.kind == Kind::Activity {
-            self.stack.retain(|(of, name)| (*of, name) != (id, &target.component));
-            self.stack.push((id, target.component.clone()));
+        let id = self.create(&package, &declared, &target.class, now, &mut effects);
+        self.component(id, &target.class).expect("just created").is_wanted = true;
+        if declared.kind == ComponentKind::Activity {
+            self.stack.retain(|(of, name)| (*of, name) != (id, &target.class));
+            self.stack.push((id, target.class.clone()));
         }
         self.settle(now, &mut effects);
         Ok((id, effects))
@@ -350,15 +341,15 @@ impl Table {
     pub fn stop(
         &mut self,
         caller: Caller,
-        target: &Target,
+        target: &ComponentName,
         now: Time,
     ) -> Result<Vec<Effect>, Refusal> {
         let (_, declared) = self.declared(caller, target)?;
         let id = self.running(target, &declared)?;
         let mut effects = Vec::new();
-        self.stack.retain(|(of, name)| (*of, name) != (id, &target.component));
-        self.enter(id, &target.component, State::Destroyed, now, &mut effects);
-        self.bindings.retain(|it| it.server != id || it.component != target.component);
+        self.stack.retain(|(of, name)| (*of, name) != (id, &target.class));
+        self.enter(id, &target.class, State::Destroyed, now, &mut effects);
+        self.bindings.retain(|it| it.server != id || it.component != target.class);
         self.settle(now, &mut effects);
         Ok(effects)
     }
@@ -367,18 +358,18 @@ impl Table {
     pub fn bind(
         &mut self,
         caller: Caller,
-        target: &Target,
+        target: &ComponentName,
         now: Time,
     ) -> Result<(ProcessId, Vec<Effect>), Refusal> {
         let (package, declared) = self.declared(caller, target)?;
         let client = self.by_pid(caller.pid)?;
-        if !matches!(declared.kind, Kind::Service | Kind::Provider) {
+        if !matches!(declared.kind, ComponentKind::Service | ComponentKind::Provider) {
             let wanted = "service or provider";
             return Err(Refusal::WrongKind { target: target.clone(), wanted });
         }
         let mut effects = Vec::new();
-        let server = self.create(&package, &declared, &target.component, now, &mut effects);
-        let component = target.component.clone();
+        let server = self.create(&package, &declared, &target.class, now, &mut effects);
+        let component = target.class.clone();
         self.bindings.insert(Binding { client, server, component });
         self.settle(now, &mut effects);
         Ok((server, effects))
@@ -388,16 +379,16 @@ impl Table {
     pub fn unbind(
         &mut self,
         caller: Caller,
-        target: &Target,
+        target: &ComponentName,
         now: Time,
     ) -> Result<Vec<Effect>, Refusal> {
         let (_, declared) = self.declared(caller, target)?;
         let (client, server) = (self.by_pid(caller.pid)?, self.running(target, &declared)?);
-        let component = target.component.clone();
+        let component = target.class.clone();
         if !self.bindings.remove(&Binding { client, server, component }) {
             return Err(Refusal::NotRunning(target.clone()));
         }
-        self.use_component(server, &target.component, now);
+        self.use_component(server, &target.class, now);
         let mut effects = Vec::new();
         self.settle(now, &mut effects);
         Ok(effects)
@@ -407,17 +398,17 @@ impl Table {
     /// foreground's until [`Table::received`].
     pub fn receive(
         &mut self,
-        target: &Target,
+        target: &ComponentName,
         now: Time,
     ) -> Result<(ProcessId, Vec<Effect>), Refusal> {
         let caller = Caller { pid: 0, uid: self.manager_uid };
         let (package, declared) = self.declared(caller, target)?;
-        if declared.kind != Kind::Receiver {
+        if declared.kind != ComponentKind::Receiver {
             return Err(Refusal::WrongKind { target: target.clone(), wanted: "receiver" });
         }
         let mut effects = Vec::new();
-        let id = self.create(&package, &declared, &target.component, now, &mut effects);
-        if let Some(component) = self.component(id, &target.component) {
+        let id = self.create(&package, &declared, &target.class, now, &mut effects);
+        if let Some(component) = self.component(id, &target.class) {
             component.n_receiving += 1;
         }
         self.settle(now, &mut effects);
@@ -449,9 +440,7 @@ impl Table {
             None => None,
             Some(wanted) if is_trusted => Some(Asked::Exactly(wanted)),
             Some(wanted) if !wanted.is_protected() => Some(Asked::NoBetterThan(wanted)),
-            Some(wanted)
-                if process.package.may_be_real_time && wanted.class() == Class::RealTime =>
-            {
+            Some(wanted) if process.package.real_time && wanted.class() == Class::RealTime => {
                 Some(Asked::Exactly(wanted))
             }
             Some(wanted) => return Err(Refusal::Protected(wanted)),
@@ -520,7 +509,7 @@ impl Table {
         self.bindings.retain(|it| it.client != id && it.server != id);
         self.stack.retain(|(of, _)| *of != id);
         let package = &process.package;
-        if package.is_persistent && !self.stopped.contains(&package.name) {
+        if package.persistent && !self.stopped.contains(&package.name) {
             let name = (package.name.clone(), process.name.clone());
             let restarts = self.restarts.entry(name).or_default();
             if process.pid.is_some() && now.saturating_sub(process.since) >= STABLE {
@@ -560,7 +549,7 @@ impl Table {
         let restarts = self.restarts.values().filter_map(|restarts| restarts.at);
         let services = self.processes.values().flat_map(|process| process.components.values());
         let demotions = services
-            .filter(|it| it.kind == Kind::Service && it.state == State::Started)
+            .filter(|it| it.kind == ComponentKind::Service && it.state == State::Started)
             .map(|it| it.used + DISUSE)
             .filter(|at| *at > now);
         restarts.chain(demotions).min()
@@ -586,7 +575,7 @@ impl Table {
     pub fn own_process(&self, caller: Caller, pid: u32) -> Result<ProcessId, Refusal> {
         let id = self.by_pid(pid)?;
         let is_own = self.is_trusted(caller.uid) || caller.uid == self.uid_of(id);
-        is_own.then_some(id).ok_or_else(|| Refusal::OtherUser(self.processes[&id].full_name()))
+        is_own.then_some(id).ok_or_else(|| Refusal::OtherUser(self.processes[&id].name.clone()))
     }
 
     /// A package that the caller may command.
@@ -604,21 +593,21 @@ impl Table {
     fn declared(
         &self,
         caller: Caller,
-        target: &Target,
+        target: &ComponentName,
     ) -> Result<(Arc<Package>, Declared), Refusal> {
         let package = self.package(&target.package)?;
-        let declared = package.components.get(&target.component).cloned();
+        let declared = package.components.get(&target.class).cloned();
         let declared = declared.ok_or_else(|| Refusal::NoComponent(target.clone()))?;
-        let may_use = declared.is_exported
+        let may_use = declared.exported
             || self.is_trusted(caller.uid)
             || caller.uid == self.uid_of_package(&package);
         may_use.then_some((package, declared)).ok_or_else(|| Refusal::NotExported(target.clone()))
     }
 
     /// The process in which a component runs.
-    fn running(&self, target: &Target, declared: &Declared) -> Result<ProcessId, Refusal> {
+    fn running(&self, target: &ComponentName, declared: &Declared) -> Result<ProcessId, Refusal> {
         self.find(&target.package, &declared.process)
-            .filter(|id| self.processes[id].components.contains_key(&target.component))
+            .filter(|id| self.processes[id].components.contains_key(&target.class))
             .ok_or_else(|| Refusal::NotRunning(target.clone()))
     }
 
@@ -646,7 +635,7 @@ impl Table {
             name: name.to_owned(),
             pid: None,
             components: BTreeMap::new(),
-            adjustment: match package.is_persistent {
+            adjustment: match package.persistent {
                 true => Adjustment::BEST,
                 false => Adjustment::WORST,
             },
@@ -755,7 +744,8 @@ impl Table {
     fn settle_services(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let mut due = Vec::new();
         for (id, process) in &self.processes {
-            let services = process.components.iter().filter(|(_, it)| it.kind == Kind::Service);
+            let services =
+                process.components.iter().filter(|(_, it)| it.kind == ComponentKind::Service);
             for (name, service) in services {
                 let is_client = |it: &Binding| it.server == *id && it.component == *name;
                 match service.is_wanted {
@@ -838,25 +828,27 @@ impl Table {
 
     /// The adjustment by what a process does itself.
     fn own(&self, process: &Process, now: Time) -> Adjustment {
-        if process.package.is_persistent {
+        if process.package.persistent {
             return Adjustment::BEST;
         }
         let is_home = process.package.is_home;
         let of = |component: &Component| match (component.kind, component.state) {
-            (Kind::Receiver, _) if component.n_receiving > 0 => Class::Foreground,
-            (Kind::Activity, State::Resumed) => Class::Foreground,
+            (ComponentKind::Receiver, _) if component.n_receiving > 0 => Class::Foreground,
+            (ComponentKind::Activity, State::Resumed) => Class::Foreground,
             // Its process is being started because the user waits for it.
-            (Kind::Activity, State::Created) if process.pid.is_none() => Class::Foreground,
-            (Kind::Activity, State::Started | State::Paused) => Class::Visible,
-            (Kind::Activity, _) if is_home => Class::Home,
-            (Kind::Activity, _) => Class::Hidden,
-            (Kind::Service, State::Started) => match now.saturating_sub(component.used) < DISUSE {
-                true => Class::SecondaryServer,
-                false => Class::Hidden,
-            },
-            (Kind::Service, _) if process.pid.is_none() => Class::SecondaryServer,
-            (Kind::Provider, _) => Class::ContentProvider,
-            (Kind::Service | Kind::Receiver, _) => Class::Empty,
+            (ComponentKind::Activity, State::Created) if process.pid.is_none() => Class::Foreground,
+            (ComponentKind::Activity, State::Started | State::Paused) => Class::Visible,
+            (ComponentKind::Activity, _) if is_home => Class::Home,
+            (ComponentKind::Activity, _) => Class::Hidden,
+            (ComponentKind::Service, State::Started) => {
+                match now.saturating_sub(component.used) < DISUSE {
+                    true => Class::SecondaryServer,
+                    false => Class::Hidden,
+                }
+            }
+            (ComponentKind::Service, _) if process.pid.is_none() => Class::SecondaryServer,
+            (ComponentKind::Provider, _) => Class::ContentProvider,
+            (ComponentKind::Service | ComponentKind::Receiver, _) => Class::Empty,
         };
         let backup = self.backups.contains(&process.package.name).then_some(Class::Backup);
         let best = process.components.values().map(of).chain(backup).min();
