@@ -270,11 +270,15 @@ impl MinFree {
         if pages.is_sorted() { Ok(MinFree { pages }) } else { Err(NotMinFree) }
     }
 
+    /// The adjustments, and the bytes below which those at or above them may be killed.
+    pub fn thresholds(&self) -> impl Iterator<Item = (Adjustment, u64)> {
+        let bytes = self.pages.map(|pages| pages.saturating_mul(PAGE_BYTES));
+        MinFree::ADJUSTMENTS.into_iter().zip(bytes)
+    }
+
     /// The best adjustment that may be killed for as much free memory. `None` if none may be.
     pub fn limit(&self, free_bytes: u64) -> Option<(Adjustment, u64)> {
-        let bytes = self.pages.map(|pages| pages.saturating_mul(PAGE_BYTES));
-        let at = bytes.iter().position(|bytes| free_bytes < *bytes)?;
-        Some((MinFree::ADJUSTMENTS[at], bytes[at]))
+        self.thresholds().find(|(_, bytes)| free_bytes < *bytes)
     }
 
     /// The most free memory for which anything is killed.

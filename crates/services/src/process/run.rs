@@ -44,6 +44,8 @@ pub struct Config {
     pub minfree: MinFree,
     /// The command of a helper: [`Starter::new`].
     pub helper: Vec<OsString>,
+    /// Variables for the processes.
+    pub environment: Vec<(OsString, OsString)>,
 }
 
 /// Something that has happened to a process.
@@ -155,7 +157,7 @@ impl ProcessManager {
             }),
             settled: Condvar::new(),
             applied: Mutex::default(),
-            starter: Starter::new(config.helper),
+            starter: Starter::new(config.helper, config.environment),
             group,
             gauge,
             triggers,

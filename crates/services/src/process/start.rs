@@ -62,6 +62,7 @@ impl Drop for Helper {
 pub struct Starter {
     /// The helper's program and arguments; a shared object's path follows `--load`.
     command: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
     helpers: Mutex<BTreeMap<Option<PathBuf>, Arc<Mutex<Helper>>>>,
 }
 
@@ -71,9 +72,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Starter {
     /// A starter whose helpers are started by this command, which calls
-    /// [`helper::run`](super::helper::run).
-    pub fn new(command: Vec<OsString>) -> Starter {
-        Starter { command, helpers: Mutex::default() }
+    /// [`helper::run`](super::helper::run). They and all programs get these variables, too.
+    pub fn new(command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Starter {
+        Starter { command, environment, helpers: Mutex::default() }
     }
 
     /// Starts the helper of a program, which loads the program's shared object, so that no start
@@ -138,6 +139,7 @@ impl Starter {
                 .map_err(|errno| cannot_run(errno.into()))?;
         let mut command = Command::new(&program);
         command.args(self.command.iter().skip(1)).stdin(Stdio::from(theirs));
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(object) = object {
             command.arg("--load").arg(object);
         }
