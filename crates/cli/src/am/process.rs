@@ -5,15 +5,17 @@ use crate::failure::{Failure, Kind};
 use crate::manager::{ContextArgs, Manager};
 use crate::ps::table;
 use crate::stdout::{show, show_json};
+use baton::Handle;
 use baton_services::process::class::{Adjustment, NotAClass};
 use baton_services::process::client::{Client, ClientError};
 use baton_services::process::protocol::{NAME, ProcessInfo};
 use clap::Args;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time for the process manager to answer commands that only look.
+/// Time for the process manager to name the classes of processes, which are shown without otherwise.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Time for the process manager to describe itself.
@@ -302,16 +304,10 @@ pub fn dumpsys(args: &ManagerArgs, socket: &Path) -> Result<(), Failure> {
     dump::dump_service(&args.place.context, NAME, &[], DUMP_PATIENCE, socket)
 }
 
-/// The adjustments of processes, by pid, as the process manager of a context tells in time.
-pub fn adjustments(context: &str, socket: &Path) -> Vec<(u32, Adjustment)> {
-    let tried = "name the classes";
-    let look = || {
-        let manager = Manager::find_within(context, socket, Some(PATIENCE), tried).ok()?;
-        let client = Client::within(manager.service(tried, NAME).ok()?, PATIENCE);
-        client.processes().ok()
-    };
-    let all = look().unwrap_or_default();
-    all.iter().map(|process| (process.pid, process.adjustment)).collect()
+/// The adjustments of processes by pid, as a process manager tells them in time.
+pub fn adjustments(service: &Handle) -> BTreeMap<u32, Adjustment> {
+    let processes = Client::within(service.clone(), PATIENCE).processes().unwrap_or_default();
+    processes.iter().map(|process| (process.pid, process.adjustment)).collect()
 }
 
 #[cfg(test)]

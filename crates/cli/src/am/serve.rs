@@ -1,11 +1,11 @@
 //! `baton am serve`: runs the services.
 
+use crate::broker::begin_log;
 use crate::failure::{Failure, Kind};
 use crate::stdout::show;
 use crate::wait::{parse_seconds, wait_for_manager};
 use crate::{background, stop};
 use baton::{CallError, NameError, Process, ServiceManager};
-use baton_log::Buffer;
 use baton_services::intent::Manifest;
 use baton_services::process::class::{Adjustment, MinFree};
 use baton_services::process::package::Package;
@@ -19,9 +19,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 /// Threads that serve: one that starts a process waits until it runs.
 const N_LOOPERS: usize = 4;
@@ -62,10 +59,7 @@ const TRIED: &str = "run the process manager";
 pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(TRIED, error);
     let packages = args.manifests.as_deref().map(read_manifests).transpose()?.unwrap_or_default();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time();
-    let log = baton_log::adapter::tracing::Layer::new(Buffer::System).tag("ActivityManager");
-    let lines = lines.with_target(false).with_ansi(false);
-    tracing_subscriber::registry().with(LevelFilter::INFO).with(lines).with(log).init();
+    begin_log("ActivityManager");
     let _broker = background::connect_or_start(socket, TRIED)?;
     wait_for_manager(&args.context, socket, Some(args.timeout))
         .map_err(|failure| failure.during(TRIED))?;

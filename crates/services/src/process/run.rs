@@ -457,10 +457,8 @@ impl ProcessManager {
     /// Has the helper of a program, in the group of the processes that it will fork.
     fn prepare(&self, program: &Program) -> Result<(), StartError> {
         if let Some(pid) = self.starter.prepare(program)? {
-            let score = Adjustment::BEST.oom_score_adj().to_string();
-            if std::fs::write(format!("/proc/{pid}/oom_score_adj"), score).is_err() {
-                self.notice("no process is protected from the kernel's killer: that takes root");
-            }
+            // Where this is not allowed, its processes are told of it.
+            let _ = set_score(pid, Adjustment::BEST.oom_score_adj());
             self.join(pid, Share::Full);
         }
         Ok(())
@@ -489,10 +487,10 @@ impl ProcessManager {
         if before == Some(adjustment) {
             return;
         }
-        let score = adjustment.oom_score_adj().to_string();
-        let file = File::options().write(true).open(format!("/proc/{pid}/oom_score_adj"));
-        if file.and_then(|mut file| file.write_all(score.as_bytes())).is_err() {
-            self.notice("the kernel's killer has another order than ours: oom_score_adj");
+        let score = adjustment.oom_score_adj();
+        if set_score(pid, score).is_err() {
+            self.notice("no process is protected from the kernel's killer: CAP_SYS_RESOURCE");
+            let _ = set_score(pid, score.max(0));
         }
         let (class, before) = (adjustment.class(), before.map(Adjustment::class));
         if before != Some(class) {
@@ -594,6 +592,11 @@ impl ProcessManager {
         }
         Ok(())
     }
+}
+
+fn set_score(pid: u32, score: i32) -> Result<(), Error> {
+    let mut file = File::options().write(true).open(format!("/proc/{pid}/oom_score_adj"))?;
+    file.write_all(score.to_string().as_bytes())
 }
 
 impl std::fmt::Debug for ProcessManager {
