@@ -482,8 +482,7 @@ fn play(seeds: std::ops::Range<u64>) {
     for seed in seeds.clone() {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
         let mut all: BTreeMap<u32, Application> = BTreeMap::new();
-        let note = |reached: Result<u32, StartRefused>,
-                        all: &mut BTreeMap<u32, Application>| {
+        let note = |reached: Result<u32, StartRefused>, all: &mut BTreeMap<u32, Application>| {
             let Ok(pid) = reached else { return };
             all.entry(pid).or_insert_with(|| {
                 let application = applications.accept();
