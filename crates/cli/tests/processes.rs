@@ -440,6 +440,36 @@ fn the_real_time_activity_survives_one_in_the_foreground() {
     drop(driven);
 }
 
+/// The figures of docs/processes.md.
+#[test]
+#[ignore = "a measurement"]
+fn a_warm_start_beside_a_plain_one() {
+    let applications = Applications::new();
+    let driven = Driven::new(None);
+    let (plain, warm) = (applications.exec("plain"), applications.load("warm"));
+    let components = format!(
+        "<service android:name='.Plain' {plain}/>\
+         <service android:name='.Warm' android:process=':warm' {warm}/>"
+    );
+    driven.manager.add(package("org.app", "", &components)).unwrap();
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..500 {
+        for (name, times) in ["Plain", "Warm"].iter().zip(&mut times) {
+            let begin = std::time::Instant::now();
+            let pid = driven.start(&format!("org.app/.{name}")).unwrap();
+            let application = applications.accept();
+            times.push(begin.elapsed());
+            assert_eq!(application.pid, pid);
+            driven.manager.force_stop(ROOT, "org.app").unwrap();
+            driven.await_death(pid);
+        }
+    }
+    for (name, times) in ["plain", "warm"].iter().zip(&mut times) {
+        times.sort();
+        println!("{name}: p50 {:?}, p99 {:?}", times[250], times[495]);
+    }
+}
+
 /// Random numbers of one seed.
 struct Dice(ChaCha8Rng);
 

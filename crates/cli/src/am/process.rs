@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time for the process manager to name the classes of processes, which are shown without otherwise.
+/// Time for the process manager to name classes: processes are shown without them otherwise.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Time for the process manager to describe itself.
@@ -59,9 +59,9 @@ pub struct PackageArgs {
 /// Options of `baton am stack`.
 #[derive(Args)]
 #[command(after_help = "\
-Processes stand in the order in which they are kept when memory is short. ADJ is Android's OOM_ADJ: \
-below 0 a process is protected, 0 is the foreground, 15 an empty process. * marks the activity that \
-the user works with.")]
+Processes stand in the order in which they are kept when memory is short. ADJ is Android's \
+OOM_ADJ: below 0 a process is protected, 0 is the foreground, 15 an empty process. * marks the \
+activity that the user works with.")]
 pub struct StackArgs {
     #[command(flatten)]
     place: ContextArgs,
@@ -91,8 +91,8 @@ pub struct TrimArgs {
 #[derive(Args)]
 #[command(after_help = "\
 A class is persistent, real-time, foreground, visible, secondary-server, backup, home, hidden, \
-content-provider or empty. Root may give any; a user's own processes take one from foreground on as \
-a bound; a package with baton:realtime may be real-time, -1 to -11.
+content-provider or empty. Root may give any. A user's own processes take one from foreground on \
+as a bound. A package with baton:realtime may be real-time, -1 to -11.
 
 Example: baton am set-adj 4711 real-time")]
 pub struct SetAdjArgs {
@@ -342,13 +342,13 @@ mod tests {
             Shown { process, class: adjustment.class().name() }
         };
         let processes = [
-            process(7, "org.app", 0, &[("org.app.A", "resumed"), ("org.app.S", "started")]),
+            process(7, "org.app", 0, &[("A", "resumed"), ("S", "started")]),
             process(12, "org.app:w", 15, &[]),
         ];
         assert_eq!(
-            stack_table(&processes, Some(&"org.app/org.app.A".to_owned())),
+            stack_table(&processes, Some(&"org.app/A".to_owned())),
             "PID    UID  ADJ  CLASS        KIB  PROCESS    COMPONENTS\n\
-             \x20 7  10001    0  foreground  2048  org.app    *org.app.A resumed, org.app.S started\n\
+             \x20 7  10001    0  foreground  2048  org.app    *A resumed, S started\n\
              \x2012  10001   15  empty       2048  org.app:w  -\n"
         );
     }

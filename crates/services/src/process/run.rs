@@ -1,9 +1,9 @@
 //! The process manager at work: the table under its lock, and the I/O that its effects ask for.
 //!
-//! - **Locks**: the table's lock is held for a command, and for the killer's choice with its signal,
-//!   never while a process starts, a file is written or a client is called. `applied` is held while
-//!   a process's adjustment is written, and while its pid is given up. The adjustment is read from
-//!   the table under it, so that the last writer writes the newest one.
+//! - **Locks**: the table's lock is held for a command, and for the killer's choice with its
+//!   signal, never while a process starts, a file is written or a client is called. `applied` is
+//!   held while a process's adjustment is written, and while its pid is given up. The adjustment is
+//!   read from the table under it, so that the last writer writes the newest one.
 //! - One thread runs [`ProcessManager::round`]: deaths, what is due, and memory. The killer waits
 //!   for its victim's end before it chooses again.
 

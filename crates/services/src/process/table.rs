@@ -764,8 +764,8 @@ impl Table {
         }
     }
 
-    /// The topmost activity whose process runs is resumed. Those above it, whose processes are being
-    /// started, have it paused; those below are stopped.
+    /// The topmost activity is resumed, if its process runs. While that is being started, the next
+    /// one below is paused. All others are stopped.
     fn settle_stack(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let mut above = State::Resumed;
         for (id, name) in self.stack.clone().into_iter().rev() {
