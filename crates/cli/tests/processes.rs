@@ -5,6 +5,7 @@ mod applications;
 use applications::{Application, Applications, BATON, is_alive, package};
 use baton_services::intent::ComponentName;
 use baton_services::process::class::{Adjustment, MinFree};
+use baton_services::process::killer::Choice;
 use baton_services::process::package::Package;
 use baton_services::process::run::{Config, Event, ProcessManager, Report, StartRefused};
 use baton_services::process::table::{Caller, ProcessId};
@@ -30,6 +31,7 @@ fn is_root() -> bool {
 struct Driven {
     manager: ProcessManager,
     dead: Arc<Mutex<Vec<ProcessId>>>,
+    choices: Arc<Mutex<Vec<Choice>>>,
     /// Always readable, so that rounds do not wait.
     at_once: OwnedFd,
 }
@@ -49,14 +51,15 @@ impl Driven {
         })
         .unwrap();
         let dead: Arc<Mutex<Vec<ProcessId>>> = Arc::default();
-        let seen = Arc::clone(&dead);
-        manager.listen(move |event| {
-            if let Event::Died(id) = event {
-                seen.lock().unwrap().push(*id);
-            }
+        let choices: Arc<Mutex<Vec<Choice>>> = Arc::default();
+        let seen = (Arc::clone(&dead), Arc::clone(&choices));
+        manager.listen(move |event| match event {
+            Event::Died(id) => seen.0.lock().unwrap().push(*id),
+            Event::Killed(choice) => seen.1.lock().unwrap().push(choice.clone()),
+            Event::Entered(..) => {}
         });
         let at_once = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
-        Driven { manager, dead, at_once }
+        Driven { manager, dead, choices, at_once }
     }
 
     fn start(&self, text: &str) -> Result<u32, StartRefused> {
@@ -82,12 +85,9 @@ impl Driven {
     fn settle(&self, history: &str) -> Vec<Report> {
         let mut killed: Vec<Report> = Vec::new();
         loop {
-            let n_choices = self.manager.choices().len();
             self.round();
-            let choices = self.manager.choices();
-            if choices.len() > n_choices {
+            if let Some(Choice { victim, .. }) = self.choices.lock().unwrap().pop() {
                 // A round ends with the choice: the others are as they were then.
-                let victim = &choices[n_choices].victim;
                 let mut living = self.manager.report();
                 living.retain(|it| killed.iter().all(|dead| dead.id != it.id));
                 let worst = living.iter().map(|it| it.adjustment).max();
@@ -558,6 +558,7 @@ fn play(seeds: std::ops::Range<u64>) {
             driven.round();
         }
         driven.dead.lock().unwrap().clear();
+        assert!(driven.choices.lock().unwrap().is_empty(), "seed {seed}: a choice was not checked");
     }
     println!("{seeds:?}: {n_kills} killed, {n_spared} times a protected one spared");
     assert!(n_kills > 20 && n_spared > 20, "{n_kills} kills, {n_spared} times spared");

@@ -55,6 +55,8 @@ pub enum Event {
     Entered(ProcessId, String, State),
     /// The process has ended.
     Died(ProcessId),
+    /// The low-memory killer has killed a process.
+    Killed(Choice),
 }
 
 /// Why a component was not started.
@@ -590,6 +592,7 @@ impl ProcessManager {
         if let Err(errno) = killed {
             warn!("{} cannot be killed: {errno}", choice.victim.pid);
         }
+        self.tell(&Event::Killed(choice));
         Ok(())
     }
 }

@@ -90,6 +90,8 @@ impl Server {
     fn tell(&self, event: &Event) {
         match event {
             Event::Died(id) => _ = lock(&self.applications).remove(id),
+            // What its process finds out by itself.
+            Event::Killed(_) => {}
             Event::Entered(id, component, state) => {
                 let application = lock(&self.applications).get(id).cloned();
                 if let Some(application) = application {
