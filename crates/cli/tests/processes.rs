@@ -321,7 +321,8 @@ impl Group {
     /// Leaves so many bytes free.
     fn leave_free(&self, driven: &Driven, bytes: u64) {
         let set = |limit: u64| fs::write(self.path.join(self.limit), limit.to_string()).unwrap();
-        let enough = 1 << 30;
+        // No more than the machine has.
+        let enough = 256 * MIB;
         set(enough);
         let (free, _) = driven.manager.memory().unwrap();
         set(enough - free + bytes);

@@ -71,11 +71,6 @@ impl Group {
         write(&background.join("cpu.weight"), BACKGROUND_WEIGHT)
     }
 
-    /// Whether background processes have a share of their own.
-    pub fn has_shares(&self) -> bool {
-        self.has_shares
-    }
-
     /// Moves a process, with all its threads.
     pub fn join(&self, pid: u32, share: Share) -> Result<(), Error> {
         let directory = match self.has_shares {
@@ -120,7 +115,7 @@ mod tests {
         std::fs::write(&procs, "").unwrap();
         std::fs::create_dir(directory.path().join("cgroup.subtree_control")).unwrap();
         let (group, why) = Group::new(directory.path()).unwrap();
-        assert!(!group.has_shares() && why.unwrap().to_string().contains("subtree_control"));
+        assert!(!group.has_shares && why.unwrap().to_string().contains("subtree_control"));
         group.join(7, Share::Background).unwrap();
         assert_eq!(std::fs::read_to_string(&procs).unwrap(), "7");
     }

@@ -2,9 +2,11 @@
 //!
 //! A process may be killed if its adjustment is at or above the limit that the free memory sets
 //! ([`MinFree`]). Of those the one with the worst adjustment is chosen, among equals the one with
-//! the most memory, and then the oldest. **Invariant**: no process is chosen while one with a worse
-//! adjustment is among the candidates, and a protected one (-1 and below) never: before it comes to
-//! that, every ordinary process is gone, and the rest is the kernel's to decide.
+//! the most memory, and then the oldest.
+//!
+//! **Invariant**: no process is chosen while one with a worse adjustment is among the candidates. A
+//! protected one (-1 and below) never is: the best limit is the foreground's, 0. Once every
+//! ordinary process is gone, the rest is the kernel's to decide.
 //!
 //! Where all tasks stall for memory, though much of it counts as free, that memory is not really to
 //! be had: then processes in the background may be killed (hidden and worse).
@@ -77,7 +79,7 @@ pub fn choose(candidates: Vec<Candidate>, memory: Memory, minfree: &MinFree) -> 
     let (limit, threshold_bytes) = limit(memory, minfree)?;
     let victim = candidates
         .into_iter()
-        .filter(|it| it.adjustment >= limit && !it.adjustment.is_protected())
+        .filter(|it| it.adjustment >= limit)
         .max_by_key(|it| (it.adjustment, it.rss_bytes, std::cmp::Reverse(it.id)))?;
     Some(Choice { victim, limit, threshold_bytes, memory })
 }

@@ -35,6 +35,9 @@ const LONGEST_DEATH: Duration = Duration::from_secs(1);
 /// The decisions of the killer that a report has.
 const N_CHOICES: usize = 100;
 
+/// Starts that have failed and whose reasons are kept for those who wait.
+const N_FAILURES: usize = 100;
+
 /// The settings of a process manager.
 #[derive(Debug)]
 pub struct Config {
@@ -339,8 +342,7 @@ impl ProcessManager {
         Ok(!conditions[0].is_empty())
     }
 
-    /// Ends all processes and the helpers. Commands are refused no more, but start nothing that
-    /// lasts.
+    /// Ends all processes and the helpers. To be called once no command comes any more.
     pub fn close(&self) {
         let running = std::mem::take(&mut lock(&self.state).running);
         for process in running.values() {
@@ -447,6 +449,10 @@ impl ProcessManager {
             Err(why) => {
                 warn!("{name} cannot be started: {why}");
                 state.failures.insert(id, why);
+                // Of restarts, for which nobody waits.
+                if state.failures.len() > N_FAILURES {
+                    state.failures.pop_first();
+                }
                 state.table.died(id, self.now())
             }
         };

@@ -37,7 +37,9 @@ impl From<Refusal> for Exception {
             Refusal::NotExported(_) | Refusal::OtherUser(_) | Refusal::Protected(_) => {
                 Exception::Security(message)
             }
-            Refusal::NoProcess(_) | Refusal::NotRunning(_) => Exception::IllegalState(message),
+            Refusal::NoProcess(_) | Refusal::NotRunning(_) | Refusal::Stopped(_) => {
+                Exception::IllegalState(message)
+            }
             _ => Exception::IllegalArgument(message),
         }
     }

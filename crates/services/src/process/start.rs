@@ -105,11 +105,6 @@ impl Starter {
         lock(&self.helpers).clear();
     }
 
-    /// The pids of the helpers.
-    pub fn helpers(&self) -> Vec<u32> {
-        lock(&self.helpers).values().map(|helper| lock(helper).child.id()).collect()
-    }
-
     /// Removes a helper that has failed.
     fn forget(&self, program: &Program, errno: Errno) -> StartError {
         lock(&self.helpers).remove(&object(program));

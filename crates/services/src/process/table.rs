@@ -169,6 +169,9 @@ pub enum Refusal {
              to real time"
     )]
     Protected(Adjustment),
+    /// The package was stopped by force, and nobody has started a component of it since.
+    #[error("{0} was stopped by force")]
+    Stopped(String),
     /// The package is there already.
     #[error("there are two manifests of the package {0:?}")]
     Twice(String),
@@ -287,11 +290,6 @@ impl Table {
         Ok(effects)
     }
 
-    /// The packages.
-    pub fn packages(&self) -> impl Iterator<Item = &Package> {
-        self.packages.values().map(Arc::as_ref)
-    }
-
     /// All processes, dying ones included.
     pub fn processes(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
         self.processes.iter().map(|(id, process)| (*id, process))
@@ -367,6 +365,7 @@ impl Table {
             let wanted = "service or provider";
             return Err(Refusal::WrongKind { target: target.clone(), wanted });
         }
+        self.stopped.remove(&package.name);
         let mut effects = Vec::new();
         let server = self.create(&package, &declared, &target.class, now, &mut effects);
         let component = target.class.clone();
@@ -395,7 +394,7 @@ impl Table {
     }
 
     /// A receiver begins to work on a broadcast. Its process is started, and is as important as the
-    /// foreground's until [`Table::received`].
+    /// foreground's until [`Table::received`]. A package that was stopped by force receives nothing.
     pub fn receive(
         &mut self,
         target: &ComponentName,
@@ -405,6 +404,9 @@ impl Table {
         let (package, declared) = self.declared(caller, target)?;
         if declared.kind != ComponentKind::Receiver {
             return Err(Refusal::WrongKind { target: target.clone(), wanted: "receiver" });
+        }
+        if self.stopped.contains(&package.name) {
+            return Err(Refusal::Stopped(package.name.clone()));
         }
         let mut effects = Vec::new();
         let id = self.create(&package, &declared, &target.class, now, &mut effects);

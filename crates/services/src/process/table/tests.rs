@@ -283,7 +283,7 @@ fn a_service_that_nobody_has_started_ends_with_its_last_client() {
 
 #[test]
 fn a_receiver_is_in_the_foreground_while_it_works() {
-    let app = package("app", 10_001, &[("news", Receiver)]);
+    let app = package("app", 10_001, &[("news", Receiver), ("work", Service)]);
     let mut machine = Machine::new(vec![app]);
     let (id, effects) = machine.table.receive(&target("app/news"), machine.now).unwrap();
     machine.carry_out(effects);
@@ -295,6 +295,12 @@ fn a_receiver_is_in_the_foreground_while_it_works() {
     assert_eq!(machine.adjustment(pid), 0, "another broadcast is not done with");
     machine.table.received(id, "news", machine.now);
     assert_eq!(machine.adjustment(pid), 15);
+    // A package that was stopped receives nothing, until somebody starts a component of it.
+    machine.table.force_stop(ROOT, "app").unwrap();
+    let refused = machine.table.receive(&target("app/news"), machine.now).unwrap_err();
+    assert_eq!(refused, Refusal::Stopped("app".to_owned()));
+    machine.start("app/work");
+    assert!(machine.table.receive(&target("app/news"), machine.now).is_ok());
     // One that comes late is nobody's.
     machine.table.received(id, "news", machine.now);
     machine.table.received(ProcessId(99), "news", machine.now);
