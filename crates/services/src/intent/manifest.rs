@@ -20,20 +20,25 @@
 //! | element | attributes |
 //! |---|---|
 //! | `manifest` | `package`, `baton:uid`: the user that the application asks for |
-//! | `application` | `android:process`, `android:permission`, `baton:exec`, `baton:load`: of components without their own; `android:persistent`, `baton:realtime` |
-//! | `activity`, `service`, `provider`, `receiver` | `android:name`, `exported`, `process`, `permission`, `baton:exec`, `baton:load`; of a provider `authorities` |
+//! | `application` | `android:persistent`, `baton:realtime` |
+//! | `application`, components | `android:process`, `permission`, `baton:exec`, `baton:load` |
+//! | `activity`, `service`, `provider`, `receiver` | `android:name`, `exported` |
+//! | `provider` | `android:authorities` |
 //! | `intent-filter` | `android:priority` |
 //! | `action`, `category` | `android:name` |
-//! | `data` | `android:scheme`, `host`, `port`, `path`, `pathPrefix`, `pathPattern`, `pathSuffix`, `ssp`, `sspPrefix`, `sspPattern`, `sspSuffix`, `mimeType` |
+//! | `data` | `android:scheme`, `host`, `port`, `mimeType`, `path`, `pathPrefix`, `pathPattern`, |
+//! | | `pathSuffix`, `ssp`, `sspPrefix`, `sspPattern`, `sspSuffix` |
 //! | `meta-data` | `android:name`, `value` |
 //!
 //! `baton:exec` is the program that a component's process runs on Linux, and its arguments, with
-//! white space between them; `baton:load` is a shared object with a `baton_main` in its place, which
-//! a warm parent has loaded. `android:persistent` applications run always, and one that is
-//! `baton:realtime` may ask for a class that the low-memory killer spares. A class that begins with a dot, or has none, is one of the package. A
-//! process that begins with a colon is one of the package's. A component is exported only if it
-//! says so; one with filters must say whether it is, as since Android 12. Other elements of Android
-//! are passed over; a wrong attribute of `baton:` is an error.
+//! white space between them. `baton:load` is a shared object in its place, with a `baton_main`,
+//! which a warm parent has loaded. An `android:persistent` application runs always. One that is
+//! `baton:realtime` may ask for a class that the low-memory killer spares.
+//!
+//! A class that begins with a dot, or has none, is one of the package. A process that begins with a
+//! colon is one of the package's. A component is exported only if it says so; one with filters must
+//! say whether it is, as since Android 12. Other elements of Android are passed over; a wrong
+//! attribute of `baton:` is an error.
 
 use super::filter::IntentFilter;
 use super::intent::ComponentName;
@@ -344,7 +349,8 @@ fn filter(node: Node<'_, '_>) -> Result<IntentFilter> {
     Ok(filter)
 }
 
-/// Adds the attributes of a `data` element. Those of several elements count together, as on Android.
+/// Adds the attributes of a `data` element. Those of several elements count together, as on
+/// Android.
 fn add_data(mut filter: IntentFilter, data: Node<'_, '_>) -> Result<IntentFilter> {
     let attribute = |name: &str| android(data, name).map(str::to_owned);
     filter.schemes.extend(attribute("scheme"));

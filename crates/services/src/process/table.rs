@@ -394,7 +394,8 @@ impl Table {
     }
 
     /// A receiver begins to work on a broadcast. Its process is started, and is as important as the
-    /// foreground's until [`Table::received`]. A package that was stopped by force receives nothing.
+    /// foreground's until [`Table::received`]. A package that was stopped by force receives
+    /// nothing.
     pub fn receive(
         &mut self,
         target: &ComponentName,
