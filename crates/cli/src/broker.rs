@@ -55,7 +55,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
         let _ = rustix::process::setsid();
     }
     let tried = background::SERVE;
-    begin_log();
+    begin_log("baton-broker");
     let policy = policy::read(args.config.as_deref()).map_err(|why| why.during(tried))?;
     let config = Config {
         socket: socket.to_owned(),
@@ -78,11 +78,11 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
     baton_broker::run(config, ready).map_err(|error| explain(tried, &error))
 }
 
-/// Sends the broker's log messages to standard error, and to Baton's log if there is one.
-fn begin_log() {
+/// Sends log messages to standard error, and to Baton's log under a tag if there is one.
+pub fn begin_log(tag: &'static str) {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time();
     let lines = lines.with_target(false).with_ansi(false);
-    let log = baton_log::adapter::tracing::Layer::new(Buffer::System).tag("baton-broker");
+    let log = baton_log::adapter::tracing::Layer::new(Buffer::System).tag(tag);
     tracing_subscriber::registry().with(lines).with(log).with(LevelFilter::INFO).init();
 }
 

@@ -6,13 +6,16 @@
 mod calls;
 mod methods;
 mod services;
-mod table;
+pub mod table;
 
+use crate::am::process::adjustments;
 use crate::failure::Failure;
 use crate::observer;
 use crate::program::name_of;
 use crate::stdout::{show, show_json};
 use baton_abi::control::{Account, EngineReport, LaneReport, ProcessReport, Report, Share};
+use baton_services::process::class::Adjustment;
+use baton_services::process::protocol;
 use clap::Args;
 use methods::Methods;
 use serde::Serialize;
@@ -30,7 +33,8 @@ the other processes shown, CHANNELS its shared memories with other processes as 
 LANES its threads' slots in them, LOOPERS the threads that serve, BUFFER the used part of the \
 receive buffer and the transactions in it, CALLS those received so far and those not yet answered, \
 SERVICES the names by which the service manager knows its nodes. \
-STATE: manager (the context manager), frozen. Shown are the processes of your own user, and all to \
+STATE: manager (the context manager), frozen, and the class of a process that `baton am serve` has \
+started. Shown are the processes of your own user, and all to \
 root and the broker's user. The columns from LANES on are what the process says of itself; so are \
 NODES and HANDLES of objects that their owner has handed out itself.
 
@@ -80,7 +84,8 @@ pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
     }
     let report = observer.report().map_err(refused)?;
     let services = Services::of(&report, socket);
-    let shown = Shown::of(&report, &services);
+    let classes = services.of_name(protocol::NAME).flat_map(adjustments).collect();
+    let shown = Shown::of(&report, &services, &classes);
     if args.json {
         return show_json(&shown);
     }
@@ -122,6 +127,8 @@ struct ShownProcess<'a> {
     pid: u32,
     uid: u32,
     frozen: bool,
+    /// Its importance to the process manager, if that has started it.
+    adjustment: Option<Adjustment>,
     /// Names of services of the process.
     services: Vec<&'a str>,
     nodes: Vec<ShownNode<'a>>,
@@ -160,14 +167,21 @@ struct ShownChannel {
 }
 
 impl<'a> Shown<'a> {
-    fn of(report: &'a Report, services: &'a Services) -> Shown<'a> {
+    fn of(
+        report: &'a Report,
+        services: &'a Services,
+        classes: &BTreeMap<u32, Adjustment>,
+    ) -> Shown<'a> {
         let mut held: BTreeMap<u64, Vec<(u64, u64, bool)>> = BTreeMap::new();
         for owner in report.contexts.iter().flat_map(|context| &context.processes) {
             for &(node, holder, strong) in &owner.holdings {
                 held.entry(holder).or_default().push((owner.process, node, strong));
             }
         }
-        let mut process = |shown| ShownProcess::of(shown, services, &mut held);
+        let mut process = |shown: &'a ProcessReport| {
+            let adjustment = classes.get(&shown.pid).copied();
+            ShownProcess { adjustment, ..ShownProcess::of(shown, services, &mut held) }
+        };
         let contexts = report.contexts.iter().map(|context| ShownContext {
             name: &context.name,
             manager: context.manager,
@@ -205,6 +219,7 @@ impl<'a> ShownProcess<'a> {
             pid: report.pid,
             uid: report.uid,
             frozen: report.frozen,
+            adjustment: None,
             services: services.of_process(owner).collect(),
             nodes,
             handles: handles.map(handle).collect(),
@@ -260,11 +275,11 @@ const MOST_NAMES: usize = 3;
 fn row(context: &ShownContext<'_>, process: &ShownProcess<'_>) -> [String; 14] {
     let engine = process.engine;
     let manager = context.manager == Some(process.process);
-    let state = match (manager, process.frozen) {
-        (true, true) => "manager,frozen",
-        (true, false) => "manager",
-        (false, true) => "frozen",
-        (false, false) => "-",
+    let class = process.adjustment.map(|adjustment| adjustment.class().name());
+    let states = [manager.then_some("manager"), process.frozen.then_some("frozen"), class];
+    let state = match states.into_iter().flatten().collect::<Vec<_>>() {
+        states if states.is_empty() => "-".to_owned(),
+        states => states.join(","),
     };
     let served = process.channels.iter().filter(|channel| channel.is_server).count();
     let called = process.channels.len() - served;
@@ -274,7 +289,7 @@ fn row(context: &ShownContext<'_>, process: &ShownProcess<'_>) -> [String; 14] {
         process.pid.to_string(),
         process.uid.to_string(),
         name_of(process.pid),
-        state.to_owned(),
+        state,
         process.nodes.len().to_string(),
         process.handles.len().to_string(),
         format!("{served}+{called}"),
@@ -345,7 +360,9 @@ mod tests {
         let (name, processes) = ("c".to_owned(), vec![process]);
         let report = Report { contexts: vec![ContextReport { name, manager: Some(1), processes }] };
         let services = Services::named(&[(1, 4, "echo")]);
-        let [context] = &Shown::of(&report, &services).contexts[..] else { panic!("one context") };
+        let [context] = &Shown::of(&report, &services, &BTreeMap::new()).contexts[..] else {
+            panic!("one context")
+        };
         let rows = [HEADER.map(str::to_owned), row(context, &context.processes[0])];
         assert_eq!(
             table(&rows, &WORDS),
@@ -382,7 +399,9 @@ mod tests {
         let name = "c".to_owned();
         let report = Report { contexts: vec![ContextReport { name, manager: None, processes }] };
         let services = Services::named(&[(1, 4, "echo")]);
-        let [context] = &Shown::of(&report, &services).contexts[..] else { panic!("one context") };
+        let [context] = &Shown::of(&report, &services, &BTreeMap::new()).contexts[..] else {
+            panic!("one context")
+        };
         let mut text = String::new();
         describe(&mut text, context);
         assert_eq!(

@@ -125,6 +125,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ),
     ("nucleus/host/src/directory.rs", "lends a call while it waits"),
     ("log/liblog/src/", "pointers from C, and jumps to C's variadic functions"),
+    ("services/src/process/fork.rs", "fork, and functions of a shared object, which rustix lacks"),
     ("rt/src/inject.rs", "traces a program, to lock its memory"),
     ("rt/src/schedule.rs", "asks for priorities, which rustix lacks"),
     ("cli/src/broker.rs", "takes over a listening socket by number"),

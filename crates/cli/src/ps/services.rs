@@ -65,6 +65,12 @@ impl Services {
         told.or_else(|| Some(name.split_once('/')?.0.to_owned()))
     }
 
+    /// The services of this name, of all contexts.
+    pub fn of_name<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Handle> {
+        let services = self.0.values().filter(move |service| service.name == name);
+        services.filter_map(|service| service.handle.as_ref())
+    }
+
     /// The names of a process's nodes.
     pub fn of_process(&self, owner: u64) -> impl Iterator<Item = &str> {
         self.0.range((owner, 0)..=(owner, u64::MAX)).map(|(_, service)| service.name.as_str())
