@@ -67,7 +67,9 @@ impl Driver {
             Return::Transaction(incoming, (ptr, _)) => {
                 engine.unlock(state);
                 self.serve_one(incoming, ptr);
-                engine.lock()
+                let mut state = engine.lock();
+                engine.end_raise(&mut state);
+                state
             }
             Return::Node(news) => {
                 let (ptr, cookie) = news.object;
@@ -104,14 +106,23 @@ impl Driver {
         let wanted = incoming.requested_priority();
         let handler = self.handler(ptr);
         let request = Request { received: Received::in_buffer(self, incoming) };
-        let answer = match handler {
-            Some(handler) => at_priority(wanted, || handle(&handler, &request)),
-            None => Err(Errno::NOENT),
+        let serve = || {
+            let answer = handler.map_or(Err(Errno::NOENT), |handler| handle(&handler, &request));
+            drop(request);
+            answer
         };
-        drop(request);
         if two_way {
-            self.reply(&answer);
+            let answer = at_priority(wanted, serve);
+            return self.reply(&answer);
         }
+        let Some(before) = typed::adopt(wanted) else {
+            let _ = serve();
+            return;
+        };
+        self.engine.raise_again();
+        let _ = serve();
+        self.engine.with_state(|state| self.engine.end_raise(state));
+        typed::restore(before);
     }
 
     /// Serves a transaction of the fast path, whichever way its answer goes.

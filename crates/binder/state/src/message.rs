@@ -28,6 +28,15 @@ pub struct Serving {
     pub chain: Vec<ChainEntry>,
 }
 
+/// The real-time thread that has sent a one-way transaction, by the broker's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RealTimeSender {
+    /// The lane that it keeps, on which its dedicated looper waits.
+    pub via: LaneId,
+    /// Its priority.
+    pub priority: SchedPriority,
+}
+
 /// A transaction or reply that lies in the receive buffer.
 #[derive(Clone, Debug)]
 pub struct Incoming {
@@ -47,15 +56,28 @@ pub struct Incoming {
     pub sender: (u32, u32),
     /// Offset in the mapping of the sender's label, if the node wants it.
     pub label: Option<Offset>,
-    /// The minimum priority at which it is served, if its node asks for one.
+    /// The minimum priority at which it is served, if its node asks for one or a real-time thread
+    /// sent it one-way.
     pub min_priority: Option<SchedPriority>,
     /// Its place among calls that wait.
     pub queue_priority: QueuePriority,
+    /// The real-time thread that sent it, if it is one-way.
+    pub real_time: Option<RealTimeSender>,
     /// The caller that waits for the answer. `None` of a one-way transaction and of a reply.
     pub serving: Option<Serving>,
 }
 
 impl Incoming {
+    /// Whether another one-way transaction goes before this one, though this one came first: it is
+    /// of a more urgent real-time sender, and of another one.
+    pub(crate) fn lets_by(&self, other: &Incoming) -> bool {
+        match (self.real_time, other.real_time) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(own), Some(other)) => own.via != other.via && own.priority < other.priority,
+        }
+    }
+
     /// The priority at which the caller and the node want it to be served.
     pub fn requested_priority(&self) -> RequestedPriority {
         let nice = self.serving.is_some().then(|| self.queue_priority.nice());

@@ -32,6 +32,9 @@ impl Device {
             STEPS.with_borrow_mut(|steps| steps.push(step));
             IS_UP.set(true);
             self.engine.lock().thread(tid).is_off_priority = depth == 0;
+            if depth == 0 {
+                self.engine.raise_again();
+            }
         }
     }
 
@@ -48,6 +51,7 @@ impl Device {
             return;
         }
         let mut state = self.engine.lock();
+        self.engine.end_raise(&mut state);
         let thread = state.thread(tid);
         thread.is_off_priority = false;
         let serves_nothing = thread.stack.is_empty();

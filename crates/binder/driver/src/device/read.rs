@@ -117,6 +117,7 @@ impl Device {
         let called = called.zip(via);
         let until = if nonblocking { Until::Now } else { Until::News };
         loop {
+            engine.end_raise(&mut state);
             engine.end_dedication(&mut state, tid);
             if !nonblocking {
                 state = engine.become_dedicated(state, tid);

@@ -51,12 +51,16 @@ pub struct DedicatedLooper {
     pub channel: Arc<Channel>,
     /// The lane's number in it.
     pub lane: u32,
+    /// The caller's priority, by the broker's word.
+    pub(crate) priority: Lock<SchedPriority>,
     /// The front end has been asked for a thread, or the broker has chosen one.
     pub(crate) is_given: AtomicBool,
     /// The caller is no real-time thread any more, or has left: the looper leaves the lane.
     pub(crate) is_over: AtomicBool,
     /// The looper has to be registered: the caller's priority has changed, or the broker.
     pub(crate) is_news: AtomicBool,
+    /// The lane's ring has been locked in memory.
+    pub(crate) ring_is_locked: AtomicBool,
     /// The caller lends its priority to the looper, which does not have it.
     pub(crate) borrows: AtomicBool,
 }
@@ -69,6 +73,11 @@ impl DedicatedLooper {
 
     pub(crate) fn areas(&self) -> Result<Lane<'_>, Errno> {
         self.channel.lane(self.lane as usize)
+    }
+
+    /// The caller's priority, by the broker's word.
+    pub(crate) fn priority(&self) -> SchedPriority {
+        *self.priority.lock()
     }
 
     /// Whether the looper has to leave the lane.
@@ -145,6 +154,8 @@ pub(crate) struct Reservation {
     pub lane: u32,
     /// The priority for which the broker was asked, whatever it answered.
     pub priority: SchedPriority,
+    /// The lane's ring has been locked in memory.
+    pub ring_is_locked: bool,
     /// The broker that was asked, or [`UNASKED`] if it is to be asked by the next call.
     pub era: u32,
 }

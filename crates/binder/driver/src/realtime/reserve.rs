@@ -57,6 +57,35 @@ impl Engine {
         Some((channel, lane as usize))
     }
 
+    /// The lane that the calling thread keeps to a process, reserved now if it is none yet; in whose
+    /// ring its one-way transactions go. `None` of an ordinary thread, which keeps no lane.
+    pub(crate) fn ring_to(&self, peer: ProcessId) -> Result<Option<(Arc<Channel>, usize)>, Errno> {
+        let Some(priority) = thread::real_time_priority() else {
+            self.end_reservations(tid());
+            return Ok(None);
+        };
+        let ours = || {
+            let mut all = self.real_time.reservations.all.lock();
+            let ours = all.iter_mut().find(|ours| ours.tid == tid() && ours.peer == peer)?;
+            let is_locked = std::mem::replace(&mut ours.ring_is_locked, true);
+            Some((ours.channel.upgrade()?, ours.lane, is_locked))
+        };
+        let mut found = ours();
+        if let Some((channel, lane, _)) = &found {
+            self.ask_for_looper(channel, *lane, priority);
+        } else {
+            let (channel, lane) = self.lane_to(peer, Purpose::Call)?;
+            channel.client_lanes.give(lane as u32);
+            found = ours();
+        }
+        Ok(found.map(|(channel, lane, is_locked)| {
+            if !is_locked {
+                self.mlock_lane_ring(&channel, lane as usize);
+            }
+            (channel, lane as usize)
+        }))
+    }
+
     /// Reserves the lane that the calling thread has just taken, if it is a real-time thread.
     pub(crate) fn reserve(&self, channel: &Arc<Channel>, lane: usize) {
         let Some(priority) = thread::real_time_priority() else { return };
@@ -70,7 +99,8 @@ impl Engine {
             }
             channel.client_lanes.reserve(lane);
             let (channel, era) = (Arc::downgrade(channel), UNASKED);
-            all.push(Reservation { tid, peer, channel, lane, priority, era });
+            let ring_is_locked = false;
+            all.push(Reservation { tid, peer, channel, lane, priority, ring_is_locked, era });
             self.real_time.reservations.count.store(all.len(), Ordering::Relaxed);
         }
         self.mlock_lane(channel, lane);
@@ -201,6 +231,11 @@ impl Engine {
                 return true;
             }
             if let Some(channel) = ours.channel.upgrade() {
+                if channel.has_real_time(ours.lane as usize) {
+                    // What the thread sends from now on comes after that.
+                    channel.set_ready(ours.lane as usize);
+                    channel.announce(false);
+                }
                 channel.client_lanes.unreserve(ours.lane);
                 channel.munlock_lane(ours.lane);
                 self.broker.tell(&Request::Ordinary { channel: channel.id, lane: ours.lane });

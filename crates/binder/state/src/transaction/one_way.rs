@@ -1,0 +1,135 @@
+//! One-way transactions that have come in: a node serves one at a time, as in the kernel's driver.
+//!
+//! ```text
+//!   comes in, node is free ---> a looper's queue ---> served ---> its buffer is freed
+//!            node is busy ----> the node's queue -------^             |
+//!                                    ^----- the next one ------------+
+//! ```
+//!
+//! Those of real-time senders go first, by their priorities. One sender's keep their order. They are
+//! for the dedicated looper of their sender's lane, and for the pool while that one is busy or there
+//! is none.
+//!
+//! A transaction that no thread has read yet gives its turn to a more urgent one. A thread that
+//! serves one gets the priority of the most urgent one behind it ([`Effect::Raise`]). So a real-time
+//! sender waits for at most one handler of others, at its own priority.
+//!
+//! **Invariant**: a node that is not busy has an empty queue.
+
+use crate::effect::Effect;
+use crate::message::{Incoming, LaneId};
+use crate::process::State;
+use crate::thread::Thread;
+use crate::work::{Queue, Tid, Work};
+use baton_abi::control::{NodeId, ProcessId};
+use std::collections::VecDeque;
+
+impl State {
+    /// Queues a one-way transaction that has come in. `by` is the dedicated looper that takes it
+    /// in, if one does.
+    pub(super) fn queue_one_way(&mut self, node: NodeId, incoming: Incoming, by: Option<Tid>) {
+        self.unread_one_way += 1;
+        let target = self.nodes.get_mut(node).expect("admitted");
+        if !target.one_way_busy {
+            target.one_way_busy = true;
+            return self.push_one_way(incoming, by);
+        }
+        let (unread, priority) = (self.unread_of(node, &incoming), incoming.real_time);
+        let target = self.nodes.get_mut(node).expect("admitted");
+        if let Some(unread) = unread {
+            // It was the first of its kind.
+            let at = target.one_way_todo.partition_point(|other| unread.lets_by(other));
+            target.one_way_todo.insert(at, unread);
+            return self.push_one_way(incoming, by);
+        }
+        insert(&mut target.one_way_todo, incoming);
+        if let Some((server, sender)) = target.one_way_server.zip(priority) {
+            self.effect(Effect::Raise(server, sender.priority));
+        }
+    }
+
+    /// Takes the node's less urgent transaction out of the queue in which it lies unread, if it
+    /// does.
+    fn unread_of(&mut self, node: NodeId, urgent: &Incoming) -> Option<Incoming> {
+        urgent.real_time?;
+        let is_unread = |work: &Work| match work {
+            Work::Transaction(other) => {
+                other.serving.is_none() && other.node == Some(node) && other.lets_by(urgent)
+            }
+            _ => false,
+        };
+        let of_threads = self.threads.iter_mut().map(|(_, thread)| &mut thread.todo);
+        let mut todos = std::iter::once(&mut self.todo).chain(of_threads);
+        match todos.find_map(|todo| todo.take_if(is_unread))? {
+            Work::Transaction(unread) => Some(unread),
+            _ => None,
+        }
+    }
+
+    /// Queues a transaction whose turn has come for its sender's looper, or for the pool.
+    fn push_one_way(&mut self, incoming: Incoming, by: Option<Tid>) {
+        let sender = incoming.real_time;
+        let looper = sender.and_then(|sender| self.free_looper_of(sender.via, by));
+        self.push(looper.map_or(Queue::Process, Queue::Thread), Work::Transaction(incoming));
+    }
+
+    /// The thread that is dedicated to the lane, if it waits there or is `by`, and has no work.
+    fn free_looper_of(&self, via: LaneId, by: Option<Tid>) -> Option<Tid> {
+        let is_free = |(tid, thread): &(Tid, &Thread)| {
+            let comes = Some(*tid) == by || thread.waits_on(via);
+            comes && thread.is_looper_of(via) && thread.is_available()
+        };
+        self.threads.iter().find(is_free).map(|(tid, _)| tid)
+    }
+
+    /// Called by the thread that is dedicated to the lane, before it waits there: takes a one-way
+    /// transaction of its caller's over from the pool.
+    pub fn claim_one_way(&mut self, tid: Tid, via: LaneId) {
+        if !self.threads.get(tid).is_some_and(Thread::is_available) {
+            return;
+        }
+        let is_own = |work: &Work| match work {
+            Work::Transaction(incoming) => incoming.real_time.is_some_and(|it| it.via == via),
+            _ => false,
+        };
+        if let Some(work) = self.todo.take_if(is_own) {
+            self.thread(tid).todo.push(work);
+        }
+    }
+
+    /// The looper leaves its lane: the one-way transactions that it has not read are the pool's.
+    pub(crate) fn give_one_ways_back(&mut self, tid: Tid) {
+        let is_one = |work: &Work| matches!(work, Work::Transaction(it) if it.real_time.is_some());
+        while let Some(work) = self.thread(tid).todo.take_if(is_one) {
+            self.push_process(work);
+        }
+    }
+
+    /// The node's transaction in service has been freed by the thread: the next one's turn comes.
+    pub(super) fn next_one_way(&mut self, id: NodeId, by: Tid) {
+        let Some(node) = self.nodes.get_mut(id) else { return };
+        node.one_way_server = None;
+        match node.one_way_todo.pop_front() {
+            Some(incoming) => self.push_one_way(incoming, Some(by)),
+            None => node.one_way_busy = false,
+        }
+    }
+
+    /// Drops an outdated one-way transaction of the same sender, node, `code` and `flags`
+    /// (TF_UPDATE_TXN).
+    pub fn supersede(&mut self, peer: ProcessId, node: NodeId, code: u32, flags: u32) {
+        let Some(target) = self.nodes.get_mut(node) else { return };
+        let same = |old: &Incoming| old.peer == peer && old.code == code && old.flags == flags;
+        if let Some(at) = target.one_way_todo.iter().position(same) {
+            let old = target.one_way_todo.remove(at).expect("just found");
+            self.unread_one_way -= 1;
+            self.drop_buffer(old.buffer, None);
+        }
+    }
+}
+
+/// Inserts a transaction before the less urgent ones at the end.
+fn insert(queue: &mut VecDeque<Incoming>, incoming: Incoming) {
+    let before = queue.iter().rev().take_while(|other| other.lets_by(&incoming)).count();
+    queue.insert(queue.len() - before, incoming);
+}
