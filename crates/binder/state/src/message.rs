@@ -28,13 +28,14 @@ pub struct Serving {
     pub chain: Vec<ChainEntry>,
 }
 
-/// The real-time thread that has sent a one-way transaction, by the broker's word.
+/// The sender of a one-way transaction that has come by the ring of a lane: the thread that keeps
+/// the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RealTimeSender {
-    /// The lane that it keeps, on which its dedicated looper waits.
+pub struct LaneSender {
+    /// The lane, on which the sender's dedicated looper waits.
     pub via: LaneId,
-    /// Its priority.
-    pub priority: SchedPriority,
+    /// The sender's priority, by the broker's word. `None` if the broker has not told of it.
+    pub priority: Option<SchedPriority>,
 }
 
 /// A transaction or reply that lies in the receive buffer.
@@ -61,21 +62,37 @@ pub struct Incoming {
     pub min_priority: Option<SchedPriority>,
     /// Its place among calls that wait.
     pub queue_priority: QueuePriority,
-    /// The real-time thread that sent it, if it is one-way.
-    pub real_time: Option<RealTimeSender>,
+    /// The thread that has sent it, if it is one-way and has come by a lane's ring.
+    pub lane_sender: Option<LaneSender>,
     /// The caller that waits for the answer. `None` of a one-way transaction and of a reply.
     pub serving: Option<Serving>,
 }
 
 impl Incoming {
-    /// Whether another one-way transaction goes before this one, though this one came first: it is
-    /// of a more urgent real-time sender, and of another one.
+    /// The priority of its real-time sender, if it is one-way and has one.
+    pub(crate) fn real_time(&self) -> Option<SchedPriority> {
+        self.lane_sender?.priority
+    }
+
+    /// Whether it has come by the ring of the same lane as another one.
+    pub(crate) fn has_sender_of(&self, other: &Incoming) -> bool {
+        let via = |it: &Incoming| it.lane_sender.map(|sender| sender.via);
+        via(self).is_some() && via(self) == via(other)
+    }
+
+    /// Whether another one-way transaction goes before this one, which has come first: it is of
+    /// another sender, which is more urgent.
     pub(crate) fn lets_by(&self, other: &Incoming) -> bool {
-        match (self.real_time, other.real_time) {
-            (_, None) => false,
-            (None, Some(_)) => true,
-            (Some(own), Some(other)) => own.via != other.via && own.priority < other.priority,
+        self.real_time() < other.real_time() && !self.has_sender_of(other)
+    }
+
+    /// Gives it at least the priority of a later one of its sender, before which it goes.
+    pub(crate) fn inherit(&mut self, later: &Incoming) {
+        let priority = self.real_time().max(later.real_time());
+        if let Some(sender) = &mut self.lane_sender {
+            sender.priority = priority;
         }
+        self.min_priority = self.min_priority.max(priority);
     }
 
     /// The priority at which the caller and the node want it to be served.

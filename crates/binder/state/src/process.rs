@@ -169,7 +169,7 @@ impl State {
     pub(crate) fn push_process(&mut self, work: Work) {
         match work {
             Work::Transaction(call) if call.serving.is_some() => self.todo.push_call(call),
-            Work::Transaction(one_way) if one_way.real_time.is_some() => {
+            Work::Transaction(one_way) if one_way.lane_sender.is_some() => {
                 self.todo.push_real_time(one_way);
             }
             work => self.todo.push(work),

@@ -178,7 +178,7 @@ mod tests {
             label: None,
             min_priority: None,
             queue_priority: QueuePriority::of(nice),
-            real_time: None,
+            lane_sender: None,
             serving: Some(Serving { via, peer, accepts_fds: false, chain: Vec::new() }),
         }
     }

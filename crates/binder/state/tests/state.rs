@@ -27,7 +27,7 @@ fn message(kind: Kind, node: NodeId) -> Message {
 
 fn arrival(message: &Message) -> Arrival<'_> {
     let via = LaneId { channel: ChannelId(1), lane: 0 };
-    Arrival { via, peer: PEER, message, chain: Vec::new(), objects: Vec::new(), priority: None }
+    Arrival { via, peer: PEER, message, chain: Vec::new(), objects: Vec::new(), lane_sender: None }
 }
 
 fn admit(state: &mut State, message: &Message) -> Room {

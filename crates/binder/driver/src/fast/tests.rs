@@ -117,7 +117,7 @@ impl Stage {
             sender: SENDER,
             label: None,
             min_priority: None,
-            real_time: None,
+            lane_sender: None,
             queue_priority: QueuePriority::of(nice()),
             serving: Some(serving),
         }

@@ -311,11 +311,11 @@ impl Engine {
             if !dedicated.ring_is_locked.swap(true, Ordering::Relaxed) {
                 self.mlock_lane_ring(channel, lane);
             }
-            if self.accept_own_ring(&mut state, channel, lane).is_some() {
+            if self.accept_own_ring(&mut state, dedicated).is_some() {
                 // As of a request without its grant or ticket.
                 self.unlock(state);
                 state = self.pass_barrier();
-                if self.accept_own_ring(&mut state, channel, lane).is_some() {
+                if self.accept_own_ring(&mut state, dedicated).is_some() {
                     self.end_channel(&mut state, channel, "a one-way transaction without a grant");
                 }
             }

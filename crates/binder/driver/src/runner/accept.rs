@@ -3,6 +3,7 @@
 use crate::channel::table::FEW;
 use crate::channel::{Channel, Ends};
 use crate::engine::Engine;
+use crate::engine::real_time::DedicatedLooper;
 use crate::sys::clock::stamp_in_order;
 use crate::sys::thread::{self, tid};
 use baton_abi::control::{ChannelId, End, ProcessId};
@@ -14,7 +15,7 @@ use baton_shm::ready_lanes::lanes_of;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::Ordering;
 use baton_state::State;
-use baton_state::transaction::Recipient;
+use baton_state::transaction::{LaneSender, Recipient};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -62,9 +63,7 @@ impl Engine {
                 let outcome = match what.place {
                     Place::Lane(lane) => self.accept_lane(state, &channel, lane, Recipient::Pool),
                     Place::OneWay => self.accept_one_way(state, &channel),
-                    Place::Ring(lane) => {
-                        self.accept_real_time(state, &channel, lane, Recipient::Pool)
-                    }
+                    Place::Ring(lane) => self.accept_real_time(state, &channel, lane, None),
                 };
                 match outcome {
                     Ok(()) => {
@@ -283,14 +282,10 @@ impl Engine {
 
     /// Takes in all one-way transactions in the ring of the lane that is dedicated to the calling
     /// thread. One that has to wait for an event is returned.
-    pub(crate) fn accept_own_ring(
-        &self,
-        state: &mut State,
-        channel: &Arc<Channel>,
-        lane: usize,
-    ) -> Option<Stop> {
+    pub(crate) fn accept_own_ring(&self, state: &mut State, own: &DedicatedLooper) -> Option<Stop> {
+        let (channel, lane) = (&own.channel, own.lane as usize);
         loop {
-            match self.accept_real_time(state, channel, lane, Recipient::Dedicated(tid())) {
+            match self.accept_real_time(state, channel, lane, Some(own)) {
                 Ok(()) => channel.count_fruitful(),
                 Err(Stop::Gone) => return None,
                 Err(Stop::Later) => return Some(Stop::Later),
@@ -400,14 +395,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes in the oldest one-way transaction in a lane's ring. It counts as a real-time sender's
-    /// if the broker has told of that.
+    /// Takes in the oldest one-way transaction in a lane's ring. It has a real-time sender if the
+    /// broker has told of that. `own` is the lane's dedicated looper if that takes it in.
     pub(crate) fn accept_real_time(
         &self,
         state: &mut State,
         channel: &Channel,
         lane: usize,
-        recipient: Recipient,
+        own: Option<&DedicatedLooper>,
     ) -> Result<(), Stop> {
         let first = channel.first_real_time(lane);
         let Ok(first) = first else { return Err(Stop::Violation("impossible ring of a lane")) };
@@ -415,8 +410,13 @@ impl Engine {
             return Err(Stop::Gone);
         };
         let via = channel.via(lane);
-        let priority = self.dedicated(via).map(|dedicated| dedicated.priority());
-        self.take_in(state, channel, &message, records, at, via, recipient, priority)?;
+        let recipient = own.map_or(Recipient::Pool, |_| Recipient::Dedicated(tid()));
+        let priority = match own {
+            Some(own) => Some(own.priority()),
+            None => self.dedicated(via).map(|dedicated| dedicated.priority()),
+        };
+        let sender = Some(LaneSender { via, priority });
+        self.take_in(state, channel, &message, records, at, via, recipient, sender)?;
         // As of the channel's ring.
         channel.publish_account(state.one_way_account(channel.id));
         self.publish(state);

@@ -144,7 +144,7 @@ impl Engine {
             message,
             chain: Vec::new(),
             objects,
-            priority: None,
+            lane_sender: None,
         };
         let verdict = state.admit_reply(&arrival);
         let from = (areas.incoming(), parts.data_at);

@@ -7,11 +7,12 @@ use crate::channel::returns::objects_in;
 use crate::engine::Engine;
 use baton_abi::control::{ProcessId, Request};
 use baton_abi::lane::{ChainEntry, Kind, Message, TO_FROZEN};
-use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::mapping::View;
 use baton_state::State;
-use baton_state::transaction::{Arrival, HeldObject, LaneId, Received, Recipient, Room, Verdict};
+use baton_state::transaction::{
+    Arrival, HeldObject, LaneId, LaneSender, Received, Recipient, Room, Verdict,
+};
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
 
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 pub(super) type CopyResult = Result<(Room, Received), (Kind, Errno)>;
 
 impl Engine {
-    /// Takes in a transaction; `priority` as in [`Arrival`]. `Ok(Some)`: the transaction is refused,
+    /// Takes in a transaction; `lane_sender` as in [`Arrival`]. `Ok(Some)`: the transaction is refused,
     /// with the error for its sender.
     #[expect(clippy::too_many_arguments, reason = "a message's place, and whom it is for")]
     pub(crate) fn take_in(
@@ -31,7 +32,7 @@ impl Engine {
         at: usize,
         via: LaneId,
         recipient: Recipient,
-        priority: Option<SchedPriority>,
+        lane_sender: Option<LaneSender>,
     ) -> Result<Option<(Kind, Errno)>, Stop> {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
         if matches!(recipient, Recipient::Waiting(_)) && self.page.is_frozen() {
@@ -47,7 +48,7 @@ impl Engine {
         // The call may be for a waiting thread of this process.
         self.revoke_callers(state, &chain);
         let objects = objects_in(message, map, at);
-        let arrival = Arrival { via, peer: channel.peer, message, chain, objects, priority };
+        let arrival = Arrival { via, peer: channel.peer, message, chain, objects, lane_sender };
         let verdict = state.admit(&arrival);
         let is_one_way = message.kind == Kind::OneWay as u32;
         if verdict.is_ok()

@@ -2,7 +2,7 @@
 
 use crate::account::Resource;
 use crate::buffer::{NoRoom, Offset, Use, allocation_bytes};
-use crate::message::{Buffer, HeldObject, Incoming, LaneId, RealTimeSender, Received, Serving};
+use crate::message::{Buffer, HeldObject, Incoming, LaneId, LaneSender, Received, Serving};
 use crate::peer::NOBODY;
 use crate::priority::QueuePriority;
 use crate::process::State;
@@ -50,14 +50,19 @@ pub struct Arrival<'a> {
     pub chain: Vec<ChainEntry>,
     /// What its nodes and handles are.
     pub objects: Vec<Carried>,
-    /// Of a one-way transaction: the priority of its real-time sender, by the broker's word.
-    pub priority: Option<SchedPriority>,
+    /// The sender of a one-way transaction that comes by the ring of a lane.
+    pub lane_sender: Option<LaneSender>,
 }
 
 impl Arrival<'_> {
     /// Its sender, and the channel by which it has come.
     fn sender(&self) -> Sender {
         (self.peer, self.via.channel)
+    }
+
+    /// The priority of its real-time sender, if it is one-way and has one.
+    fn priority(&self) -> Option<SchedPriority> {
+        self.lane_sender?.priority
     }
 
     /// The ticket that carries its references.
@@ -99,7 +104,7 @@ impl State {
         if let Some(peer) = self.peers.get_mut(&arrival.peer) {
             peer.called.insert(node);
         }
-        let usage = match (message.kind == Kind::OneWay as u32, arrival.priority) {
+        let usage = match (message.kind == Kind::OneWay as u32, arrival.priority()) {
             (false, _) => Use::Call,
             (true, None) => Use::OneWay,
             (true, Some(_)) => Use::RealTimeOneWay,
@@ -260,7 +265,7 @@ impl State {
         let one_way = message.kind == Kind::OneWay as u32;
         let target = self.nodes.get_mut(node).expect("admitted");
         target.local.strong += 1;
-        let min_priority = target.min_priority().max(arrival.priority);
+        let min_priority = target.min_priority().max(arrival.priority());
         self.fill(room, message, contents, Some(node));
         let nested = arrival.chain.iter().find(|entry| entry.process == self.id.0);
         let named = nested.and_then(|entry| self.tokens.get(&entry.token)).copied();
@@ -278,9 +283,7 @@ impl State {
             sender: (if one_way { 0 } else { received.sender.0 }, received.sender.1),
             min_priority,
             queue_priority: QueuePriority::of(message.param),
-            real_time: arrival
-                .priority
-                .map(|priority| RealTimeSender { via: arrival.via, priority }),
+            lane_sender: arrival.lane_sender,
             serving: (!one_way).then_some(Serving {
                 via: arrival.via,
                 peer: arrival.peer,
@@ -311,7 +314,7 @@ impl State {
             label: room.label,
             min_priority: None,
             queue_priority: QueuePriority::default(),
-            real_time: None,
+            lane_sender: None,
             serving: None,
         }
     }

@@ -16,7 +16,7 @@ mod release;
 mod slots;
 
 pub use crate::message::{Buffer, BufferedMessage, HeldObject, Incoming, LaneId};
-pub use crate::message::{RealTimeSender, Received, Serving};
+pub use crate::message::{LaneSender, Received, Serving};
 pub use crate::reserved_slot::{ReservedSlot, SLOT_BYTES};
 pub use arrive::{Arrival, Recipient, Room, Sender, Verdict};
 pub use depart::{Departure, PinnedHandles, Target};

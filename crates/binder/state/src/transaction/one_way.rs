@@ -6,9 +6,9 @@
 //!                                    ^----- the next one ------------+
 //! ```
 //!
-//! Those of real-time senders go first, by their priorities. One sender's keep their order. They are
-//! for the dedicated looper of their sender's lane, and for the pool while that one is busy or there
-//! is none.
+//! Those of real-time senders go first, by their priorities. One sender's keep their order: if its
+//! priority has grown, those that wait have it, too. They are for the dedicated looper of their
+//! sender's lane, and for the pool while that one is busy or there is none.
 //!
 //! A transaction that no thread has read yet gives its turn to a more urgent one. A thread that
 //! serves one gets the priority of the most urgent one behind it ([`Effect::Raise`]). So a real-time
@@ -34,41 +34,48 @@ impl State {
             target.one_way_busy = true;
             return self.push_one_way(incoming, by);
         }
-        let (unread, priority) = (self.unread_of(node, &incoming), incoming.real_time);
-        let target = self.nodes.get_mut(node).expect("admitted");
+        let priority = incoming.real_time();
+        let unread = self.take_unread(node, &incoming);
+        let queue = &mut self.nodes.get_mut(node).expect("admitted").one_way_todo;
+        queue_behind(queue, incoming);
         if let Some(unread) = unread {
-            // It was the first of its kind.
-            let at = target.one_way_todo.partition_point(|other| unread.lets_by(other));
-            target.one_way_todo.insert(at, unread);
-            return self.push_one_way(incoming, by);
+            // Its turn had come already: it goes before those that are as urgent.
+            let at = queue.partition_point(|other| other.real_time() > unread.real_time());
+            queue.insert(at, unread);
+            let next = queue.pop_front().expect("two at least");
+            return self.push_one_way(next, by);
         }
-        insert(&mut target.one_way_todo, incoming);
-        if let Some((server, sender)) = target.one_way_server.zip(priority) {
-            self.effect(Effect::Raise(server, sender.priority));
+        let server = self.nodes.get(node).and_then(|target| target.one_way_server);
+        if let Some((server, priority)) = server.zip(priority) {
+            self.effect(Effect::Raise(server, priority));
         }
     }
 
     /// Takes the node's less urgent transaction out of the queue in which it lies unread, if it
-    /// does.
-    fn unread_of(&mut self, node: NodeId, urgent: &Incoming) -> Option<Incoming> {
-        urgent.real_time?;
+    /// does. It is more urgent from now on if it is of the same sender.
+    fn take_unread(&mut self, node: NodeId, urgent: &Incoming) -> Option<Incoming> {
+        let priority = Some(urgent.real_time()?);
         let is_unread = |work: &Work| match work {
             Work::Transaction(other) => {
-                other.serving.is_none() && other.node == Some(node) && other.lets_by(urgent)
+                let is_of_node = other.serving.is_none() && other.node == Some(node);
+                is_of_node && other.real_time() < priority
             }
             _ => false,
         };
         let of_threads = self.threads.iter_mut().map(|(_, thread)| &mut thread.todo);
         let mut todos = std::iter::once(&mut self.todo).chain(of_threads);
-        match todos.find_map(|todo| todo.take_if(is_unread))? {
-            Work::Transaction(unread) => Some(unread),
-            _ => None,
+        let Work::Transaction(mut unread) = todos.find_map(|todo| todo.take_if(is_unread))? else {
+            return None;
+        };
+        if unread.has_sender_of(urgent) {
+            unread.inherit(urgent);
         }
+        Some(unread)
     }
 
     /// Queues a transaction whose turn has come for its sender's looper, or for the pool.
     fn push_one_way(&mut self, incoming: Incoming, by: Option<Tid>) {
-        let sender = incoming.real_time;
+        let sender = incoming.lane_sender;
         let looper = sender.and_then(|sender| self.free_looper_of(sender.via, by));
         self.push(looper.map_or(Queue::Process, Queue::Thread), Work::Transaction(incoming));
     }
@@ -89,7 +96,7 @@ impl State {
             return;
         }
         let is_own = |work: &Work| match work {
-            Work::Transaction(incoming) => incoming.real_time.is_some_and(|it| it.via == via),
+            Work::Transaction(incoming) => incoming.lane_sender.is_some_and(|it| it.via == via),
             _ => false,
         };
         if let Some(work) = self.todo.take_if(is_own) {
@@ -99,7 +106,8 @@ impl State {
 
     /// The looper leaves its lane: the one-way transactions that it has not read are the pool's.
     pub(crate) fn give_one_ways_back(&mut self, tid: Tid) {
-        let is_one = |work: &Work| matches!(work, Work::Transaction(it) if it.real_time.is_some());
+        let is_one =
+            |work: &Work| matches!(work, Work::Transaction(it) if it.lane_sender.is_some());
         while let Some(work) = self.thread(tid).todo.take_if(is_one) {
             self.push_process(work);
         }
@@ -128,7 +136,22 @@ impl State {
     }
 }
 
-/// Inserts a transaction before the less urgent ones at the end.
+/// Puts a transaction that has just come in into its node's queue. Earlier ones of its sender have
+/// its priority from then on.
+fn queue_behind(queue: &mut VecDeque<Incoming>, incoming: Incoming) {
+    let priority = incoming.real_time();
+    let (earlier, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(queue)
+        .into_iter()
+        .partition(|other| other.has_sender_of(&incoming) && other.real_time() < priority);
+    *queue = others;
+    for mut earlier in earlier {
+        earlier.inherit(&incoming);
+        insert(queue, earlier);
+    }
+    insert(queue, incoming);
+}
+
+/// Inserts a transaction before the less urgent ones of other senders at the end.
 fn insert(queue: &mut VecDeque<Incoming>, incoming: Incoming) {
     let before = queue.iter().rev().take_while(|other| other.lets_by(&incoming)).count();
     queue.insert(queue.len() - before, incoming);
