@@ -600,6 +600,20 @@ fn a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service
     assert_eq!([served[0].1, served[1].1, served[2].1], [fifo, fifo, ORDINARY]);
 }
 
+/// Its looper, which has been dedicated to its lane without a call from there, goes on waiting
+/// there.
+#[test]
+fn a_thread_that_has_only_sent_one_way_can_call() {
+    let Some(stage) = stage(1) else { return };
+    stage.at(libc::SCHED_FIFO, 30, || {
+        for number in 1..100 {
+            stage.manager.one_way(PRIORITY, &Parcel::new()).unwrap();
+            stage.server.shared.await_one_ways(number);
+        }
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
+    });
+}
+
 /// The end of a raw caller at a real-time priority.
 #[derive(Clone, Copy, Debug)]
 enum Parting {

@@ -36,6 +36,9 @@ pub struct LaneSender {
     pub via: LaneId,
     /// The sender's priority, by the broker's word. `None` if the broker has not told of it.
     pub priority: Option<SchedPriority>,
+    /// The number of the lane's reservation, if the broker has told of it: one thread after the
+    /// other may keep the lane.
+    pub reservation: u64,
 }
 
 /// A transaction or reply that lies in the receive buffer.
@@ -74,10 +77,11 @@ impl Incoming {
         self.lane_sender?.priority
     }
 
-    /// Whether it has come by the ring of the same lane as another one.
+    /// Whether it is of the same sender as another one, or may be.
     pub(crate) fn has_sender_of(&self, other: &Incoming) -> bool {
-        let via = |it: &Incoming| it.lane_sender.map(|sender| sender.via);
-        via(self).is_some() && via(self) == via(other)
+        let (Some(own), Some(other)) = (self.lane_sender, other.lane_sender) else { return false };
+        let is_unknown = own.priority.is_none() || other.priority.is_none();
+        own.via == other.via && (is_unknown || own.reservation == other.reservation)
     }
 
     /// Whether another one-way transaction goes before this one, which has come first: it is of
@@ -89,8 +93,8 @@ impl Incoming {
     /// Gives it at least the priority of a later one of its sender, before which it goes.
     pub(crate) fn inherit(&mut self, later: &Incoming) {
         let priority = self.real_time().max(later.real_time());
-        if let Some(sender) = &mut self.lane_sender {
-            sender.priority = priority;
+        if let Some((sender, later)) = self.lane_sender.as_mut().zip(later.lane_sender) {
+            (sender.priority, sender.reservation) = (priority, later.reservation);
         }
         self.min_priority = self.min_priority.max(priority);
     }

@@ -41,19 +41,25 @@ fn process(flags: u32) -> (State, NodeId) {
 }
 
 fn take_in(state: &mut State, node: NodeId, code: u32, sender: Sender, by: Option<u32>) {
-    let message = Message {
-        kind: Kind::OneWay as u32,
-        node: node.0,
-        code,
-        data_bytes: 8,
-        ..Message::default()
-    };
     let lane_sender = sender.map(|(lane, priority)| LaneSender {
         via: via(lane),
         priority: priority.map(SchedPriority::fifo),
+        reservation: 1,
     });
+    take_in_from(state, node, code, lane_sender, by);
+}
+
+fn take_in_from(
+    state: &mut State,
+    node: NodeId,
+    code: u32,
+    lane_sender: Option<LaneSender>,
+    by: Option<u32>,
+) {
+    let kind = Kind::OneWay as u32;
+    let message = Message { kind, node: node.0, code, data_bytes: 8, ..Message::default() };
     let arrival = || Arrival {
-        via: via(sender.map_or(0, |(lane, _)| lane)),
+        via: lane_sender.map_or(via(0), |sender| sender.via),
         peer: PEER,
         message: &message,
         chain: Vec::new(),
@@ -234,4 +240,24 @@ fn a_real_time_sender_finds_room_that_others_do_not() {
     room(&mut state, at(1, 10));
     assert_eq!(state.one_way_account(ChannelId(1)).1, 4, "on its channel's account");
     assert_eq!(state.buffers.free(Use::OneWay), ordinary - 8, "and on everybody's");
+}
+
+/// The lane's thread has ended, and a more urgent one keeps it now.
+#[test]
+fn another_thread_on_the_same_lane_is_another_sender() {
+    for (second_reservation, expected) in [(1, [0, 1, 2]), (2, [0, 2, 1])] {
+        let (mut state, node) = process(0);
+        take_in(&mut state, node, 0, ORDINARY, None);
+        let mut in_service = read(&mut state, POOL);
+        for (code, priority, reservation) in [(1, 10, 1), (2, 20, second_reservation)] {
+            let priority = Some(SchedPriority::fifo(priority));
+            let sender = LaneSender { via: via(1), priority, reservation };
+            take_in_from(&mut state, node, code, Some(sender), None);
+        }
+        for code in expected {
+            let incoming = in_service.take().or_else(|| read(&mut state, POOL)).unwrap();
+            assert_eq!(incoming.code, code);
+            state.free(POOL, Some(incoming.buffer), 0);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use baton_shm::lock::Lock;
 use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use rustix::io::Errno;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// The real-time part of one engine.
@@ -32,6 +32,8 @@ type Provider = Box<dyn Fn(Option<Arc<DedicatedLooper>>) + Send + Sync>;
 pub(crate) struct DedicatedLoopers {
     pub provider: OnceLock<Provider>,
     pub all: Lock<Vec<Arc<DedicatedLooper>>>,
+    /// How many there have been.
+    pub count: AtomicU64,
     /// The log has said that loopers do not get their callers' priority.
     pub has_warned: AtomicBool,
     /// The log has said that the pool serves real-time callers, too.
@@ -51,6 +53,8 @@ pub struct DedicatedLooper {
     pub channel: Arc<Channel>,
     /// The lane's number in it.
     pub lane: u32,
+    /// No other one of the process has this number.
+    pub(crate) number: u64,
     /// The caller's priority, by the broker's word.
     pub(crate) priority: Lock<SchedPriority>,
     /// The front end has been asked for a thread, or the broker has chosen one.

@@ -107,6 +107,7 @@ impl Engine {
             let dedicated = Arc::new(DedicatedLooper {
                 channel,
                 lane,
+                number: self.real_time.loopers.count.fetch_add(1, Ordering::Relaxed),
                 priority: Lock::new(priority),
                 is_given: AtomicBool::new(looper != 0),
                 is_over: AtomicBool::new(false),

@@ -237,9 +237,8 @@ impl Engine {
     pub(crate) fn end_reservations(&self, tid: Tid) {
         self.end_reservations_if(tid, |channel, lane| {
             if channel.has_real_time(lane as usize) {
-                // The dedicated looper may leave before it looks.
-                channel.set_ready(lane as usize);
-                channel.announce(false);
+                // Before the server hears that the sender is gone.
+                channel.notify_of_real_time(lane as usize, false, false);
             }
             true
         });

@@ -411,11 +411,13 @@ impl Engine {
         };
         let via = channel.via(lane);
         let recipient = own.map_or(Recipient::Pool, |_| Recipient::Dedicated(tid()));
-        let priority = match own {
-            Some(own) => Some(own.priority()),
-            None => self.dedicated(via).map(|dedicated| dedicated.priority()),
-        };
-        let sender = Some(LaneSender { via, priority });
+        let dedicated = own.is_none().then(|| self.dedicated(via)).flatten();
+        let dedicated = own.or(dedicated.as_deref());
+        let sender = Some(LaneSender {
+            via,
+            priority: dedicated.map(DedicatedLooper::priority),
+            reservation: dedicated.map_or(0, |dedicated| dedicated.number),
+        });
         self.take_in(state, channel, &message, records, at, via, recipient, sender)?;
         // As of the channel's ring.
         channel.publish_account(state.one_way_account(channel.id));
