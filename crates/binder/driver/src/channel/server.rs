@@ -238,7 +238,7 @@ impl Channel {
     pub fn end_wait_for_room(&self) {
         self.full.store(false, Ordering::Relaxed);
         let lanes = self.full_rings.swap(0, Ordering::Relaxed);
-        self.head.double_word(header::READY).fetch_or(lanes, Ordering::SeqCst);
+        lanes_of(lanes).for_each(|lane| self.set_ready(lane));
     }
 
     /// The position up to which the one-way ring has been read.

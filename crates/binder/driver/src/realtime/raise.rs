@@ -5,7 +5,8 @@
 //! Without that right the thread keeps its priority.
 //!
 //! **Invariant**: a thread is raised by a thread that holds the state's lock, while the state says
-//! that it serves. It ends that itself, before it serves anything else.
+//! that it serves. It takes the transaction's own priority over under that lock, before it can be
+//! raised. It ends the raise itself, before it serves anything else.
 
 use crate::engine::Engine;
 use crate::sys::priority;
@@ -26,14 +27,6 @@ impl Engine {
             let from = thread.raised.map_or(before, |raise| raise.from);
             thread.raised = Some(Raise { from, to });
         }
-    }
-
-    /// Raises the calling thread again, which has taken another priority over meanwhile.
-    pub fn raise_again(&self) {
-        let tid = tid();
-        let mut state = self.lock();
-        let Some(raise) = state.thread(tid).raised.take() else { return };
-        self.raise(&mut state, tid, raise.to);
     }
 
     /// Gives the calling thread the priority back that it had before it was raised, if it was.

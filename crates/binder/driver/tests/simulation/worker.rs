@@ -579,11 +579,13 @@ impl Worker {
     }
 
     fn send_one_way(&mut self) {
+        // A step, which must not come between the choice of objects and the send.
+        let order = self.order();
         let (handle, target) = self.target();
         let (objects, mut pins, files) = self.cargo(true);
         let nonce = self.world.next_nonce();
         let filler_bytes = self.dice(2_000) as usize;
-        let (sender, order, is_plain) = (self.number, self.order(), false);
+        let (sender, is_plain) = (self.number, false);
         let payload = Payload { nonce, sender, order, target, is_plain, objects, filler_bytes };
         let (bytes, offsets) = payload.encode();
         if !self.hold(handle, target, &mut pins) {

@@ -73,20 +73,26 @@ impl State {
         Some(unread)
     }
 
-    /// Queues a transaction whose turn has come for its sender's looper, or for the pool.
+    /// Queues a transaction whose turn has come: for its sender's looper if that waits at its lane
+    /// or is `by`, and has no work; else for the pool, from which the looper takes it if it comes
+    /// first.
     fn push_one_way(&mut self, incoming: Incoming, by: Option<Tid>) {
-        let sender = incoming.lane_sender;
-        let looper = sender.and_then(|sender| self.free_looper_of(sender.via, by));
-        self.push(looper.map_or(Queue::Process, Queue::Thread), Work::Transaction(incoming));
+        let looper = incoming.lane_sender.and_then(|sender| self.looper_of(sender.via));
+        let Some((tid, via)) = looper else {
+            return self.push_process(Work::Transaction(incoming));
+        };
+        let thread = self.thread(tid);
+        if thread.is_available() && (Some(tid) == by || thread.waits_on(via)) {
+            return self.push(Queue::Thread(tid), Work::Transaction(incoming));
+        }
+        self.push_process(Work::Transaction(incoming));
+        // It may be about to wait past the state.
+        self.wake(tid);
     }
 
-    /// The thread that is dedicated to the lane, if it waits there or is `by`, and has no work.
-    fn free_looper_of(&self, via: LaneId, by: Option<Tid>) -> Option<Tid> {
-        let is_free = |(tid, thread): &(Tid, &Thread)| {
-            let comes = Some(*tid) == by || thread.waits_on(via);
-            comes && thread.is_looper_of(via) && thread.is_available()
-        };
-        self.threads.iter().find(is_free).map(|(tid, _)| tid)
+    fn looper_of(&self, via: LaneId) -> Option<(Tid, LaneId)> {
+        let looper = self.threads.iter().find(|(_, thread)| thread.is_looper_of(via));
+        looper.map(|(tid, _)| (tid, via))
     }
 
     /// Called by the thread that is dedicated to the lane, before it waits there: takes a one-way
