@@ -1,6 +1,6 @@
-//! Messages without an answer, by each system that has them: ours; datagrams of a local socket, with
-//! an ordinary thread that receives; POSIX message queues, each message at its sender's priority,
-//! with a thread that receives at the highest.
+//! Messages without an answer, by each system that has them: ours; datagrams of a local socket,
+//! with an ordinary thread that receives; POSIX message queues, each message at its sender's
+//! priority, with a thread that receives at the highest.
 
 use super::{form, mqueue, typed, uapi};
 use crate::arrivals;

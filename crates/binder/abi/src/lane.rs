@@ -3,7 +3,7 @@
 //! ```text
 //!  channel (one sealed memfd a channel, written by both)
 //!  0        4096           RETURNS_AT        KNOWN_AT        LANES_AT
-//!  | header | one-way ring | returned grants | known nodes   | lane 0: request | reply | lane 1 ...
+//!  | header | one-way ring | returned grants | known nodes   | lane 0: request | reply | lane 1
 //!  |        | (client's)   | (of each end)   | (of each end) |    AREA_BYTES   | AREA_BYTES
 //!
 //!  LANE_RINGS_AT

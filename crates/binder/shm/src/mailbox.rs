@@ -262,8 +262,8 @@ impl<'a> Mailbox<'a> {
     }
 
     /// Makes a waiting reader return without a message, because something lies elsewhere for it.
-    /// Called by the writer. True if the reader is dedicated and slept on the word, or was about to:
-    /// it looks now.
+    /// Called by the writer. True if the reader is dedicated and slept on the word, or was about
+    /// to: it looks now.
     pub fn alert(self) -> bool {
         // Release: what lies elsewhere comes before it. The reader's `wait` and `look` acquire.
         let before = self.word.fetch_or(NUDGED, Ordering::AcqRel);

@@ -1,5 +1,5 @@
-//! The rings in which one-way transactions travel: one of the channel, for ordinary senders, and one
-//! of each lane, for the real-time thread that keeps the lane.
+//! The rings in which one-way transactions travel: one of the channel, for ordinary senders, and
+//! one of each lane, for the real-time thread that keeps the lane.
 //!
 //! A record is a [`Message`], its parts, and padding to 64 bytes. Its `word` is its size. A record
 //! never wraps: a [`Kind::Skip`] leads from one that does not fit back to the ring's beginning.

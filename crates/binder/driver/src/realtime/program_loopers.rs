@@ -106,8 +106,8 @@ impl Engine {
         }
     }
 
-    /// Announces what lies on a lane, or in its ring, to the pool, if there is something. The client
-    /// has woken only the dedicated thread, which has been relieved since.
+    /// Announces what lies on a lane, or in its ring, to the pool, if there is something. The
+    /// client has woken only the dedicated thread, which has been relieved since.
     pub(crate) fn announce_to_pool(&self, via: LaneId) {
         let Some(channel) = self.channel(via.channel) else { return };
         if is_posted(&channel, via) || channel.has_real_time(via.lane as usize) {

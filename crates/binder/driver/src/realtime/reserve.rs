@@ -55,9 +55,9 @@ impl Engine {
         Some((channel, lane as usize))
     }
 
-    /// The lane that the calling thread keeps to a process, reserved now if it is none yet; in whose
-    /// ring its one-way transactions go. `None` of a thread that keeps none: it is no real-time
-    /// thread, and what it has sent as one has been taken in.
+    /// The lane that the calling thread keeps to a process, reserved now if it is none yet; in
+    /// whose ring its one-way transactions go. `None` of a thread that keeps none: it is no
+    /// real-time thread, and what it has sent as one has been taken in.
     pub(crate) fn ring_to(&self, peer: ProcessId) -> Result<Option<(Arc<Channel>, usize)>, Errno> {
         let priority = thread::real_time_priority();
         if priority.is_none() && self.end_own_reservations() {

@@ -20,8 +20,8 @@ use rustix::io::Errno;
 pub(super) type CopyResult = Result<(Room, Received), (Kind, Errno)>;
 
 impl Engine {
-    /// Takes in a transaction; `lane_sender` as in [`Arrival`]. `Ok(Some)`: the transaction is refused,
-    /// with the error for its sender.
+    /// Takes in a transaction; `lane_sender` as in [`Arrival`]. `Ok(Some)`: the transaction is
+    /// refused, with the error for its sender.
     #[expect(clippy::too_many_arguments, reason = "a message's place, and whom it is for")]
     pub(crate) fn take_in(
         &self,

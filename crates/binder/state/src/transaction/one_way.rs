@@ -11,8 +11,8 @@
 //! sender's lane, and for the pool while that one is busy or there is none.
 //!
 //! A transaction that no thread has read yet gives its turn to a more urgent one. A thread that
-//! serves one gets the priority of the most urgent one behind it ([`Effect::Raise`]). So a real-time
-//! sender waits for at most one handler of others, at its own priority.
+//! serves one gets the priority of the most urgent one behind it ([`Effect::Raise`]). So a
+//! real-time sender waits for at most one handler of others, at its own priority.
 //!
 //! **Invariant**: a node that is not busy has an empty queue.
 
