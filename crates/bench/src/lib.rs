@@ -24,6 +24,7 @@
 //! else sleeps.
 
 mod affinity;
+mod arrivals;
 pub mod case;
 mod chart;
 mod child;

@@ -1,6 +1,7 @@
 //! What the caller asks for: what a request has in it, what the server makes of it, and how the
 //! caller sees that it was done.
 
+use crate::arrivals::{self, UNNOTED};
 use crate::payload;
 use baton_rt::SchedPriority;
 use baton_rt::schedule::current_priority;
@@ -34,6 +35,8 @@ pub enum Service {
     Objects,
     /// Answers with the time, or with the real-time priority that it is served at: see [`Ask`].
     Clock,
+    /// Notes when a one-way message has come: see [`crate::arrivals`].
+    Arrivals,
 }
 
 /// What [`Service::Clock`] is asked for; it answers with as many bytes.
@@ -106,6 +109,7 @@ impl Service {
         match self {
             Service::Echo | Service::Number | Service::Objects => payload::fill(request, number),
             Service::Clock => put(request, 0, Ask::Time as u64),
+            Service::Arrivals => request.copy_from_slice(&arrivals::message(now_ns(), UNNOTED)),
             Service::Stamp => {
                 put(request, 0, u64::from(number));
                 payload::fill(&mut request[FILLING..], number);
@@ -154,6 +158,7 @@ impl Service {
                 };
                 Some(tell(&answer.to_ne_bytes()))
             }
+            Service::Arrivals => arrivals::note(request).map(|()| tell(&[])),
         }
     }
 
@@ -179,6 +184,7 @@ impl Service {
                 (reply == first.wrapping_add(second).to_ne_bytes()).then_some(unstamped)
             }
             Service::Clock => (reply.len() == CLOCK_BYTES).then_some(unstamped),
+            Service::Arrivals => reply.is_empty().then_some(unstamped),
         }
     }
 }

@@ -71,6 +71,8 @@ pub enum Part {
     Steady,
     /// A real-time caller beside processes that want to hurt it.
     Misuse,
+    /// One-way messages of a real-time sender.
+    OneWay,
 }
 
 fn parse_peers(text: &str) -> Result<Peers, String> {

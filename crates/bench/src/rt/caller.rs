@@ -26,7 +26,7 @@ const WARM_UP_PERIOD: Duration = Duration::from_micros(500);
 /// How long a looper may take to come, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A caller uses less of its stack.
-const STACK_BYTES: usize = 64 << 10;
+pub const STACK_BYTES: usize = 64 << 10;
 
 /// One caller's end.
 pub type Call = Box<dyn Client + Send>;

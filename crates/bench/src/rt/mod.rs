@@ -10,7 +10,8 @@
 //!   order; `rounds`: how.
 //! - [`role`]: a measurement's processes; [`processes`]: as the run sees them; [`parts`]: as they
 //!   see themselves; [`caller`]: the real-time ones; [`inversion`]: a scenario of three;
-//!   [`misuse`]: those that want to hurt them; [`steady`]: what the kernel counts of both sides.
+//!   [`misuse`]: those that want to hurt them; [`one_way`]: those that send and do not wait;
+//!   [`steady`]: what the kernel counts of both sides.
 //! - [`results`]: what came of it, beside the thesis's figures; [`ratios`]: what it must hold.
 
 mod args;
@@ -18,6 +19,7 @@ mod caller;
 mod case;
 mod inversion;
 mod misuse;
+mod one_way;
 pub mod parts;
 mod plan;
 mod processes;

@@ -4,6 +4,7 @@ use crate::child::{self, RoleArgs, say, tell};
 use crate::rt::caller::{self, Call, CallerSchedule};
 use crate::rt::inversion;
 use crate::rt::misuse;
+use crate::rt::one_way;
 use crate::rt::role::{Part, Role};
 use crate::service::Ask;
 use crate::systems;
@@ -42,6 +43,11 @@ fn act(part: &Part, callers: &dyn Fn(usize) -> io::Result<Vec<Call>>) -> io::Res
             forever()
         }
         Role::Steady(schedule) => call_steadily(real_time()?, schedule),
+        Role::Receiver { level, n_messages } => one_way::receive(part, level, n_messages),
+        Role::Senders(n_senders) => one_way::send_for_ever(part, n_senders),
+        Role::Sender { schedule, n_messages, period_us } => {
+            one_way::send_periodically(part, schedule, (n_messages, period_us))
+        }
         Role::Misuser(misuse) => misuse::commit(misuse, &part.broker),
         Role::Hog(schedule, ref barrier) => inversion::compute(schedule, barrier),
         Role::Late(schedule, ref barrier) => inversion::call_late(real_time()?, schedule, barrier),
@@ -49,7 +55,7 @@ fn act(part: &Part, callers: &dyn Fn(usize) -> io::Result<Vec<Call>>) -> io::Res
 }
 
 /// The next line of what it is told.
-fn order() -> io::Result<String> {
+pub(super) fn order() -> io::Result<String> {
     child::orders().next().unwrap_or(Err(io::ErrorKind::UnexpectedEof.into()))
 }
 
@@ -64,7 +70,7 @@ fn call_steadily(mut call: Call, schedule: CallerSchedule) -> io::Result<()> {
     }
 }
 
-fn forever() -> ! {
+pub(super) fn forever() -> ! {
     loop {
         thread::park();
     }

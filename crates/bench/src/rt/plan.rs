@@ -3,8 +3,12 @@
 use crate::rt::args::{Part, RtArgs};
 use crate::rt::case::{Bound, Case, Inversion, Resource, SYSTEMS, inherits};
 use crate::rt::misuse::{Aim, Harm, Misuse};
+use crate::rt::one_way::{self, OneWay};
 use crate::system::System;
 use strum::VariantArray;
+
+/// Ordinary senders that are few.
+const FEW_SENDERS: usize = 20;
 
 /// All of it, once a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub struct Plan {
     pub inversions: Vec<Inversion>,
     /// What of a steady call is counted.
     pub steady: Vec<Resource>,
+    /// Messages of a real-time sender.
+    pub one_ways: Vec<OneWay>,
     /// How often each inversion is measured in a round.
     pub n_inversions: u32,
     pub level: u8,
@@ -63,6 +69,10 @@ impl Plan {
             .retain(|inversion| has(Part::Inversion) && (!quick || inherits(inversion.system)));
         let mut steady = Resource::ALL.to_vec();
         steady.retain(|_| has(Part::Steady));
+        let one_ways = match has(Part::OneWay) {
+            true => one_ways(args, is_wanted).collect(),
+            false => Vec::new(),
+        };
         let n_calls = args.calls.unwrap_or(n_calls);
         Plan {
             rounds: args.rounds,
@@ -72,6 +82,7 @@ impl Plan {
             wake_ups,
             inversions,
             steady,
+            one_ways,
             n_inversions: n_calls.min(n_inversions),
             level: args.priorities[0],
             most_callers: most,
@@ -81,6 +92,7 @@ impl Plan {
     /// How much there is to do.
     pub fn n_steps(&self) -> usize {
         let others = self.wake_ups.len() + self.inversions.len() + self.steady.len();
+        let others = others + self.one_ways.len();
         self.rounds as usize * (self.cases.len() + others)
     }
 }
@@ -127,6 +139,22 @@ fn is_of_a_bar(args: &RtArgs, case: &Case) -> bool {
         Bound::Caller | Bound::Both => most || case.system == System::BatonTyped,
     };
     counts && case.system != System::BatonUapiLibc && case.level.0 == args.priorities[0]
+}
+
+/// A sender at the first priority, by each system, among each number of ordinary ones and, if there
+/// are many, a few.
+fn one_ways(args: &RtArgs, is_wanted: impl Fn(&System) -> bool) -> impl Iterator<Item = OneWay> {
+    let mut numbers = args.callers.clone();
+    numbers
+        .extend(args.callers.iter().any(|&senders| senders > FEW_SENDERS).then_some(FEW_SENDERS));
+    numbers.sort_unstable();
+    numbers.dedup();
+    let level = args.priorities[0];
+    let systems = one_way::SYSTEMS.into_iter().filter(is_wanted);
+    systems.flat_map(move |system| {
+        let numbers = numbers.clone().into_iter();
+        numbers.map(move |senders| OneWay { system, level, senders })
+    })
 }
 
 fn inversions(systems: impl Iterator<Item = System>) -> impl Iterator<Item = Inversion> {
@@ -211,6 +239,9 @@ mod tests {
         );
         let misuse = plan(&["--parts", "misuse"]);
         assert_eq!((misuse.cases.len(), misuse.inversions.len(), misuse.steady.len()), (18, 0, 0));
+        let one_way = plan(&["--parts", "one-way", "--peers", "unix,mqueue"]).one_ways;
+        let senders: Vec<usize> = one_way.iter().map(|case| case.senders).take(3).collect();
+        assert_eq!((senders, one_way.len()), (vec![0, 20, 100], 4 * 3));
         assert!(
             has(&misuse, System::BatonTyped, 80, 0, Bound::Caller),
             "what they are compared with"

@@ -13,7 +13,7 @@ use baton_rt::SchedPriority;
 use std::io;
 
 /// Threads of a server's pool, which serve all callers.
-const N_LOOPERS: usize = 4;
+pub const N_LOOPERS: usize = 4;
 
 /// The processes, each known by its number.
 pub struct Processes<'a> {

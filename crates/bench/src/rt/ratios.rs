@@ -5,6 +5,7 @@ use crate::report::{Bar, Ratio};
 use crate::results::{MAX, MEAN, P99, P999, Rounds, median, ratio};
 use crate::rt::case::{Bound, Case, Inversion, Leg, Resource};
 use crate::rt::misuse::{Aim, Harm, Misuse};
+use crate::rt::one_way::OneWay;
 use crate::rt::results::{RtResults, TAKEN};
 use crate::system::System;
 use strum::VariantArray;
@@ -15,6 +16,7 @@ const SEVEN: usize = 7;
 /// Every ratio that has a bar, and others that a reader asks for.
 pub fn of(results: &RtResults) -> Vec<Ratio> {
     let mut ratios = of_calls(results, results.most_callers);
+    ratios.extend(of_one_way(results));
     ratios.extend(of_inversion(results));
     ratios.extend(Resource::ALL.map(|resource| of_steady(results, resource)));
     ratios.extend(Misuse::VARIANTS.iter().flat_map(|&it| of_misuse(results, it)));
@@ -58,6 +60,30 @@ fn of_calls(results: &RtResults, most: usize) -> Vec<Ratio> {
         ratio("kernel_p999_over_typed", kernel, loaded(), P999, kernel_bar),
         ratio("typed_max_over_cyclictest", typed(), wake_up, MAX, None),
         ratio("seven_callers_over_one", several(SEVEN), several(1), MEAN, at_most(1.3)),
+    ]
+}
+
+/// A one-way message among the most others.
+fn of_one_way(results: &RtResults) -> Vec<Ratio> {
+    let find = |system, senders| {
+        results.found.find(&OneWay { system, level: results.level, senders }.key())
+    };
+    let loaded = |system| find(system, results.most_callers);
+    let ours = |system, name, what, most| {
+        ratio(name, loaded(system), find(system, 0), what, Some(Bar::AtMost(most)))
+    };
+    let kernel_bar = results.has_kernel_binder.then_some(Bar::AtLeast(3.0));
+    let over =
+        |name, system, bar| ratio(name, loaded(system), loaded(System::BatonTyped), P999, bar);
+    let (typed, raw) = (System::BatonTyped, System::BatonUapiLibc);
+    vec![
+        ours(typed, "one_way_loaded_p99_over_idle", P99, 2.0),
+        ours(typed, "one_way_loaded_p999_over_idle", P999, 3.0),
+        ours(raw, "one_way_loaded_p99_over_idle_raw", P99, 2.0),
+        ours(raw, "one_way_loaded_p999_over_idle_raw", P999, 3.0),
+        over("one_way_kernel_p999_over_typed", System::KernelBinder, kernel_bar),
+        over("one_way_datagram_p999_over_typed", System::Unix, None),
+        over("one_way_mqueue_p999_over_typed", System::Mqueue, None),
     ]
 }
 

@@ -7,6 +7,7 @@
 //!   urgent  ready, once all its real-time threads are warm; told to, calls periodically;
 //!           { times of each thread }
 //!   steady  ready; { told how often, calls; ready }
+//!   receiver, senders, sender: see [`one_way`](crate::rt::one_way)
 //!   misuser ready; misuses what it has
 //!   hog     ready; { at each opening of the barrier: computes } { from when to when }
 //!   late    ready; { at each opening of the barrier: waits, calls } { when, and how long it took }
@@ -29,6 +30,12 @@ pub enum Role {
     Urgent { n_callers: usize, schedule: CallerSchedule, n_calls: u32, period_us: u64 },
     /// A real-time caller that makes calls one after the other.
     Steady(CallerSchedule),
+    /// Receives so many messages, where the system has one thread for everybody at this priority.
+    Receiver { level: u8, n_messages: u32 },
+    /// So many ordinary senders.
+    Senders(usize),
+    /// A real-time sender, with so many messages and the time from one to the next in microseconds.
+    Sender { schedule: CallerSchedule, n_messages: u32, period_us: u64 },
     /// Wants to hurt others.
     Misuser(Misuse),
     /// Keeps a processor from all that is less urgent, at each opening of a barrier.

@@ -8,6 +8,7 @@ use crate::rt::caller::{CallerSchedule, Times};
 use crate::rt::case::{Bound, Case, Inversion, Resource, inherits, name};
 use crate::rt::inversion;
 use crate::rt::misuse::{Aim, Harm};
+use crate::rt::one_way::{self, OneWay};
 use crate::rt::plan::Plan;
 use crate::rt::processes::Processes;
 use crate::rt::results::{RtResults, TAKEN};
@@ -49,6 +50,14 @@ pub fn measure(plan: &Plan, processors: &Processors) -> RtResults {
             let key = inversion.key(plan.level);
             if !found.found.is_missing(&key) {
                 found.found.add_times(key, invert(plan, inversion, processors));
+            }
+            progress.inc(1);
+        }
+        for &one_way in &plan.one_ways {
+            let (system, senders) = (name(one_way.system), one_way.senders);
+            progress.set_message(format!("{system}, {senders} ordinary senders"));
+            if !found.found.is_missing(&one_way.key()) {
+                found.found.add_times(one_way.key(), send(plan, one_way));
             }
             progress.inc(1);
         }
@@ -132,6 +141,11 @@ fn wake_ups(plan: &Plan, callers: usize) -> io::Result<Vec<u64>> {
 fn steady(plan: &Plan, resource: Resource) -> io::Result<f64> {
     let testbed = Testbed::start().map_err(io::Error::other)?;
     steady::measure(&testbed, plan.level, resource)
+}
+
+fn send(plan: &Plan, case: OneWay) -> io::Result<Vec<u64>> {
+    let testbed = Testbed::start().map_err(io::Error::other)?;
+    one_way::measure(&testbed, case, (plan.n_calls, plan.period_us))
 }
 
 fn invert(plan: &Plan, it: Inversion, processors: &Processors) -> io::Result<Vec<u64>> {

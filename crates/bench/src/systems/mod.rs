@@ -4,6 +4,7 @@ mod futex;
 pub mod hosted;
 mod loan;
 pub mod mqueue;
+pub mod one_way;
 mod pipe;
 mod stream;
 pub mod typed;

@@ -10,6 +10,7 @@
 //! A queue has a name in the whole system, which the directory's makes one of this run. A caller's
 //! loses it as soon as both ends have opened it.
 
+use crate::arrivals;
 use crate::service::{CLOCK_BYTES, Service};
 use crate::system::{Client, Server};
 use baton_rt::SchedPriority;
@@ -115,6 +116,50 @@ fn serve(
     }
 }
 
+/// A thread's end that only sends.
+pub struct Sender {
+    queue: Queue,
+    /// Of the thread that sends, from its first message on.
+    priority: Option<u32>,
+}
+
+/// The queue of messages without an answer.
+const MESSAGES: &str = "requests";
+
+/// Starts a thread that notes messages, at the priority of the one that starts it.
+pub fn receive(directory: &Path) -> io::Result<()> {
+    let make = |depth| Queue::make(&name(directory, MESSAGES), depth, arrivals::BYTES);
+    let queue = match make(DEPTHS[0]) {
+        Err(Errno::EINVAL | Errno::EMFILE) => make(DEPTHS[1]),
+        made => made,
+    }?;
+    std::thread::spawn(move || {
+        while let Ok(message) = queue.receive::<{ arrivals::BYTES }>() {
+            arrivals::note(&message).expect("a message");
+        }
+    });
+    Ok(())
+}
+
+impl Sender {
+    /// The sender to the thread that [`receive`] has started.
+    pub fn open(directory: &Path) -> io::Result<Sender> {
+        Ok(Sender { queue: Queue::open(&name(directory, MESSAGES))?, priority: None })
+    }
+
+    /// Sends a message once there is room.
+    pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let priority = *self.priority.get_or_insert_with(own_priority);
+        self.queue.send(message, priority)
+    }
+}
+
+/// The calling thread's priority, as messages have it.
+fn own_priority() -> u32 {
+    let level = current_priority().ok().and_then(SchedPriority::real_time);
+    level.unwrap_or(0).into()
+}
+
 /// One thread's end.
 pub struct Caller {
     requests: Queue,
@@ -135,10 +180,7 @@ pub fn connect(directory: &Path, number: usize) -> io::Result<Caller> {
 
 impl Client for Caller {
     fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-        let priority = *self.priority.get_or_insert_with(|| {
-            let level = current_priority().ok().and_then(SchedPriority::real_time);
-            level.unwrap_or(0).into()
-        });
+        let priority = *self.priority.get_or_insert_with(own_priority);
         self.message[8..].copy_from_slice(request);
         self.requests.send(&self.message, priority)?;
         consume(&self.replies.receive::<CLOCK_BYTES>()?);

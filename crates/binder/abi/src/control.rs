@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 /// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.

@@ -6,6 +6,10 @@
 //!  | header | one-way ring | returned grants | known nodes   | lane 0: request | reply | lane 1
 //!  |        | (client's)   | (of each end)   | (of each end) |    AREA_BYTES   | AREA_BYTES
 //!
+//!  LANE_RINGS_AT
+//!  | ring of lane 0: tail, head (a page) | one-way records | ring of lane 1 ...
+//!  |                                     | RING_BYTES      |
+//!
 //!  area:   [ Message 64 B: word first ][ chain: 16 B each ][ Carried: 24 B each ]
 //!          [ data ][ offsets ][ buffers ]     each of these padded to 8 bytes
 //! ```
@@ -18,6 +22,9 @@
 //! The table of *known nodes* of an end says which nodes of third processes this end holds that the
 //! other end has introduced to it. The other end may name such a node in a message without the
 //! broker (`shm::use_count`).
+//!
+//! The one-way transactions of a real-time thread travel in the ring of the lane that the thread
+//! keeps ([`header::LANE_RINGS`]); those of all other threads in the channel's one-way ring.
 //!
 //! The file is sparse: an area takes memory only where it has been written. A lane carries one
 //! conversation at a time. Its two areas alternate: request and reply or, while the client waits, a
@@ -71,8 +78,14 @@ pub const KNOWN_ENTRY_BYTES: usize = 32;
 pub const KNOWN_PLACES: usize = 4;
 /// Offset of the lanes.
 pub const LANES_AT: usize = KNOWN_AT + 2 * KNOWN * KNOWN_ENTRY_BYTES;
+/// Offset of the lanes' rings of one-way transactions.
+pub const LANE_RINGS_AT: usize = LANES_AT + LANES * 2 * AREA_BYTES;
+/// Offset of the records in a lane's ring.
+pub const LANE_RECORDS_AT: usize = 4096;
+/// Size of a lane's ring, with its two positions.
+pub const LANE_RING_BYTES: usize = LANE_RECORDS_AT + RING_BYTES;
 /// Size of a channel's file.
-pub const CHANNEL_BYTES: usize = LANES_AT + LANES * 2 * AREA_BYTES;
+pub const CHANNEL_BYTES: usize = LANE_RINGS_AT + LANES * LANE_RING_BYTES;
 /// Most entries of a chain.
 pub const MAX_CHAIN: usize = 64;
 /// [`Message::code`] of an error for a request that was never accepted. Its sender gets no
@@ -91,7 +104,8 @@ pub const BELL_BYTES: usize = 4096;
 
 /// Offsets of the words in a channel's header, each on a cache line of its own.
 pub mod header {
-    /// u64, set by the client, cleared by the server: lanes with a new request.
+    /// u64, set by the client, cleared by the server: lanes with a new request, or with a one-way
+    /// record in their ring.
     pub const READY: usize = 64;
     /// u32, written by the client: one plus the processor on which it last posted.
     pub const CLIENT_PROCESSOR: usize = 72;
@@ -99,6 +113,8 @@ pub mod header {
     pub const SERVER_PROCESSOR: usize = 76;
     /// u64, written by the client: lanes whose request has a nice value other than 0.
     pub const NICED: usize = 80;
+    /// u64, written by the client: lanes whose ring has been used.
+    pub const LANE_RINGS: usize = 88;
     /// u64, written by the client: bytes put into the ring so far.
     pub const RING_TAIL: usize = 128;
     /// u64, written by the server: bytes taken from the ring so far.
@@ -133,6 +149,14 @@ pub mod header {
     pub const fn waits_at(lane: usize) -> usize {
         LENDING + lane % super::LANES * 16 + OWNERS * 4
     }
+}
+
+/// Offsets of the words in a lane's ring, each on a cache line of its own.
+pub mod lane_ring {
+    /// u64, written by the client: bytes put into the ring so far.
+    pub const TAIL: usize = 0;
+    /// u64, written by the server: bytes taken from the ring so far.
+    pub const HEAD: usize = 64;
 }
 
 /// Offsets of the words in an entry of a table of known nodes.
@@ -185,6 +209,8 @@ pub mod status {
     pub const LANES: usize = 160;
     /// u64: transactions received, without those in the slots.
     pub const TRANSACTIONS: usize = 168;
+    /// u32: free bytes of the part for one-way transactions of real-time senders.
+    pub const REAL_TIME_FREE: usize = 176;
     /// Offset of the slots. Each belongs to one thread and has a cache line of its own, so that the
     /// thread counts without an atomic addition.
     pub const SLOTS_AT: usize = 1024;
@@ -238,9 +264,9 @@ pub enum Kind {
     Dead = 4,
     /// BR_FROZEN_REPLY in place of a reply.
     Frozen = 5,
-    /// A one-way transaction, in the ring only.
+    /// A one-way transaction, in a ring only.
     OneWay = 6,
-    /// Padding up to the ring's end, in the ring only.
+    /// Padding up to the ring's end, in a ring only.
     Skip = 7,
 }
 
@@ -260,7 +286,7 @@ impl Kind {
     }
 }
 
-/// The head of an area, or of a record in the ring. Any bit pattern is valid; its reader checks the
+/// The head of an area, or of a record in a ring. Any bit pattern is valid; its reader checks the
 /// values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]

@@ -12,7 +12,6 @@ use baton_driver::typed::{
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
 use baton_shm::mailbox::Seen;
-use baton_state::priority::RequestedPriority;
 use baton_state::transaction::{Incoming, Target};
 use baton_state::{Return, State};
 use rustix::io::Errno;
@@ -65,9 +64,14 @@ impl Driver {
         let engine = &self.engine;
         match item {
             Return::Transaction(incoming, (ptr, _)) => {
+                // Under the lock: another thread may raise this one from then on.
+                let before = typed::adopt(incoming.requested_priority());
                 engine.unlock(state);
                 self.serve_one(incoming, ptr);
-                engine.lock()
+                let mut state = engine.lock();
+                engine.end_raise(&mut state);
+                before.into_iter().for_each(typed::restore);
+                state
             }
             Return::Node(news) => {
                 let (ptr, cookie) = news.object;
@@ -101,13 +105,9 @@ impl Driver {
 
     fn serve_one(self: &Arc<Self>, incoming: Incoming, ptr: u64) {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
-        let wanted = incoming.requested_priority();
         let handler = self.handler(ptr);
         let request = Request { received: Received::in_buffer(self, incoming) };
-        let answer = match handler {
-            Some(handler) => at_priority(wanted, || handle(&handler, &request)),
-            None => Err(Errno::NOENT),
-        };
+        let answer = handler.map_or(Err(Errno::NOENT), |handler| handle(&handler, &request));
         drop(request);
         if two_way {
             self.reply(&answer);
@@ -283,16 +283,6 @@ impl Server for Looper<'_> {
             Answered::No => Served::Look,
         }
     }
-}
-
-/// Runs the program's code at the priority at which it serves.
-fn at_priority<T>(wanted: RequestedPriority, body: impl FnOnce() -> T) -> T {
-    let before = typed::adopt(wanted);
-    let result = body();
-    if let Some(before) = before {
-        typed::restore(before);
-    }
-    result
 }
 
 fn handle(handler: &Arc<Handler>, request: &Request<'_>) -> Result<Parcel, Errno> {

@@ -7,7 +7,7 @@ use crate::process::Process;
 use baton_abi::control::Strength;
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
-use baton_driver::typed::{CopiedPayload, of_transaction};
+use baton_driver::typed::{CopiedPayload, of_transaction, tid};
 use baton_shm::lock::Lock;
 use baton_state::transaction::Incoming;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -246,7 +246,7 @@ impl Received<'_> {
         self.here.free(engine);
         let Some(incoming) = &self.in_buffer else { return };
         let mut state = engine.lock();
-        if let Some((offset, bytes)) = state.free(Some(incoming.buffer), 0) {
+        if let Some((offset, bytes)) = state.free(tid(), Some(incoming.buffer), 0) {
             engine.buffer.view().zero(offset, bytes);
         }
         engine.unlock(state);

@@ -63,6 +63,8 @@ struct Shared {
     tid: AtomicU32,
     interrupted: AtomicU32,
     one_ways: AtomicU32,
+    /// The payload of each one-way transaction, and the priority at which it was served at last.
+    served: Mutex<Vec<(Vec<u8>, [i32; 2])>>,
     /// After each answer its thread asks for what came of it, at a real-time priority.
     asks: AtomicBool,
     /// Answers of which it was told, and others.
@@ -158,6 +160,11 @@ impl Server {
         // SAFETY: asks about the calling thread, and touches no memory.
         self.shared.tid.store(unsafe { libc::gettid() } as u32, Ordering::SeqCst);
         if request.transaction.flags & TF_ONE_WAY != 0 {
+            if request.transaction.code == HOLD {
+                self.shared.pass();
+            }
+            let served = (request.data.clone(), sched_priority());
+            self.shared.served.lock().unwrap().push(served);
             self.shared.one_ways.fetch_add(1, Ordering::SeqCst);
             return Some(none().free(request));
         }
@@ -529,6 +536,81 @@ fn a_server_whose_loopers_poll_serves_by_its_pool() {
         stage.call(PRIORITY);
         stage.await_lanes(1);
         (0..1000).for_each(|_| assert_eq!(stage.call(PRIORITY), bytes(ORDINARY)));
+    });
+}
+
+#[test]
+fn one_way_transactions_are_served_at_their_senders_priority_in_order() {
+    const MANY: u32 = 1000;
+    // With a dedicated looper, by the only looper, and by those that poll.
+    for (max_threads, polls) in [(1, false), (0, false), (3, true)] {
+        let Some(stage) = stage(max_threads) else { return };
+        if polls {
+            stage.call(POLL);
+        }
+        stage.at(libc::SCHED_FIFO, 30, || {
+            if max_threads == 1 {
+                stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
+            }
+            for number in 0..MANY {
+                let parcel = Parcel::from(&number.to_ne_bytes()[..]);
+                stage.manager.one_way(PRIORITY, &parcel).unwrap();
+                if number % 7 == 0 {
+                    stage.server.shared.await_one_ways(number + 1);
+                }
+            }
+            stage.server.shared.await_one_ways(MANY);
+        });
+        let served = stage.server.shared.served.lock().unwrap();
+        let numbers =
+            served.iter().map(|(data, _)| u32::from_ne_bytes(data[..].try_into().unwrap()));
+        assert!(numbers.eq(0..MANY), "{max_threads}");
+        let at_priority = served.iter().filter(|(_, at)| *at == [libc::SCHED_FIFO, 30]).count();
+        // The first come before the server has heard of the priority.
+        assert!(at_priority >= MANY as usize * 9 / 10, "{max_threads}: {at_priority}");
+    }
+}
+
+#[test]
+fn a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service() {
+    let Some(stage) = stage(1) else { return };
+    let send = |code, number: u32| {
+        stage.manager.one_way(code, &Parcel::from(&number.to_ne_bytes()[..])).unwrap();
+    };
+    let shared = &stage.server.shared;
+    send(HOLD, 0);
+    shared.await_waiting(1);
+    (1..10).for_each(|number| send(PRIORITY, number));
+    stage.at(libc::SCHED_FIFO, 30, || {
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
+        send(PRIORITY, 100);
+        // What has come in before this call's event has raised the looper.
+        stage.call(PRIORITY);
+        while stage.reports().iter().map(|it| it.engine.outstanding).sum::<u32>() < 10 {
+            thread::yield_now();
+        }
+        shared.set_open(true);
+        shared.await_one_ways(11);
+    });
+    let served = shared.served.lock().unwrap();
+    let numbers: Vec<u32> =
+        served.iter().map(|(data, _)| u32::from_ne_bytes(data[..].try_into().unwrap())).collect();
+    assert_eq!(numbers, [0, 100, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let fifo = [libc::SCHED_FIFO, 30];
+    assert_eq!([served[0].1, served[1].1, served[2].1], [fifo, fifo, ORDINARY]);
+}
+
+/// Its looper, which has been dedicated to its lane without a call from there, goes on waiting
+/// there.
+#[test]
+fn a_thread_that_has_only_sent_one_way_can_call() {
+    let Some(stage) = stage(1) else { return };
+    stage.at(libc::SCHED_FIFO, 30, || {
+        for number in 1..100 {
+            stage.manager.one_way(PRIORITY, &Parcel::new()).unwrap();
+            stage.server.shared.await_one_ways(number);
+        }
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
     });
 }
 

@@ -15,6 +15,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 use support::Broker;
@@ -33,6 +35,7 @@ fn main() {
     match &arguments[..] {
         [_, role, socket] if role == "server" => return serve(Path::new(socket)),
         [_, role, socket] if role == "caller" => return call_for_ever(Path::new(socket)),
+        [_, role, socket] if role == "sender" => return send_and_wait(Path::new(socket)),
         _ => {}
     }
     if !become_real_time(libc::SCHED_FIFO, 1) {
@@ -40,7 +43,7 @@ fn main() {
         return;
     }
     become_ordinary();
-    let tests: [(&str, fn()); 11] = [
+    let tests: [(&str, fn()); 16] = [
         (
             "a_prepared_callers_first_call_is_served_at_its_priority",
             a_prepared_callers_first_call_is_served_at_its_priority,
@@ -61,6 +64,26 @@ fn main() {
         ),
         ("a_killed_caller_leaves_no_looper", a_killed_caller_leaves_no_looper),
         ("whatever_a_real_time_caller_sends_arrives", whatever_a_real_time_caller_sends_arrives),
+        (
+            "one_way_transactions_are_served_at_their_senders_priority",
+            one_way_transactions_are_served_at_their_senders_priority,
+        ),
+        (
+            "a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service",
+            a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service,
+        ),
+        (
+            "ordinary_senders_leave_room_for_a_real_time_one",
+            ordinary_senders_leave_room_for_a_real_time_one,
+        ),
+        (
+            "a_sender_that_becomes_ordinary_keeps_its_order",
+            a_sender_that_becomes_ordinary_keeps_its_order,
+        ),
+        (
+            "one_way_transactions_of_a_killed_sender_arrive",
+            one_way_transactions_of_a_killed_sender_arrive,
+        ),
     ];
     let only = arguments.get(1).filter(|argument| !argument.starts_with('-'));
     for (name, test) in tests {
@@ -445,6 +468,191 @@ fn whatever_a_real_time_caller_sends_arrives() {
     server.close();
 }
 
+// ---- one-way transactions -------------------------------------------------------------------
+
+/// Of one transaction: its payload, and the priority at which it was served, when it began and when
+/// it ended.
+type Served = (Vec<u8>, [[i32; 2]; 2]);
+
+/// The code of a transaction that waits until the gate is opened.
+const HOLD: u32 = 4;
+
+/// A context manager with some loopers, whose only object tells what it serves.
+struct OneWayServer {
+    process: Process,
+    served: Mutex<Receiver<Served>>,
+    /// Opens the gate for one transaction.
+    gate: Sender<()>,
+    /// One transaction waits at the gate.
+    waits: Mutex<Receiver<()>>,
+}
+
+impl OneWayServer {
+    fn start(broker: &Path, n_loopers: usize) -> OneWayServer {
+        let process = Process::open("binder", broker).unwrap();
+        let (tell, served) = mpsc::channel();
+        let (gate, opened) = mpsc::channel();
+        let (begins, waits) = mpsc::channel();
+        let opened = Mutex::new(opened);
+        let object = process
+            .object(move |request| {
+                let begun = sched_priority();
+                if request.code() == HOLD {
+                    begins.send(()).unwrap();
+                    opened.lock().unwrap().recv().unwrap();
+                }
+                tell.send((request.data().to_vec(), [begun, sched_priority()])).unwrap();
+                Ok(Parcel::new())
+            })
+            .add();
+        process.become_context_manager(object).unwrap();
+        for _ in 0..n_loopers {
+            let serving = process.clone();
+            thread::spawn(move || serving.serve());
+        }
+        OneWayServer { process, served: Mutex::new(served), gate, waits: Mutex::new(waits) }
+    }
+
+    fn next(&self) -> Served {
+        self.served.lock().unwrap().recv_timeout(LONG).expect("a transaction is served")
+    }
+
+    fn await_held(&self) {
+        self.waits.lock().unwrap().recv_timeout(LONG).expect("a transaction is held");
+    }
+}
+
+fn send(handle: &Handle, code: u32, number: u32) {
+    handle.one_way(code, &Parcel::from(&number.to_ne_bytes()[..])).unwrap();
+}
+
+/// Runs on a thread at this priority that has a looper.
+fn at_fifo<T: Send>(handle: &Handle, priority: i32, body: impl FnOnce() -> T + Send) -> T {
+    let body = || {
+        assert!(become_real_time(libc::SCHED_FIFO, priority));
+        assert_eq!(handle.prepare(LONG), Ok(true));
+        body()
+    };
+    thread::scope(|scope| scope.spawn(body).join().unwrap())
+}
+
+fn one_way_transactions_are_served_at_their_senders_priority() {
+    let broker = Broker::start();
+    let server = OneWayServer::start(&broker.socket, 2);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    manager.call(0, &Parcel::new()).unwrap();
+    server.next();
+    for priority in [30, 40] {
+        at_fifo(&manager, priority, || {
+            for number in 0..1000u32 {
+                send(&manager, 0, number);
+                if number % 3 == 0 {
+                    let at = [[libc::SCHED_FIFO, priority]; 2];
+                    let first = number.saturating_sub(2);
+                    let expected =
+                        (first..=number).map(|number| (number.to_ne_bytes().to_vec(), at));
+                    expected.for_each(|expected| assert_eq!(server.next(), expected));
+                }
+            }
+        });
+    }
+    server.process.close();
+}
+
+fn a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service() {
+    let broker = Broker::start();
+    let server = OneWayServer::start(&broker.socket, 1);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    manager.call(0, &Parcel::new()).unwrap();
+    server.next();
+    let (ordinary, fifo) = ([libc::SCHED_OTHER, 0], |priority| [libc::SCHED_FIFO, priority]);
+    send(&manager, HOLD, 0);
+    server.await_held();
+    (1..10).for_each(|number| send(&manager, 0, number));
+    for (priority, number) in [(20, 100), (30, 200), (20, 101)] {
+        at_fifo(&manager, priority, || send(&manager, 0, number));
+    }
+    let in_state = |socket: &Path| {
+        let report = Observer::connect(socket).unwrap().report().unwrap();
+        let processes = report.contexts.into_iter().flat_map(|context| context.processes);
+        processes.map(|process| process.engine.outstanding).sum::<u32>()
+    };
+    // All have come in before the gate opens.
+    while in_state(&broker.socket) < 12 {
+        thread::yield_now();
+    }
+    server.gate.send(()).unwrap();
+    assert_eq!(server.next(), (0u32.to_ne_bytes().to_vec(), [ordinary, fifo(30)]));
+    let expected = [(200u32, fifo(30)), (100, fifo(20)), (101, fifo(20))].into_iter();
+    for (number, at) in expected.chain((1..10).map(|number| (number, ordinary))) {
+        let (data, [begun, ended]) = server.next();
+        assert_eq!(data, number.to_ne_bytes());
+        // One whose sender has ended is the pool's, at its sender's priority.
+        assert_eq!((begun, ended), (at, at), "{number}");
+    }
+    server.process.close();
+}
+
+fn ordinary_senders_leave_room_for_a_real_time_one() {
+    const LARGE: usize = 100 << 10;
+    let broker = Broker::start();
+    let server = OneWayServer::start(&broker.socket, 1);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    send(&manager, HOLD, 0);
+    server.await_held();
+    let large = Parcel::from(&vec![1; LARGE][..]);
+    let flooded = (0..PATIENCE).find(|_| manager.one_way(0, &large).is_err());
+    let flooded = flooded.expect("refused at some time");
+    at_fifo(&manager, 30, || {
+        (1..5).for_each(|number| send(&manager, 0, number));
+        server.gate.send(()).unwrap();
+        (0..5u32).for_each(|number| assert_eq!(server.next().0, number.to_ne_bytes()));
+    });
+    (0..flooded).for_each(|_| assert_eq!(server.next().0.len(), LARGE));
+    server.process.close();
+}
+
+fn a_sender_that_becomes_ordinary_keeps_its_order() {
+    let broker = Broker::start();
+    let server = OneWayServer::start(&broker.socket, 2);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    manager.call(0, &Parcel::new()).unwrap();
+    server.next();
+    for round in 0..200 {
+        at_fifo(&manager, 1, || {
+            send(&manager, 0, 2 * round);
+            become_ordinary();
+            priority_changed();
+            send(&manager, 0, 2 * round + 1);
+        });
+    }
+    let number = |served: Served| u32::from_ne_bytes(served.0.try_into().unwrap());
+    let numbers: Vec<u32> = (0..400).map(|_| number(server.next())).collect();
+    let place = |number| numbers.iter().position(|other| *other == number).unwrap();
+    // What one thread has sent as an ordinary one, the next one's may overtake.
+    (0..200).for_each(|round| assert!(place(2 * round) < place(2 * round + 1), "{numbers:?}"));
+    server.process.close();
+}
+
+/// How many transactions a sender's process sends that is killed then.
+const LAST_WORDS: u32 = 100;
+
+fn one_way_transactions_of_a_killed_sender_arrive() {
+    let broker = Broker::start();
+    let server = OneWayServer::start(&broker.socket, 1);
+    for _ in 0..5 {
+        let mut sender = start("sender", &broker.socket);
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+        (0..LAST_WORDS).for_each(|number| assert_eq!(server.next().0, number.to_ne_bytes()));
+    }
+    server.process.close();
+}
+
 // ---- processes of their own -----------------------------------------------------------------
 
 fn serve(socket: &Path) {
@@ -462,6 +670,15 @@ fn call_for_ever(socket: &Path) {
     loop {
         manager.call(PRIORITY, &Parcel::new()).unwrap();
     }
+}
+
+fn send_and_wait(socket: &Path) {
+    let client = Process::open("binder", socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    assert!(become_real_time(libc::SCHED_FIFO, 30));
+    (0..LAST_WORDS).for_each(|number| send(&manager, 0, number));
+    ready();
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
 fn ready() {

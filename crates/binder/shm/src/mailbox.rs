@@ -261,6 +261,18 @@ impl<'a> Mailbox<'a> {
         futex::wake(self.word, i32::MAX as u32);
     }
 
+    /// Makes a waiting reader return without a message, because something lies elsewhere for it.
+    /// Called by the writer. True if the reader is dedicated and slept on the word, or was about
+    /// to: it looks now.
+    pub fn alert(self) -> bool {
+        // Release: what lies elsewhere comes before it. The reader's `wait` and `look` acquire.
+        let before = self.word.fetch_or(NUDGED, Ordering::AcqRel);
+        if before & WAITING != 0 {
+            futex::wake(self.word, 1);
+        }
+        before & (DEDICATED | WAITING) == DEDICATED | WAITING
+    }
+
     /// Sets whether the reader waits in `poll`. Called by the reader.
     pub fn set_polling(self, polling: bool) {
         if polling {

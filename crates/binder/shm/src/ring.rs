@@ -64,6 +64,11 @@ impl Consumer {
         Consumer { size: size as u64, head: 0 }
     }
 
+    /// Number of bytes that have been given back.
+    pub fn position(&self) -> u64 {
+        self.head
+    }
+
     /// Index of the next byte to read.
     pub fn place(&self) -> usize {
         (self.head % self.size) as usize

@@ -1,7 +1,8 @@
 //! The receive buffer's allocator: best fit over the offsets of the mapping, neighbours coalesced.
 //!
 //! No header lies inside the mapping: a buffer is exactly what the program may read. One-way
-//! transactions together may take half of the mapping. Sizes and rules are those that the kernel's
+//! transactions together may take half of the mapping; those of real-time senders, a quarter more,
+//! so that others cannot keep them out. Sizes and rules are those that the kernel's
 //! driver shows to programs. The algorithm is Knuth, TAOCP 1, 2.5, best fit with boundary merge.
 //!
 //! One free range stands outside of the two indices: most allocations are cut from it and come back
@@ -16,7 +17,8 @@ pub type Offset = usize;
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     bytes: usize,
-    one_way_free: usize,
+    /// Bytes of one-way transactions.
+    one_way_used: usize,
     /// The free range that is in no index; empty if there is none.
     unindexed: Free,
     free_by_offset: BTreeMap<Offset, Free>,
@@ -40,6 +42,17 @@ impl Free {
     fn end(self) -> Offset {
         self.offset + self.bytes
     }
+}
+
+/// The use of a buffer, which says how much of the mapping such buffers may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// For a call or an answer: all of it.
+    Call,
+    /// For a one-way transaction: half of it.
+    OneWay,
+    /// For a one-way transaction of a real-time sender: three quarters, with those of all others.
+    RealTimeOneWay,
 }
 
 /// Why there is no room. In the kernel's terms ENOSPC, or ESRCH without a mapping.
@@ -66,8 +79,7 @@ impl Buffers {
         debug_assert_eq!(self.n_used, 0);
         let changes = self.changes + 1;
         let unindexed = Free { bytes, since: changes, offset: 0 };
-        *self =
-            Buffers { bytes, one_way_free: bytes / 2, unindexed, changes, ..Buffers::default() };
+        *self = Buffers { bytes, unindexed, changes, ..Buffers::default() };
     }
 
     /// Notes that the mapping is gone for good: buffers can be freed, and no new ones are
@@ -82,9 +94,13 @@ impl Buffers {
         self.bytes
     }
 
-    /// Free bytes of the half for one-way transactions.
-    pub fn one_way_free(&self) -> usize {
-        self.one_way_free
+    /// Free bytes of the part of the mapping that messages of this use may take.
+    pub fn free(&self, usage: Use) -> usize {
+        match usage {
+            Use::Call => self.bytes.saturating_sub(self.used_bytes),
+            Use::OneWay => (self.bytes / 2).saturating_sub(self.one_way_used),
+            Use::RealTimeOneWay => (self.bytes / 4 * 3).saturating_sub(self.one_way_used),
+        }
     }
 
     /// The largest range that is free.
@@ -103,11 +119,11 @@ impl Buffers {
     }
 
     /// Takes a range of `bytes`, a multiple of 8.
-    pub fn allocate(&mut self, bytes: usize, one_way: bool) -> Result<Offset, NoRoom> {
+    pub fn allocate(&mut self, bytes: usize, usage: Use) -> Result<Offset, NoRoom> {
         if self.bytes == 0 {
             return Err(NoRoom::NotMapped);
         }
-        if one_way && bytes > self.one_way_free {
+        if usage != Use::Call && bytes > self.free(usage) {
             return Err(NoRoom::OneWayFull);
         }
         let indexed = self.free_by_size.range(Free { bytes, ..Free::default() }..).next().copied();
@@ -122,8 +138,8 @@ impl Buffers {
             self.remove_free(range);
             self.insert_free(rest);
         }
-        if one_way {
-            self.one_way_free -= bytes;
+        if usage != Use::Call {
+            self.one_way_used += bytes;
         }
         self.used_bytes += bytes;
         self.n_used += 1;
@@ -131,12 +147,12 @@ impl Buffers {
     }
 
     /// Gives back a range of [`Buffers::allocate`], of this size and kind.
-    pub fn release(&mut self, offset: Offset, bytes: usize, one_way: bool) {
+    pub fn release(&mut self, offset: Offset, bytes: usize, usage: Use) {
         self.used_bytes -= bytes;
         self.n_used -= 1;
         self.changes += 1;
-        if one_way {
-            self.one_way_free += bytes;
+        if usage != Use::Call {
+            self.one_way_used -= bytes;
         }
         let mut range = Free { bytes, since: self.changes, offset };
         let before = self.free_by_offset.range(..offset).next_back().map(|(_, &before)| before);
@@ -181,11 +197,12 @@ mod tests {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let mut buffers = Buffers::default();
             buffers.map(4096);
-            let taken: Vec<_> = (0..3).map(|_| buffers.allocate(1024, false).unwrap()).collect();
+            let taken: Vec<_> =
+                (0..3).map(|_| buffers.allocate(1024, Use::Call).unwrap()).collect();
             for index in order {
-                buffers.release(taken[index], 1024, false);
+                buffers.release(taken[index], 1024, Use::Call);
             }
-            assert_eq!(buffers.allocate(4096, false), Ok(0), "after {order:?}");
+            assert_eq!(buffers.allocate(4096, Use::Call), Ok(0), "after {order:?}");
         }
     }
 
@@ -193,14 +210,14 @@ mod tests {
     fn the_smallest_range_that_fits_is_taken() {
         let mut buffers = Buffers::default();
         buffers.map(4096);
-        let a = buffers.allocate(512, false).unwrap();
-        let _fence = buffers.allocate(64, false).unwrap();
-        let b = buffers.allocate(128, false).unwrap();
-        let _fence = buffers.allocate(64, false).unwrap();
-        buffers.release(a, 512, false);
-        buffers.release(b, 128, false);
-        assert_eq!(buffers.allocate(100usize.next_multiple_of(8), false), Ok(b));
-        assert_eq!(buffers.allocate(512, false), Ok(a));
+        let a = buffers.allocate(512, Use::Call).unwrap();
+        let _fence = buffers.allocate(64, Use::Call).unwrap();
+        let b = buffers.allocate(128, Use::Call).unwrap();
+        let _fence = buffers.allocate(64, Use::Call).unwrap();
+        buffers.release(a, 512, Use::Call);
+        buffers.release(b, 128, Use::Call);
+        assert_eq!(buffers.allocate(100usize.next_multiple_of(8), Use::Call), Ok(b));
+        assert_eq!(buffers.allocate(512, Use::Call), Ok(a));
     }
 
     /// Two holes of 256 bytes; whichever is older is taken first, be it cut or whole.
@@ -209,14 +226,14 @@ mod tests {
         for (bytes, later_first) in [(256, false), (256, true), (8, false), (8, true)] {
             let mut buffers = Buffers::default();
             buffers.map(1024);
-            let mut places = [0; 4].map(|_| buffers.allocate(256, false).unwrap());
+            let mut places = [0; 4].map(|_| buffers.allocate(256, Use::Call).unwrap());
             if later_first {
                 places.swap(0, 2);
             }
             let [older, _, younger, _] = places;
-            buffers.release(older, 256, false);
-            buffers.release(younger, 256, false);
-            assert_eq!(buffers.allocate(bytes, false), Ok(older), "{bytes} bytes");
+            buffers.release(older, 256, Use::Call);
+            buffers.release(younger, 256, Use::Call);
+            assert_eq!(buffers.allocate(bytes, Use::Call), Ok(older), "{bytes} bytes");
         }
     }
 
@@ -226,26 +243,40 @@ mod tests {
         let mut buffers = Buffers::default();
         buffers.map(1024);
         let [first, second, _, end] =
-            [128, 128, 256, 512].map(|bytes| buffers.allocate(bytes, false).unwrap());
-        buffers.release(first, 128, false);
-        buffers.release(end, 512, false);
-        buffers.allocate(256, false).unwrap();
-        buffers.release(second, 128, false);
+            [128, 128, 256, 512].map(|bytes| buffers.allocate(bytes, Use::Call).unwrap());
+        buffers.release(first, 128, Use::Call);
+        buffers.release(end, 512, Use::Call);
+        buffers.allocate(256, Use::Call).unwrap();
+        buffers.release(second, 128, Use::Call);
         // Now 256 bytes at `first`, merged last, and 256 at the end, cut before that.
-        assert_eq!(buffers.allocate(8, false), Ok(end + 256));
+        assert_eq!(buffers.allocate(8, Use::Call), Ok(end + 256));
     }
 
     #[test]
     fn one_way_takes_half_and_gives_it_back() {
         let mut buffers = Buffers::default();
-        assert_eq!(buffers.allocate(8, false), Err(NoRoom::NotMapped));
+        assert_eq!(buffers.allocate(8, Use::Call), Err(NoRoom::NotMapped));
         buffers.map(4096);
-        let half = buffers.allocate(2048, true).unwrap();
-        assert_eq!(buffers.allocate(8, true), Err(NoRoom::OneWayFull));
-        assert_eq!(buffers.allocate(4096, false), Err(NoRoom::Full));
-        assert!(buffers.allocate(2048, false).is_ok());
-        buffers.release(half, 2048, true);
-        assert_eq!(buffers.one_way_free(), 2048);
+        let half = buffers.allocate(2048, Use::OneWay).unwrap();
+        assert_eq!(buffers.allocate(8, Use::OneWay), Err(NoRoom::OneWayFull));
+        assert_eq!(buffers.allocate(4096, Use::Call), Err(NoRoom::Full));
+        assert!(buffers.allocate(2048, Use::Call).is_ok());
+        buffers.release(half, 2048, Use::OneWay);
+        assert_eq!(buffers.free(Use::OneWay), 2048);
+    }
+
+    #[test]
+    fn real_time_senders_find_room_where_others_have_used_up_theirs() {
+        let mut buffers = Buffers::default();
+        buffers.map(4096);
+        let flood = buffers.allocate(2048, Use::OneWay).unwrap();
+        let urgent = buffers.allocate(1024, Use::RealTimeOneWay).unwrap();
+        assert_eq!(buffers.allocate(8, Use::RealTimeOneWay), Err(NoRoom::OneWayFull));
+        assert!(buffers.allocate(1024, Use::Call).is_ok(), "a quarter is left for calls");
+        buffers.release(flood, 2048, Use::OneWay);
+        assert_eq!(buffers.free(Use::OneWay), 1024);
+        buffers.release(urgent, 1024, Use::RealTimeOneWay);
+        assert_eq!(buffers.free(Use::OneWay), 2048);
     }
 
     #[test]
@@ -253,13 +284,13 @@ mod tests {
         let mut buffers = Buffers::default();
         buffers.map(4096);
         let (first, second) =
-            (buffers.allocate(8, false).unwrap(), buffers.allocate(8, true).unwrap());
+            (buffers.allocate(8, Use::Call).unwrap(), buffers.allocate(8, Use::OneWay).unwrap());
         buffers.unmap();
-        assert_eq!(buffers.allocate(8, false), Err(NoRoom::NotMapped));
-        buffers.release(second, 8, true);
-        buffers.release(first, 8, false);
+        assert_eq!(buffers.allocate(8, Use::Call), Err(NoRoom::NotMapped));
+        buffers.release(second, 8, Use::OneWay);
+        buffers.release(first, 8, Use::Call);
         assert_eq!(buffers.used(), (0, 0));
-        assert_eq!(buffers.allocate(8, true), Err(NoRoom::NotMapped));
+        assert_eq!(buffers.allocate(8, Use::OneWay), Err(NoRoom::NotMapped));
     }
 
     #[test]
@@ -267,7 +298,7 @@ mod tests {
         let mut buffers = Buffers::default();
         buffers.map(4096);
         let bytes = allocation_bytes(0, 0, 0, 0);
-        assert_ne!(buffers.allocate(bytes, false), buffers.allocate(bytes, false));
+        assert_ne!(buffers.allocate(bytes, Use::Call), buffers.allocate(bytes, Use::Call));
     }
 
     /// Against a list of all gaps, in the order of the mapping.
@@ -292,12 +323,12 @@ mod tests {
                 && let Some((&offset, &bytes)) = used.iter().nth(below(used.len().max(1)))
             {
                 used.remove(&offset);
-                buffers.release(offset, bytes, false);
+                buffers.release(offset, bytes, Use::Call);
             } else {
                 let bytes = 8 * (1 + below(16));
                 let best = gaps.iter().filter(|gap| gap.bytes >= bytes).min();
                 let expected = best.map(|gap| gap.offset);
-                assert_eq!(buffers.allocate(bytes, false).ok(), expected);
+                assert_eq!(buffers.allocate(bytes, Use::Call).ok(), expected);
                 used.extend(expected.map(|offset| (offset, bytes)));
             }
             gaps = naive_gaps(&used, &gaps, now);

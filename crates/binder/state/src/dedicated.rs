@@ -133,6 +133,7 @@ impl State {
         self.pool.n_dedicated -= 1;
         self.effect(Effect::Relieved(via, tid));
         self.take_over_slots(|slot| slot.tid == tid);
+        self.give_one_ways_back(tid);
         self.wake(tid);
         true
     }

@@ -8,6 +8,7 @@ use crate::work::Tid;
 use baton_abi::control::{ChannelId, ProcessId, Request};
 use baton_abi::holder_list::Holding;
 use baton_abi::lane::ReturnedGrants;
+use baton_abi::sched_priority::SchedPriority;
 
 /// One thing to be done outside the state, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,9 @@ pub enum Effect {
     EndSending(u32),
     /// The lane is dedicated to this thread no longer, which loses the caller's priority.
     Relieved(LaneId, Tid),
+    /// A one-way transaction of a real-time sender at this priority waits for the one that this
+    /// thread serves.
+    Raise(Tid, SchedPriority),
     /// A thread that was dedicated to the lane has ended. It may have been woken for a request
     /// there.
     AnnounceRequest(LaneId),

@@ -205,7 +205,8 @@ mod tests {
         let message = Message { ticket, ..Message::default() };
         let via = LaneId { channel: ChannelId(1), lane: 0 };
         let (chain, objects) = (Vec::new(), Vec::new());
-        let arrival = Arrival { via, peer: from, message: &message, chain, objects };
+        let arrival =
+            Arrival { via, peer: from, message: &message, chain, objects, lane_sender: None };
         let admitted = state.admit_reply(&arrival);
         state.drop_claim(&arrival);
         admitted.map(|room| state.reject(room, Vec::new(), Vec::new()))

@@ -85,6 +85,7 @@ impl State {
     pub fn thread_exit(&mut self, tid: Tid) {
         self.set_waiting(tid, Waiting::No);
         self.vacate_of(tid);
+        self.give_one_ways_back(tid);
         let Some(mut thread) = self.threads.remove(tid) else { return };
         if let Some(via) = thread.relieved_of {
             self.effect(Effect::AnnounceRequest(via));
@@ -134,7 +135,7 @@ impl State {
                     None if incoming.node.is_some() => self.unread_one_way -= 1,
                     None => self.unread_replies -= 1,
                 }
-                self.drop_buffer(incoming.buffer, true);
+                self.drop_buffer(incoming.buffer, None);
             }
             // As in the kernel, its program hears of it at the next change only.
             Work::Node(node) => {

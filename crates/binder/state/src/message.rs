@@ -28,6 +28,19 @@ pub struct Serving {
     pub chain: Vec<ChainEntry>,
 }
 
+/// The sender of a one-way transaction that has come by the ring of a lane: the thread that keeps
+/// the lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneSender {
+    /// The lane, on which the sender's dedicated looper waits.
+    pub via: LaneId,
+    /// The sender's priority, by the broker's word. `None` if the broker has not told of it.
+    pub priority: Option<SchedPriority>,
+    /// The number of the lane's reservation, if the broker has told of it: one thread after the
+    /// other may keep the lane.
+    pub reservation: u64,
+}
+
 /// A transaction or reply that lies in the receive buffer.
 #[derive(Clone, Debug)]
 pub struct Incoming {
@@ -47,15 +60,45 @@ pub struct Incoming {
     pub sender: (u32, u32),
     /// Offset in the mapping of the sender's label, if the node wants it.
     pub label: Option<Offset>,
-    /// The minimum priority at which it is served, if its node asks for one.
+    /// The minimum priority at which it is served, if its node asks for one or a real-time thread
+    /// sent it one-way.
     pub min_priority: Option<SchedPriority>,
     /// Its place among calls that wait.
     pub queue_priority: QueuePriority,
+    /// The thread that has sent it, if it is one-way and has come by a lane's ring.
+    pub lane_sender: Option<LaneSender>,
     /// The caller that waits for the answer. `None` of a one-way transaction and of a reply.
     pub serving: Option<Serving>,
 }
 
 impl Incoming {
+    /// The priority of its real-time sender, if it is one-way and has one.
+    pub(crate) fn real_time(&self) -> Option<SchedPriority> {
+        self.lane_sender?.priority
+    }
+
+    /// Whether it is of the same sender as another one, or may be.
+    pub(crate) fn has_sender_of(&self, other: &Incoming) -> bool {
+        let (Some(own), Some(other)) = (self.lane_sender, other.lane_sender) else { return false };
+        let is_unknown = own.priority.is_none() || other.priority.is_none();
+        own.via == other.via && (is_unknown || own.reservation == other.reservation)
+    }
+
+    /// Whether another one-way transaction goes before this one, which has come first: it is of
+    /// another sender, which is more urgent.
+    pub(crate) fn lets_by(&self, other: &Incoming) -> bool {
+        self.real_time() < other.real_time() && !self.has_sender_of(other)
+    }
+
+    /// Gives it at least the priority of a later one of its sender, before which it goes.
+    pub(crate) fn inherit(&mut self, later: &Incoming) {
+        let priority = self.real_time().max(later.real_time());
+        if let Some((sender, later)) = self.lane_sender.as_mut().zip(later.lane_sender) {
+            (sender.priority, sender.reservation) = (priority, later.reservation);
+        }
+        self.min_priority = self.min_priority.max(priority);
+    }
+
     /// The priority at which the caller and the node want it to be served.
     pub fn requested_priority(&self) -> RequestedPriority {
         let nice = self.serving.is_some().then(|| self.queue_priority.nice());

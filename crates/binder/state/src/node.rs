@@ -5,7 +5,7 @@
 //! (`BC_ACQUIRE_DONE`) ends the count that it was lent until then.
 
 use crate::message::Incoming;
-use crate::work::Queue;
+use crate::work::{Queue, Tid};
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
@@ -41,6 +41,8 @@ pub struct Node {
     pub queued: Option<Queue>,
     /// A one-way transaction to the node is being served: further ones wait in `one_way_todo`.
     pub one_way_busy: bool,
+    /// The thread that has read that transaction.
+    pub one_way_server: Option<Tid>,
     /// One-way transactions that wait for the one before to be freed.
     pub one_way_todo: VecDeque<Incoming>,
 }

@@ -164,10 +164,14 @@ impl State {
         }
     }
 
-    /// Queues work for the pool: a call goes before calls of worse nice values.
+    /// Queues work for the pool: a call goes before calls of worse nice values, and a one-way
+    /// transaction of a real-time sender before all less urgent transactions.
     pub(crate) fn push_process(&mut self, work: Work) {
         match work {
             Work::Transaction(call) if call.serving.is_some() => self.todo.push_call(call),
+            Work::Transaction(one_way) if one_way.lane_sender.is_some() => {
+                self.todo.push_real_time(one_way);
+            }
             work => self.todo.push(work),
         }
         // Each looper that sleeps is woken once for all work that comes at once.

@@ -45,6 +45,7 @@ impl State {
             let first = thread.failed
                 | thread.return_once
                 | thread.relieved_of.is_some()
+                | thread.raised.is_some()
                 | thread.is_off_priority;
             thread.is_available() && !first
         })
@@ -105,7 +106,12 @@ impl State {
                 }
                 self.thread(tid).stack.push(Frame::Serving(serving.clone()));
             }
-            None => self.unread_one_way -= 1,
+            None => {
+                self.unread_one_way -= 1;
+                if let Some(node) = incoming.node.and_then(|node| self.nodes.get_mut(node)) {
+                    node.one_way_server = Some(tid);
+                }
+            }
         }
         let node = incoming.node.and_then(|node| self.nodes.get(node));
         let object = node.map_or((0, 0), |node| (node.ptr, node.cookie));

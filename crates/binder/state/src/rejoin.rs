@@ -131,7 +131,8 @@ mod tests {
             let message = Message { ticket, ..Message::default() };
             let via = LaneId { channel: ChannelId(1), lane: 0 };
             let (chain, objects) = (Vec::new(), Vec::new());
-            let arrival = Arrival { via, peer: PEER, message: &message, chain, objects };
+            let arrival =
+                Arrival { via, peer: PEER, message: &message, chain, objects, lane_sender: None };
             matches!(state.admit_reply(&arrival), Err(Verdict::Refused(..)))
         };
         assert!(refused(&mut state, old));

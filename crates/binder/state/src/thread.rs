@@ -3,6 +3,7 @@
 use crate::message::{LaneId, Serving};
 use crate::work::{Tid, Todo};
 use baton_abi::control::ProcessId;
+use baton_abi::sched_priority::SchedPriority;
 use baton_shm::event_flag::EventFlag;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -92,6 +93,15 @@ pub struct ExtendedError {
     pub param: i32,
 }
 
+/// A thread's priority while it is raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raise {
+    /// The policy and the real-time priority that it had before.
+    pub from: (i32, i32),
+    /// The priority that it has.
+    pub to: SchedPriority,
+}
+
 /// One thread.
 #[derive(Clone, Debug, Default)]
 pub struct Thread {
@@ -116,6 +126,11 @@ pub struct Thread {
     /// has a priority that is not its own, and may have been woken for a request of which no other
     /// thread has been told.
     pub relieved_of: Option<LaneId>,
+    /// The lane to which the driver's own thread is dedicated.
+    pub driver_looper_of: Option<LaneId>,
+    /// It has a real-time sender's priority, whose one-way transaction waits for the one that it
+    /// serves.
+    pub raised: Option<Raise>,
     /// It has served a one-way transaction at a priority that is not its own.
     pub is_off_priority: bool,
     /// It is dedicated, or was.
@@ -136,6 +151,11 @@ impl Thread {
     /// Whether the thread is in the driver, and sleeps on this lane or is about to.
     pub fn waits_on(&self, via: LaneId) -> bool {
         self.waiting == Waiting::Lane(via) && !self.is_busy_past_state()
+    }
+
+    /// Whether the thread is dedicated to this lane.
+    pub fn is_looper_of(&self, via: LaneId) -> bool {
+        self.dedicated_to == Some(via) || self.driver_looper_of == Some(via)
     }
 
     /// Whether the thread is out of the driver.
@@ -159,6 +179,11 @@ impl Thread {
             Some(Frame::Calling(calling)) => Some(calling),
             _ => None,
         }
+    }
+
+    /// Whether it has called and not been answered.
+    pub fn calls(&self) -> bool {
+        self.stack.iter().any(|frame| matches!(frame, Frame::Calling(_)))
     }
 
     /// How many two-way transactions it has to answer.

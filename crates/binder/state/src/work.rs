@@ -82,10 +82,24 @@ impl Todo {
     /// caller of its own, so no call was made because of another; an item that is no call keeps its
     /// place.
     pub fn push_call(&mut self, incoming: Incoming) {
-        let lets_by = |work: &mut Work| match work {
-            Work::Transaction(older) if older.serving.is_some() => {
-                older.queue_priority.lets_by(incoming.queue_priority)
-            }
+        self.push_before(incoming, |older, incoming| {
+            older.serving.is_some() && older.queue_priority.lets_by(incoming.queue_priority)
+        });
+    }
+
+    /// Adds a one-way transaction of a real-time sender, before the less urgent transactions at the
+    /// end. An item that is no transaction keeps its place.
+    pub fn push_real_time(&mut self, incoming: Incoming) {
+        self.push_before(incoming, |older, incoming| older.lets_by(incoming));
+    }
+
+    fn push_before(
+        &mut self,
+        incoming: Incoming,
+        mut lets_by: impl FnMut(&mut Incoming, &Incoming) -> bool,
+    ) {
+        let mut lets_by = |work: &mut Work| match work {
+            Work::Transaction(older) => lets_by(older, &incoming),
             _ => false,
         };
         let mut at = self.items.len();
@@ -164,6 +178,7 @@ mod tests {
             label: None,
             min_priority: None,
             queue_priority: QueuePriority::of(nice),
+            lane_sender: None,
             serving: Some(Serving { via, peer, accepts_fds: false, chain: Vec::new() }),
         }
     }

@@ -27,7 +27,7 @@ fn message(kind: Kind, node: NodeId) -> Message {
 
 fn arrival(message: &Message) -> Arrival<'_> {
     let via = LaneId { channel: ChannelId(1), lane: 0 };
-    Arrival { via, peer: PEER, message, chain: Vec::new(), objects: Vec::new() }
+    Arrival { via, peer: PEER, message, chain: Vec::new(), objects: Vec::new(), lane_sender: None }
 }
 
 fn admit(state: &mut State, message: &Message) -> Room {
@@ -52,7 +52,7 @@ fn freed_by_the_program(state: &mut State, node: NodeId) {
     take_in(state, &message(Kind::Request, node), None, Vec::new());
     let Some(Return::Transaction(incoming, _)) = state.next_return(TID, true) else { panic!() };
     assert!(!state.take_made_room());
-    state.free(Some(incoming.buffer), 0);
+    state.free(TID, Some(incoming.buffer), 0);
 }
 
 fn its_thread_leaves(state: &mut State, node: NodeId) {

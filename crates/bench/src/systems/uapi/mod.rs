@@ -139,6 +139,15 @@ impl Manager {
     }
 }
 
+impl Caller {
+    /// Sends a message to the manager that has no answer.
+    pub fn send_one_way(&mut self, data: &[u8]) -> io::Result<()> {
+        let outgoing = Outgoing { flags: TF_ONE_WAY, ..echo(data) };
+        self.device.queue_message(BC_TRANSACTION, MANAGER, outgoing);
+        self.device.await_return(BR_TRANSACTION_COMPLETE).map(drop)
+    }
+}
+
 impl Client for Caller {
     fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         self.device.queue_message(BC_TRANSACTION, MANAGER, echo(request));

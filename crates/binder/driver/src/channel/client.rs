@@ -14,7 +14,7 @@ use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU32, Ordering};
 #[cfg(simulated)]
 use baton_state::transaction::LaneId;
-use bytemuck::bytes_of;
+use std::collections::VecDeque;
 
 /// How often a client rings again for a sleeper that it has missed.
 const MISSES: u32 = 2;
@@ -148,21 +148,27 @@ impl Channel {
         untaken.map(|areas| (areas.sent(), areas.outgoing()))
     }
 
-    /// The one-way records of this client, in the ring and in the receive buffer.
+    /// The one-way records of this client, in the channel's ring and in the receive buffer.
     pub fn one_way_account(&self, ends: &mut Ends) -> OneWayAccount {
         let head = self.head.double_word(header::RING_HEAD).load(Ordering::Acquire);
-        while ends.pending.front().is_some_and(|&(end, _)| end <= head) {
-            ends.pending.pop_front();
+        self.account(&mut ends.pending, head)
+    }
+
+    /// The account with these records in a ring, whose reader is at `head`. Forgets those that have
+    /// been read.
+    pub(super) fn account(&self, pending: &mut VecDeque<(u64, usize)>, head: u64) -> OneWayAccount {
+        while pending.front().is_some_and(|&(end, _)| end <= head) {
+            pending.pop_front();
         }
         OneWayAccount {
-            pending_bytes: ends.pending.iter().map(|&(_, bytes)| bytes).sum(),
-            pending: ends.pending.len(),
+            pending_bytes: pending.iter().map(|&(_, bytes)| bytes).sum(),
+            pending: pending.len(),
             taken_bytes: self.head.word(header::ONE_WAY_BYTES).load(Ordering::Acquire) as usize,
             taken: self.head.word(header::ONE_WAY_BUFFERS).load(Ordering::Acquire) as usize,
         }
     }
 
-    /// Puts a one-way record into the ring. `Ok(false)` if there is no room.
+    /// Puts a one-way record into the channel's ring. `Ok(false)` if there is no room.
     pub fn put_one_way(
         &self,
         ends: &mut Ends,
@@ -170,30 +176,21 @@ impl Channel {
         allocation: usize,
         write: impl FnOnce(View<'_>, usize),
     ) -> Result<bool, Corrupt> {
-        let bytes = message.parts().ok_or(Corrupt)?.end.next_multiple_of(64);
-        let (head, tail) =
-            (self.head.double_word(header::RING_HEAD), self.head.double_word(header::RING_TAIL));
-        let (free, before_end) = ends.producer.room(head)?;
-        let beyond_end = free - before_end;
-        // An empty ring starts over once it has reached its second half, so that rare records touch
-        // half of its pages. Until the server has read the skip, at least half of the ring is free.
-        let restart = free == RING_BYTES && ends.producer.place() >= RING_BYTES / 2;
-        if before_end < bytes || restart {
-            if beyond_end < bytes {
-                return Ok(false);
-            }
-            let skip = Message { word: before_end as u32, kind: Kind::Skip as u32, ..*message };
-            self.head.view().write(RING_AT + ends.producer.place(), bytes_of(&skip));
-            ends.producer.publish(tail, before_end);
+        let put = self.channel_ring().put(&mut ends.producer, message, write)?;
+        if put {
+            ends.pending.push_back((ends.producer.position(), allocation));
         }
-        let at = RING_AT + ends.producer.place();
-        let message = Message { word: bytes as u32, ..*message };
-        self.head.view().write(at, bytes_of(&message));
-        write(self.head.view(), at);
-        ends.producer.publish(tail, bytes);
-        let end = ends.producer.position();
-        ends.pending.push_back((end, allocation));
-        Ok(true)
+        Ok(put)
+    }
+
+    /// Called after a one-way record has been put into the lane's ring. `must_announce`: the lane's
+    /// dedicated looper may not look soon, even if it sleeps at the lane.
+    pub fn notify_of_real_time(&self, lane: usize, must_announce: bool, must_look: bool) {
+        let looks = self.lane(lane).is_ok_and(|areas| areas.outbox().alert());
+        if !looks || must_announce || must_look {
+            self.set_ready(lane);
+            self.announce(must_look);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod descriptors;
 mod known;
 mod lend;
 pub(crate) mod loan;
+mod one_way_ring;
 pub(crate) mod payload;
 pub(crate) mod returns;
 pub(crate) mod server;
@@ -35,6 +36,7 @@ use baton_state::transaction::{LaneId, Refusal, Sender};
 use bytemuck::{bytes_of, bytes_of_mut};
 use descriptors::DescriptorSocket;
 pub use descriptors::TakenFds;
+use one_way_ring::RingEnd;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use socket::Socket;
@@ -69,6 +71,8 @@ pub struct Channel {
     /// Header and rings.
     head: Mapping<LANES_AT>,
     lanes: [OnceLock<Mapping<LANE_BYTES>>; LANES],
+    lane_rings: [OnceLock<Mapping<LANE_RING_BYTES>>; LANES],
+    ring_ends: [Lock<RingEnd>; LANES],
     /// The server's status page, at the client's end.
     front: Option<Mapping<STATUS_BYTES>>,
     /// Server: loopers that sleep on the bell, or are about to.
@@ -107,9 +111,11 @@ pub struct Channel {
     loopers: [AtomicU32; LANES],
     /// Server: the oldest one-way record waits for room in the receive buffer.
     pub full: AtomicBool,
+    /// Server: the lanes whose oldest one-way record waits for room in the receive buffer.
+    pub full_rings: AtomicU64,
     /// Server: the position up to which the one-way ring has been read.
     one_way_read: AtomicU64,
-    /// Server: the shares of the lanes that are mapped. Locked while one is being mapped.
+    /// Server: the shares of the lanes and rings that are mapped. Locked while one is being mapped.
     mapped: Lock<Vec<Held>>,
     /// The account of the peer's user.
     account: Account,
@@ -204,6 +210,8 @@ impl Channel {
             _place: place,
             head,
             lanes,
+            lane_rings: [const { OnceLock::new() }; LANES],
+            ring_ends: std::array::from_fn(|_| Lock::default()),
             front,
             asleep: AtomicU32::new(0),
             inactive: AtomicBool::new(false),
@@ -222,6 +230,7 @@ impl Channel {
             lending: AtomicU64::new(0),
             loopers: std::array::from_fn(|_| AtomicU32::new(0)),
             full: AtomicBool::new(false),
+            full_rings: AtomicU64::new(0),
             one_way_read: AtomicU64::new(0),
             mapped: Lock::default(),
             account,
@@ -370,7 +379,10 @@ impl Channel {
     /// Whether a message for this end lies on a lane, announced or not.
     pub fn has_mail(&self) -> bool {
         let mut used = (0..LANES).filter(|&lane| self.lanes[lane].get().is_some());
-        used.any(|lane| self.lane(lane).is_ok_and(|areas| !areas.inbox().is_empty()))
+        used.any(|lane| {
+            let has_mail = self.lane(lane).is_ok_and(|areas| !areas.inbox().is_empty());
+            has_mail || self.end == End::Server && self.has_real_time(lane)
+        })
     }
 
     /// The header's page, the server's status page and the bell's stay in memory.
@@ -382,7 +394,7 @@ impl Channel {
         self.socket.bell.get().map_or(Ok(()), |bell| bell.view().lock_in_memory(0, BELL_BYTES))
     }
 
-    /// Announces that the lane's request area holds a request.
+    /// Announces that the lane holds a request, or its ring a one-way record.
     pub fn set_ready(&self, lane: usize) {
         // SeqCst: before the look at the sleepers in `announce`; see `bell`.
         self.head.double_word(header::READY).fetch_or(1 << lane, Ordering::SeqCst);

@@ -95,7 +95,8 @@ impl Channel {
     /// Adds the nodes of this process on whose hold by the peer a message may rely that lies here
     /// and has not come in. The peer counts on it only if it was sent before the hold was given up.
     pub fn find_relied_on(&self, relied_on: &mut ReliedOn) {
-        relied_on.all |= self.end == End::Server && self.has_one_way();
+        relied_on.all |=
+            self.end == End::Server && (self.has_one_way() || self.has_any_real_time());
         let mapped = (0..LANES).filter(|&lane| self.lanes[lane].get().is_some());
         for areas in mapped.filter_map(|lane| self.lane(lane).ok()) {
             if !areas.inbox().is_empty() {

@@ -12,7 +12,6 @@ use baton_shm::ready_lanes::lanes_of;
 use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering, fence_after_update};
 use baton_state::work::Tid;
-use bytemuck::bytes_of_mut;
 
 /// After so many requests of others no looper waits on a silent client's bell any more: each bell
 /// makes a wait slower, and a client that comes back rings the doorbell.
@@ -188,12 +187,13 @@ impl Channel {
         self.ends().ready.remove(lanes);
     }
 
-    /// Forgets the announcements of those among these lanes that have no request for the pool: a
-    /// message on a served lane is for the thread that serves it. Returns how many the client had
-    /// made.
+    /// Forgets the announcements of those among these lanes that have neither a request for the
+    /// pool nor a one-way record: a message on a served lane is for the thread that serves it.
+    /// Returns how many the client had made.
     pub fn forget_ready(&self, lanes: u64) -> u32 {
         let is_empty = |lane| self.lane(lane).is_ok_and(|areas| areas.inbox().is_empty());
-        let has_none = |lane| self.is_served(lane as u32) || is_empty(lane);
+        let has_none =
+            |lane| (self.is_served(lane as u32) || is_empty(lane)) && !self.has_real_time(lane);
         self.ends().ready.forget(lanes, has_none)
     }
 
@@ -216,9 +216,29 @@ impl Channel {
         self.ownership(lane).end_serving();
     }
 
+    /// Whether a record lies in the channel's ring that does not wait for room.
     pub fn has_one_way(&self) -> bool {
         let read = self.one_way_read.load(Ordering::Relaxed);
         self.ring_tail().load(Ordering::Acquire) != read && !self.full.load(Ordering::Relaxed)
+    }
+
+    /// The oldest record of the channel's ring, or of a lane's, waits for room in the receive
+    /// buffer. True if some record waits already.
+    pub fn wait_for_room(&self, lane: Option<usize>) -> bool {
+        let waits =
+            self.full.load(Ordering::Relaxed) || self.full_rings.load(Ordering::Relaxed) != 0;
+        match lane {
+            Some(lane) => _ = self.full_rings.fetch_or(1 << lane, Ordering::Relaxed),
+            None => self.full.store(true, Ordering::Relaxed),
+        }
+        waits
+    }
+
+    /// No record waits for room any more: the next look finds those that did.
+    pub fn end_wait_for_room(&self) {
+        self.full.store(false, Ordering::Relaxed);
+        let lanes = self.full_rings.swap(0, Ordering::Relaxed);
+        lanes_of(lanes).for_each(|lane| self.set_ready(lane));
     }
 
     /// The position up to which the one-way ring has been read.
@@ -338,7 +358,10 @@ impl Channel {
 
     /// Whether a message has been announced, new or not, or a one-way record waits for room.
     pub fn has_message(&self) -> bool {
-        self.has_news() || self.full.load(Ordering::Relaxed) || self.ends().ready.all() != 0
+        self.has_news()
+            || self.full.load(Ordering::Relaxed)
+            || self.full_rings.load(Ordering::Relaxed) != 0
+            || self.ends().ready.all() != 0
     }
 
     /// Makes the channel active.
@@ -347,44 +370,22 @@ impl Channel {
         self.own_bell().inspect(|bell| bell.reactivate());
     }
 
-    /// The header of the oldest one-way record, and its offset.
+    /// The header of the oldest one-way record in the channel's ring, and its offset.
     pub fn first_one_way(&self, ends: &mut Ends) -> Result<Option<(Message, usize)>, Corrupt> {
-        loop {
-            let available = ends.consumer.available(self.ring_tail())?;
-            if available == 0 {
-                return Ok(None);
-            }
-            if available < size_of::<Message>() {
-                return Err(Corrupt);
-            }
-            let at = RING_AT + ends.consumer.place();
-            let mut message = Message::default();
-            self.head.view().read(at, bytes_of_mut(&mut message));
-            let bytes = message.word as usize;
-            if bytes == 0 || bytes > available || !bytes.is_multiple_of(64) {
-                return Err(Corrupt);
-            }
-            match Kind::from_raw(message.kind) {
-                Some(Kind::Skip) => {
-                    self.release(ends, bytes);
-                }
-                Some(Kind::OneWay) => {
-                    let fits = message.parts().is_some_and(|parts| parts.end <= bytes);
-                    return if fits { Ok(Some((message, at))) } else { Err(Corrupt) };
-                }
-                _ => return Err(Corrupt),
-            }
+        let ring = self.channel_ring();
+        let read = ends.consumer.position();
+        let first = ring.first(&mut ends.consumer);
+        if ends.consumer.position() != read {
+            // A skip has been read.
+            self.one_way_read.store(ends.consumer.position(), Ordering::Relaxed);
         }
+        first
     }
 
-    /// Removes the oldest one-way record from the ring, after it has been copied.
+    /// Removes the oldest one-way record from the channel's ring, after it has been copied.
     pub fn release_one_way(&self, ends: &mut Ends, message: &Message) {
-        self.release(ends, message.word as usize);
-    }
-
-    fn release(&self, ends: &mut Ends, bytes: usize) {
-        let head = self.head.double_word(header::RING_HEAD);
-        self.one_way_read.store(ends.consumer.release(head, bytes), Ordering::Relaxed);
+        let read = self.channel_ring().release(&mut ends.consumer, message);
+        self.one_way_read.store(read, Ordering::Relaxed);
     }
 
     /// Whether the client has announced anything since the last look. Takes no lock.

@@ -339,9 +339,10 @@ impl ChannelTable {
         n_put
     }
 
-    /// With the state's lock held: the channel's oldest one-way transaction waits for room.
-    pub fn wait_for_room(&self, channel: Arc<Channel>) {
-        if !channel.full.swap(true, Ordering::Relaxed) {
+    /// With the state's lock held: the oldest one-way transaction of the channel's ring, or of a
+    /// lane's, waits for room.
+    pub fn wait_for_room(&self, channel: Arc<Channel>, lane: Option<usize>) {
+        if !channel.wait_for_room(lane) {
             self.full.lock().push(channel);
         }
         self.any_full.store(true, Ordering::Relaxed);
@@ -358,7 +359,7 @@ impl ChannelTable {
             return false;
         }
         let full = std::mem::take(&mut *self.full.lock());
-        full.iter().for_each(|channel| channel.full.store(false, Ordering::Relaxed));
+        full.iter().for_each(|channel| channel.end_wait_for_room());
         !full.is_empty()
     }
 }

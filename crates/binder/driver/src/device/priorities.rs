@@ -6,6 +6,7 @@
 
 use super::Device;
 use crate::sys::priority::{self, Before};
+use baton_state::State;
 use baton_state::priority::RequestedPriority;
 use baton_state::work::Tid;
 use std::cell::{Cell, RefCell};
@@ -25,13 +26,19 @@ struct Step {
 }
 
 impl Device {
-    /// The thread serves at this priority from now on.
-    pub(super) fn take_priority(&self, tid: Tid, depth: usize, wanted: RequestedPriority) {
+    /// The thread serves at this priority from now on; `depth` as in [`Step`]. Under the lock:
+    /// another thread may raise this one from then on.
+    pub(super) fn take_priority(
+        &self,
+        state: &mut State,
+        tid: Tid,
+        (depth, wanted): (usize, RequestedPriority),
+    ) {
         if let Some(before) = priority::adopt(wanted) {
             let step = Step { engine: self.engine.number, depth, before };
             STEPS.with_borrow_mut(|steps| steps.push(step));
             IS_UP.set(true);
-            self.engine.lock().thread(tid).is_off_priority = depth == 0;
+            state.thread(tid).is_off_priority = depth == 0;
         }
     }
 
@@ -48,6 +55,7 @@ impl Device {
             return;
         }
         let mut state = self.engine.lock();
+        self.engine.end_raise(&mut state);
         let thread = state.thread(tid);
         thread.is_off_priority = false;
         let serves_nothing = thread.stack.is_empty();

@@ -85,12 +85,12 @@ impl Device {
         match result {
             Ok(mut state) => {
                 let wants_looper = state.wants_looper(tid);
+                if let Some(serves) = out.serves {
+                    self.take_priority(&mut state, tid, serves);
+                }
                 self.engine.unlock(state);
                 if wants_looper {
                     Returns::at(start, 4).put(BR_SPAWN_LOOPER, &[]);
-                }
-                if let Some((depth, wanted)) = out.serves {
-                    self.take_priority(tid, depth, wanted);
                 }
                 Ok(())
             }
@@ -117,6 +117,7 @@ impl Device {
         let called = called.zip(via);
         let until = if nonblocking { Until::Now } else { Until::News };
         loop {
+            engine.end_raise(&mut state);
             engine.end_dedication(&mut state, tid);
             if !nonblocking {
                 state = engine.become_dedicated(state, tid);

@@ -156,7 +156,8 @@ impl Device {
     fn free(&self, state: &mut State, tid: Tid, address: u64) {
         let base = self.engine.buffer.program_map() as u64;
         let offset = address.checked_sub(base).filter(|_| base != 0).map(|offset| offset as usize);
-        if state.frees_more(offset) {
+        // A real-time thread leaves what others have sent to other threads.
+        if state.frees_more(offset) && !crate::sys::thread::is_real_time() {
             self.engine.accept_first(state);
         }
         for owner in state.frees_last(offset) {
@@ -166,7 +167,7 @@ impl Device {
             // The kernel closes descriptors when the thread returns to its program.
             state.thread(tid).return_once = true;
         }
-        if let Some((offset, bytes)) = state.free(offset, address) {
+        if let Some((offset, bytes)) = state.free(tid, offset, address) {
             self.engine.buffer.view().zero(offset, bytes);
         }
     }

@@ -8,7 +8,7 @@ use baton_shm::lock::Lock;
 use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use rustix::io::Errno;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// The real-time part of one engine.
@@ -32,6 +32,8 @@ type Provider = Box<dyn Fn(Option<Arc<DedicatedLooper>>) + Send + Sync>;
 pub(crate) struct DedicatedLoopers {
     pub provider: OnceLock<Provider>,
     pub all: Lock<Vec<Arc<DedicatedLooper>>>,
+    /// How many there have been.
+    pub count: AtomicU64,
     /// The log has said that loopers do not get their callers' priority.
     pub has_warned: AtomicBool,
     /// The log has said that the pool serves real-time callers, too.
@@ -51,12 +53,18 @@ pub struct DedicatedLooper {
     pub channel: Arc<Channel>,
     /// The lane's number in it.
     pub lane: u32,
+    /// No other one of the process has this number.
+    pub(crate) number: u64,
+    /// The caller's priority, by the broker's word.
+    pub(crate) priority: Lock<SchedPriority>,
     /// The front end has been asked for a thread, or the broker has chosen one.
     pub(crate) is_given: AtomicBool,
     /// The caller is no real-time thread any more, or has left: the looper leaves the lane.
     pub(crate) is_over: AtomicBool,
     /// The looper has to be registered: the caller's priority has changed, or the broker.
     pub(crate) is_news: AtomicBool,
+    /// The lane's ring has been locked in memory.
+    pub(crate) ring_is_locked: AtomicBool,
     /// The caller lends its priority to the looper, which does not have it.
     pub(crate) borrows: AtomicBool,
 }
@@ -69,6 +77,11 @@ impl DedicatedLooper {
 
     pub(crate) fn areas(&self) -> Result<Lane<'_>, Errno> {
         self.channel.lane(self.lane as usize)
+    }
+
+    /// The caller's priority, by the broker's word.
+    pub(crate) fn priority(&self) -> SchedPriority {
+        *self.priority.lock()
     }
 
     /// Whether the looper has to leave the lane.
@@ -145,6 +158,8 @@ pub(crate) struct Reservation {
     pub lane: u32,
     /// The priority for which the broker was asked, whatever it answered.
     pub priority: SchedPriority,
+    /// The lane's ring has been locked in memory.
+    pub ring_is_locked: bool,
     /// The broker that was asked, or [`UNASKED`] if it is to be asked by the next call.
     pub era: u32,
 }

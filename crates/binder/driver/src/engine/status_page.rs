@@ -6,6 +6,7 @@ use baton_abi::lane::{Attendance, STATUS_BYTES, status};
 use baton_shm::mapping::{self, Mapping};
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::State;
+use baton_state::buffer::Use;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -59,7 +60,8 @@ impl StatusPage {
             self.put_room(state);
             self.put(status::ATTENDANCE, attendance as usize);
             self.put(status::BUFFER_BYTES, state.buffers.bytes());
-            self.put(status::ONE_WAY_FREE, state.buffers.one_way_free());
+            self.put(status::ONE_WAY_FREE, state.buffers.free(Use::OneWay));
+            self.put(status::REAL_TIME_FREE, state.buffers.free(Use::RealTimeOneWay));
             self.put(status::THREADS, state.threads.len());
             self.put(status::LOOPERS, state.pool.n_present);
         }

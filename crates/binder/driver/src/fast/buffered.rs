@@ -344,7 +344,7 @@ impl Engine {
         if !reads_on || !state.frees_room_only(buffer) {
             return false;
         }
-        state.free(Some(buffer), address);
+        state.free(tid, Some(buffer), address);
         self.unlock_room(state);
         true
     }

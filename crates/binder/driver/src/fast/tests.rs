@@ -18,6 +18,7 @@ use crate::sys::user::Source;
 use baton_abi::control::{ChannelId, NodeId, ProcessId};
 use baton_abi::lane::header::OWNERS;
 use baton_abi::lane::{ChainEntry, Kind, MAX_PAYLOAD_BYTES, Message, status};
+use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::{
     BINDER_TYPE_FD, FLAT_BINDER_FLAG_ACCEPTS_FDS, FdObject, TF_ACCEPT_FDS, TF_CLEAR_BUF,
 };
@@ -116,6 +117,7 @@ impl Stage {
             sender: SENDER,
             label: None,
             min_priority: None,
+            lane_sender: None,
             queue_priority: QueuePriority::of(nice()),
             serving: Some(serving),
         }
@@ -128,7 +130,7 @@ impl Stage {
 
     /// The lane waits for a looper of its own.
     fn offer(&self, lane: usize) {
-        self.server.begin_dedicated(self.ours.id, lane as u32, 0);
+        self.server.begin_dedicated(self.ours.id, lane as u32, SchedPriority::fifo(1), 0);
     }
 
     /// The looper is dedicated to the lane, and has served a call on it.
@@ -372,7 +374,7 @@ fn no_slot_is_reserved_while_others_wait_for_room() {
     for waits in [false, true] {
         let stage = stage(Of::Lane);
         if waits {
-            stage.server.pool.channels.wait_for_room(Arc::clone(&stage.ours));
+            stage.server.pool.channels.wait_for_room(Arc::clone(&stage.ours), None);
         }
         stage.serve(LANE);
         assert_eq!(stage.with_looper(|thread| thread.bypasses_state), !waits);

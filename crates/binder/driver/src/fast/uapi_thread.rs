@@ -96,8 +96,11 @@ impl Engine {
             return FastRead::No;
         }
         let mut state = self.lock();
-        let is_wanted =
-            state.has_process_work() || state.pool.wants_dedicated() || state.is_to_ask(tid);
+        // A thread that is dedicated to a lane is here before its first call from there.
+        let is_wanted = state.has_process_work()
+            || state.pool.wants_dedicated()
+            || state.is_to_ask(tid)
+            || state.dedicated_to(tid).is_some();
         if is_wanted || route_cache.is_stale(self) || !state.is_free(tid) {
             return FastRead::No;
         }

@@ -26,8 +26,9 @@ use crate::sys::thread::{self, tid};
 use crate::wait::policy::WaitPolicy;
 use baton_abi::control::{ChannelId, End, Request};
 use baton_abi::lane::LANES;
+use baton_abi::sched_priority::SchedPriority;
 use baton_shm::blocking::pause;
-use baton_shm::lock::Guard;
+use baton_shm::lock::{Guard, Lock};
 use baton_shm::mailbox::Seen;
 use baton_state::State;
 use baton_state::thread::Waiting;
@@ -87,21 +88,31 @@ impl Engine {
 
     /// Provides a dedicated looper for a lane that the broker has given to a real-time caller.
     /// `looper` is the standby looper that the broker has chosen; 0 if none.
-    pub(crate) fn begin_dedicated(&self, id: ChannelId, lane: u32, looper: Tid) {
+    pub(crate) fn begin_dedicated(
+        &self,
+        id: ChannelId,
+        lane: u32,
+        priority: SchedPriority,
+        looper: Tid,
+    ) {
         let channel = self.channel(id).filter(|channel| channel.end == End::Server);
         let Some(channel) = channel.filter(|_| (lane as usize) < LANES) else { return };
         let via = channel.via(lane as usize);
         let dedicated = {
             let mut all = self.real_time.loopers.all.lock();
             if let Some(dedicated) = all.iter().find(|dedicated| dedicated.via() == via) {
+                *dedicated.priority.lock() = priority;
                 return dedicated.raise(&dedicated.is_news);
             }
             let dedicated = Arc::new(DedicatedLooper {
                 channel,
                 lane,
+                number: self.real_time.loopers.count.fetch_add(1, Ordering::Relaxed),
+                priority: Lock::new(priority),
                 is_given: AtomicBool::new(looper != 0),
                 is_over: AtomicBool::new(false),
                 is_news: AtomicBool::new(true),
+                ring_is_locked: AtomicBool::new(false),
                 borrows: AtomicBool::new(false),
             });
             all.push(Arc::clone(&dedicated));
@@ -137,7 +148,8 @@ impl Engine {
         let lock = dedicated.channel.dedicated_lock(dedicated.lane);
         dedicated.borrow();
         let mut state = self.lock();
-        state.thread(tid).return_once = false;
+        let thread = state.thread(tid);
+        (thread.return_once, thread.driver_looper_of) = (false, Some(dedicated.via()));
         while !dedicated.channel.dedicate(areas, dedicated.lane, tid) {
             if dedicated.is_over() || self.is_closed() {
                 dedicated.channel.release_ownership(areas, dedicated.lane, tid);
@@ -250,13 +262,15 @@ impl Engine {
         }
     }
 
-    /// Takes in the request on the thread's lane, by the general path.
+    /// Takes in what is in the ring of the thread's lane, and the request on the lane, by the
+    /// general path.
     pub(crate) fn accept_own<'a>(
         &'a self,
-        mut state: Guard<'a, State>,
+        state: Guard<'a, State>,
         dedicated: &DedicatedLooper,
     ) -> Guard<'a, State> {
         let channel = &*dedicated.channel;
+        let mut state = self.accept_own_one_ways(state, dedicated);
         let Ok(areas) = dedicated.areas() else { return state };
         if areas.inbox().is_empty() || channel.ends().dead {
             return state;
@@ -288,6 +302,29 @@ impl Engine {
         state
     }
 
+    fn accept_own_one_ways<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        dedicated: &DedicatedLooper,
+    ) -> Guard<'a, State> {
+        let (channel, lane) = (&dedicated.channel, dedicated.lane as usize);
+        if channel.has_real_time(lane) && !channel.ends().dead {
+            if !dedicated.ring_is_locked.swap(true, Ordering::Relaxed) {
+                self.mlock_lane_ring(channel, lane);
+            }
+            if self.accept_own_ring(&mut state, dedicated).is_some() {
+                // As of a request without its grant or ticket.
+                self.unlock(state);
+                state = self.pass_barrier();
+                if self.accept_own_ring(&mut state, dedicated).is_some() {
+                    self.end_channel(&mut state, channel, "a one-way transaction without a grant");
+                }
+            }
+        }
+        state.claim_one_way(tid(), dedicated.via());
+        state
+    }
+
     /// Gives the lane back to the pool, with the requests that have arrived.
     pub fn leave_dedicated(&self, dedicated: &DedicatedLooper, tid: Tid, lock: Guard<'_, ()>) {
         let mut state = self.lock();
@@ -295,6 +332,7 @@ impl Engine {
             dedicated.channel.release_ownership(areas, dedicated.lane, tid);
             self.pool.activate(&dedicated.channel);
         }
+        self.announce_ring(&dedicated.channel, dedicated.lane);
         dedicated.channel.borrow_no_more(dedicated.lane);
         dedicated.channel.munlock_lane(dedicated.lane);
         drop(lock);

@@ -30,6 +30,7 @@ impl Channel {
             areas.incoming().release(0, LANE_BYTES);
             areas.outgoing().release(0, LANE_BYTES);
         }
+        self.munlock_lane_ring(lane as usize);
     }
 }
 
@@ -38,6 +39,15 @@ impl Engine {
     /// fails.
     pub(crate) fn mlock_lane(&self, channel: &Channel, lane: u32) {
         let kept = channel.mlock_lane(lane as usize).and_then(|()| self.mlock_own_pages());
+        self.warn_of_paging(kept);
+    }
+
+    /// Locks the pages of a lane's ring, at either end, as [`Engine::mlock_lane`] does.
+    pub(crate) fn mlock_lane_ring(&self, channel: &Channel, lane: usize) {
+        self.warn_of_paging(channel.mlock_lane_ring(lane));
+    }
+
+    fn warn_of_paging(&self, kept: Result<(), Errno>) {
         if let Err(errno) = kept
             && !self.real_time.has_warned_of_paging.swap(true, Ordering::Relaxed)
         {

@@ -4,5 +4,6 @@
 mod dedicated;
 mod mlock;
 mod program_loopers;
+mod raise;
 mod reserve;
 mod standby;

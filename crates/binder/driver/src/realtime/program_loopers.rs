@@ -106,17 +106,25 @@ impl Engine {
         }
     }
 
-    /// Announces the request on a lane to the pool, if there is one. The client has woken only the
-    /// dedicated thread, which has been relieved since.
+    /// Announces what lies on a lane, or in its ring, to the pool, if there is something. The
+    /// client has woken only the dedicated thread, which has been relieved since.
     pub(crate) fn announce_to_pool(&self, via: LaneId) {
         let Some(channel) = self.channel(via.channel) else { return };
-        let Ok(areas) = channel.lane(via.lane as usize) else { return };
-        if areas.inbox().is_empty() {
-            return;
+        if is_posted(&channel, via) || channel.has_real_time(via.lane as usize) {
+            self.pool.activate(&channel);
+            channel.set_ready(via.lane as usize);
+            self.pool.wake_looper();
         }
-        self.pool.activate(&channel);
-        channel.set_ready(via.lane as usize);
-        self.pool.wake_looper();
+    }
+
+    /// Announces the one-way transactions in a lane's ring to the pool, if there are any. Their
+    /// sender has woken only the dedicated thread, which leaves the lane.
+    pub(crate) fn announce_ring(&self, channel: &Arc<Channel>, lane: u32) {
+        if channel.has_real_time(lane as usize) {
+            self.pool.activate(channel);
+            channel.set_ready(lane as usize);
+            self.pool.wake_looper();
+        }
     }
 
     /// Makes the calling looper dedicated if a lane is vacant. Called when its read would wait.
@@ -262,11 +270,8 @@ impl Engine {
         if let Some(channel) = self.channel(id)
             && let Ok(areas) = channel.lane(lane as usize)
         {
-            if channel.release_ownership(areas, lane, tid) {
-                self.pool.activate(&channel);
-                channel.set_ready(lane as usize);
-                self.pool.wake_looper();
-            }
+            channel.release_ownership(areas, lane, tid);
+            self.announce_to_pool(via);
             channel.munlock_lane(lane);
         }
         self.broker.tell(&Request::LeaveRealTime { channel: id, lane });

@@ -35,9 +35,7 @@ impl Engine {
         purpose: Purpose,
     ) -> Option<(Arc<Channel>, usize)> {
         let Some(priority) = thread::real_time_priority() else {
-            if self.real_time.reservations.count.load(Ordering::Relaxed) != 0 {
-                self.end_reservations(tid());
-            }
+            self.end_own_reservations();
             return None;
         };
         let take = |free: &dyn Fn(&Channel, u32) -> bool| {
@@ -57,6 +55,40 @@ impl Engine {
         Some((channel, lane as usize))
     }
 
+    /// The lane that the calling thread keeps to a process, reserved now if it is none yet; in
+    /// whose ring its one-way transactions go. `None` of a thread that keeps none: it is no
+    /// real-time thread, and what it has sent as one has been taken in.
+    pub(crate) fn ring_to(&self, peer: ProcessId) -> Result<Option<(Arc<Channel>, usize)>, Errno> {
+        let priority = thread::real_time_priority();
+        if priority.is_none() && self.end_own_reservations() {
+            return Ok(None);
+        }
+        let ours = || {
+            let mut all = self.real_time.reservations.all.lock();
+            let ours = all.iter_mut().find(|ours| ours.tid == tid() && ours.peer == peer)?;
+            let is_locked = std::mem::replace(&mut ours.ring_is_locked, true);
+            Some((ours.channel.upgrade()?, ours.lane, is_locked))
+        };
+        let mut found = ours();
+        match (&found, priority) {
+            (Some((channel, lane, _)), Some(priority)) => {
+                self.ask_for_looper(channel, *lane, priority);
+            }
+            (None, Some(_)) => {
+                let (channel, lane) = self.lane_to(peer, Purpose::Call)?;
+                channel.client_lanes.give(lane as u32);
+                found = ours();
+            }
+            (_, None) => {}
+        }
+        Ok(found.map(|(channel, lane, is_locked)| {
+            if !is_locked {
+                self.mlock_lane_ring(&channel, lane as usize);
+            }
+            (channel, lane as usize)
+        }))
+    }
+
     /// Reserves the lane that the calling thread has just taken, if it is a real-time thread.
     pub(crate) fn reserve(&self, channel: &Arc<Channel>, lane: usize) {
         let Some(priority) = thread::real_time_priority() else { return };
@@ -70,7 +102,8 @@ impl Engine {
             }
             channel.client_lanes.reserve(lane);
             let (channel, era) = (Arc::downgrade(channel), UNASKED);
-            all.push(Reservation { tid, peer, channel, lane, priority, era });
+            let ring_is_locked = false;
+            all.push(Reservation { tid, peer, channel, lane, priority, ring_is_locked, era });
             self.real_time.reservations.count.store(all.len(), Ordering::Relaxed);
         }
         self.mlock_lane(channel, lane);
@@ -190,8 +223,28 @@ impl Engine {
             .all(|LaneId { channel, lane }| link.tell(&Request::Ordinary { channel, lane }))
     }
 
-    /// Ends the reservations of a thread that is no real-time thread any more.
+    /// Ends the reservations of the calling thread, which is no real-time thread any more, except
+    /// where the server has yet to take in what it has sent: what it sends now comes after that.
+    /// True if none is left.
+    fn end_own_reservations(&self) -> bool {
+        let tid = tid();
+        self.end_reservations_if(tid, |channel, lane| !channel.has_real_time(lane as usize));
+        self.real_time.reservations.count.load(Ordering::Relaxed) == 0
+            || !self.real_time.reservations.all.lock().iter().any(|ours| ours.tid == tid)
+    }
+
+    /// Ends the reservations of a thread that has ended, or is no looper any more.
     pub(crate) fn end_reservations(&self, tid: Tid) {
+        self.end_reservations_if(tid, |channel, lane| {
+            if channel.has_real_time(lane as usize) {
+                // Before the server hears that the sender is gone.
+                channel.notify_of_real_time(lane as usize, false, false);
+            }
+            true
+        });
+    }
+
+    fn end_reservations_if(&self, tid: Tid, ends: impl Fn(&Channel, u32) -> bool) {
         if self.real_time.reservations.count.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -200,11 +253,13 @@ impl Engine {
             if ours.tid != tid {
                 return true;
             }
-            if let Some(channel) = ours.channel.upgrade() {
-                channel.client_lanes.unreserve(ours.lane);
-                channel.munlock_lane(ours.lane);
-                self.broker.tell(&Request::Ordinary { channel: channel.id, lane: ours.lane });
+            let Some(channel) = ours.channel.upgrade() else { return false };
+            if !ends(&channel, ours.lane) {
+                return true;
             }
+            channel.client_lanes.unreserve(ours.lane);
+            channel.munlock_lane(ours.lane);
+            self.broker.tell(&Request::Ordinary { channel: channel.id, lane: ours.lane });
             false
         });
         self.real_time.reservations.count.store(all.len(), Ordering::Relaxed);

@@ -1,19 +1,21 @@
 //! Accepts the messages of peers, oldest first: requests on lanes, one-way transactions in rings.
 
-use crate::channel::Channel;
 use crate::channel::table::FEW;
+use crate::channel::{Channel, Ends};
 use crate::engine::Engine;
+use crate::engine::real_time::DedicatedLooper;
 use crate::sys::clock::stamp_in_order;
-use crate::sys::thread::tid;
+use crate::sys::thread::{self, tid};
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::{AT_THE_DOOR, Kind, LANES, Message, RING_BYTES};
 use baton_abi::sched_priority::SchedPriority;
 use baton_shm::lane_owner::Owner;
 use baton_shm::lock::Guard;
 use baton_shm::ready_lanes::lanes_of;
+use baton_shm::ring::Corrupt;
 use baton_shm::sync::Ordering;
 use baton_state::State;
-use baton_state::transaction::Recipient;
+use baton_state::transaction::{LaneSender, Recipient};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -61,17 +63,25 @@ impl Engine {
                 let outcome = match what.place {
                     Place::Lane(lane) => self.accept_lane(state, &channel, lane, Recipient::Pool),
                     Place::OneWay => self.accept_one_way(state, &channel),
+                    Place::Ring(lane) => self.accept_real_time(state, &channel, lane, None),
                 };
                 match outcome {
-                    Ok(()) if what.place == Place::OneWay => {
+                    Ok(()) => {
                         self.pool.count_request(&channel, &channels);
-                        self.find_one_way(state, &channel, &mut found);
+                        match what.place {
+                            Place::Lane(_) => {}
+                            Place::OneWay => self.find_one_way(state, &channel, &mut found),
+                            Place::Ring(lane) => {
+                                self.find_real_time(state, &channel, lane, &mut found);
+                            }
+                        }
                     }
-                    Ok(()) => self.pool.count_request(&channel, &channels),
                     Err(Stop::Later) => return Look::Later(what),
                     Err(Stop::Gone) if gone == MOST_GONE => return Look::All,
                     Err(Stop::Gone) => gone += 1,
-                    Err(Stop::NoRoom) => self.pool.channels.wait_for_room(channel),
+                    Err(Stop::NoRoom) => {
+                        self.pool.channels.wait_for_room(channel, what.place.ring());
+                    }
                     Err(Stop::Violation(why)) => self.end_channel(state, &channel, why),
                     Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
                 }
@@ -113,8 +123,11 @@ impl Engine {
         process: ProcessId,
     ) -> (Guard<'_, State>, Option<Candidate>) {
         let (state, later) = self.accept_posted(ChannelSet::Watched);
+        // A dedicated looper may have been woken for a record that it has yet to find.
+        let channels = self.pool.channels.with(process);
+        let has_rings = channels.iter().any(|channel| channel.has_any_real_time());
         let all_are_watched =
-            self.pool.channels.lists().n_incoming() <= FEW && !self.pool.has_muted();
+            self.pool.channels.lists().n_incoming() <= FEW && !self.pool.has_muted() && !has_rings;
         if later.is_none() && all_are_watched {
             return (state, later);
         }
@@ -174,9 +187,17 @@ impl Engine {
             if ends.dead {
                 continue;
             }
+            // Before the lanes: a thread that has lost its lane sends by the channel's ring what
+            // is younger than its records in the lane's.
+            let one_way = self.first_one_way(channel, &mut ends);
             let (ready, owned) = channel.ready_lanes(&mut ends);
             drop(ends);
             self.look_for_absent(state, channel, owned);
+            self.add_one_way(state, channel, one_way, &mut found);
+            let rings = if muted { u64::MAX } else { ready | owned };
+            for lane in lanes_of(rings & channel.used_rings()) {
+                self.find_real_time(state, channel, lane, &mut found);
+            }
             let mut empty = 0u64;
             for lane in lanes_of(ready) {
                 match channel.lane(lane) {
@@ -192,30 +213,92 @@ impl Engine {
                 // A looper that watched these lanes has taken the requests, or there were none.
                 self.pool.count_fruitless(channel, channel.forget_ready(empty));
             }
-            self.find_one_way(state, channel, &mut found);
         }
         found.sort();
         Some(found)
     }
 
-    /// Finds the oldest one-way transaction of a channel, if it can come in.
+    /// Finds the oldest one-way transaction in a channel's ring, if it can come in.
     fn find_one_way(&self, state: &mut State, channel: &Arc<Channel>, found: &mut FoundMessages) {
+        let first = self.first_one_way(channel, &mut channel.ends());
+        self.add_one_way(state, channel, first, found);
+    }
+
+    fn first_one_way(
+        &self,
+        channel: &Channel,
+        ends: &mut Ends,
+    ) -> Result<Option<Message>, Corrupt> {
         if channel.full.load(Ordering::Relaxed) {
-            return;
+            return Ok(None);
         }
-        let first = channel.first_one_way(&mut channel.ends());
+        Ok(channel.first_one_way(ends)?.map(|(message, _)| message))
+    }
+
+    fn add_one_way(
+        &self,
+        state: &mut State,
+        channel: &Arc<Channel>,
+        first: Result<Option<Message>, Corrupt>,
+        found: &mut FoundMessages,
+    ) {
         match first {
-            Ok(Some((message, _))) => found.add_one_way(channel, &message),
+            Ok(Some(message)) => found.add_one_way(channel, Place::OneWay, &message),
             Ok(None) => {}
             Err(_) => self.end_channel(state, channel, "impossible one-way ring"),
         }
     }
 
-    /// Takes in one-way transactions that waited for room, after a buffer has been freed.
+    /// Finds the oldest one-way transaction in a lane's ring, if it can come in.
+    fn find_real_time(
+        &self,
+        state: &mut State,
+        channel: &Arc<Channel>,
+        lane: usize,
+        found: &mut FoundMessages,
+    ) {
+        if channel.full_rings.load(Ordering::Relaxed) >> lane & 1 == 1 {
+            return;
+        }
+        match channel.first_real_time(lane) {
+            Ok(Some((message, _))) => found.add_one_way(channel, Place::Ring(lane), &message),
+            Ok(None) => {}
+            Err(_) => self.end_channel(state, channel, "impossible ring of a lane"),
+        }
+    }
+
+    /// Takes in one-way transactions that waited for room, after a buffer has been freed. A
+    /// real-time thread leaves them to others.
     pub(crate) fn made_room(&self, state: &mut State) {
         if self.pool.channels.end_waits_for_room() {
+            if thread::is_real_time() {
+                let _ = self.cut(0, 0);
+                return;
+            }
             // A message that waits for an event still does: the next look finds it.
             self.accept(state, ChannelSet::Watched);
+        }
+    }
+
+    /// Takes in all one-way transactions in the ring of the lane that is dedicated to the calling
+    /// thread. One that has to wait for an event is returned.
+    pub(crate) fn accept_own_ring(&self, state: &mut State, own: &DedicatedLooper) -> Option<Stop> {
+        let (channel, lane) = (&own.channel, own.lane as usize);
+        loop {
+            match self.accept_real_time(state, channel, lane, Some(own)) {
+                Ok(()) => channel.count_fruitful(),
+                Err(Stop::Gone) => return None,
+                Err(Stop::Later) => return Some(Stop::Later),
+                Err(Stop::NoRoom) => {
+                    self.pool.channels.wait_for_room(Arc::clone(channel), Some(lane));
+                    return None;
+                }
+                Err(Stop::Violation(why)) => {
+                    self.end_channel(state, channel, why);
+                    return None;
+                }
+                Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
+            }
         }
     }
 
@@ -274,7 +357,7 @@ impl Engine {
             return Err(Stop::Violation("no request where one must be"));
         }
         let via = channel.via(lane);
-        match self.take_in(state, channel, &message, areas.incoming(), 0, via, recipient) {
+        match self.take_in(state, channel, &message, areas.incoming(), 0, via, recipient, None) {
             Err(Stop::NoRoom) => unreachable!("only one-way transactions wait for room"),
             Err(stop) => {
                 channel.end_serving(number);
@@ -303,12 +386,43 @@ impl Engine {
             return Err(Stop::Gone);
         };
         let via = channel.via(0);
-        self.take_in(state, channel, &message, channel.head(), at, via, Recipient::Pool)?;
+        self.take_in(state, channel, &message, channel.head(), at, via, Recipient::Pool, None)?;
         // The buffer's use is published before the ring's record is given back: the client never
         // misses the transaction in both.
         channel.publish_account(state.one_way_account(channel.id));
         self.publish(state);
         channel.release_one_way(&mut channel.ends(), &message);
+        Ok(())
+    }
+
+    /// Takes in the oldest one-way transaction in a lane's ring. It has a real-time sender if the
+    /// broker has told of that. `own` is the lane's dedicated looper if that takes it in.
+    pub(crate) fn accept_real_time(
+        &self,
+        state: &mut State,
+        channel: &Channel,
+        lane: usize,
+        own: Option<&DedicatedLooper>,
+    ) -> Result<(), Stop> {
+        let first = channel.first_real_time(lane);
+        let Ok(first) = first else { return Err(Stop::Violation("impossible ring of a lane")) };
+        let Some(((message, at), records)) = first.zip(channel.real_time_records(lane)) else {
+            return Err(Stop::Gone);
+        };
+        let via = channel.via(lane);
+        let recipient = own.map_or(Recipient::Pool, |_| Recipient::Dedicated(tid()));
+        let dedicated = own.is_none().then(|| self.dedicated(via)).flatten();
+        let dedicated = own.or(dedicated.as_deref());
+        let sender = Some(LaneSender {
+            via,
+            priority: dedicated.map(DedicatedLooper::priority),
+            reservation: dedicated.map_or(0, |dedicated| dedicated.number),
+        });
+        self.take_in(state, channel, &message, records, at, via, recipient, sender)?;
+        // As of the channel's ring.
+        channel.publish_account(state.one_way_account(channel.id));
+        self.publish(state);
+        channel.release_real_time(lane, &message);
         Ok(())
     }
 }
@@ -350,13 +464,14 @@ pub(crate) enum ChannelSet<'a> {
 }
 
 /// The messages that a look has found. Calls come in by nice value, then by age; a one-way
-/// transaction comes before every younger call. No waiting call was made because of another waiting
+/// transaction comes before every younger call, and one of a lane's ring before those of channels'
+/// rings. No waiting call was made because of another waiting
 /// call.
 #[derive(Debug, Default)]
 pub(crate) struct FoundMessages {
     /// Sorted; the next call stands last.
     calls: SmallVec<[(Arc<Channel>, Candidate); 4]>,
-    /// At most one of each channel, sorted; the oldest stands last.
+    /// At most one of each ring, sorted; the next one stands last.
     one_ways: SmallVec<[(Arc<Channel>, Candidate); 4]>,
 }
 
@@ -371,8 +486,8 @@ impl FoundMessages {
         self.one_ways.sort_unstable_by_key(later);
     }
 
-    fn add_one_way(&mut self, channel: &Arc<Channel>, message: &Message) {
-        let what = Candidate::new(channel, Place::OneWay, message);
+    fn add_one_way(&mut self, channel: &Arc<Channel>, place: Place, message: &Message) {
+        let what = Candidate::new(channel, place, message);
         let later = |(_, other): &(_, Candidate)| other.order() > what.order();
         let place = self.one_ways.partition_point(later);
         self.one_ways.insert(place, (Arc::clone(channel), what));
@@ -386,7 +501,7 @@ impl FoundMessages {
     fn keep_first(&mut self) {
         let next = self.next(u64::MAX);
         let (calls, one_ways) = match next {
-            Some(first) if first.1.place == Place::OneWay => (None, Some(first)),
+            Some(first) if !matches!(first.1.place, Place::Lane(_)) => (None, Some(first)),
             first => (first, None),
         };
         (self.calls, self.one_ways) = (calls.into_iter().collect(), one_ways.into_iter().collect());
@@ -412,7 +527,20 @@ impl FoundMessages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Lane(usize),
+    /// In the channel's one-way ring.
     OneWay,
+    /// In this lane's ring.
+    Ring(usize),
+}
+
+impl Place {
+    /// The lane in whose ring the message lies.
+    fn ring(self) -> Option<usize> {
+        match self {
+            Place::Ring(lane) => Some(lane),
+            Place::Lane(_) | Place::OneWay => None,
+        }
+    }
 }
 
 /// A message that could come in.
@@ -420,20 +548,23 @@ pub(crate) enum Place {
 pub(crate) struct Candidate {
     pub(crate) channel: ChannelId,
     place: Place,
-    nice: SchedPriority,
+    priority: SchedPriority,
     stamp: u64,
 }
 
 impl Candidate {
     fn new(channel: &Channel, place: Place, message: &Message) -> Candidate {
-        let nice = if place == Place::OneWay { 0 } else { message.param };
-        let (channel, nice) = (channel.id, SchedPriority::nice(nice));
-        Candidate { channel, place, nice, stamp: message.stamp }
+        let priority = match place {
+            Place::Lane(_) => SchedPriority::nice(message.param),
+            Place::OneWay => SchedPriority::nice(0),
+            Place::Ring(_) => SchedPriority::fifo(1),
+        };
+        Candidate { channel: channel.id, place, priority, stamp: message.stamp }
     }
 
     /// The sort key: the message with the lesser key comes first.
     fn order(&self) -> (Reverse<SchedPriority>, u64) {
-        (Reverse(self.nice), self.stamp)
+        (Reverse(self.priority), self.stamp)
     }
 }
 

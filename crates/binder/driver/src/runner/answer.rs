@@ -138,7 +138,14 @@ impl Engine {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
         let via = channel.via(0);
         let objects = objects_in(message, areas.incoming(), 0);
-        let arrival = Arrival { via, peer: channel.peer, message, chain: Vec::new(), objects };
+        let arrival = Arrival {
+            via,
+            peer: channel.peer,
+            message,
+            chain: Vec::new(),
+            objects,
+            lane_sender: None,
+        };
         let verdict = state.admit_reply(&arrival);
         let from = (areas.incoming(), parts.data_at);
         let copied = self.copy_in(state, &arrival, channel, verdict, from)?;
@@ -167,6 +174,7 @@ impl Engine {
             0,
             via,
             Recipient::Waiting(tid),
+            None,
         )?;
         areas.inbox().clear();
         if let Some((kind, errno)) = taken

@@ -83,6 +83,7 @@ impl Engine {
                 }
             }
             Effect::HandleDropped(owner) => self.pool.channels.revoke_entries_with(owner),
+            Effect::Raise(server, priority) => self.raise(state, server, priority),
             Effect::AnnounceRequest(via) => self.announce_to_pool(via),
             Effect::Watchdog => self.control.watchdog.expect(),
             Effect::Relieved(via, tid) => self.leave_relieved(via, tid),

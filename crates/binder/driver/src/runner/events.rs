@@ -79,8 +79,8 @@ impl Engine {
             Event::Channel { channel, end, peer } => {
                 return self.add_channel(channel, end, peer, fds);
             }
-            Event::RealTimeLane { channel, lane, looper, .. } => {
-                self.begin_dedicated(channel, lane, looper);
+            Event::RealTimeLane { channel, lane, priority, looper } => {
+                self.begin_dedicated(channel, lane, priority, looper);
             }
             Event::OrdinaryLane { channel, lane } => {
                 self.end_dedicated(channel, Some(lane));

@@ -147,6 +147,7 @@ impl Engine {
             _ => outgoing.map_err(Refusal::failed),
         };
         let sent = outgoing.as_ref().map_or(&nothing, |outgoing| &outgoing.sent);
+        let is_calling = state.thread(tid).calls();
         let departed = state.depart(tid, target, flags, sent);
         let departure = match departed {
             Ok(mut departure) => {
@@ -175,7 +176,7 @@ impl Engine {
             }
             Ok(outgoing) => match kind {
                 Kind::Reply => self.ready_reply(&departure, &outgoing),
-                Kind::OneWay => self.put_one_way(&departure, &outgoing),
+                Kind::OneWay => self.put_one_way(&departure, &outgoing, is_calling),
                 _ => self.ready_call(&departure, &outgoing),
             }
             .map(|ready| (ready, outgoing)),
@@ -419,25 +420,38 @@ impl Engine {
         self.cancel(ready);
     }
 
+    /// Puts a one-way transaction into the ring of the thread's lane, if it is a real-time thread,
+    /// else into that of a channel. `is_calling`: it is called back, so its lane's looper is busy.
     fn put_one_way(
         &self,
         departure: &Departure,
         outgoing: &Outgoing<'_>,
+        is_calling: bool,
     ) -> Result<Ready, Refusal> {
-        let channel = self.channel_to(departure.peer).map_err(Refusal::lost)?;
+        let ring = self.ring_to(departure.peer).map_err(Refusal::lost)?;
+        let (channel, lane) = match ring {
+            Some((channel, lane)) => (channel, Some(lane)),
+            None => (self.channel_to(departure.peer).map_err(Refusal::lost)?, None),
+        };
         let frozen = self.refuse_if_frozen(&channel, true)?;
-        let spam = self.one_way_room(&channel, outgoing.allocation())?;
+        let spam = self.one_way_room(&channel, lane, outgoing.allocation())?;
         let (no_lane, no_chain) = (LaneId { channel: ChannelId(0), lane: 0 }, (0, Vec::new()));
         let mut ready = self.prepare(channel, no_lane, departure, outgoing, no_chain)?;
         ready.message.param = if frozen { TO_FROZEN } else { 0 };
         let channel = Arc::clone(&ready.channel);
-        // The one-way transactions of this process keep the order of the ring.
+        // The one-way transactions of this process keep the order of a ring.
         let put = {
             let mut ends = channel.ends();
             ready.message.stamp = stamp_in_order(self.broker.stamps);
-            channel.put_one_way(&mut ends, &ready.message, outgoing.allocation(), |map, at| {
-                outgoing.write(&ready, map, at);
-            })
+            let (message, bytes) = (ready.message, outgoing.allocation());
+            let write = |map: View<'_>, at| outgoing.write(&ready, map, at);
+            match lane {
+                Some(lane) => {
+                    drop(ends);
+                    channel.put_real_time(lane, &message, bytes, write)
+                }
+                None => channel.put_one_way(&mut ends, &message, bytes, write),
+            }
         };
         if put != Ok(true) {
             self.cancel(&ready);
@@ -446,7 +460,10 @@ impl Engine {
         // No thread of a frozen process looks here, except its control thread. Before the look at
         // the sleepers; see `bell`.
         fence(Ordering::SeqCst);
-        channel.announce(frozen);
+        match lane {
+            Some(lane) => channel.notify_of_real_time(lane, is_calling, frozen),
+            None => _ = channel.announce(frozen),
+        }
         ready.completion = match (frozen, spam) {
             (true, _) => Completion::PendingFrozen,
             (_, true) => Completion::SpamSuspect,
@@ -456,13 +473,23 @@ impl Engine {
     }
 
     /// Checks the room of the target: the room that it publishes, less the transactions still in
-    /// the ring. True if the target may count the transaction as spam.
-    fn one_way_room(&self, channel: &Channel, bytes: usize) -> Result<bool, Refusal> {
+    /// the channel's ring, or in that of this lane. True if the target may count the transaction as
+    /// spam.
+    fn one_way_room(
+        &self,
+        channel: &Channel,
+        lane: Option<usize>,
+        bytes: usize,
+    ) -> Result<bool, Refusal> {
+        let published = lane.map_or(status::ONE_WAY_FREE, |_| status::REAL_TIME_FREE);
         for attempt in 0..LOOKS {
             let mut ends = channel.ends();
-            let account = channel.one_way_account(&mut ends);
+            let account = match lane {
+                Some(lane) => channel.real_time_account(lane).map_err(Refusal::failed)?,
+                None => channel.one_way_account(&mut ends),
+            };
             let largest = channel.status_word(status::LARGEST_FREE) as usize;
-            let free = channel.status_word(status::ONE_WAY_FREE) as usize;
+            let free = channel.status_word(published) as usize;
             let size = channel.status_word(status::BUFFER_BYTES) as usize;
             if size == 0 {
                 return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
@@ -486,6 +513,7 @@ impl Engine {
             // Records in the ring may be counted twice while they are taken in: the target's
             // control thread is rung to take them in.
             if attempt == 0 {
+                lane.inspect(|lane| channel.set_ready(*lane));
                 channel.socket.ring();
             }
             pause(Duration::from_micros(50));

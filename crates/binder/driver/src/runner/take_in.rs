@@ -10,7 +10,9 @@ use baton_abi::lane::{ChainEntry, Kind, Message, TO_FROZEN};
 use baton_abi::uapi::TF_UPDATE_TXN;
 use baton_shm::mapping::View;
 use baton_state::State;
-use baton_state::transaction::{Arrival, HeldObject, LaneId, Received, Recipient, Room, Verdict};
+use baton_state::transaction::{
+    Arrival, HeldObject, LaneId, LaneSender, Received, Recipient, Room, Verdict,
+};
 use rustix::fd::IntoRawFd;
 use rustix::io::Errno;
 
@@ -18,8 +20,8 @@ use rustix::io::Errno;
 pub(super) type CopyResult = Result<(Room, Received), (Kind, Errno)>;
 
 impl Engine {
-    /// Takes in a transaction. `Ok(Some)`: the transaction is refused, with the error for its
-    /// sender.
+    /// Takes in a transaction; `lane_sender` as in [`Arrival`]. `Ok(Some)`: the transaction is
+    /// refused, with the error for its sender.
     #[expect(clippy::too_many_arguments, reason = "a message's place, and whom it is for")]
     pub(crate) fn take_in(
         &self,
@@ -30,6 +32,7 @@ impl Engine {
         at: usize,
         via: LaneId,
         recipient: Recipient,
+        lane_sender: Option<LaneSender>,
     ) -> Result<Option<(Kind, Errno)>, Stop> {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
         if matches!(recipient, Recipient::Waiting(_)) && self.page.is_frozen() {
@@ -45,7 +48,7 @@ impl Engine {
         // The call may be for a waiting thread of this process.
         self.revoke_callers(state, &chain);
         let objects = objects_in(message, map, at);
-        let arrival = Arrival { via, peer: channel.peer, message, chain, objects };
+        let arrival = Arrival { via, peer: channel.peer, message, chain, objects, lane_sender };
         let verdict = state.admit(&arrival);
         let is_one_way = message.kind == Kind::OneWay as u32;
         if verdict.is_ok()

@@ -10,6 +10,7 @@ use crate::sys::thread::is_running;
 use crate::sys::thread::tid;
 use baton_abi::control::{ChannelId, HeldNode, NodeId, Request, Strength};
 use baton_abi::lane::{Kind, MAX_CHAIN, MAX_FDS, MAX_PAYLOAD_BYTES, Message, status};
+use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::{BINDER_TYPE_PTR, BufferObject, TF_ONE_WAY};
 use baton_broker::{Config, Running};
 use baton_shm::bell::Sleep;
@@ -296,11 +297,11 @@ fn who_leaves_a_lane_takes_no_later_offer_with_it() {
             state.thread(looper).return_once = false;
         }
     }
-    server.begin_dedicated(channel.id, 0, 0);
+    server.begin_dedicated(channel.id, 0, SchedPriority::fifo(1), 0);
     assert_eq!(server.lock().become_dedicated(1), Some(via));
     server.end_dedicated(channel.id, Some(0));
     server.with_state(|state| server.withdraw(state, via));
-    server.begin_dedicated(channel.id, 0, 0);
+    server.begin_dedicated(channel.id, 0, SchedPriority::fifo(1), 0);
     let mut state = server.lock();
     server.withdraw(&mut state, via);
     assert!(state.pool.wants_dedicated());
@@ -316,7 +317,7 @@ fn no_lane_of_a_channel_that_has_gone_waits_for_a_looper() {
     let (server, client, channel) = channel(&broker);
     let server_end = other_end(&server, &channel);
     server.lock().enter_looper(1);
-    server.begin_dedicated(channel.id, 0, 0);
+    server.begin_dedicated(channel.id, 0, SchedPriority::fifo(1), 0);
     let mut state = server.lock();
     state.pool.max = 1;
     assert!(state.is_to_ask(1), "for a looper that the lane lacks");
@@ -528,7 +529,7 @@ fn a_dedicated_looper_passes_on_the_wake_up_for_an_answer() {
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     let areas = theirs.lane(0).unwrap();
-    server.begin_dedicated(channel.id, 0, 0);
+    server.begin_dedicated(channel.id, 0, SchedPriority::fifo(1), 0);
     let dedicated = server.dedicated(theirs.via(0)).unwrap();
     assert!(theirs.start_serving(0, Owner::Pool));
     assert!(theirs.dedicate(areas, 0, tid()));
@@ -558,7 +559,7 @@ fn a_thread_that_cannot_have_its_lane_yet_is_the_pools_at_once() {
     }
     // Another looper of the pool stays at the lane.
     assert!(theirs.pin(theirs.lane(0).unwrap(), 0));
-    server.begin_dedicated(channel.id, 0, 0);
+    server.begin_dedicated(channel.id, 0, SchedPriority::fifo(1), 0);
     let mut state = server.become_dedicated(server.lock(), tid);
     assert!(state.pool.wants_dedicated(), "the lane waits for a looper");
     assert!(state.thread(tid).was_dedicated, "it had one");
@@ -696,7 +697,7 @@ fn only_the_owner_of_a_lane_takes_its_requests() {
             state.thread(looper).return_once = false;
         }
         server.unlock(state);
-        server.begin_dedicated(channel.id, 0, 0);
+        server.begin_dedicated(channel.id, 0, SchedPriority::fifo(1), 0);
         let dedicated = server.dedicated(via).unwrap();
         let mut state = server.lock();
         assert_eq!(state.become_dedicated(owner), Some(via));

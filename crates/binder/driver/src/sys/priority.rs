@@ -12,6 +12,7 @@ use crate::sys::thread::{self, Children};
 use baton_abi::sched_priority::SchedPriority;
 use baton_shm::schedule;
 use baton_state::priority::RequestedPriority;
+use baton_state::work::Tid;
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -97,6 +98,28 @@ pub fn restore(Before { priority, children }: Before) {
         _ => _ = set(children) || set(Children::Ordinary),
     });
     OWN.set((thread::priority_changes(), priority));
+}
+
+/// Gives a thread of this process a real-time priority, in the process's own right. The policy and
+/// the priority that it had are returned for [`end_raise`]; `None` if nothing has changed, because
+/// it is as urgent already, has ended, or may not be as urgent.
+pub fn raise(tid: Tid, wanted: SchedPriority) -> Option<(i32, i32)> {
+    let policy = schedule::policy(tid).ok()?;
+    let before = (policy, schedule::priority(tid).ok()?);
+    let own = SchedPriority::of_real_time(policy & !libc::SCHED_RESET_ON_FORK, before.1);
+    if policy == libc::SCHED_DEADLINE || own.is_some_and(|own| !wanted.is_above(own)) {
+        return None;
+    }
+    let policy = wanted.policy() as i32 | libc::SCHED_RESET_ON_FORK;
+    schedule::set(tid, policy, wanted.sched_priority()).ok()?;
+    Some(before)
+}
+
+/// Gives the calling thread the policy and the priority back that it had before [`raise`].
+pub fn end_raise((policy, priority): (i32, i32)) {
+    // A thread that may not take the flag back keeps it.
+    let _ = schedule::set(0, policy, priority)
+        .or_else(|_| schedule::set(0, policy | libc::SCHED_RESET_ON_FORK, priority));
 }
 
 fn set_nice(value: i32) -> bool {

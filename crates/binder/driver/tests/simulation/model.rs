@@ -3,7 +3,7 @@
 //! Threads apply what they were told in any order, as a program's threads do. So counts may be
 //! ahead of what another thread has yet to apply; at rest they are exact.
 
-use crate::payload::Name;
+use crate::payload::{Name, Order};
 use baton_abi::uapi::{BR_ACQUIRE, BR_DECREFS, BR_INCREFS, BR_RELEASE};
 use std::collections::BTreeMap;
 
@@ -82,8 +82,8 @@ pub struct Model {
     pub notices: BTreeMap<u64, Notice>,
     pub buffers: Vec<Held>,
     pub last_cookie: u64,
-    /// Of each sender and object, the nonce of the last one-way transaction.
-    pub last_one_way: BTreeMap<(u64, u64), u64>,
+    /// Of each sender and object, the nonce of the last one-way transaction at each priority.
+    pub last_one_way: BTreeMap<(u64, u64, Order), u64>,
     /// Calls that were answered, and that failed.
     pub n_answered: u64,
     pub n_failed: u64,
@@ -165,13 +165,18 @@ impl Model {
         }
     }
 
-    /// A one-way transaction has come: those of one sender to one object come in its order, one at
-    /// a time.
-    pub fn one_way(&mut self, sender: u64, cookie: u64, nonce: u64) {
+    /// A one-way transaction has come: those of one sender to one object come one at a time, and in
+    /// its order as long as its priority stays. What it sends as an ordinary thread comes after
+    /// whatever it has sent before.
+    pub fn one_way(&mut self, sender: u64, order: Order, cookie: u64, nonce: u64) {
         let under_way = self.buffers.iter().any(|held| held.one_way == Some(cookie));
         assert!(!under_way, "two one-way transactions to {cookie} at once");
-        let last = self.last_one_way.insert((sender, cookie), nonce).unwrap_or(0);
-        assert!(last < nonce, "one-way transaction {nonce:#x} after {last:#x}");
+        let all = self.last_one_way.iter();
+        let of_these = all.filter(|((from, to, _), _)| (*from, *to) == (sender, cookie));
+        let bars = of_these.filter(|((_, _, other), _)| other.is_last || *other == order);
+        let last = bars.map(|(_, nonce)| *nonce).max().unwrap_or(0);
+        assert!(last < nonce, "one-way transaction {nonce:#x} after {last:#x}: {order:?}");
+        self.last_one_way.insert((sender, cookie, order), nonce);
     }
 
     pub fn dead(&mut self, cookie: u64) -> Name {

@@ -35,12 +35,25 @@ pub const MOST_PRIORITY: i32 = 5;
 /// The owner of a descriptor's name, whose cookie is the file's inode.
 pub const FILE: u64 = u64::MAX;
 
+/// The priority of a thread that sends a one-way transaction, as far as that matters to the order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Order {
+    /// How often the thread's priority has changed.
+    pub epoch: u64,
+    /// Its real-time priority; 0 of an ordinary thread.
+    pub priority: u64,
+    /// It is ordinary, and not for a while only: nothing follows that it has sent before.
+    pub is_last: bool,
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
     /// Of the call; its reply has it, too.
     pub nonce: u64,
     /// Sent by this thread.
     pub sender: u64,
+    /// Of a one-way transaction: its place in its sender's order.
+    pub order: Order,
     /// Nobody for a reply and for the context manager.
     pub target: Name,
     /// Nothing but a few bytes, to be answered with as much at once.
@@ -49,7 +62,7 @@ pub struct Payload {
     pub filler_bytes: usize,
 }
 
-const HEADER_BYTES: usize = 48;
+const HEADER_BYTES: usize = 64;
 const NAME_BYTES: usize = 16;
 const OBJECT_BYTES: usize = size_of::<FlatObject>();
 
@@ -58,7 +71,9 @@ impl Payload {
     pub fn encode(&self) -> (Vec<u8>, Vec<u64>) {
         let Name { owner, cookie } = self.target;
         let count = self.objects.len() as u64;
-        let header = [self.nonce, self.sender, owner, cookie, self.is_plain.into(), count];
+        let Order { epoch, priority, is_last } = self.order;
+        let flags = u64::from(self.is_plain) | u64::from(is_last) << 1;
+        let header = [self.nonce, self.sender, owner, cookie, flags, count, epoch, priority];
         let mut bytes: Vec<u8> = header.iter().flat_map(|word| word.to_ne_bytes()).collect();
         for (name, _) in &self.objects {
             bytes.extend([name.owner, name.cookie].iter().flat_map(|word| word.to_ne_bytes()));
@@ -92,7 +107,8 @@ impl Payload {
             nonce,
             sender: word(8),
             target: Name { owner: word(16), cookie: word(24) },
-            is_plain: word(32) != 0,
+            is_plain: word(32) & 1 != 0,
+            order: Order { epoch: word(48), priority: word(56), is_last: word(32) & 2 != 0 },
             objects: objects.collect(),
             filler_bytes: filler.len(),
         }

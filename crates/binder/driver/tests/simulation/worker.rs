@@ -2,7 +2,7 @@
 
 use crate::grants::HONEST_CODE;
 use crate::model::{Held, Notice, Object as Local, Pins, Reference};
-use crate::payload::{FILE, MOST_PRIORITY, Name, Object, Payload};
+use crate::payload::{FILE, MOST_PRIORITY, Name, Object, Order, Payload};
 use crate::program::{Commands, Message, returns};
 use crate::world::{Peer, World};
 use baton_abi::uapi::*;
@@ -10,7 +10,9 @@ use baton_driver::device;
 use baton_shm::blocking::pause;
 use baton_shm::schedule;
 use baton_shm::simulation::{FIRST_PID, relinquish};
+use baton_shm::thread;
 use baton_state::thread::Frame;
+use baton_state::transaction::LaneId;
 use bytemuck::{Zeroable, pod_read_unaligned};
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
@@ -41,6 +43,10 @@ pub struct Worker {
     n_hostile: u32,
     /// Its priority changes as it likes: it is no looper.
     has_own_priority: bool,
+    /// How often its priority has changed, and, of a looper, the lane to which it was dedicated
+    /// when it last sent a one-way transaction.
+    epoch: u64,
+    was_dedicated_to: Option<LaneId>,
 }
 
 /// A transaction or reply.
@@ -85,6 +91,8 @@ impl Worker {
             ends: Vec::new(),
             n_hostile: 0,
             has_own_priority: false,
+            epoch: 0,
+            was_dedicated_to: None,
         }
     }
 
@@ -93,7 +101,7 @@ impl Worker {
         if self.dice(8) == 0 {
             self.become_real_time();
         }
-        let (tid, own) = (baton_shm::thread::id(), self.world.machine.schedule(0));
+        let (tid, own) = (thread::id(), self.world.machine.schedule(0));
         self.peer.note_looper(tid, own.expect("the calling thread"));
         self.owe(command, &[]);
         loop {
@@ -110,7 +118,7 @@ impl Worker {
             self.act();
         }
         self.flush();
-        let is_real_time = baton_shm::thread::is_real_time();
+        let is_real_time = thread::is_real_time();
         if !is_real_time || self.dice(3) != 0 {
             self.peer.program.leave();
         }
@@ -281,7 +289,7 @@ impl Worker {
     /// know yet whether its call was taken.
     fn n_ended(&self) -> usize {
         let state = self.peer.program.device.engine().lock();
-        let thread = state.threads.get(baton_shm::thread::id());
+        let thread = state.threads.get(thread::id());
         let is_open = |frame: &&Frame| matches!(frame, Frame::Calling(_));
         let open = thread.map_or(0, |thread| thread.stack.iter().filter(is_open).count());
         (self.n_open as usize).saturating_sub(open)
@@ -368,6 +376,8 @@ impl Worker {
     }
 
     fn take_in(&mut self, message: &Message) {
+        // A looper may have got another priority since.
+        self.epoch += u64::from(thread::is_real_time());
         let transaction = &message.transaction;
         let is_hostile = transaction.code != HONEST_CODE;
         let payload =
@@ -382,7 +392,7 @@ impl Worker {
         if transaction.flags & TF_ONE_WAY != 0 {
             if transaction.target != 0 && !is_hostile {
                 let mut model = self.peer.model();
-                model.one_way(payload.sender, transaction.cookie, payload.nonce);
+                model.one_way(payload.sender, payload.order, transaction.cookie, payload.nonce);
             }
             return self.keep(message, &payload, Some(transaction.cookie));
         }
@@ -484,6 +494,7 @@ impl Worker {
 
     /// The thread gets a real-time priority, or a nice value, and the driver is told so.
     fn change_priority(&mut self) {
+        self.epoch += 1;
         if self.dice(2) == 0 {
             return self.become_real_time();
         }
@@ -512,7 +523,8 @@ impl Worker {
             _ => self.dice(300) as usize,
         };
         let sender = self.number;
-        let payload = Payload { nonce, sender, target, is_plain, objects, filler_bytes };
+        let order = Order::default();
+        let payload = Payload { nonce, sender, order, target, is_plain, objects, filler_bytes };
         let (bytes, offsets) = payload.encode();
         if !self.hold(handle, target, &mut pins) {
             return true;
@@ -557,13 +569,24 @@ impl Worker {
         is_held
     }
 
+    /// The place of its next one-way transaction.
+    fn order(&mut self) -> Order {
+        let priority = schedule::priority(0).expect("the calling thread") as u64;
+        let dedicated_to = self.peer.program.device.engine().lock().dedicated_to(thread::id());
+        self.epoch += u64::from(self.was_dedicated_to != dedicated_to);
+        self.was_dedicated_to = dedicated_to;
+        Order { epoch: self.epoch, priority, is_last: self.has_own_priority && priority == 0 }
+    }
+
     fn send_one_way(&mut self) {
+        // A step, which must not come between the choice of objects and the send.
+        let order = self.order();
         let (handle, target) = self.target();
         let (objects, mut pins, files) = self.cargo(true);
         let nonce = self.world.next_nonce();
         let filler_bytes = self.dice(2_000) as usize;
         let (sender, is_plain) = (self.number, false);
-        let payload = Payload { nonce, sender, target, is_plain, objects, filler_bytes };
+        let payload = Payload { nonce, sender, order, target, is_plain, objects, filler_bytes };
         let (bytes, offsets) = payload.encode();
         if !self.hold(handle, target, &mut pins) {
             return;

@@ -2,6 +2,7 @@
 
 use super::arrive::{Arrival, Room, Verdict};
 use super::refusal::Refusal;
+use crate::buffer::Use;
 use crate::effect::Effect;
 use crate::message::{LaneId, Received};
 use crate::process::State;
@@ -15,7 +16,7 @@ impl State {
     /// Takes room for a reply to this thread's innermost call.
     pub fn admit_reply(&mut self, arrival: &Arrival<'_>) -> Result<Room, Verdict> {
         self.check_objects(arrival)?;
-        self.take_room(arrival.message, None, None)
+        self.take_room(arrival.message, None, Use::Call, arrival.via.channel)
     }
 
     /// Ends the thread's innermost call with a reply that lies complete in its buffer.

@@ -1,8 +1,8 @@
 //! Arrival: how a transaction comes in.
 
 use crate::account::Resource;
-use crate::buffer::{NoRoom, Offset, allocation_bytes};
-use crate::message::{Buffer, HeldObject, Incoming, LaneId, Received, Serving};
+use crate::buffer::{NoRoom, Offset, Use, allocation_bytes};
+use crate::message::{Buffer, HeldObject, Incoming, LaneId, LaneSender, Received, Serving};
 use crate::peer::NOBODY;
 use crate::priority::QueuePriority;
 use crate::process::State;
@@ -10,6 +10,7 @@ use crate::ticket::Key;
 use crate::work::{Queue, Tid, Work};
 use baton_abi::control::{ChannelId, NodeId, ProcessId, TicketId};
 use baton_abi::lane::{Carried, ChainEntry, Kind, Message, Origin};
+use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
 use rustix::io::Errno;
 
@@ -39,7 +40,7 @@ pub type Sender = (ProcessId, ChannelId);
 /// A message as the runner read it from a channel, its header validated.
 #[derive(Clone, Debug)]
 pub struct Arrival<'a> {
-    /// The channel and lane; the lane does not matter to a one-way transaction.
+    /// The channel and lane; the lane does not matter to an ordinary one-way transaction.
     pub via: LaneId,
     /// Its sender.
     pub peer: ProcessId,
@@ -49,12 +50,19 @@ pub struct Arrival<'a> {
     pub chain: Vec<ChainEntry>,
     /// What its nodes and handles are.
     pub objects: Vec<Carried>,
+    /// The sender of a one-way transaction that comes by the ring of a lane.
+    pub lane_sender: Option<LaneSender>,
 }
 
 impl Arrival<'_> {
     /// Its sender, and the channel by which it has come.
     fn sender(&self) -> Sender {
         (self.peer, self.via.channel)
+    }
+
+    /// The priority of its real-time sender, if it is one-way and has one.
+    fn priority(&self) -> Option<SchedPriority> {
+        self.lane_sender?.priority
     }
 
     /// The ticket that carries its references.
@@ -68,7 +76,8 @@ impl Arrival<'_> {
 pub enum Recipient {
     /// Any looper of the pool.
     Pool,
-    /// The thread to which the lane is dedicated, unless the chain names another one.
+    /// The thread to which the lane is dedicated, unless the chain names another one. It takes the
+    /// request in itself.
     Dedicated(Tid),
     /// The thread that waits on the lane for an answer: the lane has turned round.
     Waiting(Tid),
@@ -95,8 +104,12 @@ impl State {
         if let Some(peer) = self.peers.get_mut(&arrival.peer) {
             peer.called.insert(node);
         }
-        let one_way = message.kind == Kind::OneWay as u32;
-        self.take_room(message, label, one_way.then_some(arrival.via.channel))
+        let usage = match (message.kind == Kind::OneWay as u32, arrival.priority()) {
+            (false, _) => Use::Call,
+            (true, None) => Use::OneWay,
+            (true, Some(_)) => Use::RealTimeOneWay,
+        };
+        self.take_room(message, label, usage, arrival.via.channel)
     }
 
     /// Checks that the sender has what it sends: a ticket, the nodes of this process, and the known
@@ -152,13 +165,15 @@ impl State {
         &mut self,
         message: &Message,
         label: Option<usize>,
-        one_way: Option<ChannelId>,
+        usage: Use,
+        channel: ChannelId,
     ) -> Result<Room, Verdict> {
         let [data, offsets, buffers] =
             [message.data_bytes, message.offsets_bytes, message.buffers_bytes]
                 .map(|it| it as usize);
         let bytes = allocation_bytes(data, offsets, buffers, label.unwrap_or(0));
-        match self.allocate(bytes, one_way.is_some()) {
+        let one_way = (usage != Use::Call).then_some(channel);
+        match self.allocate(bytes, usage) {
             Ok(buffer) => {
                 let label = label.map(|label| buffer + bytes - label.next_multiple_of(8));
                 self.contents.insert(buffer, Buffer { bytes, one_way, ..Buffer::default() });
@@ -233,7 +248,7 @@ impl State {
     pub fn reject(&mut self, room: Room, held: Vec<HeldObject>, fds: Vec<i32>) {
         let buffer = self.contents.get_mut(&room.buffer).expect("admitted");
         buffer.received = Received { held, fds, array_fds: Vec::new() };
-        self.drop_buffer(room.buffer, true);
+        self.drop_buffer(room.buffer, None);
     }
 
     /// Queues a transaction that lies in its buffer, complete, for its recipient or for the thread
@@ -250,7 +265,7 @@ impl State {
         let one_way = message.kind == Kind::OneWay as u32;
         let target = self.nodes.get_mut(node).expect("admitted");
         target.local.strong += 1;
-        let min_priority = target.min_priority();
+        let min_priority = target.min_priority().max(arrival.priority());
         self.fill(room, message, contents, Some(node));
         let nested = arrival.chain.iter().find(|entry| entry.process == self.id.0);
         let named = nested.and_then(|entry| self.tokens.get(&entry.token)).copied();
@@ -268,6 +283,7 @@ impl State {
             sender: (if one_way { 0 } else { received.sender.0 }, received.sender.1),
             min_priority,
             queue_priority: QueuePriority::of(message.param),
+            lane_sender: arrival.lane_sender,
             serving: (!one_way).then_some(Serving {
                 via: arrival.via,
                 peer: arrival.peer,
@@ -278,7 +294,7 @@ impl State {
         };
         self.received += 1;
         if one_way {
-            return self.queue_one_way(node, incoming);
+            return self.queue_one_way(node, incoming, thread);
         }
         self.outstanding += 1;
         self.push(thread.map_or(Queue::Process, Queue::Thread), Work::Transaction(incoming));
@@ -298,29 +314,8 @@ impl State {
             label: room.label,
             min_priority: None,
             queue_priority: QueuePriority::default(),
+            lane_sender: None,
             serving: None,
-        }
-    }
-
-    fn queue_one_way(&mut self, node: NodeId, incoming: Incoming) {
-        self.unread_one_way += 1;
-        let target = self.nodes.get_mut(node).expect("admitted");
-        if !target.one_way_busy {
-            target.one_way_busy = true;
-            return self.push_process(Work::Transaction(incoming));
-        }
-        target.one_way_todo.push_back(incoming);
-    }
-
-    /// Drops an outdated one-way transaction of the same sender, node, `code` and `flags`
-    /// (TF_UPDATE_TXN).
-    pub fn supersede(&mut self, peer: ProcessId, node: NodeId, code: u32, flags: u32) {
-        let Some(target) = self.nodes.get_mut(node) else { return };
-        let same = |old: &Incoming| old.peer == peer && old.code == code && old.flags == flags;
-        if let Some(at) = target.one_way_todo.iter().position(same) {
-            let old = target.one_way_todo.remove(at).expect("just found");
-            self.unread_one_way -= 1;
-            self.drop_buffer(old.buffer, true);
         }
     }
 

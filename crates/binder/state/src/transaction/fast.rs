@@ -1,7 +1,7 @@
 //! Transactions of the fast path that the state adopts, and their messages in the receive buffer,
 //! which never wait in a to-do list.
 
-use crate::buffer::{Offset, allocation_bytes};
+use crate::buffer::{Offset, Use, allocation_bytes};
 use crate::message::{Buffer, HeldObject, LaneId, Serving};
 use crate::process::State;
 use crate::thread::{Calling, ExtendedError, Frame, Waiting};
@@ -60,7 +60,7 @@ impl State {
         if let Some(node) = node {
             self.nodes.get(node)?;
         }
-        let buffer = self.allocate(bytes, false).ok()?;
+        let buffer = self.allocate(bytes, Use::Call).ok()?;
         if let Some(target) = node.and_then(|node| self.nodes.get_mut(node)) {
             target.local.strong += 1;
         }
@@ -70,7 +70,7 @@ impl State {
 
     /// Gives back the room of a message that has not come after all.
     pub fn give_plain_room_back(&mut self, buffer: Offset) {
-        self.drop_buffer(buffer, true);
+        self.drop_buffer(buffer, None);
     }
 
     /// Notes that the message is complete in its room.

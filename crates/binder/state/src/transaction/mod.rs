@@ -10,12 +10,13 @@ mod arrive;
 mod depart;
 mod fast;
 mod few;
+mod one_way;
 mod refusal;
 mod release;
 mod slots;
 
 pub use crate::message::{Buffer, BufferedMessage, HeldObject, Incoming, LaneId};
-pub use crate::message::{Received, Serving};
+pub use crate::message::{LaneSender, Received, Serving};
 pub use crate::reserved_slot::{ReservedSlot, SLOT_BYTES};
 pub use arrive::{Arrival, Recipient, Room, Sender, Verdict};
 pub use depart::{Departure, PinnedHandles, Target};

@@ -1,11 +1,11 @@
 //! Buffers: how they are freed, by the program or with work that no thread reads.
 
-use crate::buffer::Offset;
+use crate::buffer::{Offset, Use};
 use crate::effect::Effect;
 use crate::message::{Buffer, Received};
 use crate::process::State;
-use crate::work::Work;
-use baton_abi::control::{ChannelId, NodeId, ProcessId, Strength};
+use crate::work::{Tid, Work};
+use baton_abi::control::{ChannelId, ProcessId, Strength};
 
 impl State {
     fn buffer_at(&self, offset: Option<Offset>) -> Option<&Buffer> {
@@ -29,8 +29,13 @@ impl State {
         buffer.is_some_and(|buffer| buffer.delivered && !buffer.received.array_fds.is_empty())
     }
 
-    /// BC_FREE_BUFFER: `Some` with the bytes to wipe, if the sender asked for that.
-    pub fn free(&mut self, offset: Option<Offset>, address: u64) -> Option<(Offset, usize)> {
+    /// BC_FREE_BUFFER by a thread: `Some` with the bytes to wipe, if the sender asked for that.
+    pub fn free(
+        &mut self,
+        tid: Tid,
+        offset: Option<Offset>,
+        address: u64,
+    ) -> Option<(Offset, usize)> {
         // A thread other than the slot's own frees its message, or the slot is empty.
         self.take_over_slots(|slot| Some(slot.buffer) == offset);
         let known = offset.and_then(|offset| Some((offset, self.contents.get(&offset)?)));
@@ -44,7 +49,7 @@ impl State {
             return None;
         }
         let wipe = buffer.clear.then_some((offset, buffer.bytes));
-        self.drop_buffer(offset, false);
+        self.drop_buffer(offset, Some(tid));
         wipe
     }
 
@@ -71,13 +76,15 @@ impl State {
         }
     }
 
-    /// Drops a buffer; every buffer ends here.
-    pub(crate) fn drop_buffer(&mut self, offset: Offset, undelivered: bool) {
+    /// Drops a buffer; every buffer ends here. `freed_by` is the thread whose program frees it;
+    /// `None` if no program has got it.
+    pub(crate) fn drop_buffer(&mut self, offset: Offset, freed_by: Option<Tid>) {
         let Some(buffer) = self.contents.remove(&offset) else { return };
-        self.buffers.release(offset, buffer.bytes, buffer.one_way.is_some());
+        let usage = if buffer.one_way.is_some() { Use::OneWay } else { Use::Call };
+        self.buffers.release(offset, buffer.bytes, usage);
         self.made_room = true;
         let Received { held, fds, array_fds } = buffer.received;
-        self.close_fds(if undelivered { fds } else { array_fds });
+        self.close_fds(if freed_by.is_none() { fds } else { array_fds });
         if let Some(channel) = buffer.one_way {
             let (bytes, buffers) = self.one_way_account(channel);
             match buffers {
@@ -87,8 +94,8 @@ impl State {
             self.effect(Effect::Account(channel));
         }
         if let Some(id) = buffer.node {
-            if buffer.one_way.is_some() && !undelivered {
-                self.next_one_way(id);
+            if let Some(tid) = freed_by.filter(|_| buffer.one_way.is_some()) {
+                self.next_one_way(id, tid);
             }
             if let Some(node) = self.nodes.get_mut(id) {
                 node.local.strong -= 1;
@@ -104,14 +111,6 @@ impl State {
     fn close_fds(&mut self, fds: Vec<i32>) {
         if !fds.is_empty() {
             self.effect(Effect::Close(fds));
-        }
-    }
-
-    fn next_one_way(&mut self, id: NodeId) {
-        let Some(node) = self.nodes.get_mut(id) else { return };
-        match node.one_way_todo.pop_front() {
-            Some(incoming) => self.push_process(Work::Transaction(incoming)),
-            None => node.one_way_busy = false,
         }
     }
 

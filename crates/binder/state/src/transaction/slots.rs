@@ -1,6 +1,6 @@
 //! Reserved slots: how they are reserved, taken over and freed.
 
-use crate::buffer::{NoRoom, Offset};
+use crate::buffer::{NoRoom, Offset, Use};
 use crate::message::{Buffer, LaneId};
 use crate::process::State;
 use crate::reserved_slot::{ReservedSlot, SLOT_BYTES};
@@ -15,7 +15,7 @@ impl State {
     /// Sets room aside for the messages that the thread takes in of this peer. `None` if there is
     /// no room to spare.
     pub fn reserve_slot(&mut self, tid: Tid, peer: ProcessId) -> Option<Arc<ReservedSlot>> {
-        let buffer = self.buffers.allocate(SLOT_BYTES, false).ok()?;
+        let buffer = self.buffers.allocate(SLOT_BYTES, Use::Call).ok()?;
         let slot = Arc::new(ReservedSlot::new(buffer, tid, peer));
         self.slots.push(Arc::clone(&slot));
         Some(slot)
@@ -38,7 +38,7 @@ impl State {
     fn take_over_slot(&mut self, slot: &ReservedSlot) {
         let (slot_state, node) = slot.take_over();
         if slot_state == SlotState::Free {
-            self.buffers.release(slot.buffer, SLOT_BYTES, false);
+            self.buffers.release(slot.buffer, SLOT_BYTES, Use::Call);
             self.made_room = true;
             return;
         }
@@ -64,11 +64,11 @@ impl State {
     }
 
     /// Takes room for a message, of the reserved slots if there is no other.
-    pub(crate) fn allocate(&mut self, bytes: usize, one_way: bool) -> Result<Offset, NoRoom> {
-        match self.buffers.allocate(bytes, one_way) {
+    pub(crate) fn allocate(&mut self, bytes: usize, usage: Use) -> Result<Offset, NoRoom> {
+        match self.buffers.allocate(bytes, usage) {
             Err(NoRoom::Full) if !self.slots.is_empty() => {
                 self.take_over_slots_of(None);
-                self.buffers.allocate(bytes, one_way)
+                self.buffers.allocate(bytes, usage)
             }
             allocated => allocated,
         }
@@ -140,7 +140,7 @@ mod tests {
 
         /// BC_FREE_BUFFER, by the general path. False if the program is told that it was wrong.
         fn free(&mut self) -> bool {
-            self.state.free(Some(self.slot.buffer), 0);
+            self.state.free(TID, Some(self.slot.buffer), 0);
             let is_complaint = |effect: &Effect| matches!(effect, Effect::Complain(_));
             !self.state.take_effects().iter().any(is_complaint)
         }
@@ -174,7 +174,7 @@ mod tests {
             ("its peer's", |state| state.take_over_slots_of(Some(PEER))),
             ("its thread's", |state| state.take_over_slots(|slot| slot.tid == TID)),
             ("its place's", |state| state.take_over_slots(|slot| slot.buffer == 0)),
-            ("for room", |state| assert!(state.allocate(MAP_BYTES, false).is_err())),
+            ("for room", |state| assert!(state.allocate(MAP_BYTES, Use::Call).is_err())),
         ];
         for (name, take_over) in ends {
             let mut lying = stage();
@@ -208,9 +208,9 @@ mod tests {
     fn an_empty_slot_goes_to_a_message_that_needs_its_room() {
         let mut stage = stage();
         stage.state.take_over_slots_of(Some(ProcessId(8)));
-        assert!(stage.state.allocate(MAP_BYTES - SLOT_BYTES, false).is_ok());
+        assert!(stage.state.allocate(MAP_BYTES - SLOT_BYTES, Use::Call).is_ok());
         assert!(!stage.slot.is_taken_over(), "neither another peer nor room beside it");
-        assert!(stage.state.allocate(8, true).is_ok() && stage.slot.is_taken_over());
+        assert!(stage.state.allocate(8, Use::OneWay).is_ok() && stage.slot.is_taken_over());
         assert!(!stage.slot.begin_fill(stage.node));
     }
 

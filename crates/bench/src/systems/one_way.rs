@@ -1,0 +1,124 @@
+//! Messages without an answer, by each system that has them: ours; datagrams of a local socket,
+//! with an ordinary thread that receives; POSIX message queues, each message at its sender's
+//! priority, with a thread that receives at the highest.
+
+use super::{form, mqueue, typed, uapi};
+use crate::arrivals;
+use crate::service::Service;
+use crate::system::System::{self, *};
+use baton::{Handle, Parcel};
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::time::Duration;
+
+const CODE: u32 = 1;
+/// How long a looper may take to come, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An end that sends.
+pub trait Sender {
+    /// Makes a real-time thread's first message as quick as all others.
+    fn prepare(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Sends a message. An error if there is no room, where the system does not wait for it.
+    fn send(&mut self, message: &[u8]) -> io::Result<()>;
+}
+
+impl Sender for Handle {
+    fn prepare(&mut self) -> io::Result<()> {
+        match Handle::prepare(self, PATIENCE).map_err(typed::failed)? {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::TimedOut, "no looper comes")),
+        }
+    }
+
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        self.one_way(CODE, &Parcel::from(message)).map_err(typed::failed)
+    }
+}
+
+impl Sender for uapi::Caller {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        self.send_one_way(message)
+    }
+}
+
+impl Sender for UnixDatagram {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        UnixDatagram::send(self, message).map(drop)
+    }
+}
+
+impl Sender for mqueue::Sender {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        mqueue::Sender::send(self, message)
+    }
+}
+
+/// So many sending ends of one process, for a thread each.
+pub fn senders(
+    system: System,
+    directory: &Path,
+    broker: &Path,
+    n_senders: usize,
+) -> io::Result<Vec<Box<dyn Sender + Send>>> {
+    fn boxed(sender: impl Sender + Send + 'static) -> Box<dyn Sender + Send> {
+        Box::new(sender)
+    }
+    let numbers = 0..n_senders;
+    match system {
+        BatonTyped => {
+            let (_process, object) = typed::reach(broker, typed::CONTEXT)?;
+            Ok(numbers.map(|_| boxed(object.clone())).collect())
+        }
+        BatonUapiLibc | KernelBinder => {
+            let senders = uapi::callers(form(system), n_senders)?;
+            Ok(senders.into_iter().map(boxed).collect())
+        }
+        Unix => numbers
+            .map(|_| {
+                let socket = UnixDatagram::unbound()?;
+                socket.connect(directory.join(SOCKET))?;
+                Ok(boxed(socket))
+            })
+            .collect(),
+        Mqueue => numbers.map(|_| Ok(boxed(mqueue::Sender::open(directory)?))).collect(),
+        _ => Err(super::elsewhere()),
+    }
+}
+
+const SOCKET: &str = "datagrams";
+
+/// Starts what receives messages and notes them; whoever keeps what is returned keeps it at work.
+pub fn receive(
+    system: System,
+    directory: &Path,
+    broker: &Path,
+    n_loopers: usize,
+) -> io::Result<Box<dyn crate::system::Server>> {
+    match system {
+        Unix => {
+            let socket = UnixDatagram::bind(directory.join(SOCKET))?;
+            std::thread::spawn(move || {
+                let mut message = [0; arrivals::BYTES + 1];
+                while let Ok(bytes) = socket.recv(&mut message) {
+                    arrivals::note(&message[..bytes]).expect("a message");
+                }
+            });
+            Ok(Box::new(Thread))
+        }
+        Mqueue => {
+            mqueue::receive(directory)?;
+            Ok(Box::new(Thread))
+        }
+        _ => super::pool(system, directory, broker, (Service::Arrivals, n_loopers)),
+    }
+}
+
+/// A thread of its own that receives.
+struct Thread;
+
+impl crate::system::Server for Thread {}

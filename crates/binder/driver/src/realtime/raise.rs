@@ -1,0 +1,38 @@
+//! Priority inheritance of one-way transactions: while one of a real-time sender waits for another
+//! one of the same node, the thread that serves that one has the sender's priority.
+//!
+//! The process raises the thread in its own right, as far as RLIMIT_RTPRIO or CAP_SYS_NICE allow.
+//! Without that right the thread keeps its priority.
+//!
+//! **Invariant**: a thread is raised by a thread that holds the state's lock, while the state says
+//! that it serves. It takes the transaction's own priority over under that lock, before it can be
+//! raised. It ends the raise itself, before it serves anything else.
+
+use crate::engine::Engine;
+use crate::sys::priority;
+use crate::sys::thread::tid;
+use baton_abi::sched_priority::SchedPriority;
+use baton_state::State;
+use baton_state::thread::Raise;
+use baton_state::work::Tid;
+
+impl Engine {
+    /// Gives a thread that serves a one-way transaction this priority, unless it has a better one.
+    pub(crate) fn raise(&self, state: &mut State, server: Tid, to: SchedPriority) {
+        let thread = state.thread(server);
+        if thread.raised.is_some_and(|raise| raise.to >= to) {
+            return;
+        }
+        if let Some(before) = priority::raise(server, to) {
+            let from = thread.raised.map_or(before, |raise| raise.from);
+            thread.raised = Some(Raise { from, to });
+        }
+    }
+
+    /// Gives the calling thread the priority back that it had before it was raised, if it was.
+    pub fn end_raise(&self, state: &mut State) {
+        if let Some(raise) = state.thread(tid()).raised.take() {
+            priority::end_raise(raise.from);
+        }
+    }
+}
