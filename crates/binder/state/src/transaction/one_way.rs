@@ -142,23 +142,17 @@ impl State {
     }
 }
 
-/// Puts a transaction that has just come in into its node's queue. Earlier ones of its sender have
-/// its priority from then on.
+/// Puts a transaction that has just come in into its node's queue, which is in the order of
+/// priorities. Earlier ones of its sender have its priority from then on, and stay before it.
 fn queue_behind(queue: &mut VecDeque<Incoming>, incoming: Incoming) {
-    let priority = incoming.real_time();
-    let (earlier, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(queue)
-        .into_iter()
-        .partition(|other| other.has_sender_of(&incoming) && other.real_time() < priority);
-    *queue = others;
-    for mut earlier in earlier {
-        earlier.inherit(&incoming);
-        insert(queue, earlier);
+    let mut at = queue.partition_point(|other| other.real_time() >= incoming.real_time());
+    for place in at..queue.len() {
+        if queue[place].has_sender_of(&incoming) {
+            let mut earlier = queue.remove(place).expect("a place in the queue");
+            earlier.inherit(&incoming);
+            queue.insert(at, earlier);
+            at += 1;
+        }
     }
-    insert(queue, incoming);
-}
-
-/// Inserts a transaction before the less urgent ones of other senders at the end.
-fn insert(queue: &mut VecDeque<Incoming>, incoming: Incoming) {
-    let before = queue.iter().rev().take_while(|other| other.lets_by(&incoming)).count();
-    queue.insert(queue.len() - before, incoming);
+    queue.insert(at, incoming);
 }
