@@ -31,10 +31,11 @@ pub fn connect_or_start(socket: &Path, tried: &str) -> Result<Observer, Failure>
         let started = start_until_idle(socket);
         match (observer::connect(socket, tried), started) {
             (Err(failure), started) if failure.is(Kind::NoBroker) => {
-                let failure = started.err().unwrap_or(failure);
-                // Another `baton run` may be starting a broker, or an old broker may be ending.
-                if !failure.is(Kind::Held) || Instant::now() > deadline {
-                    return Err(failure.kind(Kind::NoBroker));
+                // Another `baton run` may be starting a broker, or an old broker may be ending. The
+                // new one may have ended, too, when its other clients had left.
+                let may_come = started.as_ref().map_or_else(|it| it.is(Kind::Held), |()| true);
+                if !may_come || Instant::now() > deadline {
+                    return Err(started.err().unwrap_or(failure).kind(Kind::NoBroker));
                 }
                 std::thread::sleep(Duration::from_millis(20));
             }

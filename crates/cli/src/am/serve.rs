@@ -3,7 +3,8 @@
 use crate::broker::begin_log;
 use crate::failure::{Failure, Kind};
 use crate::stdout::show;
-use crate::wait::{parse_seconds, wait_for_manager};
+use crate::timeout::parse_seconds;
+use crate::wait::wait_for_manager;
 use crate::{background, stop};
 use baton::{CallError, NameError, Process, ServiceManager};
 use baton_services::intent::Manifest;
