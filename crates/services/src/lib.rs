@@ -1,4 +1,7 @@
 //! Android's core services on Baton.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod broadcast;
 pub mod intent;
+pub mod local;
+pub mod looper;
