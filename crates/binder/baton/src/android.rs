@@ -1,7 +1,7 @@
 //! Android's parcel format, as far as services without AIDL and the tools that call them need it.
 //!
 //! Every value takes a multiple of four bytes. A string is UTF-16, with its length before it and a
-//! zero after it. A request begins with the caller's strict-mode policy and work source, a mark,
+//! zero after it; some values have strings in UTF-8 in the same form. A request begins with the caller's strict-mode policy and work source, a mark,
 //! and the interface descriptor, which the receiver checks. An AIDL reply begins with a status.
 
 use crate::Parcel;
@@ -35,8 +35,17 @@ pub trait Write {
     fn write_i32(&mut self, value: i32);
     /// Writes a string.
     fn write_string(&mut self, text: &str);
-    /// Writes a null string.
+    /// Writes a null string, of either kind.
     fn write_null_string(&mut self);
+    /// Writes a string in UTF-8 (`writeString8` of Android 11 and later).
+    fn write_string8(&mut self, text: &str);
+    /// Writes a string in UTF-8 that may be null.
+    fn write_nullable_string8(&mut self, text: Option<&str>) {
+        match text {
+            Some(text) => self.write_string8(text),
+            None => self.write_null_string(),
+        }
+    }
     /// Writes the length of an array of bytes, and the bytes packed.
     fn write_bytes(&mut self, bytes: &[u8]);
     /// Writes the size of a part, itself included, before the part. After an error the parcel is of
@@ -87,6 +96,12 @@ impl Write for Parcel {
 
     fn write_null_string(&mut self) {
         self.write_i32(-1);
+    }
+
+    fn write_string8(&mut self, text: &str) {
+        self.write_i32(text.len() as i32);
+        self.write(text.as_bytes());
+        self.write(&[0; 4][..(text.len() + 1).next_multiple_of(4) - text.len()]);
     }
 
     fn write_unstable_null_object(&mut self) {
@@ -220,6 +235,17 @@ impl<'a> Reader<'a> {
         Some(Some(letters.map(|letter| letter.unwrap_or('\u{fffd}')).collect()))
     }
 
+    /// Reads a string in UTF-8 that may be null. U+FFFD stands for what is no UTF-8.
+    pub fn nullable_string8(&mut self) -> Option<Option<String>> {
+        let length = self.i32()?;
+        if length == -1 {
+            return Some(None);
+        }
+        let length = usize::try_from(length).ok()?;
+        let bytes = self.packed(length.checked_add(1)?)?;
+        Some(Some(String::from_utf8_lossy(&bytes[..length]).into_owned()))
+    }
+
     /// Reads a vector of strings.
     pub fn strings(&mut self) -> Option<Vec<String>> {
         let count = self.i32()?;
@@ -290,6 +316,32 @@ mod tests {
             assert_eq!(parcel.data(), bytes, "{text:?}");
             assert_eq!(Reader::new(bytes).string().as_deref(), Some(text));
         }
+    }
+
+    #[test]
+    fn strings_in_utf8_have_a_terminator_and_padding() {
+        for (text, bytes) in [
+            ("", &[0, 0, 0, 0, 0, 0, 0, 0][..]),
+            ("a", &[1, 0, 0, 0, b'a', 0, 0, 0]),
+            ("abcd", &[4, 0, 0, 0, b'a', b'b', b'c', b'd', 0, 0, 0, 0]),
+            ("\u{e4}", &[2, 0, 0, 0, 0xc3, 0xa4, 0, 0]),
+        ] {
+            let mut parcel = Parcel::new();
+            parcel.write_string8(text);
+            assert_eq!(parcel.data(), bytes, "{text:?}");
+            let mut reader = Reader::new(bytes);
+            assert_eq!(reader.nullable_string8(), Some(Some(text.to_owned())));
+            assert!(reader.is_empty());
+            for length in 0..bytes.len() {
+                assert_eq!(Reader::new(&bytes[..length]).nullable_string8(), None, "{length}");
+            }
+        }
+        assert_eq!(Reader::new(&(-1i32).to_le_bytes()).nullable_string8(), Some(None));
+        for length in [-2i32, i32::MAX] {
+            assert_eq!(Reader::new(&length.to_le_bytes()).nullable_string8(), None);
+        }
+        let no_utf8 = [1, 0, 0, 0, 0xff, 0, 0, 0];
+        assert_eq!(Reader::new(&no_utf8).nullable_string8(), Some(Some("\u{fffd}".to_owned())));
     }
 
     #[test]

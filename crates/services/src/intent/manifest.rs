@@ -1,11 +1,51 @@
-//! Manifests of applications.
+//! Manifests: the components of an application, in the words of `AndroidManifest.xml`.
+//!
+//! ```xml
+//! <manifest xmlns:android="http://schemas.android.com/apk/res/android" xmlns:baton="urn:baton"
+//!     package="org.example.clock" baton:uid="10007">
+//!     <application android:process=":main" baton:exec="/usr/bin/clockd --quiet">
+//!         <receiver android:name=".Alarm" android:exported="true"
+//!             android:permission="org.example.SET_ALARM">
+//!             <intent-filter android:priority="10">
+//!                 <action android:name="org.example.ALARM" />
+//!                 <category android:name="org.example.URGENT" />
+//!                 <data android:scheme="alarm" android:host="*.example.org" />
+//!             </intent-filter>
+//!             <meta-data android:name="kind" android:value="daily" />
+//!         </receiver>
+//!     </application>
+//! </manifest>
+//! ```
+//!
+//! | element | attributes |
+//! |---|---|
+//! | `manifest` | `package`, `baton:uid`: the user that the application asks for |
+//! | `application` | `android:process`, `android:permission`, `baton:exec`: of components without their own |
+//! | `activity`, `service`, `provider`, `receiver` | `android:name`, `exported`, `process`, `permission`, `baton:exec`; of a provider `authorities` |
+//! | `intent-filter` | `android:priority` |
+//! | `action`, `category` | `android:name` |
+//! | `data` | `android:scheme`, `host`, `port`, `path`, `pathPrefix`, `pathPattern`, `pathSuffix`, `ssp`, `sspPrefix`, `sspPattern`, `sspSuffix`, `mimeType` |
+//! | `meta-data` | `android:name`, `value` |
+//!
+//! `baton:exec` is the program that a component's process runs on Linux, and its arguments, with
+//! white space between them. A class that begins with a dot, or has none, is one of the package. A
+//! process that begins with a colon is one of the package's. A component is exported only if it
+//! says so; one with filters must say whether it is, as since Android 12. Other elements of Android
+//! are passed over; a wrong attribute of `baton:` is an error.
 
 use super::filter::IntentFilter;
 use super::intent::ComponentName;
+use super::pattern::Pattern;
+use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What an application consists of.
+const ANDROID: &str = "http://schemas.android.com/apk/res/android";
+const BATON: &str = "urn:baton";
+/// Elements, attributes and texts of a manifest.
+const MAX_NODES: u32 = 100_000;
+
+/// The components of an application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     /// The package.
@@ -27,13 +67,15 @@ pub struct Component {
     pub process: String,
     /// Whether other applications may use it.
     pub exported: bool,
-    /// The permission that its callers need.
+    /// The permission that its users need.
     pub permission: Option<String>,
     /// The filters of implicit intents.
     pub filters: Vec<IntentFilter>,
+    /// The authorities of a provider's URIs.
+    pub authorities: Vec<String>,
     /// Values by their names.
     pub meta_data: BTreeMap<String, String>,
-    /// The program that the component's process runs, with its arguments.
+    /// The program that the component's process runs.
     pub program: Option<Program>,
 }
 
@@ -71,12 +113,214 @@ pub struct ManifestError {
     pub wrong: String,
 }
 
+impl ManifestError {
+    fn at(node: Node<'_, '_>, wrong: impl Into<String>) -> ManifestError {
+        let place = node.document().text_pos_at(node.range().start);
+        ManifestError { line: place.row, column: place.col, wrong: wrong.into() }
+    }
+}
+
+type Result<T> = std::result::Result<T, ManifestError>;
+
 impl Manifest {
     /// Reads the text of a manifest.
     ///
+    /// ```
+    /// use baton_services::intent::Manifest;
+    /// let error = Manifest::parse("<manifest>\n</manifest>").unwrap_err();
+    /// assert_eq!(error.to_string(), "line 1, column 1: <manifest> lacks package");
+    /// ```
+    ///
     /// # Errors
     /// The author's fault, with its place.
-    pub fn parse(_text: &str) -> Result<Manifest, ManifestError> {
-        todo!()
+    pub fn parse(text: &str) -> Result<Manifest> {
+        let options = ParsingOptions { nodes_limit: MAX_NODES, ..ParsingOptions::default() };
+        let document = Document::parse_with_options(text, options).map_err(|error| {
+            let place = error.pos();
+            let wrong = format!("not well-formed XML: {error}");
+            ManifestError { line: place.row, column: place.col, wrong }
+        })?;
+        let root = document.root_element();
+        if !root.has_tag_name("manifest") {
+            return Err(ManifestError::at(root, "the root is not <manifest>"));
+        }
+        check_attributes(root, &["uid"])?;
+        let package = match root.attribute("package").filter(|package| !package.is_empty()) {
+            Some(package) => package,
+            None => return Err(ManifestError::at(root, "<manifest> lacks package")),
+        };
+        let mut manifest = Manifest {
+            package: package.to_owned(),
+            uid: number(root, BATON, "uid")?,
+            components: Vec::new(),
+        };
+        for application in elements(root, "application") {
+            check_attributes(application, &["exec"])?;
+            for node in application.children().filter(Node::is_element) {
+                let Some(kind) = kind(node) else { continue };
+                let component = component(package, application, node, kind)?;
+                if manifest.components.iter().any(|other| other.name == component.name) {
+                    let wrong = format!("{} is declared twice", component.name);
+                    return Err(ManifestError::at(node, wrong));
+                }
+                manifest.components.push(component);
+            }
+        }
+        Ok(manifest)
     }
+
+    /// The component of this name.
+    pub fn component(&self, name: &ComponentName) -> Option<&Component> {
+        self.components.iter().find(|component| component.name == *name)
+    }
+}
+
+fn elements<'a, 'i>(parent: Node<'a, 'i>, name: &str) -> impl Iterator<Item = Node<'a, 'i>> {
+    parent.children().filter(move |node| node.has_tag_name(name))
+}
+
+/// Refuses attributes of `baton:` that are none.
+fn check_attributes(node: Node<'_, '_>, known: &[&str]) -> Result<()> {
+    let mut ours = node.attributes().filter(|it| it.namespace() == Some(BATON));
+    match ours.find(|it| !known.contains(&it.name())) {
+        Some(wrong) => {
+            let (name, element) = (wrong.name(), node.tag_name().name());
+            Err(ManifestError::at(node, format!("<{element}> has no attribute baton:{name}")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn kind(node: Node<'_, '_>) -> Option<ComponentKind> {
+    Some(match node.tag_name().name() {
+        "activity" => ComponentKind::Activity,
+        "service" => ComponentKind::Service,
+        "provider" => ComponentKind::Provider,
+        "receiver" => ComponentKind::Receiver,
+        _ => return None,
+    })
+}
+
+fn android<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
+    node.attribute((ANDROID, name))
+}
+
+fn required<'a>(node: Node<'a, '_>, name: &str) -> Result<&'a str> {
+    let wrong = || format!("<{}> lacks android:{name}", node.tag_name().name());
+    let value = android(node, name).filter(|value| !value.is_empty());
+    value.ok_or_else(|| ManifestError::at(node, wrong()))
+}
+
+fn number<T: std::str::FromStr>(node: Node<'_, '_>, space: &str, name: &str) -> Result<Option<T>> {
+    let Some(text) = node.attribute((space, name)) else { return Ok(None) };
+    let wrong = || ManifestError::at(node, format!("{name} is no number in its range: {text:?}"));
+    text.parse().map(Some).map_err(|_| wrong())
+}
+
+fn boolean(node: Node<'_, '_>, name: &str) -> Result<Option<bool>> {
+    match android(node, name) {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(text) => {
+            let wrong = format!("android:{name} is neither true nor false: {text:?}");
+            Err(ManifestError::at(node, wrong))
+        }
+    }
+}
+
+fn component(
+    package: &str,
+    application: Node<'_, '_>,
+    node: Node<'_, '_>,
+    kind: ComponentKind,
+) -> Result<Component> {
+    check_attributes(node, &["exec"])?;
+    let class = required(node, "name")?;
+    let name = match class.contains('.') {
+        true => ComponentName::new(package, class),
+        false => ComponentName::new(package, &format!(".{class}")),
+    };
+    let inherited = |name| android(node, name).or_else(|| android(application, name));
+    let process = match inherited("process").unwrap_or(package) {
+        private if private.starts_with(':') => format!("{package}{private}"),
+        process => process.to_owned(),
+    };
+    let filters: Vec<_> = elements(node, "intent-filter").map(filter).collect::<Result<_>>()?;
+    let exported = boolean(node, "exported")?;
+    if exported.is_none() && !filters.is_empty() {
+        let wrong = format!("{name} has filters and must say whether it is android:exported");
+        return Err(ManifestError::at(node, wrong));
+    }
+    let authorities = match kind {
+        ComponentKind::Provider => {
+            required(node, "authorities")?.split(';').map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    };
+    let meta_data = elements(node, "meta-data").map(|entry| {
+        Ok((required(entry, "name")?.to_owned(), required(entry, "value")?.to_owned()))
+    });
+    let exec = |node: Node<'_, '_>| node.attribute((BATON, "exec")).map(|exec| program(node, exec));
+    Ok(Component {
+        kind,
+        process,
+        exported: exported.unwrap_or(false),
+        permission: inherited("permission").map(str::to_owned),
+        filters,
+        authorities,
+        meta_data: meta_data.collect::<Result<_>>()?,
+        program: exec(node).or_else(|| exec(application)).transpose()?,
+        name,
+    })
+}
+
+fn program(node: Node<'_, '_>, exec: &str) -> Result<Program> {
+    let mut words = exec.split_whitespace().map(str::to_owned);
+    let path =
+        words.next().ok_or_else(|| ManifestError::at(node, "baton:exec names no program"))?;
+    Ok(Program { path: path.into(), arguments: words.collect() })
+}
+
+fn filter(node: Node<'_, '_>) -> Result<IntentFilter> {
+    let mut filter = IntentFilter {
+        priority: number(node, ANDROID, "priority")?.unwrap_or(0),
+        ..IntentFilter::default()
+    };
+    for action in elements(node, "action") {
+        filter = filter.action(required(action, "name")?);
+    }
+    for category in elements(node, "category") {
+        filter = filter.category(required(category, "name")?);
+    }
+    for data in elements(node, "data") {
+        filter = add_data(filter, data)?;
+    }
+    filter.check().map_err(|error| ManifestError::at(node, error.to_string()))?;
+    Ok(filter)
+}
+
+/// Adds the attributes of a `data` element. Those of several elements count together, as on Android.
+fn add_data(mut filter: IntentFilter, data: Node<'_, '_>) -> Result<IntentFilter> {
+    let attribute = |name: &str| android(data, name).map(str::to_owned);
+    filter.schemes.extend(attribute("scheme"));
+    filter.mime_types.extend(attribute("mimeType"));
+    let port = number(data, ANDROID, "port")?;
+    match attribute("host") {
+        Some(host) => filter = filter.authority(host, port),
+        None if port.is_some() => {
+            return Err(ManifestError::at(data, "android:port needs android:host beside it"));
+        }
+        None => {}
+    }
+    let patterns = |names: [&str; 4]| {
+        let makes: [fn(String) -> Pattern; 4] =
+            [Pattern::literal, Pattern::prefix, Pattern::glob, Pattern::suffix];
+        let texts = names.map(attribute).into_iter();
+        texts.zip(makes).filter_map(|(text, make)| text.map(make)).collect::<Vec<_>>()
+    };
+    filter.paths.extend(patterns(["path", "pathPrefix", "pathPattern", "pathSuffix"]));
+    let parts = patterns(["ssp", "sspPrefix", "sspPattern", "sspSuffix"]);
+    filter.scheme_specific_parts.extend(parts);
+    Ok(filter)
 }
