@@ -194,7 +194,7 @@ mod tests {
         (0..3).for_each(|item| queues.invoke(1).accept(item));
         assert_eq!(*woken.lock().unwrap(), [1, 1, 1]);
         assert_eq!(queues.take_all(1), [0, 1, 2]);
-        assert_eq!(queues.take_all(1), []);
+        assert!(queues.take_all(1).is_empty());
         assert_eq!(queues.open(1), 3, "taken, and not yet handed over");
     }
 
