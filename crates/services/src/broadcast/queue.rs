@@ -18,13 +18,18 @@
 //! item*, zero at each level above. A more urgent broadcast that was invoked before the item was
 //! invoked counted then, so it has been handed over.
 //!
-//! Memory order: all accesses to `open` are sequentially consistent. The increment in `invoke`
-//! precedes the push of any broadcast that is invoked later; the acquire of `take_all` pairs with
-//! the release of that push, and the loads of `is_first` follow it. An invocation that goes down to
-//! a lower level counts there before it leaves the upper one, and `is_first` looks from the top
-//! down: it meets the invocation at one of the two.
+//! Memory order:
+//! - The increment of `open` in `invoke` precedes the push of any broadcast that is invoked later.
+//!   The release of that push pairs with the acquire of `take_all`, and the loads of `is_first`
+//!   follow it.
+//! - An invocation that goes down to a lower level counts there before it leaves the upper one. The
+//!   decrement there is a release, which pairs with the acquire of `is_first`. That looks from the
+//!   top down: it meets the invocation at one of the two.
+//! - Fences separate the two sides of a wake-up (Dekker): either the thread that ends the last
+//!   broadcast of a level sees that a lower level has one, or the lower level's thread sees that
+//!   the upper level has none.
 
-use super::sync::{AtomicPtr, AtomicU32, Ordering};
+use super::sync::{AtomicPtr, AtomicU32, Ordering, fence};
 use std::ptr;
 
 /// The queues of `N` levels; a greater level is more urgent.
@@ -67,7 +72,7 @@ impl<T, const N: usize> Queues<T, N> {
 
     /// Begins a broadcast: from now on, later ones of lower levels are handed over after it.
     pub fn invoke(&self, level: usize) -> Invocation<'_, T, N> {
-        self.levels[level].open.fetch_add(1, Ordering::SeqCst);
+        self.count(level);
         Invocation { queues: self, level }
     }
 
@@ -88,15 +93,23 @@ impl<T, const N: usize> Queues<T, N> {
     /// Whether every broadcast of a higher level that was invoked before an item that this thread
     /// has taken is handed over. If not, the thread sleeps until it is woken.
     pub fn is_first(&self, level: usize) -> bool {
+        // Pairs with the fence of `handed_over`.
+        fence(Ordering::SeqCst);
         let above = self.levels.iter().skip(level + 1).rev();
-        above.map(|level| level.open.load(Ordering::SeqCst)).all(|open| open == 0)
+        above.map(|level| level.open.load(Ordering::Acquire)).all(|open| open == 0)
     }
 
     /// Ends a broadcast of this level. For its delivery thread, once for each accepted item.
     pub fn handed_over(&self, level: usize) {
-        if self.levels[level].open.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.levels[level].open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Pairs with the fence of `is_first`.
+            fence(Ordering::SeqCst);
             self.wake_next(level);
         }
+    }
+
+    fn count(&self, level: usize) {
+        self.levels[level].open.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Puts an item into a level's queue for which no lower level waits, and wakes its delivery
@@ -113,7 +126,7 @@ impl<T, const N: usize> Queues<T, N> {
 
     /// Wakes the best level below that may have waited for this one. That one wakes the next.
     fn wake_next(&self, level: usize) {
-        let is_open = |level: &usize| self.levels[*level].open.load(Ordering::SeqCst) != 0;
+        let is_open = |level: &usize| self.levels[*level].open.load(Ordering::Relaxed) != 0;
         if let Some(next) = (0..level).rev().find(is_open) {
             (self.wake)(next);
         }
@@ -154,7 +167,7 @@ impl<T, const N: usize> Invocation<'_, T, N> {
     pub fn lower_to(&mut self, level: usize) {
         assert!(level <= self.level, "a broadcast goes down");
         if level < self.level {
-            self.queues.levels[level].open.fetch_add(1, Ordering::SeqCst);
+            self.queues.count(level);
             let upper = std::mem::replace(&mut self.level, level);
             self.queues.handed_over(upper);
         }
@@ -222,5 +235,131 @@ mod tests {
         drop(queues.invoke(2));
         assert!(queues.is_first(0));
         assert_eq!(*woken.lock().unwrap(), [0, 0], "the waiter is told");
+    }
+}
+
+/// The queues under the model checker: `RUSTFLAGS="--cfg loom" cargo test -p baton-services`.
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::thread;
+
+    type Three = Queues<&'static str, 3>;
+
+    /// Where the threads of the levels sleep: a thread that is woken before does not.
+    #[derive(Default)]
+    struct Sleepers([(Mutex<bool>, Condvar); 3]);
+
+    impl Sleepers {
+        fn wake(&self, level: usize) {
+            let (is_woken, woken) = &self.0[level];
+            *is_woken.lock().unwrap() = true;
+            woken.notify_one();
+        }
+
+        fn sleep(&self, level: usize) {
+            let (is_woken, woken) = &self.0[level];
+            let mut is_woken = is_woken.lock().unwrap();
+            while !*is_woken {
+                is_woken = woken.wait(is_woken).unwrap();
+            }
+            *is_woken = false;
+        }
+    }
+
+    struct World {
+        queues: &'static Three,
+        sleepers: &'static Sleepers,
+        arrived: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl World {
+        fn new() -> World {
+            // An invocation on another thread borrows them.
+            let sleepers: &Sleepers = Box::leak(Box::default());
+            let queues = Box::leak(Box::new(Queues::new(|level| sleepers.wake(level))));
+            World { queues, sleepers, arrived: Arc::default() }
+        }
+
+        /// A delivery thread, until it has delivered this many.
+        fn deliver(&self, level: usize, n_items: usize) -> thread::JoinHandle<()> {
+            let (queues, sleepers) = (self.queues, self.sleepers);
+            let arrived = Arc::clone(&self.arrived);
+            thread::spawn(move || {
+                let mut items = Vec::new();
+                for _ in 0..n_items {
+                    loop {
+                        items.extend(queues.take_all(level));
+                        if !items.is_empty() && queues.is_first(level) {
+                            break;
+                        }
+                        sleepers.sleep(level);
+                    }
+                    arrived.lock().unwrap().push(items.remove(0));
+                    queues.handed_over(level);
+                }
+            })
+        }
+    }
+
+    #[test]
+    fn a_later_and_lower_broadcast_arrives_later() {
+        loom::model(|| {
+            let world = World::new();
+            let urgent = world.queues.invoke(2);
+            let sender = thread::spawn(move || urgent.accept("urgent"));
+            let [lower, upper] = [0, 2].map(|level| world.deliver(level, 1));
+            world.queues.invoke(0).accept("later");
+            [sender, lower, upper].into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(*world.arrived.lock().unwrap(), ["urgent", "later"]);
+        });
+    }
+
+    #[test]
+    fn a_broadcast_that_goes_down_counts_on_the_way() {
+        loom::model(|| {
+            let world = World::new();
+            let mut urgent = world.queues.invoke(2);
+            let arrived = Arc::clone(&world.arrived);
+            let sender = thread::spawn(move || {
+                urgent.lower_to(1);
+                arrived.lock().unwrap().push("urgent");
+            });
+            let lower = world.deliver(0, 1);
+            world.queues.invoke(0).accept("later");
+            [sender, lower].into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(*world.arrived.lock().unwrap(), ["urgent", "later"]);
+        });
+    }
+
+    #[test]
+    fn a_refused_broadcast_lets_the_lower_one_through() {
+        loom::model(|| {
+            let world = World::new();
+            let refused = world.queues.invoke(2);
+            let sender = thread::spawn(move || drop(refused));
+            let lower = world.deliver(0, 1);
+            world.queues.invoke(0).accept("lower");
+            [sender, lower].into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn nothing_is_lost_or_doubled_among_senders() {
+        loom::model(|| {
+            let world = World::new();
+            let senders = ["a", "b"].map(|item| {
+                let queues = world.queues;
+                thread::spawn(move || queues.invoke(0).accept(item))
+            });
+            let delivery = world.deliver(0, 2);
+            senders.into_iter().for_each(|thread| thread.join().unwrap());
+            delivery.join().unwrap();
+            let mut arrived = world.arrived.lock().unwrap().clone();
+            arrived.sort_unstable();
+            assert_eq!(arrived, ["a", "b"]);
+            assert!(world.queues.take_all(0).is_empty());
+        });
     }
 }
