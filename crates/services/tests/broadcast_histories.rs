@@ -153,18 +153,21 @@ impl World<'_> {
         if !may_abort {
             intent.flags = RECEIVER_NO_ABORT;
         }
-        self.stories.insert(number, Story {
-            invoked: number,
-            level,
-            is_ordered,
-            may_abort,
-            targets: ids,
-            arrived: Vec::new(),
-            skipped: Vec::new(),
-            is_aborted: false,
-            n_results: 0,
-            n_finished: 0,
-        });
+        self.stories.insert(
+            number,
+            Story {
+                invoked: number,
+                level,
+                is_ordered,
+                may_abort,
+                targets: ids,
+                arrived: Vec::new(),
+                skipped: Vec::new(),
+                is_aborted: false,
+                n_results: 0,
+                n_finished: 0,
+            },
+        );
         let uid = self.below(3) as u32;
         let is_foreground = self.below(2) == 0;
         Broadcast { intent, uid, is_foreground, is_sticky: false, kind, targets, charge: number }
@@ -256,10 +259,13 @@ impl World<'_> {
         let started = self.below(4) != 0;
         let id = COMPONENT + name.class.parse::<u64>().unwrap();
         for level in 0..N_LEVELS {
-            self.queues.tell(level, match started {
-                true => Event::Started(name.clone(), receiver(id)),
-                false => Event::NotStarted(name.clone()),
-            });
+            self.queues.tell(
+                level,
+                match started {
+                    true => Event::Started(name.clone(), receiver(id)),
+                    false => Event::NotStarted(name.clone()),
+                },
+            );
         }
     }
 

@@ -410,13 +410,7 @@ impl<R, C> Level<R, C> {
     }
 
     /// Ends a step without a result of its receiver's.
-    fn skip(
-        &mut self,
-        step: Step<R, C>,
-        why: Skip,
-        now_ns: u64,
-        effects: &mut Effects<R, C>,
-    ) {
+    fn skip(&mut self, step: Step<R, C>, why: Skip, now_ns: u64, effects: &mut Effects<R, C>) {
         let Step { broadcast, at, outcome, .. } = step;
         let name = match &broadcast.targets[at] {
             Target::Registered(receiver) => receiver.name.clone(),
@@ -478,11 +472,7 @@ impl<R, C> Level<R, C> {
 }
 
 /// Tells the sender the result of an ordered broadcast.
-fn report<R, C>(
-    broadcast: &Arc<Broadcast<R, C>>,
-    outcome: Outcome,
-    effects: &mut Effects<R, C>,
-) {
+fn report<R, C>(broadcast: &Arc<Broadcast<R, C>>, outcome: Outcome, effects: &mut Effects<R, C>) {
     if let Kind::Ordered { result_to: Some(to), .. } = &broadcast.kind {
         let (to, broadcast) = (Arc::clone(to), Arc::clone(broadcast));
         effects.push(Effect::Deliver { to, broadcast, token: 0, outcome });

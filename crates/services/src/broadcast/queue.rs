@@ -305,7 +305,10 @@ mod models {
 
     #[test]
     fn a_later_and_lower_broadcast_arrives_later() {
-        loom::model(|| {
+        // Four threads: three preemptions take the checker minutes.
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
             let world = World::new();
             let urgent = world.queues.invoke(2);
             let sender = thread::spawn(move || urgent.accept("urgent"));

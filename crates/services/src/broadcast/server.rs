@@ -251,10 +251,7 @@ impl Shared {
         }
     }
 
-    fn broadcast(
-        self: &Arc<Self>,
-        request: &baton::Request<'_>,
-    ) -> Result<usize, ServeError> {
+    fn broadcast(self: &Arc<Self>, request: &baton::Request<'_>) -> Result<usize, ServeError> {
         let sender = level_of(request.priority());
         let (_, uid) = request.sender();
         let mut invocation = self.queues.invoke(sender);

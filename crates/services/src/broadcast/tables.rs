@@ -204,9 +204,8 @@ impl<R> Tables<R> {
         })?;
         rest.components.retain(|name, _| !is_of_package(name));
         rest.packages.insert(manifest.package.clone(), uid);
-        let by_name = |installed: Installed<R>| {
-            (installed.receiver.component.name.clone(), installed)
-        };
+        let by_name =
+            |installed: Installed<R>| (installed.receiver.component.name.clone(), installed);
         rest.components.extend(installed.into_iter().map(by_name));
         Ok(())
     }
@@ -317,12 +316,7 @@ impl<R> Tables<R> {
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub fn resolve(
-        &self,
-        send: &Send,
-        uid: u32,
-        level: usize,
-    ) -> Result<Vec<Target<R>>, Refusal> {
+    pub fn resolve(&self, send: &Send, uid: u32, level: usize) -> Result<Vec<Target<R>>, Refusal> {
         if !send.is_sticky {
             return Ok(self.targets(send, uid));
         }
@@ -399,16 +393,17 @@ impl<R> Tables<R> {
     /// All receivers, and all sticky broadcasts.
     pub fn describe(&self) -> (Vec<Described>, Vec<Arc<Sticky>>) {
         let rest = self.rest.lock();
-        let registered = rest.registered.values().filter_map(|Registered { receiver, place, .. }| {
-            let Place::Filter(_, filter) = place else { return None };
-            Some(Described {
-                name: receiver.name.clone(),
-                pid: Some(receiver.pid),
-                uid: receiver.uid,
-                filters: vec![IntentFilter::clone(filter)],
-                permission: receiver.permission.clone(),
-            })
-        });
+        let registered =
+            rest.registered.values().filter_map(|Registered { receiver, place, .. }| {
+                let Place::Filter(_, filter) = place else { return None };
+                Some(Described {
+                    name: receiver.name.clone(),
+                    pid: Some(receiver.pid),
+                    uid: receiver.uid,
+                    filters: vec![IntentFilter::clone(filter)],
+                    permission: receiver.permission.clone(),
+                })
+            });
         let mut components: Vec<_> =
             rest.components.values().map(|installed| &installed.receiver).collect();
         components.sort_by(|one, other| one.component.name.cmp(&other.component.name));
