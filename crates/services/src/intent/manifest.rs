@@ -137,7 +137,10 @@ impl Manifest {
         let options = ParsingOptions { nodes_limit: MAX_NODES, ..ParsingOptions::default() };
         let document = Document::parse_with_options(text, options).map_err(|error| {
             let place = error.pos();
-            let wrong = format!("not well-formed XML: {error}");
+            let wrong = error.to_string();
+            // The place is shown before it.
+            let wrong = wrong.strip_suffix(&format!(" at {place}")).unwrap_or(&wrong);
+            let wrong = format!("not well-formed XML: {wrong}");
             ManifestError { line: place.row, column: place.col, wrong }
         })?;
         let root = document.root_element();

@@ -351,3 +351,41 @@ impl<T> SharedResolver<T> {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intent::Uri;
+
+    #[test]
+    fn a_query_looks_at_its_own_action_scheme_and_type_only() {
+        let mut resolver = Resolver::default();
+        let filters = ["a", "b"].into_iter().flat_map(|action| {
+            ["http", "tel"].into_iter().flat_map(move |scheme| {
+                let of = move || IntentFilter::new(action).scheme(scheme);
+                let types = ["image/png", "text/plain", "*/*"].into_iter();
+                types.map(move |it| of().mime_type(it)).chain([of(), IntentFilter::new(action)])
+            })
+        });
+        let keys: Vec<Key> =
+            filters.map(|filter| resolver.insert(Owner::Process, filter, ()).unwrap()).collect();
+        for (action, uri, mime_type, expected) in [
+            ("a", None, None, 2),
+            ("a", Some("http://h"), None, 3),
+            ("a", Some("ftp://h"), None, 2),
+            ("a", Some("tel:1"), Some("image/png"), 2),
+            ("a", Some("tel:1"), Some("*/*"), 3),
+            ("c", Some("tel:1"), None, 0),
+        ] {
+            let mut intent = Intent::new(action);
+            intent.data = uri.map(Uri::from);
+            intent.mime_type = mime_type.map(str::to_owned);
+            let by_scheme = resolver.actions.get(action).into_iter();
+            let buckets = by_scheme.flat_map(|it| it.candidates(&intent));
+            assert_eq!(buckets.map(Bucket::size).sum::<usize>(), expected, "{intent}");
+        }
+        // Nothing stays of what is gone.
+        keys.into_iter().for_each(|key| assert!(resolver.remove(key)));
+        assert!(resolver.actions.is_empty() && resolver.any_action.is_empty());
+    }
+}
