@@ -43,18 +43,29 @@ pub fn dump(args: &DumpArgs, socket: &Path) -> Result<(), Failure> {
     let Some(name) = args.name.as_deref().filter(|_| !args.list) else {
         return list(&args.place.context, socket);
     };
-    let tried = format!("dump the service {name:?}");
-    let manager = Manager::find(&args.place.context, socket, &tried)?;
-    let service = manager.service(&tried, name)?;
     let longest = Duration::from_secs(args.timeout.into());
+    dump_service(&args.place.context, name, &args.arguments, longest, socket)
+}
+
+/// Prints what a service writes for these arguments.
+pub fn dump_service(
+    context: &str,
+    name: &str,
+    arguments: &[String],
+    longest: Duration,
+    socket: &Path,
+) -> Result<(), Failure> {
+    let tried = format!("dump the service {name:?}");
+    let manager = Manager::find(context, socket, &tried)?;
+    let service = manager.service(&tried, name)?;
     let deadline = Instant::now() + longest;
     let slow = || {
-        Failure::new(&tried, format!("it has not ended after {} s", args.timeout))
+        Failure::new(&tried, format!("it has not ended after {} s", longest.as_secs()))
             .advice("give it longer with --timeout")
     };
     let (output, input) =
         pipe_with(PipeFlags::CLOEXEC).map_err(|errno| Failure::new(&tried, errno))?;
-    let request = request(input, &args.arguments);
+    let request = request(input, arguments);
     // A service that has filled the pipe does not answer until somebody reads.
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| {

@@ -19,6 +19,7 @@
 #![deny(unsafe_code)]
 
 mod aidl;
+mod am;
 mod background;
 mod bench;
 mod broker;
@@ -116,6 +117,9 @@ enum Command {
     Service(services::ServiceCommand),
     /// Run many small services in one process, as threads of one nucleus
     Host(host::HostArgs),
+    /// Manage applications, their processes and classes, as Android's am does
+    #[command(subcommand)]
+    Am(am::AmCommand),
     /// Show the log, as Android's logcat does
     Logcat(Box<logcat::LogcatArgs>),
     /// Write to the log
@@ -152,6 +156,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => dump::dump(&args, &socket),
         Command::Service(command) => services::service(&command, &socket),
         Command::Host(args) => host::host(&args, &socket),
+        Command::Am(command) => am::am(&command, &socket),
         Command::Logcat(args) => logcat::logcat(&args),
         Command::Log(args) => log::log(&args),
         Command::Rt(command) => rt::rt(command),

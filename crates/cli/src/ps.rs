@@ -6,7 +6,7 @@
 mod calls;
 mod methods;
 mod services;
-mod table;
+pub mod table;
 
 use crate::failure::Failure;
 use crate::observer;

@@ -1,4 +1,9 @@
 //! Android's core services on Baton.
+//!
+//! - [`intent`]: intents, and the filters and manifests that they are matched with.
+//! - [`process`]: the process manager.
+//! - [`broadcast`]: the broadcast service.
+//! - [`looper`]: a thread that runs messages by priority. [`local`]: broadcasts within a process.
 #![deny(unsafe_code)]
 
 pub mod broadcast;
@@ -8,3 +13,5 @@ pub mod intent;
 pub mod local;
 #[cfg(not(loom))]
 pub mod looper;
+#[cfg(not(loom))]
+pub mod process;

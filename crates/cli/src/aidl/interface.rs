@@ -9,6 +9,7 @@ use super::constant::{NoValue, evaluate};
 use super::error::AidlError;
 use super::syntax::{Body, Declaration, Method, TypeName, Value, parse};
 use baton_host::builtin;
+use baton_services::process::protocol;
 use serde_json::Value as Json;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -88,7 +89,7 @@ impl Sources {
                 sources.read(path)?;
             }
         }
-        for (path, text) in builtin::INTERFACES {
+        for (path, text) in builtin::INTERFACES.into_iter().chain(protocol::INTERFACES) {
             sources.add(Path::new(path), text)?;
         }
         Ok(sources)

@@ -20,15 +20,17 @@
 //! | element | attributes |
 //! |---|---|
 //! | `manifest` | `package`, `baton:uid`: the user that the application asks for |
-//! | `application` | `android:process`, `android:permission`, `baton:exec`: of components without their own |
-//! | `activity`, `service`, `provider`, `receiver` | `android:name`, `exported`, `process`, `permission`, `baton:exec`; of a provider `authorities` |
+//! | `application` | `android:process`, `android:permission`, `baton:exec`, `baton:load`: of components without their own; `android:persistent`, `baton:realtime` |
+//! | `activity`, `service`, `provider`, `receiver` | `android:name`, `exported`, `process`, `permission`, `baton:exec`, `baton:load`; of a provider `authorities` |
 //! | `intent-filter` | `android:priority` |
 //! | `action`, `category` | `android:name` |
 //! | `data` | `android:scheme`, `host`, `port`, `path`, `pathPrefix`, `pathPattern`, `pathSuffix`, `ssp`, `sspPrefix`, `sspPattern`, `sspSuffix`, `mimeType` |
 //! | `meta-data` | `android:name`, `value` |
 //!
 //! `baton:exec` is the program that a component's process runs on Linux, and its arguments, with
-//! white space between them. A class that begins with a dot, or has none, is one of the package. A
+//! white space between them; `baton:load` is a shared object with a `baton_main` in its place, which
+//! a warm parent has loaded. `android:persistent` applications run always, and one that is
+//! `baton:realtime` may ask for a class that the low-memory killer spares. A class that begins with a dot, or has none, is one of the package. A
 //! process that begins with a colon is one of the package's. A component is exported only if it
 //! says so; one with filters must say whether it is, as since Android 12. Other elements of Android
 //! are passed over; a wrong attribute of `baton:` is an error.
@@ -38,6 +40,7 @@ use super::intent::ComponentName;
 use super::pattern::Pattern;
 use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 const ANDROID: &str = "http://schemas.android.com/apk/res/android";
@@ -52,6 +55,10 @@ pub struct Manifest {
     pub package: String,
     /// The user that the application asks for.
     pub uid: Option<u32>,
+    /// Whether its processes are always there.
+    pub persistent: bool,
+    /// Whether its processes may ask for a real-time class.
+    pub real_time: bool,
     /// The components, in the order of the file.
     pub components: Vec<Component>,
 }
@@ -82,10 +89,32 @@ pub struct Component {
 /// A program and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
+    /// The form of the file.
+    pub form: ProgramForm,
     /// The program's file.
     pub path: PathBuf,
     /// The arguments behind its name.
     pub arguments: Vec<String>,
+}
+
+/// The forms of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramForm {
+    /// A file that is executed.
+    Executed,
+    /// A shared object whose `baton_main` is called.
+    Loaded,
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)?;
+        self.arguments.iter().try_for_each(|argument| write!(f, " {argument}"))?;
+        match self.form {
+            ProgramForm::Executed => Ok(()),
+            ProgramForm::Loaded => f.write_str(" (loaded)"),
+        }
+    }
 }
 
 /// The kinds of components.
@@ -155,10 +184,14 @@ impl Manifest {
         let mut manifest = Manifest {
             package: package.to_owned(),
             uid: number(root, BATON, "uid")?,
+            persistent: false,
+            real_time: false,
             components: Vec::new(),
         };
         for application in elements(root, "application") {
-            check_attributes(application, &["exec"])?;
+            check_attributes(application, &["exec", "load", "realtime"])?;
+            manifest.persistent |= boolean(application, ANDROID, "persistent")?.unwrap_or(false);
+            manifest.real_time |= boolean(application, BATON, "realtime")?.unwrap_or(false);
             for node in application.children().filter(Node::is_element) {
                 let Some(kind) = kind(node) else { continue };
                 let component = component(package, application, node, kind)?;
@@ -220,13 +253,13 @@ fn number<T: std::str::FromStr>(node: Node<'_, '_>, space: &str, name: &str) -> 
     text.parse().map(Some).map_err(|_| wrong())
 }
 
-fn boolean(node: Node<'_, '_>, name: &str) -> Result<Option<bool>> {
-    match android(node, name) {
+fn boolean(node: Node<'_, '_>, space: &str, name: &str) -> Result<Option<bool>> {
+    match node.attribute((space, name)) {
         None => Ok(None),
         Some("true") => Ok(Some(true)),
         Some("false") => Ok(Some(false)),
         Some(text) => {
-            let wrong = format!("android:{name} is neither true nor false: {text:?}");
+            let wrong = format!("{name} is neither true nor false: {text:?}");
             Err(ManifestError::at(node, wrong))
         }
     }
@@ -238,7 +271,7 @@ fn component(
     node: Node<'_, '_>,
     kind: ComponentKind,
 ) -> Result<Component> {
-    check_attributes(node, &["exec"])?;
+    check_attributes(node, &["exec", "load"])?;
     let class = required(node, "name")?;
     let name = match class.contains('.') {
         true => ComponentName::new(package, class),
@@ -250,7 +283,7 @@ fn component(
         process => process.to_owned(),
     };
     let filters: Vec<_> = elements(node, "intent-filter").map(filter).collect::<Result<_>>()?;
-    let exported = boolean(node, "exported")?;
+    let exported = boolean(node, ANDROID, "exported")?;
     if exported.is_none() && !filters.is_empty() {
         let wrong = format!("{name} has filters and must say whether it is android:exported");
         return Err(ManifestError::at(node, wrong));
@@ -264,7 +297,6 @@ fn component(
     let meta_data = elements(node, "meta-data").map(|entry| {
         Ok((required(entry, "name")?.to_owned(), required(entry, "value")?.to_owned()))
     });
-    let exec = |node: Node<'_, '_>| node.attribute((BATON, "exec")).map(|exec| program(node, exec));
     Ok(Component {
         kind,
         process,
@@ -273,16 +305,28 @@ fn component(
         filters,
         authorities,
         meta_data: meta_data.collect::<Result<_>>()?,
-        program: exec(node).or_else(|| exec(application)).transpose()?,
+        program: match program(node)? {
+            None => program(application)?,
+            own => own,
+        },
         name,
     })
 }
 
-fn program(node: Node<'_, '_>, exec: &str) -> Result<Program> {
-    let mut words = exec.split_whitespace().map(str::to_owned);
-    let path =
-        words.next().ok_or_else(|| ManifestError::at(node, "baton:exec names no program"))?;
-    Ok(Program { path: path.into(), arguments: words.collect() })
+fn program(node: Node<'_, '_>) -> Result<Option<Program>> {
+    let (form, words) = match ["exec", "load"].map(|name| node.attribute((BATON, name))) {
+        [None, None] => return Ok(None),
+        [Some(words), None] => (ProgramForm::Executed, words),
+        [None, Some(words)] => (ProgramForm::Loaded, words),
+        [Some(_), Some(_)] => {
+            return Err(ManifestError::at(node, "baton:exec and baton:load are two programs"));
+        }
+    };
+    let mut words = words.split_whitespace().map(str::to_owned);
+    let path = words
+        .next()
+        .ok_or_else(|| ManifestError::at(node, "baton:exec or baton:load names no program"))?;
+    Ok(Some(Program { form, path: path.into(), arguments: words.collect() }))
 }
 
 fn filter(node: Node<'_, '_>) -> Result<IntentFilter> {

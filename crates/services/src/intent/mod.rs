@@ -24,7 +24,7 @@ pub use bundle::{Bundle, Value};
 pub use decode::DecodeError;
 pub use filter::{Authority, FilterError, IntentFilter, Match, Mismatch};
 pub use intent::{ComponentName, Intent, flags};
-pub use manifest::{Component, ComponentKind, Manifest, ManifestError, Program};
+pub use manifest::{Component, ComponentKind, Manifest, ManifestError, Program, ProgramForm};
 pub use pattern::{Pattern, PatternKind};
 pub use permission::Policy;
 pub use resolver::{Entry, Key, Owner, Resolver, SharedResolver};

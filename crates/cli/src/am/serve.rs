@@ -1,0 +1,147 @@
+//! `baton am serve`: runs the services.
+
+use crate::failure::{Failure, Kind};
+use crate::stdout::show;
+use crate::wait::{parse_seconds, wait_for_manager};
+use crate::{background, stop};
+use baton::{CallError, NameError, Process, ServiceManager};
+use baton_log::Buffer;
+use baton_services::intent::Manifest;
+use baton_services::process::class::{Adjustment, MinFree};
+use baton_services::process::package::Package;
+use baton_services::process::protocol::NAME;
+use baton_services::process::run::{Config, ProcessManager};
+use baton_services::process::server::Server;
+use clap::Args;
+use rustix::fd::AsFd;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Threads that serve: one that starts a process waits until it runs.
+const N_LOOPERS: usize = 4;
+
+/// Options of `baton am serve`.
+#[derive(Args)]
+#[command(after_help = "\
+A manifest is a file NAME.xml in the words of AndroidManifest.xml; baton:exec names the program of \
+a component, baton:load a shared object with a baton_main that a warm parent has loaded.
+
+When memory is short, the least important processes are killed first, and real-time ones never. \
+Free memory is that of --cgroup, or of the machine. What takes root is left out without it, and \
+the log says so: users of packages, protection from the kernel's own killer, better nice values.
+
+Processes end with the manager, however it ends. Runs until SIGTERM or SIGINT, and tells systemd \
+when it is ready (Type=notify). See docs/processes.md.")]
+pub struct ServeArgs {
+    /// The context in which the service is registered
+    #[arg(long, default_value = "binder", value_name = "NAME")]
+    context: String,
+    /// The directory of manifests
+    #[arg(long, value_name = "DIRECTORY")]
+    manifests: Option<PathBuf>,
+    /// The control group for the processes, whose limit is the memory that they have
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+    /// Pages of free memory below which processes of adjustment 0, 1, 2, 7, 14 and 15 are killed
+    #[arg(long, default_value = "1536,2048,4096,5120,5632,6144", value_name = "SIX NUMBERS")]
+    minfree: MinFree,
+    /// Wait so many seconds for a service manager
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Duration,
+}
+
+const TRIED: &str = "run the process manager";
+
+/// Serves until a signal ends it.
+pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(TRIED, error);
+    let packages = args.manifests.as_deref().map(read_manifests).transpose()?.unwrap_or_default();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time();
+    let log = baton_log::adapter::tracing::Layer::new(Buffer::System).tag("ActivityManager");
+    let lines = lines.with_target(false).with_ansi(false);
+    tracing_subscriber::registry().with(LevelFilter::INFO).with(lines).with(log).init();
+    let _broker = background::connect_or_start(socket, TRIED)?;
+    wait_for_manager(&args.context, socket, Some(args.timeout))
+        .map_err(|failure| failure.during(TRIED))?;
+    // Done before threads are started, which inherit the signal mask.
+    let signals = stop::signals().map_err(failed)?;
+    let process =
+        Process::open(&args.context, socket).map_err(|it| Failure::open(TRIED, socket, &it))?;
+    // The helper is told in the log if this takes a right that is missing.
+    let _ =
+        std::fs::write("/proc/self/oom_score_adj", Adjustment::BEST.oom_score_adj().to_string());
+    let manager = Arc::new(ProcessManager::new(config(args, socket)?).map_err(failed)?);
+    let (_server, object) = Server::new(&process, Arc::clone(&manager));
+    for package in packages {
+        manager.add(package).map_err(|error| Failure::new(TRIED, error).kind(Kind::Usage))?;
+    }
+    publish(&process, object, &args.context)?;
+    let loopers: Vec<_> = (0..N_LOOPERS)
+        .map(|_| {
+            let process = process.clone();
+            thread::spawn(move || process.serve())
+        })
+        .collect();
+    show(&format!("Managing processes as {NAME:?} in {:?}\n", args.context))?;
+    let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
+    let ended = loop {
+        match manager.round(signals.as_fd()) {
+            Ok(false) => {}
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(failed(error)),
+        }
+    };
+    process.close();
+    loopers.into_iter().for_each(|looper| _ = looper.join());
+    manager.close();
+    ended
+}
+
+fn config(args: &ServeArgs, socket: &Path) -> Result<Config, Failure> {
+    let program = std::env::current_exe().map_err(|error| Failure::new(TRIED, error))?;
+    let helper = [program.into_os_string(), OsString::from("am"), OsString::from("helper")];
+    Ok(Config {
+        group: args.cgroup.clone(),
+        minfree: args.minfree,
+        helper: helper.to_vec(),
+        environment: vec![("BATON_SOCKET".into(), socket.into())],
+    })
+}
+
+fn publish(process: &Process, object: baton::Object, context: &str) -> Result<(), Failure> {
+    let published = ServiceManager::find(process).and_then(|it| it.publish(NAME, object));
+    published.map_err(|error| match error {
+        NameError::Call(CallError::NoManager | CallError::DeadObject) => {
+            Failure::no_manager(TRIED, context)
+        }
+        error => Failure::new(TRIED, error).advice(
+            "the service manager's user and root may register services: --allow lets others",
+        ),
+    })
+}
+
+/// The packages of the manifests in a directory.
+fn read_manifests(directory: &Path) -> Result<Vec<Package>, Failure> {
+    let tried = format!("read the manifests in {}", directory.display());
+    let failed = |error: std::io::Error| Failure::new(&tried, error).kind(Kind::Usage);
+    let entries: Result<Vec<_>, _> = std::fs::read_dir(directory).map_err(failed)?.collect();
+    let mut paths: Vec<PathBuf> = entries.map_err(failed)?.iter().map(|it| it.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "xml"));
+    paths.sort();
+    let mut packages: Vec<Package> = Vec::new();
+    for path in paths {
+        let wrong = |error: &dyn std::fmt::Display| {
+            Failure::new(format!("read {}", path.display()), error).kind(Kind::Usage)
+        };
+        let text = std::fs::read_to_string(&path).map_err(|error| wrong(&error))?;
+        let manifest = Manifest::parse(&text).map_err(|error| wrong(&error))?;
+        packages.push(Package::new(&manifest).map_err(|error| wrong(&error))?);
+    }
+    Ok(packages)
+}

@@ -1,0 +1,203 @@
+//! The manager's side of its helpers: starts processes, and hears how they have ended.
+//!
+//! A helper that has died is replaced at the next start. Its processes have died with it.
+
+use super::helper::{Answer, Request, receive, send};
+use crate::intent::{Program, ProgramForm};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Signal, pidfd_send_signal};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Why a process was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The helper cannot be run.
+    #[error("the helper {0:?} cannot be run: {1}")]
+    Helper(OsString, #[source] std::io::Error),
+    /// The helper has ended, or says nothing that makes sense.
+    #[error("the helper has failed: {0}")]
+    Lost(Errno),
+    /// The shared object cannot be loaded.
+    #[error("{0} cannot be loaded: {1}")]
+    Load(PathBuf, String),
+    /// The child could not become the program.
+    #[error("{0}")]
+    Child(String),
+}
+
+/// A process that was started.
+#[derive(Debug)]
+pub struct Running {
+    /// Its pid, which no other process gets before [`Running::reap`].
+    pub pid: u32,
+    /// Its pidfd: readable once it has ended.
+    pub pidfd: OwnedFd,
+    helper: Arc<Mutex<Helper>>,
+}
+
+/// A helper process.
+#[derive(Debug)]
+struct Helper {
+    socket: OwnedFd,
+    child: Child,
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // The helper ends its children when it finds the socket closed.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts processes.
+#[derive(Debug)]
+pub struct Starter {
+    /// The helper's program and arguments; a shared object's path follows `--load`.
+    command: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    helpers: Mutex<BTreeMap<Option<PathBuf>, Arc<Mutex<Helper>>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Starter {
+    /// A starter whose helpers are started by this command, which calls
+    /// [`helper::run`](super::helper::run). They and all programs get these variables, too.
+    pub fn new(command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Starter {
+        Starter { command, environment, helpers: Mutex::default() }
+    }
+
+    /// Starts the helper of a program, which loads the program's shared object, so that no start
+    /// has to wait for that. Returns the helper's pid if there was none before.
+    pub fn prepare(&self, program: &Program) -> Result<Option<u32>, StartError> {
+        let (helper, is_new) = self.helper(program)?;
+        Ok(is_new.then(|| lock(&helper).child.id()))
+    }
+
+    /// Starts a program, as this user if one is given. Returns once it is executed, or `baton_main`
+    /// is called.
+    pub fn start(&self, program: &Program, uid: Option<u32>) -> Result<Running, StartError> {
+        let name = program.path.to_string_lossy().into_owned();
+        let arguments = [&[name], &program.arguments[..]].concat();
+        let (helper, _) = self.helper(program)?;
+        let request = Request::Start(arguments, uid);
+        let answered = lock(&helper).ask(&request);
+        match answered {
+            Ok((Answer::Started(pid), Some(pidfd))) => Ok(Running { pid, pidfd, helper }),
+            Ok((Answer::Failed(error), _)) => Err(StartError::Child(error)),
+            Ok(_) => Err(self.forget(program, Errno::BADMSG)),
+            Err(errno) => Err(self.forget(program, errno)),
+        }
+    }
+
+    /// Ends the helpers, and with them all processes that nobody holds a [`Running`] of.
+    pub fn close(&self) {
+        lock(&self.helpers).clear();
+    }
+
+    /// The pids of the helpers.
+    pub fn helpers(&self) -> Vec<u32> {
+        lock(&self.helpers).values().map(|helper| lock(helper).child.id()).collect()
+    }
+
+    /// Removes a helper that has failed.
+    fn forget(&self, program: &Program, errno: Errno) -> StartError {
+        lock(&self.helpers).remove(&object(program));
+        StartError::Lost(errno)
+    }
+
+    /// The helper of a program, and whether it was started for this.
+    fn helper(&self, program: &Program) -> Result<(Arc<Mutex<Helper>>, bool), StartError> {
+        let object = object(program);
+        let mut helpers = lock(&self.helpers);
+        if let Some(helper) = helpers.get(&object) {
+            if lock(helper).is_alive() {
+                return Ok((Arc::clone(helper), false));
+            }
+            helpers.remove(&object);
+        }
+        let helper = Arc::new(Mutex::new(self.start_helper(&object)?));
+        helpers.insert(object, Arc::clone(&helper));
+        Ok((helper, true))
+    }
+
+    fn start_helper(&self, object: &Option<PathBuf>) -> Result<Helper, StartError> {
+        let program = self.command.first().cloned().unwrap_or_default();
+        let cannot_run = |error| StartError::Helper(program.clone(), error);
+        let (socket, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(|errno| cannot_run(errno.into()))?;
+        let mut command = Command::new(&program);
+        command.args(self.command.iter().skip(1)).stdin(Stdio::from(theirs));
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(object) = object {
+            command.arg("--load").arg(object);
+        }
+        let child = command.spawn().map_err(cannot_run)?;
+        // The other end of the socket, whose closing would tell of the helper's end.
+        drop(command);
+        let helper = Helper { socket, child };
+        match receive::<Answer>(&helper.socket) {
+            Ok(Some((Answer::Ready, _))) => Ok(helper),
+            Ok(Some((Answer::Failed(error), _))) => {
+                Err(StartError::Load(object.clone().unwrap_or_default(), error))
+            }
+            Ok(_) => Err(StartError::Lost(Errno::PIPE)),
+            Err(errno) => Err(StartError::Lost(errno)),
+        }
+    }
+}
+
+fn object(program: &Program) -> Option<PathBuf> {
+    (program.form == ProgramForm::Loaded).then(|| program.path.clone())
+}
+
+impl Helper {
+    fn ask(&self, request: &Request) -> Result<(Answer, Option<OwnedFd>), Errno> {
+        send(&self.socket, request, None)?;
+        receive(&self.socket)?.ok_or(Errno::PIPE)
+    }
+
+    fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Running {
+    /// Whether it has not ended.
+    pub fn is_alive(&self) -> bool {
+        !is_readable(&self.pidfd)
+    }
+
+    /// Ends it at once. Nothing happens if it has ended.
+    pub fn kill(&self) -> Result<(), Errno> {
+        match pidfd_send_signal(&self.pidfd, Signal::KILL) {
+            Err(Errno::SRCH) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Waits for its end, and says how it has ended. From then on the pid may be another process's.
+    pub fn reap(&self) -> String {
+        while poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], None) == Err(Errno::INTR) {}
+        match lock(&self.helper).ask(&Request::Reap(self.pid)) {
+            Ok((Answer::Ended(how), _)) => how,
+            _ => "it died with its helper".to_owned(),
+        }
+    }
+}
+
+fn is_readable(fd: impl AsFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)), Ok(1..))
+}
