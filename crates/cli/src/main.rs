@@ -12,6 +12,7 @@
 //!   found.
 //! - [`host`]: runs many services in one process.
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
+//! - [`am`]: intents on the command line.
 //! - [`bench`]: the benchmarks, a program of their own.
 //! - [`generate`]: man pages and completions, for packages.
 //! - [`failure`]: exit codes and messages. [`stdout`]: output. [`stop`]: the end of commands that

@@ -121,6 +121,11 @@ impl BroadcastManager {
         Ok(manager)
     }
 
+    /// The process whose threads serve the receivers.
+    pub fn process(&self) -> &Process {
+        &self.inner.process
+    }
+
     /// Sends a broadcast and returns the number of its receivers. Its priority is that of the
     /// calling thread, unless an extra says a lower one.
     ///

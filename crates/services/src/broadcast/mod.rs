@@ -37,4 +37,6 @@ pub mod turns;
 #[cfg(not(loom))]
 pub use client::BroadcastManager;
 #[cfg(not(loom))]
+pub use protocol::NAME;
+#[cfg(not(loom))]
 pub use server::{Server, Settings};

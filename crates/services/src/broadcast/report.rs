@@ -66,31 +66,39 @@ pub fn priority(level: usize) -> String {
 
 impl Display for Report {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(out, "Receivers:")?;
+        self.write_receivers(out)?;
+        self.write_counts(out)
+    }
+}
+
+impl Report {
+    /// Writes the receivers and the sticky broadcasts.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write_receivers(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        writeln!(out, "Receivers: {}", self.receivers.len())?;
         for receiver in &self.receivers {
             let ReceiverReport { name, pid, uid, actions, filter_priority, .. } = receiver;
             write!(out, "  {name}, user {uid}: {}", actions.join(" "))?;
             if *filter_priority != 0 {
                 write!(out, ", filter priority {filter_priority}")?;
             }
-            match &receiver.permission {
-                Some(permission) => write!(out, ", senders need {permission}")?,
-                None => {}
+            if let Some(permission) = &receiver.permission {
+                write!(out, ", senders need {permission}")?;
             }
             writeln!(out, "{}", if pid.is_none() { ", not running" } else { "" })?;
         }
         if !self.stickies.is_empty() {
-            writeln!(out, "Sticky broadcasts:")?;
+            writeln!(out, "Sticky broadcasts: {}", self.stickies.len())?;
         }
         for sticky in &self.stickies {
             let action = sticky.action.as_deref().unwrap_or("(no action)");
             writeln!(out, "  {action}, user {}, {}", sticky.uid, priority(sticky.priority))?;
         }
-        self.write_counts(out)
+        Ok(())
     }
-}
 
-impl Report {
     /// Writes what has been delivered by priority, and the receivers that were skipped.
     ///
     /// # Errors

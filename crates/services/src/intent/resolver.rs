@@ -10,9 +10,9 @@
 //!
 //! A filter stands at each combination of its own, at most [`MAX_COMBINATIONS`]. All maps are
 //! persistent (`rpds`): a copy shares every node with its original until one of them changes, and a
-//! change copies the nodes from a root to a leaf. So registering the 100,000th receiver takes about
-//! as long as the first, and a snapshot is one pointer. Sorted vectors in `Arc`s would make a query
-//! faster by a constant, and would copy a popular action's receivers at each registration.
+//! change copies the nodes from a root to a leaf. So a registration takes time logarithmic in their
+//! number, and a snapshot is one pointer. Sorted vectors in `Arc`s would make a query faster by a
+//! constant, and would copy all receivers of an action at each registration.
 //!
 //! **Threads.** [`SharedResolver`] has one pointer to the current resolver (`arc-swap`). Readers
 //! load it without a lock and keep their snapshot. Writers take turns, at a mutex that no reader
