@@ -86,7 +86,7 @@ test-instructions: setup
 test-loom: setup
 	@echo 'test: shared-memory protocols under the model checker'
 	@RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 $(QUICKLY_BUILT) $(CARGO) test --quiet --release \
-		--target-dir target/loom --package baton-shm --package baton-log --package baton-nucleus --lib
+		--target-dir target/loom --package baton-shm --package baton-log --package baton-nucleus --package baton-services --lib
 
 # SIMULATED_HISTORIES=: how many. SEED=: this one.
 test-simulation: setup

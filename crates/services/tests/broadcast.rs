@@ -12,10 +12,14 @@ use baton_services::broadcast::priority::EXTRA_PRIORITY;
 use baton_services::broadcast::protocol::{self, Send};
 use baton_services::broadcast::{BroadcastManager, Server, Settings};
 use baton_services::intent::{Component, ComponentKind, ComponentName};
-use baton_services::intent::{Intent, IntentFilter, Manifest};
+use baton_services::intent::{Intent, IntentFilter, Manifest, Value};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -386,6 +390,70 @@ fn a_broadcast_has_its_senders_priority_or_a_lower_one() {
     let stats = sender.report().unwrap().priorities;
     let counts: Vec<_> = stats.iter().map(|stats| (stats.priority, stats.ended)).collect();
     assert_eq!(counts, [(2, 2), (1, 1), (0, 1)]);
+}
+
+/// A broadcast of a test of the order: its level, and when its call began and ended, by a counter.
+struct Sent {
+    number: i32,
+    level: i32,
+    began: u32,
+    ended: u32,
+}
+
+/// Table 7.1 of the thesis: senders at priority 9 give their broadcasts random ones.
+#[test]
+fn later_and_less_urgent_broadcasts_of_many_senders_arrive_later() {
+    const N_SENDERS: i32 = 4;
+    const N_EACH: i32 = 100;
+    let mut world = World::new(Settings::default());
+    let (receiver, sender) = (world.client(), world.client());
+    let arrived: Arc<Mutex<Vec<i32>>> = Arc::default();
+    let (teller, told) = mpsc::channel();
+    let (arrivals, teller) = (Arc::clone(&arrived), Mutex::new(teller));
+    let receive = move |delivery: Delivery| {
+        let Some(Value::Integer(number)) = delivery.intent().extras.get("number") else { return };
+        let mut arrived = arrivals.lock().unwrap();
+        arrived.push(*number);
+        if arrived.len() == (N_SENDERS * N_EACH) as usize {
+            teller.lock().unwrap().send(()).unwrap();
+        }
+    };
+    receiver.register(filter("a", 0), None, None, receive).unwrap();
+    let clock = Arc::new(AtomicU32::new(0));
+    let senders = (0..N_SENDERS).map(|first| {
+        let (sender, clock) = (sender.clone(), Arc::clone(&clock));
+        std::thread::spawn(move || {
+            set_priority(SchedPriority::fifo(9), None).ok()?;
+            baton::priority_changed();
+            let mut random = ChaCha8Rng::seed_from_u64(first as u64);
+            let sent = (0..N_EACH).map(|number| {
+                let (number, level) = (first * N_EACH + number, (random.next_u32() % 10) as i32);
+                let mut intent = Intent::new("a");
+                intent.extras.put("number", number);
+                intent.extras.put(EXTRA_PRIORITY, level);
+                let began = clock.fetch_add(1, Ordering::SeqCst);
+                sender.send(&intent).unwrap();
+                Sent { number, level, began, ended: clock.fetch_add(1, Ordering::SeqCst) }
+            });
+            Some(sent.collect::<Vec<Sent>>())
+        })
+    });
+    let senders: Vec<_> = senders.collect();
+    let sent: Vec<_> = senders.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let Some(sent) = sent.into_iter().collect::<Option<Vec<_>>>() else {
+        return println!("skipped: no real-time priority here");
+    };
+    next(&told);
+    let arrived = arrived.lock().unwrap();
+    let place: HashMap<i32, usize> =
+        arrived.iter().enumerate().map(|(place, number)| (*number, place)).collect();
+    assert_eq!(place.len(), arrived.len(), "none comes twice");
+    let sent: Vec<Sent> = sent.into_iter().flatten().collect();
+    for high in &sent {
+        for low in sent.iter().filter(|low| low.level < high.level && low.began > high.ended) {
+            assert!(place[&high.number] < place[&low.number], "{} {}", high.number, low.number);
+        }
+    }
 }
 
 #[test]

@@ -12,6 +12,20 @@ pub const NAME: &str = "broadcast";
 pub const MANAGER: &str = "baton.app.IBroadcastManager";
 /// The receivers' interface.
 pub const RECEIVER: &str = "baton.app.IIntentReceiver";
+/// The AIDL files: their names and texts.
+pub const INTERFACES: [(&str, &str); 5] = [
+    (
+        "baton/app/IBroadcastManager.aidl",
+        include_str!("../../aidl/baton/app/IBroadcastManager.aidl"),
+    ),
+    ("baton/app/IIntentReceiver.aidl", include_str!("../../aidl/baton/app/IIntentReceiver.aidl")),
+    ("android/content/Intent.aidl", include_str!("../../aidl/android/content/Intent.aidl")),
+    (
+        "android/content/IntentFilter.aidl",
+        include_str!("../../aidl/android/content/IntentFilter.aidl"),
+    ),
+    ("android/os/Bundle.aidl", include_str!("../../aidl/android/os/Bundle.aidl")),
+];
 /// The one method of receivers.
 pub const PERFORM_RECEIVE: u32 = 1;
 
