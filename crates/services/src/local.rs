@@ -1,10 +1,10 @@
 //! Broadcasts within a process: the same filters, and no service.
 //!
-//! | | [`LocalDesign::Prioritized`] | [`LocalDesign::Original`], Android's |
+//! | | `Prioritized` | `Original`: Android's |
 //! |---|---|---|
 //! | receivers are found | in a snapshot, without a lock | under a global lock |
-//! | [`send`](LocalBroadcastManager::send) | posts to the looper at the intent's level | adds to one queue, in order |
-//! | [`send_sync`](LocalBroadcastManager::send_sync) | calls the own intent's receivers | delivers everybody's pending intents |
+//! | `send` | posts to the looper, at the intent's level | appends to one queue |
+//! | `send_sync` | calls the own intent's receivers | delivers all pending intents |
 //!
 //! Sources: the RTAndroid thesis, 7.2.1 and 7.2.4; Android's `LocalBroadcastManager`.
 
