@@ -319,7 +319,13 @@ fn manifest(filter: IntentFilter) -> Manifest {
         meta_data: Default::default(),
         program: None,
     };
-    Manifest { package: "p".to_owned(), uid: None, components: vec![component] }
+    Manifest {
+        package: "p".to_owned(),
+        uid: None,
+        persistent: false,
+        real_time: false,
+        components: vec![component],
+    }
 }
 
 #[test]
