@@ -455,6 +455,13 @@ fn later_and_less_urgent_broadcasts_of_many_senders_arrive_later() {
         arrived.iter().enumerate().map(|(place, number)| (*number, place)).collect();
     assert_eq!(place.len(), arrived.len(), "none comes twice");
     let sent: Vec<Sent> = sent.into_iter().flatten().collect();
+    for stats in sender.report().unwrap().priorities {
+        let n_sent = sent.iter().filter(|sent| sent.level as usize == stats.priority).count();
+        assert_eq!(
+            stats.delivered, n_sent as u64,
+            "each has the level that it asks for: {stats:?}"
+        );
+    }
     for high in &sent {
         for low in sent.iter().filter(|low| low.level < high.level && low.began > high.ended) {
             assert!(place[&high.number] < place[&low.number], "{} {}", high.number, low.number);

@@ -121,7 +121,7 @@ impl World<'_> {
                 let (number, invocation) = self.invoked.swap_remove(at);
                 let level = invocation.level();
                 let broadcast = self.broadcast(number, level);
-                invocation.accept(Event::Accepted(broadcast));
+                invocation.accept(Event::Accepted(Box::new(broadcast)));
             }
         }
     }

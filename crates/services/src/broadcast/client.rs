@@ -5,13 +5,24 @@ use super::protocol::{self, NAME, Request, Send, decode_received, encode};
 use super::report::Report;
 use crate::intent::{ComponentName, Intent, IntentFilter};
 use baton::android::{Exception, Reader};
-use baton::{CallError, Errno, Handle, NameError, Object, Parcel, Process, ServiceManager};
+use baton::{CallError, Errno, Handle, NameError, Object, Parcel, Process};
+use baton::{SchedPriority, ServiceManager};
 use baton_shm::lock::Lock;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+/// How long a real-time thread waits, before its first broadcast, for the service's looper that
+/// has its priority. Another looper may take it for an ordinary thread.
+const LOOPER_PATIENCE: Duration = Duration::from_millis(500);
 /// How long a client waits before it looks again for a service that has died.
 const PAUSE: Duration = Duration::from_millis(20);
+
+thread_local! {
+    /// The service and the priority for which the calling thread has a looper.
+    static PREPARED: Cell<Option<(usize, u32, SchedPriority)>> = const { Cell::new(None) };
+}
 
 /// A process's access to the broadcast service. When the service dies, and another one takes its
 /// place, receivers are registered there again.
@@ -26,6 +37,8 @@ pub struct BroadcastManager {
 struct Inner {
     process: Process,
     service: Lock<Handle>,
+    /// Services that have died.
+    n_died: AtomicU32,
     /// The requests by which the receivers were registered.
     registered: Lock<Vec<(Object, Request)>>,
 }
@@ -114,6 +127,7 @@ impl BroadcastManager {
         let inner = Inner {
             process: process.clone(),
             service: Lock::new(find(process)?),
+            n_died: AtomicU32::new(0),
             registered: Lock::default(),
         };
         let manager = BroadcastManager { inner: Arc::new(inner) };
@@ -217,11 +231,26 @@ impl BroadcastManager {
         request: &Request,
         object: Option<Object>,
     ) -> Result<i32, BroadcastError> {
+        self.inner.prepare()?;
         self.inner.call(request, object, |reader| reader.i32())
     }
 }
 
 impl Inner {
+    /// A real-time thread has a looper of its priority in the service from now on.
+    fn prepare(&self) -> Result<(), BroadcastError> {
+        let priority = baton::own_priority();
+        let n_died = self.n_died.load(Ordering::Relaxed);
+        let wanted = Some((std::ptr::from_ref(self).addr(), n_died, priority));
+        if priority.is_real_time() && PREPARED.get() != wanted {
+            let service = self.service.lock().clone();
+            if service.prepare(LOOPER_PATIENCE)? {
+                PREPARED.set(wanted);
+            }
+        }
+        Ok(())
+    }
+
     fn call<T>(
         &self,
         request: &Request,
@@ -294,6 +323,7 @@ impl Inner {
             Err(_) => return false,
         };
         *self.service.lock() = service;
+        self.n_died.fetch_add(1, Ordering::Relaxed);
         self.watch();
         let registered = self.registered.lock().clone();
         for (object, request) in registered {

@@ -157,7 +157,10 @@ impl<'a> Delivery<'a> {
             }
         };
         match to.object.handle.one_way(PERFORM_RECEIVE, parcel) {
-            Ok(()) => Ok(self.means.stats.delivered(self.number)),
+            Ok(()) => {
+                self.means.stats.delivered(self.number);
+                Ok(())
+            }
             Err(CallError::DeadObject) => Err(Skip::Gone),
             Err(_) => Err(Skip::Full),
         }

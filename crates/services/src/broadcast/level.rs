@@ -102,7 +102,7 @@ pub struct Broadcast<R, C> {
 #[derive(Debug)]
 pub enum Event<R, C> {
     /// A broadcast is accepted.
-    Accepted(Broadcast<R, C>),
+    Accepted(Box<Broadcast<R, C>>),
     /// The receiver of a step has finished.
     Finished {
         /// The step's.
@@ -195,8 +195,8 @@ pub struct Level<R, C> {
     number: usize,
     limits: Limits,
     urgent: VecDeque<Event<R, C>>,
-    foreground: Turns<Broadcast<R, C>>,
-    background: Turns<Broadcast<R, C>>,
+    foreground: Turns<Box<Broadcast<R, C>>>,
+    background: Turns<Box<Broadcast<R, C>>>,
     /// Foreground broadcasts since a background one had its turn.
     run: u32,
     steps: HashMap<u64, Step<R, C>>,
@@ -296,8 +296,8 @@ impl<R, C> Level<R, C> {
         effects
     }
 
-    fn begin(&mut self, broadcast: Broadcast<R, C>, now_ns: u64, effects: &mut Effects<R, C>) {
-        let broadcast = Arc::new(broadcast);
+    fn begin(&mut self, broadcast: Box<Broadcast<R, C>>, now_ns: u64, effects: &mut Effects<R, C>) {
+        let broadcast: Arc<Broadcast<R, C>> = Arc::from(broadcast);
         let initial = match &broadcast.kind {
             Kind::Ordered { initial, .. } => initial.clone(),
             Kind::Parallel => {

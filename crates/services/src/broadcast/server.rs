@@ -278,7 +278,7 @@ impl Shared {
         let is_foreground = intent.flags & RECEIVER_FOREGROUND != 0;
         let is_sticky = false;
         let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
-        invocation.accept(Event::Accepted(broadcast));
+        invocation.accept(Event::Accepted(Box::new(broadcast)));
         Ok(n_targets)
     }
 
@@ -362,7 +362,7 @@ impl Shared {
             targets: vec![Target::Registered(Arc::clone(receiver))],
             charge: UnderWay { charge, stats, level },
         };
-        self.queues.invoke(level).accept(Event::Accepted(broadcast));
+        self.queues.invoke(level).accept(Event::Accepted(Box::new(broadcast)));
         Ok(())
     }
 

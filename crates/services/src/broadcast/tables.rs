@@ -138,6 +138,9 @@ impl Sticky {
     }
 }
 
+/// A receiver that has been registered, and the sticky broadcasts for it.
+pub type NewReceiver<R> = (Arc<Receiver<R>>, Vec<Arc<Sticky>>);
+
 /// A process that asks to receive.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -222,7 +225,7 @@ impl<R> Tables<R> {
         permission: Option<String>,
         package: Option<String>,
         link: impl FnOnce(u64) -> R,
-    ) -> Result<(Arc<Receiver<R>>, Vec<Arc<Sticky>>), Refusal> {
+    ) -> Result<NewReceiver<R>, Refusal> {
         let charge = self.accounts.charge(caller.uid, Counted::Receiver)?;
         let mut rest = self.rest.lock();
         if let Some(package) = &package {
