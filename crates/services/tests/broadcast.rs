@@ -129,7 +129,7 @@ fn a_parallel_broadcast_reaches_all_that_match_and_nobody_else() {
 fn an_ordered_broadcast_goes_by_filter_priority_and_passes_its_result_on() {
     let mut world = World::new(Settings::default());
     let (receiver, sender) = (world.client(), world.client());
-    let seen: Arc<Mutex<Vec<(i32, Option<String>)>>> = Arc::default();
+    let seen = Arc::new(Mutex::new(Vec::<(i32, Option<String>)>::new()));
     for priority in [-5, 100, 7] {
         let seen = Arc::clone(&seen);
         let receive = move |mut delivery: Delivery| {

@@ -305,10 +305,10 @@ impl World<'_> {
     /// broadcast, are not bound by it.
     fn check_order(&self) -> u64 {
         let last_bound = |story: &Story| {
-            let arrived = story.arrived.iter().filter(|(id, _)| *id < COMPONENT);
+            let mut arrived = story.arrived.iter().filter(|(id, _)| *id < COMPONENT);
             let bound = match story.is_ordered {
                 true => arrived.take(1).find(|(id, _)| *id == story.targets[0]),
-                false => arrived.last(),
+                false => arrived.next_back(),
             };
             bound.map(|(_, at)| *at)
         };
