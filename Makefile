@@ -115,7 +115,8 @@ test-instructions:
 test-loom:
 	@echo 'test: shared-memory protocols under the model checker'
 	@RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --quiet $(FOR_TARGET) \
-		--package baton-shm --package baton-log --package baton-nucleus --lib
+		--package baton-shm --package baton-log --package baton-nucleus \
+		--package baton-services --lib
 
 # SIMULATED_HISTORIES=: how many. SEED=: this one.
 test-simulation:

@@ -1,8 +1,11 @@
 //! `baton am`: applications, their processes and classes, in the image of Android's `am`.
 //!
 //! - [`serve`]: runs the services. [`process`]: the commands of the process manager.
+//! - [`broadcast`]: the commands of the broadcast service. [`intent_args`]: intents on the command
+//!   line.
 
-pub mod intent_args;
+mod broadcast;
+mod intent_args;
 pub mod process;
 mod serve;
 
@@ -13,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// The commands of `baton am`.
 #[derive(Subcommand)]
 pub enum AmCommand {
-    /// Run the process manager, the service `activity`
+    /// Run the process manager and the broadcast service: `activity` and `broadcast`
     Serve(serve::ServeArgs),
     /// Start an activity, and its process if it does not run
     Start(process::ComponentArgs),
@@ -27,6 +30,10 @@ pub enum AmCommand {
     Kill(process::PackageArgs),
     /// Kill all processes of a package, and start none again before somebody asks for one
     ForceStop(process::PackageArgs),
+    /// Send a broadcast
+    Broadcast(Box<broadcast::BroadcastArgs>),
+    /// Show who receives broadcasts, and what was delivered by priority
+    Receivers(broadcast::ReceiversArgs),
     /// Ask a process to give memory back
     Trim(process::TrimArgs),
     /// Set the importance of a process
@@ -55,6 +62,8 @@ pub fn am(command: &AmCommand, socket: &Path) -> Result<(), Failure> {
         AmCommand::Stack(args) => process::stack(args, socket),
         AmCommand::Kill(args) => process::kill(args, socket),
         AmCommand::ForceStop(args) => process::force_stop(args, socket),
+        AmCommand::Broadcast(args) => broadcast::broadcast(args, socket),
+        AmCommand::Receivers(args) => broadcast::receivers(args, socket),
         AmCommand::Trim(args) => process::trim(args, socket),
         AmCommand::SetAdj(args) => process::set_adj(args, socket),
         AmCommand::Dumpsys(args) => process::dumpsys(args, socket),

@@ -30,6 +30,7 @@ pub struct ContextArgs {
 
 /// The service manager of a context.
 pub struct Manager {
+    process: Process,
     manager: ServiceManager,
     context: String,
 }
@@ -54,7 +55,12 @@ impl Manager {
             None => ServiceManager::find(&process),
         };
         let manager = manager.map_err(|error| failure(tried, context, error))?;
-        Ok(Manager { manager, context: context.to_owned() })
+        Ok(Manager { process, manager, context: context.to_owned() })
+    }
+
+    /// The process that calls the manager and its services.
+    pub fn process(&self) -> &Process {
+        &self.process
     }
 
     /// The manager's protocol, in which its services are called as well.

@@ -2,7 +2,16 @@
 //!
 //! - [`intent`]: intents, and the filters and manifests that they are matched with.
 //! - [`process`]: the process manager.
+//! - [`broadcast`]: the broadcast service.
+//! - [`looper`]: a thread that runs messages by priority. [`local`]: broadcasts within a process.
 #![deny(unsafe_code)]
 
+pub mod broadcast;
+#[cfg(not(loom))]
 pub mod intent;
+#[cfg(not(loom))]
+pub mod local;
+#[cfg(not(loom))]
+pub mod looper;
+#[cfg(not(loom))]
 pub mod process;

@@ -44,6 +44,7 @@ fn a_manifest_says_what_an_application_consists_of() {
     let program = |path: &str, arguments: &[&str]| Program {
         path: path.into(),
         arguments: arguments.iter().map(|it| (*it).to_owned()).collect(),
+        form: ProgramForm::Executed,
     };
     let inherited = program("/usr/bin/clockd", &["-q", "x"]);
     let expected = [

@@ -9,6 +9,7 @@ use super::constant::{NoValue, evaluate};
 use super::error::AidlError;
 use super::syntax::{Body, Declaration, Method, TypeName, Value, parse};
 use baton_host::builtin;
+use baton_services::broadcast::protocol as broadcast;
 use baton_services::process::protocol;
 use serde_json::Value as Json;
 use std::cell::RefCell;
@@ -89,7 +90,8 @@ impl Sources {
                 sources.read(path)?;
             }
         }
-        for (path, text) in builtin::INTERFACES.into_iter().chain(protocol::INTERFACES) {
+        let services = protocol::INTERFACES.into_iter().chain(broadcast::INTERFACES);
+        for (path, text) in builtin::INTERFACES.into_iter().chain(services) {
             sources.add(Path::new(path), text)?;
         }
         Ok(sources)

@@ -7,7 +7,8 @@ use crate::timeout::parse_seconds;
 use crate::wait::wait_for_manager;
 use crate::{background, stop};
 use baton::{CallError, NameError, Process, ServiceManager};
-use baton_services::intent::Manifest;
+use baton_services::broadcast;
+use baton_services::intent::{ComponentName, Manifest};
 use baton_services::process::class::{Adjustment, MinFree};
 use baton_services::process::package::Package;
 use baton_services::process::protocol::NAME;
@@ -73,10 +74,15 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
         std::fs::write("/proc/self/oom_score_adj", Adjustment::BEST.oom_score_adj().to_string());
     let manager = Arc::new(ProcessManager::new(config(args, socket)?).map_err(failed)?);
     let (_server, object) = Server::new(&process, Arc::clone(&manager));
-    for package in packages {
-        manager.add(package).map_err(|error| Failure::new(TRIED, error).kind(Kind::Usage))?;
+    let broadcasts = broadcasts(&process, &manager).map_err(failed)?;
+    for (manifest, package) in packages {
+        let wrong = |error: &dyn std::fmt::Display| Failure::new(TRIED, error).kind(Kind::Usage);
+        let uid = package.uid.unwrap_or(rustix::process::geteuid().as_raw());
+        manager.add(package).map_err(|error| wrong(&error))?;
+        broadcasts.install(&manifest, uid).map_err(|error| wrong(&error))?;
     }
-    publish(&process, object, &args.context)?;
+    publish(&process, NAME, object, &args.context)?;
+    publish(&process, broadcast::NAME, broadcasts.object(), &args.context)?;
     let loopers: Vec<_> = (0..N_LOOPERS)
         .map(|_| {
             let process = process.clone();
@@ -109,8 +115,29 @@ fn config(args: &ServeArgs, socket: &Path) -> Result<Config, Failure> {
     })
 }
 
-fn publish(process: &Process, object: baton::Object, context: &str) -> Result<(), Failure> {
-    let published = ServiceManager::find(process).and_then(|it| it.publish(NAME, object));
+/// The broadcast service, whose receivers in manifests the process manager starts.
+fn broadcasts(
+    process: &Process,
+    manager: &Arc<ProcessManager>,
+) -> Result<broadcast::Server, std::io::Error> {
+    let manager = Arc::downgrade(manager);
+    let start = move |name: &ComponentName| {
+        let manager = manager.upgrade().ok_or("the process manager is gone")?;
+        let (id, _) = manager.receive(name).map_err(|error| error.to_string())?;
+        manager.received(id, &name.class);
+        Ok(())
+    };
+    let start: Option<broadcast::server::Start> = Some(Box::new(start));
+    broadcast::Server::start(process, broadcast::Settings { start, ..Default::default() })
+}
+
+fn publish(
+    process: &Process,
+    name: &str,
+    object: baton::Object,
+    context: &str,
+) -> Result<(), Failure> {
+    let published = ServiceManager::find(process).and_then(|it| it.publish(name, object));
     published.map_err(|error| match error {
         NameError::Call(CallError::NoManager | CallError::DeadObject) => {
             Failure::no_manager(TRIED, context)
@@ -121,22 +148,23 @@ fn publish(process: &Process, object: baton::Object, context: &str) -> Result<()
     })
 }
 
-/// The packages of the manifests in a directory.
-fn read_manifests(directory: &Path) -> Result<Vec<Package>, Failure> {
+/// The manifests in a directory, and their packages.
+fn read_manifests(directory: &Path) -> Result<Vec<(Manifest, Package)>, Failure> {
     let tried = format!("read the manifests in {}", directory.display());
     let failed = |error: std::io::Error| Failure::new(&tried, error).kind(Kind::Usage);
     let entries: Result<Vec<_>, _> = std::fs::read_dir(directory).map_err(failed)?.collect();
     let mut paths: Vec<PathBuf> = entries.map_err(failed)?.iter().map(|it| it.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "xml"));
     paths.sort();
-    let mut packages: Vec<Package> = Vec::new();
+    let mut packages = Vec::new();
     for path in paths {
         let wrong = |error: &dyn std::fmt::Display| {
             Failure::new(format!("read {}", path.display()), error).kind(Kind::Usage)
         };
         let text = std::fs::read_to_string(&path).map_err(|error| wrong(&error))?;
         let manifest = Manifest::parse(&text).map_err(|error| wrong(&error))?;
-        packages.push(Package::new(&manifest).map_err(|error| wrong(&error))?);
+        let package = Package::new(&manifest).map_err(|error| wrong(&error))?;
+        packages.push((manifest, package));
     }
     Ok(packages)
 }

@@ -1,0 +1,3 @@
+package android.content;
+
+parcelable IntentFilter;

@@ -1,0 +1,341 @@
+//! Clients of the broadcast service: they send intents and register receivers.
+
+use super::level::Outcome;
+use super::protocol::{self, NAME, Request, Send, decode_received, encode};
+use super::report::Report;
+use crate::intent::{ComponentName, Intent, IntentFilter};
+use baton::android::{Exception, Reader};
+use baton::{CallError, Errno, Handle, NameError, Object, Parcel, Process};
+use baton::{SchedPriority, ServiceManager};
+use baton_shm::lock::Lock;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How long a real-time thread waits, before its first broadcast, for the service's looper that
+/// has its priority. Another looper may take it for an ordinary thread.
+const LOOPER_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a client waits before it looks again for a service that has died.
+const PAUSE: Duration = Duration::from_millis(20);
+
+thread_local! {
+    /// The service and the priority for which the calling thread has a looper.
+    static PREPARED: Cell<Option<(usize, u32, SchedPriority)>> = const { Cell::new(None) };
+}
+
+/// A process's access to the broadcast service. When the service dies, and another one takes its
+/// place, receivers are registered there again.
+///
+/// Threads of the program serve the receivers: [`Process::serve`].
+#[derive(Clone, Debug)]
+pub struct BroadcastManager {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    process: Process,
+    service: Lock<Handle>,
+    /// Services that have died.
+    n_died: AtomicU32,
+    /// The requests by which the receivers were registered.
+    registered: Lock<Vec<(Object, Request)>>,
+}
+
+/// Why the service did not do what it was asked.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BroadcastError {
+    /// The service manager knows no broadcast service, or has not answered.
+    #[error("the service manager: {0}")]
+    Name(#[from] NameError),
+    /// There is no broadcast service.
+    #[error("there is no service {NAME:?}")]
+    NoService,
+    /// The call has failed.
+    #[error("the broadcast service: {0}")]
+    Call(#[from] CallError),
+    /// The service refuses.
+    #[error("{}", .0.message)]
+    Refused(Exception),
+    /// The service's answer has another form.
+    #[error("the broadcast service answers in another form")]
+    Misunderstood,
+}
+
+/// What a receiver gets. Dropped, it finishes with the result that it has.
+#[derive(Debug)]
+pub struct Delivery {
+    received: protocol::Received,
+    aborts: bool,
+    service: Option<Handle>,
+}
+
+impl Delivery {
+    /// The intent.
+    pub fn intent(&self) -> &Intent {
+        &self.received.intent
+    }
+
+    /// Whether receivers get it one after the other.
+    pub fn is_ordered(&self) -> bool {
+        self.received.is_ordered
+    }
+
+    /// Whether it was sent before the receiver was registered.
+    pub fn is_sticky(&self) -> bool {
+        self.received.is_sticky
+    }
+
+    /// The result so far.
+    pub fn outcome(&self) -> &Outcome {
+        &self.received.outcome
+    }
+
+    /// Changes the result for the next receiver of an ordered broadcast.
+    pub fn set_outcome(&mut self, outcome: Outcome) {
+        self.received.outcome = outcome;
+    }
+
+    /// Keeps an ordered broadcast from further receivers.
+    pub fn abort(&mut self) {
+        self.aborts = true;
+    }
+}
+
+impl Drop for Delivery {
+    /// The service goes on to the next receiver, also if this one has panicked.
+    fn drop(&mut self) {
+        let protocol::Received { token, outcome, .. } = &mut self.received;
+        if let Some(service) = self.service.as_ref().filter(|_| *token != 0) {
+            let (outcome, aborts) = (std::mem::take(outcome), self.aborts);
+            let finish = Request::Finish { token: *token, outcome, aborts };
+            let (code, parcel) = encode(&finish, None);
+            // A service that is gone does not wait.
+            let _ = service.one_way(code, &parcel);
+        }
+    }
+}
+
+impl BroadcastManager {
+    /// The broadcast service of a process's context.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(process: &Process) -> Result<BroadcastManager, BroadcastError> {
+        let inner = Inner {
+            process: process.clone(),
+            service: Lock::new(find(process)?),
+            n_died: AtomicU32::new(0),
+            registered: Lock::default(),
+        };
+        let manager = BroadcastManager { inner: Arc::new(inner) };
+        manager.inner.watch();
+        Ok(manager)
+    }
+
+    /// The process whose threads serve the receivers.
+    pub fn process(&self) -> &Process {
+        &self.inner.process
+    }
+
+    /// Sends a broadcast and returns the number of its receivers. Its priority is that of the
+    /// calling thread, unless an extra says a lower one.
+    ///
+    /// # Errors
+    /// The intent is malformed, or the user has too many broadcasts under way: the caller's fault.
+    pub fn send(&self, intent: &Intent) -> Result<i32, BroadcastError> {
+        self.send_with(&Send { intent: intent.clone(), ..Send::default() })
+    }
+
+    /// Sends a broadcast with options and returns the number of its receivers.
+    ///
+    /// # Errors
+    /// Those of [`BroadcastManager::send`].
+    pub fn send_with(&self, send: &Send) -> Result<i32, BroadcastError> {
+        self.request_number(&Request::Broadcast(Box::new(send.clone())), None)
+    }
+
+    /// Sends an ordered broadcast, whose last result goes to `result`.
+    ///
+    /// # Errors
+    /// Those of [`BroadcastManager::send`].
+    pub fn send_ordered(
+        &self,
+        send: &Send,
+        result: impl Fn(Delivery) + std::marker::Send + Sync + 'static,
+    ) -> Result<i32, BroadcastError> {
+        let send = Send { is_ordered: true, ..send.clone() };
+        let result_to = self.inner.receiver(result);
+        self.request_number(&Request::Broadcast(Box::new(send)), Some(result_to))
+    }
+
+    /// Forgets a sticky broadcast of the calling user.
+    ///
+    /// # Errors
+    /// The service is gone.
+    pub fn remove_sticky(&self, intent: &Intent) -> Result<(), BroadcastError> {
+        self.inner.call(&Request::RemoveSticky(intent.clone()), None, |_| Some(()))
+    }
+
+    /// Registers a receiver. `receive` runs on threads that serve the process. Senders need the
+    /// permission; explicit intents may name the package, which belongs to the calling user.
+    ///
+    /// # Errors
+    /// The filter has no action, or the user has too many receivers: the caller's fault.
+    pub fn register(
+        &self,
+        filter: IntentFilter,
+        permission: Option<&str>,
+        package: Option<&str>,
+        receive: impl Fn(Delivery) + std::marker::Send + Sync + 'static,
+    ) -> Result<Object, BroadcastError> {
+        let [permission, package] = [permission, package].map(|text| text.map(str::to_owned));
+        let request = Request::Register { filter, permission, package };
+        self.inner.register(request, receive)
+    }
+
+    /// Attaches the receiver of a component: what the component's process does when it is started.
+    ///
+    /// # Errors
+    /// No manifest has the component, or it is another user's: the caller's fault.
+    pub fn attach(
+        &self,
+        component: ComponentName,
+        receive: impl Fn(Delivery) + std::marker::Send + Sync + 'static,
+    ) -> Result<Object, BroadcastError> {
+        self.inner.register(Request::Attach(component), receive)
+    }
+
+    /// Ends the registrations of a receiver.
+    ///
+    /// # Errors
+    /// It is not registered: the caller's fault.
+    pub fn unregister(&self, receiver: Object) -> Result<(), BroadcastError> {
+        self.inner.registered.lock().retain(|(object, _)| *object != receiver);
+        self.inner.call(&Request::Unregister, Some(receiver), |_| Some(()))
+    }
+
+    /// The service's state.
+    ///
+    /// # Errors
+    /// The service is gone, or of another version.
+    pub fn report(&self) -> Result<Report, BroadcastError> {
+        let read = |reader: &mut Reader<'_>| serde_json::from_str(&reader.string()?).ok();
+        self.inner.call(&Request::Describe, None, read)
+    }
+
+    fn request_number(
+        &self,
+        request: &Request,
+        object: Option<Object>,
+    ) -> Result<i32, BroadcastError> {
+        self.inner.prepare()?;
+        self.inner.call(request, object, |reader| reader.i32())
+    }
+}
+
+impl Inner {
+    /// A real-time thread has a looper of its priority in the service from now on.
+    fn prepare(&self) -> Result<(), BroadcastError> {
+        let priority = baton::own_priority();
+        let n_died = self.n_died.load(Ordering::Relaxed);
+        let wanted = Some((std::ptr::from_ref(self).addr(), n_died, priority));
+        if priority.is_real_time() && PREPARED.get() != wanted {
+            let service = self.service.lock().clone();
+            if service.prepare(LOOPER_PATIENCE)? {
+                PREPARED.set(wanted);
+            }
+        }
+        Ok(())
+    }
+
+    fn call<T>(
+        &self,
+        request: &Request,
+        object: Option<Object>,
+        read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+    ) -> Result<T, BroadcastError> {
+        let service = self.service.lock().clone();
+        let (code, parcel) = encode(request, object);
+        let answer = service.call(code, &parcel)?;
+        let mut reader = Reader::new(answer.data());
+        match reader.status() {
+            Some(Ok(())) => read(&mut reader).ok_or(BroadcastError::Misunderstood),
+            Some(Err(exception)) => Err(BroadcastError::Refused(exception)),
+            None => Err(BroadcastError::Misunderstood),
+        }
+    }
+
+    fn register(
+        self: &Arc<Self>,
+        request: Request,
+        receive: impl Fn(Delivery) + std::marker::Send + Sync + 'static,
+    ) -> Result<Object, BroadcastError> {
+        let receiver = self.receiver(receive);
+        // Known before the call: a service that dies now has, or its successor gets, the request.
+        self.registered.lock().push((receiver, request.clone()));
+        let registered = self.call(&request, Some(receiver), |_| Some(()));
+        if registered.is_err() {
+            self.registered.lock().retain(|(object, _)| *object != receiver);
+        }
+        registered.map(|()| receiver)
+    }
+
+    /// An object that receives.
+    fn receiver(
+        self: &Arc<Self>,
+        receive: impl Fn(Delivery) + std::marker::Send + Sync + 'static,
+    ) -> Object {
+        // Weak: the process has the handler.
+        let inner: Weak<Inner> = Arc::downgrade(self);
+        let handler = move |request: &baton::Request<'_>| {
+            if request.code() != protocol::PERFORM_RECEIVE {
+                return Err(Errno::NOSYS);
+            }
+            let received = decode_received(request.data()).map_err(|_| Errno::BADMSG)?;
+            let service = inner.upgrade().map(|inner| inner.service.lock().clone());
+            receive(Delivery { received, aborts: false, service });
+            Ok(Parcel::new())
+        };
+        self.process.object(handler).add()
+    }
+
+    fn watch(self: &Arc<Self>) {
+        let weak = Arc::downgrade(self);
+        self.service.lock().link_to_death(move || {
+            let rejoin = move || {
+                while weak.upgrade().is_some_and(|inner| !inner.rejoin()) {
+                    std::thread::sleep(PAUSE);
+                }
+            };
+            // Not on the thread that serves, which this may need.
+            let _ = std::thread::Builder::new().name("baton-rejoin".to_owned()).spawn(rejoin);
+        });
+    }
+
+    /// Registers the receivers with the next service. False if there is none yet.
+    fn rejoin(self: &Arc<Self>) -> bool {
+        let service = match find(&self.process) {
+            Ok(service) => service,
+            Err(BroadcastError::Name(NameError::Call(CallError::Closed))) => return true,
+            Err(_) => return false,
+        };
+        *self.service.lock() = service;
+        self.n_died.fetch_add(1, Ordering::Relaxed);
+        self.watch();
+        let registered = self.registered.lock().clone();
+        for (object, request) in registered {
+            // A service that dies meanwhile is watched; another refusal is its last word.
+            if let Err(error) = self.call(&request, Some(object), |_| Some(())) {
+                tracing::warn!(target: "broadcast", "a receiver is not registered again: {error}");
+            }
+        }
+        true
+    }
+}
+
+fn find(process: &Process) -> Result<Handle, BroadcastError> {
+    ServiceManager::find(process)?.service(NAME)?.ok_or(BroadcastError::NoService)
+}

@@ -1,0 +1,480 @@
+//! The broadcasts of one level, as its delivery thread sees them: pure, with time passed in.
+//!
+//! ```text
+//!   put(event) --> urgent events        --> next_urgent(now)    --> effects: deliver, start, skip
+//!              --> broadcasts, in turns --> next_broadcast(now) -->
+//!                                           expire(now)         --> those of slow steps
+//! ```
+//!
+//! A parallel broadcast is one item: all its receivers are called. An ordered one is a step for
+//! each receiver, and the thread waits for no receiver: the next step is an item of its own, which
+//! comes when the receiver has finished, has died or has taken too long. So a receiver that hangs
+//! holds up its own broadcast until the time-out, and no other broadcast of its level.
+//!
+//! A receiver of a manifest that does not run is started, and its delivery waits for that.
+
+use super::turns::Turns;
+use crate::intent::flags::RECEIVER_NO_ABORT;
+use crate::intent::{Bundle, ComponentName, Intent};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Foreground broadcasts that come before a background one which waits.
+pub const FOREGROUND_RUN: u32 = 8;
+/// Bits of a token below the number of its level.
+pub const TOKEN_BITS: u32 = 56;
+
+/// A callback that receives broadcasts. `R` is a reference to its object.
+#[derive(Debug)]
+pub struct Receiver<R> {
+    /// Its number, which no other receiver has.
+    pub id: u64,
+    /// Its object.
+    pub object: R,
+    /// Its process.
+    pub pid: u32,
+    /// The process's user.
+    pub uid: u32,
+    /// The name under which it is reported.
+    pub name: String,
+    /// The permission that its senders need.
+    pub permission: Option<String>,
+    /// Whether it is unregistered or dead.
+    pub is_gone: AtomicBool,
+}
+
+/// Whom a broadcast goes to.
+#[derive(Debug)]
+pub enum Target<R> {
+    /// A registered receiver.
+    Registered(Arc<Receiver<R>>),
+    /// A component of a manifest that has to be started first.
+    Component(ComponentName),
+}
+
+/// The result of an ordered broadcast so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// A number.
+    pub code: i32,
+    /// Text.
+    pub data: Option<String>,
+    /// Values.
+    pub extras: Option<Bundle>,
+}
+
+/// How the receivers are called.
+#[derive(Debug)]
+pub enum Kind<R> {
+    /// All at once.
+    Parallel,
+    /// One after the other. The last result goes to `result_to`.
+    Ordered {
+        /// The result before the first receiver.
+        initial: Outcome,
+        /// The receiver of the last result.
+        result_to: Option<Arc<Receiver<R>>>,
+    },
+}
+
+/// A broadcast that is accepted. `C` is held until the last receiver has it.
+#[derive(Debug)]
+pub struct Broadcast<R, C> {
+    /// The intent.
+    pub intent: Intent,
+    /// The sender's user.
+    pub uid: u32,
+    /// Whether it comes before the background's.
+    pub is_foreground: bool,
+    /// Whether it was sent before its receiver was registered.
+    pub is_sticky: bool,
+    /// How the receivers are called.
+    pub kind: Kind<R>,
+    /// The receivers, in their order.
+    pub targets: Vec<Target<R>>,
+    /// What the sender is charged with.
+    pub charge: C,
+}
+
+/// What the delivery thread hears.
+#[derive(Debug)]
+pub enum Event<R, C> {
+    /// A broadcast is accepted.
+    Accepted(Box<Broadcast<R, C>>),
+    /// The receiver of a step has finished.
+    Finished {
+        /// The step's.
+        token: u64,
+        /// Its result.
+        outcome: Outcome,
+        /// Whether no other receiver gets the broadcast.
+        aborts: bool,
+    },
+    /// A component's process has attached its receiver.
+    Started(ComponentName, Arc<Receiver<R>>),
+    /// A component cannot be started.
+    NotStarted(ComponentName),
+    /// A receiver is unregistered or dead.
+    Gone(u64),
+}
+
+/// What the delivery thread is to do, in this order.
+#[derive(Debug)]
+pub enum Effect<R, C> {
+    /// Call a receiver.
+    Deliver {
+        /// The receiver.
+        to: Arc<Receiver<R>>,
+        /// The broadcast.
+        broadcast: Arc<Broadcast<R, C>>,
+        /// Of a step of an ordered broadcast, which fails by [`Level::failed`]; else 0.
+        token: u64,
+        /// The result so far.
+        outcome: Outcome,
+    },
+    /// Start a component. Several levels may ask for one component.
+    Start(ComponentName),
+    /// A receiver has not got the broadcast, or has not finished.
+    Skipped {
+        /// The receiver's name.
+        name: String,
+        /// The broadcast.
+        broadcast: Arc<Broadcast<R, C>>,
+        /// Why.
+        why: Skip,
+    },
+}
+
+/// Why a receiver is skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Skip {
+    /// It has not finished in time.
+    Slow,
+    /// Its component was not started, or not in time.
+    NotStarted,
+    /// It is dead, or unregistered while it was awaited.
+    Gone,
+    /// Its process takes no more calls: its receive buffer is full.
+    Full,
+}
+
+/// How long steps may take, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// From the call of a receiver of an ordered broadcast until it has finished.
+    pub receive_ns: u64,
+    /// From the start of a component until its receiver is attached.
+    pub start_ns: u64,
+}
+
+/// A delivery that waits for its receiver.
+#[derive(Debug)]
+struct Step<R, C> {
+    broadcast: Arc<Broadcast<R, C>>,
+    /// The index of its target.
+    at: usize,
+    outcome: Outcome,
+    awaits: Awaits,
+    /// When it is skipped, and its number.
+    deadline: (u64, u64),
+}
+
+#[derive(Debug, PartialEq)]
+enum Awaits {
+    /// The receiver with this id.
+    Finish(u64),
+    Start,
+}
+
+/// The broadcasts of one level.
+#[derive(Debug)]
+pub struct Level<R, C> {
+    number: usize,
+    limits: Limits,
+    urgent: VecDeque<Event<R, C>>,
+    foreground: Turns<Box<Broadcast<R, C>>>,
+    background: Turns<Box<Broadcast<R, C>>>,
+    /// Foreground broadcasts since a background one had its turn.
+    run: u32,
+    steps: HashMap<u64, Step<R, C>>,
+    /// The steps' tokens by their deadlines.
+    deadlines: BTreeMap<(u64, u64), u64>,
+    /// Tokens that nobody can guess are hashes of the steps' numbers, with a secret.
+    secret: RandomState,
+    n_steps: u64,
+}
+
+type Effects<R, C> = Vec<Effect<R, C>>;
+
+impl<R, C> Level<R, C> {
+    /// A level without broadcasts.
+    pub fn new(number: usize, limits: Limits, secret: RandomState) -> Level<R, C> {
+        Level {
+            number,
+            limits,
+            urgent: VecDeque::new(),
+            foreground: Turns::default(),
+            background: Turns::default(),
+            run: 0,
+            steps: HashMap::new(),
+            deadlines: BTreeMap::new(),
+            secret,
+            n_steps: 0,
+        }
+    }
+
+    /// Adds an event.
+    pub fn put(&mut self, event: Event<R, C>) {
+        match event {
+            Event::Accepted(broadcast) if broadcast.is_foreground => {
+                self.foreground.push(broadcast.uid, broadcast);
+            }
+            Event::Accepted(broadcast) => self.background.push(broadcast.uid, broadcast),
+            event => self.urgent.push_back(event),
+        }
+    }
+
+    /// Whether there is an accepted broadcast.
+    pub fn has_broadcast(&self) -> bool {
+        !(self.foreground.is_empty() && self.background.is_empty())
+    }
+
+    /// The effects of one event that is no accepted broadcast. `None` if there is none.
+    pub fn next_urgent(&mut self, now_ns: u64) -> Option<Effects<R, C>> {
+        let event = self.urgent.pop_front()?;
+        let mut effects = Vec::new();
+        self.hear(event, now_ns, &mut effects);
+        Some(effects)
+    }
+
+    /// The effects of one accepted broadcast. `None` if there is none.
+    pub fn next_broadcast(&mut self, now_ns: u64) -> Option<Effects<R, C>> {
+        let is_backgrounds_turn = self.run >= FOREGROUND_RUN || self.foreground.is_empty();
+        let broadcast = if is_backgrounds_turn && !self.background.is_empty() {
+            self.run = 0;
+            self.background.pop()?
+        } else {
+            self.run = self.run.saturating_add(1);
+            self.foreground.pop()?
+        };
+        let mut effects = Vec::new();
+        self.begin(broadcast, now_ns, &mut effects);
+        Some(effects)
+    }
+
+    /// The time at which [`Level::expire`] has something to do.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        self.deadlines.first_key_value().map(|((deadline_ns, _), _)| *deadline_ns)
+    }
+
+    /// The effects of steps whose time is over.
+    pub fn expire(&mut self, now_ns: u64) -> Effects<R, C> {
+        let mut effects = Vec::new();
+        while let Some((&(deadline_ns, _), &token)) = self.deadlines.first_key_value() {
+            if deadline_ns > now_ns {
+                break;
+            }
+            let step = self.end(token).expect("a deadline is a step's");
+            let why = match step.awaits {
+                Awaits::Finish(_) => Skip::Slow,
+                Awaits::Start => Skip::NotStarted,
+            };
+            self.skip(step, why, now_ns, &mut effects);
+        }
+        effects
+    }
+
+    /// The effects of a delivery with this token that has failed.
+    pub fn failed(&mut self, token: u64, why: Skip, now_ns: u64) -> Effects<R, C> {
+        let mut effects = Vec::new();
+        if let Some(step) = self.end(token) {
+            self.skip(step, why, now_ns, &mut effects);
+        }
+        effects
+    }
+
+    fn begin(&mut self, broadcast: Box<Broadcast<R, C>>, now_ns: u64, effects: &mut Effects<R, C>) {
+        let broadcast: Arc<Broadcast<R, C>> = Arc::from(broadcast);
+        let initial = match &broadcast.kind {
+            Kind::Ordered { initial, .. } => initial.clone(),
+            Kind::Parallel => {
+                for (at, target) in broadcast.targets.iter().enumerate() {
+                    let broadcast = Arc::clone(&broadcast);
+                    match target {
+                        Target::Registered(to) => effects.push(Effect::Deliver {
+                            to: Arc::clone(to),
+                            broadcast,
+                            token: 0,
+                            outcome: Outcome::default(),
+                        }),
+                        Target::Component(name) => {
+                            let name = name.clone();
+                            self.start(name, broadcast, at, Outcome::default(), now_ns, effects);
+                        }
+                    }
+                }
+                return;
+            }
+        };
+        self.step(broadcast, 0, initial, now_ns, effects);
+    }
+
+    /// Calls the receiver of an ordered broadcast whose turn it is, or reports the result.
+    fn step(
+        &mut self,
+        broadcast: Arc<Broadcast<R, C>>,
+        at: usize,
+        outcome: Outcome,
+        now_ns: u64,
+        effects: &mut Effects<R, C>,
+    ) {
+        match broadcast.targets.get(at) {
+            Some(Target::Registered(to)) => {
+                let to = Arc::clone(to);
+                self.deliver(to, broadcast, at, outcome, now_ns, effects);
+            }
+            Some(Target::Component(name)) => {
+                let name = name.clone();
+                self.start(name, broadcast, at, outcome, now_ns, effects);
+            }
+            None => report(&broadcast, outcome, effects),
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        to: Arc<Receiver<R>>,
+        broadcast: Arc<Broadcast<R, C>>,
+        at: usize,
+        outcome: Outcome,
+        now_ns: u64,
+        effects: &mut Effects<R, C>,
+    ) {
+        let token = match broadcast.kind {
+            Kind::Parallel => 0,
+            Kind::Ordered { .. } => {
+                let deadline_ns = now_ns.saturating_add(self.limits.receive_ns);
+                let (broadcast, outcome) = (Arc::clone(&broadcast), outcome.clone());
+                self.await_step(broadcast, at, outcome, Awaits::Finish(to.id), deadline_ns)
+            }
+        };
+        effects.push(Effect::Deliver { to, broadcast, token, outcome });
+    }
+
+    /// Starts a component, unless another step waits for its start.
+    fn start(
+        &mut self,
+        name: ComponentName,
+        broadcast: Arc<Broadcast<R, C>>,
+        at: usize,
+        outcome: Outcome,
+        now_ns: u64,
+        effects: &mut Effects<R, C>,
+    ) {
+        if self.steps_that_await_start(&name).is_empty() {
+            effects.push(Effect::Start(name));
+        }
+        let deadline_ns = now_ns.saturating_add(self.limits.start_ns);
+        self.await_step(broadcast, at, outcome, Awaits::Start, deadline_ns);
+    }
+
+    fn await_step(
+        &mut self,
+        broadcast: Arc<Broadcast<R, C>>,
+        at: usize,
+        outcome: Outcome,
+        awaits: Awaits,
+        deadline_ns: u64,
+    ) -> u64 {
+        let token = loop {
+            self.n_steps += 1;
+            let hash = self.secret.hash_one(self.n_steps) % (1 << TOKEN_BITS);
+            let token = (self.number as u64) << TOKEN_BITS | hash;
+            if token != 0 && !self.steps.contains_key(&token) {
+                break token;
+            }
+        };
+        let deadline = (deadline_ns, self.n_steps);
+        self.deadlines.insert(deadline, token);
+        self.steps.insert(token, Step { broadcast, at, outcome, awaits, deadline });
+        token
+    }
+
+    fn end(&mut self, token: u64) -> Option<Step<R, C>> {
+        let step = self.steps.remove(&token)?;
+        self.deadlines.remove(&step.deadline);
+        Some(step)
+    }
+
+    /// Ends a step without a result of its receiver's.
+    fn skip(&mut self, step: Step<R, C>, why: Skip, now_ns: u64, effects: &mut Effects<R, C>) {
+        let Step { broadcast, at, outcome, .. } = step;
+        let name = match &broadcast.targets[at] {
+            Target::Registered(receiver) => receiver.name.clone(),
+            Target::Component(name) => format!("{}/{}", name.package, name.class),
+        };
+        effects.push(Effect::Skipped { name, broadcast: Arc::clone(&broadcast), why });
+        if matches!(broadcast.kind, Kind::Ordered { .. }) {
+            self.step(broadcast, at + 1, outcome, now_ns, effects);
+        }
+    }
+
+    fn hear(&mut self, event: Event<R, C>, now_ns: u64, effects: &mut Effects<R, C>) {
+        match event {
+            Event::Accepted(broadcast) => self.begin(broadcast, now_ns, effects),
+            // A token that is not known is that of a step whose time is over, or a guess.
+            Event::Finished { token, outcome, aborts } => {
+                let Some(Step { broadcast, at, .. }) = self.end(token) else { return };
+                let forbids_abort = broadcast.intent.flags & RECEIVER_NO_ABORT != 0;
+                if aborts && !forbids_abort {
+                    report(&broadcast, outcome, effects);
+                } else {
+                    self.step(broadcast, at + 1, outcome, now_ns, effects);
+                }
+            }
+            Event::Started(name, receiver) => {
+                for token in self.steps_that_await_start(&name) {
+                    let Some(step) = self.end(token) else { continue };
+                    let Step { broadcast, at, outcome, .. } = step;
+                    let to = Arc::clone(&receiver);
+                    self.deliver(to, broadcast, at, outcome, now_ns, effects);
+                }
+            }
+            Event::NotStarted(name) => {
+                for token in self.steps_that_await_start(&name) {
+                    effects.extend(self.failed(token, Skip::NotStarted, now_ns));
+                }
+            }
+            Event::Gone(id) => {
+                for token in self.tokens(|step| step.awaits == Awaits::Finish(id)) {
+                    effects.extend(self.failed(token, Skip::Gone, now_ns));
+                }
+            }
+        }
+    }
+
+    fn steps_that_await_start(&self, name: &ComponentName) -> Vec<u64> {
+        self.tokens(|step| {
+            let target = &step.broadcast.targets[step.at];
+            step.awaits == Awaits::Start
+                && matches!(target, Target::Component(component) if component == name)
+        })
+    }
+
+    /// The tokens of the steps that are wanted, the oldest first.
+    fn tokens(&self, is_wanted: impl Fn(&Step<R, C>) -> bool) -> Vec<u64> {
+        let in_order = self.deadlines.values().copied();
+        in_order.filter(|token| is_wanted(&self.steps[token])).collect()
+    }
+}
+
+/// Tells the sender the result of an ordered broadcast.
+fn report<R, C>(broadcast: &Arc<Broadcast<R, C>>, outcome: Outcome, effects: &mut Effects<R, C>) {
+    if let Kind::Ordered { result_to: Some(to), .. } = &broadcast.kind {
+        let (to, broadcast) = (Arc::clone(to), Arc::clone(broadcast));
+        effects.push(Effect::Deliver { to, broadcast, token: 0, outcome });
+    }
+}

@@ -1,0 +1,460 @@
+//! The service `broadcast`: requests come in, broadcasts go out.
+//!
+//! ```text
+//!   request, on a looper at its sender's priority        a delivery thread at the level's priority
+//!     invoke --> decode --> match a snapshot --> accept -- queue --> one-way calls of receivers
+//! ```
+//!
+//! - A sender's looper takes no lock that an ordinary thread may hold below it, and waits for no
+//!   receiver.
+//! - A delivery thread calls receivers one-way, at its own priority.
+
+use super::account::Counted;
+use super::delivery::{Callback, Delivery, Means, ServiceEvent, UnderWay, start_components};
+use super::level::{Broadcast, Event, Kind, Limits, Receiver, Target};
+use super::priority::{N_LEVELS, PriorityError, level_of, level_of_intent, priority_of};
+use super::protocol::{self, Request, RequestError, Send, decode};
+use super::queue::Queues;
+use super::report::{ReceiverReport, Report, StickyReport, words};
+use super::stats::Stats;
+use super::tables::{Caller, Refusal, Tables};
+use crate::intent::flags::RECEIVER_FOREGROUND;
+use crate::intent::{ComponentName, FilterError, Manifest, Policy};
+use baton::android::Write;
+use baton::{Errno, Handle, Object, Parcel, Process};
+use baton_rt::schedule::set_priority;
+use baton_shm::lock::Lock;
+use rustix::fd::OwnedFd;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::thread::{JoinHandle, Thread};
+
+const PING: u32 = u32::from_be_bytes(*b"_PNG");
+const DESCRIPTOR: u32 = u32::from_be_bytes(*b"_NTF");
+const DUMP: u32 = u32::from_be_bytes(*b"_DMP");
+const EX_SECURITY: i32 = -1;
+const EX_BAD_PARCELABLE: i32 = -2;
+const EX_ILLEGAL_ARGUMENT: i32 = -3;
+const EX_ILLEGAL_STATE: i32 = -5;
+/// Dumps at a time: a reader that does not read holds one up.
+const MAX_DUMPS: u32 = 4;
+
+/// Starts a component's process, which then attaches its receiver. It may be running already.
+pub type Start = Box<dyn Fn(&ComponentName) -> Result<(), String> + std::marker::Send + Sync>;
+
+/// How the service is run.
+pub struct Settings {
+    /// The bounds of steps: 10 seconds each unless set.
+    pub limits: Limits,
+    /// Which users hold which permissions.
+    pub policy: Policy,
+    /// Starts components. Without it none is started.
+    pub start: Option<Start>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let ten_seconds = 10_000_000_000;
+        let limits = Limits { receive_ns: ten_seconds, start_ns: ten_seconds };
+        Settings { limits, policy: Policy::default(), start: None }
+    }
+}
+
+/// The broadcast service in its process. Dropped, its delivery threads end.
+pub struct Server {
+    shared: Arc<Shared>,
+    object: Object,
+}
+
+struct Shared {
+    means: Means,
+    queues: Queues<ServiceEvent, N_LEVELS>,
+    threads: [OnceLock<Thread>; N_LEVELS],
+    /// The threads to be joined. Its holder starts one.
+    running: Lock<Vec<JoinHandle<()>>>,
+    is_closed: AtomicBool,
+    without_priority: OnceLock<String>,
+    n_dumps: AtomicU32,
+}
+
+/// Why a request has no reply of its own: its sender's fault, or the machine's.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Priority(#[from] PriorityError),
+    #[error("the argument {0} is no object of another process")]
+    NoObject(&'static str),
+    #[error("no thread to deliver: {0}")]
+    NoThread(std::io::Error),
+}
+
+impl ServeError {
+    fn exception(&self) -> i32 {
+        match self {
+            ServeError::Request(_) => EX_BAD_PARCELABLE,
+            ServeError::Refused(Refusal::NotYourPackage { .. }) => EX_SECURITY,
+            ServeError::Refused(Refusal::Exhausted(_)) | ServeError::NoThread(_) => {
+                EX_ILLEGAL_STATE
+            }
+            ServeError::Refused(_) | ServeError::Priority(_) | ServeError::NoObject(_) => {
+                EX_ILLEGAL_ARGUMENT
+            }
+        }
+    }
+}
+
+impl Server {
+    /// Adds the service to a process, whose threads serve it: [`Process::serve`]. Whoever calls
+    /// this publishes [`Server::object`].
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn start(process: &Process, settings: Settings) -> Result<Server, std::io::Error> {
+        let Settings { limits, policy, start } = settings;
+        let (starts, wanted) = mpsc::channel();
+        let stats = Arc::new(Stats::default());
+        let means = Means { tables: Tables::new(policy), stats, starts, limits };
+        let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
+            let woken = Weak::clone(weak);
+            let wake = move |level: usize| {
+                let shared = woken.upgrade();
+                if let Some(thread) = shared.as_ref().and_then(|it| it.threads[level].get()) {
+                    thread.unpark();
+                }
+            };
+            Shared {
+                means,
+                queues: Queues::new(wake),
+                threads: std::array::from_fn(|_| OnceLock::new()),
+                running: Lock::default(),
+                is_closed: AtomicBool::new(false),
+                without_priority: OnceLock::new(),
+                n_dumps: AtomicU32::new(0),
+            }
+        });
+        // Weak, as the handles of receivers keep the device open, which keeps this handler.
+        let weak = Arc::downgrade(&shared);
+        let told = Weak::clone(&weak);
+        let not_started = move |name: ComponentName| {
+            if let Some(shared) = told.upgrade() {
+                shared.tell_all(|| Event::NotStarted(name.clone()));
+            }
+        };
+        let start = start.unwrap_or_else(|| Box::new(|_| Err("nobody starts it".to_owned())));
+        std::thread::Builder::new()
+            .name("baton-start".to_owned())
+            .spawn(move || start_components(wanted, start, not_started))?;
+        let object = process.object(move |request| {
+            let shared = weak.upgrade().ok_or(Errno::BADF)?;
+            serve(&shared, request)
+        });
+        Ok(Server { shared, object: object.add() })
+    }
+
+    /// The service's object.
+    pub fn object(&self) -> Object {
+        self.object
+    }
+
+    /// Installs the receivers of an application, which runs as this user.
+    ///
+    /// # Errors
+    /// A filter cannot be registered: the manifest's fault.
+    pub fn install(&self, manifest: &Manifest, uid: u32) -> Result<(), FilterError> {
+        self.shared.means.tables.install(manifest, uid)
+    }
+
+    /// Says that a component's process has ended before it has attached its receiver.
+    pub fn not_started(&self, name: &ComponentName) {
+        self.shared.tell_all(|| Event::NotStarted(name.clone()));
+    }
+
+    /// The service's state.
+    pub fn report(&self) -> Report {
+        self.shared.report()
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("object", &self.object).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Release pairs with the acquire of `run`.
+        self.shared.is_closed.store(true, Ordering::Release);
+        let running = std::mem::take(&mut *self.shared.running.lock());
+        for thread in running {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// The level has a delivery thread from now on.
+    fn ensure_thread(self: &Arc<Self>, level: usize) -> Result<(), std::io::Error> {
+        if self.threads[level].get().is_some() {
+            return Ok(());
+        }
+        let mut running = self.running.lock();
+        if self.threads[level].get().is_some() {
+            return Ok(());
+        }
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new()
+            .name(format!("broadcast-{level}"))
+            .spawn(move || shared.run(level))?;
+        let _ = self.threads[level].set(thread.thread().clone());
+        running.push(thread);
+        Ok(())
+    }
+
+    /// A level's delivery thread.
+    fn run(&self, level: usize) {
+        if let Err(error) = set_priority(priority_of(level), None) {
+            let why = error.to_string();
+            if self.without_priority.set(why).is_ok() {
+                tracing::warn!(target: "broadcast", "delivery threads stay ordinary: {error}");
+            }
+        }
+        let mut delivery = Delivery::new(&self.means, level);
+        while !self.is_closed.load(Ordering::Acquire) {
+            self.queues.take_all(level).into_iter().for_each(|event| delivery.level.put(event));
+            delivery.serve_urgent();
+            // The order of these two is the invariant of `queue`.
+            if delivery.level.has_broadcast() && self.queues.is_first(level) {
+                delivery.serve_broadcast();
+                self.queues.handed_over(level);
+            } else {
+                delivery.sleep();
+            }
+        }
+    }
+
+    /// Tells the delivery threads of all levels.
+    fn tell_all(&self, event: impl Fn() -> ServiceEvent) {
+        let has_thread = |level: &usize| self.threads[*level].get().is_some();
+        (0..N_LEVELS).filter(has_thread).for_each(|level| self.queues.tell(level, event()));
+    }
+
+    fn forget(&self, id: u64) {
+        if self.means.tables.remove(id) {
+            self.tell_all(|| Event::Gone(id));
+        }
+    }
+
+    fn broadcast(self: &Arc<Self>, request: &baton::Request<'_>) -> Result<usize, ServeError> {
+        let sender = level_of(request.priority());
+        let (_, uid) = request.sender();
+        let mut invocation = self.queues.invoke(sender);
+        let Request::Broadcast(send) = decode(request.code(), request.data())? else {
+            unreachable!("the caller has looked at the code")
+        };
+        let level = level_of_intent(&send.intent, sender)?;
+        invocation.lower_to(level);
+        let charge = self.means.tables.accounts().charge(uid, Counted::Broadcast(level));
+        let charge = charge.map_err(Refusal::from)?;
+        let targets = self.means.tables.resolve(&send, uid, level)?;
+        let n_targets = targets.len();
+        let result_to = request.received.handle(0);
+        if targets.is_empty() && !(send.is_ordered && result_to.is_some()) {
+            return Ok(0);
+        }
+        self.ensure_thread(level).map_err(ServeError::NoThread)?;
+        let Send { intent, initial, is_ordered, .. } = *send;
+        let result_to = result_to.map(|handle| Arc::new(result_receiver(handle, request.sender())));
+        let kind = if is_ordered { Kind::Ordered { initial, result_to } } else { Kind::Parallel };
+        let stats = Arc::clone(&self.means.stats);
+        stats.accepted(level);
+        let charge = UnderWay { charge, stats, level };
+        let is_foreground = intent.flags & RECEIVER_FOREGROUND != 0;
+        let is_sticky = false;
+        let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
+        invocation.accept(Event::Accepted(Box::new(broadcast)));
+        Ok(n_targets)
+    }
+
+    fn answer(
+        self: &Arc<Self>,
+        request: &baton::Request<'_>,
+        reply: &mut Parcel,
+    ) -> Result<(), ServeError> {
+        if request.code() == protocol::BROADCAST_INTENT {
+            let n_targets = self.broadcast(request)?;
+            reply.write_i32(n_targets as i32);
+            return Ok(());
+        }
+        let (pid, uid) = request.sender();
+        let caller = Caller { pid, uid };
+        let object = || request.received.handle(0).ok_or(ServeError::NoObject("receiver"));
+        match decode(request.code(), request.data())? {
+            Request::Broadcast(_) => unreachable!("it has a code of its own"),
+            Request::Register { filter, permission, package } => {
+                let handle = object()?;
+                let link = |id| self.callback(handle, id);
+                let tables = &self.means.tables;
+                let registered = tables.register(&caller, filter, permission, package, link)?;
+                let (receiver, stickies) = registered;
+                let own = level_of(request.priority());
+                for sticky in stickies {
+                    self.send_sticky(&receiver, &sticky, own)?;
+                }
+            }
+            Request::Unregister => {
+                let handle = object()?;
+                let is_it = |callback: &Callback| callback.handle == handle;
+                for id in self.means.tables.find(pid, is_it)? {
+                    self.forget(id);
+                }
+            }
+            Request::RemoveSticky(intent) => {
+                self.means.tables.remove_sticky(&intent, uid);
+            }
+            Request::Finish { token, outcome, aborts } => {
+                let level = (token >> super::level::TOKEN_BITS) as usize;
+                let is_used = self.threads.get(level).is_some_and(|it| it.get().is_some());
+                if is_used {
+                    self.queues.tell(level, Event::Finished { token, outcome, aborts });
+                }
+            }
+            Request::Attach(name) => {
+                let handle = object()?;
+                let link = |id| self.callback(handle, id);
+                let receiver = self.means.tables.attach(&caller, &name, link)?;
+                self.tell_all(|| Event::Started(name.clone(), Arc::clone(&receiver)));
+            }
+            Request::Describe => {
+                let text = serde_json::to_string(&self.report());
+                reply.write_string(&text.expect("a report has only names and numbers"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers a sticky broadcast that was there before its receiver, at the lower of their
+    /// levels: the thread that registers must not hold up what is above it.
+    fn send_sticky(
+        self: &Arc<Self>,
+        receiver: &Arc<Receiver<Callback>>,
+        sticky: &super::tables::Sticky,
+        own: usize,
+    ) -> Result<(), ServeError> {
+        let level = sticky.level.min(own);
+        let charge = self.means.tables.accounts().charge(receiver.uid, Counted::Broadcast(level));
+        let charge = charge.map_err(Refusal::from)?;
+        self.ensure_thread(level).map_err(ServeError::NoThread)?;
+        let stats = Arc::clone(&self.means.stats);
+        stats.accepted(level);
+        let broadcast = Broadcast {
+            intent: sticky.intent.clone(),
+            uid: receiver.uid,
+            is_foreground: false,
+            is_sticky: true,
+            kind: Kind::Parallel,
+            targets: vec![Target::Registered(Arc::clone(receiver))],
+            charge: UnderWay { charge, stats, level },
+        };
+        self.queues.invoke(level).accept(Event::Accepted(Box::new(broadcast)));
+        Ok(())
+    }
+
+    /// A receiver's object, which is forgotten when its process dies.
+    fn callback(self: &Arc<Self>, handle: Handle, id: u64) -> Callback {
+        let callback = Callback { handle, link: OnceLock::new() };
+        let weak = Arc::downgrade(self);
+        let link = callback.handle.link_to_death(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.forget(id);
+            }
+        });
+        let _ = callback.link.set(link);
+        callback
+    }
+
+    fn report(&self) -> Report {
+        let (receivers, stickies) = self.means.tables.describe();
+        let (priorities, skipped) = self.means.stats.describe();
+        let receivers = receivers.into_iter().map(|receiver| ReceiverReport {
+            actions: words(&receiver.filters, |filter| &filter.actions),
+            schemes: words(&receiver.filters, |filter| &filter.schemes),
+            filter_priority: receiver.filters.iter().map(|it| it.priority).max().unwrap_or(0),
+            name: receiver.name,
+            pid: receiver.pid,
+            uid: receiver.uid,
+            permission: receiver.permission,
+        });
+        let stickies = stickies.iter().map(|sticky| StickyReport {
+            action: sticky.intent.action.clone(),
+            uid: sticky.uid,
+            priority: sticky.level,
+        });
+        Report {
+            receivers: receivers.collect(),
+            stickies: stickies.collect(),
+            priorities,
+            skipped,
+            without_priority: self.without_priority.get().cloned(),
+        }
+    }
+
+    /// Writes the state on a thread of its own, as its reader may be slow.
+    fn dump(self: &Arc<Self>, output: OwnedFd) -> Result<(), Errno> {
+        let one_more = |n| (n < MAX_DUMPS).then_some(n + 1);
+        let counted = self.n_dumps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        counted.map_err(|_| Errno::BUSY)?;
+        let shared = Arc::clone(self);
+        let write = move || {
+            let text = shared.report().to_string();
+            let _ = std::fs::File::from(output).write_all(text.as_bytes());
+            shared.n_dumps.fetch_sub(1, Ordering::Relaxed);
+        };
+        let started = std::thread::Builder::new().name("baton-dump".to_owned()).spawn(write);
+        started.map(drop).map_err(|_| Errno::AGAIN)
+    }
+}
+
+/// The receiver of an ordered broadcast's result.
+fn result_receiver(handle: Handle, (pid, uid): (u32, u32)) -> Receiver<Callback> {
+    Receiver {
+        id: 0,
+        object: Callback { handle, link: OnceLock::new() },
+        pid,
+        uid,
+        name: format!("the sender, process {pid}"),
+        permission: None,
+        is_gone: AtomicBool::new(false),
+    }
+}
+
+fn serve(shared: &Arc<Shared>, request: &baton::Request<'_>) -> Result<Parcel, Errno> {
+    let mut reply = Parcel::new();
+    match request.code() {
+        PING => return Ok(reply),
+        DESCRIPTOR => {
+            reply.write_string(protocol::MANAGER);
+            return Ok(reply);
+        }
+        DUMP => {
+            shared.dump(request.received.take_fd(0).ok_or(Errno::BADMSG)?)?;
+            return Ok(reply);
+        }
+        _ => {}
+    }
+    reply.write_i32(0);
+    match shared.answer(request, &mut reply) {
+        Ok(()) => Ok(reply),
+        Err(error) => {
+            let mut reply = Parcel::new();
+            reply.write_exception(error.exception(), &error.to_string());
+            Ok(reply)
+        }
+    }
+}
