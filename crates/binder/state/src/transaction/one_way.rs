@@ -146,9 +146,18 @@ impl State {
 /// its priority from then on.
 fn queue_behind(queue: &mut VecDeque<Incoming>, incoming: Incoming) {
     let priority = incoming.real_time();
-    let (earlier, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(queue)
-        .into_iter()
-        .partition(|other| other.has_sender_of(&incoming) && other.real_time() < priority);
+    if priority.is_none() {
+        return queue.push_back(incoming);
+    }
+    let is_behind =
+        |other: &Incoming| other.has_sender_of(&incoming) && other.real_time() < priority;
+    // Ordinary senders may have filled the queue: it is not moved for one that goes first.
+    if !queue.iter().any(is_behind) {
+        let at = queue.partition_point(|other| other.real_time() >= priority);
+        return queue.insert(at, incoming);
+    }
+    let (earlier, others): (VecDeque<_>, VecDeque<_>) =
+        std::mem::take(queue).into_iter().partition(is_behind);
     *queue = others;
     for mut earlier in earlier {
         earlier.inherit(&incoming);
