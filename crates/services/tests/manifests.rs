@@ -1,7 +1,7 @@
 //! Manifests as texts: what they say, and what is wrong with them.
 
 use baton_services::intent::{
-    ComponentKind, ComponentName, IntentFilter, Manifest, Pattern, Program,
+    ComponentKind, ComponentName, IntentFilter, Manifest, Pattern, Program, ProgramForm,
 };
 use std::collections::BTreeMap;
 
