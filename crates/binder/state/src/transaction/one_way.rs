@@ -145,8 +145,9 @@ impl State {
 /// Puts a transaction that has just come in into its node's queue, which is in the order of
 /// priorities. Earlier ones of its sender have its priority from then on, and stay before it.
 fn queue_behind(queue: &mut VecDeque<Incoming>, incoming: Incoming) {
-    let mut at = queue.partition_point(|other| other.real_time() >= incoming.real_time());
-    for place in at..queue.len() {
+    let behind = queue.partition_point(|other| other.real_time() >= incoming.real_time());
+    let mut at = behind;
+    for place in behind..queue.len() {
         if queue[place].has_sender_of(&incoming) {
             let mut earlier = queue.remove(place).expect("a place in the queue");
             earlier.inherit(&incoming);
