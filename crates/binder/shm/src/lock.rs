@@ -14,7 +14,8 @@
 //!
 //! Ordinary threads sleep on `sleepers` and compete for the lock once they are awake. Passing the
 //! lock to a thread that still has to wake up would block all running threads meanwhile. Under
-//! contention that costs nine of ten calls.
+//! contention that costs nine of ten calls. Who gives a sleeper a real-time policy calls
+//! [`Lock::wake_all`], and it waits on `word` then.
 //!
 //! Memory order: a release, by the swap here or in the kernel, pairs with the acquire of the thread
 //! that takes the lock. Fences on both sides separate the accesses to `word` and `sleepers`
@@ -126,7 +127,22 @@ impl<T> Lock<T> {
             if self.take(holder) {
                 return;
             }
+            // It may have become one while it slept: see `wake_all`.
+            if thread::is_real_time() {
+                return futex::lock(&self.word, holder);
+            }
             futex::wait(&self.sleepers, 1, None);
+        }
+    }
+
+    /// Has all ordinary threads that sleep compete anew. Called after one of them may have become a
+    /// real-time thread: it waits on `word` from then on.
+    ///
+    /// Memory order: that thread marks `sleepers` before it looks at its policy. The caller has set
+    /// the policy before. So either this call sees the mark, or that thread its policy.
+    pub fn wake_all(&self) {
+        if self.sleepers.swap(0, Ordering::SeqCst) != 0 {
+            futex::wake(&self.sleepers, i32::MAX as u32);
         }
     }
 

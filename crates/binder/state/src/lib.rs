@@ -34,6 +34,7 @@ mod message;
 pub mod node;
 mod notice;
 mod offers;
+mod one_way_queue;
 pub mod parcel;
 pub mod peer;
 mod pool;

@@ -4,13 +4,13 @@
 //! itself was lent a count. The program hears of each change once, and its acknowledgement
 //! (`BC_ACQUIRE_DONE`) ends the count that it was lent until then.
 
-use crate::message::Incoming;
+use crate::one_way_queue::OneWayQueue;
 use crate::work::{Queue, Tid};
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// A node, by its owner and its owner's name for it.
 pub type NodeKey = (ProcessId, NodeId);
@@ -44,7 +44,7 @@ pub struct Node {
     /// The thread that has read that transaction.
     pub one_way_server: Option<Tid>,
     /// One-way transactions that wait for the one before to be freed.
-    pub one_way_todo: VecDeque<Incoming>,
+    pub one_way_todo: OneWayQueue,
 }
 
 /// Strong and weak counts.

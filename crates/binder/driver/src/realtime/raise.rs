@@ -26,6 +26,8 @@ impl Engine {
         if let Some(before) = priority::raise(server, to) {
             let from = thread.raised.map_or(before, |raise| raise.from);
             thread.raised = Some(Raise { from, to });
+            // It may sleep for this lock, as an ordinary thread.
+            self.state.wake_all();
         }
     }
 

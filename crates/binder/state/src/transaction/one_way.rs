@@ -22,7 +22,6 @@ use crate::process::State;
 use crate::thread::Thread;
 use crate::work::{Queue, Tid, Work};
 use baton_abi::control::{NodeId, ProcessId};
-use std::collections::VecDeque;
 
 impl State {
     /// Queues a one-way transaction that has come in. `by` is the dedicated looper that takes it
@@ -37,12 +36,10 @@ impl State {
         let priority = incoming.real_time();
         let unread = self.take_unread(node, &incoming);
         let queue = &mut self.nodes.get_mut(node).expect("admitted").one_way_todo;
-        queue_behind(queue, incoming);
+        queue.push(incoming);
         if let Some(unread) = unread {
-            // Its turn had come already: it goes before those that are as urgent.
-            let at = queue.partition_point(|other| other.real_time() > unread.real_time());
-            queue.insert(at, unread);
-            let next = queue.pop_front().expect("two at least");
+            queue.put_back(unread);
+            let next = queue.pop().expect("two at least");
             return self.push_one_way(next, by);
         }
         let server = self.nodes.get(node).and_then(|target| target.one_way_server);
@@ -123,7 +120,7 @@ impl State {
     pub(super) fn next_one_way(&mut self, id: NodeId, by: Tid) {
         let Some(node) = self.nodes.get_mut(id) else { return };
         node.one_way_server = None;
-        match node.one_way_todo.pop_front() {
+        match node.one_way_todo.pop() {
             Some(incoming) => self.push_one_way(incoming, Some(by)),
             None => node.one_way_busy = false,
         }
@@ -134,26 +131,9 @@ impl State {
     pub fn supersede(&mut self, peer: ProcessId, node: NodeId, code: u32, flags: u32) {
         let Some(target) = self.nodes.get_mut(node) else { return };
         let same = |old: &Incoming| old.peer == peer && old.code == code && old.flags == flags;
-        if let Some(at) = target.one_way_todo.iter().position(same) {
-            let old = target.one_way_todo.remove(at).expect("just found");
+        if let Some(old) = target.one_way_todo.take_if(same) {
             self.unread_one_way -= 1;
             self.drop_buffer(old.buffer, None);
         }
     }
-}
-
-/// Puts a transaction that has just come in into its node's queue, which is in the order of
-/// priorities. Earlier ones of its sender have its priority from then on, and stay before it.
-fn queue_behind(queue: &mut VecDeque<Incoming>, incoming: Incoming) {
-    let behind = queue.partition_point(|other| other.real_time() >= incoming.real_time());
-    let mut at = behind;
-    for place in behind..queue.len() {
-        if queue[place].has_sender_of(&incoming) {
-            let mut earlier = queue.remove(place).expect("a place in the queue");
-            earlier.inherit(&incoming);
-            queue.insert(at, earlier);
-            at += 1;
-        }
-    }
-    queue.insert(at, incoming);
 }

@@ -69,7 +69,7 @@ impl State {
             undelivered.extend(std::iter::from_fn(|| todo.take_if(lies_there)));
         }
         for node in self.nodes.iter_mut() {
-            undelivered.extend(node.one_way_todo.drain(..).map(Work::Transaction));
+            undelivered.extend(node.one_way_todo.take_all().map(Work::Transaction));
         }
         for work in undelivered {
             self.discard(work);
