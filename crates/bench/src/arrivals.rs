@@ -5,7 +5,6 @@
 //!   | sent_ns | number | check |    number: UNNOTED of a message that is only to be checked
 //! ```
 
-use crate::service::now_ns;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,9 +39,8 @@ pub fn expect(count: usize) {
     NOTED.get_or_init(|| (0..count).map(|_| AtomicU64::new(MISSING)).collect());
 }
 
-/// Notes that a message has come. `None` if it is none.
-pub fn note(message: &[u8]) -> Option<()> {
-    let now_ns = now_ns();
+/// Notes that a message has come now. `None` if it is none.
+pub fn note(message: &[u8], now_ns: u64) -> Option<()> {
     let word = |at: usize| Some(u64::from_ne_bytes(*message.get(at..)?.first_chunk()?));
     let (sent_ns, number) = (word(0)?, word(8)?);
     if message.len() != BYTES || word(16)? != check(sent_ns, number) {
@@ -71,14 +69,14 @@ mod tests {
     fn what_has_come_is_noted_and_nothing_else() {
         expect(2);
         assert!(noted().is_err());
-        let sent = message(now_ns(), 0);
-        assert_eq!(note(&sent), Some(()));
-        assert_eq!(note(&message(1, UNNOTED)), Some(()));
+        let sent = message(1, 0);
+        assert_eq!(note(&sent, 2), Some(()));
+        assert_eq!(note(&message(1, UNNOTED), 2), Some(()));
         for wrong in [&sent[1..], &[0; BYTES + 1], &[], &[7; BYTES]] {
-            assert_eq!(note(wrong), None, "{wrong:?}");
+            assert_eq!(note(wrong, 2), None, "{wrong:?}");
         }
         assert!(noted().is_err(), "the second is missing");
-        note(&message(now_ns(), 1));
+        note(&message(1, 1), 2);
         assert_eq!(noted().unwrap().len(), 2);
     }
 }

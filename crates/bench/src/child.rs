@@ -194,6 +194,18 @@ pub(crate) fn tell(found: &impl Serialize) -> io::Result<()> {
     say(&serde_json::to_string(found)?)
 }
 
+/// The next line of what this process is told.
+pub(crate) fn order() -> io::Result<String> {
+    orders().next().unwrap_or(Err(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Waits until this process is killed.
+pub(crate) fn forever() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
 /// What this process is told, line by line.
 pub(crate) fn orders() -> impl Iterator<Item = io::Result<String>> {
     io::stdin().lock().lines()

@@ -158,7 +158,7 @@ impl Service {
                 };
                 Some(tell(&answer.to_ne_bytes()))
             }
-            Service::Arrivals => arrivals::note(request).map(|()| tell(&[])),
+            Service::Arrivals => arrivals::note(request, now_ns()).map(|()| tell(&[])),
         }
     }
 

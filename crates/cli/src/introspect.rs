@@ -25,8 +25,8 @@ const HASH: u32 = 0x00ff_fffe;
 The methods are shown by --aidl; services that come with baton need none.
 
 Printed with --json: {\"name\", \"interface\", \"answers\", \"process\": {\"pid\", \"program\"}, \
-\"version\", \"hash\", \"methods\": [{\"code\", \"name\", \"oneway\", \"signature\"}]}; null is what the \
-service does not tell, or what is not known.")]
+\"version\", \"hash\", \"methods\": [{\"code\", \"name\", \"oneway\", \"signature\"}]}; null is \
+what the service does not tell, or what is not known.")]
 pub struct IntrospectArgs {
     #[command(flatten)]
     place: ContextArgs,

@@ -8,11 +8,10 @@
 //! ```
 
 use crate::arrivals::{self, UNNOTED};
-use crate::child::{say, tell};
+use crate::child::{forever, order, say, tell};
 use crate::report::RowKey;
 use crate::rt::caller::{self, CallerSchedule};
 use crate::rt::case::name;
-use crate::rt::parts::{forever, order};
 use crate::rt::processes::{N_LOOPERS, Processes};
 use crate::rt::role::{Part, Role};
 use crate::service::{now_ns, sleep_until};

@@ -1,6 +1,6 @@
 //! What a process of `baton bench rt` does: see [`Role`].
 
-use crate::child::{self, RoleArgs, say, tell};
+use crate::child::{RoleArgs, forever, order, say, tell};
 use crate::rt::caller::{self, Call, CallerSchedule};
 use crate::rt::inversion;
 use crate::rt::misuse;
@@ -54,11 +54,6 @@ fn act(part: &Part, callers: &dyn Fn(usize) -> io::Result<Vec<Call>>) -> io::Res
     }
 }
 
-/// The next line of what it is told.
-pub(super) fn order() -> io::Result<String> {
-    child::orders().next().unwrap_or(Err(io::ErrorKind::UnexpectedEof.into()))
-}
-
 fn call_steadily(mut call: Call, schedule: CallerSchedule) -> io::Result<()> {
     caller::prepare(&mut call, schedule)?;
     loop {
@@ -67,12 +62,6 @@ fn call_steadily(mut call: Call, schedule: CallerSchedule) -> io::Result<()> {
         for _ in 0..n_calls {
             caller::call_once(&mut call)?;
         }
-    }
-}
-
-pub(super) fn forever() -> ! {
-    loop {
-        thread::park();
     }
 }
 

@@ -11,7 +11,7 @@
 //! loses it as soon as both ends have opened it.
 
 use crate::arrivals;
-use crate::service::{CLOCK_BYTES, Service};
+use crate::service::{CLOCK_BYTES, Service, now_ns};
 use crate::system::{Client, Server};
 use baton_rt::SchedPriority;
 use baton_rt::schedule::current_priority;
@@ -135,7 +135,7 @@ pub fn receive(directory: &Path) -> io::Result<()> {
     }?;
     std::thread::spawn(move || {
         while let Ok(message) = queue.receive::<{ arrivals::BYTES }>() {
-            arrivals::note(&message).expect("a message");
+            arrivals::note(&message, now_ns()).expect("a message");
         }
     });
     Ok(())

@@ -4,7 +4,7 @@
 
 use super::{form, mqueue, typed, uapi};
 use crate::arrivals;
-use crate::service::Service;
+use crate::service::{Service, now_ns};
 use crate::system::System::{self, *};
 use baton::{Handle, Parcel};
 use std::io;
@@ -105,7 +105,7 @@ pub fn receive(
             std::thread::spawn(move || {
                 let mut message = [0; arrivals::BYTES + 1];
                 while let Ok(bytes) = socket.recv(&mut message) {
-                    arrivals::note(&message[..bytes]).expect("a message");
+                    arrivals::note(&message[..bytes], now_ns()).expect("a message");
                 }
             });
             Ok(Box::new(Thread))

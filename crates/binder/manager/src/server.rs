@@ -160,8 +160,8 @@ impl Manager {
     }
 }
 
-/// Writes the registry's text into the descriptor of a request. A reader may be slow: no looper waits
-/// for it.
+/// Writes the registry's text into the descriptor of a request. A reader may be slow: no looper
+/// waits for it.
 ///
 /// # Errors
 /// `EINVAL`: no descriptor. `EBUSY`: too many others still write.

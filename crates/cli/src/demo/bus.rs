@@ -17,7 +17,8 @@ const METHOD: &str = "Echo";
 const SOON: Timeout = Timeout::Duration(PATIENCE);
 /// Users are let in by their uids, and may do everything, as at a session's bus. The socket's path
 /// is relative to the bus' directory.
-const CONFIGURATION: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
+const CONFIGURATION: &str = r#"<!DOCTYPE busconfig PUBLIC
+ "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
   <type>session</type>

@@ -5,6 +5,7 @@
 mod client;
 mod descriptors;
 mod known;
+mod lane_rings;
 mod lend;
 pub(crate) mod loan;
 mod one_way_ring;
