@@ -119,7 +119,7 @@ fn a_wrong_manifest_is_refused_with_line_and_column() {
         ),
         (
             within("<service android:name='.S' android:exported='yes'/>"),
-            "line 3, column 1: android:exported is neither true nor false: \"yes\"",
+            "line 3, column 1: exported is neither true nor false: \"yes\"",
         ),
         (
             within("<service android:name='.S' baton:exe='x'/>"),
