@@ -60,7 +60,7 @@ pub struct Plan {
 }
 
 impl BroadcastArgs {
-    pub fn plan(&self) -> Plan {
+    pub(crate) fn plan(&self) -> Plan {
         let is_quick = self.form.quick;
         let (rounds, n_intents, period_us, n_situations) =
             if is_quick { (3, 300, 1000, 10_000) } else { (5, 2500, 2000, 1_000_000) };

@@ -93,6 +93,8 @@ impl OneLock {
         let targets: Vec<Handle> = found.into_iter().map(|entry| entry.value.clone()).collect();
         let n_targets = targets.len();
         let deliver = move || {
+            // The thread has followed: its calls are to be served at the priority that it has now.
+            baton::priority_changed();
             let parcel = encode_received(&intent, &Outcome::default(), false, false, 0);
             for target in &targets {
                 // Of a receiver that has no room, the bench misses the intent.

@@ -31,6 +31,7 @@ const PERIOD_NS: u64 = 500_000;
 const N_WARM_UP: u32 = 200;
 /// Intents that may be pending: ordinary senders wait beyond.
 const MOST_PENDING: u64 = 100;
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// How an intent is sent.
 #[derive(
@@ -54,7 +55,7 @@ pub struct Local {
 }
 
 impl Local {
-    pub fn key(self) -> RowKey {
+    pub(crate) fn key(self) -> RowKey {
         let (senders, method) = (self.senders, self.method.into());
         let many = if senders == 1 { "sender" } else { "senders" };
         RowKey::new("baton", "local")
@@ -101,18 +102,17 @@ pub fn run(Local { method, senders }: Local, n_intents: u32) -> io::Result<()> {
             Method::Original | Method::Asynchronous => manager.send(intent),
         };
         assert_eq!(is_received, Ok(true), "a receiver is registered");
-        while sent.load(Ordering::Relaxed).saturating_sub(received.load(Ordering::Relaxed))
-            > MOST_PENDING
-        {
-            thread::yield_now();
-        }
-        begin_ns
+        let n_received = received.load(Ordering::Relaxed);
+        (begin_ns, sent.load(Ordering::Relaxed).saturating_sub(n_received))
     };
     for _ in 1..senders {
         let send = send.clone();
         thread::spawn(move || {
             loop {
-                send(UNNOTED);
+                let (_, n_pending) = send(UNNOTED);
+                if n_pending > MOST_PENDING {
+                    thread::sleep(PAUSE);
+                }
             }
         });
     }
@@ -125,7 +125,7 @@ pub fn run(Local { method, senders }: Local, n_intents: u32) -> io::Result<()> {
             due_ns = now_ns().max(due_ns + PERIOD_NS);
             sleep_until(due_ns);
         }
-        send(number)
+        send(number).0
     };
     (0..N_WARM_UP).for_each(|_| _ = next(UNNOTED));
     let begun_ns: Vec<u64> = (0..u64::from(n_intents)).map(&mut next).collect();

@@ -17,6 +17,7 @@ use crate::service::{now_ns, sleep_until};
 use baton_rt::SchedPriority;
 use baton_rt::schedule::set_priority;
 use baton_services::broadcast::BroadcastManager;
+use baton_services::broadcast::client::BroadcastError;
 use baton_services::broadcast::priority::EXTRA_PRIORITY;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -32,6 +33,8 @@ use std::time::Duration;
 const N_SENDERS: u32 = 10;
 const LEVEL: u8 = 99;
 const PERIOD_NS: u64 = 5_000_000;
+/// Refused intents are sent again after this pause.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Intents of each sender, of one set of processes.
 const N_INTENTS: u32 = 1000;
 /// Race situations of that: there are ten times as many, unless something is wrong.
@@ -145,7 +148,13 @@ fn send(manager: &BroadcastManager, level: u8, number: u64) -> io::Result<Sent> 
     let began_ns = now_ns();
     let mut intent = intent(&arrivals::message(began_ns, number));
     intent.extras.put(EXTRA_PRIORITY, i32::from(level));
-    manager.send(&intent).map_err(failed)?;
+    // Beyond what a user may have under way, none is accepted.
+    while let Err(error) = manager.send(&intent) {
+        match error {
+            BroadcastError::Refused(_) => thread::sleep(PAUSE),
+            error => return Err(failed(error)),
+        }
+    }
     Ok(Sent { level, began_ns, accepted_ns: now_ns() })
 }
 

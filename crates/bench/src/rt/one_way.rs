@@ -125,6 +125,8 @@ pub fn send_periodically(
 ) -> io::Result<()> {
     memory::prefault_stack(caller::STACK_BYTES);
     set_priority(SchedPriority::fifo(level), None).map_err(io::Error::other)?;
+    // The thread may have called while it was an ordinary one.
+    baton::priority_changed();
     sender.prepare()?;
     for _ in 0..N_WARM_UP {
         thread::sleep(WARM_UP_PERIOD);
