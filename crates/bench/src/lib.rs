@@ -6,6 +6,7 @@
 //! - [`experiment`]: `tester` and `add-ints`, two experiments of others.
 //! - [`latency`]: how late threads wake up, and where a call's time goes.
 //! - [`rt`]: real-time callers among ordinary ones, with a directory of its own.
+//! - [`broadcast`]: real-time intents among ordinary ones, with a directory of its own.
 //! - [`nucleus`]: Greenaway's experiments, on the kernels of the nucleus.
 //! - [`log`]: what a record costs, with a directory of its own.
 //! - [`pages`]: what superpages would gain; [`memory`] on them, and the [`drawing`] of a frame.
@@ -25,6 +26,7 @@
 
 mod affinity;
 mod arrivals;
+pub mod broadcast;
 pub mod case;
 mod chart;
 mod child;
@@ -82,11 +84,16 @@ pub enum Bench {
     Latency(latency::LatencyArgs),
     /// Measure how late a real-time caller is served among ordinary ones
     Rt(rt::RtArgs),
+    /// Measure how late real-time intents come to their receivers among ordinary ones
+    Broadcast(broadcast::BroadcastArgs),
     /// Measure what a record of the log costs, beside other logs
     Log(log::LogArgs),
     /// A process of the benchmark of the log
     #[command(hide = true)]
     LogRole(RoleArgs),
+    /// A process of the benchmark of broadcasts
+    #[command(hide = true)]
+    BroadcastRole(RoleArgs),
     /// A process of the benchmark of real-time callers
     #[command(hide = true)]
     RtRole(RoleArgs),
@@ -110,8 +117,10 @@ impl Bench {
             Bench::Nucleus(args) => nucleus::nucleus(&args),
             Bench::Latency(args) => latency::latency(&args),
             Bench::Rt(args) => rt::rt(&args),
+            Bench::Broadcast(args) => broadcast::broadcast(&args),
             Bench::Log(args) => log::log(&args),
             Bench::LogRole(args) => log::parts::run(&args),
+            Bench::BroadcastRole(args) => broadcast::parts::run(&args),
             Bench::RtRole(args) => rt::parts::run(&args),
             Bench::NucleusRole(args) => nucleus::count::run(&args),
             Bench::Endpoint(args) => endpoint::run(&args),

@@ -15,14 +15,14 @@
 //! - [`results`]: what came of it, beside the thesis's figures; [`ratios`]: what it must hold.
 
 mod args;
-mod caller;
+pub(crate) mod caller;
 mod case;
 mod inversion;
 mod misuse;
-mod one_way;
+pub(crate) mod one_way;
 pub mod parts;
 mod plan;
-mod processes;
+pub(crate) mod processes;
 mod ratios;
 mod results;
 mod role;

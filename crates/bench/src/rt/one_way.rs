@@ -96,8 +96,8 @@ pub fn receive(part: &Part, level: u8, n_messages: u32) -> io::Result<()> {
 }
 
 /// Ordinary threads, which know no pause.
-pub fn send_for_ever(part: &Part, n_senders: usize) -> io::Result<()> {
-    let senders = one_way::senders(part.system, &part.directory, &part.broker, n_senders)?;
+pub fn send_for_ever(senders: Vec<Box<dyn Sender + Send>>) -> io::Result<()> {
+    let n_senders = senders.len();
     let (told, sent) = mpsc::channel();
     for mut sender in senders {
         let told = told.clone();
@@ -118,15 +118,14 @@ pub fn send_for_ever(part: &Part, n_senders: usize) -> io::Result<()> {
 
 /// A real-time thread that sends once a period.
 pub fn send_periodically(
-    part: &Part,
-    schedule: CallerSchedule,
+    mut sender: Box<dyn Sender + Send>,
+    level: u8,
     (n_messages, period_us): (u32, u64),
 ) -> io::Result<()> {
-    caller::stay_in_memory();
-    let mut senders = one_way::senders(part.system, &part.directory, &part.broker, 1)?;
-    let mut sender = senders.pop().expect("as many as were asked for");
     memory::prefault_stack(caller::STACK_BYTES);
-    set_priority(SchedPriority::fifo(schedule.level), None).map_err(io::Error::other)?;
+    set_priority(SchedPriority::fifo(level), None).map_err(io::Error::other)?;
+    // The thread may have called while it was an ordinary one.
+    baton::priority_changed();
     sender.prepare()?;
     for _ in 0..N_WARM_UP {
         thread::sleep(WARM_UP_PERIOD);

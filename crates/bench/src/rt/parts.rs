@@ -8,6 +8,7 @@ use crate::rt::one_way;
 use crate::rt::role::{Part, Role};
 use crate::service::Ask;
 use crate::systems;
+use crate::systems::one_way::Sender;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,14 +45,20 @@ fn act(part: &Part, callers: &dyn Fn(usize) -> io::Result<Vec<Call>>) -> io::Res
         }
         Role::Steady(schedule) => call_steadily(real_time()?, schedule),
         Role::Receiver { level, n_messages } => one_way::receive(part, level, n_messages),
-        Role::Senders(n_senders) => one_way::send_for_ever(part, n_senders),
+        Role::Senders(n_senders) => one_way::send_for_ever(senders(part, n_senders)?),
         Role::Sender { schedule, n_messages, period_us } => {
-            one_way::send_periodically(part, schedule, (n_messages, period_us))
+            caller::stay_in_memory();
+            let sender = senders(part, 1)?.pop().expect("as many as were asked for");
+            one_way::send_periodically(sender, schedule.level, (n_messages, period_us))
         }
         Role::Misuser(misuse) => misuse::commit(misuse, &part.broker),
         Role::Hog(schedule, ref barrier) => inversion::compute(schedule, barrier),
         Role::Late(schedule, ref barrier) => inversion::call_late(real_time()?, schedule, barrier),
     }
+}
+
+fn senders(part: &Part, n_senders: usize) -> io::Result<Vec<Box<dyn Sender + Send>>> {
+    systems::one_way::senders(part.system, &part.directory, &part.broker, n_senders)
 }
 
 fn call_steadily(mut call: Call, schedule: CallerSchedule) -> io::Result<()> {

@@ -64,7 +64,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "baton-host",
             "baton-rt",
             "baton-log",
+            "baton-manager",
             "baton-nucleus",
+            "baton-services",
         ],
     ),
 ];

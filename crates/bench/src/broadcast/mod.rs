@@ -1,0 +1,51 @@
+//! `baton bench broadcast`: how late real-time intents come to their receivers among ordinary ones.
+//!
+//! RTAndroid's experiments (Kalkov 2018, chapter 7), with this broadcast service and, over the same
+//! calls, with the thesis's design and Android's.
+//!
+//! - [`args`]: what is asked for; `rounds`: what is measured, and in which order; [`results`]: what
+//!   came of it; [`ratios`]: what it must hold.
+//! - [`role`]: a measurement's processes; [`processes`]: as the run sees them; [`parts`]: as they
+//!   see themselves; [`client`]: how they send and receive; [`service`]: the one that delivers, in
+//!   one of the [`designs`].
+//! - [`delay`]: a real-time sender among ordinary ones; [`order`]: several at random priorities;
+//!   [`local`]: within a process; [`fan_out`]: many receivers.
+
+mod args;
+mod client;
+mod delay;
+mod designs;
+mod fan_out;
+mod local;
+mod order;
+pub mod parts;
+mod processes;
+mod ratios;
+mod results;
+mod role;
+mod rounds;
+mod service;
+
+use crate::form::{self, BenchError, Finding};
+use crate::testbed::Setting;
+pub use args::BroadcastArgs;
+use std::process::ExitCode;
+
+pub(crate) fn broadcast(args: &BroadcastArgs) -> ExitCode {
+    form::finish("broadcast", &args.form, run(args))
+}
+
+fn run(args: &BroadcastArgs) -> Result<Finding, BenchError> {
+    let setting = Setting::look()?;
+    let plan = args.plan();
+    let mut found = rounds::measure(&plan);
+    results::quote(&mut found);
+    let report =
+        setting.report("broadcast", plan.rounds, results::rows(&found), ratios::of(&found, &plan));
+    let lead = "How long a real-time intent takes to its receiver among ordinary senders, how late \
+                threads of its priority wake up beside them, and how long intents take within a \
+                process: how many are not longer, all rounds together. Time is on a logarithmic \
+                axis, as are the nines of the share. Broken lines: the longest time of RTAndroid's \
+                thesis, with Android's own service and with the thesis's.";
+    Ok(Finding::new(report, found.charts(), lead))
+}

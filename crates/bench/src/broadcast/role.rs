@@ -1,0 +1,34 @@
+//! What the processes of a measurement are.
+
+use crate::broadcast::designs::Design;
+use crate::broadcast::local::Local;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use strum::IntoStaticStr;
+
+/// What a process is.
+#[derive(Clone, Debug, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Role {
+    /// The service manager and the broadcast service.
+    Service(Design),
+    /// Receives so many intents that count.
+    Receiver(u32),
+    /// So many ordinary senders.
+    Senders(usize),
+    /// A real-time sender, with so many intents and the time from one to the next in microseconds.
+    Sender { n_intents: u32, period_us: u64 },
+    /// Real-time senders at random priorities, with so many intents of each.
+    Racers { n_intents: u32, seed: u64 },
+    /// Has many receivers, and sends so many intents to them.
+    FanOut(u32),
+    /// Sends so many intents within the process.
+    Local { local: Local, n_intents: u32 },
+}
+
+/// What a process is, and where its broker is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Part {
+    pub role: Role,
+    pub broker: PathBuf,
+}
