@@ -1,7 +1,6 @@
 //! How processes of the benchmark send and receive intents: as any program does.
 
 use crate::arrivals;
-use crate::broadcast::service::serve;
 use crate::child::{forever, order, say, tell};
 use crate::rt::caller;
 use crate::rt::processes::N_LOOPERS;
@@ -93,4 +92,12 @@ pub fn wait_for_all() -> io::Result<Vec<u64>> {
         thread::sleep(PAUSE);
     }
     arrivals::noted()
+}
+
+/// Threads that serve a process.
+pub fn serve(process: &Process, n_loopers: usize) {
+    for _ in 0..n_loopers {
+        let process = process.clone();
+        std::thread::spawn(move || process.serve());
+    }
 }

@@ -5,7 +5,7 @@ use crate::arrivals::{self, UNNOTED};
 use crate::broadcast::client;
 use crate::broadcast::delay::LEVEL;
 use crate::broadcast::processes::Processes;
-use crate::broadcast::role::Role;
+use crate::broadcast::role::{Local, Method, Role};
 use crate::child::{forever, order, say, tell};
 use crate::report::RowKey;
 use crate::rt::caller;
@@ -15,13 +15,11 @@ use baton_rt::schedule::set_priority;
 use baton_services::intent::Intent;
 use baton_services::local::{LocalBroadcastManager, LocalDesign};
 use baton_services::looper::Looper;
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use strum::{IntoStaticStr, VariantArray};
 
 /// Numbers of senders, one of them a real-time one.
 pub const SENDERS: [usize; 2] = [1, 10];
@@ -31,27 +29,6 @@ const N_WARM_UP: u32 = 200;
 /// Intents that may be pending: ordinary senders wait beyond.
 const MOST_PENDING: u64 = 100;
 const PAUSE: Duration = Duration::from_micros(100);
-
-/// How an intent is sent.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantArray,
-)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Method {
-    /// `send` of Android's design.
-    Original,
-    /// `send`
-    Asynchronous,
-    /// `send_sync`
-    Synchronous,
-}
-
-/// One way to send, with so many senders.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Local {
-    pub method: Method,
-    pub senders: usize,
-}
 
 impl Local {
     pub(crate) fn key(self) -> RowKey {

@@ -3,9 +3,10 @@
 use crate::broadcast::args::{Part, Plan};
 use crate::broadcast::delay::{self, FEWEST, MOST};
 use crate::broadcast::designs::Design;
-use crate::broadcast::local::{self, Local, Method};
+use crate::broadcast::local;
 use crate::broadcast::order;
 use crate::broadcast::results::{FAILURES, SITUATIONS};
+use crate::broadcast::role::{Local, Method};
 use crate::distribution::Spread;
 use crate::report::{Bar, Ratio};
 use crate::results::{MAX, P50, P99, P999, Results, ratio};

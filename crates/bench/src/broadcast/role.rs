@@ -1,10 +1,9 @@
 //! What the processes of a measurement are.
 
 use crate::broadcast::designs::Design;
-use crate::broadcast::local::Local;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
 /// What a process is.
 #[derive(Clone, Debug, Serialize, Deserialize, IntoStaticStr)]
@@ -24,6 +23,27 @@ pub enum Role {
     FanOut(u32),
     /// Sends so many intents within the process.
     Local { local: Local, n_intents: u32 },
+}
+
+/// How an intent is sent.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Method {
+    /// `send` of Android's design.
+    Original,
+    /// `send`
+    Asynchronous,
+    /// `send_sync`
+    Synchronous,
+}
+
+/// One way to send, with so many senders.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Local {
+    pub method: Method,
+    pub senders: usize,
 }
 
 /// What a process is, and where its broker is.

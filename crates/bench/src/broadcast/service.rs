@@ -1,6 +1,6 @@
 //! The process that delivers broadcasts, in one of the designs.
 
-use crate::broadcast::client::failed;
+use crate::broadcast::client::{failed, serve};
 use crate::broadcast::designs::{self, Design};
 use crate::child::{forever, say};
 use crate::rt::caller;
@@ -28,12 +28,4 @@ pub fn run(design: Design, broker: &Path) -> io::Result<()> {
     ServiceManager::find(&process).and_then(|it| it.publish(NAME, object)).map_err(failed)?;
     say("ready")?;
     forever()
-}
-
-/// Threads that serve a process.
-pub fn serve(process: &Process, n_loopers: usize) {
-    for _ in 0..n_loopers {
-        let process = process.clone();
-        std::thread::spawn(move || process.serve());
-    }
 }
