@@ -135,7 +135,11 @@ impl State {
             return;
         }
         match set_priority(priority_of(level), Some(*tid)) {
-            Ok(()) => self.level = level,
+            Ok(()) => {
+                self.level = level;
+                // The thread's own calls go at it, too.
+                baton::priority_changed();
+            }
             Err(error) => {
                 self.is_refused = true;
                 tracing::warn!(target: "looper", "a looper keeps its priority: {error}");
