@@ -127,7 +127,7 @@ fn a_wrong_manifest_is_refused_with_line_and_column() {
         ),
         (
             within("<service android:name='.S' baton:exec=' '/>"),
-            "line 3, column 1: baton:exec names no program",
+            "line 3, column 1: baton:exec or baton:load names no program",
         ),
         (
             within(
