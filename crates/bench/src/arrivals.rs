@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const BYTES: usize = 24;
 /// The number of messages whose times nobody wants.
 pub const UNNOTED: u64 = u64::MAX;
-/// What no time is.
+/// The mark of a message that has not come.
 const MISSING: u64 = u64::MAX;
 
 /// The time from the sending of each message to its receiver, in nanoseconds. Noted without a lock,

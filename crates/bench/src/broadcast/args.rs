@@ -1,9 +1,9 @@
-//! What the command line asks for.
+//! The options of `baton bench broadcast`, and the plan that they make.
 
 use crate::form::{self, FormArgs};
 use strum::VariantArray;
 
-/// What to measure.
+/// The arguments.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Prints a table; with --json one JSON object instead. Every figure is the median of the rounds, \
@@ -46,7 +46,7 @@ pub enum Part {
     FanOut,
 }
 
-/// What is measured, and how often.
+/// The parts that a run measures, and their numbers of rounds and intents.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub parts: Vec<Part>,

@@ -48,7 +48,7 @@ pub fn join(broker: &Path) -> io::Result<BroadcastManager> {
     BroadcastManager::find(&process).map_err(failed)
 }
 
-/// What receivers of the benchmark get.
+/// The filter of the benchmark's receivers.
 pub fn filter() -> IntentFilter {
     IntentFilter::new(ACTION)
 }

@@ -47,7 +47,7 @@ pub struct Sent {
     accepted_ns: u64,
 }
 
-/// What came of race situations.
+/// The race situations of a batch, and the failures among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Pairs of which the less urgent one was invoked while the other one was under way.

@@ -2,6 +2,7 @@
 //! processor.
 
 use baton_shm::lock::Lock;
+use baton_shm::schedule;
 use rustix::thread::CpuSet;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -125,6 +126,35 @@ fn a_priority_is_inherited_through_a_chain_of_locks() {
     assert!(high < medium, "{high} {medium}");
     between.place.join().unwrap();
     low.place.join().unwrap();
+}
+
+/// Its holder then inherits the priority.
+#[test]
+fn a_sleeper_that_is_made_a_real_time_thread_waits_as_one() {
+    let lock = Lock::new(());
+    let (told, tid) = mpsc::channel();
+    thread::scope(|scope| {
+        let held = lock.lock();
+        scope.spawn(|| {
+            told.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            drop(lock.lock());
+        });
+        let tid = tid.recv().unwrap();
+        while !lock.is_contended() {
+            thread::yield_now();
+        }
+        await_sleep(tid);
+        assert!(!lock.is_awaited(), "it sleeps as an ordinary thread");
+        if schedule::set(tid.cast_unsigned(), libc::SCHED_FIFO, HIGH).is_err() {
+            println!("skipped: no real-time priority here");
+        } else {
+            lock.wake_all();
+            while !lock.is_awaited() {
+                thread::yield_now();
+            }
+        }
+        drop(held);
+    });
 }
 
 /// Real-time and ordinary threads contend for one lock.
