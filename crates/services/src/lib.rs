@@ -6,7 +6,6 @@
 //! - [`looper`]: a thread that runs messages by priority. [`local`]: broadcasts within a process.
 #![deny(unsafe_code)]
 
-#[cfg(not(loom))]
 pub mod broadcast;
 #[cfg(not(loom))]
 pub mod intent;
@@ -16,12 +15,3 @@ pub mod local;
 pub mod looper;
 #[cfg(not(loom))]
 pub mod process;
-
-// The model checker sees the queues of broadcasts alone.
-#[cfg(loom)]
-#[allow(unsafe_code)]
-#[path = "broadcast/queue.rs"]
-mod queue;
-#[cfg(loom)]
-#[path = "broadcast/sync.rs"]
-mod sync;

@@ -8,21 +8,35 @@
 //! - [`tables`]: who receives what. [`account`]: bounds of each user.
 //! - [`stats`] and [`report`]: what has been done.
 
+#[cfg(not(loom))]
 pub mod account;
+#[cfg(not(loom))]
 pub mod client;
+#[cfg(not(loom))]
 pub mod delivery;
+#[cfg(not(loom))]
 pub mod level;
+#[cfg(not(loom))]
 pub mod priority;
+#[cfg(not(loom))]
 pub mod protocol;
 #[allow(unsafe_code)]
 pub mod queue;
+#[cfg(not(loom))]
 pub mod report;
+#[cfg(not(loom))]
 pub mod server;
+#[cfg(not(loom))]
 pub mod stats;
 mod sync;
+#[cfg(not(loom))]
 pub mod tables;
+#[cfg(not(loom))]
 pub mod turns;
 
+#[cfg(not(loom))]
 pub use client::BroadcastManager;
+#[cfg(not(loom))]
 pub use protocol::NAME;
+#[cfg(not(loom))]
 pub use server::{Server, Settings};
