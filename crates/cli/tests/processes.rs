@@ -200,17 +200,22 @@ fn a_persistent_process_is_restarted_however_it_ends() {
     assert_eq!(driven.manager.report(), []);
 }
 
-/// SIGKILL of each process at each time: the next start works, and nobody is left.
-#[test]
-fn processes_and_their_helpers_may_be_killed() {
-    let applications = Applications::new();
-    let driven = Driven::new(None);
+/// Adds a package with a program that is started plainly, and one from a warm parent.
+fn add_plain_and_warm(driven: &Driven, applications: &Applications) {
     let (plain, warm) = (applications.exec("plain"), applications.load("warm"));
     let components = format!(
         "<service android:name='.Plain' {plain}/>\
          <service android:name='.Warm' android:process=':warm' {warm}/>"
     );
     driven.manager.add(package("org.app", "", &components)).unwrap();
+}
+
+/// SIGKILL of each process at each time: the next start works, and nobody is left.
+#[test]
+fn processes_and_their_helpers_may_be_killed() {
+    let applications = Applications::new();
+    let driven = Driven::new(None);
+    add_plain_and_warm(&driven, &applications);
     let start_both = || {
         let start = |name: &str| {
             let pid = driven.start(&format!("org.app/.{name}")).unwrap();
@@ -447,12 +452,7 @@ fn the_real_time_activity_survives_one_in_the_foreground() {
 fn a_warm_start_beside_a_plain_one() {
     let applications = Applications::new();
     let driven = Driven::new(None);
-    let (plain, warm) = (applications.exec("plain"), applications.load("warm"));
-    let components = format!(
-        "<service android:name='.Plain' {plain}/>\
-         <service android:name='.Warm' android:process=':warm' {warm}/>"
-    );
-    driven.manager.add(package("org.app", "", &components)).unwrap();
+    add_plain_and_warm(&driven, &applications);
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..500 {
         for (name, times) in ["Plain", "Warm"].iter().zip(&mut times) {
