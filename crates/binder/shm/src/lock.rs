@@ -138,12 +138,14 @@ impl<T> Lock<T> {
     /// Has all ordinary threads that sleep compete anew. Called after one of them may have become a
     /// real-time thread: it waits on `word` from then on.
     ///
+    /// Threads may sleep without a mark, until the one that a release has woken sets it again.
+    ///
     /// Memory order: that thread marks `sleepers` before it looks at its policy. The caller has set
-    /// the policy before. So either this call sees the mark, or that thread its policy.
+    /// the policy before. So either this call takes the mark away, and that thread does not sleep,
+    /// or that thread sees its policy.
     pub fn wake_all(&self) {
-        if self.sleepers.swap(0, Ordering::SeqCst) != 0 {
-            futex::wake(&self.sleepers, i32::MAX as u32);
-        }
+        self.sleepers.swap(0, Ordering::SeqCst);
+        futex::wake(&self.sleepers, i32::MAX as u32);
     }
 
     #[cold]
@@ -200,5 +202,40 @@ impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`, and no other borrow of the guard exists.
         unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+#[cfg(all(test, not(any(loom, simulated))))]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::thread::{scope, yield_now};
+
+    /// The one that a release has woken may not run for long.
+    #[test]
+    fn all_sleepers_wake_up_before_the_woken_one_has_set_the_mark_again() {
+        let (lock, sleeper) = (Lock::new(()), AtomicU32::new(0));
+        let load = |word: &AtomicU32| word.load(Ordering::SeqCst);
+        scope(|scope| {
+            let held = lock.lock();
+            scope.spawn(|| {
+                sleeper.store(thread::id(), Ordering::SeqCst);
+                drop(lock.lock());
+            });
+            while load(&lock.sleepers) == 0 {
+                yield_now();
+            }
+            let stat = format!("/proc/self/task/{}/stat", load(&sleeper));
+            while !fs::read_to_string(&stat).unwrap().contains(") S ") {
+                yield_now();
+            }
+            // As a release does.
+            lock.sleepers.store(0, Ordering::SeqCst);
+            lock.wake_all();
+            while load(&lock.sleepers) == 0 {
+                yield_now();
+            }
+            drop(held);
+        });
     }
 }
