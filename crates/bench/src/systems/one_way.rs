@@ -114,7 +114,10 @@ pub fn receive(
             mqueue::receive(directory)?;
             Ok(Box::new(Thread))
         }
-        _ => super::pool(system, directory, broker, (Service::Arrivals, n_loopers)),
+        BatonTyped => super::pool(system, directory, broker, (Service::Arrivals, n_loopers)),
+        // All that it may ask for later: to start a thread takes milliseconds if its stack is locked
+        // in memory, as a real-time program's is.
+        _ => super::pool(system, directory, broker, (Service::Arrivals, uapi::MOST_LOOPERS)),
     }
 }
 

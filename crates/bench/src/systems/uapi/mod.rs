@@ -22,7 +22,7 @@ pub use device::Form;
 /// How long a manager before may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Most threads of a pool, as libbinder has it: 15 that the driver asks for, and the first.
-const MOST_LOOPERS: usize = 16;
+pub const MOST_LOOPERS: usize = 16;
 const MANAGER: u64 = 0;
 const ECHO: u32 = 1;
 

@@ -1,5 +1,6 @@
 //! A channel at the client's end: lanes, the bell, the one-way ring.
 
+use super::one_way_ring::Pending;
 use super::{Channel, Ends, OneWayAccount};
 #[cfg(simulated)]
 use baton_abi::control::End;
@@ -14,7 +15,6 @@ use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU32, Ordering};
 #[cfg(simulated)]
 use baton_state::transaction::LaneId;
-use std::collections::VecDeque;
 
 /// How often a client rings again for a sleeper that it has missed.
 const MISSES: u32 = 2;
@@ -156,13 +156,12 @@ impl Channel {
 
     /// The account with these records in a ring, whose reader is at `head`. Forgets those that have
     /// been read.
-    pub(super) fn account(&self, pending: &mut VecDeque<(u64, usize)>, head: u64) -> OneWayAccount {
-        while pending.front().is_some_and(|&(end, _)| end <= head) {
-            pending.pop_front();
-        }
+    pub(super) fn account(&self, pending: &mut Pending, head: u64) -> OneWayAccount {
+        pending.forget_taken(head);
+        let (pending, pending_bytes) = pending.n_and_bytes();
         OneWayAccount {
-            pending_bytes: pending.iter().map(|&(_, bytes)| bytes).sum(),
-            pending: pending.len(),
+            pending_bytes,
+            pending,
             taken_bytes: self.head.word(header::ONE_WAY_BYTES).load(Ordering::Acquire) as usize,
             taken: self.head.word(header::ONE_WAY_BUFFERS).load(Ordering::Acquire) as usize,
         }
@@ -178,7 +177,7 @@ impl Channel {
     ) -> Result<bool, Corrupt> {
         let put = self.channel_ring().put(&mut ends.producer, message, write)?;
         if put {
-            ends.pending.push_back((ends.producer.position(), allocation));
+            ends.pending.push(ends.producer.position(), allocation);
         }
         Ok(put)
     }

@@ -106,7 +106,7 @@ impl Channel {
         let end = &mut *self.ring_end(lane);
         let put = ring.put(&mut end.producer, message, write)?;
         if put {
-            end.pending.push_back((end.producer.position(), allocation));
+            end.pending.push(end.producer.position(), allocation);
         }
         if self.used_rings() >> lane & 1 == 0 {
             self.head.double_word(header::LANE_RINGS).fetch_or(1 << lane, Ordering::Release);

@@ -37,7 +37,7 @@ use baton_state::transaction::{LaneId, Refusal, Sender};
 use bytemuck::{bytes_of, bytes_of_mut};
 use descriptors::DescriptorSocket;
 pub use descriptors::TakenFds;
-use one_way_ring::RingEnd;
+use one_way_ring::{Pending, RingEnd};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use socket::Socket;
@@ -142,9 +142,8 @@ const _: () = assert!(LANES == MAX_LANES, "sets of lanes are words");
 pub struct Ends {
     /// Client: the one-way ring.
     pub producer: Producer,
-    /// Client: one-way records that the server has not taken yet: the end of each in the ring, and
-    /// its size in the receive buffer.
-    pub pending: std::collections::VecDeque<(u64, usize)>,
+    /// Client: the records in the one-way ring that the server has not taken yet.
+    pub pending: Pending,
     /// Client: the spam warning has been reported since there was room.
     pub spam_reported: bool,
     /// Server: lanes at which the next look looks.
@@ -191,7 +190,7 @@ impl Channel {
         let head = Mapping::<LANES_AT>::new(&file, Access::ReadWrite)?;
         let work = Lock::new(Ends {
             producer: Producer::new(RING_BYTES),
-            pending: Default::default(),
+            pending: Pending::default(),
             spam_reported: false,
             ready: ReadyLanes::default(),
             consumer: Consumer::new(RING_BYTES),

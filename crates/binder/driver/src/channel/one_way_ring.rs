@@ -93,13 +93,41 @@ impl OneWayRing<'_> {
     }
 }
 
+/// The records in a ring that the server has not taken yet, as their client knows them.
+#[derive(Debug, Default)]
+pub struct Pending {
+    /// The end of each in the ring, and its size in the receive buffer.
+    records: VecDeque<(u64, usize)>,
+    bytes: usize,
+}
+
+impl Pending {
+    /// Adds a record that ends at this position, and takes so many bytes in the receive buffer.
+    pub fn push(&mut self, end: u64, bytes: usize) {
+        self.records.push_back((end, bytes));
+        self.bytes += bytes;
+    }
+
+    /// Forgets the records that the server, whose position is `head`, has taken.
+    pub fn forget_taken(&mut self, head: u64) {
+        while let Some((_, bytes)) = self.records.pop_front_if(|(end, _)| *end <= head) {
+            self.bytes -= bytes;
+        }
+    }
+
+    /// The number of records, and the bytes that they will take in the receive buffer.
+    pub fn n_and_bytes(&self) -> (usize, usize) {
+        (self.records.len(), self.bytes)
+    }
+}
+
 /// One end of a lane's ring.
 #[derive(Debug)]
 pub struct RingEnd {
     /// Client: the positions.
     pub producer: Producer,
-    /// Client: the records in the ring, as [`Ends::pending`](super::Ends::pending).
-    pub pending: VecDeque<(u64, usize)>,
+    /// Client: the records that the server has not taken yet.
+    pub pending: Pending,
     /// Server: the positions.
     pub consumer: Consumer,
 }
@@ -107,6 +135,6 @@ pub struct RingEnd {
 impl Default for RingEnd {
     fn default() -> RingEnd {
         let (producer, consumer) = (Producer::new(RING_BYTES), Consumer::new(RING_BYTES));
-        RingEnd { producer, pending: VecDeque::new(), consumer }
+        RingEnd { producer, pending: Pending::default(), consumer }
     }
 }

@@ -157,7 +157,7 @@ impl Device {
         let base = self.engine.buffer.program_map() as u64;
         let offset = address.checked_sub(base).filter(|_| base != 0).map(|offset| offset as usize);
         // A real-time thread leaves what others have sent to other threads.
-        if state.frees_more(offset) && !crate::sys::thread::is_real_time() {
+        if state.frees_more(offset) && !self.engine.is_urgent(state) {
             self.engine.accept_first(state);
         }
         for owner in state.frees_last(offset) {

@@ -10,7 +10,7 @@
 
 use crate::engine::Engine;
 use crate::sys::priority;
-use crate::sys::thread::tid;
+use crate::sys::thread::{self, tid};
 use baton_abi::sched_priority::SchedPriority;
 use baton_state::State;
 use baton_state::thread::Raise;
@@ -29,6 +29,12 @@ impl Engine {
             // It may sleep for this lock, as an ordinary thread.
             self.state.wake_all();
         }
+    }
+
+    /// Whether the calling thread runs at a real-time priority, be it one that it was raised to.
+    pub(crate) fn is_urgent(&self, state: &State) -> bool {
+        let is_raised = || state.threads.get(tid()).is_some_and(|it| it.raised.is_some());
+        thread::is_real_time() || is_raised()
     }
 
     /// Gives the calling thread the priority back that it had before it was raised, if it was.

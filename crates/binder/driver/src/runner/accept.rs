@@ -5,7 +5,7 @@ use crate::channel::{Channel, Ends};
 use crate::engine::Engine;
 use crate::engine::real_time::DedicatedLooper;
 use crate::sys::clock::stamp_in_order;
-use crate::sys::thread::{self, tid};
+use crate::sys::thread::tid;
 use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::{AT_THE_DOOR, Kind, LANES, Message, RING_BYTES};
 use baton_abi::sched_priority::SchedPriority;
@@ -271,7 +271,7 @@ impl Engine {
     /// real-time thread leaves them to others.
     pub(crate) fn made_room(&self, state: &mut State) {
         if self.pool.channels.end_waits_for_room() {
-            if thread::is_real_time() {
+            if self.is_urgent(state) {
                 let _ = self.cut(0, 0);
                 return;
             }
