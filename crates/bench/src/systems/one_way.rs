@@ -115,8 +115,8 @@ pub fn receive(
             Ok(Box::new(Thread))
         }
         BatonTyped => super::pool(system, directory, broker, (Service::Arrivals, n_loopers)),
-        // All that it may ask for later: to start a thread takes milliseconds if its stack is locked
-        // in memory, as a real-time program's is.
+        // All that it may ask for later: to start a thread takes milliseconds if its stack is
+        // locked in memory, as a real-time program's is.
         _ => super::pool(system, directory, broker, (Service::Arrivals, uapi::MOST_LOOPERS)),
     }
 }
