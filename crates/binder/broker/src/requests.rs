@@ -204,11 +204,8 @@ impl Broker {
         let found = peer::on_behalf(&connection.credentials, pid).and_then(|credentials| {
             let rights = self.policy.rights(&credentials, rustix::process::geteuid().as_raw());
             let class = if rights.reserve { QuotaClass::Owner } else { STRANGER };
-            let room = self.ledger.descriptors.check(
-                credentials.uid,
-                class,
-                Connection::DESCRIPTORS,
-            );
+            let room =
+                self.ledger.descriptors.check(credentials.uid, class, Connection::DESCRIPTORS);
             room.map(|()| (credentials, rights)).map_err(|_| Errno::MFILE)
         });
         let server = connection.credentials.uid;

@@ -1,0 +1,96 @@
+//! One open device: the driver's device, and a stand-in for each thread of the client that uses it.
+
+use crate::client_memory::{self, process_of};
+use crate::client_thread::ClientThread;
+use crate::protocol::InHeader;
+use baton_driver::device::Device;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One open device. It is closed with the last reference: each stand-in has one.
+#[derive(Debug)]
+pub struct OpenedDevice {
+    /// The driver's.
+    pub device: Arc<Device>,
+    /// Whether it was opened with O_NONBLOCK.
+    pub nonblocking: bool,
+    /// The kernel's number of the receive buffer's file.
+    pub backing: i32,
+    /// The process that has opened it.
+    process: u32,
+    inode: u64,
+    /// The file system's device number.
+    file_system: (u32, u32),
+    is_mapped: AtomicBool,
+    threads: Mutex<HashMap<u32, Arc<ClientThread>>>,
+}
+
+impl OpenedDevice {
+    /// Opens a context for the process that makes this request. `register` gives the receive
+    /// buffer's file to the kernel.
+    pub fn open(
+        context: &str,
+        socket: &Path,
+        header: InHeader,
+        flags: u32,
+        file_system: (u32, u32),
+        register: impl FnOnce(&Device) -> Result<i32, Errno>,
+    ) -> Result<OpenedDevice, Errno> {
+        let process = process_of(header.tid).ok_or(Errno::SRCH)?;
+        let device = Device::open_on_behalf(context, socket, process).map_err(|error| {
+            tracing::warn!(process, context, "cannot open a device: {error}");
+            error.errno()
+        })?;
+        let backing = register(&device)?;
+        Ok(OpenedDevice {
+            device,
+            nonblocking: flags & libc::O_NONBLOCK.cast_unsigned() != 0,
+            backing,
+            process,
+            inode: header.node,
+            file_system,
+            is_mapped: AtomicBool::new(false),
+            threads: Mutex::default(),
+        })
+    }
+
+    /// Looks for the client's map of the device, unless it is known: an `mmap` is not announced.
+    pub fn find_map(&self) {
+        if self.is_mapped.load(Ordering::Acquire) {
+            return;
+        }
+        let found = client_memory::find_map(self.process, self.inode, self.file_system);
+        if let Some((address, bytes)) = found {
+            self.device.mapped(address, bytes);
+            self.is_mapped.store(true, Ordering::Release);
+        }
+    }
+
+    /// The stand-in for a thread of the client, which `start` starts if there is none.
+    pub fn thread(
+        &self,
+        tid: u32,
+        start: impl FnOnce() -> Result<Arc<ClientThread>, Errno>,
+    ) -> Result<Arc<ClientThread>, Errno> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = threads.get(&tid) {
+            return Ok(Arc::clone(known));
+        }
+        let started = start()?;
+        threads.insert(tid, Arc::clone(&started));
+        Ok(started)
+    }
+
+    /// A thread of the client has ended: so does its stand-in.
+    pub fn end_thread(&self, tid: u32) {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).remove(&tid);
+    }
+
+    /// The client has closed the device: all stand-ins end.
+    pub fn end(&self) {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

@@ -1,0 +1,520 @@
+//! The server of one mounted binderfs: one thread reads all requests, and waits for nobody. What
+//! may wait (an open, an ioctl) is done and answered by another thread.
+
+use crate::client_thread::{ClientThread, Task};
+use crate::connection::Connection;
+use crate::interrupt;
+use crate::mount_error::MountError;
+use crate::opened_device::OpenedDevice;
+use crate::poll_watch::PollWatch;
+use crate::protocol::*;
+use crate::tree::{self, CONTROL, FEATURE, Tree};
+use baton_abi::uapi::{BINDER_CTL_ADD, BinderfsDevice};
+use baton_driver::observer::Observer;
+use bytemuck::{bytes_of, pod_read_unaligned};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Numbers of what is watched: the kernel, the end, and then clients' threads and polls.
+const FUSE: u64 = 0;
+const STOP: u64 = 1;
+const FIRST_WATCH: u64 = 2;
+
+/// Requests that are read between two looks at everything else.
+const AT_ONCE: usize = 64;
+/// Events of one look.
+const EVENTS: usize = 64;
+/// Time after which a thread whose client has a signal is interrupted again.
+const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// `PIDFD_THREAD`: the pidfd of a thread, readable once that has ended. The flag is O_EXCL.
+const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
+
+/// Where and what to serve.
+#[derive(Debug)]
+pub struct Config {
+    /// The directory to mount at.
+    pub directory: PathBuf,
+    /// The broker's socket.
+    pub socket: PathBuf,
+    /// The contexts that have a device at first. The broker adds those that it lacks.
+    pub contexts: Vec<String>,
+    /// Serving ends once this is readable.
+    pub stop: OwnedFd,
+}
+
+/// What the threads of the server share.
+#[derive(Debug)]
+pub struct Shared {
+    /// The mounted file system.
+    pub connection: Connection,
+    epoll: OwnedFd,
+    watches: Mutex<HashMap<u64, Watch>>,
+    last_number: AtomicU64,
+    /// The devices that are open, by their numbers.
+    opened: Mutex<HashMap<u64, Arc<OpenedDevice>>>,
+    /// The ioctls that have no answer yet.
+    pending: Mutex<HashMap<u64, Arc<ClientThread>>>,
+}
+
+/// Something that the server waits for.
+#[derive(Debug)]
+enum Watch {
+    /// The end of a client's thread.
+    Thread { handle: u64, tid: u32, pidfd: Arc<OwnedFd> },
+    /// Work for a client's thread that polls.
+    Poll { kernel_handle: u64 },
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn number(&self) -> u64 {
+        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn device(&self, handle: u64) -> Result<Arc<OpenedDevice>, Errno> {
+        lock(&self.opened).get(&handle).cloned().ok_or(Errno::BADF)
+    }
+
+    /// An ioctl is about to be answered: a signal has no effect on it any more.
+    pub fn end_request(&self, unique: u64) {
+        lock(&self.pending).remove(&unique);
+    }
+
+    /// Watches a descriptor of the driver, not armed yet.
+    pub fn watch_poll(&self, readable: OwnedFd, kernel_handle: u64) -> Result<PollWatch, Errno> {
+        let number = self.number();
+        epoll::add(&self.epoll, &readable, EventData::new_u64(number), EventFlags::ONESHOT)?;
+        lock(&self.watches).insert(number, Watch::Poll { kernel_handle });
+        Ok(PollWatch::new(readable, number))
+    }
+
+    /// Notifies the kernel once the descriptor is readable.
+    pub fn arm_poll(&self, poll: &PollWatch) -> Result<(), Errno> {
+        let flags = EventFlags::IN | EventFlags::ONESHOT;
+        epoll::modify(&self.epoll, poll, EventData::new_u64(poll.number()), flags)
+    }
+
+    /// Ends a watch. The driver has the eventfd, too, so closing the duplicate does not.
+    pub fn forget_poll(&self, poll: PollWatch) {
+        let _ = epoll::delete(&self.epoll, &poll);
+        lock(&self.watches).remove(&poll.number());
+    }
+
+    fn watch_thread(&self, handle: u64, tid: u32) -> Result<Arc<OwnedFd>, Errno> {
+        let pid = Pid::from_raw(tid.cast_signed()).ok_or(Errno::SRCH)?;
+        let pidfd = Arc::new(pidfd_open(pid, PIDFD_THREAD)?);
+        let number = self.number();
+        let flags = EventFlags::IN | EventFlags::ONESHOT;
+        epoll::add(&self.epoll, &pidfd, EventData::new_u64(number), flags)?;
+        let watch = Watch::Thread { handle, tid, pidfd: Arc::clone(&pidfd) };
+        lock(&self.watches).insert(number, watch);
+        Ok(pidfd)
+    }
+
+    /// Ends the watches of threads that use an open device: of one of them, or of all.
+    fn forget_threads(&self, of: u64, only: Option<u32>) {
+        lock(&self.watches).retain(|_, watch| match watch {
+            Watch::Thread { handle, tid, pidfd }
+                if *handle == of && only.is_none_or(|only| only == *tid) =>
+            {
+                let _ = epoll::delete(&self.epoll, pidfd);
+                false
+            }
+            _ => true,
+        });
+    }
+}
+
+/// Mounts a binderfs and serves it until `stop` is readable or it is unmounted. `ready` is called
+/// once programs can use it.
+pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
+    let broker = Observer::connect(&config.socket)?;
+    let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let mut tree = Tree::new(owner.0, owner.1);
+    for context in &config.contexts {
+        tree.add(context).map_err(|_| MountError::BadContext(context.clone()))?;
+        add_context(&broker, context)
+            .map_err(|errno| MountError::Refused { context: context.clone(), errno })?;
+    }
+    interrupt::install().map_err(MountError::system("sigaction"))?;
+    let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(MountError::system("epoll_create"))?;
+    let connection = Connection::mount(&config.directory)?;
+    let watch = |fd: &dyn AsFd, number| {
+        let fd = fd.as_fd();
+        epoll::add(&epoll, fd, EventData::new_u64(number), EventFlags::IN)
+    };
+    watch(&connection, FUSE).map_err(MountError::system("epoll_ctl"))?;
+    watch(&config.stop, STOP).map_err(MountError::system("epoll_ctl"))?;
+    let shared = Arc::new(Shared {
+        connection,
+        epoll,
+        watches: Mutex::default(),
+        last_number: AtomicU64::new(FIRST_WATCH),
+        opened: Mutex::default(),
+        pending: Mutex::default(),
+    });
+    let (socket, interrupted) = (config.socket, Vec::new());
+    let mut server = Server { shared, broker, socket, tree, file_system: (0, 0), interrupted };
+    server.run(ready)
+}
+
+/// Adds a context at the broker, unless it has it.
+fn add_context(broker: &Observer, context: &str) -> Result<(), Errno> {
+    let exists = broker.contexts()?.iter().any(|known| known == context);
+    if exists { Ok(()) } else { broker.add_context(context) }
+}
+
+struct Server {
+    shared: Arc<Shared>,
+    /// A broker that runs until it is idle runs for as long as this connection is open.
+    broker: Observer,
+    socket: PathBuf,
+    tree: Tree,
+    /// The file system's device number, as maps of processes show it.
+    file_system: (u32, u32),
+    /// Ioctls whose callers have signals.
+    interrupted: Vec<u64>,
+}
+
+/// The fate of a request that has an answer now.
+type Answered = Result<Vec<u8>, Errno>;
+
+fn bytes(value: &impl bytemuck::NoUninit) -> Answered {
+    Ok(bytes_of(value).to_vec())
+}
+
+impl Server {
+    fn run(&mut self, ready: impl FnOnce()) -> Result<(), MountError> {
+        let mut buffer = vec![0; REQUEST_BYTES];
+        let mut ready = Some(ready);
+        loop {
+            for _ in 0..AT_ONCE {
+                let shared = Arc::clone(&self.shared);
+                match shared.connection.receive(&mut buffer) {
+                    Ok(request) => self.handle(request, &mut ready)?,
+                    Err(Errno::AGAIN) => break,
+                    // The caller of the next request has been killed meanwhile.
+                    Err(Errno::NOENT | Errno::INTR) => {}
+                    // Unmounted by others.
+                    Err(Errno::NODEV) => return Ok(()),
+                    Err(errno) => return Err(MountError::system("read of /dev/fuse")(errno)),
+                }
+            }
+            self.interrupt_waits();
+            if self.take_events()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for the next event, and does what it asks for. True if serving ends.
+    fn take_events(&mut self) -> Result<bool, MountError> {
+        let patience = (!self.interrupted.is_empty()).then_some(AGAIN);
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        let room = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&self.shared.epoll, room, patience.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(MountError::system("epoll_wait")(errno)),
+        }
+        for event in events {
+            match event.data.u64() {
+                FUSE => {}
+                STOP => return Ok(true),
+                number => self.take_event(number),
+            }
+        }
+        Ok(false)
+    }
+
+    fn take_event(&self, number: u64) {
+        let thread = match lock(&self.shared.watches).get(&number) {
+            Some(Watch::Thread { handle, tid, .. }) => Some((*handle, *tid)),
+            Some(&Watch::Poll { kernel_handle }) => {
+                self.shared.connection.notify_readable(kernel_handle);
+                None
+            }
+            None => None,
+        };
+        if let Some((handle, tid)) = thread {
+            self.shared.forget_threads(handle, Some(tid));
+            if let Ok(opened) = self.shared.device(handle) {
+                opened.end_thread(tid);
+            }
+        }
+    }
+
+    /// Interrupts the waits whose clients have signals, until they are answered.
+    fn interrupt_waits(&mut self) {
+        if self.interrupted.is_empty() {
+            return;
+        }
+        let pending = lock(&self.shared.pending);
+        self.interrupted.retain(|unique| match pending.get(unique) {
+            Some(thread) => {
+                thread.interrupt();
+                true
+            }
+            None => false,
+        });
+    }
+
+    fn handle<F: FnOnce()>(
+        &mut self,
+        request: &[u8],
+        ready: &mut Option<F>,
+    ) -> Result<(), MountError> {
+        let Request { header, operation } = match Request::decode(request) {
+            Ok(request) => request,
+            Err(header) => {
+                if let Some(header) = header {
+                    self.shared.connection.refuse(header.unique, Errno::INVAL);
+                }
+                return Ok(());
+            }
+        };
+        let InHeader { unique, node, .. } = header;
+        let answered = match operation {
+            Operation::Init(init) => {
+                self.begin(unique, &init)?;
+                if let Some(ready) = ready.take() {
+                    ready();
+                }
+                return Ok(());
+            }
+            Operation::Forget { lookups } => {
+                self.tree.forget(node, lookups);
+                return Ok(());
+            }
+            Operation::BatchForget { nodes } => {
+                nodes.into_iter().for_each(|(node, lookups)| self.tree.forget(node, lookups));
+                return Ok(());
+            }
+            Operation::Interrupt { unique } => {
+                self.interrupted.push(unique);
+                return Ok(());
+            }
+            Operation::Ioctl { handle, request, data, out_bytes } if node != CONTROL => {
+                let task = Task::Ioctl {
+                    unique,
+                    request,
+                    data: data.to_vec(),
+                    out_bytes: out_bytes as usize,
+                };
+                match self.give(handle, header.tid, Some(unique), task) {
+                    Ok(()) => return Ok(()),
+                    Err(errno) => Err(errno),
+                }
+            }
+            Operation::Poll { handle, kernel_handle, notify } if self.tree.is_device(node) => {
+                let task = Task::Poll { unique, kernel_handle, notify };
+                match self.give(handle, header.tid, None, task) {
+                    Ok(()) => return Ok(()),
+                    Err(errno) => Err(errno),
+                }
+            }
+            Operation::Open { flags } if self.tree.is_device(node) => {
+                match self.open_device(header, flags) {
+                    Ok(()) => return Ok(()),
+                    Err(errno) => Err(errno),
+                }
+            }
+            other => self.answer_at_once(node, other),
+        };
+        match answered {
+            Ok(body) => _ = self.shared.connection.answer(unique, &[&body]),
+            Err(errno) => self.shared.connection.refuse(unique, errno),
+        }
+        Ok(())
+    }
+
+    fn answer_at_once(&mut self, node: u64, operation: Operation<'_>) -> Answered {
+        match operation {
+            Operation::Lookup { name } => {
+                let node = self.tree.lookup(node, name)?;
+                let attributes = self.tree.attributes(node)?;
+                // Nothing is valid for any time: the next lookup comes here again.
+                bytes(&EntryOut { node, attributes, ..EntryOut::default() })
+            }
+            Operation::GetAttributes => {
+                let attributes = self.tree.attributes(node)?;
+                bytes(&AttributesOut { attributes, ..AttributesOut::default() })
+            }
+            Operation::SetAttributes(set) => {
+                self.tree.set_attributes(node, &set)?;
+                let attributes = self.tree.attributes(node)?;
+                bytes(&AttributesOut { attributes, ..AttributesOut::default() })
+            }
+            Operation::Unlink { name } => self.tree.unlink(node, name).map(|()| Vec::new()),
+            Operation::Open { .. } => {
+                bytes(&OpenOut { open_flags: FOPEN_DIRECT_IO, ..OpenOut::default() })
+            }
+            Operation::Read { offset, bytes } if tree::is_feature(node) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(FEATURE.len());
+                Ok(FEATURE[from..].iter().copied().take(bytes as usize).collect())
+            }
+            Operation::Release { handle } => {
+                self.release(handle);
+                Ok(Vec::new())
+            }
+            Operation::OpenDirectory => {
+                self.tree.entries(node)?;
+                bytes(&OpenOut::default())
+            }
+            Operation::ReadDirectory { offset, bytes } => self.list(node, offset, bytes as usize),
+            Operation::ReleaseDirectory | Operation::Destroy => Ok(Vec::new()),
+            Operation::StatFs => {
+                let (block_bytes, name_bytes, fragment_bytes) = (4096, 255, 4096);
+                bytes(&StatFsOut {
+                    block_bytes,
+                    name_bytes,
+                    fragment_bytes,
+                    ..StatFsOut::default()
+                })
+            }
+            Operation::Ioctl { request, data, out_bytes, .. } => {
+                let device = self.control(request, data)?;
+                let mut answer = bytes_of(&IoctlOut::default()).to_vec();
+                answer.extend(bytes_of(&device).iter().take(out_bytes as usize));
+                Ok(answer)
+            }
+            Operation::Make => Err(Errno::PERM),
+            Operation::Read { .. } => Err(Errno::INVAL),
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    /// INIT: agrees on a version, and checks that receive buffers can be mapped.
+    fn begin(&mut self, unique: u64, init: &InitIn) -> Result<(), MountError> {
+        let connection = &self.shared.connection;
+        let is_able =
+            init.major == MAJOR && init.flags & INIT_EXT != 0 && init.flags2 & PASSTHROUGH != 0;
+        if !is_able {
+            connection.refuse(unique, Errno::PROTO);
+            return Err(MountError::NoPassthrough);
+        }
+        let answer = InitOut {
+            major: MAJOR,
+            minor: MINOR.min(init.minor),
+            max_readahead: init.max_readahead,
+            flags: INIT_EXT,
+            max_write: 4096,
+            time_granularity: 1,
+            flags2: PASSTHROUGH,
+            max_stack_depth: 1,
+            ..InitOut::default()
+        };
+        connection.answer(unique, &[bytes_of(&answer)]);
+        let trial = rustix::fs::memfd_create("binder", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(MountError::system("memfd_create"))?;
+        match connection.open_backing(trial.as_fd()) {
+            Ok(backing) => connection.close_backing(backing),
+            Err(_) => return Err(MountError::NoPassthrough),
+        }
+        // Without a request to this thread, which would have to answer it.
+        let flags = AtFlags::STATX_DONT_SYNC;
+        let found = rustix::fs::statx(CWD, connection.directory(), flags, StatxFlags::empty())
+            .map_err(MountError::system("statx"))?;
+        self.file_system = (found.stx_dev_major, found.stx_dev_minor);
+        Ok(())
+    }
+
+    /// Opens a device in a thread that may wait for the broker.
+    fn open_device(&mut self, header: InHeader, flags: u32) -> Result<(), Errno> {
+        let context = self.tree.open_device(header.node)?;
+        let (shared, socket) = (Arc::clone(&self.shared), self.socket.clone());
+        let file_system = self.file_system;
+        let open = move || {
+            let register = |device: &baton_driver::device::Device| {
+                shared.connection.open_backing(device.file())
+            };
+            let opened =
+                OpenedDevice::open(&context, &socket, header, flags, file_system, register);
+            match opened {
+                Ok(opened) => shared.answer_open(header.unique, opened),
+                Err(errno) => shared.connection.refuse(header.unique, errno),
+            }
+        };
+        let thread = std::thread::Builder::new().name("binderfs-open".to_owned());
+        thread.spawn(open).map(drop).map_err(|_| Errno::NOMEM)
+    }
+
+    /// Gives a task to the stand-in of a client's thread.
+    fn give(&self, handle: u64, tid: u32, unique: Option<u64>, task: Task) -> Result<(), Errno> {
+        let shared = &self.shared;
+        let opened = shared.device(handle)?;
+        let thread = opened.thread(tid, || {
+            let pidfd = shared.watch_thread(handle, tid)?;
+            ClientThread::start(shared, &opened, tid, pidfd).map_err(|_| Errno::NOMEM)
+        })?;
+        if let Some(unique) = unique {
+            lock(&shared.pending).insert(unique, Arc::clone(&thread));
+        }
+        thread.give(task);
+        Ok(())
+    }
+
+    fn release(&self, handle: u64) {
+        let opened = lock(&self.shared.opened).remove(&handle);
+        if let Some(opened) = opened {
+            self.shared.forget_threads(handle, None);
+            self.shared.connection.close_backing(opened.backing);
+            opened.end();
+        }
+    }
+
+    fn list(&self, node: u64, offset: u64, room: usize) -> Answered {
+        let mut out = Vec::new();
+        let entries = self.tree.entries(node)?;
+        let first = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (entry, next) in entries.iter().zip(1..).skip(first) {
+            let named = (entry.node, &*entry.name);
+            if !put_directory_entry(&mut out, room, named, next, entry.is_directory) {
+                break;
+            }
+        }
+        Ok(out)
+    }
+
+    /// An ioctl on binder-control.
+    fn control(&mut self, request: u32, data: &[u8]) -> Result<BinderfsDevice, Errno> {
+        if request != BINDER_CTL_ADD || data.len() != size_of::<BinderfsDevice>() {
+            return Err(Errno::INVAL);
+        }
+        let device: BinderfsDevice = pod_read_unaligned(data);
+        let name = CStr::from_bytes_until_nul(&device.name).map_err(|_| Errno::NAMETOOLONG)?;
+        let name = name.to_str().map_err(|_| Errno::INVAL)?;
+        self.tree.add(name)?;
+        if let Err(errno) = add_context(&self.broker, name) {
+            let _ = self.tree.unlink(tree::ROOT, name.as_bytes());
+            return Err(errno);
+        }
+        // A FUSE file has no device number.
+        Ok(BinderfsDevice { major: 0, minor: 0, ..device })
+    }
+}
+
+impl Shared {
+    /// Answers an open, and keeps the device if the program has it.
+    fn answer_open(&self, unique: u64, opened: OpenedDevice) {
+        let (handle, backing) = (self.number(), opened.backing);
+        let open_flags = FOPEN_DIRECT_IO | FOPEN_PASSTHROUGH | FOPEN_NOFLUSH;
+        lock(&self.opened).insert(handle, Arc::new(opened));
+        let answer = OpenOut { handle, open_flags, backing };
+        if !self.connection.answer(unique, &[bytes_of(&answer)]) {
+            lock(&self.opened).remove(&handle);
+            self.connection.close_backing(backing);
+        }
+    }
+}
