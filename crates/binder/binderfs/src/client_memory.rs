@@ -65,6 +65,19 @@ pub fn process_of(tid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
+/// Whether the descriptor by which a thread now makes an ioctl has O_NONBLOCK; `None` if the system
+/// does not say. The kernel does not pass the flag on, nor a change of it.
+pub fn is_nonblocking(tid: u32) -> Option<bool> {
+    // The system call's number, and then its arguments.
+    let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
+    let fd = call.split_ascii_whitespace().nth(1)?.strip_prefix("0x")?;
+    let fd = u32::from_str_radix(fd, 16).ok()?;
+    let info = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{fd}")).ok()?;
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    let flags = i32::from_str_radix(flags.trim(), 8).ok()?;
+    Some(flags & libc::O_NONBLOCK != 0)
+}
+
 /// Address and length of a process's map of this inode at offset 0, if there is one. Inode numbers
 /// are unique only in their file system, so the path has to begin with that one's directory.
 pub fn find_map(pid: u32, inode: u64, device: (u32, u32)) -> Option<(usize, usize)> {

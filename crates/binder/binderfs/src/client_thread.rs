@@ -16,7 +16,7 @@ use baton_abi::uapi::*;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 
@@ -57,6 +57,11 @@ pub struct ClientThread {
     tasks: Sender<Task>,
     /// The stand-in's own thread id; 0 until it runs.
     stand_in: AtomicU32,
+    opened: Weak<OpenedDevice>,
+    /// The client's thread.
+    tid: u32,
+    /// The ioctl under way may not wait, and has been found to.
+    may_not_wait: AtomicBool,
 }
 
 impl ClientThread {
@@ -68,10 +73,16 @@ impl ClientThread {
         pidfd: Arc<OwnedFd>,
     ) -> Result<Arc<ClientThread>, Errno> {
         let (tasks, received) = channel();
-        let client = Arc::new(ClientThread { tasks, stand_in: AtomicU32::new(0) });
+        let client = Arc::new(ClientThread {
+            tasks,
+            stand_in: AtomicU32::new(0),
+            opened: Arc::downgrade(opened),
+            tid,
+            may_not_wait: AtomicBool::new(false),
+        });
         let (shared, opened) = (Arc::clone(shared), Arc::clone(opened));
         let seen = Arc::downgrade(&client);
-        let stand_in = StandIn { shared, opened, tid, pidfd, poll: None };
+        let stand_in = StandIn { shared, opened, tid, pidfd, nonblocking: false, poll: None };
         let started = std::thread::Builder::new()
             .name("binderfs-client".to_owned())
             .spawn(move || stand_in.run(&seen, &received));
@@ -83,6 +94,15 @@ impl ClientThread {
     pub fn give(&self, task: Task) {
         // A stand-in that has panicked answers nothing more, and the unmount ends its client's wait.
         let _ = self.tasks.send(task);
+    }
+
+    /// Whether the ioctl under way, which waits, may not. It then ends with `EAGAIN` once it is
+    /// interrupted.
+    pub fn may_not_wait(&self) -> bool {
+        let opened = self.opened.upgrade();
+        let may_not = opened.is_some_and(|opened| opened.look_at_flags(self.tid));
+        self.may_not_wait.store(may_not, Ordering::Release);
+        may_not
     }
 
     /// Interrupts the stand-in's wait.
@@ -100,6 +120,8 @@ struct StandIn {
     /// The client's thread.
     tid: u32,
     pidfd: Arc<OwnedFd>,
+    /// Whether the ioctl under way was known to have O_NONBLOCK when it began.
+    nonblocking: bool,
     poll: Option<PollWatch>,
 }
 
@@ -111,7 +133,13 @@ impl StandIn {
         while let Ok(task) = tasks.recv() {
             match task {
                 Task::Ioctl { unique, request, data, out_bytes } => {
-                    self.ioctl(unique, request, data, out_bytes);
+                    self.nonblocking = self.opened.is_nonblocking(self.tid);
+                    let end = || {
+                        self.shared.end_request(unique);
+                        let client = seen.upgrade();
+                        client.is_some_and(|it| it.may_not_wait.swap(false, Ordering::AcqRel))
+                    };
+                    self.ioctl(unique, request, data, out_bytes, end);
                 }
                 Task::Poll { unique, kernel_handle, notify } => {
                     match self.poll(kernel_handle, notify) {
@@ -137,12 +165,20 @@ impl StandIn {
         // Memory of this process comes and goes without a word, so nothing is remembered of it.
         baton_driver::device::memory_changes();
         let address = argument.as_mut_ptr() as usize;
-        self.opened.device.ioctl(request, address, self.opened.nonblocking).map(|_| ())
+        self.opened.device.ioctl(request, address, self.nonblocking).map(|_| ())
     }
 
-    fn ioctl(&self, unique: u64, request: u32, mut data: Vec<u8>, out_bytes: usize) {
+    /// `end` says that the request ends, and answers whether it was found to wait without a right to.
+    fn ioctl(
+        &self,
+        unique: u64,
+        request: u32,
+        mut data: Vec<u8>,
+        out_bytes: usize,
+        end: impl FnOnce() -> bool,
+    ) {
         data.resize(ARGUMENT_BYTES.max(data.len()).max(out_bytes), 0);
-        let result = if request == BINDER_WRITE_READ {
+        let mut result = if request == BINDER_WRITE_READ {
             let mut exchange: WriteRead = pod_read_unaligned(&data[..size_of::<WriteRead>()]);
             let result = self.write_read(&mut exchange);
             data[..size_of::<WriteRead>()].copy_from_slice(bytes_of(&exchange));
@@ -150,7 +186,9 @@ impl StandIn {
         } else {
             self.drive(request, &mut data)
         };
-        self.shared.end_request(unique);
+        if end() && result == Err(Errno::INTR) {
+            result = Err(Errno::AGAIN);
+        }
         // The kernel copies the argument back whatever the result, as Binder's driver does.
         let result = result.err().map_or(0, |errno| -errno.raw_os_error());
         let answer = IoctlOut { result, ..IoctlOut::default() };

@@ -18,11 +18,16 @@ const DEVICE: &str = "/dev/fuse";
 const FUSE_DEV_IOC_BACKING_OPEN: c_ulong = 0x4010_e501;
 const FUSE_DEV_IOC_BACKING_CLOSE: c_ulong = 0x4004_e502;
 
-/// A mounted file system. Dropping it unmounts it: programs that have files of it open get
-/// `ENOTCONN` from then on.
+/// The kernel's end of a mounted file system.
 #[derive(Debug)]
 pub struct Connection {
     fuse: OwnedFd,
+}
+
+/// The mount. Dropping it unmounts the directory. Programs that have files open keep them until the
+/// connection is closed, too.
+#[derive(Debug)]
+pub struct Mounted {
     directory: PathBuf,
 }
 
@@ -35,7 +40,7 @@ struct BackingMap {
 
 impl Connection {
     /// Mounts a file system at a directory. Nothing answers the requests of programs yet.
-    pub fn mount(directory: &Path) -> Result<Connection, MountError> {
+    pub fn mount(directory: &Path) -> Result<(Connection, Mounted), MountError> {
         let directory =
             directory.canonicalize().map_err(|error| MountError::directory(directory, &error))?;
         let found =
@@ -67,12 +72,7 @@ impl Connection {
         if mounted != 0 {
             return Err(MountError::mount(directory, last_errno()));
         }
-        Ok(Connection { fuse, directory })
-    }
-
-    /// The directory.
-    pub fn directory(&self) -> &Path {
-        &self.directory
+        Ok((Connection { fuse }, Mounted { directory }))
     }
 
     /// Reads one request. `EAGAIN` if there is none, `ENODEV` if the file system was unmounted.
@@ -133,7 +133,14 @@ impl AsFd for Connection {
     }
 }
 
-impl Drop for Connection {
+impl Mounted {
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+impl Drop for Mounted {
     fn drop(&mut self) {
         let target = CString::new(self.directory.as_os_str().as_bytes()).expect("no zero byte");
         // SAFETY: a C string that outlives the call. Nothing can be done about an error: the

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct OpenedDevice {
     /// The driver's.
     pub device: Arc<Device>,
-    /// Whether it was opened with O_NONBLOCK.
-    pub nonblocking: bool,
+    /// Whether the program had O_NONBLOCK when that was last looked at.
+    nonblocking: AtomicBool,
     /// The kernel's number of the receive buffer's file.
     pub backing: i32,
     /// The process that has opened it.
@@ -47,7 +47,7 @@ impl OpenedDevice {
         let backing = register(&device)?;
         Ok(OpenedDevice {
             device,
-            nonblocking: flags & libc::O_NONBLOCK.cast_unsigned() != 0,
+            nonblocking: AtomicBool::new(flags & libc::O_NONBLOCK.cast_unsigned() != 0),
             backing,
             process,
             inode: header.node,
@@ -67,6 +67,20 @@ impl OpenedDevice {
             self.device.mapped(address, bytes);
             self.is_mapped.store(true, Ordering::Release);
         }
+    }
+
+    /// Whether an ioctl that a thread of the client begins may not wait. A program that has not been
+    /// seen with O_NONBLOCK is not looked at: an ioctl that waits is looked at later.
+    pub fn is_nonblocking(&self, tid: u32) -> bool {
+        self.nonblocking.load(Ordering::Relaxed) && self.look_at_flags(tid)
+    }
+
+    /// Looks whether an ioctl that a thread of the client makes may not wait.
+    pub fn look_at_flags(&self, tid: u32) -> bool {
+        let before = self.nonblocking.load(Ordering::Relaxed);
+        let now = client_memory::is_nonblocking(tid).unwrap_or(before);
+        self.nonblocking.store(now, Ordering::Relaxed);
+        now
     }
 
     /// The stand-in for a thread of the client, which `start` starts if there is none.

@@ -2,14 +2,14 @@
 //! may wait (an open, an ioctl) is done and answered by another thread.
 
 use crate::client_thread::{ClientThread, Task};
-use crate::connection::Connection;
+use crate::connection::{Connection, Mounted};
 use crate::interrupt;
 use crate::mount_error::MountError;
 use crate::opened_device::OpenedDevice;
 use crate::poll_watch::PollWatch;
 use crate::protocol::*;
 use crate::tree::{self, CONTROL, FEATURE, Tree};
-use baton_abi::uapi::{BINDER_CTL_ADD, BinderfsDevice};
+use baton_abi::uapi::{BINDER_CTL_ADD, BINDER_WRITE_READ, BinderfsDevice};
 use baton_driver::observer::Observer;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use rustix::event::Timespec;
@@ -18,11 +18,12 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Numbers of what is watched: the kernel, the end, and then clients' threads and polls.
 const FUSE: u64 = 0;
@@ -35,6 +36,8 @@ const AT_ONCE: usize = 64;
 const EVENTS: usize = 64;
 /// Time after which a thread whose client has a signal is interrupted again.
 const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// Time after which an ioctl that still waits is looked at, whether it may.
+const SOON: Duration = Duration::from_millis(1);
 /// `PIDFD_THREAD`: the pidfd of a thread, readable once that has ended. The flag is O_EXCL.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
 
@@ -54,7 +57,7 @@ pub struct Config {
 /// What the threads of the server share.
 #[derive(Debug)]
 pub struct Shared {
-    /// The mounted file system.
+    /// The kernel's end of the file system.
     pub connection: Connection,
     epoll: OwnedFd,
     watches: Mutex<HashMap<u64, Watch>>,
@@ -64,6 +67,10 @@ pub struct Shared {
     /// The ioctls that have no answer yet.
     pending: Mutex<HashMap<u64, Arc<ClientThread>>>,
 }
+
+/// An ioctl that may wait, and was begun at this time. Once, a while later, its caller's O_NONBLOCK
+/// is looked at.
+type Begun = (u64, Instant);
 
 /// Something that the server waits for.
 #[derive(Debug)]
@@ -150,7 +157,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     }
     interrupt::install().map_err(MountError::system("sigaction"))?;
     let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(MountError::system("epoll_create"))?;
-    let connection = Connection::mount(&config.directory)?;
+    let (connection, mounted) = Connection::mount(&config.directory)?;
     let watch = |fd: &dyn AsFd, number| {
         let fd = fd.as_fd();
         epoll::add(&epoll, fd, EventData::new_u64(number), EventFlags::IN)
@@ -166,7 +173,9 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         pending: Mutex::default(),
     });
     let (socket, interrupted) = (config.socket, Vec::new());
-    let mut server = Server { shared, broker, socket, tree, file_system: (0, 0), interrupted };
+    let begun = VecDeque::new();
+    let mut server =
+        Server { shared, mounted, broker, socket, tree, file_system: (0, 0), interrupted, begun };
     server.run(ready)
 }
 
@@ -178,14 +187,17 @@ fn add_context(broker: &Observer, context: &str) -> Result<(), Errno> {
 
 struct Server {
     shared: Arc<Shared>,
+    mounted: Mounted,
     /// A broker that runs until it is idle runs for as long as this connection is open.
     broker: Observer,
     socket: PathBuf,
     tree: Tree,
     /// The file system's device number, as maps of processes show it.
     file_system: (u32, u32),
-    /// Ioctls whose callers have signals.
+    /// Ioctls whose callers have signals, or may not wait.
     interrupted: Vec<u64>,
+    /// Ioctls whose callers' O_NONBLOCK has not been looked at, oldest first.
+    begun: VecDeque<Begun>,
 }
 
 /// The fate of a request that has an answer now.
@@ -212,6 +224,7 @@ impl Server {
                     Err(errno) => return Err(MountError::system("read of /dev/fuse")(errno)),
                 }
             }
+            self.look_at_waits();
             self.interrupt_waits();
             if self.take_events()? {
                 return Ok(());
@@ -221,7 +234,8 @@ impl Server {
 
     /// Waits for the next event, and does what it asks for. True if serving ends.
     fn take_events(&mut self) -> Result<bool, MountError> {
-        let patience = (!self.interrupted.is_empty()).then_some(AGAIN);
+        let is_due = !self.interrupted.is_empty() || !self.begun.is_empty();
+        let patience = is_due.then_some(AGAIN);
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let room = rustix::buffer::spare_capacity(&mut events);
         match epoll::wait(&self.shared.epoll, room, patience.as_ref()) {
@@ -251,6 +265,17 @@ impl Server {
             self.shared.forget_threads(handle, Some(tid));
             if let Ok(opened) = self.shared.device(handle) {
                 opened.end_thread(tid);
+            }
+        }
+    }
+
+    /// Looks at the flags of callers whose ioctls have waited for a while, once.
+    fn look_at_waits(&mut self) {
+        while let Some(&(unique, _)) = self.begun.front().filter(|(_, at)| at.elapsed() > SOON) {
+            self.begun.pop_front();
+            let waiting = lock(&self.shared.pending).get(&unique).cloned();
+            if waiting.is_some_and(|thread| thread.may_not_wait()) {
+                self.interrupted.push(unique);
             }
         }
     }
@@ -313,7 +338,12 @@ impl Server {
                     out_bytes: out_bytes as usize,
                 };
                 match self.give(handle, header.tid, Some(unique), task) {
-                    Ok(()) => return Ok(()),
+                    Ok(()) => {
+                        if request == BINDER_WRITE_READ {
+                            self.begun.push_back((unique, Instant::now()));
+                        }
+                        return Ok(());
+                    }
                     Err(errno) => Err(errno),
                 }
             }
@@ -424,7 +454,7 @@ impl Server {
         }
         // Without a request to this thread, which would have to answer it.
         let flags = AtFlags::STATX_DONT_SYNC;
-        let found = rustix::fs::statx(CWD, connection.directory(), flags, StatxFlags::empty())
+        let found = rustix::fs::statx(CWD, self.mounted.directory(), flags, StatxFlags::empty())
             .map_err(MountError::system("statx"))?;
         self.file_system = (found.stx_dev_major, found.stx_dev_minor);
         Ok(())
