@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +74,8 @@ struct __attribute__((packed)) free_and_send {
 	struct binder_transaction_data data;
 };
 
-// The next transaction or reply among returns.
+// The next transaction or reply among returns. A service does not care about replies that fail: its
+// callers may be killed.
 static bool find(const uint8_t *at, const uint8_t *end, uint32_t wanted,
 		 struct binder_transaction_data *found)
 {
@@ -84,7 +86,8 @@ static bool find(const uint8_t *at, const uint8_t *end, uint32_t wanted,
 			memcpy(found, at + 4, sizeof(*found));
 			return true;
 		}
-		if (command == BR_DEAD_REPLY || command == BR_FAILED_REPLY)
+		if (wanted == BR_REPLY &&
+		    (command == BR_DEAD_REPLY || command == BR_FAILED_REPLY))
 			die("a call failed");
 		at += 4 + _IOC_SIZE(command);
 	}
@@ -119,7 +122,8 @@ static void *serve_loop(void *argument)
 				 .data.ptr.buffer = (uintptr_t)&reply},
 		};
 		write = &answer;
-		write_bytes = sizeof(answer);
+		write_bytes = call.flags & TF_ONE_WAY ? offsetof(struct free_and_send, send)
+						      : sizeof(answer);
 	}
 	return NULL;
 }

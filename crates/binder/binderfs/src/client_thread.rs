@@ -177,6 +177,7 @@ impl StandIn {
         out_bytes: usize,
         end: impl FnOnce() -> bool,
     ) {
+        self.opened.find_map();
         data.resize(ARGUMENT_BYTES.max(data.len()).max(out_bytes), 0);
         let mut result = if request == BINDER_WRITE_READ {
             let mut exchange: WriteRead = pod_read_unaligned(&data[..size_of::<WriteRead>()]);
@@ -196,7 +197,6 @@ impl StandIn {
     }
 
     fn write_read(&self, exchange: &mut WriteRead) -> Result<(), Errno> {
-        self.opened.find_map();
         let memory = ClientMemory::of(self.tid);
         while exchange.write_consumed < exchange.write_size {
             let address = exchange.write_buffer.wrapping_add(exchange.write_consumed);
