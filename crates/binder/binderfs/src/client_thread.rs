@@ -6,19 +6,18 @@
 //! client makes one request at a time.
 
 use crate::client_memory::ClientMemory;
-use crate::interrupt;
 use crate::opened_device::OpenedDevice;
-use crate::poll_watch::PollWatch;
+use crate::pending::Waiter;
 use crate::protocol::{IoctlOut, PollOut};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::staging::Staged;
+use crate::watches::PollWatch;
 use baton_abi::uapi::*;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Weak};
 
 /// Bytes of returns that one ioctl gives at most. A program that has room for more asks again.
 const MOST_RETURNS: usize = 64 * 1024;
@@ -55,13 +54,7 @@ pub enum Task {
 #[derive(Debug)]
 pub struct ClientThread {
     tasks: Sender<Task>,
-    /// The stand-in's own thread id; 0 until it runs.
-    stand_in: AtomicU32,
-    opened: Weak<OpenedDevice>,
-    /// The client's thread.
-    tid: u32,
-    /// The ioctl under way may not wait, and has been found to.
-    may_not_wait: AtomicBool,
+    waiter: Arc<Waiter>,
 }
 
 impl ClientThread {
@@ -71,23 +64,18 @@ impl ClientThread {
         opened: &Arc<OpenedDevice>,
         tid: u32,
         pidfd: Arc<OwnedFd>,
-    ) -> Result<Arc<ClientThread>, Errno> {
+    ) -> Result<ClientThread, Errno> {
         let (tasks, received) = channel();
-        let client = Arc::new(ClientThread {
-            tasks,
-            stand_in: AtomicU32::new(0),
-            opened: Arc::downgrade(opened),
-            tid,
-            may_not_wait: AtomicBool::new(false),
-        });
         let (shared, opened) = (Arc::clone(shared), Arc::clone(opened));
-        let seen = Arc::downgrade(&client);
-        let stand_in = StandIn { shared, opened, tid, pidfd, nonblocking: false, poll: None };
-        let started = std::thread::Builder::new()
+        let waiter = Arc::new(Waiter::new(Arc::clone(&opened), tid));
+        let its = Arc::clone(&waiter);
+        let stand_in =
+            StandIn { shared, opened, tid, pidfd, waiter: its, nonblocking: false, poll: None };
+        std::thread::Builder::new()
             .name("binderfs-client".to_owned())
-            .spawn(move || stand_in.run(&seen, &received));
-        started.map_err(|_| Errno::AGAIN)?;
-        Ok(client)
+            .spawn(move || stand_in.run(&received))
+            .map_err(|_| Errno::NOMEM)?;
+        Ok(ClientThread { tasks, waiter })
     }
 
     /// Gives the stand-in a task.
@@ -96,21 +84,9 @@ impl ClientThread {
         let _ = self.tasks.send(task);
     }
 
-    /// Whether the ioctl under way, which waits, may not. It then ends with `EAGAIN` once it is
-    /// interrupted.
-    pub fn may_not_wait(&self) -> bool {
-        let opened = self.opened.upgrade();
-        let may_not = opened.is_some_and(|opened| opened.look_at_flags(self.tid));
-        self.may_not_wait.store(may_not, Ordering::Release);
-        may_not
-    }
-
-    /// Interrupts the stand-in's wait.
-    pub fn interrupt(&self) {
-        match self.stand_in.load(Ordering::Acquire) {
-            0 => {}
-            tid => interrupt::interrupt(tid),
-        }
+    /// The stand-in as one that waits.
+    pub fn waiter(&self) -> Arc<Waiter> {
+        Arc::clone(&self.waiter)
     }
 }
 
@@ -120,26 +96,20 @@ struct StandIn {
     /// The client's thread.
     tid: u32,
     pidfd: Arc<OwnedFd>,
+    waiter: Arc<Waiter>,
     /// Whether the ioctl under way was known to have O_NONBLOCK when it began.
     nonblocking: bool,
     poll: Option<PollWatch>,
 }
 
 impl StandIn {
-    fn run(mut self, seen: &Weak<ClientThread>, tasks: &Receiver<Task>) {
-        if let Some(client) = seen.upgrade() {
-            client.stand_in.store(rustix::thread::gettid().as_raw_pid() as u32, Ordering::Release);
-        }
+    fn run(mut self, tasks: &Receiver<Task>) {
+        self.waiter.runs();
         while let Ok(task) = tasks.recv() {
             match task {
                 Task::Ioctl { unique, request, data, out_bytes } => {
                     self.nonblocking = self.opened.is_nonblocking(self.tid);
-                    let end = || {
-                        self.shared.end_request(unique);
-                        let client = seen.upgrade();
-                        client.is_some_and(|it| it.may_not_wait.swap(false, Ordering::AcqRel))
-                    };
-                    self.ioctl(unique, request, data, out_bytes, end);
+                    self.ioctl(unique, request, data, out_bytes);
                 }
                 Task::Poll { unique, kernel_handle, notify } => {
                     match self.poll(kernel_handle, notify) {
@@ -156,7 +126,7 @@ impl StandIn {
         let mut nothing = [0u8; ARGUMENT_BYTES];
         let _ = self.drive(BINDER_THREAD_EXIT, &mut nothing);
         if let Some(poll) = self.poll.take() {
-            self.shared.forget_poll(poll);
+            self.shared.watches.forget_poll(&poll);
         }
     }
 
@@ -168,15 +138,7 @@ impl StandIn {
         self.opened.device.ioctl(request, address, self.nonblocking).map(|_| ())
     }
 
-    /// `end` says that the request ends, and answers whether it was found to wait without a right to.
-    fn ioctl(
-        &self,
-        unique: u64,
-        request: u32,
-        mut data: Vec<u8>,
-        out_bytes: usize,
-        end: impl FnOnce() -> bool,
-    ) {
+    fn ioctl(&self, unique: u64, request: u32, mut data: Vec<u8>, out_bytes: usize) {
         self.opened.find_map();
         data.resize(ARGUMENT_BYTES.max(data.len()).max(out_bytes), 0);
         let mut result = if request == BINDER_WRITE_READ {
@@ -187,7 +149,8 @@ impl StandIn {
         } else {
             self.drive(request, &mut data)
         };
-        if end() && result == Err(Errno::INTR) {
+        self.shared.pending.end(unique);
+        if self.waiter.take_may_not_wait() && result == Err(Errno::INTR) {
             result = Err(Errno::AGAIN);
         }
         // The kernel copies the argument back whatever the result, as Binder's driver does.
@@ -280,12 +243,12 @@ impl StandIn {
     fn poll(&mut self, kernel_handle: u64, notify: bool) -> Result<bool, Errno> {
         if self.poll.is_none() {
             let readable = self.opened.device.readable_duplicate()?;
-            self.poll = Some(self.shared.watch_poll(readable, kernel_handle)?);
+            self.poll = Some(self.shared.watches.add_poll(readable, kernel_handle)?);
         }
         let poll = self.poll.as_ref().expect("just made");
         let is_readable = poll.is_readable()?;
         if !is_readable && notify {
-            self.shared.arm_poll(poll)?;
+            self.shared.watches.arm_poll(poll)?;
         }
         Ok(is_readable)
     }

@@ -10,7 +10,8 @@
 //! - [`protocol`]: FUSE's messages. [`connection`]: /dev/fuse and the mount.
 //! - [`tree`]: the files. [`server`]: reads requests.
 //! - [`opened_device`]: one open device. [`client_thread`]: the threads that stand in for its
-//!   clients' threads. [`interrupt`]: their signals. [`poll_watch`]: their polls.
+//!   clients' threads. [`pending`]: those that wait. [`interrupt`]: their signals. [`watches`]: what
+//!   the server waits for, their polls among it. [`shared`]: what all threads use.
 //! - [`client_memory`]: memory and descriptors of clients. [`staging`]: copies commands and all that
 //!   they point to.
 //!
@@ -25,11 +26,13 @@ mod connection;
 mod interrupt;
 mod mount_error;
 mod opened_device;
-mod poll_watch;
+mod pending;
 mod protocol;
 mod server;
+mod shared;
 mod staging;
 mod tree;
+mod watches;
 
 pub use mount_error::MountError;
 pub use server::{Config, serve};

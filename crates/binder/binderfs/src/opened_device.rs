@@ -1,14 +1,12 @@
-//! One open device: the driver's device, and a stand-in for each thread of the client that uses it.
+//! One open device: the driver's, and what the kernel does not announce of its client.
 
 use crate::client_memory::{self, process_of};
-use crate::client_thread::ClientThread;
 use crate::protocol::InHeader;
 use baton_driver::device::Device;
 use rustix::io::Errno;
-use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// One open device. It is closed with the last reference: each stand-in has one.
 #[derive(Debug)]
@@ -25,7 +23,6 @@ pub struct OpenedDevice {
     /// The file system's device number.
     file_system: (u32, u32),
     is_mapped: AtomicBool,
-    threads: Mutex<HashMap<u32, Arc<ClientThread>>>,
 }
 
 impl OpenedDevice {
@@ -53,7 +50,6 @@ impl OpenedDevice {
             inode: header.node,
             file_system,
             is_mapped: AtomicBool::new(false),
-            threads: Mutex::default(),
         })
     }
 
@@ -81,30 +77,5 @@ impl OpenedDevice {
         let now = client_memory::is_nonblocking(tid).unwrap_or(before);
         self.nonblocking.store(now, Ordering::Relaxed);
         now
-    }
-
-    /// The stand-in for a thread of the client, which `start` starts if there is none.
-    pub fn thread(
-        &self,
-        tid: u32,
-        start: impl FnOnce() -> Result<Arc<ClientThread>, Errno>,
-    ) -> Result<Arc<ClientThread>, Errno> {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = threads.get(&tid) {
-            return Ok(Arc::clone(known));
-        }
-        let started = start()?;
-        threads.insert(tid, Arc::clone(&started));
-        Ok(started)
-    }
-
-    /// A thread of the client has ended: so does its stand-in.
-    pub fn end_thread(&self, tid: u32) {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).remove(&tid);
-    }
-
-    /// The client has closed the device: all stand-ins end.
-    pub fn end(&self) {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }

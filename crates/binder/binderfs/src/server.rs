@@ -6,40 +6,33 @@ use crate::connection::{Connection, Mounted};
 use crate::interrupt;
 use crate::mount_error::MountError;
 use crate::opened_device::OpenedDevice;
-use crate::poll_watch::PollWatch;
+use crate::pending::Pending;
 use crate::protocol::*;
+use crate::shared::Shared;
 use crate::tree::{self, CONTROL, FEATURE, Tree};
+use crate::watches::{Watch, Watches};
 use baton_abi::uapi::{BINDER_CTL_ADD, BINDER_WRITE_READ, BinderfsDevice};
+use baton_driver::device::Device;
 use baton_driver::observer::Observer;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Numbers of what is watched: the kernel, the end, and then clients' threads and polls.
-const FUSE: u64 = 0;
-const STOP: u64 = 1;
-const FIRST_WATCH: u64 = 2;
-
 /// Requests that are read between two looks at everything else.
 const AT_ONCE: usize = 64;
-/// Events of one look.
-const EVENTS: usize = 64;
 /// Time after which a thread whose client has a signal is interrupted again.
 const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// Time after which an ioctl that still waits is looked at, whether it may.
 const SOON: Duration = Duration::from_millis(1);
-/// `PIDFD_THREAD`: the pidfd of a thread, readable once that has ended. The flag is O_EXCL.
-const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
 
 /// Where and what to serve.
 #[derive(Debug)]
@@ -54,94 +47,21 @@ pub struct Config {
     pub stop: OwnedFd,
 }
 
-/// What the threads of the server share.
-#[derive(Debug)]
-pub struct Shared {
-    /// The kernel's end of the file system.
-    pub connection: Connection,
-    epoll: OwnedFd,
-    watches: Mutex<HashMap<u64, Watch>>,
-    last_number: AtomicU64,
-    /// The devices that are open, by their numbers.
-    opened: Mutex<HashMap<u64, Arc<OpenedDevice>>>,
-    /// The ioctls that have no answer yet.
-    pending: Mutex<HashMap<u64, Arc<ClientThread>>>,
+/// An open device with the stand-ins for the threads that use it.
+struct Open {
+    device: Arc<OpenedDevice>,
+    threads: HashMap<u32, ClientThread>,
 }
+
+/// The open devices, by their numbers. Opens are answered by threads of their own.
+type Opens = Arc<Mutex<HashMap<u64, Open>>>;
 
 /// An ioctl that may wait, and was begun at this time. Once, a while later, its caller's O_NONBLOCK
 /// is looked at.
 type Begun = (u64, Instant);
 
-/// Something that the server waits for.
-#[derive(Debug)]
-enum Watch {
-    /// The end of a client's thread.
-    Thread { handle: u64, tid: u32, pidfd: Arc<OwnedFd> },
-    /// Work for a client's thread that polls.
-    Poll { kernel_handle: u64 },
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    fn number(&self) -> u64 {
-        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    fn device(&self, handle: u64) -> Result<Arc<OpenedDevice>, Errno> {
-        lock(&self.opened).get(&handle).cloned().ok_or(Errno::BADF)
-    }
-
-    /// An ioctl is about to be answered: a signal has no effect on it any more.
-    pub fn end_request(&self, unique: u64) {
-        lock(&self.pending).remove(&unique);
-    }
-
-    /// Watches a descriptor of the driver, not armed yet.
-    pub fn watch_poll(&self, readable: OwnedFd, kernel_handle: u64) -> Result<PollWatch, Errno> {
-        let number = self.number();
-        epoll::add(&self.epoll, &readable, EventData::new_u64(number), EventFlags::ONESHOT)?;
-        lock(&self.watches).insert(number, Watch::Poll { kernel_handle });
-        Ok(PollWatch::new(readable, number))
-    }
-
-    /// Notifies the kernel once the descriptor is readable.
-    pub fn arm_poll(&self, poll: &PollWatch) -> Result<(), Errno> {
-        let flags = EventFlags::IN | EventFlags::ONESHOT;
-        epoll::modify(&self.epoll, poll, EventData::new_u64(poll.number()), flags)
-    }
-
-    /// Ends a watch. The driver has the eventfd, too, so closing the duplicate does not.
-    pub fn forget_poll(&self, poll: PollWatch) {
-        let _ = epoll::delete(&self.epoll, &poll);
-        lock(&self.watches).remove(&poll.number());
-    }
-
-    fn watch_thread(&self, handle: u64, tid: u32) -> Result<Arc<OwnedFd>, Errno> {
-        let pid = Pid::from_raw(tid.cast_signed()).ok_or(Errno::SRCH)?;
-        let pidfd = Arc::new(pidfd_open(pid, PIDFD_THREAD)?);
-        let number = self.number();
-        let flags = EventFlags::IN | EventFlags::ONESHOT;
-        epoll::add(&self.epoll, &pidfd, EventData::new_u64(number), flags)?;
-        let watch = Watch::Thread { handle, tid, pidfd: Arc::clone(&pidfd) };
-        lock(&self.watches).insert(number, watch);
-        Ok(pidfd)
-    }
-
-    /// Ends the watches of threads that use an open device: of one of them, or of all.
-    fn forget_threads(&self, of: u64, only: Option<u32>) {
-        lock(&self.watches).retain(|_, watch| match watch {
-            Watch::Thread { handle, tid, pidfd }
-                if *handle == of && only.is_none_or(|only| only == *tid) =>
-            {
-                let _ = epoll::delete(&self.epoll, pidfd);
-                false
-            }
-            _ => true,
-        });
-    }
 }
 
 /// Mounts a binderfs and serves it until `stop` is readable or it is unmounted. `ready` is called
@@ -156,26 +76,24 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
             .map_err(|errno| MountError::Refused { context: context.clone(), errno })?;
     }
     interrupt::install().map_err(MountError::system("sigaction"))?;
-    let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(MountError::system("epoll_create"))?;
+    let watches = Watches::new().map_err(MountError::system("epoll_create"))?;
     let (connection, mounted) = Connection::mount(&config.directory)?;
-    let watch = |fd: &dyn AsFd, number| {
-        let fd = fd.as_fd();
-        epoll::add(&epoll, fd, EventData::new_u64(number), EventFlags::IN)
+    for (fd, watch) in [(connection.as_fd(), Watch::Requests), (config.stop.as_fd(), Watch::Stop)] {
+        watches.add(fd, EventFlags::IN, watch).map_err(MountError::system("epoll_ctl"))?;
+    }
+    let shared = Arc::new(Shared { connection, pending: Pending::default(), watches });
+    let mut server = Server {
+        shared,
+        opens: Arc::default(),
+        last_handle: 0,
+        mounted,
+        broker,
+        socket: config.socket,
+        tree,
+        file_system: (0, 0),
+        interrupted: Vec::new(),
+        begun: VecDeque::new(),
     };
-    watch(&connection, FUSE).map_err(MountError::system("epoll_ctl"))?;
-    watch(&config.stop, STOP).map_err(MountError::system("epoll_ctl"))?;
-    let shared = Arc::new(Shared {
-        connection,
-        epoll,
-        watches: Mutex::default(),
-        last_number: AtomicU64::new(FIRST_WATCH),
-        opened: Mutex::default(),
-        pending: Mutex::default(),
-    });
-    let (socket, interrupted) = (config.socket, Vec::new());
-    let begun = VecDeque::new();
-    let mut server =
-        Server { shared, mounted, broker, socket, tree, file_system: (0, 0), interrupted, begun };
     server.run(ready)
 }
 
@@ -187,6 +105,8 @@ fn add_context(broker: &Observer, context: &str) -> Result<(), Errno> {
 
 struct Server {
     shared: Arc<Shared>,
+    opens: Opens,
+    last_handle: u64,
     mounted: Mounted,
     /// A broker that runs until it is idle runs for as long as this connection is open.
     broker: Observer,
@@ -236,45 +156,30 @@ impl Server {
     fn take_events(&mut self) -> Result<bool, MountError> {
         let is_due = !self.interrupted.is_empty() || !self.begun.is_empty();
         let patience = is_due.then_some(AGAIN);
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
-        let room = rustix::buffer::spare_capacity(&mut events);
-        match epoll::wait(&self.shared.epoll, room, patience.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(MountError::system("epoll_wait")(errno)),
-        }
-        for event in events {
-            match event.data.u64() {
-                FUSE => {}
-                STOP => return Ok(true),
-                number => self.take_event(number),
+        let events = self.shared.watches.wait(patience.as_ref());
+        for event in events.map_err(MountError::system("epoll_wait"))? {
+            match event {
+                Watch::Requests => {}
+                Watch::Stop => return Ok(true),
+                Watch::Poll { kernel_handle } => {
+                    self.shared.connection.notify_readable(kernel_handle);
+                }
+                Watch::Thread { handle, tid, .. } => {
+                    self.shared.watches.forget_threads(handle, Some(tid));
+                    if let Some(open) = lock(&self.opens).get_mut(&handle) {
+                        open.threads.remove(&tid);
+                    }
+                }
             }
         }
         Ok(false)
-    }
-
-    fn take_event(&self, number: u64) {
-        let thread = match lock(&self.shared.watches).get(&number) {
-            Some(Watch::Thread { handle, tid, .. }) => Some((*handle, *tid)),
-            Some(&Watch::Poll { kernel_handle }) => {
-                self.shared.connection.notify_readable(kernel_handle);
-                None
-            }
-            None => None,
-        };
-        if let Some((handle, tid)) = thread {
-            self.shared.forget_threads(handle, Some(tid));
-            if let Ok(opened) = self.shared.device(handle) {
-                opened.end_thread(tid);
-            }
-        }
     }
 
     /// Looks at the flags of callers whose ioctls have waited for a while, once.
     fn look_at_waits(&mut self) {
         while let Some(&(unique, _)) = self.begun.front().filter(|(_, at)| at.elapsed() > SOON) {
             self.begun.pop_front();
-            let waiting = lock(&self.shared.pending).get(&unique).cloned();
-            if waiting.is_some_and(|thread| thread.may_not_wait()) {
+            if self.shared.pending.may_not_wait(unique) {
                 self.interrupted.push(unique);
             }
         }
@@ -282,17 +187,8 @@ impl Server {
 
     /// Interrupts the waits whose clients have signals, until they are answered.
     fn interrupt_waits(&mut self) {
-        if self.interrupted.is_empty() {
-            return;
-        }
-        let pending = lock(&self.shared.pending);
-        self.interrupted.retain(|unique| match pending.get(unique) {
-            Some(thread) => {
-                thread.interrupt();
-                true
-            }
-            None => false,
-        });
+        let pending = &self.shared.pending;
+        self.interrupted.retain(|unique| pending.interrupt(*unique));
     }
 
     fn handle<F: FnOnce()>(
@@ -463,16 +359,16 @@ impl Server {
     /// Opens a device in a thread that may wait for the broker.
     fn open_device(&mut self, header: InHeader, flags: u32) -> Result<(), Errno> {
         let context = self.tree.open_device(header.node)?;
-        let (shared, socket) = (Arc::clone(&self.shared), self.socket.clone());
-        let file_system = self.file_system;
+        let (shared, opens) = (Arc::clone(&self.shared), Arc::clone(&self.opens));
+        let (socket, file_system) = (self.socket.clone(), self.file_system);
+        self.last_handle += 1;
+        let handle = self.last_handle;
         let open = move || {
-            let register = |device: &baton_driver::device::Device| {
-                shared.connection.open_backing(device.file())
-            };
+            let register = |device: &Device| shared.connection.open_backing(device.file());
             let opened =
                 OpenedDevice::open(&context, &socket, header, flags, file_system, register);
             match opened {
-                Ok(opened) => shared.answer_open(header.unique, opened),
+                Ok(opened) => answer_open(&shared, &opens, header.unique, handle, opened),
                 Err(errno) => shared.connection.refuse(header.unique, errno),
             }
         };
@@ -483,24 +379,27 @@ impl Server {
     /// Gives a task to the stand-in of a client's thread.
     fn give(&self, handle: u64, tid: u32, unique: Option<u64>, task: Task) -> Result<(), Errno> {
         let shared = &self.shared;
-        let opened = shared.device(handle)?;
-        let thread = opened.thread(tid, || {
-            let pidfd = shared.watch_thread(handle, tid)?;
-            ClientThread::start(shared, &opened, tid, pidfd).map_err(|_| Errno::NOMEM)
-        })?;
+        let mut opens = lock(&self.opens);
+        let Open { device, threads } = opens.get_mut(&handle).ok_or(Errno::BADF)?;
+        let thread = match threads.entry(tid) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let pidfd = shared.watches.add_thread(handle, tid)?;
+                place.insert(ClientThread::start(shared, device, tid, pidfd)?)
+            }
+        };
         if let Some(unique) = unique {
-            lock(&shared.pending).insert(unique, Arc::clone(&thread));
+            shared.pending.begin(unique, thread.waiter());
         }
         thread.give(task);
         Ok(())
     }
 
+    /// The program has closed a device: all its stand-ins end, and the device with the last.
     fn release(&self, handle: u64) {
-        let opened = lock(&self.shared.opened).remove(&handle);
-        if let Some(opened) = opened {
-            self.shared.forget_threads(handle, None);
-            self.shared.connection.close_backing(opened.backing);
-            opened.end();
+        if let Some(open) = lock(&self.opens).remove(&handle) {
+            self.shared.watches.forget_threads(handle, None);
+            self.shared.connection.close_backing(open.device.backing);
         }
     }
 
@@ -535,16 +434,15 @@ impl Server {
     }
 }
 
-impl Shared {
-    /// Answers an open, and keeps the device if the program has it.
-    fn answer_open(&self, unique: u64, opened: OpenedDevice) {
-        let (handle, backing) = (self.number(), opened.backing);
-        let open_flags = FOPEN_DIRECT_IO | FOPEN_PASSTHROUGH | FOPEN_NOFLUSH;
-        lock(&self.opened).insert(handle, Arc::new(opened));
-        let answer = OpenOut { handle, open_flags, backing };
-        if !self.connection.answer(unique, &[bytes_of(&answer)]) {
-            lock(&self.opened).remove(&handle);
-            self.connection.close_backing(backing);
-        }
+/// Answers an open, and keeps the device if the program has it.
+fn answer_open(shared: &Shared, opens: &Opens, unique: u64, handle: u64, opened: OpenedDevice) {
+    let backing = opened.backing;
+    let open = Open { device: Arc::new(opened), threads: HashMap::new() };
+    lock(opens).insert(handle, open);
+    let open_flags = FOPEN_DIRECT_IO | FOPEN_PASSTHROUGH | FOPEN_NOFLUSH;
+    let answer = OpenOut { handle, open_flags, backing };
+    if !shared.connection.answer(unique, &[bytes_of(&answer)]) {
+        lock(opens).remove(&handle);
+        shared.connection.close_backing(backing);
     }
 }

@@ -24,10 +24,8 @@ enum Pollable {
     Own(OwnedFd),
 }
 
-impl Pollable {
-    fn new() -> Result<OwnedFd, Errno> {
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-    }
+fn make_eventfd() -> Result<OwnedFd, Errno> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
 impl AsFd for Pollable {
@@ -56,7 +54,7 @@ impl Pollables {
         let lent = match all.remove(&tid) {
             Some(Pollable::Lent(fd)) => fd,
             Some(Pollable::Own(fd)) => Box::leak(Box::new(fd)),
-            None => Box::leak(Box::new(Pollable::new()?)),
+            None => Box::leak(Box::new(make_eventfd()?)),
         };
         all.insert(tid, Pollable::Lent(lent));
         Ok(lent)
@@ -67,7 +65,7 @@ impl Pollables {
         let mut all = self.all.lock();
         let pollable = match all.entry(tid) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(Pollable::Own(Pollable::new()?)),
+            Entry::Vacant(place) => place.insert(Pollable::Own(make_eventfd()?)),
         };
         rustix::io::fcntl_dupfd_cloexec(pollable, 0)
     }
