@@ -16,8 +16,8 @@ LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked --workspace $(RSBINDER) --target-dir target/rsbinder/inline
 SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.prerm \
 	bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/demo-bench \
-	scripts/install scripts/setup scripts/with-binder tests/clients/build tests/clients/run \
-	tests/containers/run tests/docs/run tests/examples/run tests/host/run tests/package/run \
+	scripts/install scripts/setup scripts/with-binder tests/binderfs/run tests/clients/build \
+	tests/clients/run tests/containers/run tests/docs/run tests/examples/run tests/host/run tests/package/run \
 	tests/programs/run tests/rsbinder/build tests/rsbinder/call tests/rsbinder/run tools/binder-vm
 
 .PHONY: help
@@ -86,7 +86,7 @@ deb:
 SIMULATED_HISTORIES ?= 100
 
 # Tests that run programs. The others are tests of crates.
-PROGRAM_TESTS := test-uapi test-programs test-rsbinder test-host test-containers test-examples \
+PROGRAM_TESTS := test-uapi test-binderfs test-programs test-rsbinder test-host test-containers test-examples \
 	test-docs test-hostile test-conformance
 TESTS := test-workspace test-instructions test-loom test-simulation $(PROGRAM_TESTS)
 
@@ -128,6 +128,10 @@ test-uapi:
 	@echo 'test: the driver behind its ioctl interface'
 	@$(MAKE) --quiet --no-print-directory -C tests/uapi
 	@BATON_LOG=off timeout 600 scripts/with-binder $(BUILT)/baton run -- target/uapi-test
+
+test-binderfs:
+	@echo 'test: static programs over a mounted binderfs'
+	@tests/binderfs/run
 
 test-programs:
 	@echo 'test: goroutines and coroutines'

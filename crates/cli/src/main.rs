@@ -4,6 +4,7 @@
 //! - [`run`]: runs a program on Baton. [`program`]: checks whether it can. [`interposer`]: what is
 //!   loaded into it. [`devices`]: its `/dev`. [`background`]: starts a broker for it.
 //! - [`broker`]: runs the broker.
+//! - [`mount`]: a binderfs for programs that nothing can be loaded into.
 //! - [`ps`], [`contexts`]: show the broker's state, through [`observer`].
 //! - [`rt`]: runs programs in real time.
 //! - [`service_manager`]: runs Android's service manager. [`wait`]: waits for services.
@@ -37,6 +38,7 @@ mod introspect;
 mod log;
 mod logcat;
 mod manager;
+mod mount;
 mod observer;
 mod ping;
 mod policy;
@@ -89,6 +91,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run the broker, which every program that uses Baton needs
     Broker(broker::BrokerArgs),
+    /// Mount a binderfs: for static programs, Go, other C libraries, containers
+    Mount(mount::MountArgs),
     /// Run a service manager, Android's: services are registered and found there by their names
     Manager(service_manager::ManagerArgs),
     /// Show contexts, processes, nodes, references, threads and buffers
@@ -145,6 +149,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::demo(&args, &socket),
         Command::Run(args) => run::run(&args, &socket),
         Command::Broker(args) => broker::broker(args, &socket),
+        Command::Mount(args) => mount::mount(args, &socket),
         Command::Manager(args) => service_manager::manager(&args, &socket),
         Command::Ps(args) => ps::ps(&args, &socket),
         Command::Contexts(args) => contexts::list(&args, &socket),

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 /// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.
@@ -330,6 +330,17 @@ pub enum Request {
     Rejoin {
         /// The engine's nodes that manage its context or were to, with their flags.
         manages: Vec<(NodeId, u32)>,
+    },
+    /// Precedes [`Request::Hello`] or [`Request::Resume`] of an engine that serves the device of
+    /// another process: the engine is that process's from here on. No reply; the reply to the
+    /// greeting says whether the broker accepts it. Errors:
+    ///
+    /// - `EPERM`: the sender is neither root nor of the process's effective user, or lives in
+    ///   another pid namespace than the broker.
+    /// - `ESRCH`: there is no such process.
+    OnBehalf {
+        /// The process's thread group id in the broker's pid namespace.
+        pid: u32,
     },
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Connection {
     /// Rights that the configuration gives to the process.
     pub rights: Rights,
     pub role: Role,
+    /// Whether the peer may serve another process, once it has asked.
+    pub on_behalf: Option<Result<(), Errno>>,
     /// Set once the process has exited: the number of its requests that the broker still reads.
     pub exiting: Option<u32>,
     /// A reply that the broker could not send yet. The broker reads no further request before it is
@@ -87,8 +89,9 @@ impl Connection {
             Err(errno) => return Err((socket, errno)),
         };
         let rights = rights(&credentials);
-        let (role, exiting, unsent) = (Role::Ungreeted, None, None);
-        Ok(Connection { socket, pidfd, credentials, rights, role, exiting, unsent })
+        let role = Role::Ungreeted;
+        let (on_behalf, exiting, unsent) = (None, None, None);
+        Ok(Connection { socket, pidfd, credentials, rights, role, on_behalf, exiting, unsent })
     }
 
     pub fn engine(&mut self) -> Option<&mut Engine> {

@@ -72,6 +72,45 @@ pub(crate) fn identify(socket: impl AsFd) -> Result<(Credentials, Option<OwnedFd
     Ok((credentials, pidfd))
 }
 
+/// The credentials of a process whose device another one serves. A server that is root says who
+/// the process is in every respect. Any other server lends its own groups and label, since a
+/// process of the same user may have rights by its own that the server has not.
+pub(crate) fn on_behalf(server: &Credentials, pid: u32) -> Result<Credentials, Errno> {
+    if server.pid_namespace != PidNamespace::Brokers {
+        return Err(Errno::PERM);
+    }
+    let pid_of = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
+    let pidfd = rustix::process::pidfd_open(pid_of, PidfdFlags::empty())?;
+    let status = read_of(pid, "status")?.ok_or(Errno::SRCH)?;
+    let numbers = |name: &str| -> Option<Vec<u32>> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().map(|number| number.parse().ok()).collect()
+    };
+    // The second id is the effective one.
+    let effective = |name| numbers(name).and_then(|ids| ids.get(1).copied()).ok_or(Errno::SRCH);
+    let uid = effective("Uid:")?;
+    let is_root = server.uid == 0;
+    if !is_root && uid != server.uid {
+        return Err(Errno::PERM);
+    }
+    let (gids, security_context) = if is_root {
+        let mut gids = numbers("Groups:").unwrap_or_default();
+        gids.truncate(MAX_GROUPS);
+        gids.push(effective("Gid:")?);
+        let label = read_of(pid, "attr/current")?.unwrap_or_default();
+        (gids, label_text(label.as_bytes()))
+    } else {
+        (server.gids.clone(), server.security_context.clone())
+    };
+    let pid_namespace = pid_namespace(pid, Some(&pidfd))?;
+    let incarnation = started_or_shortage(pid)?;
+    // All of the files were this process's if it still lives.
+    if has_ended(&pidfd)? {
+        return Err(Errno::SRCH);
+    }
+    Ok(Credentials { pid, pid_namespace, uid, gids, security_context, incarnation })
+}
+
 /// On a simulated machine all processes are one of the kernel's: the number of the simulated one.
 #[cfg(simulated)]
 fn simulated_pid() -> Option<u32> {

@@ -9,7 +9,7 @@ use crate::ledger::{Addition, Reader};
 use crate::limits::Rights;
 use crate::outbox::{self, Outbox};
 use crate::packet::{self, Received, Sent};
-use crate::peer::Credentials;
+use crate::peer::{self, Credentials};
 use crate::poll::{ConnectionId, Source};
 use crate::restart_state::Credential;
 use crate::run::Broker;
@@ -135,6 +135,9 @@ impl Broker {
         request: Request,
         pages: Attached,
     ) -> Result<(), CloseReason> {
+        if let Request::OnBehalf { pid } = request {
+            return self.act_on_behalf(id, pid, &pages);
+        }
         let resumes = matches!(request, Request::Resume { .. });
         let (Request::Hello { version, .. }
         | Request::Resume { version, .. }
@@ -143,8 +146,10 @@ impl Broker {
             return Err(CloseReason::NoGreeting);
         };
         self.had_client = true;
+        let on_behalf = self.connections[&id].on_behalf.unwrap_or(Ok(()));
         let admitted = match (request, pages) {
             _ if version != VERSION => Err(Errno::PROTONOSUPPORT),
+            _ if on_behalf.is_err() => Err(on_behalf.unwrap_err()),
             // Users that the broker cannot tell apart would share an account and their rights.
             _ if is_overflow_uid(self.connections[&id].credentials.uid) => Err(Errno::OVERFLOW),
             (Request::Hello { .. } | Request::Resume { .. }, Attached::Lost) => Err(Errno::MFILE),
@@ -182,6 +187,39 @@ impl Broker {
                 self.send_reply(id, unsent).map(|_| ())
             }
         }
+    }
+
+    /// Gives a connection the identity of the process whose device it serves, or notes the error for
+    /// its greeting. From here on the process's user pays for the connection.
+    fn act_on_behalf(
+        &mut self,
+        id: ConnectionId,
+        pid: u32,
+        pages: &Attached,
+    ) -> Result<(), CloseReason> {
+        let connection = &self.connections[&id];
+        if connection.on_behalf.is_some() || !matches!(pages, Attached::None) {
+            return Err(CloseReason::Malformed);
+        }
+        let found = peer::on_behalf(&connection.credentials, pid).and_then(|credentials| {
+            let rights = self.policy.rights(&credentials, rustix::process::geteuid().as_raw());
+            let class = if rights.reserve { QuotaClass::Owner } else { STRANGER };
+            let room =
+                self.ledger.descriptors.check(credentials.uid, class, Connection::DESCRIPTORS);
+            room.map(|()| (credentials, rights)).map_err(|_| Errno::MFILE)
+        });
+        let server = connection.credentials.uid;
+        let connection = self.connections.get_mut(&id).expect("just read from");
+        connection.on_behalf = Some(found.as_ref().map(|_| ()).map_err(|errno| *errno));
+        if let Ok((credentials, rights)) = found {
+            let user = credentials.uid;
+            (connection.credentials, connection.rights) = (credentials, rights);
+            self.ledger.descriptors.give_back(server, Connection::DESCRIPTORS);
+            self.ledger.descriptors.take(user, Connection::DESCRIPTORS);
+            self.remove_non_engine(server, id);
+            self.non_engines.entry(user).or_default().insert(id);
+        }
+        Ok(())
     }
 
     /// Makes a connection an engine's. Returns its credential and the engine's end of its event

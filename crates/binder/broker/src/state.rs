@@ -154,7 +154,8 @@ impl State {
             | Request::Observe { .. }
             | Request::Resume { .. }
             | Request::Claim { .. }
-            | Request::Rejoin { .. } => {
+            | Request::Rejoin { .. }
+            | Request::OnBehalf { .. } => {
                 let why = Violation::Greeting;
                 out.push(Effect::Disconnect { process: from, why });
                 return None;

@@ -18,10 +18,11 @@ pub use crate::engine::open_error::OpenError;
 use crate::engine::Engine;
 use crate::sys::thread::tid;
 use crate::sys::user;
+use crate::wait::settings::Settings;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
 use exchange::{Exchanged, Written};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,6 +37,21 @@ impl Device {
     /// Opens a context at the broker that listens at `socket`.
     pub fn open(context: &str, socket: &Path) -> Result<Arc<Device>, OpenError> {
         Ok(Arc::new(Device { engine: Engine::open(context, socket)? }))
+    }
+
+    /// Opens a context on behalf of another process, by its pid. The broker accepts that from root,
+    /// and from the process's own user.
+    ///
+    /// Each thread of that process needs a thread of this one that makes its ioctls. Addresses in
+    /// their arguments are of this process; [`Device::mapped`] takes the other's address.
+    /// Descriptors that arrive would be this process's: objects and calls must not accept them.
+    pub fn open_on_behalf(
+        context: &str,
+        socket: &Path,
+        pid: u32,
+    ) -> Result<Arc<Device>, OpenError> {
+        let settings = Settings::of_environment();
+        Ok(Arc::new(Device { engine: Engine::start(context, socket, settings, Some(pid))? }))
     }
 
     /// The engine behind the ioctls, for the simulator.
@@ -111,6 +127,11 @@ impl Device {
     /// the process or of the calling thread. To be polled in place of the device's own.
     pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
         self.engine.readable()
+    }
+
+    /// Like [`Device::readable`], a descriptor that the caller may close at any time.
+    pub fn readable_duplicate(&self) -> Result<OwnedFd, Errno> {
+        self.engine.readable_duplicate()
     }
 
     /// Called in the child after fork. The device stays the parent's: the child's copy closes its

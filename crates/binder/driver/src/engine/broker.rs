@@ -31,6 +31,8 @@ pub struct Broker {
     uid: Uid,
     /// The credential that proves this process's identity to the next broker.
     credential: Vec<u8>,
+    /// The process whose device this engine serves, if that is another one.
+    on_behalf: Option<u32>,
     /// The clock by which messages are stamped.
     pub stamps: Stamps,
     link: Lock<Arc<Link>>,
@@ -91,6 +93,7 @@ pub enum Greeting {
 pub struct Greeted {
     place: PathBuf,
     context: String,
+    on_behalf: Option<u32>,
     requests: OwnedFd,
     uid: Uid,
     pages: [OwnedFd; 2],
@@ -104,12 +107,20 @@ fn talk_failed(errno: Errno) -> OpenError {
     OpenError::System { operation: "talk to the broker", errno }
 }
 
+/// Tells the broker before the greeting whose device this engine serves.
+fn say_on_behalf(requests: &OwnedFd, on_behalf: Option<u32>) -> Result<(), Errno> {
+    let Some(pid) = on_behalf else { return Ok(()) };
+    send(requests, &encode(&Request::OnBehalf { pid }), &[], SendFlags::empty())
+}
+
 impl Greeted {
     /// Introduces the engine with its status page and a tally page, over a connection of [`dial`].
+    /// `on_behalf` as in [`Broker`].
     pub fn greet(
         (requests, uid): (OwnedFd, Uid),
         socket: &Path,
         context: &str,
+        on_behalf: Option<u32>,
         status_page: OwnedFd,
     ) -> Result<Greeted, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
@@ -122,15 +133,16 @@ impl Greeted {
         let channels = channels();
         let hello = Request::Hello { version: VERSION, context: context.clone(), channels };
         let carried = pages.each_ref().map(AsFd::as_fd);
+        say_on_behalf(&requests, on_behalf).map_err(talk_failed)?;
         send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(talk_failed)?;
         // The program may go to another directory.
         let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
-        Ok(Greeted { place, context, requests, uid, pages, tally })
+        Ok(Greeted { place, context, on_behalf, requests, uid, pages, tally })
     }
 
     /// Waits for the broker's answer.
     pub fn await_welcome(self) -> Result<(Broker, Identity), OpenError> {
-        let Greeted { place, context, requests, uid, pages, tally } = self;
+        let Greeted { place, context, on_behalf, requests, uid, pages, tally } = self;
         let (packet, fds) = receive_patiently(&requests).map_err(talk_failed)?;
         match decode(&packet) {
             Some(Reply::Welcome { identity, era, credential, stamps }) => {
@@ -143,6 +155,7 @@ impl Greeted {
                     pages,
                     uid,
                     credential,
+                    on_behalf,
                     stamps,
                     link,
                     next: Lock::new(None),
@@ -192,6 +205,7 @@ impl Broker {
         let (credential, channels) = (self.credential.clone(), channels());
         let resume = Request::Resume { version: VERSION, credential, channels };
         let carried = self.pages.each_ref().map(AsFd::as_fd);
+        say_on_behalf(&socket, self.on_behalf)?;
         send(&socket, &encode(&resume), &carried, SendFlags::empty())?;
         let socket = Arc::new(socket);
         *self.next.lock() = Some(Arc::clone(&socket));
@@ -504,6 +518,7 @@ mod tests {
             pages,
             uid: rustix::process::geteuid(),
             credential: Vec::new(),
+            on_behalf: None,
             stamps: Stamps::Clock,
             link: Lock::new(Arc::clone(&link)),
             next: Lock::new(None),

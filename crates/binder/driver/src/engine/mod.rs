@@ -75,12 +75,13 @@ impl Engine {
         context: &str,
         socket: &Path,
         settings: Settings,
+        on_behalf: Option<u32>,
     ) -> Result<Engine, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
         // The broker looks up this process, and admits it, while this process makes its parts.
         let requests = broker::dial(socket)?;
         let (page, page_file) = StatusPage::new()?;
-        let greeted = Greeted::greet(requests, socket, context, page_file)?;
+        let greeted = Greeted::greet(requests, socket, context, on_behalf, page_file)?;
         let buffer = ReceiveBuffer::new()?;
         let control = ControlPoll::new().map_err(system("make the control thread's timers"))?;
         let control = Arc::new(control);
@@ -88,7 +89,7 @@ impl Engine {
         let (broker, mut identity) = greeted.await_welcome()?;
         if cfg!(not(simulated)) {
             // The broker may not see this process's own pid.
-            identity.pid = std::process::id();
+            identity.pid = on_behalf.unwrap_or_else(std::process::id);
         }
         let shown = Arc::clone(page.mapping());
         let stamp_clock = StampClock::new(broker.stamps);

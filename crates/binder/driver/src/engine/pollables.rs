@@ -4,7 +4,7 @@ use baton_shm::lock::Lock;
 use baton_state::work::Tid;
 use rustc_hash::FxHashMap;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Pollables {
     is_used: AtomicBool,
-    all: Lock<FxHashMap<Tid, &'static OwnedFd>>,
+    all: Lock<FxHashMap<Tid, Pollable>>,
+}
+
+#[derive(Debug)]
+enum Pollable {
+    /// Never closed: the program's epoll may hold it.
+    Lent(&'static OwnedFd),
+    /// Others have only duplicates.
+    Own(OwnedFd),
+}
+
+fn make_eventfd() -> Result<OwnedFd, Errno> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+}
+
+impl AsFd for Pollable {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Pollable::Lent(fd) => fd.as_fd(),
+            Pollable::Own(fd) => fd.as_fd(),
+        }
+    }
 }
 
 impl Pollables {
@@ -27,16 +48,33 @@ impl Pollables {
         self.is_used.store(true, Ordering::SeqCst);
     }
 
-    /// The thread's descriptor.
+    /// The thread's descriptor, for good.
     pub fn of(&self, tid: Tid) -> Result<&'static OwnedFd, Errno> {
-        Ok(match self.all.lock().entry(tid) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(place) => {
-                let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-                // Never closed: the program's epoll may hold it.
-                place.insert(Box::leak(Box::new(eventfd(0, flags)?)))
-            }
-        })
+        let mut all = self.all.lock();
+        let lent = match all.remove(&tid) {
+            Some(Pollable::Lent(fd)) => fd,
+            Some(Pollable::Own(fd)) => Box::leak(Box::new(fd)),
+            None => Box::leak(Box::new(make_eventfd()?)),
+        };
+        all.insert(tid, Pollable::Lent(lent));
+        Ok(lent)
+    }
+
+    /// A duplicate of the thread's descriptor.
+    pub fn duplicate(&self, tid: Tid) -> Result<OwnedFd, Errno> {
+        let mut all = self.all.lock();
+        let pollable = match all.entry(tid) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(Pollable::Own(make_eventfd()?)),
+        };
+        rustix::io::fcntl_dupfd_cloexec(pollable, 0)
+    }
+
+    /// The thread polls no more. Its descriptor is closed, unless it was given away for good.
+    pub fn forget(&self, tid: Tid) {
+        if self.is_used() && matches!(self.all.lock().get(&tid), Some(Pollable::Own(_))) {
+            self.all.lock().remove(&tid);
+        }
     }
 
     /// Shows each thread that polls whether it would find work.

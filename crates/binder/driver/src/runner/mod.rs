@@ -27,7 +27,7 @@ use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use baton_state::work::Tid;
 use baton_state::{Effect, State};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,14 +38,25 @@ impl Engine {
         Engine::open_with(context, socket, Settings::of_environment())
     }
 
-    /// Connects to the broker at `socket` and starts the control thread.
+    /// [`Engine::start`] for this process.
     pub fn open_with(
         context: &str,
         socket: &Path,
         settings: Settings,
     ) -> Result<Arc<Engine>, OpenError> {
+        Engine::start(context, socket, settings, None)
+    }
+
+    /// Connects to the broker at `socket` and starts the control thread. `on_behalf`: the pid of
+    /// the process whose device the engine serves, if that is another one.
+    pub fn start(
+        context: &str,
+        socket: &Path,
+        settings: Settings,
+        on_behalf: Option<u32>,
+    ) -> Result<Arc<Engine>, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
-        let engine = Arc::new(Engine::connect(context, socket, settings)?);
+        let engine = Arc::new(Engine::connect(context, socket, settings, on_behalf)?);
         engine.watch_events(&engine.broker.link()).map_err(system("epoll_ctl"))?;
         thread::forget_in_children();
         let control = Arc::clone(&engine);
@@ -77,12 +88,24 @@ impl Engine {
     /// Polls readable while the calling thread would find work. Polling threads cost the others a
     /// doorbell over the socket, so it begins with the first use.
     pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
+        let pollable = self.pollables.of(tid())?;
+        self.begin_polling()?;
+        Ok(pollable.as_fd())
+    }
+
+    /// Like [`Engine::readable`], a descriptor that its user may close at any time.
+    pub fn readable_duplicate(&self) -> Result<OwnedFd, Errno> {
+        let pollable = self.pollables.duplicate(tid())?;
+        self.begin_polling()?;
+        Ok(pollable)
+    }
+
+    fn begin_polling(&self) -> Result<(), Errno> {
         let tid = tid();
         let mut state = self.lock();
         state.end_dedicated(tid);
         self.pollables.begin();
         self.revoke(&mut state);
-        let pollable = self.pollables.of(tid)?;
         if let Some(calling) = state.thread(tid).calls_on()
             && let Some(channel) = self.channel(calling.via.channel)
         {
@@ -91,7 +114,7 @@ impl Engine {
         self.publish(&state);
         self.accept_first(&mut state);
         self.carry_out(&mut state);
-        Ok(pollable.as_fd())
+        Ok(())
     }
 
     /// Counts the processes that hold the object of a handle strongly, and those that hold it
@@ -119,6 +142,7 @@ impl Engine {
         });
         self.end_reservations(tid);
         self.own_words.lock().remove(&tid);
+        self.pollables.forget(tid);
     }
 
     /// Closes the device: the broker is told by the end of the connection.

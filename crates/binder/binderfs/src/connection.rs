@@ -1,0 +1,154 @@
+//! The kernel's end of a mounted file system: /dev/fuse.
+//!
+//! Any thread may answer a request, and in any order.
+
+use crate::mount_error::MountError;
+use crate::protocol::{NOTIFY_POLL, OutHeader};
+use bytemuck::bytes_of;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{CString, c_ulong};
+use std::io::IoSlice;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const DEVICE: &str = "/dev/fuse";
+/// `_IOW(229, 1, struct fuse_backing_map)` and `_IOW(229, 2, uint32_t)`.
+const FUSE_DEV_IOC_BACKING_OPEN: c_ulong = 0x4010_e501;
+const FUSE_DEV_IOC_BACKING_CLOSE: c_ulong = 0x4004_e502;
+
+/// The kernel's end of a mounted file system.
+#[derive(Debug)]
+pub struct Connection {
+    fuse: OwnedFd,
+}
+
+/// The mount. Dropping it unmounts the directory. Programs that have files open keep them until the
+/// connection is closed, too.
+#[derive(Debug)]
+pub struct Mounted {
+    directory: PathBuf,
+}
+
+#[repr(C)]
+struct BackingMap {
+    fd: i32,
+    flags: u32,
+    padding: u64,
+}
+
+impl Connection {
+    /// Mounts a file system at a directory. Nothing answers the requests of programs yet.
+    pub fn mount(directory: &Path) -> Result<(Connection, Mounted), MountError> {
+        let directory =
+            directory.canonicalize().map_err(|error| MountError::directory(directory, &error))?;
+        let found =
+            directory.metadata().map_err(|error| MountError::directory(&directory, &error))?;
+        if !found.is_dir() {
+            return Err(MountError::NotADirectory(directory));
+        }
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fuse = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(MountError::NoFuse)?;
+        let options = format!(
+            "fd={},rootmode=40755,user_id={},group_id={},allow_other,default_permissions",
+            fuse.as_raw_fd(),
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        );
+        let options = CString::new(options).expect("no zero byte");
+        // A path of the system's has none either.
+        let target = CString::new(directory.as_os_str().as_bytes()).expect("no zero byte");
+        // SAFETY: all are C strings that outlive the call.
+        let mounted = unsafe {
+            libc::mount(
+                c"binder".as_ptr(),
+                target.as_ptr(),
+                c"fuse.binder".as_ptr(),
+                libc::MS_NOSUID | libc::MS_NOEXEC | libc::MS_NODEV,
+                options.as_ptr().cast(),
+            )
+        };
+        if mounted != 0 {
+            return Err(MountError::mount(directory, last_errno()));
+        }
+        Ok((Connection { fuse }, Mounted { directory }))
+    }
+
+    /// Reads one request. `EAGAIN` if there is none, `ENODEV` if the file system was unmounted.
+    pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+        let bytes = rustix::io::read(&self.fuse, &mut *buffer)?;
+        Ok(&buffer[..bytes])
+    }
+
+    /// Answers a request with these bytes. False if nobody waits for the answer any more.
+    pub fn answer(&self, unique: u64, parts: &[&[u8]]) -> bool {
+        self.send(unique, 0, parts)
+    }
+
+    /// Answers a request with an error.
+    pub fn refuse(&self, unique: u64, errno: Errno) {
+        self.send(unique, -errno.raw_os_error(), &[]);
+    }
+
+    /// Wakes the threads that poll an open file, by the kernel's number of it.
+    pub fn notify_readable(&self, kernel_handle: u64) {
+        self.send(0, NOTIFY_POLL, &[&kernel_handle.to_ne_bytes()]);
+    }
+
+    fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) -> bool {
+        let bytes = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
+        let header = OutHeader { bytes: bytes as u32, error, unique };
+        let mut all = vec![IoSlice::new(bytes_of(&header))];
+        all.extend(parts.iter().map(|part| IoSlice::new(part)));
+        match rustix::io::writev(&self.fuse, &all) {
+            Ok(_) => return true,
+            // The caller has been killed, the open file closed, or the file system unmounted.
+            Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN) => {}
+            Err(errno) => tracing::warn!(unique, %errno, "/dev/fuse refused an answer"),
+        }
+        false
+    }
+
+    /// Registers a file to be mapped in place of another. Returns its number.
+    pub fn open_backing(&self, file: BorrowedFd<'_>) -> Result<i32, Errno> {
+        let map = BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 };
+        let fuse = self.fuse.as_raw_fd();
+        // SAFETY: the structure that this request reads.
+        let number = unsafe { libc::ioctl(fuse, FUSE_DEV_IOC_BACKING_OPEN, &map) };
+        if number > 0 { Ok(number) } else { Err(last_errno()) }
+    }
+
+    /// Ends a registration.
+    pub fn close_backing(&self, number: i32) {
+        let fuse = self.fuse.as_raw_fd();
+        // SAFETY: the number that this request reads.
+        unsafe { libc::ioctl(fuse, FUSE_DEV_IOC_BACKING_CLOSE, &number) };
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fuse.as_fd()
+    }
+}
+
+impl Mounted {
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let target = CString::new(self.directory.as_os_str().as_bytes()).expect("no zero byte");
+        // SAFETY: a C string that outlives the call. Nothing can be done about an error: the
+        // directory has been unmounted by others, or is theirs.
+        unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

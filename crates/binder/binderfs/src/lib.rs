@@ -1,0 +1,38 @@
+//! binderfs as a FUSE file system: any program that can open a file can use Binder, with nothing
+//! loaded into it.
+//!
+//! ```text
+//!   client thread --ioctl--> kernel --> server's reader --> stand-in --> driver --> channels
+//!                 <------------------ answer of the stand-in <----
+//!   client's map of the device = the engine's receive buffer (FUSE passthrough)
+//! ```
+//!
+//! - [`protocol`]: FUSE's messages. [`connection`]: /dev/fuse and the mount.
+//! - [`tree`]: the files. [`server`]: reads requests.
+//! - [`opened_device`]: one open device. [`client_thread`]: the threads that stand in for its
+//!   clients' threads. [`pending`]: those that wait. [`interrupt`]: their signals. [`watches`]: what
+//!   the server waits for, their polls among it. [`shared`]: what all threads use.
+//! - [`client_memory`]: memory and descriptors of clients. [`staging`]: copies commands and all that
+//!   they point to.
+//!
+//! **Invariant**: the driver gets no address of a client's; see [`staging`].
+//!
+//! **Invariant**: the thread that reads requests waits for no client and for no other process than
+//! the broker.
+
+mod client_memory;
+mod client_thread;
+mod connection;
+mod interrupt;
+mod mount_error;
+mod opened_device;
+mod pending;
+mod protocol;
+mod server;
+mod shared;
+mod staging;
+mod tree;
+mod watches;
+
+pub use mount_error::MountError;
+pub use server::{Config, serve};

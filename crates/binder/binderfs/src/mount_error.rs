@@ -1,0 +1,80 @@
+//! Why a binderfs could not be mounted or served.
+
+use baton_driver::device::OpenError;
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+
+/// Why a binderfs could not be mounted or served.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The directory's path names another file.
+    #[error("{} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    /// The directory is that of a file system whose server has ended.
+    #[error("the server of the file system at {} has ended", .0.display())]
+    Abandoned(PathBuf),
+    /// The directory cannot be used.
+    #[error("{}: {errno}", directory.display())]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// The system's error.
+        errno: Errno,
+    },
+    /// /dev/fuse cannot be opened.
+    #[error("/dev/fuse: {0}")]
+    NoFuse(Errno),
+    /// This process may not mount file systems.
+    #[error("this process may not mount file systems")]
+    NotPermitted,
+    /// The kernel cannot pass maps through to other files, or not for this process.
+    #[error("this kernel does not pass maps of a FUSE file through to another file")]
+    NoPassthrough,
+    /// A context has a name that no file can have, or is named twice.
+    #[error("no context can be named {0:?}")]
+    BadContext(String),
+    /// The broker could not be reached.
+    #[error(transparent)]
+    Broker(#[from] OpenError),
+    /// The broker refused a context.
+    #[error("the broker refused context {context:?}: {errno}")]
+    Refused {
+        /// The context.
+        context: String,
+        /// The broker's reason.
+        errno: Errno,
+    },
+    /// A system call failed.
+    #[error("{operation}: {errno}")]
+    System {
+        /// The call.
+        operation: &'static str,
+        /// Its error.
+        errno: Errno,
+    },
+}
+
+impl MountError {
+    /// The directory could not be examined.
+    pub(crate) fn directory(directory: &Path, error: &std::io::Error) -> MountError {
+        let directory = directory.to_owned();
+        match Errno::from_io_error(error).unwrap_or(Errno::IO) {
+            Errno::NOTCONN => MountError::Abandoned(directory),
+            Errno::NOTDIR => MountError::NotADirectory(directory),
+            errno => MountError::Directory { directory, errno },
+        }
+    }
+
+    /// `mount` has failed.
+    pub(crate) fn mount(directory: PathBuf, errno: Errno) -> MountError {
+        match errno {
+            Errno::PERM | Errno::ACCESS => MountError::NotPermitted,
+            errno => MountError::Directory { directory, errno },
+        }
+    }
+
+    /// A system call has failed.
+    pub(crate) fn system(operation: &'static str) -> impl Fn(Errno) -> MountError {
+        move |errno| MountError::System { operation, errno }
+    }
+}

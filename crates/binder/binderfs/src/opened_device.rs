@@ -1,0 +1,81 @@
+//! One open device: the driver's, and what the kernel does not announce of its client.
+
+use crate::client_memory::{self, process_of};
+use crate::protocol::InHeader;
+use baton_driver::device::Device;
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One open device. It is closed with the last reference: each stand-in has one.
+#[derive(Debug)]
+pub struct OpenedDevice {
+    /// The driver's.
+    pub device: Arc<Device>,
+    /// Whether the program had O_NONBLOCK when that was last looked at.
+    nonblocking: AtomicBool,
+    /// The kernel's number of the receive buffer's file.
+    pub backing: i32,
+    /// The process that has opened it.
+    process: u32,
+    inode: u64,
+    /// The file system's device number.
+    file_system: (u32, u32),
+    is_mapped: AtomicBool,
+}
+
+impl OpenedDevice {
+    /// Opens a context for the process that makes this request. `register` gives the receive
+    /// buffer's file to the kernel.
+    pub fn open(
+        context: &str,
+        socket: &Path,
+        header: InHeader,
+        flags: u32,
+        file_system: (u32, u32),
+        register: impl FnOnce(&Device) -> Result<i32, Errno>,
+    ) -> Result<OpenedDevice, Errno> {
+        let process = process_of(header.tid).ok_or(Errno::SRCH)?;
+        let device = Device::open_on_behalf(context, socket, process).map_err(|error| {
+            tracing::warn!(process, context, "cannot open a device: {error}");
+            error.errno()
+        })?;
+        let backing = register(&device)?;
+        Ok(OpenedDevice {
+            device,
+            nonblocking: AtomicBool::new(flags & libc::O_NONBLOCK.cast_unsigned() != 0),
+            backing,
+            process,
+            inode: header.node,
+            file_system,
+            is_mapped: AtomicBool::new(false),
+        })
+    }
+
+    /// Looks for the client's map of the device, unless it is known: an `mmap` is not announced.
+    pub fn find_map(&self) {
+        if self.is_mapped.load(Ordering::Acquire) {
+            return;
+        }
+        let found = client_memory::find_map(self.process, self.inode, self.file_system);
+        if let Some((address, bytes)) = found {
+            self.device.mapped(address, bytes);
+            self.is_mapped.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether an ioctl that a thread of the client begins may not wait. A program that has not been
+    /// seen with O_NONBLOCK is not looked at: an ioctl that waits is looked at later.
+    pub fn is_nonblocking(&self, tid: u32) -> bool {
+        self.nonblocking.load(Ordering::Relaxed) && self.look_at_flags(tid)
+    }
+
+    /// Looks whether an ioctl that a thread of the client makes may not wait.
+    pub fn look_at_flags(&self, tid: u32) -> bool {
+        let before = self.nonblocking.load(Ordering::Relaxed);
+        let now = client_memory::is_nonblocking(tid).unwrap_or(before);
+        self.nonblocking.store(now, Ordering::Relaxed);
+        now
+    }
+}

@@ -1,0 +1,448 @@
+//! The server of one mounted binderfs: one thread reads all requests, and waits for nobody. What
+//! may wait (an open, an ioctl) is done and answered by another thread.
+
+use crate::client_thread::{ClientThread, Task};
+use crate::connection::{Connection, Mounted};
+use crate::interrupt;
+use crate::mount_error::MountError;
+use crate::opened_device::OpenedDevice;
+use crate::pending::Pending;
+use crate::protocol::*;
+use crate::shared::Shared;
+use crate::tree::{self, CONTROL, FEATURE, Tree};
+use crate::watches::{Watch, Watches};
+use baton_abi::uapi::{BINDER_CTL_ADD, BINDER_WRITE_READ, BinderfsDevice};
+use baton_driver::device::Device;
+use baton_driver::observer::Observer;
+use bytemuck::{bytes_of, pod_read_unaligned};
+use rustix::event::Timespec;
+use rustix::event::epoll::EventFlags;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::io::Errno;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::CStr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Requests that are read between two looks at everything else.
+const AT_ONCE: usize = 64;
+/// Time after which a thread whose client has a signal is interrupted again.
+const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// Time after which an ioctl that still waits is looked at, whether it may.
+const SOON: Duration = Duration::from_millis(1);
+
+/// Where and what to serve.
+#[derive(Debug)]
+pub struct Config {
+    /// The directory to mount at.
+    pub directory: PathBuf,
+    /// The broker's socket.
+    pub socket: PathBuf,
+    /// The contexts that have a device at first. The broker adds those that it lacks.
+    pub contexts: Vec<String>,
+    /// Serving ends once this is readable.
+    pub stop: OwnedFd,
+}
+
+/// An open device with the stand-ins for the threads that use it.
+struct Open {
+    device: Arc<OpenedDevice>,
+    threads: HashMap<u32, ClientThread>,
+}
+
+/// The open devices, by their numbers. Opens are answered by threads of their own.
+type Opens = Arc<Mutex<HashMap<u64, Open>>>;
+
+/// An ioctl that may wait, and was begun at this time. Once, a while later, its caller's O_NONBLOCK
+/// is looked at.
+type Begun = (u64, Instant);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Mounts a binderfs and serves it until `stop` is readable or it is unmounted. `ready` is called
+/// once programs can use it.
+pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
+    let broker = Observer::connect(&config.socket)?;
+    let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let mut tree = Tree::new(owner.0, owner.1);
+    for context in &config.contexts {
+        tree.add(context).map_err(|_| MountError::BadContext(context.clone()))?;
+        add_context(&broker, context)
+            .map_err(|errno| MountError::Refused { context: context.clone(), errno })?;
+    }
+    interrupt::install().map_err(MountError::system("sigaction"))?;
+    let watches = Watches::new().map_err(MountError::system("epoll_create"))?;
+    let (connection, mounted) = Connection::mount(&config.directory)?;
+    for (fd, watch) in [(connection.as_fd(), Watch::Requests), (config.stop.as_fd(), Watch::Stop)] {
+        watches.add(fd, EventFlags::IN, watch).map_err(MountError::system("epoll_ctl"))?;
+    }
+    let shared = Arc::new(Shared { connection, pending: Pending::default(), watches });
+    let mut server = Server {
+        shared,
+        opens: Arc::default(),
+        last_handle: 0,
+        mounted,
+        broker,
+        socket: config.socket,
+        tree,
+        file_system: (0, 0),
+        interrupted: Vec::new(),
+        begun: VecDeque::new(),
+    };
+    server.run(ready)
+}
+
+/// Adds a context at the broker, unless it has it.
+fn add_context(broker: &Observer, context: &str) -> Result<(), Errno> {
+    let exists = broker.contexts()?.iter().any(|known| known == context);
+    if exists { Ok(()) } else { broker.add_context(context) }
+}
+
+struct Server {
+    shared: Arc<Shared>,
+    opens: Opens,
+    last_handle: u64,
+    mounted: Mounted,
+    /// A broker that runs until it is idle runs for as long as this connection is open.
+    broker: Observer,
+    socket: PathBuf,
+    tree: Tree,
+    /// The file system's device number, as maps of processes show it.
+    file_system: (u32, u32),
+    /// Ioctls whose callers have signals, or may not wait.
+    interrupted: Vec<u64>,
+    /// Ioctls whose callers' O_NONBLOCK has not been looked at, oldest first.
+    begun: VecDeque<Begun>,
+}
+
+/// The fate of a request that has an answer now.
+type Answered = Result<Vec<u8>, Errno>;
+
+fn bytes(value: &impl bytemuck::NoUninit) -> Answered {
+    Ok(bytes_of(value).to_vec())
+}
+
+impl Server {
+    fn run(&mut self, ready: impl FnOnce()) -> Result<(), MountError> {
+        let mut buffer = vec![0; REQUEST_BYTES];
+        let mut ready = Some(ready);
+        loop {
+            for _ in 0..AT_ONCE {
+                let shared = Arc::clone(&self.shared);
+                match shared.connection.receive(&mut buffer) {
+                    Ok(request) => self.handle(request, &mut ready)?,
+                    Err(Errno::AGAIN) => break,
+                    // The caller of the next request has been killed meanwhile.
+                    Err(Errno::NOENT | Errno::INTR) => {}
+                    // Unmounted by others.
+                    Err(Errno::NODEV) => return Ok(()),
+                    Err(errno) => return Err(MountError::system("read of /dev/fuse")(errno)),
+                }
+            }
+            self.look_at_waits();
+            self.interrupt_waits();
+            if self.take_events()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for the next event, and does what it asks for. True if serving ends.
+    fn take_events(&mut self) -> Result<bool, MountError> {
+        let is_due = !self.interrupted.is_empty() || !self.begun.is_empty();
+        let patience = is_due.then_some(AGAIN);
+        let events = self.shared.watches.wait(patience.as_ref());
+        for event in events.map_err(MountError::system("epoll_wait"))? {
+            match event {
+                Watch::Requests => {}
+                Watch::Stop => return Ok(true),
+                Watch::Poll { kernel_handle } => {
+                    self.shared.connection.notify_readable(kernel_handle);
+                }
+                Watch::Thread { handle, tid, .. } => {
+                    self.shared.watches.forget_threads(handle, Some(tid));
+                    if let Some(open) = lock(&self.opens).get_mut(&handle) {
+                        open.threads.remove(&tid);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks at the flags of callers whose ioctls have waited for a while, once.
+    fn look_at_waits(&mut self) {
+        while let Some(&(unique, _)) = self.begun.front().filter(|(_, at)| at.elapsed() > SOON) {
+            self.begun.pop_front();
+            if self.shared.pending.may_not_wait(unique) {
+                self.interrupted.push(unique);
+            }
+        }
+    }
+
+    /// Interrupts the waits whose clients have signals, until they are answered.
+    fn interrupt_waits(&mut self) {
+        let pending = &self.shared.pending;
+        self.interrupted.retain(|unique| pending.interrupt(*unique));
+    }
+
+    fn handle<F: FnOnce()>(
+        &mut self,
+        request: &[u8],
+        ready: &mut Option<F>,
+    ) -> Result<(), MountError> {
+        let Request { header, operation } = match Request::decode(request) {
+            Ok(request) => request,
+            Err(header) => {
+                if let Some(header) = header {
+                    self.shared.connection.refuse(header.unique, Errno::INVAL);
+                }
+                return Ok(());
+            }
+        };
+        let InHeader { unique, node, .. } = header;
+        let answered = match operation {
+            Operation::Init(init) => {
+                self.begin(unique, &init)?;
+                if let Some(ready) = ready.take() {
+                    ready();
+                }
+                return Ok(());
+            }
+            Operation::Forget { lookups } => {
+                self.tree.forget(node, lookups);
+                return Ok(());
+            }
+            Operation::BatchForget { nodes } => {
+                nodes.into_iter().for_each(|(node, lookups)| self.tree.forget(node, lookups));
+                return Ok(());
+            }
+            Operation::Interrupt { unique } => {
+                self.interrupted.push(unique);
+                return Ok(());
+            }
+            Operation::Ioctl { handle, request, data, out_bytes } if node != CONTROL => {
+                let task = Task::Ioctl {
+                    unique,
+                    request,
+                    data: data.to_vec(),
+                    out_bytes: out_bytes as usize,
+                };
+                match self.give(handle, header.tid, Some(unique), task) {
+                    Ok(()) => {
+                        if request == BINDER_WRITE_READ {
+                            self.begun.push_back((unique, Instant::now()));
+                        }
+                        return Ok(());
+                    }
+                    Err(errno) => Err(errno),
+                }
+            }
+            Operation::Poll { handle, kernel_handle, notify } if self.tree.is_device(node) => {
+                let task = Task::Poll { unique, kernel_handle, notify };
+                match self.give(handle, header.tid, None, task) {
+                    Ok(()) => return Ok(()),
+                    Err(errno) => Err(errno),
+                }
+            }
+            Operation::Open { flags } if self.tree.is_device(node) => {
+                match self.open_device(header, flags) {
+                    Ok(()) => return Ok(()),
+                    Err(errno) => Err(errno),
+                }
+            }
+            other => self.answer_at_once(node, other),
+        };
+        match answered {
+            Ok(body) => _ = self.shared.connection.answer(unique, &[&body]),
+            Err(errno) => self.shared.connection.refuse(unique, errno),
+        }
+        Ok(())
+    }
+
+    fn answer_at_once(&mut self, node: u64, operation: Operation<'_>) -> Answered {
+        match operation {
+            Operation::Lookup { name } => {
+                let node = self.tree.lookup(node, name)?;
+                let attributes = self.tree.attributes(node)?;
+                // Nothing is valid for any time: the next lookup comes here again.
+                bytes(&EntryOut { node, attributes, ..EntryOut::default() })
+            }
+            Operation::GetAttributes => {
+                let attributes = self.tree.attributes(node)?;
+                bytes(&AttributesOut { attributes, ..AttributesOut::default() })
+            }
+            Operation::SetAttributes(set) => {
+                self.tree.set_attributes(node, &set)?;
+                let attributes = self.tree.attributes(node)?;
+                bytes(&AttributesOut { attributes, ..AttributesOut::default() })
+            }
+            Operation::Unlink { name } => self.tree.unlink(node, name).map(|()| Vec::new()),
+            Operation::Open { .. } => {
+                bytes(&OpenOut { open_flags: FOPEN_DIRECT_IO, ..OpenOut::default() })
+            }
+            Operation::Read { offset, bytes } if tree::is_feature(node) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(FEATURE.len());
+                Ok(FEATURE[from..].iter().copied().take(bytes as usize).collect())
+            }
+            Operation::Release { handle } => {
+                self.release(handle);
+                Ok(Vec::new())
+            }
+            Operation::OpenDirectory => {
+                self.tree.entries(node)?;
+                bytes(&OpenOut::default())
+            }
+            Operation::ReadDirectory { offset, bytes } => self.list(node, offset, bytes as usize),
+            Operation::ReleaseDirectory | Operation::Destroy => Ok(Vec::new()),
+            Operation::StatFs => {
+                let (block_bytes, name_bytes, fragment_bytes) = (4096, 255, 4096);
+                bytes(&StatFsOut {
+                    block_bytes,
+                    name_bytes,
+                    fragment_bytes,
+                    ..StatFsOut::default()
+                })
+            }
+            Operation::Ioctl { request, data, out_bytes, .. } => {
+                let device = self.control(request, data)?;
+                let mut answer = bytes_of(&IoctlOut::default()).to_vec();
+                answer.extend(bytes_of(&device).iter().take(out_bytes as usize));
+                Ok(answer)
+            }
+            Operation::Make => Err(Errno::PERM),
+            Operation::Read { .. } => Err(Errno::INVAL),
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    /// INIT: agrees on a version, and checks that receive buffers can be mapped.
+    fn begin(&mut self, unique: u64, init: &InitIn) -> Result<(), MountError> {
+        let connection = &self.shared.connection;
+        let is_able =
+            init.major == MAJOR && init.flags & INIT_EXT != 0 && init.flags2 & PASSTHROUGH != 0;
+        if !is_able {
+            connection.refuse(unique, Errno::PROTO);
+            return Err(MountError::NoPassthrough);
+        }
+        let answer = InitOut {
+            major: MAJOR,
+            minor: MINOR.min(init.minor),
+            max_readahead: init.max_readahead,
+            flags: INIT_EXT,
+            max_write: 4096,
+            time_granularity: 1,
+            flags2: PASSTHROUGH,
+            max_stack_depth: 1,
+            ..InitOut::default()
+        };
+        connection.answer(unique, &[bytes_of(&answer)]);
+        let trial = rustix::fs::memfd_create("binder", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(MountError::system("memfd_create"))?;
+        match connection.open_backing(trial.as_fd()) {
+            Ok(backing) => connection.close_backing(backing),
+            Err(_) => return Err(MountError::NoPassthrough),
+        }
+        // Without a request to this thread, which would have to answer it.
+        let flags = AtFlags::STATX_DONT_SYNC;
+        let found = rustix::fs::statx(CWD, self.mounted.directory(), flags, StatxFlags::empty())
+            .map_err(MountError::system("statx"))?;
+        self.file_system = (found.stx_dev_major, found.stx_dev_minor);
+        Ok(())
+    }
+
+    /// Opens a device in a thread that may wait for the broker.
+    fn open_device(&mut self, header: InHeader, flags: u32) -> Result<(), Errno> {
+        let context = self.tree.open_device(header.node)?;
+        let (shared, opens) = (Arc::clone(&self.shared), Arc::clone(&self.opens));
+        let (socket, file_system) = (self.socket.clone(), self.file_system);
+        self.last_handle += 1;
+        let handle = self.last_handle;
+        let open = move || {
+            let register = |device: &Device| shared.connection.open_backing(device.file());
+            let opened =
+                OpenedDevice::open(&context, &socket, header, flags, file_system, register);
+            match opened {
+                Ok(opened) => answer_open(&shared, &opens, header.unique, handle, opened),
+                Err(errno) => shared.connection.refuse(header.unique, errno),
+            }
+        };
+        let thread = std::thread::Builder::new().name("binderfs-open".to_owned());
+        thread.spawn(open).map(drop).map_err(|_| Errno::NOMEM)
+    }
+
+    /// Gives a task to the stand-in of a client's thread.
+    fn give(&self, handle: u64, tid: u32, unique: Option<u64>, task: Task) -> Result<(), Errno> {
+        let shared = &self.shared;
+        let mut opens = lock(&self.opens);
+        let Open { device, threads } = opens.get_mut(&handle).ok_or(Errno::BADF)?;
+        let thread = match threads.entry(tid) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let pidfd = shared.watches.add_thread(handle, tid)?;
+                place.insert(ClientThread::start(shared, device, tid, pidfd)?)
+            }
+        };
+        if let Some(unique) = unique {
+            shared.pending.begin(unique, thread.waiter());
+        }
+        thread.give(task);
+        Ok(())
+    }
+
+    /// The program has closed a device: all its stand-ins end, and the device with the last.
+    fn release(&self, handle: u64) {
+        if let Some(open) = lock(&self.opens).remove(&handle) {
+            self.shared.watches.forget_threads(handle, None);
+            self.shared.connection.close_backing(open.device.backing);
+        }
+    }
+
+    fn list(&self, node: u64, offset: u64, room: usize) -> Answered {
+        let mut out = Vec::new();
+        let entries = self.tree.entries(node)?;
+        let first = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (entry, next) in entries.iter().zip(1..).skip(first) {
+            let named = (entry.node, &*entry.name);
+            if !put_directory_entry(&mut out, room, named, next, entry.is_directory) {
+                break;
+            }
+        }
+        Ok(out)
+    }
+
+    /// An ioctl on binder-control.
+    fn control(&mut self, request: u32, data: &[u8]) -> Result<BinderfsDevice, Errno> {
+        if request != BINDER_CTL_ADD || data.len() != size_of::<BinderfsDevice>() {
+            return Err(Errno::INVAL);
+        }
+        let device: BinderfsDevice = pod_read_unaligned(data);
+        let name = CStr::from_bytes_until_nul(&device.name).map_err(|_| Errno::NAMETOOLONG)?;
+        let name = name.to_str().map_err(|_| Errno::INVAL)?;
+        self.tree.add(name)?;
+        if let Err(errno) = add_context(&self.broker, name) {
+            let _ = self.tree.unlink(tree::ROOT, name.as_bytes());
+            return Err(errno);
+        }
+        // A FUSE file has no device number.
+        Ok(BinderfsDevice { major: 0, minor: 0, ..device })
+    }
+}
+
+/// Answers an open, and keeps the device if the program has it.
+fn answer_open(shared: &Shared, opens: &Opens, unique: u64, handle: u64, opened: OpenedDevice) {
+    let backing = opened.backing;
+    let open = Open { device: Arc::new(opened), threads: HashMap::new() };
+    lock(opens).insert(handle, open);
+    let open_flags = FOPEN_DIRECT_IO | FOPEN_PASSTHROUGH | FOPEN_NOFLUSH;
+    let answer = OpenOut { handle, open_flags, backing };
+    if !shared.connection.answer(unique, &[bytes_of(&answer)]) {
+        lock(opens).remove(&handle);
+        shared.connection.close_backing(backing);
+    }
+}

@@ -1,0 +1,139 @@
+//! Descriptors that the server watches: the kernel's, the end, the threads of clients, and polls.
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Events of one look.
+const EVENTS: usize = 64;
+/// `PIDFD_THREAD`: the pidfd of a thread, readable once that has ended. The flag is O_EXCL.
+const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
+
+/// Something that the server waits for.
+#[derive(Clone, Debug)]
+pub enum Watch {
+    /// A request of the kernel.
+    Requests,
+    /// The end of serving.
+    Stop,
+    /// The end of a thread that uses an open device.
+    Thread {
+        /// The server's number of the device.
+        handle: u64,
+        /// The client's thread.
+        tid: u32,
+        /// That thread's pidfd.
+        pidfd: Arc<OwnedFd>,
+    },
+    /// Work for a thread that polls.
+    Poll {
+        /// The kernel's number of the open device.
+        kernel_handle: u64,
+    },
+}
+
+/// A descriptor of the driver that polls readable while one thread of a client would find work.
+#[derive(Debug)]
+pub struct PollWatch {
+    readable: OwnedFd,
+    number: u64,
+}
+
+impl PollWatch {
+    /// Whether it is readable now.
+    pub fn is_readable(&self) -> Result<bool, Errno> {
+        let mut waits = [PollFd::new(&self.readable, PollFlags::IN)];
+        Ok(poll(&mut waits, Some(&Timespec::default()))? > 0)
+    }
+}
+
+/// All watches.
+#[derive(Debug)]
+pub struct Watches {
+    epoll: OwnedFd,
+    all: Mutex<HashMap<u64, Watch>>,
+    last_number: AtomicU64,
+}
+
+impl Watches {
+    /// No watches.
+    pub fn new() -> Result<Watches, Errno> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Watches { epoll, all: Mutex::default(), last_number: AtomicU64::new(0) })
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<u64, Watch>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches a descriptor. Returns the watch's number.
+    pub fn add(&self, fd: impl AsFd, flags: EventFlags, watch: Watch) -> Result<u64, Errno> {
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+        // Known before the first event comes.
+        self.all().insert(number, watch);
+        match epoll::add(&self.epoll, fd, EventData::new_u64(number), flags) {
+            Ok(()) => Ok(number),
+            Err(errno) => {
+                self.all().remove(&number);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Waits for events, and returns what has come.
+    pub fn wait(&self, patience: Option<&Timespec>) -> Result<Vec<Watch>, Errno> {
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        let room = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&self.epoll, room, patience) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let all = self.all();
+        Ok(events.iter().filter_map(|event| all.get(&event.data.u64()).cloned()).collect())
+    }
+
+    /// Watches a thread that uses an open device. Returns its pidfd.
+    pub fn add_thread(&self, handle: u64, tid: u32) -> Result<Arc<OwnedFd>, Errno> {
+        let pid = Pid::from_raw(tid.cast_signed()).ok_or(Errno::SRCH)?;
+        let pidfd = Arc::new(pidfd_open(pid, PIDFD_THREAD)?);
+        let watch = Watch::Thread { handle, tid, pidfd: Arc::clone(&pidfd) };
+        self.add(&pidfd, EventFlags::IN | EventFlags::ONESHOT, watch)?;
+        Ok(pidfd)
+    }
+
+    /// Ends the watches of threads that use an open device: of one of them, or of all.
+    pub fn forget_threads(&self, of: u64, only: Option<u32>) {
+        self.all().retain(|_, watch| match watch {
+            Watch::Thread { handle, tid, pidfd }
+                if *handle == of && only.is_none_or(|only| only == *tid) =>
+            {
+                let _ = epoll::delete(&self.epoll, pidfd);
+                false
+            }
+            _ => true,
+        });
+    }
+
+    /// Watches a descriptor of the driver, not armed yet.
+    pub fn add_poll(&self, readable: OwnedFd, kernel_handle: u64) -> Result<PollWatch, Errno> {
+        let number = self.add(&readable, EventFlags::ONESHOT, Watch::Poll { kernel_handle })?;
+        Ok(PollWatch { readable, number })
+    }
+
+    /// Reports the descriptor once, when it is readable.
+    pub fn arm_poll(&self, poll: &PollWatch) -> Result<(), Errno> {
+        let flags = EventFlags::IN | EventFlags::ONESHOT;
+        epoll::modify(&self.epoll, &poll.readable, EventData::new_u64(poll.number), flags)
+    }
+
+    /// Ends a watch. The driver has the eventfd, too, so closing the duplicate does not.
+    pub fn forget_poll(&self, poll: &PollWatch) {
+        let _ = epoll::delete(&self.epoll, &poll.readable);
+        self.all().remove(&poll.number);
+    }
+}

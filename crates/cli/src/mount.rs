@@ -1,0 +1,74 @@
+//! `baton mount`.
+
+use crate::broker::begin_log;
+use crate::failure::{Failure, Kind};
+use crate::stop;
+use baton_binderfs::{Config, MountError};
+use clap::Args;
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+
+/// Options of a mount.
+#[derive(Args)]
+#[command(after_help = "\
+Serves until SIGTERM or SIGINT, or until DIR is unmounted. A program opens DIR/binder as it would \
+open /dev/binder, and talks to all programs of the broker. To give DIR to a container, bind the \
+directory, not a file in it.
+
+Needs Linux 6.9, root and a running broker.")]
+pub struct MountArgs {
+    /// The directory, which exists
+    #[arg(value_name = "DIR", default_value = "/dev/binderfs")]
+    directory: PathBuf,
+    /// The contexts that have a device at first; binder-control makes others
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "binder,hwbinder,vndbinder"
+    )]
+    contexts: Vec<String>,
+}
+
+/// Mounts a binderfs, and serves it.
+pub fn mount(args: MountArgs, socket: &Path) -> Result<(), Failure> {
+    let tried = format!("mount a binderfs at {}", args.directory.display());
+    begin_log("baton-mount");
+    let stop = stop::signals().map_err(|error| Failure::new(&tried, error))?;
+    let MountArgs { directory, contexts } = args;
+    let config = Config { directory, socket: socket.to_owned(), contexts, stop };
+    let ready = || {
+        // Without a NOTIFY_SOCKET this has no effect.
+        let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
+    };
+    baton_binderfs::serve(config, ready).map_err(|error| explain(&tried, socket, &error))
+}
+
+fn explain(tried: &str, socket: &Path, error: &MountError) -> Failure {
+    let failure = Failure::new(tried, error);
+    match error {
+        MountError::NotADirectory(_) => failure.advice("give a directory, or make one"),
+        MountError::Abandoned(directory) => {
+            failure.advice(format_args!("first: umount {}", directory.display()))
+        }
+        MountError::Directory { directory, errno: Errno::NOENT } => {
+            failure.advice(format_args!("make it: mkdir {}", directory.display()))
+        }
+        MountError::NoFuse(Errno::NOENT) => {
+            failure.advice("load the module (modprobe fuse), or give the container /dev/fuse")
+        }
+        MountError::NoFuse(_) | MountError::NotPermitted => {
+            failure.advice("run it as root, with CAP_SYS_ADMIN if in a container")
+        }
+        MountError::NoPassthrough => {
+            failure.advice("this needs Linux 6.9, and CAP_SYS_ADMIN outside of user namespaces")
+        }
+        MountError::BadContext(_) => failure.kind(Kind::Usage).advice(
+            "a context has 1 to 255 bytes, no slash, is named once, and is neither \
+             binder-control nor features",
+        ),
+        MountError::Broker(error) => Failure::open(tried, socket, error),
+        MountError::Refused { errno, .. } => Failure::refused(tried, *errno),
+        MountError::Directory { .. } | MountError::System { .. } => failure,
+    }
+}

@@ -1,0 +1,318 @@
+// A Binder program without a library: an echo service that is the context manager, its clients, and
+// a client of no good will. The same source is a static program, which opens the device of a
+// mounted binderfs, and a dynamic one, which `baton run` interposes.
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/android/binder.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { MAP_BYTES = 1 << 20, ECHO = 1, PAYLOAD_BYTES = 64, N_THREADS = 4 };
+
+// The payload of a reply: who has called, as the service sees it, and the request's payload.
+struct echo {
+	int32_t pid;
+	uint32_t euid;
+	uint8_t bytes[PAYLOAD_BYTES];
+};
+
+static const char *device;
+
+#define die(...) (fprintf(stderr, "client: " __VA_ARGS__), fputc('\n', stderr), exit(1))
+
+static int open_device(int flags)
+{
+	int fd = open(device, O_RDWR | O_CLOEXEC | flags);
+	if (fd < 0)
+		die("open %s: %s", device, strerror(errno));
+	struct binder_version version;
+	if (ioctl(fd, BINDER_VERSION, &version) || version.protocol_version != 8)
+		die("BINDER_VERSION: %s", strerror(errno));
+	return fd;
+}
+
+static void *map_device(int fd)
+{
+	void *map = mmap(NULL, MAP_BYTES, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (map == MAP_FAILED)
+		die("mmap: %s", strerror(errno));
+	return map;
+}
+
+static int exchange(int fd, void *write, size_t write_bytes, void *read, size_t *read_bytes)
+{
+	struct binder_write_read bwr = {
+		.write_size = write_bytes,
+		.write_buffer = (uintptr_t)write,
+		.read_size = read ? *read_bytes : 0,
+		.read_buffer = (uintptr_t)read,
+	};
+	int result;
+	do
+		result = ioctl(fd, BINDER_WRITE_READ, &bwr);
+	while (result < 0 && errno == EINTR);
+	if (read)
+		*read_bytes = bwr.read_consumed;
+	return result;
+}
+
+struct __attribute__((packed)) free_and_send {
+	uint32_t free;
+	uint64_t buffer;
+	uint32_t send;
+	struct binder_transaction_data data;
+};
+
+// The next transaction or reply among returns. A service does not care about replies that fail: its
+// callers may be killed.
+static bool find(const uint8_t *at, const uint8_t *end, uint32_t wanted,
+		 struct binder_transaction_data *found)
+{
+	while (at < end) {
+		uint32_t command;
+		memcpy(&command, at, 4);
+		if (command == wanted) {
+			memcpy(found, at + 4, sizeof(*found));
+			return true;
+		}
+		if (wanted == BR_REPLY &&
+		    (command == BR_DEAD_REPLY || command == BR_FAILED_REPLY))
+			die("a call failed");
+		at += 4 + _IOC_SIZE(command);
+	}
+	return false;
+}
+
+static void *serve_loop(void *argument)
+{
+	int fd = *(int *)argument;
+	uint32_t enter = BC_ENTER_LOOPER;
+	struct echo reply;
+	struct free_and_send answer;
+	void *write = &enter;
+	size_t write_bytes = sizeof(enter);
+	for (;;) {
+		uint8_t read[512];
+		size_t n = sizeof(read);
+		struct binder_transaction_data call;
+		if (exchange(fd, write, write_bytes, read, &n))
+			die("serve: %s", strerror(errno));
+		write_bytes = 0;
+		if (!find(read, read + n, BR_TRANSACTION, &call))
+			continue;
+		reply = (struct echo){.pid = call.sender_pid, .euid = call.sender_euid};
+		size_t bytes = call.data_size < PAYLOAD_BYTES ? call.data_size : PAYLOAD_BYTES;
+		memcpy(reply.bytes, (void *)(uintptr_t)call.data.ptr.buffer, bytes);
+		answer = (struct free_and_send){
+			.free = BC_FREE_BUFFER,
+			.buffer = call.data.ptr.buffer,
+			.send = BC_REPLY,
+			.data = {.data_size = sizeof(reply),
+				 .data.ptr.buffer = (uintptr_t)&reply},
+		};
+		write = &answer;
+		write_bytes = call.flags & TF_ONE_WAY ? offsetof(struct free_and_send, send)
+						      : sizeof(answer);
+	}
+	return NULL;
+}
+
+static void serve(void)
+{
+	static int fd;
+	fd = open_device(0);
+	map_device(fd);
+	int unused = 0;
+	if (ioctl(fd, BINDER_SET_CONTEXT_MGR, &unused))
+		die("BINDER_SET_CONTEXT_MGR: %s", strerror(errno));
+	puts("ready");
+	fflush(stdout);
+	serve_loop(&fd);
+}
+
+static void call(int fd, uint32_t number)
+{
+	uint8_t payload[PAYLOAD_BYTES];
+	for (int i = 0; i < PAYLOAD_BYTES; i++)
+		payload[i] = number + i;
+	struct __attribute__((packed)) {
+		uint32_t command;
+		struct binder_transaction_data data;
+	} send = {BC_TRANSACTION,
+		  {.code = ECHO,
+		   .data_size = sizeof(payload),
+		   .data.ptr.buffer = (uintptr_t)payload}};
+	struct binder_transaction_data reply;
+	uint8_t read[512];
+	size_t n = sizeof(read), write_bytes = sizeof(send);
+	for (;; n = sizeof(read), write_bytes = 0) {
+		if (exchange(fd, &send, write_bytes, read, &n))
+			die("call: %s", strerror(errno));
+		if (find(read, read + n, BR_REPLY, &reply))
+			break;
+	}
+	struct echo *echo = (void *)(uintptr_t)reply.data.ptr.buffer;
+	if (reply.data_size != sizeof(*echo) || memcmp(echo->bytes, payload, sizeof(payload)))
+		die("another payload came back");
+	if (echo->pid != getpid() || echo->euid != geteuid())
+		die("the service saw process %d of user %u", echo->pid, echo->euid);
+	struct __attribute__((packed)) {
+		uint32_t command;
+		uint64_t buffer;
+	} release = {BC_FREE_BUFFER, reply.data.ptr.buffer};
+	if (exchange(fd, &release, sizeof(release), NULL, NULL))
+		die("BC_FREE_BUFFER: %s", strerror(errno));
+}
+
+struct caller {
+	int fd;
+	uint32_t calls;
+};
+
+static void *calls(void *argument)
+{
+	struct caller *caller = argument;
+	for (uint32_t i = 0; !caller->calls || i < caller->calls; i++)
+		call(caller->fd, i);
+	return NULL;
+}
+
+// 0 calls: without end.
+static void call_from_threads(uint32_t n)
+{
+	struct caller caller = {open_device(0), n};
+	map_device(caller.fd);
+	pthread_t threads[N_THREADS];
+	for (int i = 0; i < N_THREADS; i++)
+		if (pthread_create(&threads[i], NULL, calls, &caller))
+			die("no thread");
+	for (int i = 0; i < N_THREADS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static void on_signal(int signal) { (void)signal; }
+
+// A wait that ends by a signal, and by epoll when there is nothing.
+static void interrupted(void)
+{
+	int fd = open_device(0);
+	map_device(fd);
+	struct sigaction action = {.sa_handler = on_signal};
+	sigaction(SIGALRM, &action, NULL);
+	uint8_t read[256];
+	uint32_t enter = BC_ENTER_LOOPER;
+	struct binder_write_read bwr = {.write_size = sizeof(enter),
+					.write_buffer = (uintptr_t)&enter,
+					.read_size = sizeof(read),
+					.read_buffer = (uintptr_t)read};
+	alarm(1);
+	if (!ioctl(fd, BINDER_WRITE_READ, &bwr) || errno != EINTR)
+		die("a signal did not end the wait: %s", strerror(errno));
+	if (bwr.write_consumed != sizeof(enter) || bwr.read_consumed)
+		die("the ended wait took %llu bytes", bwr.write_consumed);
+	int set = epoll_create1(0);
+	struct epoll_event event = {.events = EPOLLIN};
+	if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) || epoll_wait(set, &event, 1, 0) != 0)
+		die("readable without work");
+}
+
+static uint64_t state;
+
+static uint64_t draw(uint64_t below)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state % below;
+}
+
+// Requests of all numbers and sizes, commands and objects of any bytes, addresses of any kind.
+static void misuse(uint64_t seed)
+{
+	state = seed | 1;
+	int fd = open_device(O_NONBLOCK);
+	uint8_t *map = map_device(fd), *page = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE,
+						     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(page + 4096, 4096);
+	mprotect(page + 8192, 4096, PROT_READ);
+	uint64_t addresses[] = {(uintptr_t)page, (uintptr_t)page + 4000, (uintptr_t)page + 4096,
+				(uintptr_t)page + 8192, (uintptr_t)map, 0, 1, ~0ull, 1ull << 60,
+				0xffff800000000000};
+	enum { N_ADDRESSES = sizeof(addresses) / sizeof(*addresses) };
+	uint32_t commands[] = {BC_TRANSACTION, BC_REPLY, BC_TRANSACTION_SG, BC_REPLY_SG,
+			       BC_FREE_BUFFER, BC_INCREFS, BC_ACQUIRE, BC_RELEASE, BC_DECREFS,
+			       BC_ENTER_LOOPER, BC_REQUEST_DEATH_NOTIFICATION, 0, ~0u};
+	uint32_t kinds[] = {BINDER_TYPE_BINDER, BINDER_TYPE_HANDLE, BINDER_TYPE_FD,
+			    BINDER_TYPE_FDA, BINDER_TYPE_PTR, 0};
+	for (int i = 0; i < 2000; i++) {
+		uint64_t sizes[] = {0, 4, 8, 24, 40, 64, 4000, 1 << 20, 5 << 20, ~0ull};
+		if (draw(4) == 0) {
+			uint32_t request = draw(2) ? _IOC(draw(4), 'b', draw(20), draw(300))
+						   : (uint32_t)draw(1ull << 32);
+			// Those that the kernel's file layer answers are none of Binder's.
+			if (_IOC_TYPE(request) == 'b')
+				ioctl(fd, request, addresses[draw(N_ADDRESSES)]);
+			continue;
+		}
+		uint64_t *objects = (void *)page;
+		for (int j = 0; j < 64; j++)
+			objects[j] = draw(3) ? addresses[draw(N_ADDRESSES)] : draw(80);
+		for (int j = 0; j < 8; j++)
+			*(uint32_t *)(page + 8 * draw(12)) = kinds[draw(6)];
+		struct __attribute__((packed)) {
+			uint32_t command;
+			struct binder_transaction_data_sg data;
+		} *write = (void *)(page + 2048);
+		for (int j = 0; j < 4; j++)
+			write[j] = (typeof(*write)){
+				commands[draw(13)],
+				{{.target.handle = draw(3),
+				  .flags = draw(2) ? TF_ONE_WAY : draw(64),
+				  .data_size = sizes[draw(10)],
+				  .offsets_size = sizes[draw(10)],
+				  .data.ptr = {draw(2) ? (uintptr_t)page : addresses[draw(N_ADDRESSES)],
+					       (uintptr_t)page + 8 * draw(40)}},
+				 sizes[draw(10)]}};
+		struct binder_write_read *bwr = (void *)(page + 4096 - sizeof(*bwr));
+		*bwr = (struct binder_write_read){
+			.write_size = draw(3) ? 4 * sizeof(*write) : sizes[draw(10)],
+			.write_consumed = draw(8) ? 0 : draw(200),
+			.write_buffer = draw(4) ? (uintptr_t)write : addresses[draw(N_ADDRESSES)],
+			.read_size = sizes[draw(10)],
+			.read_consumed = draw(8) ? 0 : draw(200),
+			.read_buffer = draw(2) ? (uintptr_t)page : addresses[draw(N_ADDRESSES)],
+		};
+		ioctl(fd, BINDER_WRITE_READ, bwr);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 3)
+		die("usage: client DEVICE serve | call N | interrupted | misuse SEED");
+	device = argv[1];
+	const char *role = argv[2];
+	uint64_t number = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
+	if (!strcmp(role, "serve"))
+		serve();
+	else if (!strcmp(role, "call"))
+		call_from_threads(number);
+	else if (!strcmp(role, "interrupted"))
+		interrupted();
+	else if (!strcmp(role, "misuse"))
+		misuse(number);
+	else
+		die("no such role: %s", role);
+	return 0;
+}
