@@ -35,9 +35,11 @@ When memory is short, the least important processes are killed first, and real-t
 Free memory is that of --cgroup, or of the machine. What takes root is left out without it, and \
 the log says so: users of packages, protection from the kernel's own killer, better nice values.
 
-Processes end with the manager, however it ends. Broadcasts that it has accepted are kept in a file \
-of 16 MiB beside the broker's socket, and the next one delivers them. Runs until SIGTERM or SIGINT, and tells systemd \
-when it is ready (Type=notify). See docs/processes.md.")]
+Processes end with the manager, however it ends. Broadcasts that it has accepted are in a file of \
+16 MiB beside the broker's socket, SOCKET.CONTEXT.broadcasts, and the next one delivers them.
+
+Runs until SIGTERM or SIGINT, and tells systemd when it is ready (Type=notify). See \
+docs/processes.md and docs/broadcasts.md.")]
 pub struct ServeArgs {
     /// The context in which the service is registered
     #[arg(long, default_value = "binder", value_name = "NAME")]
@@ -75,7 +77,8 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
         std::fs::write("/proc/self/oom_score_adj", Adjustment::BEST.oom_score_adj().to_string());
     let manager = Arc::new(ProcessManager::new(config(args, socket)?).map_err(failed)?);
     let (_server, object) = Server::new(&process, Arc::clone(&manager));
-    let broadcasts = broadcasts(&process, &manager, journal(socket, &args.context)).map_err(failed)?;
+    let broadcasts =
+        broadcasts(&process, &manager, journal(socket, &args.context)).map_err(failed)?;
     for (manifest, package) in packages {
         let wrong = |error: &dyn std::fmt::Display| Failure::new(TRIED, error).kind(Kind::Usage);
         let uid = package.uid.unwrap_or(rustix::process::geteuid().as_raw());

@@ -3,9 +3,12 @@
 //! A record whose body cannot be read, or of which another record says more, is *useless*.
 
 use super::ids::{Ids, level_of};
-use super::kept::{KeptBroadcast, KeptReceiver, KeptStep, KeptSticky, KeptTarget};
-use super::record::{Kept, Kind};
+use super::kept::{Callee, KeptBroadcast, KeptOrder, KeptReceiver};
+use super::kept::{KeptStep, KeptSticky, KeptTarget};
+use super::level::{Kind, Receiver, Target};
+use super::record::{Kept, Kind as RecordKind};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What an earlier service has left.
 #[derive(Debug, Default)]
@@ -55,26 +58,25 @@ impl Left {
     fn sort_in(&mut self, kept: Kept, steps: &mut HashMap<u64, (KeptStep, Kept)>) {
         let level = level_of(kept.id);
         match kept.kind {
-            Kind::Receiver => match KeptReceiver::read(&kept.body) {
+            RecordKind::Receiver => match KeptReceiver::read(&kept.body) {
                 Ok(receiver) => self.receivers.push((receiver, kept)),
                 Err(_) => self.useless.push(kept),
             },
-            Kind::Sticky => match (KeptSticky::read(&kept.body), level) {
+            RecordKind::Sticky => match (KeptSticky::read(&kept.body), level) {
                 (Ok(sticky), Some(level)) => self.stickies.push((level, sticky, kept)),
                 _ => self.useless.push(kept),
             },
-            Kind::Broadcast => match (KeptBroadcast::read(&kept.body), level) {
+            RecordKind::Broadcast => match (KeptBroadcast::read(&kept.body), level) {
                 (Ok(broadcast), Some(level)) if has_its_marks(&broadcast, &kept) => {
                     let (record, step) = (kept, None);
                     self.broadcasts.push(LeftBroadcast { level, broadcast, record, step });
                 }
                 _ => self.useless.push(kept),
             },
-            Kind::Step => match KeptStep::read(&kept.body) {
+            RecordKind::Step => match KeptStep::read(&kept.body) {
                 Ok(step) => {
                     // Of two the later one counts.
-                    let is_later =
-                        steps.get(&kept.id).is_none_or(|(other, _)| other.at < step.at);
+                    let is_later = steps.get(&kept.id).is_none_or(|(other, _)| other.at < step.at);
                     let useless = match is_later {
                         true => steps.insert(kept.id, (step, kept)).map(|(_, kept)| kept),
                         false => Some(kept),
@@ -94,6 +96,37 @@ impl Left {
             KeptTarget::Component(_) => None,
         });
         named.chain(self.receivers.iter().map(|(_, kept)| kept.id)).max().unwrap_or(0)
+    }
+}
+
+impl LeftBroadcast {
+    /// The receivers. One that nobody can find again is as good as called.
+    pub fn targets<R>(
+        &self,
+        registered: impl Fn(u64) -> Option<Arc<Receiver<R>>>,
+    ) -> Vec<Target<R>> {
+        let targets = self.broadcast.targets.iter().enumerate();
+        let target = |(at, target): (usize, &KeptTarget)| match target {
+            _ if self.record.marks.get(at) == Some(&true) => Target::Reached,
+            KeptTarget::Component(name) => Target::Component(name.clone()),
+            KeptTarget::Registered(id) => {
+                registered(*id).map_or(Target::Reached, Target::Registered)
+            }
+        };
+        targets.map(target).collect()
+    }
+
+    /// How the receivers are called from here on.
+    pub fn kind<R>(&self, result_receiver: impl FnOnce(Callee) -> Arc<Receiver<R>>) -> Kind<R> {
+        let Some(KeptOrder { initial, result_to }) = &self.broadcast.order else {
+            return Kind::Parallel;
+        };
+        let (first, initial) = match &self.step {
+            Some((step, _)) => (step.at as usize, step.outcome.clone()),
+            None => (0, initial.clone()),
+        };
+        let result_to = result_to.filter(|callee| callee.key != 0).map(result_receiver);
+        Kind::Ordered { first, initial, result_to }
     }
 }
 

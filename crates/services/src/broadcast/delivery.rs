@@ -1,9 +1,9 @@
 //! The threads that deliver: one for each level in use, at the level's priority.
 
 use super::account::Charge;
-use super::level::{Broadcast, Effect, Event, Kind, Level, Limits, Outcome, Receiver, Skip};
 use super::journal::Record;
 use super::kept::KeptStep;
+use super::level::{Broadcast, Effect, Event, Kind, Level, Limits, Outcome, Receiver, Skip};
 use super::protocol::{PERFORM_RECEIVE, encode_received};
 use super::record::{Draft, Kind as RecordKind};
 use super::stats::{Skipped, Stats};

@@ -28,6 +28,8 @@ pub const FILE_BYTES: usize = 16 << 20;
 const N_BLOCKS: u32 = (FILE_BYTES / BLOCK_BYTES) as u32;
 /// Says what the file is, and how it is laid out.
 const MAGIC: u32 = u32::from_be_bytes(*b"bcj\x01");
+/// The type of a file system in memory: `linux/magic.h`.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 /// Words of the first block.
 const MAGIC_WORD: usize = 0;
 const EPOCH_WORD: usize = 1;
@@ -53,6 +55,8 @@ pub struct Opened {
     pub kept: Vec<Kept>,
     /// Why the records that were there are refused, and gone.
     pub refused: Option<Corrupt>,
+    /// Whether no page is ever written to a disk.
+    pub is_in_memory: bool,
 }
 
 /// Why there is no journal.
@@ -110,12 +114,11 @@ impl Journal {
         // No store finds that the file system is full.
         let all = FILE_BYTES as u64;
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, all).map_err(system)?;
+        let is_in_memory = rustix::fs::fstatfs(&file).map_err(system)?.f_type == TMPFS_MAGIC;
         let words = Words::map(&file).map_err(system)?;
         let read = match (bytes, words.load(MAGIC_WORD)) {
             (0 | FILE_BYTES, 0) => Ok(None),
-            (FILE_BYTES, MAGIC) => {
-                record::read_all(N_BLOCKS, |at| words.load(at)).map(Some)
-            }
+            (FILE_BYTES, MAGIC) => record::read_all(N_BLOCKS, |at| words.load(at)).map(Some),
             _ => Err(Corrupt { block: 0, wrong: "is that of another file, or of another version" }),
         };
         let (kept, refused) = match read {
@@ -126,7 +129,7 @@ impl Journal {
             Some(_) => words.load(EPOCH_WORD).wrapping_add(1),
             None => std::hash::RandomState::new().hash_one(MAGIC) as u32,
         };
-        if kept.is_none() {
+        if kept.is_none() && bytes != 0 {
             // The first word goes first and comes last: a half of this is no journal.
             (0..FILE_BYTES / 4).for_each(|at| words.store(at, 0));
         }
@@ -140,7 +143,7 @@ impl Journal {
             let _ = ordinary.take_this(*block) || real_time.take_this(*block);
         }
         let journal = Journal { words, ordinary, real_time, epoch, is_closed, _file: file };
-        Ok(Opened { journal: Arc::new(journal), kept, refused })
+        Ok(Opened { journal: Arc::new(journal), kept, refused, is_in_memory })
     }
 
     /// The epoch of this service: one more than the last one's.
@@ -268,7 +271,7 @@ mod tests {
         let path = directory.path().join("journal");
         let accounts = Accounts::default();
         let open = || Journal::open(&path).unwrap();
-        let Opened { journal, kept, refused } = open();
+        let Opened { journal, kept, refused, .. } = open();
         assert!(kept.is_empty() && refused.is_none());
         let keep = |level, id| journal.keep(&accounts, 1, level, &draft(id, &[7; 900])).unwrap();
         let (ended, marked, epoch) = (keep(0, 1), keep(80, 2), journal.epoch());
@@ -278,7 +281,10 @@ mod tests {
         drop((marked, journal));
         let Opened { journal, kept, .. } = open();
         let [only] = &kept[..] else { panic!("{kept:?}") };
-        assert_eq!((only.id, &only.marks[..], &only.body[..]), (2, &[false, true][..], &[7; 900][..]));
+        assert_eq!(
+            (only.id, &only.marks[..], &only.body[..]),
+            (2, &[false, true][..], &[7; 900][..])
+        );
         assert_eq!(journal.epoch(), epoch.wrapping_add(1));
         let n_free = journal.real_time.n_free();
         drop(journal.adopt(&accounts, 1, only));

@@ -334,8 +334,7 @@ mod tests {
                 shown
             })
             .collect();
-        let (large, small) =
-            ((Kind::Broadcast, 1 << 40, 0, 1500), |n| (Kind::Broadcast, 7, n, 5));
+        let (large, small) = ((Kind::Broadcast, 1 << 40, 0, 1500), |n| (Kind::Broadcast, 7, n, 5));
         let step = |n| (Kind::Step, 1 << 40, 0, n);
         let sticky = (Kind::Sticky, 9, 0, 900);
         let expected: Vec<Vec<(Kind, u64, usize, usize)>> = vec![
@@ -353,8 +352,12 @@ mod tests {
             vec![sticky],
         ];
         assert_eq!(shown, expected);
-        assert!(states.iter().flatten().all(|it| it.body == body[..it.body.len()]
-            || it.kind == Kind::Step));
+        assert!(
+            states
+                .iter()
+                .flatten()
+                .all(|it| it.body == body[..it.body.len()] || it.kind == Kind::Step)
+        );
     }
 
     #[test]

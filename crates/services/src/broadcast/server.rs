@@ -16,12 +16,12 @@ use super::delivery::{
 };
 use super::ids::Ids;
 use super::journal::{Journal, JournalError, Opened, Record};
-use super::kept::{Callee, KeptBroadcast, KeptOrder, KeptReceiver, KeptTarget};
+use super::kept::{Callee, KeptBroadcast, KeptOrder, KeptReceiver};
 use super::level::{Broadcast, Event, Kind, Limits, Receiver, Target};
 use super::priority::{N_LEVELS, PriorityError, level_of, level_of_intent, priority_of};
 use super::protocol::{self, Request, RequestError, Send, decode};
 use super::queue::Queues;
-use super::record::{Draft, Kind as RecordKind};
+use super::record::{Draft, Kept, Kind as RecordKind};
 use super::report::{ReceiverReport, Report, StickyReport, words};
 use super::stats::Stats;
 use super::tables::{Caller, Refusal, Registration, Tables};
@@ -447,13 +447,7 @@ impl Shared {
         Ok(())
     }
 
-    fn under_way(
-        &self,
-        id: u64,
-        level: usize,
-        charge: Charge,
-        record: Option<Record>,
-    ) -> UnderWay {
+    fn under_way(&self, id: u64, level: usize, charge: Charge, record: Option<Record>) -> UnderWay {
         let stats = Arc::clone(&self.means.stats);
         stats.accepted(level);
         UnderWay { id, charge, record, step: Lock::default(), stats, level }
@@ -461,37 +455,17 @@ impl Shared {
 
     /// Goes on with a broadcast of an earlier service.
     fn adopt(self: &Arc<Self>, left: LeftBroadcast) -> Result<(), std::io::Error> {
-        let LeftBroadcast { level, broadcast, record: kept, step } = left;
-        let KeptBroadcast { uid, intent, is_sticky, order, targets } = broadcast;
         let Means { tables, .. } = &self.means;
         let Some(journal) = tables.journal() else { return Ok(()) };
-        self.ensure_thread(level)?;
-        let target = |(at, target): (usize, KeptTarget)| match target {
-            _ if kept.marks.get(at) == Some(&true) => Target::Reached,
-            KeptTarget::Component(name) => Target::Component(name),
-            // One that is not there was unregistered, or nobody can find it again.
-            KeptTarget::Registered(id) => {
-                tables.registered(id).map_or(Target::Reached, Target::Registered)
-            }
-        };
-        let targets = targets.into_iter().enumerate().map(target).collect();
+        self.ensure_thread(left.level)?;
+        let (level, uid) = (left.level, left.broadcast.uid);
+        let targets = left.targets(|id| tables.registered(id));
+        let kind = left.kind(|callee| tables.adopt_result_receiver(callee));
+        let adopt = |kept: &Kept| Some(journal.adopt(tables.accounts(), uid, kept));
         let charge = tables.accounts().adopt(uid, Counted::Broadcast(level));
-        let record = journal.adopt(tables.accounts(), uid, &kept);
-        let mut charge = self.under_way(kept.id, level, charge, Some(record));
-        let kind = match order {
-            None => Kind::Parallel,
-            Some(KeptOrder { mut initial, result_to }) => {
-                let mut first = 0;
-                if let Some((step, kept)) = step {
-                    charge.step =
-                        Lock::new(Some(journal.adopt(tables.accounts(), uid, &kept)));
-                    (first, initial) = (step.at as usize, step.outcome);
-                }
-                let result_to = result_to.filter(|callee| callee.key != 0);
-                let result_to = result_to.map(|callee| tables.adopt_result_receiver(callee));
-                Kind::Ordered { first, initial, result_to }
-            }
-        };
+        let mut charge = self.under_way(left.record.id, level, charge, adopt(&left.record));
+        charge.step = Lock::new(left.step.as_ref().and_then(|(_, kept)| adopt(kept)));
+        let KeptBroadcast { intent, is_sticky, .. } = left.broadcast;
         let is_foreground = intent.flags & RECEIVER_FOREGROUND != 0;
         let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
         self.queues.invoke(level).accept(Event::Accepted(Box::new(broadcast)));
@@ -565,9 +539,12 @@ impl Shared {
 fn open_journal(path: &Path) -> Result<Option<Opened>, std::io::Error> {
     match Journal::open(path) {
         Ok(opened) => {
+            let path = path.display();
             if let Some(why) = &opened.refused {
-                let path = path.display();
-                tracing::error!(target: "broadcast", "{path} is begun anew, what it had is lost: {why}");
+                tracing::error!(target: "broadcast", "{path} is begun anew, all in it is lost: {why}");
+            }
+            if !opened.is_in_memory {
+                tracing::warn!(target: "broadcast", "{path} is on a disk, which may delay senders");
             }
             Ok(Some(opened))
         }
