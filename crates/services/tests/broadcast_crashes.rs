@@ -165,7 +165,7 @@ impl Service<'_> {
         {
             for effect in effects {
                 match effect {
-                    Effect::Deliver { to, broadcast, at, token, outcome } => {
+                    Effect::Deliver { to, broadcast, at, token, outcome, .. } => {
                         self.act()?;
                         self.call(to.id, broadcast.charge.id, token, outcome);
                         self.act()?;

@@ -5,7 +5,7 @@
 //! the receiver if it has finished: see [`seen`](super::seen).
 
 use super::level::Outcome;
-use super::protocol::{self, NAME, Request, Send, decode_received, encode};
+use super::protocol::{self, NAME, Request, Send, decode_received, encode, is_transient};
 use super::report::Report;
 use super::seen::{Answer, First, Seen};
 use crate::intent::{ComponentName, Intent, IntentFilter};
@@ -14,6 +14,7 @@ use baton::{CallError, Errno, Handle, NameError, Object, Parcel, Process};
 use baton::{SchedPriority, ServiceManager};
 use baton_shm::lock::Lock;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -49,6 +50,9 @@ struct Inner {
     registered: Lock<Vec<(Object, Request)>>,
     /// The receivers of results that have not come, and their keys.
     results: Lock<Vec<(Object, u64)>>,
+    /// Answers of receivers that the service could not be told. A thread tries again while there
+    /// are any.
+    untold: Lock<VecDeque<(u64, Answer)>>,
     /// Keys that nobody can guess are hashes of a count, with a secret.
     secret: RandomState,
     n_keys: AtomicU64,
@@ -141,6 +145,7 @@ impl BroadcastManager {
             n_died: AtomicU32::new(0),
             registered: Lock::default(),
             results: Lock::default(),
+            untold: Lock::default(),
             secret: RandomState::new(),
             n_keys: AtomicU64::new(0),
         };
@@ -351,15 +356,47 @@ impl Inner {
     }
 
     /// Tells the service that a receiver of an ordered broadcast has finished.
-    fn finish(&self, token: u64, answer: Answer) {
-        if token == 0 {
+    fn finish(self: &Arc<Self>, token: u64, answer: Answer) {
+        if token == 0 || self.try_finish(token, &answer) {
             return;
         }
-        let Answer { outcome, aborts } = answer;
+        let mut untold = self.untold.lock();
+        untold.push_back((token, answer));
+        if untold.len() > 1 {
+            return;
+        }
+        drop(untold);
+        let weak = Arc::downgrade(self);
+        let tell = move || {
+            while weak.upgrade().is_some_and(|inner| !inner.tell_untold()) {
+                std::thread::sleep(PAUSE);
+            }
+        };
+        let _ = std::thread::Builder::new().name("baton-finish".to_owned()).spawn(tell);
+    }
+
+    /// False if the service cannot be told now, and may be soon.
+    fn try_finish(&self, token: u64, answer: &Answer) -> bool {
+        let Answer { outcome, aborts } = answer.clone();
         let service = self.service.lock().clone();
         let (code, parcel) = encode(&Request::Finish { token, outcome, aborts }, None);
         // A service that is gone does not wait, and the next one asks again.
-        let _ = service.one_way(code, &parcel);
+        !matches!(service.one_way(code, &parcel), Err(error) if is_transient(error))
+    }
+
+    /// True if nothing is left to be told.
+    fn tell_untold(&self) -> bool {
+        loop {
+            let Some((token, answer)) = self.untold.lock().front().cloned() else { return true };
+            if !self.try_finish(token, &answer) {
+                return false;
+            }
+            let mut untold = self.untold.lock();
+            untold.pop_front();
+            if untold.is_empty() {
+                return true;
+            }
+        }
     }
 
     fn watch(self: &Arc<Self>) {
@@ -390,8 +427,16 @@ impl Inner {
         let returned = |(object, key)| (object, Request::ReturnResultReceiver { key });
         requests.extend(results.into_iter().map(returned));
         for (object, request) in requests {
+            let register = || self.call(&request, Some(object), |_| Some(()));
+            let mut registered = register();
+            while let Err(BroadcastError::Call(error)) = registered
+                && is_transient(error)
+            {
+                std::thread::sleep(PAUSE);
+                registered = register();
+            }
             // A service that dies meanwhile is watched; another refusal is its last word.
-            if let Err(error) = self.call(&request, Some(object), |_| Some(())) {
+            if let Err(error) = registered {
                 tracing::warn!(target: "broadcast", "a receiver is not registered again: {error}");
             }
         }

@@ -4,7 +4,7 @@ use super::account::Charge;
 use super::journal::Record;
 use super::kept::KeptStep;
 use super::level::{Broadcast, Effect, Event, Kind, Level, Limits, Outcome, Receiver, Skip};
-use super::protocol::{PERFORM_RECEIVE, encode_received};
+use super::protocol::{PERFORM_RECEIVE, encode_received, is_transient};
 use super::record::{Draft, Kind as RecordKind};
 use super::stats::{Skipped, Stats};
 use super::tables::{Tables, text};
@@ -105,7 +105,6 @@ impl<'a> Delivery<'a> {
     pub fn serve_broadcast(&mut self) -> bool {
         let Some(effects) = self.level.next_broadcast(now_ns()) else { return false };
         self.carry_out(effects);
-        self.parallel = None;
         true
     }
 
@@ -124,8 +123,11 @@ impl<'a> Delivery<'a> {
         let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
             match effect {
-                Effect::Deliver { to, broadcast, at, token, outcome } => {
-                    let delivered = self.deliver(&to, &broadcast, token, &outcome);
+                Effect::Deliver { ref to, ref broadcast, at, token, ref outcome, .. } => {
+                    let Some(delivered) = self.deliver(to, broadcast, token, outcome) else {
+                        effects.extend(self.level.again(effect, now_ns()));
+                        continue;
+                    };
                     if let (Kind::Parallel, Some(record)) =
                         (&broadcast.kind, &broadcast.charge.record)
                     {
@@ -135,7 +137,7 @@ impl<'a> Delivery<'a> {
                     if token != 0 {
                         effects.extend(self.level.failed(token, why, now_ns()));
                     } else if why == Skip::Full {
-                        self.skipped(to.name.clone(), &broadcast, why);
+                        self.skipped(to.name.clone(), broadcast, why);
                     }
                 }
                 Effect::Step { broadcast, at, outcome } => self.note(&broadcast, at, &outcome),
@@ -150,17 +152,20 @@ impl<'a> Delivery<'a> {
                 Effect::Skipped { name, broadcast, why } => self.skipped(name, &broadcast, why),
             }
         }
+        // A broadcast that is kept here does not end.
+        self.parallel = None;
     }
 
+    /// `None` if the receiver cannot be called now, and may be soon.
     fn deliver(
         &mut self,
         to: &Receiver<Callback>,
         broadcast: &Arc<ServiceBroadcast>,
         token: u64,
         outcome: &Outcome,
-    ) -> Result<(), Skip> {
+    ) -> Option<Result<(), Skip>> {
         if to.is_gone.load(Ordering::Relaxed) {
-            return Err(Skip::Gone);
+            return Some(Err(Skip::Gone));
         }
         let stepwise;
         let parcel = match (&broadcast.kind, &self.parallel) {
@@ -174,14 +179,15 @@ impl<'a> Delivery<'a> {
                 &stepwise
             }
         };
-        let Some(callback) = to.object.get() else { return Err(Skip::Gone) };
+        let Some(callback) = to.object.get() else { return Some(Err(Skip::Gone)) };
         match callback.handle.one_way(PERFORM_RECEIVE, parcel) {
             Ok(()) => {
                 self.means.stats.delivered(self.number);
-                Ok(())
+                Some(Ok(()))
             }
-            Err(CallError::DeadObject) => Err(Skip::Gone),
-            Err(_) => Err(Skip::Full),
+            Err(CallError::DeadObject) => Some(Err(Skip::Gone)),
+            Err(error) if is_transient(error) => None,
+            Err(_) => Some(Err(Skip::Full)),
         }
     }
 

@@ -25,6 +25,8 @@ use std::sync::{Arc, OnceLock};
 
 /// Foreground broadcasts that come before a background one which waits.
 pub const FOREGROUND_RUN: u32 = 8;
+/// The pause before a second call of a receiver that could not be called.
+const FIRST_PAUSE_NS: u64 = 5_000_000;
 /// Bits of a token below the number of its level.
 pub const TOKEN_BITS: u32 = 56;
 
@@ -145,6 +147,8 @@ pub enum Effect<R, C> {
         token: u64,
         /// The result so far.
         outcome: Outcome,
+        /// How long it has waited after it was not possible. 0 for a first call.
+        pause_ns: u64,
     },
     /// Note how far an ordered broadcast is.
     Step {
@@ -178,7 +182,7 @@ pub enum Skip {
     NotStarted,
     /// It is dead, or unregistered while it was awaited.
     Gone,
-    /// Its process takes no more calls: its receive buffer is full.
+    /// Its process takes no more calls: its receive buffer is full, or there is no broker.
     Full,
 }
 
@@ -198,18 +202,20 @@ struct Step<R, C> {
     /// The index of its target.
     at: usize,
     outcome: Outcome,
-    awaits: Awaits,
+    awaits: Awaits<R>,
     /// When it is skipped, and its number.
     deadline: (u64, u64),
 }
 
-#[derive(Debug, PartialEq)]
-enum Awaits {
+#[derive(Debug)]
+enum Awaits<R> {
     /// The receiver with this id.
     Finish(u64),
     Start,
     /// The object of the receiver with this id.
     Return(u64),
+    /// Another call of a receiver, after a pause in nanoseconds.
+    Again(Arc<Receiver<R>>, u64),
 }
 
 /// The broadcasts of one level.
@@ -305,10 +311,35 @@ impl<R, C> Level<R, C> {
                 Awaits::Finish(_) => Skip::Slow,
                 Awaits::Start => Skip::NotStarted,
                 Awaits::Return(_) => Skip::Gone,
+                Awaits::Again(to, pause_ns) => {
+                    let Step { broadcast, at, outcome, .. } = step;
+                    self.call(to, broadcast, at, outcome, pause_ns, now_ns, &mut effects);
+                    continue;
+                }
             };
             self.skip(step, why, now_ns, &mut effects);
         }
         effects
+    }
+
+    /// A delivery was not possible, and may be soon: it comes again after a pause, twice as long
+    /// each time. One that has waited as long as a component may take to start is none.
+    ///
+    /// # Panics
+    /// If the effect is no delivery.
+    pub fn again(&mut self, effect: Effect<R, C>, now_ns: u64) -> Effects<R, C> {
+        let Effect::Deliver { to, broadcast, at, token, outcome, pause_ns } = effect else {
+            panic!("this is no delivery")
+        };
+        self.end(token);
+        let pause_ns = (pause_ns * 2).max(FIRST_PAUSE_NS);
+        let deadline_ns = now_ns.saturating_add(pause_ns);
+        let awaits = Awaits::Again(to, pause_ns);
+        let token = self.await_step(broadcast, at, outcome, awaits, deadline_ns);
+        if pause_ns < self.limits.start_ns {
+            return Vec::new();
+        }
+        self.failed(token, Skip::Full, now_ns)
     }
 
     /// The effects of a delivery with this token that has failed.
@@ -394,7 +425,8 @@ impl<R, C> Level<R, C> {
         if is_awaited(&to) {
             self.await_step(broadcast, at, outcome, Awaits::Return(to.id), u64::MAX);
         } else {
-            effects.push(Effect::Deliver { to, broadcast, at, token: 0, outcome });
+            let (token, pause_ns) = (0, 0);
+            effects.push(Effect::Deliver { to, broadcast, at, token, outcome, pause_ns });
         }
     }
 
@@ -411,15 +443,30 @@ impl<R, C> Level<R, C> {
             self.await_step(broadcast, at, outcome, Awaits::Return(to.id), u64::MAX);
             return;
         }
+        self.call(to, broadcast, at, outcome, 0, now_ns, effects);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are those of a step")]
+    fn call(
+        &mut self,
+        to: Arc<Receiver<R>>,
+        broadcast: Arc<Broadcast<R, C>>,
+        at: usize,
+        outcome: Outcome,
+        pause_ns: u64,
+        now_ns: u64,
+        effects: &mut Effects<R, C>,
+    ) {
         let token = match broadcast.kind {
-            Kind::Parallel => 0,
-            Kind::Ordered { .. } => {
+            Kind::Ordered { .. } if at < broadcast.targets.len() => {
                 let deadline_ns = now_ns.saturating_add(self.limits.receive_ns);
                 let (broadcast, outcome) = (Arc::clone(&broadcast), outcome.clone());
                 self.await_step(broadcast, at, outcome, Awaits::Finish(to.id), deadline_ns)
             }
+            // A result is not answered.
+            Kind::Parallel | Kind::Ordered { .. } => 0,
         };
-        effects.push(Effect::Deliver { to, broadcast, at, token, outcome });
+        effects.push(Effect::Deliver { to, broadcast, at, token, outcome, pause_ns });
     }
 
     /// Starts a component, unless another step waits for its start.
@@ -444,7 +491,7 @@ impl<R, C> Level<R, C> {
         broadcast: Arc<Broadcast<R, C>>,
         at: usize,
         outcome: Outcome,
-        awaits: Awaits,
+        awaits: Awaits<R>,
         deadline_ns: u64,
     ) -> u64 {
         let token = loop {
@@ -509,7 +556,9 @@ impl<R, C> Level<R, C> {
                 }
             }
             Event::Returned(id) => {
-                for token in self.tokens(|step| step.awaits == Awaits::Return(id)) {
+                for token in
+                    self.tokens(|step| matches!(step.awaits, Awaits::Return(its) if its == id))
+                {
                     let Some(step) = self.end(token) else { continue };
                     let Step { broadcast, at, outcome, .. } = step;
                     match broadcast.targets.get(at) {
@@ -522,8 +571,12 @@ impl<R, C> Level<R, C> {
                 }
             }
             Event::Gone(id) => {
-                let (finish, back) = (Awaits::Finish(id), Awaits::Return(id));
-                for token in self.tokens(|step| step.awaits == finish || step.awaits == back) {
+                let its = |step: &Step<R, C>| match &step.awaits {
+                    Awaits::Finish(its) | Awaits::Return(its) => *its == id,
+                    Awaits::Again(to, _) => to.id == id,
+                    Awaits::Start => false,
+                };
+                for token in self.tokens(its) {
                     effects.extend(self.failed(token, Skip::Gone, now_ns));
                 }
             }
@@ -532,9 +585,9 @@ impl<R, C> Level<R, C> {
 
     fn steps_that_await_start(&self, name: &ComponentName) -> Vec<u64> {
         self.tokens(|step| {
-            let target = &step.broadcast.targets[step.at];
-            step.awaits == Awaits::Start
-                && matches!(target, Target::Component(component) if component == name)
+            let target = step.broadcast.targets.get(step.at);
+            matches!(step.awaits, Awaits::Start)
+                && matches!(target, Some(Target::Component(component)) if component == name)
         })
     }
 

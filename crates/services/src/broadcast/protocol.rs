@@ -4,7 +4,12 @@
 use super::level::Outcome;
 use crate::intent::{Bundle, ComponentName, DecodeError, Intent, IntentFilter};
 use baton::android::{Reader, Write};
-use baton::{Object, Parcel};
+use baton::{CallError, Errno, Object, Parcel};
+
+/// Whether a call has failed because a broker was killed, and may succeed at the next one.
+pub fn is_transient(error: CallError) -> bool {
+    matches!(error, CallError::BrokerGone | CallError::Refused(Errno::AGAIN))
+}
 
 /// The service's name.
 pub const NAME: &str = "broadcast";
