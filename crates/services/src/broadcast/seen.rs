@@ -2,14 +2,17 @@
 //!
 //! A killed service may have called a receiver without a note of it, at most once for each level,
 //! and for each ordered broadcast that the receiver has not finished or has just finished. The next
-//! service calls it again. A receiver remembers the last 1,024 ids, and those that it has not
-//! finished.
+//! service calls it again. A receiver remembers the last 1,024 ids of broadcasts that wait for no
+//! answer, the last 4,096 of ordered ones, and all that it has not finished. A service has at most
+//! 2,000 of a user's broadcasts under way, whose answers it may not have got.
 
 use super::level::Outcome;
 use std::collections::{HashMap, VecDeque};
 
-/// Ids that are remembered.
-pub const N_REMEMBERED: usize = 1024;
+/// Ids that are remembered of broadcasts that wait for no answer.
+pub const N_PARALLEL: usize = 1024;
+/// Ids that are remembered of ordered broadcasts.
+pub const N_ORDERED: usize = 4096;
 
 /// What a receiver of an ordered broadcast finishes with.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,7 +38,9 @@ pub enum First {
 #[derive(Debug, Default)]
 pub struct Seen {
     stages: HashMap<u64, Stage>,
-    oldest_first: VecDeque<u64>,
+    /// The oldest ones first.
+    parallel: VecDeque<u64>,
+    ordered: VecDeque<u64>,
 }
 
 #[derive(Debug)]
@@ -58,7 +63,7 @@ impl Seen {
             None => {
                 if id != 0 {
                     self.stages.insert(id, Stage::Running(token));
-                    self.oldest_first.push_back(id);
+                    self.queue(token).0.push_back(id);
                 }
                 First::Yes
             }
@@ -70,15 +75,30 @@ impl Seen {
         let Some(stage) = self.stages.get_mut(&id) else { return token };
         let Stage::Running(last) = *stage else { return token };
         *stage = Stage::Finished((last != 0).then(|| answer.clone()));
-        while self.oldest_first.len() > N_REMEMBERED {
-            let oldest = self.oldest_first[0];
-            if matches!(self.stages.get(&oldest), Some(Stage::Running(_))) {
-                break;
+        let (queue, most) = self.queue(last);
+        let mut forgotten = Vec::new();
+        while queue.len() > most {
+            forgotten.extend(queue.pop_front());
+        }
+        for id in forgotten {
+            match self.stages.get(&id) {
+                // It comes in again as the newest one.
+                Some(Stage::Running(token)) => {
+                    let token = *token;
+                    self.queue(token).0.push_back(id);
+                }
+                _ => _ = self.stages.remove(&id),
             }
-            self.stages.remove(&oldest);
-            self.oldest_first.pop_front();
         }
         last
+    }
+
+    /// Where ids are kept that came with a token like this one, and how many.
+    fn queue(&mut self, token: u64) -> (&mut VecDeque<u64>, usize) {
+        match token {
+            0 => (&mut self.parallel, N_PARALLEL),
+            _ => (&mut self.ordered, N_ORDERED),
+        }
     }
 }
 
@@ -108,14 +128,25 @@ mod tests {
     #[test]
     fn the_last_ids_are_remembered_and_no_more() {
         let mut seen = Seen::default();
-        let n = N_REMEMBERED as u64;
+        let ordered = 1 << 40;
+        seen.begin(ordered, 7);
+        seen.finish(ordered, 7, &answer(9));
+        let n = N_PARALLEL as u64;
+        seen.begin(n + 3, 0);
         for id in 1..=n + 2 {
             seen.begin(id, 0);
             seen.finish(id, 0, &Answer::default());
         }
-        assert_eq!(seen.stages.len(), N_REMEMBERED);
+        assert_eq!(seen.stages.len(), N_PARALLEL + 1);
         for (id, is_first) in [(1, true), (n, false), (n + 2, false)] {
             assert_eq!(seen.begin(id, 0) == First::Yes, is_first, "{id}");
         }
+        assert_eq!(seen.begin(n + 3, 0), First::Running, "it has not finished");
+        assert_eq!(seen.begin(ordered, 8), First::Finished(answer(9)), "it waits for an answer");
+        for id in ordered + 1..=ordered + N_ORDERED as u64 {
+            seen.begin(id, 7);
+            seen.finish(id, 7, &answer(1));
+        }
+        assert_eq!(seen.begin(ordered, 9), First::Yes);
     }
 }
