@@ -27,6 +27,9 @@ use std::thread::JoinHandle;
 /// The program's argument by which a test makes this file the program of another process.
 const ROLE: &str = "BROADCAST_TEST_ROLE";
 
+/// The index of the service among the processes that are served.
+const SERVICE: usize = 1;
+
 /// A broker, a service manager, the broadcast service, and the threads that serve until the test
 /// ends.
 struct World {
@@ -53,6 +56,23 @@ impl World {
         names.publish(protocol::NAME, server.object()).unwrap();
         let server = Some(server);
         World { serving, server, service, _manager: manager, broker, _directory: directory }
+    }
+
+    /// Ends the service, and starts the next one.
+    fn restart(&mut self, settings: Settings) {
+        self.server = None;
+        let (process, looper) = self.serving.remove(SERVICE);
+        process.close();
+        looper.join().unwrap();
+        self.service = Process::open("binder", self.broker.socket()).unwrap();
+        let server = Server::start(&self.service, settings).unwrap();
+        server.go_on().unwrap();
+        serve(&mut self.serving, &self.service);
+        let last = self.serving.pop().unwrap();
+        self.serving.insert(SERVICE, last);
+        let names = ServiceManager::find(&self.service).unwrap();
+        names.publish(protocol::NAME, server.object()).unwrap();
+        self.server = Some(server);
     }
 
     fn server(&self) -> &Server {
@@ -123,6 +143,49 @@ fn a_parallel_broadcast_reaches_all_that_match_and_nobody_else() {
     let report = sender.report().unwrap();
     assert_eq!(report.receivers.len(), 2);
     assert_eq!(report, world.server().report());
+}
+
+#[test]
+fn receivers_and_sticky_broadcasts_outlive_the_service() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings =
+        || Settings { journal: Some(directory.path().join("journal")), ..Settings::default() };
+    let mut world = World::new(settings());
+    let (one, sender) = (world.client(), world.client());
+    let (teller, told) = mpsc::channel();
+    let kept = |text: &str| {
+        let mut intent = Intent::new("kept");
+        intent.extras.put("text", text);
+        Send { intent, is_sticky: true, ..Send::default() }
+    };
+    let tell_text = |name: &'static str| {
+        let teller = Mutex::new(teller.clone());
+        move |delivery: Delivery| {
+            let text = delivery.intent().extras.get("text").cloned();
+            let _ = teller.lock().unwrap().send((name, delivery.is_sticky(), text));
+        }
+    };
+    let text = |text: &str| Some(Value::String(text.to_owned()));
+    for sent in ["older", "newer"] {
+        sender.send_with(&kept(sent)).unwrap();
+    }
+    one.register(filter("kept", 0), None, None, tell_text("one")).unwrap();
+    assert_eq!(next(&told), ("one", true, text("newer")));
+
+    world.restart(settings());
+    // Accepted before the receiver is back, or after it.
+    let other = world.client();
+    let process = Process::open("binder", world.broker.socket()).unwrap();
+    serve(&mut world.serving, &process);
+    let sender = BroadcastManager::find(&process).unwrap();
+    let mut again = kept("again");
+    again.is_sticky = false;
+    assert_eq!(sender.send_with(&again), Ok(1));
+    assert_eq!(next(&told), ("one", false, text("again")), "and the sticky one once");
+    other.register(filter("kept", 0), None, None, tell_text("other")).unwrap();
+    assert_eq!(next(&told), ("other", true, text("newer")));
+    assert_eq!(world.server().report().stickies.len(), 1);
+    assert_eq!(world.server().report().receivers.len(), 2);
 }
 
 #[test]

@@ -13,8 +13,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use std::collections::BTreeMap;
 use std::hash::RandomState;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 const N_HISTORIES: u64 = 300;
 const N_STEPS: u32 = 600;
@@ -70,7 +70,16 @@ struct World<'a> {
 
 fn receiver(id: u64) -> Arc<Receiver<u64>> {
     let (name, is_gone) = (id.to_string(), AtomicBool::new(false));
-    Arc::new(Receiver { id, object: id, pid: 1, uid: 1, name, permission: None, is_gone })
+    Arc::new(Receiver {
+        id,
+        object: OnceLock::from(id),
+        pid: 1,
+        uid: 1,
+        name,
+        component: None,
+        permission: None,
+        is_gone,
+    })
 }
 
 /// The result of an ordered broadcast goes to a receiver whose id names it.
@@ -145,6 +154,7 @@ impl World<'_> {
         let kind = match is_ordered {
             false => Kind::Parallel,
             true => Kind::Ordered {
+                first: 0,
                 initial: Outcome::default(),
                 result_to: Some(receiver(RESULT + number)),
             },
@@ -193,6 +203,7 @@ impl World<'_> {
         for effect in effects {
             match effect {
                 Effect::Start(name) => self.starts.push(name),
+                Effect::Step { .. } => {}
                 Effect::Skipped { name, broadcast, .. } => {
                     let id = match name.strip_prefix("p/") {
                         Some(id) => COMPONENT + id.parse::<u64>().unwrap(),
@@ -200,7 +211,7 @@ impl World<'_> {
                     };
                     self.story(broadcast.charge).skipped.push(id);
                 }
-                Effect::Deliver { to, broadcast, token, outcome } => {
+                Effect::Deliver { to, broadcast, token, outcome, .. } => {
                     let (number, at) = (broadcast.charge, self.tick());
                     if to.id == RESULT + number {
                         let story = self.story(number);

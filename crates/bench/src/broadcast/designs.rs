@@ -95,7 +95,7 @@ impl OneLock {
         let deliver = move || {
             // The thread has followed: its calls are to be served at the priority that it has now.
             baton::priority_changed();
-            let parcel = encode_received(&intent, &Outcome::default(), false, false, 0);
+            let parcel = encode_received(&intent, &Outcome::default(), false, false, 0, 0);
             for target in &targets {
                 // Of a receiver that has no room, the bench misses the intent.
                 let _ = target.one_way(PERFORM_RECEIVE, &parcel);

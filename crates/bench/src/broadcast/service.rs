@@ -20,7 +20,7 @@ pub fn run(design: Design, broker: &Path) -> io::Result<()> {
     let _manager = Manager::start(&context, Release::Sixteen, Policy::Everyone)?;
     serve(&context, 1);
     let server = match design {
-        Design::Ours => Some(Server::start(&process, Settings::default())?),
+        Design::Ours => Some(ours(&process)?),
         Design::Thesis | Design::Android => None,
     };
     let object = server.as_ref().map_or_else(|| designs::add(&process, design), Server::object);
@@ -28,4 +28,11 @@ pub fn run(design: Design, broker: &Path) -> io::Result<()> {
     ServiceManager::find(&process).and_then(|it| it.publish(NAME, object)).map_err(failed)?;
     say("ready")?;
     forever()
+}
+
+/// The service as it is shipped, with a journal in memory that no other service reads.
+fn ours(process: &Process) -> io::Result<Server> {
+    let directory = crate::log::setup::directory()?;
+    let journal = Some(directory.path().join("journal"));
+    Server::start(process, Settings { journal, ..Settings::default() })
 }

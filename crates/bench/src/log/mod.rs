@@ -23,7 +23,7 @@ pub(crate) mod parts;
 mod realtime;
 mod results;
 mod role;
-mod setup;
+pub(crate) mod setup;
 mod step;
 mod system;
 

@@ -35,8 +35,11 @@ When memory is short, the least important processes are killed first, and real-t
 Free memory is that of --cgroup, or of the machine. What takes root is left out without it, and \
 the log says so: users of packages, protection from the kernel's own killer, better nice values.
 
-Processes end with the manager, however it ends. Runs until SIGTERM or SIGINT, and tells systemd \
-when it is ready (Type=notify). See docs/processes.md.")]
+Processes end with the manager, however it ends. Broadcasts that it has accepted are in a file of \
+16 MiB beside the broker's socket, SOCKET.CONTEXT.broadcasts, and the next one delivers them.
+
+Runs until SIGTERM or SIGINT, and tells systemd when it is ready (Type=notify). See \
+docs/processes.md and docs/broadcasts.md.")]
 pub struct ServeArgs {
     /// The context in which the service is registered
     #[arg(long, default_value = "binder", value_name = "NAME")]
@@ -74,13 +77,15 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
         std::fs::write("/proc/self/oom_score_adj", Adjustment::BEST.oom_score_adj().to_string());
     let manager = Arc::new(ProcessManager::new(config(args, socket)?).map_err(failed)?);
     let (_server, object) = Server::new(&process, Arc::clone(&manager));
-    let broadcasts = broadcasts(&process, &manager).map_err(failed)?;
+    let broadcasts =
+        broadcasts(&process, &manager, journal(socket, &args.context)).map_err(failed)?;
     for (manifest, package) in packages {
         let wrong = |error: &dyn std::fmt::Display| Failure::new(TRIED, error).kind(Kind::Usage);
         let uid = package.uid.unwrap_or(rustix::process::geteuid().as_raw());
         manager.add(package).map_err(|error| wrong(&error))?;
         broadcasts.install(&manifest, uid).map_err(|error| wrong(&error))?;
     }
+    broadcasts.go_on().map_err(failed)?;
     publish(&process, NAME, object, &args.context)?;
     publish(&process, broadcast::NAME, broadcasts.object(), &args.context)?;
     let loopers: Vec<_> = (0..N_LOOPERS)
@@ -98,6 +103,8 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
             Err(error) => break Err(failed(error)),
         }
     };
+    // The journal is closed before the receivers seem to die.
+    drop(broadcasts);
     process.close();
     loopers.into_iter().for_each(|looper| _ = looper.join());
     manager.close();
@@ -119,6 +126,7 @@ fn config(args: &ServeArgs, socket: &Path) -> Result<Config, Failure> {
 fn broadcasts(
     process: &Process,
     manager: &Arc<ProcessManager>,
+    journal: PathBuf,
 ) -> Result<broadcast::Server, std::io::Error> {
     let manager = Arc::downgrade(manager);
     let start = move |name: &ComponentName| {
@@ -128,7 +136,15 @@ fn broadcasts(
         Ok(())
     };
     let start: Option<broadcast::server::Start> = Some(Box::new(start));
-    broadcast::Server::start(process, broadcast::Settings { start, ..Default::default() })
+    let journal = Some(journal);
+    broadcast::Server::start(process, broadcast::Settings { start, journal, ..Default::default() })
+}
+
+/// The file by which the next broadcast service of a context goes on: beside the broker's socket.
+fn journal(socket: &Path, context: &str) -> PathBuf {
+    let mut name = socket.as_os_str().to_owned();
+    name.push(format!(".{context}.broadcasts"));
+    PathBuf::from(name)
 }
 
 fn publish(

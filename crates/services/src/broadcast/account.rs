@@ -1,4 +1,5 @@
-//! What each user has in the service: broadcasts under way, receivers, sticky broadcasts.
+//! What each user has in the service: broadcasts under way, receivers, sticky broadcasts, and room
+//! in the journal.
 //!
 //! A user's account is found without a lock. Ordinary and real-time broadcasts are counted apart,
 //! so that a user's ordinary senders cannot use up what its real-time senders may have.
@@ -39,12 +40,34 @@ pub enum Counted {
     Sticky,
 }
 
+/// A half of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// That of real-time broadcasts.
+    RealTime,
+    /// That of all other records.
+    Ordinary,
+}
+
+impl Memory {
+    /// The error of a user who asks for more than others may still have.
+    pub fn exhausted(self, uid: u32, most: u32) -> Exhausted {
+        let what = match self {
+            Memory::RealTime => "blocks of the journal for real-time broadcasts",
+            Memory::Ordinary => "blocks of the journal for ordinary broadcasts",
+        };
+        Exhausted { uid, most, what }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Account {
     ordinary: AtomicU32,
     real_time: AtomicU32,
     receivers: AtomicU32,
     stickies: AtomicU32,
+    ordinary_blocks: AtomicU32,
+    real_time_blocks: AtomicU32,
 }
 
 impl Account {
@@ -60,18 +83,35 @@ impl Account {
             Counted::Sticky => (&self.stickies, MAX_STICKIES, "sticky broadcasts"),
         }
     }
+
+    fn blocks(&self, memory: Memory) -> &AtomicU32 {
+        match memory {
+            Memory::Ordinary => &self.ordinary_blocks,
+            Memory::RealTime => &self.real_time_blocks,
+        }
+    }
 }
 
-/// One thing on a user's account, until it is dropped.
+/// Something on a user's account, until it is dropped.
 #[derive(Debug)]
 pub struct Charge {
     account: Arc<Account>,
-    counted: Counted,
+    charged: Charged,
+}
+
+#[derive(Debug)]
+enum Charged {
+    One(Counted),
+    Blocks(Memory, u32),
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.account.counter(self.counted).0.fetch_sub(1, Ordering::Relaxed);
+        let (counter, n) = match self.charged {
+            Charged::One(counted) => (self.account.counter(counted).0, 1),
+            Charged::Blocks(memory, n) => (self.account.blocks(memory), n),
+        };
+        counter.fetch_sub(n, Ordering::Relaxed);
     }
 }
 
@@ -91,9 +131,46 @@ impl Accounts {
         let (counter, most, what) = account.counter(counted);
         let add = |count| (count < most).then_some(count + 1);
         match counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
-            Ok(_) => Ok(Charge { account, counted }),
+            Ok(_) => Ok(Charge { account, charged: Charged::One(counted) }),
             Err(_) => Err(Exhausted { uid, most, what }),
         }
+    }
+
+    /// Charges a user with what an earlier service has accepted.
+    pub fn adopt(&self, uid: u32, counted: Counted) -> Charge {
+        let account = self.account(uid);
+        account.counter(counted).0.fetch_add(1, Ordering::Relaxed);
+        Charge { account, charged: Charged::One(counted) }
+    }
+
+    /// Charges a user with blocks of the journal.
+    ///
+    /// # Errors
+    /// The user would have more of them than are free.
+    pub fn charge_memory(
+        &self,
+        uid: u32,
+        memory: Memory,
+        n_blocks: u32,
+        n_free: u32,
+    ) -> Result<Charge, Exhausted> {
+        let account = self.account(uid);
+        let add = |count: u32| {
+            let count = count.saturating_add(n_blocks);
+            (count <= n_free).then_some(count)
+        };
+        let counter = account.blocks(memory);
+        match counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
+            Ok(_) => Ok(Charge { account, charged: Charged::Blocks(memory, n_blocks) }),
+            Err(_) => Err(memory.exhausted(uid, n_free)),
+        }
+    }
+
+    /// Charges a user with blocks that an earlier service has filled.
+    pub fn adopt_memory(&self, uid: u32, memory: Memory, n_blocks: u32) -> Charge {
+        let account = self.account(uid);
+        account.blocks(memory).fetch_add(n_blocks, Ordering::Relaxed);
+        Charge { account, charged: Charged::Blocks(memory, n_blocks) }
     }
 
     fn account(&self, uid: u32) -> Arc<Account> {

@@ -1,15 +1,22 @@
 //! Clients of the broadcast service: they send intents and register receivers.
+//!
+//! A service that is killed may have called a receiver and not have noted it; the next one calls
+//! the receiver again, with the broadcast's id. The receiver's end remembers ids, and answers for
+//! the receiver if it has finished: see [`seen`](super::seen).
 
 use super::level::Outcome;
-use super::protocol::{self, NAME, Request, Send, decode_received, encode};
+use super::protocol::{self, NAME, Request, Send, decode_received, encode, is_transient};
 use super::report::Report;
+use super::seen::{Answer, First, Seen};
 use crate::intent::{ComponentName, Intent, IntentFilter};
 use baton::android::{Exception, Reader};
 use baton::{CallError, Errno, Handle, NameError, Object, Parcel, Process};
 use baton::{SchedPriority, ServiceManager};
 use baton_shm::lock::Lock;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -41,6 +48,14 @@ struct Inner {
     n_died: AtomicU32,
     /// The requests by which the receivers were registered.
     registered: Lock<Vec<(Object, Request)>>,
+    /// The receivers of results that have not come, and their keys.
+    results: Lock<Vec<(Object, u64)>>,
+    /// Answers of receivers that the service could not be told. A thread tries again while there
+    /// are any.
+    untold: Lock<VecDeque<(u64, Answer)>>,
+    /// Keys that nobody can guess are hashes of a count, with a secret.
+    secret: RandomState,
+    n_keys: AtomicU64,
 }
 
 /// Why the service did not do what it was asked.
@@ -69,7 +84,8 @@ pub enum BroadcastError {
 pub struct Delivery {
     received: protocol::Received,
     aborts: bool,
-    service: Option<Handle>,
+    inner: Weak<Inner>,
+    seen: Arc<Lock<Seen>>,
 }
 
 impl Delivery {
@@ -107,13 +123,12 @@ impl Delivery {
 impl Drop for Delivery {
     /// The service goes on to the next receiver, also if this one has panicked.
     fn drop(&mut self) {
-        let protocol::Received { token, outcome, .. } = &mut self.received;
-        if let Some(service) = self.service.as_ref().filter(|_| *token != 0) {
-            let (outcome, aborts) = (std::mem::take(outcome), self.aborts);
-            let finish = Request::Finish { token: *token, outcome, aborts };
-            let (code, parcel) = encode(&finish, None);
-            // A service that is gone does not wait.
-            let _ = service.one_way(code, &parcel);
+        let protocol::Received { id, token, outcome, .. } = &mut self.received;
+        let answer = Answer { outcome: std::mem::take(outcome), aborts: self.aborts };
+        // The token of the service that has asked last.
+        let token = self.seen.lock().finish(*id, *token, &answer);
+        if let Some(inner) = self.inner.upgrade() {
+            inner.finish(token, answer);
         }
     }
 }
@@ -129,6 +144,10 @@ impl BroadcastManager {
             service: Lock::new(find(process)?),
             n_died: AtomicU32::new(0),
             registered: Lock::default(),
+            results: Lock::default(),
+            untold: Lock::default(),
+            secret: RandomState::new(),
+            n_keys: AtomicU64::new(0),
         };
         let manager = BroadcastManager { inner: Arc::new(inner) };
         manager.inner.watch();
@@ -166,9 +185,21 @@ impl BroadcastManager {
         send: &Send,
         result: impl Fn(Delivery) + std::marker::Send + Sync + 'static,
     ) -> Result<i32, BroadcastError> {
-        let send = Send { is_ordered: true, ..send.clone() };
-        let result_to = self.inner.receiver(result);
-        self.request_number(&Request::Broadcast(Box::new(send)), Some(result_to))
+        let key = self.inner.next_key();
+        let send = Send { is_ordered: true, result_key: key, ..send.clone() };
+        let weak = Arc::downgrade(&self.inner);
+        let result_to = self.inner.receiver(move |delivery| {
+            if let Some(inner) = weak.upgrade() {
+                inner.forget_result(key);
+            }
+            result(delivery);
+        });
+        self.inner.results.lock().push((result_to, key));
+        let sent = self.request_number(&Request::Broadcast(Box::new(send)), Some(result_to));
+        if sent.is_err() {
+            self.inner.forget_result(key);
+        }
+        sent
     }
 
     /// Forgets a sticky broadcast of the calling user.
@@ -192,7 +223,8 @@ impl BroadcastManager {
         receive: impl Fn(Delivery) + std::marker::Send + Sync + 'static,
     ) -> Result<Object, BroadcastError> {
         let [permission, package] = [permission, package].map(|text| text.map(str::to_owned));
-        let request = Request::Register { filter, permission, package };
+        let key = self.inner.next_key();
+        let request = Request::Register { filter, permission, package, key };
         self.inner.register(request, receive)
     }
 
@@ -290,16 +322,81 @@ impl Inner {
     ) -> Object {
         // Weak: the process has the handler.
         let inner: Weak<Inner> = Arc::downgrade(self);
+        let seen = Arc::new(Lock::new(Seen::default()));
         let handler = move |request: &baton::Request<'_>| {
             if request.code() != protocol::PERFORM_RECEIVE {
                 return Err(Errno::NOSYS);
             }
             let received = decode_received(request.data()).map_err(|_| Errno::BADMSG)?;
-            let service = inner.upgrade().map(|inner| inner.service.lock().clone());
-            receive(Delivery { received, aborts: false, service });
+            let first = seen.lock().begin(received.id, received.token);
+            match first {
+                First::Yes => {
+                    let (inner, seen) = (Weak::clone(&inner), Arc::clone(&seen));
+                    receive(Delivery { received, aborts: false, inner, seen });
+                }
+                First::Finished(answer) => {
+                    if let Some(inner) = inner.upgrade() {
+                        inner.finish(received.token, answer);
+                    }
+                }
+                First::Running => {}
+            }
             Ok(Parcel::new())
         };
         self.process.object(handler).add()
+    }
+
+    fn next_key(&self) -> u64 {
+        let count = self.n_keys.fetch_add(1, Ordering::Relaxed);
+        self.secret.hash_one(count).max(1)
+    }
+
+    fn forget_result(&self, key: u64) {
+        self.results.lock().retain(|(_, its)| *its != key);
+    }
+
+    /// Tells the service that a receiver of an ordered broadcast has finished.
+    fn finish(self: &Arc<Self>, token: u64, answer: Answer) {
+        if token == 0 || self.try_finish(token, &answer) {
+            return;
+        }
+        let mut untold = self.untold.lock();
+        untold.push_back((token, answer));
+        if untold.len() > 1 {
+            return;
+        }
+        drop(untold);
+        let weak = Arc::downgrade(self);
+        let tell = move || {
+            while weak.upgrade().is_some_and(|inner| !inner.tell_untold()) {
+                std::thread::sleep(PAUSE);
+            }
+        };
+        let _ = std::thread::Builder::new().name("baton-finish".to_owned()).spawn(tell);
+    }
+
+    /// False if the service cannot be told now, and may be soon.
+    fn try_finish(&self, token: u64, answer: &Answer) -> bool {
+        let Answer { outcome, aborts } = answer.clone();
+        let service = self.service.lock().clone();
+        let (code, parcel) = encode(&Request::Finish { token, outcome, aborts }, None);
+        // A service that is gone does not wait, and the next one asks again.
+        !matches!(service.one_way(code, &parcel), Err(error) if is_transient(error))
+    }
+
+    /// True if nothing is left to be told.
+    fn tell_untold(&self) -> bool {
+        loop {
+            let Some((token, answer)) = self.untold.lock().front().cloned() else { return true };
+            if !self.try_finish(token, &answer) {
+                return false;
+            }
+            let mut untold = self.untold.lock();
+            untold.pop_front();
+            if untold.is_empty() {
+                return true;
+            }
+        }
     }
 
     fn watch(self: &Arc<Self>) {
@@ -325,10 +422,21 @@ impl Inner {
         *self.service.lock() = service;
         self.n_died.fetch_add(1, Ordering::Relaxed);
         self.watch();
-        let registered = self.registered.lock().clone();
-        for (object, request) in registered {
+        let mut requests = self.registered.lock().clone();
+        let results = self.results.lock().clone();
+        let returned = |(object, key)| (object, Request::ReturnResultReceiver { key });
+        requests.extend(results.into_iter().map(returned));
+        for (object, request) in requests {
+            let register = || self.call(&request, Some(object), |_| Some(()));
+            let mut registered = register();
+            while let Err(BroadcastError::Call(error)) = registered
+                && is_transient(error)
+            {
+                std::thread::sleep(PAUSE);
+                registered = register();
+            }
             // A service that dies meanwhile is watched; another refusal is its last word.
-            if let Err(error) = self.call(&request, Some(object), |_| Some(())) {
+            if let Err(error) = registered {
                 tracing::warn!(target: "broadcast", "a receiver is not registered again: {error}");
             }
         }

@@ -1,12 +1,16 @@
 //! The threads that deliver: one for each level in use, at the level's priority.
 
 use super::account::Charge;
+use super::journal::Record;
+use super::kept::KeptStep;
 use super::level::{Broadcast, Effect, Event, Kind, Level, Limits, Outcome, Receiver, Skip};
-use super::protocol::{PERFORM_RECEIVE, encode_received};
+use super::protocol::{PERFORM_RECEIVE, encode_received, is_transient};
+use super::record::{Draft, Kind as RecordKind};
 use super::stats::{Skipped, Stats};
 use super::tables::{Tables, text};
 use crate::intent::ComponentName;
 use baton::{CallError, DeathLink, Handle, Parcel};
+use baton_shm::lock::Lock;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -30,11 +34,18 @@ impl Drop for Callback {
     }
 }
 
-/// A broadcast on its sender's account and in the counts, until it has reached all its receivers.
+/// A broadcast on its sender's account, in the counts and in the journal, until it has reached all
+/// its receivers.
 #[derive(Debug)]
 pub struct UnderWay {
+    /// Names it.
+    pub id: u64,
     /// On the sender's account.
     pub charge: Charge,
+    /// In the journal, if there is one. It ends before its step does.
+    pub record: Option<Record>,
+    /// How far an ordered one is.
+    pub step: Lock<Option<Record>>,
     /// The counts.
     pub stats: Arc<Stats>,
     /// The level.
@@ -94,7 +105,6 @@ impl<'a> Delivery<'a> {
     pub fn serve_broadcast(&mut self) -> bool {
         let Some(effects) = self.level.next_broadcast(now_ns()) else { return false };
         self.carry_out(effects);
-        self.parallel = None;
         true
     }
 
@@ -113,14 +123,24 @@ impl<'a> Delivery<'a> {
         let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
             match effect {
-                Effect::Deliver { to, broadcast, token, outcome } => {
-                    let Err(why) = self.deliver(&to, &broadcast, token, &outcome) else { continue };
+                Effect::Deliver { ref to, ref broadcast, at, token, ref outcome, .. } => {
+                    let Some(delivered) = self.deliver(to, broadcast, token, outcome) else {
+                        effects.extend(self.level.again(effect, now_ns()));
+                        continue;
+                    };
+                    if let (Kind::Parallel, Some(record)) =
+                        (&broadcast.kind, &broadcast.charge.record)
+                    {
+                        record.mark(at as u32);
+                    }
+                    let Err(why) = delivered else { continue };
                     if token != 0 {
                         effects.extend(self.level.failed(token, why, now_ns()));
                     } else if why == Skip::Full {
-                        self.skipped(to.name.clone(), &broadcast, why);
+                        self.skipped(to.name.clone(), broadcast, why);
                     }
                 }
+                Effect::Step { broadcast, at, outcome } => self.note(&broadcast, at, &outcome),
                 Effect::Start(name) => match self.means.tables.attached(&name) {
                     Some(receiver) => self.level.put(Event::Started(name, receiver)),
                     None => {
@@ -132,17 +152,20 @@ impl<'a> Delivery<'a> {
                 Effect::Skipped { name, broadcast, why } => self.skipped(name, &broadcast, why),
             }
         }
+        // A broadcast that is kept here does not end.
+        self.parallel = None;
     }
 
+    /// `None` if the receiver cannot be called now, and may be soon.
     fn deliver(
         &mut self,
         to: &Receiver<Callback>,
         broadcast: &Arc<ServiceBroadcast>,
         token: u64,
         outcome: &Outcome,
-    ) -> Result<(), Skip> {
+    ) -> Option<Result<(), Skip>> {
         if to.is_gone.load(Ordering::Relaxed) {
-            return Err(Skip::Gone);
+            return Some(Err(Skip::Gone));
         }
         let stepwise;
         let parcel = match (&broadcast.kind, &self.parallel) {
@@ -156,13 +179,28 @@ impl<'a> Delivery<'a> {
                 &stepwise
             }
         };
-        match to.object.handle.one_way(PERFORM_RECEIVE, parcel) {
+        let Some(callback) = to.object.get() else { return Some(Err(Skip::Gone)) };
+        match callback.handle.one_way(PERFORM_RECEIVE, parcel) {
             Ok(()) => {
                 self.means.stats.delivered(self.number);
-                Ok(())
+                Some(Ok(()))
             }
-            Err(CallError::DeadObject) => Err(Skip::Gone),
-            Err(_) => Err(Skip::Full),
+            Err(CallError::DeadObject) => Some(Err(Skip::Gone)),
+            Err(error) if is_transient(error) => None,
+            Err(_) => Some(Err(Skip::Full)),
+        }
+    }
+
+    /// Notes in the journal how far an ordered broadcast is. Without room there, the next service
+    /// calls a receiver again, with the broadcast's id.
+    fn note(&self, broadcast: &ServiceBroadcast, at: usize, outcome: &Outcome) {
+        let UnderWay { id, step, .. } = &broadcast.charge;
+        let body = KeptStep::write(at as u32, outcome);
+        let draft = Draft { kind: RecordKind::Step, id: *id, n_marks: 0, body: body.data() };
+        match self.means.tables.keep(broadcast.uid, self.number, &draft) {
+            // The older one ends once the new one counts.
+            Ok(record) => drop(std::mem::replace(&mut *step.lock(), record)),
+            Err(why) => tracing::warn!(target: "broadcast", "a step is not kept: {why}"),
         }
     }
 
@@ -175,8 +213,8 @@ impl<'a> Delivery<'a> {
 }
 
 fn encode(broadcast: &ServiceBroadcast, token: u64, outcome: &Outcome) -> Parcel {
-    let Broadcast { intent, is_sticky, .. } = broadcast;
-    encode_received(intent, outcome, token != 0, *is_sticky, token)
+    let Broadcast { intent, is_sticky, charge, .. } = broadcast;
+    encode_received(intent, outcome, token != 0, *is_sticky, token, charge.id)
 }
 
 /// The time of the steps' deadlines.

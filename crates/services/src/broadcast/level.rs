@@ -11,18 +11,22 @@
 //! comes when the receiver has finished, has died or has taken too long. So a receiver that hangs
 //! holds up its own broadcast until the time-out, and no other broadcast of its level.
 //!
-//! A receiver of a manifest that does not run is started, and its delivery waits for that.
+//! A receiver of a manifest that does not run is started, and its delivery waits for that. So does
+//! the delivery to a receiver that an earlier service knew, until its process has registered it
+//! again.
 
 use super::turns::Turns;
 use crate::intent::flags::RECEIVER_NO_ABORT;
 use crate::intent::{Bundle, ComponentName, Intent};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Foreground broadcasts that come before a background one which waits.
 pub const FOREGROUND_RUN: u32 = 8;
+/// The pause before a second call of a receiver that could not be called.
+const FIRST_PAUSE_NS: u64 = 5_000_000;
 /// Bits of a token below the number of its level.
 pub const TOKEN_BITS: u32 = 56;
 
@@ -31,14 +35,16 @@ pub const TOKEN_BITS: u32 = 56;
 pub struct Receiver<R> {
     /// Its number, which no other receiver has.
     pub id: u64,
-    /// Its object.
-    pub object: R,
+    /// Its object. One that an earlier service knew has none until its process is back.
+    pub object: OnceLock<R>,
     /// Its process.
     pub pid: u32,
     /// The process's user.
     pub uid: u32,
     /// The name under which it is reported.
     pub name: String,
+    /// The component whose receiver it is.
+    pub component: Option<ComponentName>,
     /// The permission that its senders need.
     pub permission: Option<String>,
     /// Whether it is unregistered or dead.
@@ -52,6 +58,8 @@ pub enum Target<R> {
     Registered(Arc<Receiver<R>>),
     /// A component of a manifest that has to be started first.
     Component(ComponentName),
+    /// A receiver that an earlier service has called.
+    Reached,
 }
 
 /// The result of an ordered broadcast so far.
@@ -72,6 +80,8 @@ pub enum Kind<R> {
     Parallel,
     /// One after the other. The last result goes to `result_to`.
     Ordered {
+        /// The index of the first receiver. An earlier service has called those before.
+        first: usize,
         /// The result before the first receiver.
         initial: Outcome,
         /// The receiver of the last result.
@@ -116,6 +126,8 @@ pub enum Event<R, C> {
     Started(ComponentName, Arc<Receiver<R>>),
     /// A component cannot be started.
     NotStarted(ComponentName),
+    /// A receiver has its object now.
+    Returned(u64),
     /// A receiver is unregistered or dead.
     Gone(u64),
 }
@@ -129,8 +141,21 @@ pub enum Effect<R, C> {
         to: Arc<Receiver<R>>,
         /// The broadcast.
         broadcast: Arc<Broadcast<R, C>>,
+        /// The receiver's index. One more than the last one's: it gets the result.
+        at: usize,
         /// Of a step of an ordered broadcast, which fails by [`Level::failed`]; else 0.
         token: u64,
+        /// The result so far.
+        outcome: Outcome,
+        /// How long it has waited after it was not possible. 0 for a first call.
+        pause_ns: u64,
+    },
+    /// Note how far an ordered broadcast is.
+    Step {
+        /// The broadcast.
+        broadcast: Arc<Broadcast<R, C>>,
+        /// The index of the next receiver.
+        at: usize,
         /// The result so far.
         outcome: Outcome,
     },
@@ -157,7 +182,7 @@ pub enum Skip {
     NotStarted,
     /// It is dead, or unregistered while it was awaited.
     Gone,
-    /// Its process takes no more calls: its receive buffer is full.
+    /// Its process takes no more calls: its receive buffer is full, or there is no broker.
     Full,
 }
 
@@ -177,16 +202,20 @@ struct Step<R, C> {
     /// The index of its target.
     at: usize,
     outcome: Outcome,
-    awaits: Awaits,
+    awaits: Awaits<R>,
     /// When it is skipped, and its number.
     deadline: (u64, u64),
 }
 
-#[derive(Debug, PartialEq)]
-enum Awaits {
+#[derive(Debug)]
+enum Awaits<R> {
     /// The receiver with this id.
     Finish(u64),
     Start,
+    /// The object of the receiver with this id.
+    Return(u64),
+    /// Another call of a receiver, after a pause in nanoseconds.
+    Again(Arc<Receiver<R>>, u64),
 }
 
 /// The broadcasts of one level.
@@ -281,10 +310,36 @@ impl<R, C> Level<R, C> {
             let why = match step.awaits {
                 Awaits::Finish(_) => Skip::Slow,
                 Awaits::Start => Skip::NotStarted,
+                Awaits::Return(_) => Skip::Gone,
+                Awaits::Again(to, pause_ns) => {
+                    let Step { broadcast, at, outcome, .. } = step;
+                    self.call(to, broadcast, at, outcome, pause_ns, now_ns, &mut effects);
+                    continue;
+                }
             };
             self.skip(step, why, now_ns, &mut effects);
         }
         effects
+    }
+
+    /// A delivery was not possible, and may be soon: it comes again after a pause, twice as long
+    /// each time. One that has waited as long as a component may take to start is none.
+    ///
+    /// # Panics
+    /// If the effect is no delivery.
+    pub fn again(&mut self, effect: Effect<R, C>, now_ns: u64) -> Effects<R, C> {
+        let Effect::Deliver { to, broadcast, at, token, outcome, pause_ns } = effect else {
+            panic!("this is no delivery")
+        };
+        self.end(token);
+        let pause_ns = (pause_ns * 2).max(FIRST_PAUSE_NS);
+        let deadline_ns = now_ns.saturating_add(pause_ns);
+        let awaits = Awaits::Again(to, pause_ns);
+        let token = self.await_step(broadcast, at, outcome, awaits, deadline_ns);
+        if pause_ns < self.limits.start_ns {
+            return Vec::new();
+        }
+        self.failed(token, Skip::Full, now_ns)
     }
 
     /// The effects of a delivery with this token that has failed.
@@ -298,28 +353,41 @@ impl<R, C> Level<R, C> {
 
     fn begin(&mut self, broadcast: Box<Broadcast<R, C>>, now_ns: u64, effects: &mut Effects<R, C>) {
         let broadcast: Arc<Broadcast<R, C>> = Arc::from(broadcast);
-        let initial = match &broadcast.kind {
-            Kind::Ordered { initial, .. } => initial.clone(),
+        let (first, initial) = match &broadcast.kind {
+            Kind::Ordered { first, initial, .. } => (*first, initial.clone()),
             Kind::Parallel => {
                 for (at, target) in broadcast.targets.iter().enumerate() {
-                    let broadcast = Arc::clone(&broadcast);
+                    let (broadcast, outcome) = (Arc::clone(&broadcast), Outcome::default());
                     match target {
-                        Target::Registered(to) => effects.push(Effect::Deliver {
-                            to: Arc::clone(to),
-                            broadcast,
-                            token: 0,
-                            outcome: Outcome::default(),
-                        }),
+                        Target::Registered(to) => {
+                            let to = Arc::clone(to);
+                            self.deliver(to, broadcast, at, outcome, now_ns, effects);
+                        }
                         Target::Component(name) => {
                             let name = name.clone();
-                            self.start(name, broadcast, at, Outcome::default(), now_ns, effects);
+                            self.start(name, broadcast, at, outcome, now_ns, effects);
                         }
+                        Target::Reached => {}
                     }
                 }
                 return;
             }
         };
-        self.step(broadcast, 0, initial, now_ns, effects);
+        self.step(broadcast, first, initial, now_ns, effects);
+    }
+
+    /// Goes on to another receiver of an ordered broadcast, or to its end.
+    fn go_on(
+        &mut self,
+        broadcast: Arc<Broadcast<R, C>>,
+        at: usize,
+        outcome: Outcome,
+        now_ns: u64,
+        effects: &mut Effects<R, C>,
+    ) {
+        let noted = Arc::clone(&broadcast);
+        effects.push(Effect::Step { broadcast: noted, at, outcome: outcome.clone() });
+        self.step(broadcast, at, outcome, now_ns, effects);
     }
 
     /// Calls the receiver of an ordered broadcast whose turn it is, or reports the result.
@@ -340,7 +408,25 @@ impl<R, C> Level<R, C> {
                 let name = name.clone();
                 self.start(name, broadcast, at, outcome, now_ns, effects);
             }
-            None => report(&broadcast, outcome, effects),
+            Some(Target::Reached) => self.step(broadcast, at + 1, outcome, now_ns, effects),
+            None => self.report(broadcast, outcome, effects),
+        }
+    }
+
+    /// Tells the sender the result of an ordered broadcast.
+    fn report(
+        &mut self,
+        broadcast: Arc<Broadcast<R, C>>,
+        outcome: Outcome,
+        effects: &mut Effects<R, C>,
+    ) {
+        let Kind::Ordered { result_to: Some(to), .. } = &broadcast.kind else { return };
+        let (to, at) = (Arc::clone(to), broadcast.targets.len());
+        if is_awaited(&to) {
+            self.await_step(broadcast, at, outcome, Awaits::Return(to.id), u64::MAX);
+        } else {
+            let (token, pause_ns) = (0, 0);
+            effects.push(Effect::Deliver { to, broadcast, at, token, outcome, pause_ns });
         }
     }
 
@@ -353,15 +439,34 @@ impl<R, C> Level<R, C> {
         now_ns: u64,
         effects: &mut Effects<R, C>,
     ) {
+        if is_awaited(&to) {
+            self.await_step(broadcast, at, outcome, Awaits::Return(to.id), u64::MAX);
+            return;
+        }
+        self.call(to, broadcast, at, outcome, 0, now_ns, effects);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are those of a step")]
+    fn call(
+        &mut self,
+        to: Arc<Receiver<R>>,
+        broadcast: Arc<Broadcast<R, C>>,
+        at: usize,
+        outcome: Outcome,
+        pause_ns: u64,
+        now_ns: u64,
+        effects: &mut Effects<R, C>,
+    ) {
         let token = match broadcast.kind {
-            Kind::Parallel => 0,
-            Kind::Ordered { .. } => {
+            Kind::Ordered { .. } if at < broadcast.targets.len() => {
                 let deadline_ns = now_ns.saturating_add(self.limits.receive_ns);
                 let (broadcast, outcome) = (Arc::clone(&broadcast), outcome.clone());
                 self.await_step(broadcast, at, outcome, Awaits::Finish(to.id), deadline_ns)
             }
+            // A result is not answered.
+            Kind::Parallel | Kind::Ordered { .. } => 0,
         };
-        effects.push(Effect::Deliver { to, broadcast, token, outcome });
+        effects.push(Effect::Deliver { to, broadcast, at, token, outcome, pause_ns });
     }
 
     /// Starts a component, unless another step waits for its start.
@@ -386,7 +491,7 @@ impl<R, C> Level<R, C> {
         broadcast: Arc<Broadcast<R, C>>,
         at: usize,
         outcome: Outcome,
-        awaits: Awaits,
+        awaits: Awaits<R>,
         deadline_ns: u64,
     ) -> u64 {
         let token = loop {
@@ -412,13 +517,15 @@ impl<R, C> Level<R, C> {
     /// Ends a step without a result of its receiver's.
     fn skip(&mut self, step: Step<R, C>, why: Skip, now_ns: u64, effects: &mut Effects<R, C>) {
         let Step { broadcast, at, outcome, .. } = step;
-        let name = match &broadcast.targets[at] {
-            Target::Registered(receiver) => receiver.name.clone(),
-            Target::Component(name) => format!("{}/{}", name.package, name.class),
+        let name = match (broadcast.targets.get(at), &broadcast.kind) {
+            (Some(Target::Registered(receiver)), _)
+            | (None, Kind::Ordered { result_to: Some(receiver), .. }) => receiver.name.clone(),
+            (Some(Target::Component(name)), _) => format!("{}/{}", name.package, name.class),
+            (Some(Target::Reached) | None, _) => unreachable!("nobody waits for these"),
         };
         effects.push(Effect::Skipped { name, broadcast: Arc::clone(&broadcast), why });
-        if matches!(broadcast.kind, Kind::Ordered { .. }) {
-            self.step(broadcast, at + 1, outcome, now_ns, effects);
+        if matches!(broadcast.kind, Kind::Ordered { .. }) && at < broadcast.targets.len() {
+            self.go_on(broadcast, at + 1, outcome, now_ns, effects);
         }
     }
 
@@ -429,11 +536,11 @@ impl<R, C> Level<R, C> {
             Event::Finished { token, outcome, aborts } => {
                 let Some(Step { broadcast, at, .. }) = self.end(token) else { return };
                 let forbids_abort = broadcast.intent.flags & RECEIVER_NO_ABORT != 0;
-                if aborts && !forbids_abort {
-                    report(&broadcast, outcome, effects);
-                } else {
-                    self.step(broadcast, at + 1, outcome, now_ns, effects);
-                }
+                let next = match aborts && !forbids_abort {
+                    true => broadcast.targets.len(),
+                    false => at + 1,
+                };
+                self.go_on(broadcast, next, outcome, now_ns, effects);
             }
             Event::Started(name, receiver) => {
                 for token in self.steps_that_await_start(&name) {
@@ -448,8 +555,28 @@ impl<R, C> Level<R, C> {
                     effects.extend(self.failed(token, Skip::NotStarted, now_ns));
                 }
             }
+            Event::Returned(id) => {
+                for token in
+                    self.tokens(|step| matches!(step.awaits, Awaits::Return(its) if its == id))
+                {
+                    let Some(step) = self.end(token) else { continue };
+                    let Step { broadcast, at, outcome, .. } = step;
+                    match broadcast.targets.get(at) {
+                        Some(Target::Registered(to)) => {
+                            let to = Arc::clone(to);
+                            self.deliver(to, broadcast, at, outcome, now_ns, effects);
+                        }
+                        _ => self.report(broadcast, outcome, effects),
+                    }
+                }
+            }
             Event::Gone(id) => {
-                for token in self.tokens(|step| step.awaits == Awaits::Finish(id)) {
+                let its = |step: &Step<R, C>| match &step.awaits {
+                    Awaits::Finish(its) | Awaits::Return(its) => *its == id,
+                    Awaits::Again(to, _) => to.id == id,
+                    Awaits::Start => false,
+                };
+                for token in self.tokens(its) {
                     effects.extend(self.failed(token, Skip::Gone, now_ns));
                 }
             }
@@ -458,9 +585,9 @@ impl<R, C> Level<R, C> {
 
     fn steps_that_await_start(&self, name: &ComponentName) -> Vec<u64> {
         self.tokens(|step| {
-            let target = &step.broadcast.targets[step.at];
-            step.awaits == Awaits::Start
-                && matches!(target, Target::Component(component) if component == name)
+            let target = step.broadcast.targets.get(step.at);
+            matches!(step.awaits, Awaits::Start)
+                && matches!(target, Some(Target::Component(component)) if component == name)
         })
     }
 
@@ -471,10 +598,7 @@ impl<R, C> Level<R, C> {
     }
 }
 
-/// Tells the sender the result of an ordered broadcast.
-fn report<R, C>(broadcast: &Arc<Broadcast<R, C>>, outcome: Outcome, effects: &mut Effects<R, C>) {
-    if let Kind::Ordered { result_to: Some(to), .. } = &broadcast.kind {
-        let (to, broadcast) = (Arc::clone(to), Arc::clone(broadcast));
-        effects.push(Effect::Deliver { to, broadcast, token: 0, outcome });
-    }
+/// Whether a receiver's process has yet to come back. If it does, or is given up, an event says so.
+fn is_awaited<R>(receiver: &Receiver<R>) -> bool {
+    receiver.object.get().is_none() && !receiver.is_gone.load(Ordering::Relaxed)
 }

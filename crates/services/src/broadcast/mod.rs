@@ -1,19 +1,32 @@
 //! The broadcast service: intents reach receivers that their senders do not know, in the order of
 //! their priorities.
 //!
-//! - [`server`]: the service. [`protocol`]: its requests. [`client`]: its clients.
+//! - [`server`]: the service. [`protocol`]: its requests. [`client`]: its clients. [`seen`]: what a
+//!   receiver has got.
 //! - [`queue`]: accepted broadcasts, without a lock. [`priority`]: their levels.
 //! - [`level`]: what one level has to do, pure. [`turns`]: users take turns. [`delivery`]: the
 //!   threads that do it.
 //! - [`tables`]: who receives what. [`account`]: bounds of each user.
+//! - [`journal`]: what the next service finds. [`record`]: its layout, pure. [`blocks`]: its room.
+//!   [`kept`]: what its records say. [`ids`]: the broadcasts' names. [`adopt`]: how it goes on.
 //! - [`stats`] and [`report`]: what has been done.
 
 #[cfg(not(loom))]
 pub mod account;
 #[cfg(not(loom))]
+pub mod adopt;
+pub mod blocks;
+#[cfg(not(loom))]
 pub mod client;
 #[cfg(not(loom))]
 pub mod delivery;
+#[cfg(not(loom))]
+pub mod ids;
+#[cfg(not(loom))]
+#[allow(unsafe_code)]
+pub mod journal;
+#[cfg(not(loom))]
+pub mod kept;
 #[cfg(not(loom))]
 pub mod level;
 #[cfg(not(loom))]
@@ -23,7 +36,11 @@ pub mod protocol;
 #[allow(unsafe_code)]
 pub mod queue;
 #[cfg(not(loom))]
+pub mod record;
+#[cfg(not(loom))]
 pub mod report;
+#[cfg(not(loom))]
+pub mod seen;
 #[cfg(not(loom))]
 pub mod server;
 #[cfg(not(loom))]

@@ -4,7 +4,12 @@
 use super::level::Outcome;
 use crate::intent::{Bundle, ComponentName, DecodeError, Intent, IntentFilter};
 use baton::android::{Reader, Write};
-use baton::{Object, Parcel};
+use baton::{CallError, Errno, Object, Parcel};
+
+/// Whether a call has failed because a broker was killed, and may succeed at the next one.
+pub fn is_transient(error: CallError) -> bool {
+    matches!(error, CallError::BrokerGone | CallError::Refused(Errno::AGAIN))
+}
 
 /// The service's name.
 pub const NAME: &str = "broadcast";
@@ -37,6 +42,7 @@ const REMOVE_STICKY: u32 = 4;
 const FINISH_RECEIVER: u32 = 5;
 const ATTACH_RECEIVER: u32 = 6;
 const DESCRIBE: u32 = 7;
+const RETURN_RESULT_RECEIVER: u32 = 8;
 
 /// A request of the service. Its objects are not in here: they stand in the transaction.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +55,8 @@ pub enum Request {
         permission: Option<String>,
         /// The package that explicit intents name.
         package: Option<String>,
+        /// Names the receiver for the next service, if it is not 0.
+        key: u64,
     },
     /// `unregisterReceiver`: the receiver is the first object.
     Unregister,
@@ -69,6 +77,11 @@ pub enum Request {
     Attach(ComponentName),
     /// `describe`
     Describe,
+    /// `returnResultReceiver`: the receiver is the first object.
+    ReturnResultReceiver {
+        /// The key that the broadcast had.
+        key: u64,
+    },
 }
 
 /// What is to be sent, and how.
@@ -84,6 +97,8 @@ pub struct Send {
     pub is_ordered: bool,
     /// Whether receivers that register later get it, too.
     pub is_sticky: bool,
+    /// Names the receiver of the result for the next service, if it is not 0.
+    pub result_key: u64,
 }
 
 /// What a receiver gets.
@@ -99,6 +114,9 @@ pub struct Received {
     pub is_sticky: bool,
     /// By which the receiver of an ordered broadcast finishes.
     pub token: u64,
+    /// Names the broadcast. A service that was killed may have called a receiver, and the next one
+    /// calls it again, with this id. 0 from an older service.
+    pub id: u64,
 }
 
 /// Why a request cannot be read: its writer's fault.
@@ -124,10 +142,12 @@ pub enum RequestError {
     },
 }
 
-struct Arguments<'a>(Reader<'a>);
+/// The arguments of a request, or what a record of the journal has.
+pub(super) struct Arguments<'a>(pub Reader<'a>);
 
 impl Arguments<'_> {
-    fn is_present(&mut self, name: &'static str) -> Result<bool, RequestError> {
+    /// A number that is 0 or 1.
+    pub fn is_present(&mut self, name: &'static str) -> Result<bool, RequestError> {
         match self.0.i32() {
             Some(0) => Ok(false),
             Some(1) => Ok(true),
@@ -148,7 +168,8 @@ impl Arguments<'_> {
         read(&mut self.0).map(Some).map_err(malformed)
     }
 
-    fn parcelable<T>(
+    /// A parcelable.
+    pub fn parcelable<T>(
         &mut self,
         argument: &'static str,
         read: impl FnOnce(&mut Reader<'_>) -> Result<T, DecodeError>,
@@ -156,15 +177,18 @@ impl Arguments<'_> {
         self.nullable(argument, read)?.ok_or(RequestError::Argument(argument))
     }
 
-    fn i32(&mut self, name: &'static str) -> Result<i32, RequestError> {
+    /// An integer.
+    pub fn i32(&mut self, name: &'static str) -> Result<i32, RequestError> {
         self.0.i32().ok_or(RequestError::Argument(name))
     }
 
-    fn string(&mut self, name: &'static str) -> Result<String, RequestError> {
+    /// A string.
+    pub fn string(&mut self, name: &'static str) -> Result<String, RequestError> {
         self.0.string().ok_or(RequestError::Argument(name))
     }
 
-    fn text(&mut self, name: &'static str) -> Result<Option<String>, RequestError> {
+    /// A string that may be null.
+    pub fn text(&mut self, name: &'static str) -> Result<Option<String>, RequestError> {
         self.0.nullable_string().ok_or(RequestError::Argument(name))
     }
 
@@ -174,11 +198,18 @@ impl Arguments<'_> {
         object.map(|(is_there, _)| is_there).ok_or(RequestError::Argument(name))
     }
 
-    fn token(&mut self, name: &'static str) -> Result<u64, RequestError> {
+    /// A number of 64 bits.
+    pub fn u64(&mut self, name: &'static str) -> Result<u64, RequestError> {
         self.0.array().map(u64::from_le_bytes).ok_or(RequestError::Argument(name))
     }
 
-    fn outcome(&mut self) -> Result<Outcome, RequestError> {
+    /// A last argument of 64 bits, which callers by an older interface leave out: 0.
+    fn last(&mut self, name: &'static str) -> Result<u64, RequestError> {
+        if self.0.is_empty() { Ok(0) } else { self.u64(name) }
+    }
+
+    /// A result.
+    pub fn outcome(&mut self) -> Result<Outcome, RequestError> {
         Ok(Outcome {
             code: self.i32("resultCode")?,
             data: self.text("resultData")?,
@@ -204,6 +235,7 @@ pub fn decode(code: u32, data: &[u8]) -> Result<Request, RequestError> {
                 filter: arguments.parcelable("filter", IntentFilter::read)?,
                 permission: arguments.text("permission")?,
                 package: arguments.text("package")?,
+                key: arguments.last("key")?,
             })
         }
         UNREGISTER_RECEIVER => Ok(Request::Unregister),
@@ -216,11 +248,12 @@ pub fn decode(code: u32, data: &[u8]) -> Result<Request, RequestError> {
                 permission: arguments.text("permission")?,
                 is_ordered: arguments.is_present("ordered")?,
                 is_sticky: arguments.is_present("sticky")?,
+                result_key: arguments.last("resultKey")?,
             })))
         }
         REMOVE_STICKY => Ok(Request::RemoveSticky(arguments.parcelable("intent", Intent::read)?)),
         FINISH_RECEIVER => Ok(Request::Finish {
-            token: arguments.token("token")?,
+            token: arguments.u64("token")?,
             outcome: arguments.outcome()?,
             aborts: arguments.is_present("abort")?,
         }),
@@ -230,6 +263,10 @@ pub fn decode(code: u32, data: &[u8]) -> Result<Request, RequestError> {
             Ok(Request::Attach(ComponentName { package, class }))
         }
         DESCRIBE => Ok(Request::Describe),
+        RETURN_RESULT_RECEIVER => {
+            arguments.object("receiver")?;
+            Ok(Request::ReturnResultReceiver { key: arguments.u64("key")? })
+        }
         code => Err(RequestError::Method(code)),
     }
 }
@@ -239,12 +276,13 @@ pub fn encode(request: &Request, object: Option<Object>) -> (u32, Parcel) {
     let mut parcel = Parcel::new();
     parcel.write_token(MANAGER);
     let code = match request {
-        Request::Register { filter, permission, package } => {
+        Request::Register { filter, permission, package, key } => {
             write_object(&mut parcel, object);
             parcel.write_i32(1);
             filter.write(&mut parcel);
             write_text(&mut parcel, permission.as_deref());
             write_text(&mut parcel, package.as_deref());
+            parcel.write(&key.to_le_bytes());
             REGISTER_RECEIVER
         }
         Request::Unregister => {
@@ -259,6 +297,7 @@ pub fn encode(request: &Request, object: Option<Object>) -> (u32, Parcel) {
             write_text(&mut parcel, send.permission.as_deref());
             parcel.write_i32(send.is_ordered.into());
             parcel.write_i32(send.is_sticky.into());
+            parcel.write(&send.result_key.to_le_bytes());
             BROADCAST_INTENT
         }
         Request::RemoveSticky(intent) => {
@@ -279,6 +318,11 @@ pub fn encode(request: &Request, object: Option<Object>) -> (u32, Parcel) {
             ATTACH_RECEIVER
         }
         Request::Describe => DESCRIBE,
+        Request::ReturnResultReceiver { key } => {
+            write_object(&mut parcel, object);
+            parcel.write(&key.to_le_bytes());
+            RETURN_RESULT_RECEIVER
+        }
     };
     (code, parcel)
 }
@@ -290,6 +334,7 @@ pub fn encode_received(
     is_ordered: bool,
     is_sticky: bool,
     token: u64,
+    id: u64,
 ) -> Parcel {
     let mut parcel = Parcel::new();
     parcel.write_token(RECEIVER);
@@ -299,6 +344,7 @@ pub fn encode_received(
     parcel.write_i32(is_ordered.into());
     parcel.write_i32(is_sticky.into());
     parcel.write(&token.to_le_bytes());
+    parcel.write(&id.to_le_bytes());
     parcel
 }
 
@@ -317,7 +363,8 @@ pub fn decode_received(data: &[u8]) -> Result<Received, RequestError> {
         outcome: arguments.outcome()?,
         is_ordered: arguments.is_present("ordered")?,
         is_sticky: arguments.is_present("sticky")?,
-        token: arguments.token("token")?,
+        token: arguments.u64("token")?,
+        id: arguments.last("id")?,
     })
 }
 
@@ -331,14 +378,16 @@ fn write_object(parcel: &mut Parcel, object: Option<Object>) {
     }
 }
 
-fn write_text(parcel: &mut Parcel, text: Option<&str>) {
+/// Writes a string that may be null.
+pub(super) fn write_text(parcel: &mut Parcel, text: Option<&str>) {
     match text {
         Some(text) => parcel.write_string(text),
         None => parcel.write_null_string(),
     }
 }
 
-fn write_outcome(parcel: &mut Parcel, outcome: &Outcome) {
+/// Writes a result.
+pub(super) fn write_outcome(parcel: &mut Parcel, outcome: &Outcome) {
     parcel.write_i32(outcome.code);
     write_text(parcel, outcome.data.as_deref());
     match &outcome.extras {

@@ -9,15 +9,22 @@
 //!   receiver.
 //! - A delivery thread calls receivers one-way, at its own priority.
 
-use super::account::Counted;
-use super::delivery::{Callback, Delivery, Means, ServiceEvent, UnderWay, start_components};
+use super::account::{Charge, Counted};
+use super::adopt::{Left, LeftBroadcast};
+use super::delivery::{
+    Callback, Delivery, Means, ServiceEvent, UnderWay, now_ns, start_components,
+};
+use super::ids::Ids;
+use super::journal::{Journal, JournalError, Opened, Record};
+use super::kept::{Callee, KeptBroadcast, KeptOrder, KeptReceiver};
 use super::level::{Broadcast, Event, Kind, Limits, Receiver, Target};
 use super::priority::{N_LEVELS, PriorityError, level_of, level_of_intent, priority_of};
 use super::protocol::{self, Request, RequestError, Send, decode};
 use super::queue::Queues;
+use super::record::{Draft, Kept, Kind as RecordKind};
 use super::report::{ReceiverReport, Report, StickyReport, words};
 use super::stats::Stats;
-use super::tables::{Caller, Refusal, Tables};
+use super::tables::{Caller, Refusal, Registration, Tables};
 use crate::intent::flags::RECEIVER_FOREGROUND;
 use crate::intent::{ComponentName, FilterError, Manifest, Policy};
 use baton::android::Write;
@@ -25,10 +32,13 @@ use baton::{Errno, Handle, Object, Parcel, Process};
 use baton_rt::schedule::set_priority;
 use baton_shm::lock::Lock;
 use rustix::fd::OwnedFd;
+use std::hash::BuildHasher;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
 
 const PING: u32 = u32::from_be_bytes(*b"_PNG");
 const DESCRIPTOR: u32 = u32::from_be_bytes(*b"_NTF");
@@ -51,13 +61,15 @@ pub struct Settings {
     pub policy: Policy,
     /// Starts components. Without it none is started.
     pub start: Option<Start>,
+    /// The file, in memory, by which the next service goes on where this one is killed.
+    pub journal: Option<PathBuf>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let ten_seconds = 10_000_000_000;
         let limits = Limits { receive_ns: ten_seconds, start_ns: ten_seconds };
-        Settings { limits, policy: Policy::default(), start: None }
+        Settings { limits, policy: Policy::default(), start: None, journal: None }
     }
 }
 
@@ -76,6 +88,9 @@ struct Shared {
     is_closed: AtomicBool,
     without_priority: OnceLock<String>,
     n_dumps: AtomicU32,
+    ids: Ids,
+    /// What an earlier service has left, until it goes on.
+    left: Lock<Vec<LeftBroadcast>>,
 }
 
 /// Why a request has no reply of its own: its sender's fault, or the machine's.
@@ -110,15 +125,24 @@ impl ServeError {
 
 impl Server {
     /// Adds the service to a process, whose threads serve it: [`Process::serve`]. Whoever calls
-    /// this publishes [`Server::object`].
+    /// this installs the manifests, calls [`Server::go_on`], and publishes [`Server::object`].
+    ///
+    /// A journal that is of no use is said in the log, and the service does without it.
     ///
     /// # Errors
-    /// A thread cannot be started.
+    /// A thread cannot be started, or another service has the journal.
     pub fn start(process: &Process, settings: Settings) -> Result<Server, std::io::Error> {
-        let Settings { limits, policy, start } = settings;
+        let Settings { limits, policy, start, journal } = settings;
         let (starts, wanted) = mpsc::channel();
         let stats = Arc::new(Stats::default());
-        let means = Means { tables: Tables::new(policy), stats, starts, limits };
+        let opened = journal.map(|path| open_journal(&path)).transpose()?.flatten();
+        let (journal, kept) = opened.map(|it| (it.journal, it.kept)).unzip();
+        let random = || std::hash::RandomState::new().hash_one(0) as u32;
+        let ids = Ids::new(journal.as_ref().map_or_else(random, |journal| journal.epoch()));
+        let left = Left::new(kept.unwrap_or_default(), &ids);
+        let tables = Tables::new(policy, journal);
+        let left = take_over(&tables, left);
+        let means = Means { tables, stats, starts, limits };
         let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
             let woken = Weak::clone(weak);
             let wake = move |level: usize| {
@@ -135,6 +159,8 @@ impl Server {
                 is_closed: AtomicBool::new(false),
                 without_priority: OnceLock::new(),
                 n_dumps: AtomicU32::new(0),
+                ids,
+                left: Lock::new(left),
             }
         });
         // Weak, as the handles of receivers keep the device open, which keeps this handler.
@@ -169,6 +195,32 @@ impl Server {
         self.shared.means.tables.install(manifest, uid)
     }
 
+    /// Goes on with the broadcasts of an earlier service. To be called when the manifests are
+    /// installed, and before the service is published. Receivers that do not come back within the
+    /// time in which a component has to start are dead.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn go_on(&self) -> Result<(), std::io::Error> {
+        let left = std::mem::take(&mut *self.shared.left.lock());
+        for left in left {
+            self.shared.adopt(left)?;
+        }
+        let shared = Arc::clone(&self.shared);
+        let deadline_ns = now_ns().saturating_add(shared.means.limits.start_ns);
+        let give_up = move || {
+            while !shared.is_closed.load(Ordering::Acquire) {
+                match deadline_ns.saturating_sub(now_ns()) {
+                    0 => return shared.give_up(),
+                    left_ns => std::thread::park_timeout(Duration::from_nanos(left_ns)),
+                }
+            }
+        };
+        let builder = std::thread::Builder::new().name("baton-return".to_owned());
+        self.shared.running.lock().push(builder.spawn(give_up)?);
+        Ok(())
+    }
+
     /// Says that a component's process has ended before it has attached its receiver.
     pub fn not_started(&self, name: &ComponentName) {
         self.shared.tell_all(|| Event::NotStarted(name.clone()));
@@ -188,6 +240,10 @@ impl std::fmt::Debug for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // What is under way is the next service's.
+        if let Some(journal) = self.shared.means.tables.journal() {
+            journal.close();
+        }
         // Release pairs with the acquire of `run`.
         self.shared.is_closed.store(true, Ordering::Release);
         let running = std::mem::take(&mut *self.shared.running.lock());
@@ -241,6 +297,9 @@ impl Shared {
 
     /// Tells the delivery threads of all levels.
     fn tell_all(&self, event: impl Fn() -> ServiceEvent) {
+        // Pairs with the fence of `is_first`: a thread that is not seen here sees what the caller
+        // has stored.
+        fence(Ordering::SeqCst);
         let has_thread = |level: &usize| self.threads[*level].get().is_some();
         (0..N_LEVELS).filter(has_thread).for_each(|level| self.queues.tell(level, event()));
     }
@@ -262,21 +321,32 @@ impl Shared {
         invocation.lower_to(level);
         let charge = self.means.tables.accounts().charge(uid, Counted::Broadcast(level));
         let charge = charge.map_err(Refusal::from)?;
-        let targets = self.means.tables.resolve(&send, uid, level)?;
+        let id = self.ids.next(level);
+        let targets = self.means.tables.resolve(&send, uid, level, id)?;
         let n_targets = targets.len();
         let result_to = request.received.handle(0);
         if targets.is_empty() && !(send.is_ordered && result_to.is_some()) {
             return Ok(0);
         }
         self.ensure_thread(level).map_err(ServeError::NoThread)?;
-        let Send { intent, initial, is_ordered, .. } = *send;
-        let result_to = result_to.map(|handle| Arc::new(result_receiver(handle, request.sender())));
-        let kind = if is_ordered { Kind::Ordered { initial, result_to } } else { Kind::Parallel };
-        let stats = Arc::clone(&self.means.stats);
-        stats.accepted(level);
-        let charge = UnderWay { charge, stats, level };
+        let Send { intent, initial, is_ordered, result_key: key, .. } = *send;
+        let (pid, _) = request.sender();
+        let result_to = result_to.map(|handle| Arc::new(result_receiver(handle, pid, uid)));
+        let order = is_ordered.then(|| {
+            let callee = result_to.as_ref().map(|_| Callee { pid, uid, key });
+            KeptOrder { initial, result_to: callee }
+        });
+        let body = KeptBroadcast::write(uid, &intent, false, order.as_ref(), &targets);
+        let n_marks = if is_ordered { 0 } else { n_targets as u32 };
+        let draft = Draft { kind: RecordKind::Broadcast, id, n_marks, body: body.data() };
+        let record = self.means.tables.keep(uid, level, &draft).map_err(Refusal::from)?;
+        let kind = match order {
+            Some(KeptOrder { initial, .. }) => Kind::Ordered { first: 0, initial, result_to },
+            None => Kind::Parallel,
+        };
         let is_foreground = intent.flags & RECEIVER_FOREGROUND != 0;
         let is_sticky = false;
+        let charge = self.under_way(id, level, charge, record);
         let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
         invocation.accept(Event::Accepted(Box::new(broadcast)));
         Ok(n_targets)
@@ -297,15 +367,29 @@ impl Shared {
         let object = || request.received.handle(0).ok_or(ServeError::NoObject("receiver"));
         match decode(request.code(), request.data())? {
             Request::Broadcast(_) => unreachable!("it has a code of its own"),
-            Request::Register { filter, permission, package } => {
+            Request::Register { filter, permission, package, key } => {
                 let handle = object()?;
                 let link = |id| self.callback(handle, id);
-                let tables = &self.means.tables;
-                let registered = tables.register(&caller, filter, permission, package, link)?;
-                let (receiver, stickies) = registered;
-                let own = level_of(request.priority());
-                for sticky in stickies {
-                    self.send_sticky(&receiver, &sticky, own)?;
+                let callee = Callee { pid, uid, key };
+                let asked = KeptReceiver { callee, filter, permission, package };
+                match self.means.tables.register(asked, link)? {
+                    Registration::Back(receiver) => {
+                        self.tell_all(|| Event::Returned(receiver.id));
+                    }
+                    Registration::New(receiver, stickies) => {
+                        let own = level_of(request.priority());
+                        for sticky in stickies {
+                            self.send_sticky(&receiver, &sticky, own)?;
+                        }
+                    }
+                }
+            }
+            Request::ReturnResultReceiver { key } => {
+                let handle = object()?;
+                let link = |id| self.callback(handle, id);
+                let returned = self.means.tables.give_back(Callee { pid, uid, key }, link);
+                if let Some(receiver) = returned {
+                    self.tell_all(|| Event::Returned(receiver.id));
                 }
             }
             Request::Unregister => {
@@ -351,19 +435,49 @@ impl Shared {
         let charge = self.means.tables.accounts().charge(receiver.uid, Counted::Broadcast(level));
         let charge = charge.map_err(Refusal::from)?;
         self.ensure_thread(level).map_err(ServeError::NoThread)?;
-        let stats = Arc::clone(&self.means.stats);
-        stats.accepted(level);
-        let broadcast = Broadcast {
-            intent: sticky.intent.clone(),
-            uid: receiver.uid,
-            is_foreground: false,
-            is_sticky: true,
-            kind: Kind::Parallel,
-            targets: vec![Target::Registered(Arc::clone(receiver))],
-            charge: UnderWay { charge, stats, level },
-        };
+        let (id, uid, intent) = (self.ids.next(level), receiver.uid, sticky.intent.clone());
+        let targets = vec![Target::Registered(Arc::clone(receiver))];
+        let body = KeptBroadcast::write(uid, &intent, true, None, &targets);
+        let draft = Draft { kind: RecordKind::Broadcast, id, n_marks: 1, body: body.data() };
+        let record = self.means.tables.keep(uid, level, &draft).map_err(Refusal::from)?;
+        let (is_foreground, is_sticky, kind) = (false, true, Kind::Parallel);
+        let charge = self.under_way(id, level, charge, record);
+        let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
         self.queues.invoke(level).accept(Event::Accepted(Box::new(broadcast)));
         Ok(())
+    }
+
+    fn under_way(&self, id: u64, level: usize, charge: Charge, record: Option<Record>) -> UnderWay {
+        let stats = Arc::clone(&self.means.stats);
+        stats.accepted(level);
+        UnderWay { id, charge, record, step: Lock::default(), stats, level }
+    }
+
+    /// Goes on with a broadcast of an earlier service.
+    fn adopt(self: &Arc<Self>, left: LeftBroadcast) -> Result<(), std::io::Error> {
+        let Means { tables, .. } = &self.means;
+        let Some(journal) = tables.journal() else { return Ok(()) };
+        self.ensure_thread(left.level)?;
+        let (level, uid) = (left.level, left.broadcast.uid);
+        let targets = left.targets(|id| tables.registered(id));
+        let kind = left.kind(|callee| tables.adopt_result_receiver(callee));
+        let adopt = |kept: &Kept| Some(journal.adopt(tables.accounts(), uid, kept));
+        let charge = tables.accounts().adopt(uid, Counted::Broadcast(level));
+        let mut charge = self.under_way(left.record.id, level, charge, adopt(&left.record));
+        charge.step = Lock::new(left.step.as_ref().and_then(|(_, kept)| adopt(kept)));
+        let KeptBroadcast { intent, is_sticky, .. } = left.broadcast;
+        let is_foreground = intent.flags & RECEIVER_FOREGROUND != 0;
+        let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
+        self.queues.invoke(level).accept(Event::Accepted(Box::new(broadcast)));
+        Ok(())
+    }
+
+    /// Forgets the callbacks of an earlier service that have not come back.
+    fn give_up(&self) {
+        for receiver in self.means.tables.give_up() {
+            self.means.tables.remove(receiver.id);
+            self.tell_all(|| Event::Gone(receiver.id));
+        }
     }
 
     /// A receiver's object, which is forgotten when its process dies.
@@ -421,14 +535,57 @@ impl Shared {
     }
 }
 
+/// Opens the journal. `None` if it is of no use.
+fn open_journal(path: &Path) -> Result<Option<Opened>, std::io::Error> {
+    match Journal::open(path) {
+        Ok(opened) => {
+            let path = path.display();
+            if let Some(why) = &opened.refused {
+                tracing::error!(target: "broadcast", "{path} is begun anew, all in it is lost: {why}");
+            }
+            if !opened.is_in_memory {
+                tracing::warn!(target: "broadcast", "{path} is on a disk, which may delay senders");
+            }
+            Ok(Some(opened))
+        }
+        Err(error @ JournalError::InUse(_)) => {
+            Err(std::io::Error::new(std::io::ErrorKind::ResourceBusy, error))
+        }
+        Err(error) => {
+            tracing::error!(target: "broadcast", "broadcasts end with this service: {error}");
+            Ok(None)
+        }
+    }
+}
+
+/// Takes over the receivers and the sticky broadcasts of an earlier service. Returns its broadcasts
+/// under way.
+fn take_over(tables: &Tables<Callback>, left: Left) -> Vec<LeftBroadcast> {
+    let Some(journal) = tables.journal() else { return Vec::new() };
+    let last = left.last_receiver();
+    for (receiver, kept) in left.receivers {
+        let record = journal.adopt(tables.accounts(), receiver.callee.uid, &kept);
+        // Its record ends if its filter is none.
+        let _ = tables.adopt_receiver(kept.id, receiver, record);
+    }
+    tables.skip_ids(last);
+    for (level, sticky, kept) in left.stickies {
+        let record = journal.adopt(tables.accounts(), sticky.uid, &kept);
+        tables.adopt_sticky(level, sticky, record);
+    }
+    left.useless.iter().for_each(|kept| journal.discard(kept));
+    left.broadcasts
+}
+
 /// The receiver of an ordered broadcast's result.
-fn result_receiver(handle: Handle, (pid, uid): (u32, u32)) -> Receiver<Callback> {
+fn result_receiver(handle: Handle, pid: u32, uid: u32) -> Receiver<Callback> {
     Receiver {
         id: 0,
-        object: Callback { handle, link: OnceLock::new() },
+        object: OnceLock::from(Callback { handle, link: OnceLock::new() }),
         pid,
         uid,
         name: format!("the sender, process {pid}"),
+        component: None,
         permission: None,
         is_gone: AtomicBool::new(false),
     }

@@ -7,10 +7,17 @@
 //! **Invariant**: a sticky broadcast is kept and its receivers are found under one lock, as a
 //! receiver is registered and the sticky broadcasts for it are found. So the receiver gets it once,
 //! in one of the two ways.
+//!
+//! Receivers and sticky broadcasts are kept in the journal. The receivers of an earlier service
+//! match, too, and have no object until their processes have registered them again.
 
 use super::account::{Accounts, Charge, Counted, Exhausted};
+use super::journal::{Journal, Record};
+use super::kept::{Callee, KeptReceiver, KeptSticky};
 use super::level::{Receiver, Target};
+use super::priority::ORDINARY;
 use super::protocol::Send;
+use super::record::{Draft, Kind};
 use crate::intent::flags::RECEIVER_REGISTERED_ONLY;
 use crate::intent::{
     Component, ComponentKind, ComponentName, FilterError, Intent, IntentFilter, Key, Manifest,
@@ -19,8 +26,8 @@ use crate::intent::{
 use arc_swap::ArcSwapOption;
 use baton_shm::lock::Lock;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +67,7 @@ pub enum Refusal {
 pub struct Tables<R> {
     policy: Policy,
     accounts: Accounts,
+    journal: Option<Arc<Journal>>,
     receivers: SharedResolver<Party<R>>,
     rest: Lock<Rest<R>>,
 }
@@ -90,6 +98,8 @@ struct Rest<R> {
     packages: HashMap<String, u32>,
     components: HashMap<ComponentName, Installed<R>>,
     stickies: Vec<Arc<Sticky>>,
+    /// Callbacks of an earlier service's that have not come back.
+    awaited: HashMap<Callee, Arc<Receiver<R>>>,
 }
 
 /// A component, and its places among the receivers.
@@ -104,6 +114,7 @@ struct Registered<R> {
     receiver: Arc<Receiver<R>>,
     place: Place<R>,
     _charge: Charge,
+    _record: Option<Record>,
 }
 
 #[derive(Debug)]
@@ -122,6 +133,7 @@ pub struct Sticky {
     /// Its level.
     pub level: usize,
     _charge: Charge,
+    _record: Option<Record>,
 }
 
 impl Sticky {
@@ -138,8 +150,14 @@ impl Sticky {
     }
 }
 
-/// A receiver that has been registered, and the sticky broadcasts for it.
-pub type NewReceiver<R> = (Arc<Receiver<R>>, Vec<Arc<Sticky>>);
+/// What a registration has led to.
+#[derive(Debug)]
+pub enum Registration<R> {
+    /// A receiver, and the sticky broadcasts for it.
+    New(Arc<Receiver<R>>, Vec<Arc<Sticky>>),
+    /// A receiver of an earlier service's, which is back. It has had the sticky broadcasts.
+    Back(Arc<Receiver<R>>),
+}
 
 /// A process that asks to receive.
 #[derive(Clone, Debug)]
@@ -167,16 +185,36 @@ pub struct Described {
 
 impl<R> Tables<R> {
     /// Tables without receivers.
-    pub fn new(policy: Policy) -> Tables<R> {
+    pub fn new(policy: Policy, journal: Option<Arc<Journal>>) -> Tables<R> {
         let rest = Rest {
             next_id: 1,
             registered: BTreeMap::new(),
             packages: HashMap::new(),
             components: HashMap::new(),
             stickies: Vec::new(),
+            awaited: HashMap::new(),
         };
         let (accounts, receivers) = (Accounts::default(), SharedResolver::default());
-        Tables { policy, accounts, receivers, rest: Lock::new(rest) }
+        Tables { policy, accounts, journal, receivers, rest: Lock::new(rest) }
+    }
+
+    /// The journal.
+    pub fn journal(&self) -> Option<&Arc<Journal>> {
+        self.journal.as_ref()
+    }
+
+    /// Keeps a record in the journal, if there is one, on a user's account.
+    ///
+    /// # Errors
+    /// The user has too much there.
+    pub fn keep(
+        &self,
+        uid: u32,
+        level: usize,
+        draft: &Draft<'_>,
+    ) -> Result<Option<Record>, Exhausted> {
+        let Some(journal) = &self.journal else { return Ok(None) };
+        journal.keep(&self.accounts, uid, level, draft).map(Some)
     }
 
     /// The users' accounts.
@@ -214,36 +252,133 @@ impl<R> Tables<R> {
     }
 
     /// Registers a receiver. `link` makes its object, and is told the receiver's id; a death that
-    /// is reported meanwhile finds the receiver. Returns the sticky broadcasts for it.
+    /// is reported meanwhile finds the receiver. With a key it is kept for the next service.
     ///
     /// # Errors
     /// See [`Refusal`].
     pub fn register(
         &self,
-        caller: &Caller,
-        filter: IntentFilter,
-        permission: Option<String>,
-        package: Option<String>,
+        asked: KeptReceiver,
         link: impl FnOnce(u64) -> R,
-    ) -> Result<NewReceiver<R>, Refusal> {
-        let charge = self.accounts.charge(caller.uid, Counted::Receiver)?;
+    ) -> Result<Registration<R>, Refusal> {
+        let callee = asked.callee;
         let mut rest = self.rest.lock();
-        if let Some(package) = &package {
-            rest.check_package(package, caller.uid)?;
+        if let Some(receiver) = rest.awaited.remove(&callee) {
+            let _ = receiver.object.set(link(receiver.id));
+            return Ok(Registration::Back(receiver));
         }
-        let receiver = rest.receiver(caller, None, permission, link);
-        let owner = package.map_or(Owner::Process, Owner::Package);
-        let party = Party::Registered(Arc::clone(&receiver));
-        let insert = |resolver: &mut Resolver<_>| resolver.insert(owner, filter.clone(), party);
-        let key = self.receivers.update(insert)?;
-        let place = Place::Filter(key, Box::new(filter.clone()));
-        let registered = Registered { receiver: Arc::clone(&receiver), place, _charge: charge };
+        let charge = self.accounts.charge(callee.uid, Counted::Receiver)?;
+        if let Some(package) = &asked.package {
+            rest.check_package(package, callee.uid)?;
+        }
+        let record = match callee.key {
+            0 => None,
+            _ => {
+                let body = asked.write();
+                let (kind, id) = (Kind::Receiver, rest.next_id);
+                let draft = Draft { kind, id, n_marks: 0, body: body.data() };
+                self.keep(callee.uid, ORDINARY, &draft)?
+            }
+        };
+        let caller = Caller { pid: callee.pid, uid: callee.uid };
+        let receiver = rest.receiver(&caller, None, asked.permission, Some(link));
+        let filter = asked.filter;
+        let place = self.place(&receiver, &filter, asked.package)?;
+        let its = Arc::clone(&receiver);
+        let registered = Registered { receiver: its, place, _charge: charge, _record: record };
         rest.registered.insert(receiver.id, registered);
         let may_receive = |sticky: &&Arc<Sticky>| {
             filter.matches(&sticky.intent).is_ok() && self.takes(&receiver, sticky.uid, None)
         };
         let stickies = rest.stickies.iter().filter(may_receive).cloned().collect();
-        Ok((receiver, stickies))
+        Ok(Registration::New(receiver, stickies))
+    }
+
+    /// Senders find the receiver from now on.
+    fn place(
+        &self,
+        receiver: &Arc<Receiver<R>>,
+        filter: &IntentFilter,
+        package: Option<String>,
+    ) -> Result<Place<R>, FilterError> {
+        let owner = package.map_or(Owner::Process, Owner::Package);
+        let party = Party::Registered(Arc::clone(receiver));
+        let insert = |resolver: &mut Resolver<_>| resolver.insert(owner, filter.clone(), party);
+        let key = self.receivers.update(insert)?;
+        Ok(Place::Filter(key, Box::new(filter.clone())))
+    }
+
+    /// A receiver of an earlier service's is here, and its object will be: see
+    /// [`Tables::register`].
+    ///
+    /// # Errors
+    /// Its filter cannot be registered: the journal's fault.
+    pub fn adopt_receiver(
+        &self,
+        id: u64,
+        kept: KeptReceiver,
+        record: Record,
+    ) -> Result<(), FilterError> {
+        let mut rest = self.rest.lock();
+        rest.next_id = id;
+        let caller = Caller { pid: kept.callee.pid, uid: kept.callee.uid };
+        let link = None::<fn(u64) -> R>;
+        let receiver = rest.receiver(&caller, None, kept.permission, link);
+        let place = self.place(&receiver, &kept.filter, kept.package)?;
+        let charge = self.accounts.adopt(caller.uid, Counted::Receiver);
+        rest.awaited.insert(kept.callee, Arc::clone(&receiver));
+        let registered = Registered { receiver, place, _charge: charge, _record: Some(record) };
+        rest.registered.insert(id, registered);
+        Ok(())
+    }
+
+    /// A sticky broadcast of an earlier service's is kept. The older ones come first.
+    pub fn adopt_sticky(&self, level: usize, kept: KeptSticky, record: Record) {
+        let KeptSticky { uid, intent } = kept;
+        let _charge = self.accounts.adopt(uid, Counted::Sticky);
+        let mut rest = self.rest.lock();
+        rest.stickies.retain(|older| !older.is_replaced_by(&intent, uid));
+        let _record = Some(record);
+        rest.stickies.push(Arc::new(Sticky { intent, uid, level, _charge, _record }));
+    }
+
+    /// The receiver of the result of an earlier service's broadcast.
+    pub fn adopt_result_receiver(&self, callee: Callee) -> Arc<Receiver<R>> {
+        let mut rest = self.rest.lock();
+        let caller = Caller { pid: callee.pid, uid: callee.uid };
+        let receiver = rest.receiver(&caller, None, None, None::<fn(u64) -> R>);
+        rest.awaited.insert(callee, Arc::clone(&receiver));
+        receiver
+    }
+
+    /// The receiver of a result is back. `None` if nobody waits for it.
+    pub fn give_back(
+        &self,
+        callee: Callee,
+        link: impl FnOnce(u64) -> R,
+    ) -> Option<Arc<Receiver<R>>> {
+        let receiver = self.rest.lock().awaited.remove(&callee)?;
+        let _ = receiver.object.set(link(receiver.id));
+        Some(receiver)
+    }
+
+    /// The callbacks of an earlier service's that have not come back. Nobody waits any more.
+    pub fn give_up(&self) -> Vec<Arc<Receiver<R>>> {
+        let awaited = std::mem::take(&mut self.rest.lock().awaited);
+        let gone = |receiver: &Arc<Receiver<R>>| receiver.is_gone.store(true, Ordering::Relaxed);
+        awaited.into_values().inspect(gone).collect()
+    }
+
+    /// A registered receiver.
+    pub fn registered(&self, id: u64) -> Option<Arc<Receiver<R>>> {
+        let rest = self.rest.lock();
+        rest.registered.get(&id).map(|registered| Arc::clone(&registered.receiver))
+    }
+
+    /// Receivers with ids up to this one were an earlier service's.
+    pub fn skip_ids(&self, last: u64) {
+        let mut rest = self.rest.lock();
+        rest.next_id = rest.next_id.max(last.saturating_add(1));
     }
 
     /// Attaches the receiver of a manifest's component. Returns that receiver.
@@ -265,10 +400,11 @@ impl<R> Tables<R> {
         let component = Arc::clone(&installed.receiver);
         rest.check_package(&name.package, caller.uid)?;
         let permission = component.component.permission.clone();
-        let receiver = rest.receiver(caller, Some(name), permission, link);
+        let receiver = rest.receiver(caller, Some(name), permission, Some(link));
         component.attached.store(Some(Arc::clone(&receiver)));
         let place = Place::Component(component);
-        let registered = Registered { receiver: Arc::clone(&receiver), place, _charge: charge };
+        let its = Arc::clone(&receiver);
+        let registered = Registered { receiver: its, place, _charge: charge, _record: None };
         rest.registered.insert(receiver.id, registered);
         Ok(receiver)
     }
@@ -309,17 +445,23 @@ impl<R> Tables<R> {
         let rest = self.rest.lock();
         let all = rest.registered.values().map(|registered| &registered.receiver);
         let ids: Vec<u64> = all
-            .filter(|receiver| receiver.pid == pid && is_it(&receiver.object))
+            .filter(|receiver| receiver.pid == pid && receiver.object.get().is_some_and(&is_it))
             .map(|receiver| receiver.id)
             .collect();
         if ids.is_empty() { Err(Refusal::NotRegistered) } else { Ok(ids) }
     }
 
-    /// The receivers of a broadcast, in their order. A sticky one is kept.
+    /// The receivers of a broadcast with this id, in their order. A sticky one is kept.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub fn resolve(&self, send: &Send, uid: u32, level: usize) -> Result<Vec<Target<R>>, Refusal> {
+    pub fn resolve(
+        &self,
+        send: &Send,
+        uid: u32,
+        level: usize,
+        id: u64,
+    ) -> Result<Vec<Target<R>>, Refusal> {
         if !send.is_sticky {
             return Ok(self.targets(send, uid));
         }
@@ -327,13 +469,17 @@ impl<R> Tables<R> {
             return Err(Refusal::StickyWithPermission);
         }
         let intent = send.intent.clone();
+        let body = KeptSticky::write(uid, &intent);
+        let draft = Draft { kind: Kind::Sticky, id, n_marks: 0, body: body.data() };
         let mut rest = self.rest.lock();
+        // The older record ends once the new one counts.
+        let _record = self.keep(uid, level, &draft)?;
         let is_older = |kept: &Arc<Sticky>| kept.is_replaced_by(&intent, uid);
         // The older one's charge goes first: a user with all that it may have can replace it.
         let older = rest.stickies.iter().position(is_older).map(|at| rest.stickies.remove(at));
         drop(older);
         let _charge = self.accounts.charge(uid, Counted::Sticky)?;
-        rest.stickies.push(Arc::new(Sticky { intent, uid, level, _charge }));
+        rest.stickies.push(Arc::new(Sticky { intent, uid, level, _charge, _record }));
         Ok(self.targets(send, uid))
     }
 
@@ -445,7 +591,7 @@ impl<R> Rest<R> {
         caller: &Caller,
         component: Option<&ComponentName>,
         permission: Option<String>,
-        link: impl FnOnce(u64) -> R,
+        link: Option<impl FnOnce(u64) -> R>,
     ) -> Arc<Receiver<R>> {
         let id = self.next_id;
         self.next_id += 1;
@@ -454,8 +600,9 @@ impl<R> Rest<R> {
             Some(name) => text(name),
             None => format!("receiver {id} of process {pid}"),
         };
-        let is_gone = AtomicBool::new(false);
-        Arc::new(Receiver { id, object: link(id), pid, uid, name, permission, is_gone })
+        let object = link.map_or_else(OnceLock::new, |link| OnceLock::from(link(id)));
+        let (component, is_gone) = (component.cloned(), AtomicBool::new(false));
+        Arc::new(Receiver { id, object, pid, uid, name, component, permission, is_gone })
     }
 
     fn check_package(&self, package: &str, uid: u32) -> Result<(), Refusal> {

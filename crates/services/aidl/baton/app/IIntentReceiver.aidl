@@ -4,7 +4,11 @@ import android.content.Intent;
 import android.os.Bundle;
 
 oneway interface IIntentReceiver {
-    /** The receiver of an ordered broadcast answers with finishReceiver(token, ...). */
+    /**
+     * The receiver of an ordered broadcast answers with finishReceiver(token, ...).
+     * id: names the broadcast. After the service was killed, the next one may call a receiver with
+     * the id of its last broadcasts again, which the receiver has to answer, and not to act on.
+     */
     void performReceive(in Intent intent, int resultCode, @nullable String resultData,
-            in @nullable Bundle resultExtras, boolean ordered, boolean sticky, long token);
+            in @nullable Bundle resultExtras, boolean ordered, boolean sticky, long token, long id);
 }
