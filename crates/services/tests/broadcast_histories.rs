@@ -7,7 +7,7 @@ use baton_services::broadcast::level::{
     Broadcast, Effect, Event, Kind, Level, Limits, Outcome, Receiver, Skip, TOKEN_BITS, Target,
 };
 use baton_services::broadcast::queue::{Invocation, Queues};
-use baton_services::intent::flags::RECEIVER_NO_ABORT;
+use baton_services::intent::flags::{RECEIVER_NO_ABORT, RECEIVER_REPLACE_PENDING};
 use baton_services::intent::{ComponentName, Intent};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -176,7 +176,9 @@ impl World<'_> {
     /// One look of a delivery thread.
     fn deliver(&mut self, number: usize) {
         let events = self.queues.take_all(number);
-        events.into_iter().for_each(|event| self.levels[number].put(event));
+        for event in events {
+            assert!(!self.levels[number].put(event), "no broadcast of a history replaces another");
+        }
         let late = self.levels[number].expire(self.now_ns);
         self.carry_out(number, late);
         while let Some(effects) = self.levels[number].next_urgent(self.now_ns) {
@@ -358,4 +360,61 @@ fn nothing_accepted_is_lost_or_doubled_and_urgent_broadcasts_come_first() {
     }
     let n_races: u64 = (0..N_HISTORIES).map(history).sum();
     assert!(n_races > 100 * N_HISTORIES, "{n_races} situations in which the order matters");
+}
+
+#[test]
+fn a_broadcast_replaces_an_equal_one_of_its_user_that_is_pending() {
+    let mut level: Level<u64, Number> = Level::new(0, LIMITS, RandomState::new());
+    let mut put = |number: Number, action: &str, uid: u32, is_ordered: bool, flags: u32| {
+        let mut intent = Intent::new(action);
+        intent.flags = flags;
+        intent.extras.put("number", number as i64);
+        let result_to = Some(receiver(RESULT + number));
+        let kind = match is_ordered {
+            true => Kind::Ordered { initial: Outcome::default(), result_to },
+            false => Kind::Parallel,
+        };
+        let targets = vec![Target::Registered(receiver(1))];
+        let (is_foreground, is_sticky) = (false, false);
+        let charge = number;
+        level.put(Event::Accepted(Box::new(Broadcast {
+            intent,
+            uid,
+            is_foreground,
+            is_sticky,
+            kind,
+            targets,
+            charge,
+        })))
+    };
+    for (number, action, uid, is_ordered, flags, replaces) in [
+        (1, "news", 1, false, 0, false),
+        (2, "other", 1, false, 0, false),
+        (3, "news", 1, false, 0, false),
+        (4, "news", 1, true, 0, false),
+        (5, "news", 2, false, RECEIVER_REPLACE_PENDING, false),
+        (6, "none", 1, false, RECEIVER_REPLACE_PENDING, false),
+        (7, "news", 1, false, RECEIVER_REPLACE_PENDING, true),
+        (8, "news", 1, true, RECEIVER_REPLACE_PENDING, true),
+    ] {
+        assert_eq!(put(number, action, uid, is_ordered, flags), replaces, "{number}");
+    }
+    // The sender of an ordered broadcast learns that it is over.
+    let mut called = Vec::new();
+    let mut note = |effects: Vec<Effect<u64, Number>>| {
+        for effect in effects {
+            let Effect::Deliver { to, broadcast, .. } = effect else { panic!("{effect:?}") };
+            called.push((broadcast.charge, to.id));
+        }
+    };
+    while let Some(effects) = level.next_urgent(0) {
+        note(effects);
+    }
+    while let Some(effects) = level.next_broadcast(0) {
+        note(effects);
+    }
+    let [first, rest @ ..] = &called[..] else { panic!("nobody is called") };
+    assert_eq!(*first, (4, RESULT + 4));
+    let order: Vec<Number> = rest.iter().map(|(number, _)| *number).collect();
+    assert_eq!(order, [7, 5, 2, 3, 8, 6]);
 }

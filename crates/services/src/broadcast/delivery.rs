@@ -122,10 +122,10 @@ impl<'a> Delivery<'a> {
                     }
                 }
                 Effect::Start(name) => match self.means.tables.attached(&name) {
-                    Some(receiver) => self.level.put(Event::Started(name, receiver)),
+                    Some(receiver) => _ = self.level.put(Event::Started(name, receiver)),
                     None => {
                         if self.means.starts.send(name.clone()).is_err() {
-                            self.level.put(Event::NotStarted(name));
+                            let _ = self.level.put(Event::NotStarted(name));
                         }
                     }
                 },

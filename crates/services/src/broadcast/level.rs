@@ -14,10 +14,11 @@
 //! A receiver of a manifest that does not run is started, and its delivery waits for that.
 
 use super::turns::Turns;
-use crate::intent::flags::RECEIVER_NO_ABORT;
+use crate::intent::flags::{RECEIVER_NO_ABORT, RECEIVER_REPLACE_PENDING};
 use crate::intent::{Bundle, ComponentName, Intent};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -118,6 +119,8 @@ pub enum Event<R, C> {
     NotStarted(ComponentName),
     /// A receiver is unregistered or dead.
     Gone(u64),
+    /// Another broadcast has taken the place of a pending one.
+    Replaced(Box<Broadcast<R, C>>),
 }
 
 /// What the delivery thread is to do, in this order.
@@ -209,6 +212,17 @@ pub struct Level<R, C> {
 
 type Effects<R, C> = Vec<Effect<R, C>>;
 
+impl<R, C> Broadcast<R, C> {
+    /// Whether it takes the place of a pending one of its user, by `FLAG_RECEIVER_REPLACE_PENDING`.
+    fn replaces(&self, pending: &Broadcast<R, C>) -> bool {
+        self.intent.has_flags(RECEIVER_REPLACE_PENDING)
+            && !self.is_sticky
+            && !pending.is_sticky
+            && discriminant(&self.kind) == discriminant(&pending.kind)
+            && self.intent.filter_equals(&pending.intent)
+    }
+}
+
 impl<R, C> Level<R, C> {
     /// A level without broadcasts.
     pub fn new(number: usize, limits: Limits, secret: RandomState) -> Level<R, C> {
@@ -226,15 +240,26 @@ impl<R, C> Level<R, C> {
         }
     }
 
-    /// Adds an event.
-    pub fn put(&mut self, event: Event<R, C>) {
-        match event {
-            Event::Accepted(broadcast) if broadcast.is_foreground => {
-                self.foreground.push(broadcast.uid, broadcast);
+    /// Adds an event. True if an accepted broadcast has taken the place of a pending one, which
+    /// does not come any more.
+    pub fn put(&mut self, event: Event<R, C>) -> bool {
+        let broadcast = match event {
+            Event::Accepted(broadcast) => broadcast,
+            event => {
+                self.urgent.push_back(event);
+                return false;
             }
-            Event::Accepted(broadcast) => self.background.push(broadcast.uid, broadcast),
-            event => self.urgent.push_back(event),
+        };
+        let (uid, is_foreground) = (broadcast.uid, broadcast.is_foreground);
+        let queue = if is_foreground { &mut self.foreground } else { &mut self.background };
+        // No more comparisons than a user may have broadcasts under way.
+        if let Some(place) = queue.of(uid).find(|pending| broadcast.replaces(pending)) {
+            let replaced = std::mem::replace(place, broadcast);
+            self.urgent.push_back(Event::Replaced(replaced));
+            return true;
         }
+        queue.push(uid, broadcast);
+        false
     }
 
     /// Whether there is an accepted broadcast.
@@ -446,6 +471,12 @@ impl<R, C> Level<R, C> {
             Event::NotStarted(name) => {
                 for token in self.steps_that_await_start(&name) {
                     effects.extend(self.failed(token, Skip::NotStarted, now_ns));
+                }
+            }
+            Event::Replaced(broadcast) => {
+                if let Kind::Ordered { initial, .. } = &broadcast.kind {
+                    let outcome = initial.clone();
+                    report(&Arc::from(broadcast), outcome, effects);
                 }
             }
             Event::Gone(id) => {

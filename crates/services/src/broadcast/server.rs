@@ -227,7 +227,11 @@ impl Shared {
         }
         let mut delivery = Delivery::new(&self.means, level);
         while !self.is_closed.load(Ordering::Acquire) {
-            self.queues.take_all(level).into_iter().for_each(|event| delivery.level.put(event));
+            for event in self.queues.take_all(level) {
+                if delivery.level.put(event) {
+                    self.queues.handed_over(level);
+                }
+            }
             delivery.serve_urgent();
             // The order of these two is the invariant of `queue`.
             if delivery.level.has_broadcast() && self.queues.is_first(level) {

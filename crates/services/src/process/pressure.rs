@@ -168,6 +168,8 @@ pub fn rss_bytes(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{PollFd, poll};
+    use std::process::{Child, Command};
 
     const MIB: u64 = 1 << 20;
 
@@ -233,5 +235,72 @@ mod tests {
     fn the_resident_set_is_that_of_a_process_that_is_there() {
         assert!(rss_bytes(std::process::id()).unwrap() > MIB);
         assert_eq!(rss_bytes(u32::MAX), None);
+    }
+
+    /// A control group with 8 MiB. `None` with a printed reason where none can be made.
+    fn small_group() -> Option<PathBuf> {
+        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+        for (controller, root, limit) in [
+            ("", "/sys/fs/cgroup", "memory.max"),
+            ("memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ] {
+            let line = own.lines().find(|line| line.split(':').nth(1) == Some(controller));
+            let Some(path) = line.and_then(|line| line.splitn(3, ':').nth(2)) else { continue };
+            let group = PathBuf::from(format!("{root}{path}/baton-stall-{}", std::process::id()));
+            if std::fs::create_dir(&group).is_err() {
+                continue;
+            }
+            if group.join(limit).exists() {
+                std::fs::write(group.join(limit), (8 * MIB).to_string()).unwrap();
+                return Some(group);
+            }
+            std::fs::remove_dir(&group).unwrap();
+        }
+        eprintln!("skipped: no control group with the memory controller can be made here");
+        None
+    }
+
+    /// A writer that has to give memory back for each page, and its group. Dropped, both end.
+    struct Writer(Child, PathBuf);
+
+    impl Drop for Writer {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+            // A process that has been waited for may be in its group for a moment.
+            while std::fs::remove_dir(&self.1).is_err() {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn tasks_that_stall_for_memory_are_reported() {
+        let Some(group) = small_group() else { return };
+        let triggers = match Triggers::new(Some(&group)) {
+            Ok(triggers) => triggers,
+            Err(error) => {
+                std::fs::remove_dir(&group).unwrap();
+                return eprintln!("skipped: no reports of stalls here: {error}");
+            }
+        };
+        // Not on a file system in memory, which gives nothing back.
+        let program = std::env::current_exe().unwrap();
+        let directory = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+        let write = "echo $$ > $0/cgroup.procs; \
+                     while :; do dd if=/dev/zero of=$1 bs=1M count=64 2>/dev/null; done";
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(write).arg(&group).arg(directory.path().join("file"));
+        let writer = Writer(shell.spawn().unwrap(), group);
+        let conditions = loop {
+            let mut fds = triggers.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::PRI));
+            poll(&mut fds, None).unwrap();
+            let conditions = fds.map(|fd| fd.revents());
+            if conditions.iter().any(|it| !it.is_empty()) {
+                break conditions;
+            }
+        };
+        assert!(Triggers::stall(conditions) > Stall::None, "{conditions:?}");
+        drop(writer);
     }
 }
