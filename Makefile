@@ -267,7 +267,7 @@ BENCHES := rpc tester add-ints rt
 GUEST_WORDS_rpc := --quick --calls 500 --clients 1,2,8 --peers $(GUEST_PEERS)
 GUEST_WORDS_tester := --quick --peers kernel-binder
 GUEST_WORDS_add-ints := --quick --peers kernel-binder
-GUEST_WORDS_rt := --parts calls --callers 0,20 --priorities 80 --bound caller --calls 1000 \
+GUEST_WORDS_rt := --parts calls,one-way --callers 0,20 --priorities 80 --bound caller --calls 1000 \
 	--rounds 2 --peers kernel-binder
 # One processor, on which an instruction takes a nanosecond: who waits for whom is then the same on
 # any machine.

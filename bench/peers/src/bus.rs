@@ -88,6 +88,8 @@ fn broker(directory: &Path) -> io::Result<Bus> {
     let mut command = Command::new("dbus-broker");
     command.arg("--controller").arg(theirs.as_raw_fd().to_string());
     command.args(["--machine-id", &"0".repeat(32), "--max-bytes", "536870912"]);
+    // A user may have as many connections as it may have descriptors.
+    command.args(["--max-fds", "16384"]);
     let process = ending_with_us(&mut command).spawn()?;
     drop(theirs);
     let controller = control(ours, &listener).map_err(io::Error::other)?;

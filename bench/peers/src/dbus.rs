@@ -12,17 +12,20 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+/// The bus itself.
+pub const BUS: &str = "org.freedesktop.DBus";
+pub const BUS_OBJECT: &str = "/org/freedesktop/DBus";
 const NAME: &str = "baton.bench.Echo";
 const OBJECT: &str = "/baton/bench/echo";
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
-fn join(directory: &Path) -> Result<Channel, Error> {
+pub fn join(directory: &Path) -> Result<Channel, Error> {
     let mut channel = Channel::open_private(&crate::bus::address(directory))?;
     channel.register()?;
     Ok(channel)
 }
 
-fn method(name: &str, object: &str, method: &str) -> io::Result<Message> {
+pub fn method(name: &str, object: &str, method: &str) -> io::Result<Message> {
     Message::new_method_call(name, object, name, method).map_err(io::Error::other)
 }
 
@@ -35,7 +38,7 @@ pub struct Owner {
 pub fn listen(directory: &Path, kind: Kind) -> io::Result<Owner> {
     let bus = Bus::start(directory, kind)?;
     let channel = join(directory).map_err(io::Error::other)?;
-    let name = method("org.freedesktop.DBus", "/org/freedesktop/DBus", "RequestName")?;
+    let name = method(BUS, BUS_OBJECT, "RequestName")?;
     let asked = channel.send_with_reply_and_block(name.append2(NAME, 0_u32), PATIENCE);
     asked.map_err(io::Error::other)?;
     Ok(Owner { bus, channel })
@@ -58,7 +61,7 @@ impl Owner {
     }
 }
 
-fn bytes(message: &Message) -> Result<&[u8], TypeMismatchError> {
+pub fn bytes(message: &Message) -> Result<&[u8], TypeMismatchError> {
     message.read1()
 }
 

@@ -8,11 +8,16 @@
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Size of a message.
 pub const BYTES: usize = 24;
 /// The number of messages whose times nobody wants.
 pub const UNNOTED: u64 = u64::MAX;
+/// How long the last messages may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(5);
 /// The mark of a message that has not come.
 const MISSING: u64 = u64::MAX;
 
@@ -58,6 +63,17 @@ pub fn noted() -> io::Result<Vec<u64>> {
     match times_ns.contains(&MISSING) {
         true => Err(io::Error::other("a message has not come")),
         false => Ok(times_ns),
+    }
+}
+
+/// Waits for the last messages: the time of each, as [`noted`].
+pub fn await_all() -> io::Result<Vec<u64>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match noted() {
+            Err(_) if Instant::now() < deadline => thread::sleep(PAUSE),
+            noted => return noted,
+        }
     }
 }
 

@@ -329,7 +329,8 @@ fn beside(program: &Path, what: &'static str, advice: &'static str) -> Result<Pa
     if path.exists() { Ok(path) } else { Err(PairError::NotInstalled(what, advice)) }
 }
 
-fn on_path(what: &'static str) -> Result<(), PairError> {
+/// Whether a program is installed.
+pub(crate) fn on_path(what: &'static str) -> Result<(), PairError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     match std::env::split_paths(&path).any(|directory| directory.join(what).exists()) {
         true => Ok(()),

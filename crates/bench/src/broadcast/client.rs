@@ -1,11 +1,11 @@
 //! How processes of the benchmark send and receive intents: as any program does.
 
 use crate::arrivals;
+use crate::broadcast::broadcaster::{Broadcaster, Receive, Sender};
+use crate::broadcast::role::{Part, Role};
 use crate::child::{forever, order, say, tell};
-use crate::rt::caller;
 use crate::rt::processes::N_LOOPERS;
 use crate::service::now_ns;
-use crate::systems::one_way::Sender;
 use crate::systems::typed::{CONTEXT, opened};
 use baton::Process;
 use baton_services::broadcast::BroadcastManager;
@@ -13,27 +13,47 @@ use baton_services::broadcast::client::Delivery;
 use baton_services::intent::{Intent, IntentFilter, Value};
 use std::io;
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
+use std::sync::Arc;
 
 const ACTION: &str = "org.example.TICK";
 const MESSAGE: &str = "message";
-/// How long the last intents may take.
-const PATIENCE_NS: u64 = 20_000_000_000;
-const PAUSE: Duration = Duration::from_millis(5);
 
-/// Sends messages as intents.
-pub struct IntentSender(BroadcastManager);
+/// Sends and receives messages as intents.
+#[derive(Clone)]
+pub struct Intents {
+    manager: BroadcastManager,
+    /// Of the intents that it sends.
+    flags: u32,
+}
 
-impl IntentSender {
-    pub fn boxed(manager: BroadcastManager) -> Box<dyn Sender + Send> {
-        Box::new(IntentSender(manager))
+impl Intents {
+    pub fn join(part: &Part) -> io::Result<Box<dyn Broadcaster>> {
+        let is_real_time = matches!(part.role, Role::Sender { .. });
+        let flags = if is_real_time { part.design.flags() } else { 0 };
+        Ok(Box::new(Intents { manager: join(&part.broker)?, flags }))
     }
 }
 
-impl Sender for IntentSender {
+impl Broadcaster for Intents {
+    fn sender(&self) -> io::Result<Box<dyn Sender + Send>> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn receive(&self, n_receivers: u32, receive: Receive) -> io::Result<()> {
+        for _ in 0..n_receivers {
+            let receive = Arc::clone(&receive);
+            let receive = move |delivery: Delivery| receive(message(delivery.intent()));
+            self.manager.register(filter(), None, None, receive).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Sender for Intents {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        self.0.send(&intent(message)).map(drop).map_err(failed)
+        let mut intent = intent(message);
+        intent.flags |= self.flags;
+        self.manager.send(&intent).map(drop).map_err(failed)
     }
 }
 
@@ -60,38 +80,30 @@ pub fn intent(message: &[u8]) -> Intent {
     intent
 }
 
-/// Notes an intent's message. Nothing that is measured goes on after a message that is none.
-pub fn note(intent: &Intent) {
-    let message = match intent.extras.get(MESSAGE) {
-        Some(Value::ByteArray(message)) => arrivals::note(message, now_ns()),
-        _ => None,
-    };
-    if message.is_none() {
-        eprintln!("an intent comes that nobody has sent: {intent:?}");
+/// An intent's message; nothing if it has none.
+pub fn message(intent: &Intent) -> &[u8] {
+    match intent.extras.get(MESSAGE) {
+        Some(Value::ByteArray(message)) => message,
+        _ => &[],
+    }
+}
+
+/// Notes a message. Nothing that is measured goes on after a message that is none.
+pub fn note(message: &[u8]) {
+    if arrivals::note(message, now_ns()).is_none() {
+        eprintln!("a message comes that nobody has sent: {message:?}");
         std::process::exit(1);
     }
 }
 
 /// Receives until it is told to say what has come.
-pub fn receive(broker: &Path, n_intents: u32) -> io::Result<()> {
-    caller::stay_in_memory();
+pub fn receive(broadcaster: &dyn Broadcaster, n_intents: u32) -> io::Result<()> {
     arrivals::expect(n_intents as usize);
-    let manager = join(broker)?;
-    let receive = |delivery: Delivery| note(delivery.intent());
-    manager.register(filter(), None, None, receive).map_err(failed)?;
+    broadcaster.receive(1, Arc::new(note))?;
     say("ready")?;
     order()?;
-    tell(&wait_for_all()?)?;
+    tell(&arrivals::await_all()?)?;
     forever()
-}
-
-/// Waits for the last intents. What was noted of each.
-pub fn wait_for_all() -> io::Result<Vec<u64>> {
-    let deadline_ns = now_ns() + PATIENCE_NS;
-    while arrivals::noted().is_err() && now_ns() < deadline_ns {
-        thread::sleep(PAUSE);
-    }
-    arrivals::noted()
 }
 
 /// Threads that serve a process.

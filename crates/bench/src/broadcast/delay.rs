@@ -1,7 +1,7 @@
 //! The processing delay of real-time intents: from just before they are sent until their receiver
 //! runs, among ordinary senders that broadcast the same action as fast as they are accepted.
 
-use crate::broadcast::designs::Design;
+use crate::broadcast::designs::{Design, LEVEL};
 use crate::broadcast::processes::Processes;
 use crate::broadcast::role::Role;
 use crate::latency::timer::{self, Period};
@@ -10,8 +10,6 @@ use baton_rt::SchedPriority;
 use std::io;
 use std::time::Duration;
 
-/// The real-time sender's priority.
-pub const LEVEL: u8 = 80;
 /// Ordinary senders, few and many.
 pub const FEWEST: usize = 10;
 pub const MOST: usize = 100;
@@ -62,8 +60,8 @@ pub fn wake_ups(senders: usize, (n_loops, period_us): (u32, u64)) -> io::Result<
 
 /// A service, a receiver, and ordinary senders.
 fn among(design: Design, senders: usize, n_intents: u32) -> io::Result<(Processes, usize)> {
-    let mut processes = Processes::new()?;
-    processes.start(Role::Service(design))?;
+    let mut processes = Processes::new(design)?;
+    processes.start(Role::Service)?;
     let receiver = processes.start(Role::Receiver(n_intents))?;
     processes.start(Role::Senders(senders))?;
     Ok((processes, receiver))

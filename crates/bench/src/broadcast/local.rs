@@ -3,7 +3,7 @@
 
 use crate::arrivals::{self, UNNOTED};
 use crate::broadcast::client;
-use crate::broadcast::delay::LEVEL;
+use crate::broadcast::designs::{Design, LEVEL};
 use crate::broadcast::processes::Processes;
 use crate::broadcast::role::{Local, Method, Role};
 use crate::child::{forever, order, say, tell};
@@ -44,7 +44,7 @@ impl Local {
 
 /// A round of so many intents.
 pub fn measure(local: Local, n_intents: u32) -> io::Result<Vec<u64>> {
-    let mut processes = Processes::new()?;
+    let mut processes = Processes::new(Design::Ours)?;
     let process = processes.start(Role::Local { local, n_intents })?;
     processes.get(process).tell("send")?;
     Ok(processes.get(process).found(Duration::ZERO)?)
@@ -63,7 +63,7 @@ pub fn run(Local { method, senders }: Local, n_intents: u32) -> io::Result<()> {
     let [sent, received] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
     let counted = Arc::clone(&received);
     let receive = move |intent: &Intent| {
-        client::note(intent);
+        client::note(client::message(intent));
         counted.fetch_add(1, Ordering::Relaxed);
     };
     manager.register(client::filter(), receive).map_err(client::failed)?;
@@ -105,7 +105,7 @@ pub fn run(Local { method, senders }: Local, n_intents: u32) -> io::Result<()> {
     };
     (0..N_WARM_UP).for_each(|_| _ = next(UNNOTED));
     let begun_ns: Vec<u64> = (0..u64::from(n_intents)).map(&mut next).collect();
-    let arrived_ns = client::wait_for_all()?;
+    let arrived_ns = arrivals::await_all()?;
     tell(&arrived_ns.iter().zip(&begun_ns).map(|(end, begin)| end - begin).collect::<Vec<_>>())?;
     forever()
 }

@@ -84,8 +84,8 @@ pub fn count(intents: &[(Sent, u64)]) -> Count {
 
 /// Has intents race: what came of it, and the time of each.
 pub fn measure(seed: u64) -> io::Result<(Count, Vec<u64>)> {
-    let mut processes = Processes::new()?;
-    processes.start(Role::Service(Design::Ours))?;
+    let mut processes = Processes::new(Design::Ours)?;
+    processes.start(Role::Service)?;
     let receiver = processes.start(Role::Receiver(N_SENDERS * N_INTENTS))?;
     let racers = processes.start(Role::Racers { n_intents: N_INTENTS, seed })?;
     processes.get(racers).tell("send")?;

@@ -1,9 +1,12 @@
 //! What a process of `baton bench broadcast` does: see [`Role`].
 
-use crate::broadcast::client::{self, IntentSender};
-use crate::broadcast::role::{Part, Role};
-use crate::broadcast::{delay, fan_out, local, order, service};
-use crate::child::RoleArgs;
+pub use crate::broadcast::broadcaster::{Broadcaster, Means, Receive, Sender};
+use crate::broadcast::client::{self, Intents};
+use crate::broadcast::designs::LEVEL;
+pub use crate::broadcast::role::Part;
+use crate::broadcast::role::Role;
+use crate::broadcast::{fan_out, local, order, service};
+use crate::child::{RoleArgs, forever, say};
 use crate::rt::caller;
 use crate::rt::one_way;
 use std::io;
@@ -11,25 +14,38 @@ use std::process::ExitCode;
 
 /// Does the part until it is killed.
 pub(crate) fn run(args: &RoleArgs) -> ExitCode {
-    args.run(|part: Part| act(&part))
+    run_with(args, Means { serve: service::start, join: Intents::join })
 }
 
-fn act(Part { role, broker }: &Part) -> io::Result<()> {
-    match *role {
-        Role::Service(design) => service::run(design, broker),
-        Role::Receiver(n_intents) => client::receive(broker, n_intents),
+/// Does the part by means that may be another program's.
+pub fn run_with(args: &RoleArgs, means: Means) -> ExitCode {
+    args.run(|part: Part| act(&part, means))
+}
+
+fn act(part: &Part, Means { serve, join }: Means) -> io::Result<()> {
+    match part.role {
+        Role::Service => {
+            caller::stay_in_memory();
+            let _service = serve(part)?;
+            say("ready")?;
+            forever()
+        }
+        Role::Receiver(n_intents) => {
+            caller::stay_in_memory();
+            client::receive(&*join(part)?, n_intents)
+        }
         Role::Senders(n_senders) => {
-            let manager = client::join(broker)?;
-            let sender = |_| IntentSender::boxed(manager.clone());
-            one_way::send_for_ever((0..n_senders).map(sender).collect())
+            let broadcaster = join(part)?;
+            let senders = (0..n_senders).map(|_| broadcaster.sender());
+            one_way::send_for_ever(senders.collect::<io::Result<_>>()?)
         }
         Role::Sender { n_intents, period_us } => {
             caller::stay_in_memory();
-            let sender = IntentSender::boxed(client::join(broker)?);
-            one_way::send_periodically(sender, delay::LEVEL, (n_intents, period_us))
+            let sender = join(part)?.sender()?;
+            one_way::send_periodically(sender, LEVEL, (n_intents, period_us))
         }
-        Role::Racers { n_intents, seed } => order::race(broker, n_intents, seed),
-        Role::FanOut(n_intents) => fan_out::run(broker, n_intents),
+        Role::Racers { n_intents, seed } => order::race(&part.broker, n_intents, seed),
+        Role::FanOut(n_intents) => fan_out::run(&*join(part)?, n_intents),
         Role::Local { local, n_intents } => local::run(local, n_intents),
     }
 }

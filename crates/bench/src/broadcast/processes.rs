@@ -1,31 +1,34 @@
 //! The processes of one measurement, as the run sees them. Dropped, they end, those that came last
 //! first.
 
+use crate::broadcast::designs::Design;
 use crate::broadcast::role::{Part, Role};
 use crate::child::ChildProcess;
+use crate::pair::command;
 use crate::service::Service;
 use crate::testbed::Testbed;
 use std::io;
-use std::process::Command;
 
 /// The processes, each known by its number, and their broker.
 pub struct Processes {
+    design: Design,
     children: Vec<ChildProcess>,
     testbed: Testbed,
 }
 
 impl Processes {
-    pub fn new() -> io::Result<Processes> {
+    pub fn new(design: Design) -> io::Result<Processes> {
         let testbed = Testbed::start().map_err(io::Error::other)?;
-        Ok(Processes { children: Vec::new(), testbed })
+        Ok(Processes { design, children: Vec::new(), testbed })
     }
 
     /// Starts a process, and waits until it is at it.
     pub fn start(&mut self, role: Role) -> io::Result<usize> {
-        let broker = self.testbed.place(Service::Arrivals).broker.to_owned();
+        let place = self.testbed.place(Service::Arrivals);
+        let mut program = command(self.design.system(), place.broker)?;
+        let (broker, directory) = (place.broker.to_owned(), place.directory.to_owned());
         let name = (&role).into();
-        let part = Part { role, broker };
-        let mut program = Command::new(std::env::current_exe()?);
+        let part = Part { role, design: self.design, broker, directory };
         self.children.push(ChildProcess::start_role(name, &mut program, "broadcast-role", &part)?);
         Ok(self.children.len() - 1)
     }

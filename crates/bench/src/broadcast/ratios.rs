@@ -3,31 +3,31 @@
 use crate::broadcast::args::{Part, Plan};
 use crate::broadcast::delay::{self, FEWEST, MOST};
 use crate::broadcast::designs::Design;
+use crate::broadcast::fan_out;
 use crate::broadcast::local;
 use crate::broadcast::order;
-use crate::broadcast::results::{FAILURES, SITUATIONS};
+use crate::broadcast::results::{DELIVERIES, FAILURES, SITUATIONS};
 use crate::broadcast::role::{Local, Method};
 use crate::distribution::Spread;
 use crate::report::{Bar, Ratio};
-use crate::results::{MAX, P50, P99, P999, Results, ratio};
+use crate::results::{MAX, P50, P99, P999, Results, Value, ratio};
 
 /// Every ratio of the parts that were to be measured.
 pub fn of(found: &Results, plan: &Plan) -> Vec<Ratio> {
     let mut ratios = Vec::new();
     for part in &plan.parts {
         match part {
-            Part::Delay => ratios.extend(of_delay(found)),
+            Part::Delay => ratios.extend(of_delay(found, plan.bus)),
             Part::Order => ratios.extend(of_order(found, plan.n_situations)),
             Part::Local => ratios.extend(of_local(found)),
-            // Its bar is of D-Bus.
-            Part::FanOut => {}
+            Part::FanOut => ratios.push(of_fan_out(found, plan.bus)),
         }
     }
     ratios
 }
 
 /// The worst delay among many ordinary senders.
-fn of_delay(found: &Results) -> Vec<Ratio> {
+fn of_delay(found: &Results, bus: Design) -> Vec<Ratio> {
     let find = |design, senders| found.find(&delay::key(design, senders));
     let ours = |senders| find(Design::Ours, senders);
     let wake_up = || found.find(&delay::wake_up(MOST));
@@ -41,9 +41,12 @@ fn of_delay(found: &Results) -> Vec<Ratio> {
             what,
             most,
         ));
-        for (name, design, least) in
-            [("android", Design::Android, 10.0), ("thesis", Design::Thesis, 3.0)]
-        {
+        let others = [
+            ("android", Design::Android, 10.0),
+            ("thesis", Design::Thesis, 3.0),
+            ("dbus", bus, 5.0),
+        ];
+        for (name, design, least) in others {
             let (over, bar) = (find(design, MOST), Some(Bar::AtLeast(least)));
             ratios.push(ratio(
                 format!("delay_{word}_{name}_over_ours"),
@@ -66,11 +69,19 @@ fn of_order(found: &Results, n_situations: u32) -> [Ratio; 2] {
     ]
 }
 
+/// Deliveries a second.
+fn of_fan_out(found: &Results, bus: Design) -> Ratio {
+    let rate: Value = |rounds| rounds.values(DELIVERIES);
+    let find = |design| found.find(&fan_out::key(design));
+    let bar = Some(Bar::AtLeast(3.0));
+    ratio("fan_out_over_dbus", find(Design::Ours), find(bus), rate, bar)
+}
+
 /// A synchronous delivery.
 fn of_local(found: &Results) -> Vec<Ratio> {
     let find = |senders| found.find(&Local { method: Method::Synchronous, senders }.key());
     let [one, many] = local::SENDERS;
-    let us = |senders, what: crate::results::Value| {
+    let us = |senders, what: Value| {
         let spread = Spread::of(what(find(senders)?).into_iter().map(|ns| ns / 1e3));
         let spread = spread.ok_or("no round")?;
         Ok((spread.median, Some(spread)))

@@ -9,8 +9,8 @@ use strum::{IntoStaticStr, VariantArray};
 #[derive(Clone, Debug, Serialize, Deserialize, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Role {
-    /// The service manager and the broadcast service.
-    Service(Design),
+    /// What delivers: the service manager and the broadcast service, or a bus.
+    Service,
     /// Receives so many intents that count.
     Receiver(u32),
     /// So many ordinary senders.
@@ -46,9 +46,15 @@ pub struct Local {
     pub senders: usize,
 }
 
-/// What a process is, and where its broker is.
+/// What a process is, and where others are.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
+    /// Its role.
     pub role: Role,
+    /// What delivers.
+    pub design: Design,
+    /// The broker's socket.
     pub broker: PathBuf,
+    /// Where a bus may have its socket.
+    pub directory: PathBuf,
 }

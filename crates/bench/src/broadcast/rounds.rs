@@ -1,7 +1,7 @@
 //! The rounds: everything that is planned, once in each.
 
 use crate::broadcast::args::{Part, Plan};
-use crate::broadcast::delay::{self, FEWEST, MOST};
+use crate::broadcast::delay;
 use crate::broadcast::designs::Design;
 use crate::broadcast::fan_out::{self, N_RECEIVERS};
 use crate::broadcast::local;
@@ -29,11 +29,11 @@ enum Step {
 pub fn measure(plan: &Plan) -> Results {
     let mut found = Results::default();
     let has = |part| plan.parts.contains(&part);
-    let steps = if has(Part::Delay) { delays(plan.is_quick) } else { Vec::new() };
+    let steps = if has(Part::Delay) { delays(plan) } else { Vec::new() };
     let locals = if has(Part::Local) { locals() } else { Vec::new() };
-    let (fan_outs, orders) = (u32::from(has(Part::FanOut)), u32::from(has(Part::Order)));
-    let n_others = plan.rounds as usize * (steps.len() + locals.len() + fan_outs as usize);
-    let progress = progress(n_others + orders as usize);
+    let fan_outs = if has(Part::FanOut) { vec![Design::Ours, plan.bus] } else { Vec::new() };
+    let n_others = plan.rounds as usize * (steps.len() + locals.len() + fan_outs.len());
+    let progress = progress(n_others + usize::from(has(Part::Order)));
     for _ in 0..plan.rounds {
         for &step in &steps {
             let schedule = (plan.n_intents, plan.period_us);
@@ -68,30 +68,27 @@ pub fn measure(plan: &Plan) -> Results {
             progress.inc(1);
         }
     }
-    for _ in 0..plan.rounds * fan_outs {
-        progress.set_message(format!("{N_RECEIVERS} receivers"));
-        if !found.is_missing(&fan_out::key()) {
-            fan_out(&mut found, plan.n_intents.min(N_FAN_OUT));
+    for _ in 0..plan.rounds {
+        for &design in &fan_outs {
+            progress.set_message(format!("{N_RECEIVERS} receivers"));
+            if !found.is_missing(&fan_out::key(design)) {
+                fan_out(&mut found, design, plan.n_intents.min(N_FAN_OUT));
+            }
+            progress.inc(1);
         }
-        progress.inc(1);
     }
     progress.finish_and_clear();
     found
 }
 
-/// What is quick keeps what bars are of.
-fn delays(is_quick: bool) -> Vec<Step> {
-    let is_of_a_bar = |&step: &Step| match step {
-        Step::Delay(Design::Ours, senders) | Step::WakeUp(senders) => {
-            [FEWEST, MOST].contains(&senders)
-        }
-        Step::Delay(_, senders) => senders == MOST,
+/// Those of a number of senders follow each other.
+fn delays(plan: &Plan) -> Vec<Step> {
+    let of = |&senders: &usize| {
+        let here = plan.delays.iter().filter(move |delay| delay.1 == senders);
+        let steps = here.map(|&(design, senders)| Step::Delay(design, senders));
+        steps.chain([Step::WakeUp(senders)])
     };
-    let of = |senders| {
-        let designs = Design::VARIANTS.iter().map(move |&design| Step::Delay(design, senders));
-        designs.chain([Step::WakeUp(senders)])
-    };
-    delay::SENDERS.into_iter().flat_map(of).filter(|step| !is_quick || is_of_a_bar(step)).collect()
+    plan.senders.iter().flat_map(of).collect()
 }
 
 fn locals() -> Vec<Local> {
@@ -116,31 +113,12 @@ fn race(found: &mut Results, n_situations: u32) {
     }
 }
 
-fn fan_out(found: &mut Results, n_intents: u32) {
-    let times_ns: io::Result<Vec<u64>> = fan_out::measure(n_intents);
-    found.add(fan_out::key(), times_ns, |rounds, times_ns| {
+fn fan_out(found: &mut Results, design: Design, n_intents: u32) {
+    let times_ns: io::Result<Vec<u64>> = fan_out::measure(design, n_intents);
+    found.add(fan_out::key(design), times_ns, |rounds, times_ns| {
         rounds.times.add_round(&times_ns);
         let takes_s = times_ns.iter().sum::<u64>() as f64 / 1e9;
-        let n_deliveries = times_ns.len() as f64 * N_RECEIVERS as f64;
+        let n_deliveries = times_ns.len() as f64 * f64::from(N_RECEIVERS);
         rounds.add_value(DELIVERIES, (n_deliveries / takes_s).round());
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_quick_keeps_what_bars_are_of() {
-        assert_eq!(delays(false).len(), 5 * 4);
-        let quick = delays(true);
-        assert_eq!(quick.len(), 6);
-        for design in Design::VARIANTS {
-            assert!(quick.contains(&Step::Delay(*design, MOST)));
-        }
-        for senders in [FEWEST, MOST] {
-            assert!(quick.contains(&Step::Delay(Design::Ours, senders)));
-            assert!(quick.contains(&Step::WakeUp(senders)));
-        }
-    }
 }

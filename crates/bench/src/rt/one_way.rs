@@ -32,8 +32,6 @@ pub const SYSTEMS: [System; 5] =
 /// Messages until everything is warm.
 const N_WARM_UP: u64 = 200;
 const WARM_UP_PERIOD: Duration = Duration::from_micros(500);
-/// How long the last message may take.
-const LAST: Duration = Duration::from_millis(500);
 /// A message that finds no room is sent again for so long.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
@@ -75,7 +73,6 @@ pub fn measure(
     let sender = processes.start(Role::Sender { schedule, n_messages, period_us })?;
     processes.get(sender).tell("send")?;
     processes.get(sender).is_ready()?;
-    thread::sleep(LAST);
     processes.get(receiver).tell("report")?;
     Ok(processes.get(receiver).found(Duration::ZERO)?)
 }
@@ -91,7 +88,7 @@ pub fn receive(part: &Part, level: u8, n_messages: u32) -> io::Result<()> {
     let _server = one_way::receive(part.system, &part.directory, &part.broker, N_LOOPERS)?;
     say("ready")?;
     order()?;
-    tell(&arrivals::noted()?)?;
+    tell(&arrivals::await_all()?)?;
     forever()
 }
 

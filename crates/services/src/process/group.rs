@@ -107,6 +107,22 @@ mod tests {
         assert!(error.to_string().contains(directory.path().to_str().unwrap()), "{error}");
     }
 
+    #[test]
+    fn background_processes_have_a_group_with_a_small_weight() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
+        std::fs::write(directory.path().join("cgroup.procs"), "").unwrap();
+        let (group, why) = Group::new(directory.path()).unwrap();
+        assert!(why.is_none(), "{why:?}");
+        assert_eq!(read("cgroup.subtree_control"), "+cpu");
+        assert_eq!(read("background/cpu.weight"), "5", "beside 100, which is the default");
+        assert!(!directory.path().join("full/cpu.weight").exists());
+        for (pid, share, name) in [(7, Share::Background, "background"), (8, Share::Full, "full")] {
+            group.join(pid, share).unwrap();
+            assert_eq!(read(&format!("{name}/cgroup.procs")), pid.to_string());
+        }
+    }
+
     /// As of version 1: without cgroup.subtree_control that can be written to.
     #[test]
     fn without_the_cpu_controller_all_processes_are_in_the_group_itself() {
