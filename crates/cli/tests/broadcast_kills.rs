@@ -4,7 +4,7 @@
 //! it. Whatever it has not answered reaches each receiver at most once. Receivers register once.
 //!
 //! `KILL_ROUNDS=N` for other than 3 rounds, `KILL_SEED=N` to choose the same victims and delays,
-//! `KILL_BROKER=1` to kill the broker, too: ordered steps may then take longer than their ten seconds.
+//! `KILL_BROKER=1` to kill the broker, too: then an ordered step may take more than ten seconds.
 
 use baton::{Process, SchedPriority};
 use baton_rt::schedule::set_priority;

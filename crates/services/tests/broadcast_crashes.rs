@@ -240,7 +240,7 @@ fn the_next_service_goes_on_from_any_effect() {
         while !is_over {
             let path = directory.path().join(format!("{are_slow} {n_then} {n_actions}"));
             let mut outside = Receivers { are_slow, ..Receivers::default() };
-            // The first service ends after so many actions, the second one early, the third goes on.
+            // The first service ends after so many actions, the second one early.
             is_over = Service::start(&path, &mut outside, n_actions).is_some();
             if !is_over {
                 let _ = Service::start(&path, &mut outside, n_then);

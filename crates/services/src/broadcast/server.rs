@@ -541,7 +541,7 @@ fn open_journal(path: &Path) -> Result<Option<Opened>, std::io::Error> {
         Ok(opened) => {
             let path = path.display();
             if let Some(why) = &opened.refused {
-                tracing::error!(target: "broadcast", "{path} is begun anew, all in it is lost: {why}");
+                tracing::error!(target: "broadcast", "{path} is lost and begun anew: {why}");
             }
             if !opened.is_in_memory {
                 tracing::warn!(target: "broadcast", "{path} is on a disk, which may delay senders");
