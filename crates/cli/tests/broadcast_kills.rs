@@ -121,7 +121,7 @@ impl Ledger {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let mut intent = Intent::new("news");
             intent.extras.put("n", number as i64);
-            let is_ordered = number % 3 == 0;
+            let is_ordered = number.is_multiple_of(3);
             self.sent.lock().unwrap().insert(number, (false, is_ordered));
             let sent = match is_ordered {
                 true => {
