@@ -17,7 +17,8 @@ LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.prerm \
 	bench/peers/log/build scripts/coverage-conformance scripts/demo scripts/demo-bench \
 	scripts/install scripts/setup scripts/with-binder tests/binderfs/run tests/clients/build \
-	tests/clients/run tests/containers/run tests/docs/run tests/examples/run tests/host/run tests/package/run \
+	tests/clients/run tests/containers/run tests/docs/run tests/examples/run tests/host/run \
+	tests/package/run \
 	tests/programs/run tests/rsbinder/build tests/rsbinder/call tests/rsbinder/run tools/binder-vm
 
 .PHONY: help
@@ -86,7 +87,8 @@ deb:
 SIMULATED_HISTORIES ?= 100
 
 # Tests that run programs. The others are tests of crates.
-PROGRAM_TESTS := test-uapi test-binderfs test-programs test-rsbinder test-host test-containers test-examples \
+PROGRAM_TESTS := test-uapi test-binderfs test-programs test-rsbinder test-host test-containers \
+	test-examples \
 	test-docs test-hostile test-conformance
 TESTS := test-workspace test-instructions test-loom test-simulation $(PROGRAM_TESTS)
 

@@ -80,7 +80,7 @@ impl ClientThread {
 
     /// Gives the stand-in a task.
     pub fn give(&self, task: Task) {
-        // A stand-in that has panicked answers nothing more, and the unmount ends its client's wait.
+        // A stand-in that has panicked answers nothing more: the unmount ends its client's wait.
         let _ = self.tasks.send(task);
     }
 

@@ -10,10 +10,10 @@
 //! - [`protocol`]: FUSE's messages. [`connection`]: /dev/fuse and the mount.
 //! - [`tree`]: the files. [`server`]: reads requests.
 //! - [`opened_device`]: one open device. [`client_thread`]: the threads that stand in for its
-//!   clients' threads. [`pending`]: those that wait. [`interrupt`]: their signals. [`watches`]: what
-//!   the server waits for, their polls among it. [`shared`]: what all threads use.
-//! - [`client_memory`]: memory and descriptors of clients. [`staging`]: copies commands and all that
-//!   they point to.
+//!   clients' threads. [`pending`]: those that wait. [`interrupt`]: their signals. [`watches`]:
+//!   what the server waits for, their polls among it. [`shared`]: what all threads use.
+//! - [`client_memory`]: memory and descriptors of clients. [`staging`]: copies commands and all
+//!   that they point to.
 //!
 //! **Invariant**: the driver gets no address of a client's; see [`staging`].
 //!

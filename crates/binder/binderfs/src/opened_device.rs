@@ -65,8 +65,8 @@ impl OpenedDevice {
         }
     }
 
-    /// Whether an ioctl that a thread of the client begins may not wait. A program that has not been
-    /// seen with O_NONBLOCK is not looked at: an ioctl that waits is looked at later.
+    /// Whether an ioctl that a thread of the client begins may not wait. A program that has not
+    /// been seen with O_NONBLOCK is not looked at: an ioctl that waits is looked at later.
     pub fn is_nonblocking(&self, tid: u32) -> bool {
         self.nonblocking.load(Ordering::Relaxed) && self.look_at_flags(tid)
     }

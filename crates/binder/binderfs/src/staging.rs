@@ -52,8 +52,8 @@ impl Staged {
         self.commands.as_ptr() as u64
     }
 
-    /// Copies commands from the client's write buffer, of which `left` bytes are left: at least one,
-    /// unless it cannot be read. `pidfd` is a thread of the client.
+    /// Copies commands from the client's write buffer, of which `left` bytes are left: at least
+    /// one, unless it cannot be read. `pidfd` is a thread of the client.
     pub fn copy(memory: ClientMemory, pidfd: BorrowedFd<'_>, address: u64, left: u64) -> Staged {
         let mut staged = Staged::default();
         let most = usize::try_from(left).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
@@ -173,8 +173,8 @@ struct Objects<'a> {
 }
 
 impl Objects<'_> {
-    /// Copies what the object at an offset points to, and puts the addresses of the copies in place.
-    /// Returns the object's length, or `None` if no object is there.
+    /// Copies what the object at an offset points to, and puts the addresses of the copies in
+    /// place. Returns the object's length, or `None` if no object is there.
     fn copy(&mut self, data: &mut [u8], at: usize, index: usize) -> Option<usize> {
         Some(match value_at::<u32>(data, at)? {
             BINDER_TYPE_BINDER | BINDER_TYPE_WEAK_BINDER => {

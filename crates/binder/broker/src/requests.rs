@@ -189,8 +189,8 @@ impl Broker {
         }
     }
 
-    /// Gives a connection the identity of the process whose device it serves, or notes the error for
-    /// its greeting. From here on the process's user pays for the connection.
+    /// Gives a connection the identity of the process whose device it serves, or notes the error
+    /// for its greeting. From here on the process's user pays for the connection.
     fn act_on_behalf(
         &mut self,
         id: ConnectionId,
