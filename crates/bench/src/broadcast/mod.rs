@@ -46,10 +46,10 @@ fn run(args: &BroadcastArgs) -> Result<Finding, BenchError> {
         setting.report("broadcast", plan.rounds, results::rows(&found), ratios::of(&found, &plan));
     let lead = "How long a real-time intent takes to its receiver among ordinary senders, how late \
                 threads of its priority wake up beside them, and how long intents take within a \
-                process: how many are not longer, all rounds together. Last, the longest delay of a \
-                round by the number of senders. Time is on a logarithmic \
-                axis, as are the nines of the share. Broken lines: the longest time of RTAndroid's \
-                thesis, with Android's own service and with the thesis's.";
+                process: how many are not longer, all rounds together. Last, the longest delay of \
+                a round by the number of senders. Time is on a logarithmic axis, as are the nines \
+                of the share. Broken lines: the longest time of RTAndroid's thesis, with \
+                Android's own service and with the thesis's.";
     let mut charts = found.charts();
     charts.extend(results::by_senders_chart(&found, &plan));
     let notes = results::by_senders_table(&found, &plan);
