@@ -106,6 +106,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("binder/binderfs/src/client_memory.rs", "memory of other processes, which rustix lacks"),
     ("binder/binderfs/src/interrupt.rs", "a handler of a signal, and signals of one thread"),
     ("binder/capi/src/", "pointers from C"),
+    ("services/src/broadcast/journal.rs", "words of a mapped file"),
     ("services/src/broadcast/queue.rs", "a stack of nodes, without a lock"),
     ("nucleus/nucleus/src/trusted.rs", "copies what threads grant, by address"),
     ("nucleus/nucleus/src/revocable.rs", "follows pointers that their owners revoke"),
