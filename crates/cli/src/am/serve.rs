@@ -77,12 +77,17 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
         std::fs::write("/proc/self/oom_score_adj", Adjustment::BEST.oom_score_adj().to_string());
     let manager = Arc::new(ProcessManager::new(config(args, socket)?).map_err(failed)?);
     let (_server, object) = Server::new(&process, Arc::clone(&manager));
-    let broadcasts =
-        broadcasts(&process, &manager, journal(socket, &args.context)).map_err(failed)?;
+    // What is wrong with manifests is said first, also beside a manager that runs.
+    let wrong = |error: &dyn std::fmt::Display| Failure::new(TRIED, error).kind(Kind::Usage);
+    let mut manifests = Vec::new();
     for (manifest, package) in packages {
-        let wrong = |error: &dyn std::fmt::Display| Failure::new(TRIED, error).kind(Kind::Usage);
         let uid = package.uid.unwrap_or(rustix::process::geteuid().as_raw());
         manager.add(package).map_err(|error| wrong(&error))?;
+        manifests.push((manifest, uid));
+    }
+    let broadcasts =
+        broadcasts(&process, &manager, journal(socket, &args.context)).map_err(failed)?;
+    for (manifest, uid) in manifests {
         broadcasts.install(&manifest, uid).map_err(|error| wrong(&error))?;
     }
     broadcasts.go_on().map_err(failed)?;
