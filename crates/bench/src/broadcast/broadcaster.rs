@@ -1,4 +1,4 @@
-//! What carries a process's broadcasts: our service, or a message bus of D-Bus.
+//! A process's way to broadcast: our service, or a message bus of D-Bus.
 
 use crate::broadcast::role::Part;
 pub use crate::systems::one_way::Sender;
@@ -6,7 +6,7 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 
-/// What a receiver does with a message.
+/// The handler of a receiver's messages.
 pub type Receive = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
 /// A process's end.

@@ -9,7 +9,7 @@ use strum::{IntoStaticStr, VariantArray};
 #[derive(Clone, Debug, Serialize, Deserialize, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Role {
-    /// What delivers: the service manager and the broadcast service, or a bus.
+    /// The process that delivers: the service manager and the broadcast service, or a bus.
     Service,
     /// Receives so many intents that count.
     Receiver(u32),
@@ -46,12 +46,12 @@ pub struct Local {
     pub senders: usize,
 }
 
-/// What a process is, and where others are.
+/// The role of a process, and the places of others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
     /// Its role.
     pub role: Role,
-    /// What delivers.
+    /// The design that delivers.
     pub design: Design,
     /// The broker's socket.
     pub broker: PathBuf,

@@ -1,9 +1,9 @@
 //! A thread that stands in for a thread of a client: the driver takes the calling thread for the
 //! program's.
 //!
-//! It makes its client's ioctls one after the other, waits in the driver where the client would
-//! wait in the kernel, and leaves the driver (BINDER_THREAD_EXIT) when its client has ended. A
-//! client makes one request at a time.
+//! This thread makes its client's ioctls one after the other, waits in the driver where the client
+//! would wait in the kernel, and leaves the driver (BINDER_THREAD_EXIT) when its client has ended.
+//! A client makes one request at a time.
 
 use crate::client_memory::ClientMemory;
 use crate::opened_device::OpenedDevice;
