@@ -119,13 +119,15 @@ fn check(program: &Path, path: &Path, interpreters: u32) -> Result<(), Failure> 
         Form::Static => refuse(
             "it is statically linked: without a dynamic loader there is nothing that could load \
              the interposer",
-            "link it dynamically (for Rust: a -gnu target without +crt-static)",
+            "link it dynamically (for Rust: a -gnu target without +crt-static), or have it open a \
+             device of `baton mount`",
         ),
         Form::GoWithoutCLibrary => refuse(
             "it is a Go program without the C library: Go's runtime then replaces the thread \
              pointer and the \
              signal handlers that the interposer needs",
-            "build it with CGO_ENABLED=1 -buildmode=pie, and import \"C\"",
+            "build it with CGO_ENABLED=1 -buildmode=pie, and import \"C\"; or have it open a device \
+             of `baton mount`",
         ),
         Form::Foreign => refuse(
             "it is built for another kind of processor or word size than the interposer",
