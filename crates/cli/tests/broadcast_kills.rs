@@ -3,7 +3,7 @@
 //! Whatever the service has accepted reaches each receiver exactly once, whichever service calls
 //! it. Whatever it has not answered reaches each receiver at most once. Receivers register once.
 //!
-//! `KILL_ROUNDS=N` for other than 3 rounds, `KILL_SEED=N` to choose the same victims and delays,
+//! `BROADCAST_KILL_ROUNDS=N` for other than 3 rounds, `KILL_SEED=N` to choose the same victims and delays,
 //! `KILL_BROKER=1` to kill the broker, too: then an ordered step may take more than ten seconds.
 
 use baton::{Process, SchedPriority};
@@ -188,7 +188,7 @@ impl Drop for Client {
 fn nothing_accepted_is_lost_or_doubled_when_the_service_is_killed() {
     let setting = |name| std::env::var(name).ok().map(|value| value.parse().expect("a number"));
     let seed = setting("KILL_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    let rounds = setting("KILL_ROUNDS").unwrap_or(ROUNDS);
+    let rounds = setting("BROADCAST_KILL_ROUNDS").unwrap_or(ROUNDS);
     let kills_broker = std::env::var_os("KILL_BROKER").is_some();
     println!("{rounds} rounds, KILL_SEED={seed}");
     let mut random = ChaCha8Rng::seed_from_u64(seed);
