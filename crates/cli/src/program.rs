@@ -126,8 +126,8 @@ fn check(program: &Path, path: &Path, interpreters: u32) -> Result<(), Failure> 
             "it is a Go program without the C library: Go's runtime then replaces the thread \
              pointer and the \
              signal handlers that the interposer needs",
-            "build it with CGO_ENABLED=1 -buildmode=pie, and import \"C\"; or have it open a device \
-             of `baton mount`",
+            "build it with CGO_ENABLED=1 -buildmode=pie, and import \"C\"; or have it open a \
+             device of `baton mount`",
         ),
         Form::Foreign => refuse(
             "it is built for another kind of processor or word size than the interposer",

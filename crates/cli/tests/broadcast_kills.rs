@@ -3,8 +3,9 @@
 //! Whatever the service has accepted reaches each receiver exactly once, whichever service calls
 //! it. Whatever it has not answered reaches each receiver at most once. Receivers register once.
 //!
-//! `BROADCAST_KILL_ROUNDS=N` for other than 3 rounds, `KILL_SEED=N` to choose the same victims and delays,
-//! `KILL_BROKER=1` to kill the broker, too: then an ordered step may take more than ten seconds.
+//! `BROADCAST_KILL_ROUNDS=N` for other than 3 rounds, `KILL_SEED=N` to choose the same victims and
+//! delays, `KILL_BROKER=1` to kill the broker, too: then an ordered step may take more than ten
+//! seconds.
 
 use baton::{Process, SchedPriority};
 use baton_rt::schedule::set_priority;

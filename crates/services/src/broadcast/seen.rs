@@ -2,16 +2,18 @@
 //!
 //! A killed service may have called a receiver without a note of it, at most once for each level,
 //! and for each ordered broadcast that the receiver has not finished or has just finished. The next
-//! service calls it again. A receiver remembers the last 1,024 ids of broadcasts that wait for no
-//! answer, the last 4,096 of ordered ones, and all that it has not finished. A service has at most
-//! 2,000 of a user's broadcasts under way, whose answers it may not have got.
+//! service calls it again, maybe after thousands of calls of higher levels. A receiver remembers of
+//! each level the last 1,024 ids of broadcasts that wait for no answer, the last 4,096 of ordered
+//! ones, and all that it has not finished. A service has at most 2,000 of a user's broadcasts under
+//! way, whose answers it may not have got.
 
+use super::ids;
 use super::level::Outcome;
 use std::collections::{HashMap, VecDeque};
 
-/// Ids that are remembered of broadcasts that wait for no answer.
+/// Ids that are remembered of a level's broadcasts that wait for no answer.
 pub const N_PARALLEL: usize = 1024;
-/// Ids that are remembered of ordered broadcasts.
+/// Ids that are remembered of a level's ordered broadcasts.
 pub const N_ORDERED: usize = 4096;
 
 /// What a receiver of an ordered broadcast finishes with.
@@ -38,9 +40,8 @@ pub enum First {
 #[derive(Debug, Default)]
 pub struct Seen {
     stages: HashMap<u64, Stage>,
-    /// The oldest ones first.
-    parallel: VecDeque<u64>,
-    ordered: VecDeque<u64>,
+    /// Ids by level, and whether they are of ordered broadcasts; the oldest ones first.
+    queues: HashMap<(Option<usize>, bool), VecDeque<u64>>,
 }
 
 #[derive(Debug)]
@@ -63,7 +64,7 @@ impl Seen {
             None => {
                 if id != 0 {
                     self.stages.insert(id, Stage::Running(token));
-                    self.queue(token).0.push_back(id);
+                    self.queue(id, token).0.push_back(id);
                 }
                 First::Yes
             }
@@ -75,7 +76,7 @@ impl Seen {
         let Some(stage) = self.stages.get_mut(&id) else { return token };
         let Stage::Running(last) = *stage else { return token };
         *stage = Stage::Finished((last != 0).then(|| answer.clone()));
-        let (queue, most) = self.queue(last);
+        let (queue, most) = self.queue(id, last);
         let mut forgotten = Vec::new();
         while queue.len() > most {
             forgotten.extend(queue.pop_front());
@@ -85,7 +86,7 @@ impl Seen {
                 // It comes in again as the newest one.
                 Some(Stage::Running(token)) => {
                     let token = *token;
-                    self.queue(token).0.push_back(id);
+                    self.queue(id, token).0.push_back(id);
                 }
                 _ => _ = self.stages.remove(&id),
             }
@@ -93,17 +94,17 @@ impl Seen {
         last
     }
 
-    /// Where ids are kept that came with a token like this one, and how many.
-    fn queue(&mut self, token: u64) -> (&mut VecDeque<u64>, usize) {
-        match token {
-            0 => (&mut self.parallel, N_PARALLEL),
-            _ => (&mut self.ordered, N_ORDERED),
-        }
+    /// Where ids are kept that are like this one and came with a token like this one, and how many.
+    fn queue(&mut self, id: u64, token: u64) -> (&mut VecDeque<u64>, usize) {
+        let is_ordered = token != 0;
+        let most = if is_ordered { N_ORDERED } else { N_PARALLEL };
+        (self.queues.entry((ids::level_of(id), is_ordered)).or_default(), most)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::ids::Ids;
     use super::*;
 
     fn answer(code: i32) -> Answer {
@@ -123,6 +124,23 @@ mod tests {
         }
         assert_eq!((seen.begin(8, 0), seen.finish(8, 0, &answer(1))), (First::Yes, 0));
         assert_eq!(seen.begin(8, 0), First::Finished(Answer::default()));
+    }
+
+    /// Those of other levels may be many until a lower level's turn comes.
+    #[test]
+    fn each_level_is_remembered_apart() {
+        let (mut seen, [low, high]) =
+            (Seen::default(), [0, 80].map(|level| Ids::new(1).next(level)));
+        for token in [0, 7] {
+            let of = |id: u64| id + 100 * token;
+            seen.begin(of(low), token);
+            seen.finish(of(low), token, &answer(1));
+            for id in (of(high)..).take(2 * N_ORDERED) {
+                seen.begin(id, token);
+                seen.finish(id, token, &answer(1));
+            }
+            assert_ne!(seen.begin(of(low), token), First::Yes, "{token}");
+        }
     }
 
     #[test]
