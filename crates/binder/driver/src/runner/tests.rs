@@ -21,7 +21,7 @@ use baton_shm::mapping::View;
 use baton_shm::schedule;
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::parcel::Sent;
-use baton_state::thread::{Calling, Waiting};
+use baton_state::thread::{Calling, Raise, Waiting};
 use baton_state::transaction::{LaneId, Target};
 use baton_state::work::{Tid, Work};
 use baton_state::{Effect, State};
@@ -390,6 +390,13 @@ fn callers_are_told_whether_lanes_get_loopers() {
     server.close();
 }
 
+/// Sends an empty one-way transaction to the manager.
+fn send_one_way(client: &Engine) {
+    let (data, sent) = (Payload::Bytes(&[]), Sent::default());
+    let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
+    client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
+}
+
 /// A client may post as fast as the server takes in, and others want the state as well.
 #[test]
 fn a_look_ends_however_much_there_is() {
@@ -401,9 +408,7 @@ fn a_look_ends_however_much_there_is() {
     state.buffers.map(MAX_PAYLOAD_BYTES);
     server.carry_out(&mut state);
     for _ in 0..POSTED {
-        let (data, sent) = (Payload::Bytes(&[]), Sent::default());
-        let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
-        client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
+        send_one_way(&client);
     }
     let look = server.accept(&mut state, ChannelSet::Watched);
     // Fewer, if the control thread waits for its turn.
@@ -414,6 +419,29 @@ fn a_look_ends_however_much_there_is() {
     drop(state);
     client.close();
     server.close();
+}
+
+/// A real-time sender waits for it.
+#[test]
+fn a_raised_thread_leaves_to_others_what_has_waited_for_room() {
+    let (broker, _directory) = broker();
+    for is_raised in [true, false] {
+        let (server, client, channel) = channel(&broker);
+        let theirs = other_end(&server, &channel);
+        let mut state = server.lock();
+        state.buffers.map(MAX_PAYLOAD_BYTES);
+        server.carry_out(&mut state);
+        send_one_way(&client);
+        server.pool.channels.wait_for_room(theirs, None);
+        let raise = Raise { from: (libc::SCHED_OTHER, 0), to: SchedPriority::fifo(1) };
+        state.thread(tid()).raised = is_raised.then_some(raise);
+        server.made_room(&mut state);
+        assert_eq!(state.received == 0, is_raised);
+        state.thread(tid()).raised = None;
+        drop(state);
+        client.close();
+        server.close();
+    }
 }
 
 /// The caller may still be about to sleep on the lane: another thread there would take its nudge.
