@@ -12,14 +12,19 @@ use std::thread;
 use support::Broker;
 
 /// What a registry is asked: to keep the service that comes, to answer with it, to see that the
-/// service that comes is the one that it keeps, to answer with the bytes of the request.
+/// services that come are the one that it keeps, to answer with the bytes of the request, to answer
+/// with the service many times.
 const ADD: u32 = 1;
 const GET: u32 = 2;
 const CHECK: u32 = 3;
 const ECHO: u32 = 4;
+const GET_MANY: u32 = 5;
 /// Calls after which all threads use the fast path.
 const WARM_UP: u32 = 100;
 const CALLS: u32 = 500;
+
+/// References of a message that are too many for the fast path.
+const MANY: usize = 20;
 
 /// A registry, the owner of the service that it keeps, and a client.
 struct Stage {
@@ -49,12 +54,11 @@ fn answer(kept: &Mutex<Option<Handle>>, request: &Request<'_>) -> Result<Parcel,
     let mut kept = kept.lock().unwrap();
     match request.code() {
         ADD => *kept = request.received.handle(0),
-        GET => {
-            answer = Parcel::new();
-            answer.write_handle(kept.as_ref().ok_or(Errno::NOENT)?);
-        }
+        GET => answer = parcel_of(kept.as_ref().ok_or(Errno::NOENT)?, 1),
+        GET_MANY => answer = parcel_of(kept.as_ref().ok_or(Errno::NOENT)?, MANY),
         CHECK => {
-            let is_it = request.received.handle(0) == *kept;
+            let mut all = (0..).map_while(|at| request.received.handle(at)).peekable();
+            let is_it = all.peek().is_some() && all.all(|handle| Some(handle) == *kept);
             answer = Parcel::from(&[u8::from(is_it)][..]);
         }
         _ => {}
@@ -62,16 +66,21 @@ fn answer(kept: &Mutex<Option<Handle>>, request: &Request<'_>) -> Result<Parcel,
     Ok(answer)
 }
 
+fn parcel_of(handle: &Handle, n: usize) -> Parcel {
+    let mut parcel = Parcel::new();
+    (0..n).for_each(|_| _ = parcel.write_handle(handle));
+    parcel
+}
+
 impl Stage {
     fn get(&self) -> Option<Handle> {
         self.manager.call(GET, &Parcel::new()).ok()?.handle(0)
     }
 
-    /// Whether the registry takes the handle for the service.
-    fn is_service(&self, handle: &Handle) -> bool {
-        let mut sent = Parcel::new();
-        sent.write_handle(handle);
-        self.manager.call(CHECK, &sent).is_ok_and(|answer| answer.data() == [1])
+    /// Whether the registry takes the handle for the service, if it comes so many times at once.
+    fn is_service(&self, handle: &Handle, times: usize) -> bool {
+        let answer = self.manager.call(CHECK, &parcel_of(handle, times));
+        answer.is_ok_and(|answer| answer.data() == [1])
     }
 }
 
@@ -100,14 +109,29 @@ fn what_both_ends_know_passes_while_there_is_no_broker() {
     let broker = Broker::start();
     let stage = stage(&broker);
     let service = stage.get().unwrap();
-    assert!(stage.is_service(&service) && answers(&service));
+    assert!(stage.is_service(&service, 1) && answers(&service));
     drop(broker);
     (0..WARM_UP).for_each(|_| drop(stage.manager.call(ECHO, &Parcel::new()).unwrap()));
     for number in 0..CALLS {
         assert!(stage.get().as_ref() == Some(&service), "call {number}");
-        assert!(stage.is_service(&service), "call {number}");
+        assert!(stage.is_service(&service, 1), "call {number}");
     }
     assert!(answers(&service));
+}
+
+/// Whatever takes the general path.
+#[test]
+fn many_known_nodes_pass_while_there_is_no_broker() {
+    let broker = Broker::start();
+    let stage = stage(&broker);
+    let service = stage.get().unwrap();
+    assert!(stage.is_service(&service, MANY));
+    drop(broker);
+    for number in 0..CALLS {
+        let all = stage.manager.call(GET_MANY, &Parcel::new()).unwrap();
+        assert!((0..MANY).all(|at| all.handle(at).as_ref() == Some(&service)), "call {number}");
+        assert!(stage.is_service(&service, MANY), "call {number}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::engine::real_time::Purpose;
 use crate::sys::clock::{stamp, stamp_in_order};
 use crate::sys::packet::borrowed;
 use crate::sys::{priority, thread, token};
-use baton_abi::control::{ChannelId, ProcessId, Reply, Request, Strength, TicketId};
+use baton_abi::control::{ChannelId, HeldNode, ProcessId, Reply, Request, Strength, TicketId};
 use baton_abi::lane::*;
 use baton_shm::blocking::pause;
 use baton_shm::client_lanes::Progress;
@@ -53,6 +53,14 @@ struct Ready {
     chain: Vec<ChainEntry>,
     objects: Vec<Carried>,
     completion: Completion,
+}
+
+impl Ready {
+    /// Takes back the grants, and the uses of offers: the peer will not take the message in.
+    fn take_back(&self, state: &mut State) {
+        self.channel.undo_uses(&self.objects);
+        state.take_back_grants(self.channel.peer, &self.objects);
+    }
 }
 
 impl Outgoing<'_> {
@@ -248,34 +256,69 @@ impl Engine {
         if outgoing.data.bytes() > MAX_PAYLOAD_BYTES || message.parts().is_none() {
             return Err(Refusal::failed(Errno::NOSPC));
         }
-        let mut ticket = None;
-        if !departure.introduced.is_empty() {
-            let objects = departure.introduced.clone();
-            let request = Request::Introduce { target: departure.peer, objects };
-            match self.broker.ask(&request) {
-                Ok(Reply::Ticket { ticket: granted }) => ticket = Some(granted),
-                Ok(_) => return Err(Refusal::failed(Errno::PROTO)),
-                Err(Errno::SRCH) => return Err(Refusal::dead()),
-                Err(errno) => return Err(Refusal::failed(errno)),
-            }
-            message.ticket = ticket.map_or(0, |ticket| ticket.0);
-        }
-        if !outgoing.sent.fds.is_empty() {
-            match self.send_fds(&channel, &outgoing.sent.fds) {
-                Ok(number) => message.fds_number = number,
-                Err(refusal) => {
-                    self.cancel_ticket(departure.peer, ticket);
-                    return Err(refusal);
-                }
-            }
-        }
+        let mut objects = departure.objects.clone();
+        let introduced = self.use_offers(&channel, departure, &mut objects);
+        let ahead = self.introduce(departure.peer, introduced).and_then(|ticket| {
+            let fds_number = self.send_fds(&channel, &outgoing.sent.fds);
+            let fds_number =
+                fds_number.inspect_err(|_| self.cancel_ticket(departure.peer, ticket))?;
+            Ok((ticket, fds_number))
+        });
+        let (ticket, fds_number) =
+            ahead.inspect_err(|_| self.with_state(|_| channel.undo_uses(&objects)))?;
+        message.ticket = ticket.map_or(0, |ticket| ticket.0);
+        message.fds_number = fds_number;
         let completion = Completion::Taken;
-        let objects = departure.objects.clone();
         Ok(Ready { channel, via, message, ticket, token, chain, objects, completion })
+    }
+
+    /// Names nodes of third processes by the receiver's offers. Returns the nodes that it does not
+    /// offer. A one-way transaction may lie unread for long, and uses no offers.
+    fn use_offers(
+        &self,
+        channel: &Channel,
+        departure: &Departure,
+        objects: &mut [Carried],
+    ) -> Vec<HeldNode> {
+        let Departure { kind, introduced, .. } = departure;
+        if introduced.is_empty() || *kind == Kind::OneWay {
+            return introduced.clone();
+        }
+        let _state = self.lock();
+        let third = objects.iter_mut().filter(|object| object.origin() == Some(Origin::Third));
+        let mut rest = Vec::new();
+        for (object, held) in third.zip(introduced) {
+            let is_strong = held.strength == Strength::Strong;
+            match is_strong.then(|| channel.try_use((held.owner, held.node))).flatten() {
+                Some(entry) => *object = Carried::of_known(held.node, entry),
+                None => rest.push(*held),
+            }
+        }
+        rest
+    }
+
+    /// Has the broker introduce the receiver to nodes of third processes.
+    fn introduce(
+        &self,
+        target: ProcessId,
+        objects: Vec<HeldNode>,
+    ) -> Result<Option<TicketId>, Refusal> {
+        if objects.is_empty() {
+            return Ok(None);
+        }
+        match self.broker.ask(&Request::Introduce { target, objects }) {
+            Ok(Reply::Ticket { ticket }) => Ok(Some(ticket)),
+            Ok(_) => Err(Refusal::failed(Errno::PROTO)),
+            Err(Errno::SRCH) => Err(Refusal::dead()),
+            Err(errno) => Err(Refusal::failed(errno)),
+        }
     }
 
     /// Sends the program's descriptors. `EBADF` if one is none, else as [`Channel::send_fds`].
     fn send_fds(&self, channel: &Channel, fds: &[i32]) -> Result<u32, Refusal> {
+        if fds.is_empty() {
+            return Ok(0);
+        }
         let fds: Result<SmallVec<[_; 4]>, _> = fds.iter().map(|&fd| borrowed(fd)).collect();
         let fds = fds.map_err(Refusal::failed)?;
         let full = Refusal::failed(Errno::TOOMANYREFS);
@@ -319,7 +362,7 @@ impl Engine {
         if !self.post_answer(*via, message, |area| outgoing.write(ready, area, 0)) {
             self.cancel(ready);
             self.with_state(|state| {
-                state.take_back_grants(ready.channel.peer, &ready.objects);
+                ready.take_back(state);
                 self.caller_has_left(state, tid, *via);
             });
         }
@@ -414,7 +457,7 @@ impl Engine {
     /// The thread that called this one has left: no thread takes the nested call.
     fn lose_caller(&self, tid: Tid, ready: &Ready) {
         self.with_state(|state| {
-            state.take_back_grants(ready.channel.peer, &ready.objects);
+            ready.take_back(state);
             state.answered_with(tid, Kind::Dead, 0);
         });
         self.cancel(ready);
