@@ -122,7 +122,7 @@ fn stale_files_are_replaced_and_all_are_removed_at_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("broker");
     mknodat(CWD, &socket, FileType::Socket, Mode::from_raw_mode(0o600), 0).unwrap();
-    for name in ["broker.lock", "broker.aside", "broker.restart_state"] {
+    for name in ["broker.lock", "broker.aside", "broker.restart_state", "broker.processes"] {
         std::fs::write(directory.path().join(name), "").unwrap();
     }
     let output = baton(&socket, &["list"]).output().unwrap();

@@ -92,6 +92,7 @@ impl Broker {
             if let Some(id) = self.engines.remove(&process) {
                 cause = self.connections.get(&id).map_or(cause, |it| it.credentials.uid);
                 self.remove_connection(id, &why);
+                self.restart_state.processes.remove(process);
                 let mut more = Vec::new();
                 self.state.remove_process(process, &mut more);
                 work.extend(more);

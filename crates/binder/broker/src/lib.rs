@@ -32,6 +32,8 @@ mod packet;
 mod peer;
 mod policy;
 mod poll;
+mod private_file;
+mod process_list;
 mod real_time;
 mod requests;
 mod restart_state;

@@ -226,6 +226,21 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
     started_in(&process_file(pid, "stat")?)
 }
 
+/// Whether the process with this pid and incarnation may live, or is one that nobody can look up.
+/// A process that nobody has waited for has ended, too.
+pub(crate) fn may_live(pid: u32, incarnation: u64) -> bool {
+    if cfg!(simulated) || !is_in_proc(pid) {
+        return true;
+    }
+    let pidfd = Pid::from_raw(pid.cast_signed())
+        .map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
+    match pidfd {
+        Some(Ok(pidfd)) if has_ended(&pidfd) == Ok(true) => false,
+        Some(Err(Errno::SRCH)) => false,
+        _ => started(pid) == Some(incarnation),
+    }
+}
+
 /// Like [`started`], but with an error if the system lacks resources for the lookup.
 fn started_or_shortage(pid: u32) -> Result<Option<u64>, Errno> {
     Ok(read_of(pid, "stat")?.as_deref().and_then(start_of))

@@ -301,7 +301,8 @@ impl Broker {
         let connection = self.connections.get_mut(&id).expect("just read from");
         let engine = Engine::new(process, Outbox::new(events), pages);
         connection.role = Role::Engine(Box::new(engine));
-        let user = connection.credentials.uid;
+        let Credentials { pid, uid: user, incarnation, .. } = connection.credentials;
+        self.restart_state.processes.add(process, pid, incarnation);
         self.ledger.descriptors.take(user, Engine::DESCRIPTORS);
         self.engines.insert(process, id);
         self.remove_non_engine(user, id);

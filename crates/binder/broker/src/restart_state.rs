@@ -7,15 +7,16 @@
 //! needs no sync.
 
 use crate::peer;
+use crate::private_file;
+use crate::process_list::ProcessList;
 use crate::state::Rule;
 use baton_abi::control::{Identity, decode, encode};
 use baton_shm::blocking::random;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Version of the file's format.
@@ -49,19 +50,24 @@ struct ContextRecord {
     alive: Option<(u32, u64)>,
 }
 
-/// The file and its contents.
+/// The file and its contents, and the file of processes.
 pub(crate) struct RestartState {
     path: PathBuf,
     contents: Contents,
+    /// The processes that the next broker waits for.
+    pub processes: ProcessList,
 }
 
 impl RestartState {
     /// Reads what the last broker left, or starts with a new key. The caller must hold the lock of
     /// the path. `EIO` if the system has no random bytes.
     pub fn take_over(socket: &Path) -> Result<RestartState, Errno> {
-        let mut path = socket.as_os_str().to_owned();
-        path.push(".restart_state");
-        let path = PathBuf::from(path);
+        let beside = |name| {
+            let mut path = socket.as_os_str().to_owned();
+            path.push(name);
+            PathBuf::from(path)
+        };
+        let path = beside(".restart_state");
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let left = read(&path).filter(|left| left.form == FORM && left.boot == boot);
         let contents = match left {
@@ -69,14 +75,12 @@ impl RestartState {
                 left.era += 1;
                 for context_record in left.contexts.values_mut() {
                     // A context whose manager is dead can get a new one at once.
-                    let lives = |(pid, incarnation)| {
-                        // A manager that /proc does not show has the time that all have to rejoin.
-                        !peer::is_in_proc(pid) || peer::started(pid) == Some(incarnation)
-                    };
+                    // A manager that /proc does not show has the time that all have to rejoin.
+                    let may_live = |(pid, incarnation)| peer::may_live(pid, incarnation);
                     context_record
                         .rule
                         .manager
-                        .take_if(|_| !context_record.alive.is_some_and(lives));
+                        .take_if(|_| !context_record.alive.is_some_and(may_live));
                 }
                 left
             }
@@ -84,7 +88,8 @@ impl RestartState {
                 Contents { form: FORM, boot, era: 0, key: random()?, contexts: BTreeMap::new() }
             }
         };
-        let restart_state = RestartState { path, contents };
+        let processes = ProcessList::take_over(beside(".processes"), contents.era);
+        let restart_state = RestartState { path, contents, processes };
         restart_state.write();
         Ok(restart_state)
     }
@@ -120,9 +125,10 @@ impl RestartState {
         self.write();
     }
 
-    /// Removes the file because no engine is left that could rejoin.
+    /// Removes both files because no engine is left that could rejoin.
     pub fn discard(&self) {
         let _ = std::fs::remove_file(&self.path);
+        self.processes.discard();
     }
 
     /// A credential followed by its MAC.
@@ -152,16 +158,9 @@ impl RestartState {
     }
 }
 
-/// Reads the file. `None` unless it is a regular file that only this user can access.
+/// Reads the file.
 fn read(path: &Path) -> Option<Contents> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    let file = std::fs::File::from(file);
-    let status = file.metadata().ok()?;
-    let ours = status.uid() == rustix::process::geteuid().as_raw();
-    if !status.is_file() || !ours || status.mode() & 0o077 != 0 || status.nlink() != 1 {
-        return None;
-    }
+    let file = private_file::open(path, OFlags::RDONLY)?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
     decode(&bytes)
@@ -172,10 +171,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Errno> {
     let mut new_path = path.as_os_str().to_owned();
     new_path.push(".new");
     let new_path = PathBuf::from(new_path);
-    let _ = rustix::fs::unlinkat(CWD, &new_path, AtFlags::empty());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = rustix::fs::open(&new_path, flags, Mode::RUSR | Mode::WUSR)?;
-    std::fs::File::from(file)
+    private_file::create(&new_path)?
         .write_all(bytes)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     rustix::fs::rename(&new_path, path)
@@ -185,7 +181,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Errno> {
 mod tests {
     use super::*;
     use baton_abi::control::{NodeId, ProcessId};
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     struct TempDirectory(PathBuf);
 

@@ -35,6 +35,8 @@ use std::time::{Duration, Instant};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Pause before the next attempt to send to engines whose events wait for other engines to read.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(10);
+/// Pause before the next look at processes that may have ended before they rejoin.
+const REJOIN_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that the broker accepts, and the cost of requests that it serves, before it polls
 /// again.
 const AT_ONCE: usize = 16;
@@ -59,7 +61,7 @@ pub struct Config {
     pub stop: Option<OwnedFd>,
     /// Limits of what processes and users may have.
     pub limits: Limits,
-    /// Time that the engines of a previous broker have to rejoin.
+    /// Time that the engines of a previous broker have to rejoin. It ends when all that live have.
     pub grace: Duration,
     /// By user id: the highest priority at which real-time callers are served, whatever their
     /// RLIMIT_RTPRIO. 0 means none.
@@ -301,7 +303,7 @@ impl Broker {
                     self.accept(listener, path, 1)?;
                 }
             }
-            if self.rejoin_deadline.is_some_and(|time| time <= now()) {
+            if self.rejoin_deadline.is_some_and(|time| time <= now() || self.all_are_back()) {
                 self.end_rejoin();
             }
             if until_idle && self.is_idle() {
@@ -327,7 +329,8 @@ impl Broker {
         let accept = (self.accepting == Accepting::Later).then_some(ACCEPT_PAUSE);
         let waits = !self.blocked.is_empty() || !self.unanswered.is_empty();
         let blocked = waits.then_some(BLOCKED_PAUSE);
-        let rejoin_left = self.rejoin_deadline.map(|time| time.saturating_duration_since(now()));
+        let rejoin_left = |time: Instant| time.saturating_duration_since(now()).min(REJOIN_PAUSE);
+        let rejoin_left = self.rejoin_deadline.map(rejoin_left);
         let now = now();
         let (rested, quiet) = (self.cpu_share.next_resume(now), self.trim_timer.due(now));
         [accept, blocked, rejoin_left, rested, quiet].into_iter().flatten().min()
@@ -344,9 +347,15 @@ impl Broker {
         self.had_client && self.connections.is_empty() && self.state.is_rejoin_over()
     }
 
+    /// Whether all engines of the previous broker that live have rejoined.
+    fn all_are_back(&mut self) -> bool {
+        self.restart_state.processes.all_settled(|process| !self.state.is_awaited(process))
+    }
+
     /// Ends the time for rejoining and carries out what follows.
     fn end_rejoin(&mut self) {
         self.rejoin_deadline = None;
+        self.restart_state.processes.end_rejoin(|process| self.engines.contains_key(&process));
         let mut effects = Vec::new();
         self.state.end_rejoin(&mut effects);
         self.carry_out(own_uid(), effects, None);

@@ -30,12 +30,14 @@ fn refused(errno: Errno) -> Option<Reply> {
     Some(Reply::Refused { errno: errno.raw_os_error() })
 }
 
-/// A manager and a client of one broker, both connected to the next one.
+/// A manager and a client of one broker, both connected to the next one, which waits for another
+/// engine.
 fn restarted() -> (Directory, Running, TestEngine, TestEngine, TestEngine) {
     let directory = Directory::new();
     let first = start(&directory);
     let (manager, client) = manager_and_client(first.socket());
     let stranger = TestEngine::open(first.socket(), "binder").unwrap();
+    let _absent = TestEngine::open(first.socket(), "binder").unwrap();
     first.stop().unwrap();
     let second = start(&directory);
     let [manager, client, stranger] =
@@ -76,6 +78,22 @@ fn rejoined_engines_keep_identity_and_references() {
         .take_while(|event| *event != Event::Dead { process: gone })
         .collect();
     assert!(all.len() < 8, "{all:?}");
+}
+
+#[test]
+fn the_time_to_rejoin_ends_when_all_are_back() {
+    let directory = Directory::new();
+    let first = start(&directory);
+    let engines = [(); 2].map(|()| TestEngine::open(first.socket(), "binder").unwrap());
+    first.stop().unwrap();
+    let second = start(&directory);
+    let [early, late] = engines.map(|engine| engine.resume(second.socket()).unwrap());
+    let gone = || early.ask(Request::OpenChannel { target: ProcessId(999), entry: None });
+    early.rejoin(&[], &[]);
+    assert_eq!(gone(), refused(Errno::AGAIN), "the other one is awaited");
+    late.rejoin(&[], &[]);
+    while gone() == refused(Errno::AGAIN) {}
+    assert_eq!(gone(), refused(Errno::SRCH));
 }
 
 #[test]

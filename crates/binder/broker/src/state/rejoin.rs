@@ -154,6 +154,11 @@ impl State {
         self.rebuild.as_ref().is_some_and(may)
     }
 
+    /// Whether a process is not here, and may rejoin.
+    pub fn is_awaited(&self, process: ProcessId) -> bool {
+        self.may_rejoin(process) && !self.processes.contains_key(&process)
+    }
+
     /// A context's manager under the previous broker, while its process may rejoin.
     pub(super) fn manager_to_rejoin(&self, context: &str) -> Option<NodeKey> {
         self.rebuild.as_ref()?.managers.get(context).copied()

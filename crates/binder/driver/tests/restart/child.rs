@@ -61,6 +61,13 @@ impl Child {
         assert_eq!(self.hear(), wanted, "{}", self.role);
     }
 
+    /// Expects two lines, in any order.
+    pub fn expect_both(&mut self, wanted: [&str; 2]) {
+        let (first, second) = (self.hear(), self.hear());
+        let both = [first.as_str(), second.as_str()];
+        assert!(wanted.iter().all(|line| both.contains(line)), "{both:?} of the {}", self.role);
+    }
+
     pub fn question(&mut self, command: &str) -> String {
         self.tell(command);
         self.hear()

@@ -72,8 +72,8 @@ fn a_second_broker_takes_over(socket: &Path) {
     client.ask_until("introduce", "called");
     let mut new = Child::start("client", socket);
     new.ask("call", "called");
-    service.expect("knows 3");
-    service.expect("client died");
+    // The broker tells of the death as soon as all that live are back.
+    service.expect_both(["knows 3", "client died"]);
     assert_eq!(holders(socket, service.pid()), 2, "the client and the new one hold the object");
     client.ask("drop", "dropped");
     new.ask("drop", "dropped");
