@@ -10,6 +10,7 @@ use baton_services::broadcast::client::{BroadcastError, Delivery};
 use baton_services::broadcast::level::{Limits, Outcome, Skip};
 use baton_services::broadcast::priority::EXTRA_PRIORITY;
 use baton_services::broadcast::protocol::{self, Send};
+use baton_services::broadcast::stats::LevelStats;
 use baton_services::broadcast::{BroadcastManager, Server, Settings};
 use baton_services::intent::{Component, ComponentKind, ComponentName};
 use baton_services::intent::{Intent, IntentFilter, Manifest, Value};
@@ -427,6 +428,17 @@ fn a_receiver_of_a_manifest_is_started_for_its_first_broadcast() {
     assert_eq!(world.server().report().skipped[0].why, Skip::NotStarted);
 }
 
+/// The levels' counts once nothing is under way: a receiver may come before its delivery counts.
+fn at_rest(sender: &BroadcastManager) -> Vec<LevelStats> {
+    loop {
+        let stats = sender.report().unwrap().priorities;
+        if stats.iter().all(|stats| stats.pending == 0) {
+            return stats;
+        }
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_broadcast_has_its_senders_priority_or_a_lower_one() {
     let mut world = World::new(Settings::default());
@@ -453,10 +465,7 @@ fn a_broadcast_has_its_senders_priority_or_a_lower_one() {
         return println!("skipped: no real-time priority here");
     };
     EXTRAS.iter().for_each(|_| assert_eq!(next(&told).0, "a"));
-    while sender.report().unwrap().priorities.iter().any(|stats| stats.pending != 0) {
-        std::thread::yield_now();
-    }
-    let stats = sender.report().unwrap().priorities;
+    let stats = at_rest(&sender);
     let counts: Vec<_> = stats.iter().map(|stats| (stats.priority, stats.ended)).collect();
     assert_eq!(counts, [(2, 2), (1, 1), (0, 1)]);
 }
@@ -518,7 +527,7 @@ fn later_and_less_urgent_broadcasts_of_many_senders_arrive_later() {
         arrived.iter().enumerate().map(|(place, number)| (*number, place)).collect();
     assert_eq!(place.len(), arrived.len(), "none comes twice");
     let sent: Vec<Sent> = sent.into_iter().flatten().collect();
-    for stats in sender.report().unwrap().priorities {
+    for stats in at_rest(&sender) {
         let n_sent = sent.iter().filter(|sent| sent.level as usize == stats.priority).count();
         assert_eq!(
             stats.delivered, n_sent as u64,
