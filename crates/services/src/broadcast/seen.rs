@@ -3,13 +3,13 @@
 //! A killed service may have called a receiver without a note of it, at most once for each level,
 //! and for each ordered broadcast that the receiver has not finished or has just finished. The next
 //! service calls it again, maybe after thousands of calls of higher levels. A receiver remembers of
-//! each level the last 1,024 ids of broadcasts that wait for no answer, the last 4,096 of ordered
-//! ones, and all that it has not finished. A service has at most 2,000 of a user's broadcasts under
+//! each level the last 1,024 ids of broadcasts that wait for no answer, and of ordered ones the last
+//! 4,096 and all that it has not finished. A service has at most 2,000 of a user's broadcasts under
 //! way, whose answers it may not have got.
 
 use super::ids;
 use super::level::Outcome;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Ids that are remembered of a level's broadcasts that wait for no answer.
 pub const N_PARALLEL: usize = 1024;
@@ -30,7 +30,7 @@ pub struct Answer {
 pub enum First {
     /// It does.
     Yes,
-    /// It has it, and has not finished: it will, by the newer token.
+    /// It has it. If it is to answer, it has not finished: it will, by the newer token.
     Running,
     /// It has finished.
     Finished(Answer),
@@ -39,33 +39,65 @@ pub enum First {
 /// The broadcasts that a receiver has got.
 #[derive(Debug, Default)]
 pub struct Seen {
+    /// Those that wait for no answer, by level.
+    parallel: HashMap<Option<usize>, Recent>,
+    /// Ordered ones.
     stages: HashMap<u64, Stage>,
-    /// Ids by level, and whether they are of ordered broadcasts; the oldest ones first.
-    queues: HashMap<(Option<usize>, bool), VecDeque<u64>>,
+    /// Their ids by level, the oldest ones first.
+    ordered: HashMap<Option<usize>, VecDeque<u64>>,
+}
+
+/// The last [`N_PARALLEL`] ids.
+#[derive(Debug, Default)]
+struct Recent {
+    ids: HashSet<u64>,
+    oldest_first: VecDeque<u64>,
+}
+
+impl Recent {
+    /// Adds an id. False if it is there.
+    fn add(&mut self, id: u64) -> bool {
+        if !self.ids.insert(id) {
+            return false;
+        }
+        self.oldest_first.push_back(id);
+        if self.oldest_first.len() > N_PARALLEL
+            && let Some(oldest) = self.oldest_first.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+        true
+    }
 }
 
 #[derive(Debug)]
 enum Stage {
     /// The token of the last call.
     Running(u64),
-    /// `None` for one that waits for no answer.
-    Finished(Option<Answer>),
+    Finished(Answer),
 }
 
 impl Seen {
-    /// A call with a broadcast's id and a step's token. An id of 0 names no broadcast.
+    /// A call with a broadcast's id and a step's token, which is 0 if nobody waits for an answer.
+    /// An id of 0 names no broadcast.
     pub fn begin(&mut self, id: u64, token: u64) -> First {
+        if id == 0 {
+            return First::Yes;
+        }
+        let level = ids::level_of(id);
+        if token == 0 {
+            let is_first = self.parallel.entry(level).or_default().add(id);
+            return if is_first { First::Yes } else { First::Running };
+        }
         match self.stages.get_mut(&id) {
             Some(Stage::Running(last)) => {
                 *last = token;
                 First::Running
             }
-            Some(Stage::Finished(answer)) => First::Finished(answer.clone().unwrap_or_default()),
+            Some(Stage::Finished(answer)) => First::Finished(answer.clone()),
             None => {
-                if id != 0 {
-                    self.stages.insert(id, Stage::Running(token));
-                    self.queue(id, token).0.push_back(id);
-                }
+                self.stages.insert(id, Stage::Running(token));
+                self.ordered.entry(level).or_default().push_back(id);
                 First::Yes
             }
         }
@@ -75,30 +107,17 @@ impl Seen {
     pub fn finish(&mut self, id: u64, token: u64, answer: &Answer) -> u64 {
         let Some(stage) = self.stages.get_mut(&id) else { return token };
         let Stage::Running(last) = *stage else { return token };
-        *stage = Stage::Finished((last != 0).then(|| answer.clone()));
-        let (queue, most) = self.queue(id, last);
-        let mut forgotten = Vec::new();
-        while queue.len() > most {
-            forgotten.extend(queue.pop_front());
-        }
-        for id in forgotten {
-            match self.stages.get(&id) {
-                // It comes in again as the newest one.
-                Some(Stage::Running(token)) => {
-                    let token = *token;
-                    self.queue(id, token).0.push_back(id);
-                }
-                _ => _ = self.stages.remove(&id),
+        *stage = Stage::Finished(answer.clone());
+        let queue = self.ordered.entry(ids::level_of(id)).or_default();
+        // One that has not finished comes in again as the newest one.
+        for _ in N_ORDERED..queue.len() {
+            let Some(oldest) = queue.pop_front() else { break };
+            match self.stages.get(&oldest) {
+                Some(Stage::Running(_)) => queue.push_back(oldest),
+                _ => _ = self.stages.remove(&oldest),
             }
         }
         last
-    }
-
-    /// Where ids are kept that are like this one and came with a token like this one, and how many.
-    fn queue(&mut self, id: u64, token: u64) -> (&mut VecDeque<u64>, usize) {
-        let is_ordered = token != 0;
-        let most = if is_ordered { N_ORDERED } else { N_PARALLEL };
-        (self.queues.entry((ids::level_of(id), is_ordered)).or_default(), most)
     }
 }
 
@@ -123,7 +142,7 @@ mod tests {
             assert_eq!(seen.finish(0, 4, &answer(6)), 4);
         }
         assert_eq!((seen.begin(8, 0), seen.finish(8, 0, &answer(1))), (First::Yes, 0));
-        assert_eq!(seen.begin(8, 0), First::Finished(Answer::default()));
+        assert_eq!(seen.begin(8, 0), First::Running);
     }
 
     /// Those of other levels may be many until a lower level's turn comes.
@@ -146,25 +165,24 @@ mod tests {
     #[test]
     fn the_last_ids_are_remembered_and_no_more() {
         let mut seen = Seen::default();
-        let ordered = 1 << 40;
-        seen.begin(ordered, 7);
-        seen.finish(ordered, 7, &answer(9));
         let n = N_PARALLEL as u64;
-        seen.begin(n + 3, 0);
         for id in 1..=n + 2 {
             seen.begin(id, 0);
-            seen.finish(id, 0, &Answer::default());
         }
-        assert_eq!(seen.stages.len(), N_PARALLEL + 1);
-        for (id, is_first) in [(1, true), (n, false), (n + 2, false)] {
+        assert_eq!(seen.parallel[&Some(0)].ids.len(), N_PARALLEL);
+        for (id, is_first) in [(3, false), (1, true), (n + 2, false)] {
             assert_eq!(seen.begin(id, 0) == First::Yes, is_first, "{id}");
         }
-        assert_eq!(seen.begin(n + 3, 0), First::Running, "it has not finished");
+        let (running, ordered) = (1 << 30, 1 << 31);
+        seen.begin(running, 7);
+        seen.begin(ordered, 7);
+        seen.finish(ordered, 7, &answer(9));
         assert_eq!(seen.begin(ordered, 8), First::Finished(answer(9)), "it waits for an answer");
         for id in ordered + 1..=ordered + N_ORDERED as u64 {
             seen.begin(id, 7);
             seen.finish(id, 7, &answer(1));
         }
+        assert_eq!(seen.begin(running, 9), First::Running, "it has not finished");
         assert_eq!(seen.begin(ordered, 9), First::Yes);
     }
 }
