@@ -3,9 +3,9 @@
 //! A killed service may have called a receiver without a note of it, at most once for each level,
 //! and for each ordered broadcast that the receiver has not finished or has just finished. The next
 //! service calls it again, maybe after thousands of calls of higher levels. A receiver remembers of
-//! each level the last 1,024 ids of broadcasts that wait for no answer, and of ordered ones the last
-//! 4,096 and all that it has not finished. A service has at most 2,000 of a user's broadcasts under
-//! way, whose answers it may not have got.
+//! each level the last 1,024 ids of broadcasts that wait for no answer, and of ordered ones the
+//! last 4,096 and all that it has not finished. A service has at most 2,000 of a user's broadcasts
+//! under way, whose answers it may not have got.
 
 use super::ids;
 use super::level::Outcome;
