@@ -2,7 +2,7 @@
 
 use super::account::Charge;
 use super::journal::Record;
-use super::kept::KeptStep;
+use super::kept::{KeptBroadcast, KeptStep};
 use super::level::{Broadcast, Effect, Event, Kind, Level, Limits, Outcome, Receiver, Skip};
 use super::protocol::{PERFORM_RECEIVE, encode_received, is_transient};
 use super::record::{Draft, Kind as RecordKind};
@@ -123,6 +123,11 @@ impl<'a> Delivery<'a> {
         let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
             match effect {
+                Effect::Begin(broadcast) => {
+                    if let Some(record) = &broadcast.charge.record {
+                        record.mark(KeptBroadcast::BEGUN);
+                    }
+                }
                 Effect::Deliver { ref to, ref broadcast, at, token, ref outcome, .. } => {
                     let Some(delivered) = self.deliver(to, broadcast, token, outcome) else {
                         effects.extend(self.level.again(effect, now_ns()));
@@ -131,7 +136,7 @@ impl<'a> Delivery<'a> {
                     if let (Kind::Parallel, Some(record)) =
                         (&broadcast.kind, &broadcast.charge.record)
                     {
-                        record.mark(at as u32);
+                        record.mark(KeptBroadcast::mark(at));
                     }
                     let Err(why) = delivered else { continue };
                     if token != 0 {
@@ -142,10 +147,10 @@ impl<'a> Delivery<'a> {
                 }
                 Effect::Step { broadcast, at, outcome } => self.note(&broadcast, at, &outcome),
                 Effect::Start(name) => match self.means.tables.attached(&name) {
-                    Some(receiver) => self.level.put(Event::Started(name, receiver)),
+                    Some(receiver) => _ = self.level.put(Event::Started(name, receiver)),
                     None => {
                         if self.means.starts.send(name.clone()).is_err() {
-                            self.level.put(Event::NotStarted(name));
+                            let _ = self.level.put(Event::NotStarted(name));
                         }
                     }
                 },

@@ -11,15 +11,19 @@
 //! comes when the receiver has finished, has died or has taken too long. So a receiver that hangs
 //! holds up its own broadcast until the time-out, and no other broadcast of its level.
 //!
+//! A broadcast with `FLAG_RECEIVER_REPLACE_PENDING` takes the place of one that has not begun. The
+//! sender of a replaced ordered broadcast gets the initial result.
+//!
 //! A receiver of a manifest that does not run is started, and its delivery waits for that. So does
 //! the delivery to a receiver that an earlier service knew, until its process has registered it
 //! again.
 
 use super::turns::Turns;
-use crate::intent::flags::RECEIVER_NO_ABORT;
+use crate::intent::flags::{RECEIVER_NO_ABORT, RECEIVER_REPLACE_PENDING};
 use crate::intent::{Bundle, ComponentName, Intent};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::mem::discriminant;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -100,6 +104,8 @@ pub struct Broadcast<R, C> {
     pub is_foreground: bool,
     /// Whether it was sent before its receiver was registered.
     pub is_sticky: bool,
+    /// Whether an earlier service has begun to call its receivers.
+    pub is_begun: bool,
     /// How the receivers are called.
     pub kind: Kind<R>,
     /// The receivers, in their order.
@@ -130,11 +136,15 @@ pub enum Event<R, C> {
     Returned(u64),
     /// A receiver is unregistered or dead.
     Gone(u64),
+    /// Another ordered broadcast has taken the place of this one.
+    Replaced(Box<Broadcast<R, C>>),
 }
 
 /// What the delivery thread is to do, in this order.
 #[derive(Debug)]
 pub enum Effect<R, C> {
+    /// Note that no other broadcast takes this one's place any more.
+    Begin(Arc<Broadcast<R, C>>),
     /// Call a receiver.
     Deliver {
         /// The receiver.
@@ -238,6 +248,17 @@ pub struct Level<R, C> {
 
 type Effects<R, C> = Vec<Effect<R, C>>;
 
+impl<R, C> Broadcast<R, C> {
+    /// Whether it takes the place of another one of its user and its queue.
+    fn replaces(&self, pending: &Broadcast<R, C>) -> bool {
+        self.intent.has_flags(RECEIVER_REPLACE_PENDING)
+            && !(self.is_sticky || self.is_begun)
+            && !(pending.is_sticky || pending.is_begun)
+            && discriminant(&self.kind) == discriminant(&pending.kind)
+            && self.intent.filter_equals(&pending.intent)
+    }
+}
+
 impl<R, C> Level<R, C> {
     /// A level without broadcasts.
     pub fn new(number: usize, limits: Limits, secret: RandomState) -> Level<R, C> {
@@ -255,15 +276,31 @@ impl<R, C> Level<R, C> {
         }
     }
 
-    /// Adds an event.
-    pub fn put(&mut self, event: Event<R, C>) {
-        match event {
-            Event::Accepted(broadcast) if broadcast.is_foreground => {
-                self.foreground.push(broadcast.uid, broadcast);
+    /// Adds an event. True if it is a broadcast that has taken the place of another one, which does
+    /// not come any more.
+    pub fn put(&mut self, event: Event<R, C>) -> bool {
+        let broadcast = match event {
+            Event::Accepted(broadcast) => broadcast,
+            event => {
+                self.urgent.push_back(event);
+                return false;
             }
-            Event::Accepted(broadcast) => self.background.push(broadcast.uid, broadcast),
-            event => self.urgent.push_back(event),
+        };
+        let queue =
+            if broadcast.is_foreground { &mut self.foreground } else { &mut self.background };
+        // No more comparisons than a user may have broadcasts under way. The newest one, so that
+        // no older one comes after this.
+        let mut newest_first = queue.of(broadcast.uid).rev();
+        let Some(place) = newest_first.find(|pending| broadcast.replaces(pending)) else {
+            drop(newest_first);
+            queue.push(broadcast.uid, broadcast);
+            return false;
+        };
+        let replaced = std::mem::replace(place, broadcast);
+        if let Kind::Ordered { result_to: Some(_), .. } = &replaced.kind {
+            self.urgent.push_back(Event::Replaced(replaced));
         }
+        true
     }
 
     /// Whether there is an accepted broadcast.
@@ -353,6 +390,9 @@ impl<R, C> Level<R, C> {
 
     fn begin(&mut self, broadcast: Box<Broadcast<R, C>>, now_ns: u64, effects: &mut Effects<R, C>) {
         let broadcast: Arc<Broadcast<R, C>> = Arc::from(broadcast);
+        if !broadcast.is_begun {
+            effects.push(Effect::Begin(Arc::clone(&broadcast)));
+        }
         let (first, initial) = match &broadcast.kind {
             Kind::Ordered { first, initial, .. } => (*first, initial.clone()),
             Kind::Parallel => {
@@ -541,6 +581,11 @@ impl<R, C> Level<R, C> {
                     false => at + 1,
                 };
                 self.go_on(broadcast, next, outcome, now_ns, effects);
+            }
+            Event::Replaced(broadcast) => {
+                let Kind::Ordered { initial, .. } = &broadcast.kind else { return };
+                let (initial, end) = (initial.clone(), broadcast.targets.len());
+                self.go_on(Arc::from(broadcast), end, initial, now_ns, effects);
             }
             Event::Started(name, receiver) => {
                 for token in self.steps_that_await_start(&name) {

@@ -203,9 +203,10 @@ impl Server {
     /// A thread cannot be started.
     pub fn go_on(&self) -> Result<(), std::io::Error> {
         let left = std::mem::take(&mut *self.shared.left.lock());
-        for left in left {
-            self.shared.adopt(left)?;
-        }
+        let levels: Vec<usize> = left.iter().map(|left| left.level).collect();
+        left.into_iter().for_each(|left| self.shared.adopt(left));
+        // A thread sees all of its level at once: one that replaces another one comes in its place.
+        levels.into_iter().try_for_each(|level| self.shared.ensure_thread(level))?;
         let shared = Arc::clone(&self.shared);
         let deadline_ns = now_ns().saturating_add(shared.means.limits.start_ns);
         let give_up = move || {
@@ -283,7 +284,11 @@ impl Shared {
         }
         let mut delivery = Delivery::new(&self.means, level);
         while !self.is_closed.load(Ordering::Acquire) {
-            self.queues.take_all(level).into_iter().for_each(|event| delivery.level.put(event));
+            for event in self.queues.take_all(level) {
+                if delivery.level.put(event) {
+                    self.queues.handed_over(level);
+                }
+            }
             delivery.serve_urgent();
             // The order of these two is the invariant of `queue`.
             if delivery.level.has_broadcast() && self.queues.is_first(level) {
@@ -337,7 +342,7 @@ impl Shared {
             KeptOrder { initial, result_to: callee }
         });
         let body = KeptBroadcast::write(uid, &intent, false, order.as_ref(), &targets);
-        let n_marks = if is_ordered { 0 } else { n_targets as u32 };
+        let n_marks = KeptBroadcast::n_marks(is_ordered, n_targets);
         let draft = Draft { kind: RecordKind::Broadcast, id, n_marks, body: body.data() };
         let record = self.means.tables.keep(uid, level, &draft).map_err(Refusal::from)?;
         let kind = match order {
@@ -345,9 +350,17 @@ impl Shared {
             None => Kind::Parallel,
         };
         let is_foreground = intent.flags & RECEIVER_FOREGROUND != 0;
-        let is_sticky = false;
         let charge = self.under_way(id, level, charge, record);
-        let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
+        let broadcast = Broadcast {
+            intent,
+            uid,
+            is_foreground,
+            is_sticky: false,
+            is_begun: false,
+            kind,
+            targets,
+            charge,
+        };
         invocation.accept(Event::Accepted(Box::new(broadcast)));
         Ok(n_targets)
     }
@@ -438,11 +451,20 @@ impl Shared {
         let (id, uid, intent) = (self.ids.next(level), receiver.uid, sticky.intent.clone());
         let targets = vec![Target::Registered(Arc::clone(receiver))];
         let body = KeptBroadcast::write(uid, &intent, true, None, &targets);
-        let draft = Draft { kind: RecordKind::Broadcast, id, n_marks: 1, body: body.data() };
+        let n_marks = KeptBroadcast::n_marks(false, 1);
+        let draft = Draft { kind: RecordKind::Broadcast, id, n_marks, body: body.data() };
         let record = self.means.tables.keep(uid, level, &draft).map_err(Refusal::from)?;
-        let (is_foreground, is_sticky, kind) = (false, true, Kind::Parallel);
         let charge = self.under_way(id, level, charge, record);
-        let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
+        let broadcast = Broadcast {
+            intent,
+            uid,
+            is_foreground: false,
+            is_sticky: true,
+            is_begun: false,
+            kind: Kind::Parallel,
+            targets,
+            charge,
+        };
         self.queues.invoke(level).accept(Event::Accepted(Box::new(broadcast)));
         Ok(())
     }
@@ -454,10 +476,10 @@ impl Shared {
     }
 
     /// Goes on with a broadcast of an earlier service.
-    fn adopt(self: &Arc<Self>, left: LeftBroadcast) -> Result<(), std::io::Error> {
+    fn adopt(&self, left: LeftBroadcast) {
         let Means { tables, .. } = &self.means;
-        let Some(journal) = tables.journal() else { return Ok(()) };
-        self.ensure_thread(left.level)?;
+        let Some(journal) = tables.journal() else { return };
+        let is_begun = left.is_begun();
         let (level, uid) = (left.level, left.broadcast.uid);
         let targets = left.targets(|id| tables.registered(id));
         let kind = left.kind(|callee| tables.adopt_result_receiver(callee));
@@ -467,9 +489,9 @@ impl Shared {
         charge.step = Lock::new(left.step.as_ref().and_then(|(_, kept)| adopt(kept)));
         let KeptBroadcast { intent, is_sticky, .. } = left.broadcast;
         let is_foreground = intent.flags & RECEIVER_FOREGROUND != 0;
-        let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
+        let broadcast =
+            Broadcast { intent, uid, is_foreground, is_sticky, is_begun, kind, targets, charge };
         self.queues.invoke(level).accept(Event::Accepted(Box::new(broadcast)));
-        Ok(())
     }
 
     /// Forgets the callbacks of an earlier service that have not come back.
