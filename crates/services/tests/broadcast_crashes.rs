@@ -291,31 +291,27 @@ impl Receivers {
 
 /// Lets a service end after each of its actions, and the next one early. Then another one goes on
 /// to the end. Returns the number of actions.
-fn end_after_each_action(script: &[Do], check: fn(&Receivers, &str)) -> u32 {
+fn end_after_each_action(script: &[Do], are_slow: bool, check: fn(&Receivers, &str)) -> u32 {
     let directory = tempfile::tempdir().unwrap();
-    let mut n_all = 0;
-    for (are_slow, n_then) in [(false, 5), (true, 12)] {
-        let mut n_actions = 0;
-        let mut is_over = false;
-        while !is_over {
-            let path = directory.path().join(format!("{are_slow} {n_then} {n_actions}"));
-            let mut outside =
-                Receivers { script: script.to_vec(), are_slow, ..Receivers::default() };
-            is_over = Service::start(&path, &mut outside, n_actions).is_some();
-            if !is_over {
-                let _ = Service::start(&path, &mut outside, n_then);
-                Service::start(&path, &mut outside, u32::MAX).expect("it goes on to the end");
-            }
-            let shown = format!("{script:?}: {n_actions} actions, then {n_then}, slow: {are_slow}");
-            check(&outside, &shown);
-            assert!(outside.acted.values().all(|n_acted| *n_acted == 1), "doubled: {shown}");
-            assert!(Journal::open(&path).unwrap().kept.is_empty(), "{shown}");
-            std::fs::remove_file(&path).unwrap();
-            n_actions += 1;
+    let n_then = if are_slow { 12 } else { 5 };
+    let mut n_actions = 0;
+    let mut is_over = false;
+    while !is_over {
+        let path = directory.path().join(n_actions.to_string());
+        let mut outside = Receivers { script: script.to_vec(), are_slow, ..Receivers::default() };
+        is_over = Service::start(&path, &mut outside, n_actions).is_some();
+        if !is_over {
+            let _ = Service::start(&path, &mut outside, n_then);
+            Service::start(&path, &mut outside, u32::MAX).expect("it goes on to the end");
         }
-        n_all = n_actions;
+        let shown = format!("{script:?}: {n_actions} actions, then {n_then}, slow: {are_slow}");
+        check(&outside, &shown);
+        assert!(outside.acted.values().all(|n_acted| *n_acted == 1), "doubled: {shown}");
+        assert!(Journal::open(&path).unwrap().kept.is_empty(), "{shown}");
+        std::fs::remove_file(&path).unwrap();
+        n_actions += 1;
     }
-    n_all
+    n_actions
 }
 
 fn accept(is_ordered: bool, flags: u32) -> Do {
@@ -324,15 +320,18 @@ fn accept(is_ordered: bool, flags: u32) -> Do {
 
 #[test]
 fn the_next_service_goes_on_from_any_effect() {
-    let n_actions = end_after_each_action(&[accept(true, 0), accept(false, 0)], Receivers::check);
-    assert!(n_actions > 25, "{n_actions} places to end at");
+    for are_slow in [false, true] {
+        let script = [accept(true, 0), accept(false, 0)];
+        let n_actions = end_after_each_action(&script, are_slow, Receivers::check);
+        assert!(n_actions > 25, "{n_actions} places to end at");
+    }
 }
 
 #[test]
 fn a_replaced_broadcast_does_not_come_back() {
     for is_ordered in [true, false] {
         let script = [accept(is_ordered, 0), accept(is_ordered, RECEIVER_REPLACE_PENDING)];
-        end_after_each_action(&script, Receivers::check_replaced);
+        end_after_each_action(&script, is_ordered, Receivers::check_replaced);
     }
 }
 
@@ -340,6 +339,7 @@ fn a_replaced_broadcast_does_not_come_back() {
 fn a_broadcast_that_has_begun_is_not_replaced_by_the_next_service() {
     for is_ordered in [true, false] {
         let second = accept(is_ordered, RECEIVER_REPLACE_PENDING);
-        end_after_each_action(&[accept(is_ordered, 0), Do::Deliver, second], Receivers::check);
+        let script = [accept(is_ordered, 0), Do::Deliver, second];
+        end_after_each_action(&script, is_ordered, Receivers::check);
     }
 }
