@@ -65,6 +65,8 @@ struct World<'a> {
     open: Vec<Open>,
     /// Components that were asked for.
     starts: Vec<ComponentName>,
+    /// How many broadcasts each component works on.
+    working: BTreeMap<String, i32>,
     /// Counts what happens.
     clock: u64,
     now_ns: u64,
@@ -209,6 +211,8 @@ impl World<'_> {
             match effect {
                 Effect::Start(name) => self.starts.push(name),
                 Effect::Begin(_) | Effect::Step { .. } => {}
+                Effect::Busy(name) => *self.working.entry(name.class).or_default() += 1,
+                Effect::Idle(name) => *self.working.entry(name.class).or_default() -= 1,
                 Effect::Skipped { name, broadcast, .. } => {
                     let id = match name.strip_prefix("p/") {
                         Some(id) => COMPONENT + id.parse::<u64>().unwrap(),
@@ -261,7 +265,7 @@ impl World<'_> {
         }
         let story = self.story(number);
         story.n_finished += 1;
-        story.is_aborted = aborts && story.may_abort;
+        story.is_aborted = aborts && story.is_ordered && story.may_abort;
         self.levels[level].put(Event::Finished { token, outcome, aborts });
         while let Some(effects) = self.levels[level].next_urgent(self.now_ns) {
             self.carry_out(level, effects);
@@ -297,6 +301,7 @@ impl World<'_> {
     }
 
     fn check(&self) {
+        assert!(self.working.values().all(|n| *n == 0), "{:?} work still", self.working);
         for story in self.stories.values() {
             let called: Vec<u64> = story.arrived.iter().map(|(id, _)| *id).collect();
             let mut seen = called.clone();
@@ -357,6 +362,7 @@ fn history(seed: u64) -> u64 {
         stories: BTreeMap::new(),
         open: Vec::new(),
         starts: Vec::new(),
+        working: BTreeMap::new(),
         clock: 0,
         now_ns: 0,
     };
@@ -465,5 +471,72 @@ fn begun_and_sticky_broadcasts_are_not_replaced_and_replace_none() {
         });
         let [first, second] = sent.map(|sent| level.put(sent.accepted()));
         assert_eq!((first, second), (false, replaces));
+    }
+}
+
+#[test]
+fn a_component_works_from_the_start_of_its_process_until_it_finishes_or_is_skipped() {
+    let attached = || {
+        let Some(mut receiver) = Arc::into_inner(receiver(1)) else { unreachable!() };
+        receiver.component = Some(component(1));
+        Arc::new(receiver)
+    };
+    let words = |effects: Vec<Effect<u64, Number>>| {
+        let word = |effect: &Effect<u64, Number>| match effect {
+            Effect::Begin(_) => "begin",
+            Effect::Busy(_) => "busy",
+            Effect::Idle(_) => "idle",
+            Effect::Start(_) => "start",
+            Effect::Step { .. } => "step",
+            Effect::Skipped { .. } => "skipped",
+            Effect::Deliver { token: 0, .. } => "result",
+            Effect::Deliver { .. } => "call",
+        };
+        effects.iter().map(word).collect::<Vec<_>>().join(" ")
+    };
+    for (is_ordered, runs, how, then) in [
+        (false, true, "finishes", "idle"),
+        (false, true, "hangs", "skipped idle"),
+        (false, true, "dies", "skipped idle"),
+        (true, true, "finishes", "idle step result"),
+        (true, true, "hangs", "skipped idle step result"),
+        (false, false, "finishes", "idle"),
+        (true, false, "finishes", "idle step result"),
+        (false, false, "is broken", "skipped idle"),
+    ] {
+        let shown = format!("{is_ordered} {runs} {how}");
+        let mut level: Level<u64, Number> = Level::new(0, LIMITS, RandomState::new());
+        let (number, action, uid, flags, is_begun, is_sticky) = (1, "a", 1, 0, false, false);
+        let sent = Sent { number, action, uid, is_ordered, flags, is_begun, is_sticky };
+        let Event::Accepted(mut broadcast) = sent.accepted() else { unreachable!() };
+        broadcast.targets = vec![match runs {
+            true => Target::Registered(attached()),
+            false => Target::Component(component(1)),
+        }];
+        level.put(Event::Accepted(broadcast));
+        let mut called = level.next_broadcast(0).unwrap();
+        if !runs {
+            assert_eq!(words(called), "begin busy start", "{shown}");
+            level.put(match how {
+                "is broken" => Event::NotStarted(component(1)),
+                _ => Event::Started(component(1), attached()),
+            });
+            called = level.next_urgent(0).unwrap();
+        }
+        let (outcome, aborts) = (Outcome::default(), false);
+        let last = match called.last() {
+            Some(&Effect::Deliver { token, .. }) => {
+                let expected = if runs { "begin busy call" } else { "call" };
+                assert_eq!(words(called), expected, "{shown}");
+                match how {
+                    "finishes" => _ = level.put(Event::Finished { token, outcome, aborts }),
+                    "dies" => _ = level.put(Event::Gone(1)),
+                    _ => {}
+                }
+                level.next_urgent(0).unwrap_or_else(|| level.expire(LIMITS.receive_ns))
+            }
+            _ => called,
+        };
+        assert_eq!(words(last), then, "{shown}");
     }
 }

@@ -119,7 +119,7 @@ pub struct Broadcast<R, C> {
 pub enum Event<R, C> {
     /// A broadcast is accepted.
     Accepted(Box<Broadcast<R, C>>),
-    /// The receiver of a step has finished.
+    /// The receiver of a step has finished. The result of a parallel broadcast's has no meaning.
     Finished {
         /// The step's.
         token: u64,
@@ -153,7 +153,7 @@ pub enum Effect<R, C> {
         broadcast: Arc<Broadcast<R, C>>,
         /// The receiver's index. One more than the last one's: it gets the result.
         at: usize,
-        /// Of a step of an ordered broadcast, which fails by [`Level::failed`]; else 0.
+        /// Of a step that the receiver finishes, and that fails by [`Level::failed`]; else 0.
         token: u64,
         /// The result so far.
         outcome: Outcome,
@@ -169,6 +169,10 @@ pub enum Effect<R, C> {
         /// The result so far.
         outcome: Outcome,
     },
+    /// A component works on a broadcast from now on, or will once it is started.
+    Busy(ComponentName),
+    /// A component has done with a broadcast, or is skipped.
+    Idle(ComponentName),
     /// Start a component. Several levels may ask for one component.
     Start(ComponentName),
     /// A receiver has not got the broadcast, or has not finished.
@@ -199,7 +203,7 @@ pub enum Skip {
 /// How long steps may take, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// From the call of a receiver of an ordered broadcast until it has finished.
+    /// From the call of a receiver that finishes until it has: see [`Level`].
     pub receive_ns: u64,
     /// From the start of a component until its receiver is attached.
     pub start_ns: u64,
@@ -229,6 +233,8 @@ enum Awaits<R> {
 }
 
 /// The broadcasts of one level.
+///
+/// The receivers of an ordered broadcast, and those of components, finish: see [`Event::Finished`].
 #[derive(Debug)]
 pub struct Level<R, C> {
     number: usize,
@@ -249,6 +255,15 @@ pub struct Level<R, C> {
 type Effects<R, C> = Vec<Effect<R, C>>;
 
 impl<R, C> Broadcast<R, C> {
+    /// The component to which a target belongs.
+    fn component(&self, at: usize) -> Option<ComponentName> {
+        match self.targets.get(at)? {
+            Target::Registered(to) => to.component.clone(),
+            Target::Component(name) => Some(name.clone()),
+            Target::Reached => None,
+        }
+    }
+
     /// Whether it takes the place of another one of its user and its queue.
     fn replaces(&self, pending: &Broadcast<R, C>) -> bool {
         self.intent.has_flags(RECEIVER_REPLACE_PENDING)
@@ -396,19 +411,9 @@ impl<R, C> Level<R, C> {
         let (first, initial) = match &broadcast.kind {
             Kind::Ordered { first, initial, .. } => (*first, initial.clone()),
             Kind::Parallel => {
-                for (at, target) in broadcast.targets.iter().enumerate() {
+                for at in 0..broadcast.targets.len() {
                     let (broadcast, outcome) = (Arc::clone(&broadcast), Outcome::default());
-                    match target {
-                        Target::Registered(to) => {
-                            let to = Arc::clone(to);
-                            self.deliver(to, broadcast, at, outcome, now_ns, effects);
-                        }
-                        Target::Component(name) => {
-                            let name = name.clone();
-                            self.start(name, broadcast, at, outcome, now_ns, effects);
-                        }
-                        Target::Reached => {}
-                    }
+                    self.reach(broadcast, at, outcome, now_ns, effects);
                 }
                 return;
             }
@@ -440,16 +445,32 @@ impl<R, C> Level<R, C> {
         effects: &mut Effects<R, C>,
     ) {
         match broadcast.targets.get(at) {
-            Some(Target::Registered(to)) => {
+            Some(Target::Reached) => self.step(broadcast, at + 1, outcome, now_ns, effects),
+            Some(_) => self.reach(broadcast, at, outcome, now_ns, effects),
+            None => self.report(broadcast, outcome, effects),
+        }
+    }
+
+    /// Calls a receiver. One of a component that does not run is started first.
+    fn reach(
+        &mut self,
+        broadcast: Arc<Broadcast<R, C>>,
+        at: usize,
+        outcome: Outcome,
+        now_ns: u64,
+        effects: &mut Effects<R, C>,
+    ) {
+        effects.extend(broadcast.component(at).map(Effect::Busy));
+        match &broadcast.targets[at] {
+            Target::Registered(to) => {
                 let to = Arc::clone(to);
                 self.deliver(to, broadcast, at, outcome, now_ns, effects);
             }
-            Some(Target::Component(name)) => {
+            Target::Component(name) => {
                 let name = name.clone();
                 self.start(name, broadcast, at, outcome, now_ns, effects);
             }
-            Some(Target::Reached) => self.step(broadcast, at + 1, outcome, now_ns, effects),
-            None => self.report(broadcast, outcome, effects),
+            Target::Reached => {}
         }
     }
 
@@ -497,14 +518,18 @@ impl<R, C> Level<R, C> {
         now_ns: u64,
         effects: &mut Effects<R, C>,
     ) {
-        let token = match broadcast.kind {
-            Kind::Ordered { .. } if at < broadcast.targets.len() => {
+        let finishes = match broadcast.kind {
+            // A result is not answered.
+            Kind::Ordered { .. } => at < broadcast.targets.len(),
+            Kind::Parallel => broadcast.component(at).is_some(),
+        };
+        let token = match finishes {
+            true => {
                 let deadline_ns = now_ns.saturating_add(self.limits.receive_ns);
                 let (broadcast, outcome) = (Arc::clone(&broadcast), outcome.clone());
                 self.await_step(broadcast, at, outcome, Awaits::Finish(to.id), deadline_ns)
             }
-            // A result is not answered.
-            Kind::Parallel | Kind::Ordered { .. } => 0,
+            false => 0,
         };
         effects.push(Effect::Deliver { to, broadcast, at, token, outcome, pause_ns });
     }
@@ -564,6 +589,7 @@ impl<R, C> Level<R, C> {
             (Some(Target::Reached) | None, _) => unreachable!("nobody waits for these"),
         };
         effects.push(Effect::Skipped { name, broadcast: Arc::clone(&broadcast), why });
+        effects.extend(broadcast.component(at).map(Effect::Idle));
         if matches!(broadcast.kind, Kind::Ordered { .. }) && at < broadcast.targets.len() {
             self.go_on(broadcast, at + 1, outcome, now_ns, effects);
         }
@@ -575,6 +601,10 @@ impl<R, C> Level<R, C> {
             // A token that is not known is that of a step whose time is over, or a guess.
             Event::Finished { token, outcome, aborts } => {
                 let Some(Step { broadcast, at, .. }) = self.end(token) else { return };
+                effects.extend(broadcast.component(at).map(Effect::Idle));
+                if matches!(broadcast.kind, Kind::Parallel) {
+                    return;
+                }
                 let forbids_abort = broadcast.intent.flags & RECEIVER_NO_ABORT != 0;
                 let next = match aborts && !forbids_abort {
                     true => broadcast.targets.len(),

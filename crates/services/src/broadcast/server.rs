@@ -11,9 +11,8 @@
 
 use super::account::{Charge, Counted};
 use super::adopt::{Left, LeftBroadcast};
-use super::delivery::{
-    Callback, Delivery, Means, ServiceEvent, UnderWay, now_ns, start_components,
-};
+use super::components::{Components, serve_components};
+use super::delivery::{Callback, Delivery, Means, ServiceEvent, UnderWay, now_ns};
 use super::ids::Ids;
 use super::journal::{Journal, JournalError, Opened, Record};
 use super::kept::{Callee, KeptBroadcast, KeptOrder, KeptReceiver};
@@ -50,17 +49,14 @@ const EX_ILLEGAL_STATE: i32 = -5;
 /// Dumps at a time: a reader that does not read holds one up.
 const MAX_DUMPS: u32 = 4;
 
-/// Starts a component's process, which then attaches its receiver. It may be running already.
-pub type Start = Box<dyn Fn(&ComponentName) -> Result<(), String> + std::marker::Send + Sync>;
-
 /// How the service is run.
 pub struct Settings {
     /// The bounds of steps: 10 seconds each unless set.
     pub limits: Limits,
     /// Which users hold which permissions.
     pub policy: Policy,
-    /// Starts components. Without it none is started.
-    pub start: Option<Start>,
+    /// Starts components, and keeps those that work.
+    pub components: Components,
     /// The file, in memory, by which the next service goes on where this one is killed.
     pub journal: Option<PathBuf>,
 }
@@ -69,7 +65,8 @@ impl Default for Settings {
     fn default() -> Settings {
         let ten_seconds = 10_000_000_000;
         let limits = Limits { receive_ns: ten_seconds, start_ns: ten_seconds };
-        Settings { limits, policy: Policy::default(), start: None, journal: None }
+        let (policy, components) = Default::default();
+        Settings { limits, policy, components, journal: None }
     }
 }
 
@@ -132,8 +129,8 @@ impl Server {
     /// # Errors
     /// A thread cannot be started, or another service has the journal.
     pub fn start(process: &Process, settings: Settings) -> Result<Server, std::io::Error> {
-        let Settings { limits, policy, start, journal } = settings;
-        let (starts, wanted) = mpsc::channel();
+        let Settings { limits, policy, components, journal } = settings;
+        let (want, wanted) = mpsc::channel();
         let stats = Arc::new(Stats::default());
         let opened = journal.map(|path| open_journal(&path)).transpose()?.flatten();
         let (journal, kept) = opened.map(|it| (it.journal, it.kept)).unzip();
@@ -142,7 +139,7 @@ impl Server {
         let left = Left::new(kept.unwrap_or_default(), &ids);
         let tables = Tables::new(policy, journal);
         let left = take_over(&tables, left);
-        let means = Means { tables, stats, starts, limits };
+        let means = Means { tables, stats, components: want, limits };
         let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
             let woken = Weak::clone(weak);
             let wake = move |level: usize| {
@@ -171,10 +168,9 @@ impl Server {
                 shared.tell_all(|| Event::NotStarted(name.clone()));
             }
         };
-        let start = start.unwrap_or_else(|| Box::new(|_| Err("nobody starts it".to_owned())));
         std::thread::Builder::new()
-            .name("baton-start".to_owned())
-            .spawn(move || start_components(wanted, start, not_started))?;
+            .name("baton-components".to_owned())
+            .spawn(move || serve_components(wanted, &components, not_started))?;
         let object = process.object(move |request| {
             let shared = weak.upgrade().ok_or(Errno::BADF)?;
             serve(&shared, request)
