@@ -63,7 +63,8 @@ impl IIntentReceiver for Named {
 
 /// The next texts, in the order of the alphabet: receivers are called at once.
 fn show(told: &Receiver<String>, n: usize) -> Result<(), RecvTimeoutError> {
-    let mut texts: Vec<_> = (0..n).map(|_| told.recv_timeout(PATIENCE)).collect::<Result<_, _>>()?;
+    let mut texts: Vec<_> =
+        (0..n).map(|_| told.recv_timeout(PATIENCE)).collect::<Result<_, _>>()?;
     texts.sort();
     texts.iter().for_each(|text| println!("  {text}"));
     Ok(())
@@ -98,8 +99,7 @@ fn run() -> Outcome {
     show(&told, 2)?;
 
     let (news, begin) = (intent(NEWS, "one by one"), Some("by "));
-    let n = service
-        .broadcastIntent(&news, Some(&result), 40, begin, None, None, true, false, 0)?;
+    let n = service.broadcastIntent(&news, Some(&result), 40, begin, None, None, true, false, 0)?;
     println!("ordered, to {n}");
     (0..3).try_for_each(|_| show(&told, 1))?;
 
