@@ -82,7 +82,7 @@ fn filter(action: &str, priority: i32) -> IntentFilter {
 fn run() -> Outcome {
     ProcessState::init_default()?;
     ProcessState::start_thread_pool();
-    let service: Service = hub::get_interface("broadcast")?;
+    let service: Service = hub::check_interface("broadcast")?;
     let (tell, told) = channel();
     let receiver = |name| {
         let (service, told) = (service.clone(), Mutex::new(tell.clone()));
