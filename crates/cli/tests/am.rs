@@ -308,7 +308,9 @@ fn an_application_that_receives() {
         let process = process.clone();
         move || process.serve()
     });
-    BroadcastManager::find(&process).unwrap().attach(name, receive).unwrap();
+    // As long as it is there, deliveries finish.
+    let broadcasts = BroadcastManager::find(&process).unwrap();
+    broadcasts.attach(name, receive).unwrap();
     let _ = looper.join();
 }
 
