@@ -352,5 +352,7 @@ fn a_process_is_in_the_foreground_while_its_receiver_works() {
         finish("empty");
         assert_eq!(sent.join().unwrap(), "Sent to 1 receivers\nResult: 0\n");
     });
+    // It has finished in time.
+    assert_eq!(system.json(&["receivers"])["skipped"], serde_json::json!([]));
     system.am(&["force-stop", "org.receiving"]);
 }
