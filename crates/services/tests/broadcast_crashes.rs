@@ -285,7 +285,9 @@ impl Receivers {
             let result = (N_RECEIVERS as u32 * n_times) as i32;
             assert_eq!(self.results.get(&id), is_ordered.then_some(&result), "{id}: {shown}");
         }
-        second.map(|id| assert_eq!(self.acted_on(id), [1; N_RECEIVERS as usize], "{shown}"));
+        if let Some(id) = second {
+            assert_eq!(self.acted_on(id), [1; N_RECEIVERS as usize], "{id}: {shown}");
+        }
     }
 }
 

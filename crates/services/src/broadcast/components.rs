@@ -96,7 +96,7 @@ mod tests {
     struct Guard(Arc<AtomicU32>);
 
     impl Guard {
-        fn new(count: &Arc<AtomicU32>) -> Held {
+        fn hold(count: &Arc<AtomicU32>) -> Held {
             count.fetch_add(1, Ordering::Relaxed);
             Box::new(Guard(Arc::clone(count)))
         }
@@ -117,9 +117,9 @@ mod tests {
         let components = Components {
             start: Box::new(move |name| match name.class.as_str() {
                 "broken" => Err("it is broken".to_owned()),
-                _ => Ok(Guard::new(&of_start)),
+                _ => Ok(Guard::hold(&of_start)),
             }),
-            hold: Box::new(move |name| (name.class == "runs").then(|| Guard::new(&of_hold))),
+            hold: Box::new(move |name| (name.class == "runs").then(|| Guard::hold(&of_hold))),
         };
         for (wanted, kept) in [
             (vec![], 0),
