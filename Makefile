@@ -19,7 +19,8 @@ SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.
 	scripts/install scripts/setup scripts/with-binder tests/binderfs/run tests/clients/build \
 	tests/clients/run tests/containers/run tests/docs/run tests/examples/run tests/host/run \
 	tests/package/run \
-	tests/programs/run tests/rsbinder/build tests/rsbinder/call tests/rsbinder/run tools/binder-vm
+	tests/programs/run tests/rsbinder/broadcasts tests/rsbinder/build tests/rsbinder/call \
+	tests/rsbinder/run tools/binder-vm
 
 .PHONY: help
 help:
@@ -145,6 +146,8 @@ test-rsbinder:
 	@tests/rsbinder/run --form inline --manager baton
 	@echo 'test: rsbinder services, called by their AIDL'
 	@tests/rsbinder/call
+	@echo 'test: an rsbinder client of the broadcast service'
+	@tests/rsbinder/broadcasts
 	@echo 'test: rsbinder programs, system calls made through libc'
 	@tests/rsbinder/run --form libc
 

@@ -7,6 +7,9 @@ mod support;
 use applications::{Application, Applications, BATON, is_alive, manifest};
 use baton::android::Reader;
 use baton::{Parcel, Process, ServiceManager};
+use baton_services::broadcast::BroadcastManager;
+use baton_services::broadcast::client::Delivery;
+use baton_services::intent::ComponentName;
 use baton_services::process::client::Client;
 use baton_services::process::protocol::{ENTER, NAME, TRIM};
 use serde_json::Value;
@@ -286,4 +289,70 @@ fn an_attached_process_hears_of_its_components_and_is_shown_with_its_class() {
     let line = ps.lines().find(|line| line.split_whitespace().nth(1) == Some(&pid));
     assert!(line.is_some_and(|line| line.contains("foreground")), "{ps}");
     system.am(&["force-stop", "org.attached"]);
+}
+
+/// An application with a receiver, which finishes when it is told to: a program of the next test.
+#[test]
+#[ignore = "a program of another test"]
+fn an_application_that_receives() {
+    let Some(socket) = std::env::var_os("BATON_SOCKET").map(PathBuf::from) else { return };
+    let Ok(events) = UnixStream::connect(socket.with_file_name("events")) else { return };
+    let process = Process::open("binder", &socket).unwrap();
+    let receive = move |delivery: Delivery| {
+        let action = delivery.intent().action.as_deref();
+        writeln!(&events, "{} {}", std::process::id(), action.unwrap()).unwrap();
+        let _ = BufReader::new(&events).read_line(&mut String::new());
+    };
+    let name = ComponentName::parse("org.receiving/.News").unwrap();
+    let looper = std::thread::spawn({
+        let process = process.clone();
+        move || process.serve()
+    });
+    // As long as it is there, deliveries finish.
+    let broadcasts = BroadcastManager::find(&process).unwrap();
+    broadcasts.attach(name, receive).unwrap();
+    let _ = looper.join();
+}
+
+#[test]
+fn a_process_is_in_the_foreground_while_its_receiver_works() {
+    let applications = Applications::new();
+    let program = std::env::current_exe().unwrap();
+    let components = format!(
+        "<receiver android:name='.News' android:exported='true' \
+         baton:exec='{} an_application_that_receives --exact --ignored --nocapture'>\
+         <intent-filter><action android:name='first'/><action android:name='second'/>\
+         </intent-filter></receiver>",
+        program.display()
+    );
+    let system = System::start(&applications, &[manifest("org.receiving", "", &components)]);
+    assert_eq!(run(&system.broker.socket, &["wait", "broadcast"]).0, Some(0));
+    let events = UnixListener::bind(system.broker.socket.with_file_name("events")).unwrap();
+    assert_eq!(system.am(&["broadcast", "-a", "first"]), "Sent to 1 receivers\n");
+    let events = events.accept().unwrap().0;
+    let mut lines = BufReader::new(&events).lines();
+    let said = lines.next().unwrap().unwrap();
+    let (pid, action) = said.split_once(' ').unwrap();
+    let pid = pid.parse().unwrap();
+    assert_eq!((action, system.class(pid).as_str()), ("first", "foreground"));
+    let finish = |class: &str| {
+        writeln!(&events).unwrap();
+        while system.class(pid) != class {
+            std::thread::yield_now();
+        }
+    };
+    finish("empty");
+    // The process runs now, and its class follows the call.
+    std::thread::scope(|scope| {
+        let sent = scope.spawn(|| system.am(&["broadcast", "-a", "second", "--ordered"]));
+        assert_eq!(lines.next().unwrap().unwrap(), format!("{pid} second"));
+        while system.class(pid) != "foreground" {
+            std::thread::yield_now();
+        }
+        finish("empty");
+        assert_eq!(sent.join().unwrap(), "Sent to 1 receivers\nResult: 0\n");
+    });
+    // It has finished in time.
+    assert_eq!(system.json(&["receivers"])["skipped"], serde_json::json!([]));
+    system.am(&["force-stop", "org.receiving"]);
 }

@@ -7,6 +7,7 @@ use baton_manager::{Manager, Policy as Registrars, Release};
 use baton_rt::schedule::set_priority;
 use baton_services::broadcast::account::{MAX_RECEIVERS, MAX_UNDER_WAY};
 use baton_services::broadcast::client::{BroadcastError, Delivery};
+use baton_services::broadcast::components::{Components, Held};
 use baton_services::broadcast::level::{Limits, Outcome, Skip};
 use baton_services::broadcast::priority::EXTRA_PRIORITY;
 use baton_services::broadcast::protocol::{self, Send};
@@ -398,9 +399,11 @@ fn a_receiver_of_a_manifest_is_started_for_its_first_broadcast() {
     let ask = Mutex::new(ask);
     // The process manager's part: here the test starts the component.
     let start = move |name: &ComponentName| {
-        ask.lock().unwrap().send(name.clone()).map_err(|error| error.to_string())
+        let asked = ask.lock().unwrap().send(name.clone());
+        asked.map(|()| Box::new(()) as Held).map_err(|error| error.to_string())
     };
-    let settings = Settings { start: Some(Box::new(start)), ..Settings::default() };
+    let components = Components { start: Box::new(start), ..Components::default() };
+    let settings = Settings { components, ..Settings::default() };
     let mut world = World::new(settings);
     let uid = rustix::process::geteuid().as_raw();
     world.server().install(&manifest(filter("a", 0)), uid).unwrap();

@@ -14,6 +14,7 @@ use baton_services::broadcast::level::{
 use baton_services::broadcast::record::{Draft, Kind as RecordKind};
 use baton_services::broadcast::seen::{Answer, First, Seen};
 use baton_services::intent::Intent;
+use baton_services::intent::flags::RECEIVER_REPLACE_PENDING;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::RandomState;
 use std::path::Path;
@@ -24,9 +25,17 @@ const N_RECEIVERS: u64 = 3;
 const RESULT: u64 = 100;
 const CALLEE: Callee = Callee { pid: 1, uid: 1, key: 5 };
 
+/// What the first service does, before it delivers all.
+#[derive(Clone, Copy, Debug)]
+enum Do {
+    Accept { is_ordered: bool, flags: u32 },
+    Deliver,
+}
+
 /// What lives on when the service dies.
 #[derive(Default)]
 struct Receivers {
+    script: Vec<Do>,
     /// Whether they finish later.
     are_slow: bool,
     seen: BTreeMap<u64, Seen>,
@@ -91,10 +100,17 @@ impl Service<'_> {
             let adopt = |kept| Some(service.journal.adopt(&service.accounts, 1, kept));
             let record = adopt(&left.record);
             let step = left.step.as_ref().and_then(|(_, kept)| adopt(kept));
-            service.put(left.record.id, left.broadcast.intent, targets, kind, record, step);
+            let (id, is_begun) = (left.record.id, left.is_begun());
+            let charge = service.under_way(id, record, step);
+            service.put(left.broadcast.intent, targets, kind, is_begun, charge);
         }
         if is_first {
-            [true, false].into_iter().try_for_each(|it| service.accept(it))?;
+            for what in service.outside.script.clone() {
+                match what {
+                    Do::Accept { is_ordered, flags } => service.accept(is_ordered, flags)?,
+                    Do::Deliver => service.deliver()?,
+                }
+            }
         } else {
             service.deliver()?;
             for receiver in service.receivers.clone() {
@@ -120,32 +136,36 @@ impl Service<'_> {
         Some(())
     }
 
+    fn under_way(&self, id: u64, record: Option<Record>, step: Option<Record>) -> UnderWay {
+        let charge = self.accounts.adopt(1, Counted::Broadcast(0));
+        let (stats, step) = (Arc::default(), baton_shm::lock::Lock::new(step));
+        UnderWay { id, charge, record, step, stats, level: 0 }
+    }
+
     fn put(
         &mut self,
-        id: u64,
         intent: Intent,
         targets: Vec<Target<()>>,
         kind: Kind<()>,
-        record: Option<Record>,
-        step: Option<Record>,
+        is_begun: bool,
+        charge: UnderWay,
     ) {
-        let charge = self.accounts.adopt(1, Counted::Broadcast(0));
-        let (stats, step) = (Arc::default(), baton_shm::lock::Lock::new(step));
-        let charge = UnderWay { id, charge, record, step, stats, level: 0 };
-        let (is_foreground, is_sticky) = (false, false);
+        let (uid, is_foreground, is_sticky) = (1, false, false);
         let broadcast =
-            Broadcast { intent, uid: 1, is_foreground, is_sticky, kind, targets, charge };
+            Broadcast { intent, uid, is_foreground, is_sticky, is_begun, kind, targets, charge };
         self.level.put(Event::Accepted(Box::new(broadcast)));
     }
 
-    fn accept(&mut self, is_ordered: bool) -> Option<()> {
-        let (id, intent, initial) = (self.ids.next(0), Intent::new("a"), Outcome::default());
+    fn accept(&mut self, is_ordered: bool, flags: u32) -> Option<()> {
+        let (id, initial) = (self.ids.next(0), Outcome::default());
+        let mut intent = Intent::new("a");
+        intent.flags = flags;
         let all = self.receivers.iter().filter(|it| it.id != RESULT);
         let targets: Vec<_> = all.cloned().map(Target::Registered).collect();
         let order = KeptOrder { initial: initial.clone(), result_to: Some(CALLEE) };
         let order = is_ordered.then_some(order);
         let body = KeptBroadcast::write(1, &intent, false, order.as_ref(), &targets);
-        let n_marks = if is_ordered { 0 } else { N_RECEIVERS as u32 };
+        let n_marks = KeptBroadcast::n_marks(is_ordered, targets.len());
         let draft = Draft { kind: RecordKind::Broadcast, id, n_marks, body: body.data() };
         self.act()?;
         let record = self.journal.keep(&self.accounts, 1, 0, &draft).unwrap();
@@ -154,7 +174,8 @@ impl Service<'_> {
             true => Kind::Ordered { first: 0, initial, result_to },
             false => Kind::Parallel,
         };
-        self.put(id, intent, targets, kind, Some(record), None);
+        let charge = self.under_way(id, Some(record), None);
+        self.put(intent, targets, kind, false, charge);
         self.act()?;
         self.outside.accepted.push((id, is_ordered));
         Some(())
@@ -165,6 +186,11 @@ impl Service<'_> {
         {
             for effect in effects {
                 match effect {
+                    Effect::Begin(broadcast) => {
+                        self.act()?;
+                        let record = broadcast.charge.record.as_ref().unwrap();
+                        record.mark(KeptBroadcast::BEGUN);
+                    }
                     Effect::Deliver { to, broadcast, at, token, outcome, .. } => {
                         self.act()?;
                         self.call(to.id, broadcast.charge.id, token, outcome);
@@ -172,7 +198,7 @@ impl Service<'_> {
                         if let (Kind::Parallel, Some(record)) =
                             (&broadcast.kind, &broadcast.charge.record)
                         {
-                            record.mark(at as u32);
+                            record.mark(KeptBroadcast::mark(at));
                         }
                     }
                     Effect::Step { broadcast, at, outcome } => {
@@ -231,37 +257,91 @@ impl Service<'_> {
     }
 }
 
+impl Receivers {
+    /// How often each receiver has acted on a broadcast.
+    fn acted_on(&self, id: u64) -> Vec<u32> {
+        (1..=N_RECEIVERS).map(|to| self.acted.get(&(to, id)).copied().unwrap_or(0)).collect()
+    }
+
+    /// All receivers have acted on each accepted broadcast.
+    fn check(&self, shown: &str) {
+        for &(id, is_ordered) in &self.accepted {
+            assert_eq!(self.acted_on(id), [1; N_RECEIVERS as usize], "{id}: {shown}");
+            if is_ordered {
+                assert_eq!(self.results.get(&id), Some(&(N_RECEIVERS as i32)), "{shown}");
+            }
+        }
+    }
+
+    /// The second broadcast has taken the place of the first one, if there is a second one.
+    fn check_replaced(&self, shown: &str) {
+        let Some(&(first, is_ordered)) = self.accepted.first() else { return };
+        let second = self.acted.keys().map(|(_, id)| *id).find(|id| *id != first);
+        assert!(second.is_some() || self.accepted.len() == 1, "lost: {shown}");
+        let n_times = u32::from(second.is_none());
+        assert_eq!(self.acted_on(first), [n_times; N_RECEIVERS as usize], "{shown}");
+        let results = [(first, n_times), (second.unwrap_or(first), 1)];
+        for (id, n_times) in results {
+            let result = (N_RECEIVERS as u32 * n_times) as i32;
+            assert_eq!(self.results.get(&id), is_ordered.then_some(&result), "{id}: {shown}");
+        }
+        if let Some(id) = second {
+            assert_eq!(self.acted_on(id), [1; N_RECEIVERS as usize], "{id}: {shown}");
+        }
+    }
+}
+
+/// Lets a service end after each of its actions, and the next one early. Then another one goes on
+/// to the end. Returns the number of actions.
+fn end_after_each_action(script: &[Do], are_slow: bool, check: fn(&Receivers, &str)) -> u32 {
+    let directory = tempfile::tempdir().unwrap();
+    let n_then = if are_slow { 12 } else { 5 };
+    let mut n_actions = 0;
+    let mut is_over = false;
+    while !is_over {
+        let path = directory.path().join(n_actions.to_string());
+        let mut outside = Receivers { script: script.to_vec(), are_slow, ..Receivers::default() };
+        is_over = Service::start(&path, &mut outside, n_actions).is_some();
+        if !is_over {
+            let _ = Service::start(&path, &mut outside, n_then);
+            Service::start(&path, &mut outside, u32::MAX).expect("it goes on to the end");
+        }
+        let shown = format!("{script:?}: {n_actions} actions, then {n_then}, slow: {are_slow}");
+        check(&outside, &shown);
+        assert!(outside.acted.values().all(|n_acted| *n_acted == 1), "doubled: {shown}");
+        assert!(Journal::open(&path).unwrap().kept.is_empty(), "{shown}");
+        std::fs::remove_file(&path).unwrap();
+        n_actions += 1;
+    }
+    n_actions
+}
+
+fn accept(is_ordered: bool, flags: u32) -> Do {
+    Do::Accept { is_ordered, flags }
+}
+
 #[test]
 fn the_next_service_goes_on_from_any_effect() {
-    let directory = tempfile::tempdir().unwrap();
-    for (are_slow, n_then) in [(false, 5), (true, 12)] {
-        let mut n_actions = 0;
-        let mut is_over = false;
-        while !is_over {
-            let path = directory.path().join(format!("{are_slow} {n_then} {n_actions}"));
-            let mut outside = Receivers { are_slow, ..Receivers::default() };
-            // The first service ends after so many actions, the second one early.
-            is_over = Service::start(&path, &mut outside, n_actions).is_some();
-            if !is_over {
-                let _ = Service::start(&path, &mut outside, n_then);
-                Service::start(&path, &mut outside, u32::MAX).expect("it goes on to the end");
-            }
-            let shown = format!("{n_actions} actions, then {n_then}, slow: {are_slow}");
-            for &(id, is_ordered) in &outside.accepted {
-                let all = (1..=N_RECEIVERS).chain(is_ordered.then_some(RESULT));
-                for to in all {
-                    let n_acted = outside.acted.get(&(to, id)).copied().unwrap_or(0);
-                    assert_eq!(n_acted, 1, "receiver {to}, {id}: {shown}");
-                }
-                if is_ordered {
-                    assert_eq!(outside.results.get(&id), Some(&(N_RECEIVERS as i32)), "{shown}");
-                }
-            }
-            assert!(outside.acted.values().all(|n_acted| *n_acted == 1), "doubled: {shown}");
-            assert!(Journal::open(&path).unwrap().kept.is_empty(), "{shown}");
-            std::fs::remove_file(&path).unwrap();
-            n_actions += 1;
-        }
+    for are_slow in [false, true] {
+        let script = [accept(true, 0), accept(false, 0)];
+        let n_actions = end_after_each_action(&script, are_slow, Receivers::check);
         assert!(n_actions > 25, "{n_actions} places to end at");
+    }
+}
+
+#[test]
+fn a_replaced_broadcast_does_not_come_back() {
+    for is_ordered in [true, false] {
+        let script = [accept(is_ordered, 0), accept(is_ordered, RECEIVER_REPLACE_PENDING)];
+        end_after_each_action(&script, is_ordered, Receivers::check_replaced);
+    }
+}
+
+#[test]
+fn a_broadcast_that_has_begun_is_not_replaced_by_the_next_service() {
+    for is_ordered in [true, false] {
+        let second = accept(is_ordered, RECEIVER_REPLACE_PENDING);
+        let script = [accept(is_ordered, 0), Do::Deliver, second];
+        end_after_each_action(&script, is_ordered, Receivers::check);
     }
 }

@@ -7,7 +7,9 @@ use baton_services::broadcast::level::{
     Broadcast, Effect, Event, Kind, Level, Limits, Outcome, Receiver, Skip, TOKEN_BITS, Target,
 };
 use baton_services::broadcast::queue::{Invocation, Queues};
-use baton_services::intent::flags::RECEIVER_NO_ABORT;
+use baton_services::intent::flags::{
+    RECEIVER_FOREGROUND, RECEIVER_NO_ABORT, RECEIVER_REPLACE_PENDING,
+};
 use baton_services::intent::{ComponentName, Intent};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -63,6 +65,8 @@ struct World<'a> {
     open: Vec<Open>,
     /// Components that were asked for.
     starts: Vec<ComponentName>,
+    /// How many broadcasts each component works on.
+    working: BTreeMap<String, i32>,
     /// Counts what happens.
     clock: u64,
     now_ns: u64,
@@ -180,13 +184,16 @@ impl World<'_> {
         );
         let uid = self.below(3) as u32;
         let is_foreground = self.below(2) == 0;
-        Broadcast { intent, uid, is_foreground, is_sticky: false, kind, targets, charge: number }
+        let (is_sticky, is_begun, charge) = (false, false, number);
+        Broadcast { intent, uid, is_foreground, is_sticky, is_begun, kind, targets, charge }
     }
 
     /// One look of a delivery thread.
     fn deliver(&mut self, number: usize) {
         let events = self.queues.take_all(number);
-        events.into_iter().for_each(|event| self.levels[number].put(event));
+        for event in events {
+            assert!(!self.levels[number].put(event), "no broadcast of a history replaces another");
+        }
         let late = self.levels[number].expire(self.now_ns);
         self.carry_out(number, late);
         while let Some(effects) = self.levels[number].next_urgent(self.now_ns) {
@@ -203,7 +210,9 @@ impl World<'_> {
         for effect in effects {
             match effect {
                 Effect::Start(name) => self.starts.push(name),
-                Effect::Step { .. } => {}
+                Effect::Begin(_) | Effect::Step { .. } => {}
+                Effect::Busy(name) => *self.working.entry(name.class).or_default() += 1,
+                Effect::Idle(name) => *self.working.entry(name.class).or_default() -= 1,
                 Effect::Skipped { name, broadcast, .. } => {
                     let id = match name.strip_prefix("p/") {
                         Some(id) => COMPONENT + id.parse::<u64>().unwrap(),
@@ -256,7 +265,7 @@ impl World<'_> {
         }
         let story = self.story(number);
         story.n_finished += 1;
-        story.is_aborted = aborts && story.may_abort;
+        story.is_aborted = aborts && story.is_ordered && story.may_abort;
         self.levels[level].put(Event::Finished { token, outcome, aborts });
         while let Some(effects) = self.levels[level].next_urgent(self.now_ns) {
             self.carry_out(level, effects);
@@ -292,6 +301,7 @@ impl World<'_> {
     }
 
     fn check(&self) {
+        assert!(self.working.values().all(|n| *n == 0), "{:?} work still", self.working);
         for story in self.stories.values() {
             let called: Vec<u64> = story.arrived.iter().map(|(id, _)| *id).collect();
             let mut seen = called.clone();
@@ -352,6 +362,7 @@ fn history(seed: u64) -> u64 {
         stories: BTreeMap::new(),
         open: Vec::new(),
         starts: Vec::new(),
+        working: BTreeMap::new(),
         clock: 0,
         now_ns: 0,
     };
@@ -369,4 +380,163 @@ fn nothing_accepted_is_lost_or_doubled_and_urgent_broadcasts_come_first() {
     }
     let n_races: u64 = (0..N_HISTORIES).map(history).sum();
     assert!(n_races > 100 * N_HISTORIES, "{n_races} situations in which the order matters");
+}
+
+/// A broadcast with one receiver.
+struct Sent {
+    number: Number,
+    action: &'static str,
+    uid: u32,
+    is_ordered: bool,
+    flags: u32,
+    is_begun: bool,
+    is_sticky: bool,
+}
+
+impl Sent {
+    fn accepted(self) -> Event<u64, Number> {
+        let Sent { number, action, uid, is_ordered, flags, is_begun, is_sticky } = self;
+        let mut intent = Intent::new(action);
+        intent.flags = flags;
+        intent.extras.put("number", number as i64);
+        let initial = Outcome { code: number as i32, ..Outcome::default() };
+        let result_to = Some(receiver(RESULT + number));
+        let kind = match is_ordered {
+            true => Kind::Ordered { first: 0, initial, result_to },
+            false => Kind::Parallel,
+        };
+        let targets = vec![Target::Registered(receiver(1))];
+        let (is_foreground, charge) = (flags & RECEIVER_FOREGROUND != 0, number);
+        let broadcast =
+            Broadcast { intent, uid, is_foreground, is_sticky, is_begun, kind, targets, charge };
+        Event::Accepted(Box::new(broadcast))
+    }
+}
+
+#[test]
+fn a_broadcast_replaces_the_newest_pending_one_that_is_equal() {
+    let mut level: Level<u64, Number> = Level::new(0, LIMITS, RandomState::new());
+    let replace = RECEIVER_REPLACE_PENDING;
+    let in_front = replace | RECEIVER_FOREGROUND;
+    for (number, action, uid, is_ordered, flags, replaces) in [
+        (1, "news", 1, false, 0, false),
+        (2, "other", 1, false, 0, false),
+        (3, "news", 1, false, 0, false),
+        (4, "last", 1, false, 0, false),
+        (5, "news", 1, true, 0, false),
+        (6, "news", 2, false, replace, false),
+        (7, "none", 1, false, replace, false),
+        (8, "news", 1, false, in_front, false),
+        (9, "news", 1, false, replace, true),
+        (10, "news", 1, true, replace, true),
+    ] {
+        let (is_begun, is_sticky) = (false, false);
+        let sent = Sent { number, action, uid, is_ordered, flags, is_begun, is_sticky };
+        assert_eq!(level.put(sent.accepted()), replaces, "{number}");
+    }
+    // The sender of the ordered one that does not come gets the initial result.
+    let effects = level.next_urgent(0).unwrap();
+    let [Effect::Step { at: 1, .. }, Effect::Deliver { to, outcome, at: 1, token: 0, .. }] =
+        &effects[..]
+    else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((to.id, outcome.code), (RESULT + 5, 5));
+    assert!(level.next_urgent(0).is_none());
+    let mut order = Vec::new();
+    while let Some(effects) = level.next_broadcast(0) {
+        let [Effect::Begin(_), Effect::Deliver { broadcast, .. }] = &effects[..] else {
+            panic!("{effects:?}")
+        };
+        order.push(broadcast.charge);
+    }
+    assert_eq!(order, [8, 1, 6, 2, 9, 4, 10, 7]);
+}
+
+#[test]
+fn begun_and_sticky_broadcasts_are_not_replaced_and_replace_none() {
+    let state = |is_begun, is_sticky| (is_begun, is_sticky);
+    let pending = state(false, false);
+    for (first, second, replaces) in [
+        (pending, pending, true),
+        (state(true, false), pending, false),
+        (pending, state(true, false), false),
+        (state(false, true), pending, false),
+        (pending, state(false, true), false),
+    ] {
+        let mut level: Level<u64, Number> = Level::new(0, LIMITS, RandomState::new());
+        let sent = [first, second].map(|(is_begun, is_sticky)| {
+            let (number, action, uid, flags) = (1, "news", 1, RECEIVER_REPLACE_PENDING);
+            Sent { number, action, uid, is_ordered: false, flags, is_begun, is_sticky }
+        });
+        let [first, second] = sent.map(|sent| level.put(sent.accepted()));
+        assert_eq!((first, second), (false, replaces));
+    }
+}
+
+#[test]
+fn a_component_works_from_the_start_of_its_process_until_it_finishes_or_is_skipped() {
+    let attached = || {
+        let Some(mut receiver) = Arc::into_inner(receiver(1)) else { unreachable!() };
+        receiver.component = Some(component(1));
+        Arc::new(receiver)
+    };
+    let words = |effects: Vec<Effect<u64, Number>>| {
+        let word = |effect: &Effect<u64, Number>| match effect {
+            Effect::Begin(_) => "begin",
+            Effect::Busy(_) => "busy",
+            Effect::Idle(_) => "idle",
+            Effect::Start(_) => "start",
+            Effect::Step { .. } => "step",
+            Effect::Skipped { .. } => "skipped",
+            Effect::Deliver { token: 0, .. } => "result",
+            Effect::Deliver { .. } => "call",
+        };
+        effects.iter().map(word).collect::<Vec<_>>().join(" ")
+    };
+    for (is_ordered, runs, how, then) in [
+        (false, true, "finishes", "idle"),
+        (false, true, "hangs", "skipped idle"),
+        (false, true, "dies", "skipped idle"),
+        (true, true, "finishes", "idle step result"),
+        (true, true, "hangs", "skipped idle step result"),
+        (false, false, "finishes", "idle"),
+        (true, false, "finishes", "idle step result"),
+        (false, false, "is broken", "skipped idle"),
+    ] {
+        let shown = format!("{is_ordered} {runs} {how}");
+        let mut level: Level<u64, Number> = Level::new(0, LIMITS, RandomState::new());
+        let (number, action, uid, flags, is_begun, is_sticky) = (1, "a", 1, 0, false, false);
+        let sent = Sent { number, action, uid, is_ordered, flags, is_begun, is_sticky };
+        let Event::Accepted(mut broadcast) = sent.accepted() else { unreachable!() };
+        broadcast.targets = vec![match runs {
+            true => Target::Registered(attached()),
+            false => Target::Component(component(1)),
+        }];
+        level.put(Event::Accepted(broadcast));
+        let mut called = level.next_broadcast(0).unwrap();
+        if !runs {
+            assert_eq!(words(called), "begin busy start", "{shown}");
+            level.put(match how {
+                "is broken" => Event::NotStarted(component(1)),
+                _ => Event::Started(component(1), attached()),
+            });
+            called = level.next_urgent(0).unwrap();
+        }
+        let (outcome, aborts) = (Outcome::default(), false);
+        let last = match called.last() {
+            Some(&Effect::Deliver { token, .. }) => {
+                let expected = if runs { "begin busy call" } else { "call" };
+                assert_eq!(words(called), expected, "{shown}");
+                match how {
+                    "finishes" => _ = level.put(Event::Finished { token, outcome, aborts }),
+                    "dies" => _ = level.put(Event::Gone(1)),
+                    _ => {}
+                }
+                level.next_urgent(0).unwrap_or_else(|| level.expire(LIMITS.receive_ns))
+            }
+            _ => called,
+        };
+        assert_eq!(words(last), then, "{shown}");
+    }
 }

@@ -8,17 +8,19 @@ use crate::wait::wait_for_manager;
 use crate::{background, stop};
 use baton::{CallError, NameError, Process, ServiceManager};
 use baton_services::broadcast;
+use baton_services::broadcast::components::{Components, Held};
 use baton_services::intent::{ComponentName, Manifest};
 use baton_services::process::class::{Adjustment, MinFree};
 use baton_services::process::package::Package;
 use baton_services::process::protocol::NAME;
 use baton_services::process::run::{Config, ProcessManager};
 use baton_services::process::server::Server;
+use baton_services::process::table::ProcessId;
 use clap::Args;
 use rustix::fd::AsFd;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -133,16 +135,42 @@ fn broadcasts(
     manager: &Arc<ProcessManager>,
     journal: PathBuf,
 ) -> Result<broadcast::Server, std::io::Error> {
-    let manager = Arc::downgrade(manager);
-    let start = move |name: &ComponentName| {
-        let manager = manager.upgrade().ok_or("the process manager is gone")?;
-        let (id, _) = manager.receive(name).map_err(|error| error.to_string())?;
-        manager.received(id, &name.class);
-        Ok(())
+    let [starts, holds] = [(); 2].map(|()| Arc::downgrade(manager));
+    let components = Components {
+        start: Box::new(move |name| {
+            let manager = starts.upgrade().ok_or("the process manager is gone")?;
+            let (id, _) = manager.receive(name).map_err(|error| error.to_string())?;
+            Ok(Receiving::hold(&starts, id, name))
+        }),
+        hold: Box::new(move |name| {
+            let id = holds.upgrade()?.receive_if_running(name)?;
+            Some(Receiving::hold(&holds, id, name))
+        }),
     };
-    let start: Option<broadcast::server::Start> = Some(Box::new(start));
     let journal = Some(journal);
-    broadcast::Server::start(process, broadcast::Settings { start, journal, ..Default::default() })
+    let settings = broadcast::Settings { components, journal, ..Default::default() };
+    broadcast::Server::start(process, settings)
+}
+
+/// A process whose receiver works on broadcasts: it is in the foreground until this is dropped.
+struct Receiving {
+    manager: Weak<ProcessManager>,
+    id: ProcessId,
+    class: String,
+}
+
+impl Receiving {
+    fn hold(manager: &Weak<ProcessManager>, id: ProcessId, name: &ComponentName) -> Held {
+        Box::new(Receiving { manager: Weak::clone(manager), id, class: name.class.clone() })
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if let Some(manager) = self.manager.upgrade() {
+            manager.received(self.id, &self.class);
+        }
+    }
 }
 
 /// The file by which the next broadcast service of a context goes on: beside the broker's socket.

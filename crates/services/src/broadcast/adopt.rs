@@ -30,7 +30,7 @@ pub struct LeftBroadcast {
     pub level: usize,
     /// The broadcast.
     pub broadcast: KeptBroadcast,
-    /// Its record, which says which receivers of a parallel one have been called.
+    /// Its record, which says whether it has begun, and who has been called.
     pub record: Kept,
     /// How far an ordered one is, if it is past its first receiver.
     pub step: Option<(KeptStep, Kept)>,
@@ -107,13 +107,22 @@ impl LeftBroadcast {
     ) -> Vec<Target<R>> {
         let targets = self.broadcast.targets.iter().enumerate();
         let target = |(at, target): (usize, &KeptTarget)| match target {
-            _ if self.record.marks.get(at) == Some(&true) => Target::Reached,
+            _ if self.is_marked(KeptBroadcast::mark(at)) => Target::Reached,
             KeptTarget::Component(name) => Target::Component(name.clone()),
             KeptTarget::Registered(id) => {
                 registered(*id).map_or(Target::Reached, Target::Registered)
             }
         };
         targets.map(target).collect()
+    }
+
+    /// Whether its receivers are being called, or its result is under way.
+    pub fn is_begun(&self) -> bool {
+        self.is_marked(KeptBroadcast::BEGUN) || self.step.is_some()
+    }
+
+    fn is_marked(&self, mark: u32) -> bool {
+        self.record.marks.get(mark as usize) == Some(&true)
     }
 
     /// How the receivers are called from here on.
@@ -130,8 +139,7 @@ impl LeftBroadcast {
     }
 }
 
-/// A parallel broadcast has a mark for each receiver, an ordered one has none.
 fn has_its_marks(broadcast: &KeptBroadcast, kept: &Kept) -> bool {
-    let n_marks = if broadcast.order.is_some() { 0 } else { broadcast.targets.len() };
-    kept.marks.len() == n_marks
+    let n_marks = KeptBroadcast::n_marks(broadcast.order.is_some(), broadcast.targets.len());
+    kept.marks.len() == n_marks as usize
 }

@@ -229,6 +229,7 @@ impl BroadcastManager {
     }
 
     /// Attaches the receiver of a component: what the component's process does when it is started.
+    /// The process is in the foreground until `receive` has dropped the delivery.
     ///
     /// # Errors
     /// No manifest has the component, or it is another user's: the caller's fault.
@@ -355,7 +356,7 @@ impl Inner {
         self.results.lock().retain(|(_, its)| *its != key);
     }
 
-    /// Tells the service that a receiver of an ordered broadcast has finished.
+    /// Tells the service that a receiver has finished, if it waits for that.
     fn finish(self: &Arc<Self>, token: u64, answer: Answer) {
         if token == 0 || self.try_finish(token, &answer) {
             return;

@@ -1,19 +1,19 @@
 //! The threads that deliver: one for each level in use, at the level's priority.
 
 use super::account::Charge;
+use super::components::Wanted;
 use super::journal::Record;
-use super::kept::KeptStep;
+use super::kept::{KeptBroadcast, KeptStep};
 use super::level::{Broadcast, Effect, Event, Kind, Level, Limits, Outcome, Receiver, Skip};
 use super::protocol::{PERFORM_RECEIVE, encode_received, is_transient};
 use super::record::{Draft, Kind as RecordKind};
 use super::stats::{Skipped, Stats};
-use super::tables::{Tables, text};
-use crate::intent::ComponentName;
+use super::tables::Tables;
 use baton::{CallError, DeathLink, Handle, Parcel};
 use baton_shm::lock::Lock;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{SendError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub struct Means {
     /// What has been done.
     pub stats: Arc<Stats>,
     /// Where components are started: not by a delivery thread, which must not wait.
-    pub starts: Sender<ComponentName>,
+    pub components: Sender<Wanted>,
     /// The bounds of steps.
     pub limits: Limits,
 }
@@ -123,6 +123,11 @@ impl<'a> Delivery<'a> {
         let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
             match effect {
+                Effect::Begin(broadcast) => {
+                    if let Some(record) = &broadcast.charge.record {
+                        record.mark(KeptBroadcast::BEGUN);
+                    }
+                }
                 Effect::Deliver { ref to, ref broadcast, at, token, ref outcome, .. } => {
                     let Some(delivered) = self.deliver(to, broadcast, token, outcome) else {
                         effects.extend(self.level.again(effect, now_ns()));
@@ -131,7 +136,7 @@ impl<'a> Delivery<'a> {
                     if let (Kind::Parallel, Some(record)) =
                         (&broadcast.kind, &broadcast.charge.record)
                     {
-                        record.mark(at as u32);
+                        record.mark(KeptBroadcast::mark(at));
                     }
                     let Err(why) = delivered else { continue };
                     if token != 0 {
@@ -141,11 +146,14 @@ impl<'a> Delivery<'a> {
                     }
                 }
                 Effect::Step { broadcast, at, outcome } => self.note(&broadcast, at, &outcome),
+                // Without the thread of components, no process has a class.
+                Effect::Busy(name) => _ = self.want(Wanted::Busy(name)),
+                Effect::Idle(name) => _ = self.want(Wanted::Idle(name)),
                 Effect::Start(name) => match self.means.tables.attached(&name) {
-                    Some(receiver) => self.level.put(Event::Started(name, receiver)),
+                    Some(receiver) => _ = self.level.put(Event::Started(name, receiver)),
                     None => {
-                        if self.means.starts.send(name.clone()).is_err() {
-                            self.level.put(Event::NotStarted(name));
+                        if self.want(Wanted::Start(name.clone())).is_err() {
+                            let _ = self.level.put(Event::NotStarted(name));
                         }
                     }
                 },
@@ -154,6 +162,10 @@ impl<'a> Delivery<'a> {
         }
         // A broadcast that is kept here does not end.
         self.parallel = None;
+    }
+
+    fn want(&self, wanted: Wanted) -> Result<(), SendError<Wanted>> {
+        self.means.components.send(wanted)
     }
 
     /// `None` if the receiver cannot be called now, and may be soon.
@@ -169,12 +181,16 @@ impl<'a> Delivery<'a> {
         }
         let stepwise;
         let parcel = match (&broadcast.kind, &self.parallel) {
-            (Kind::Parallel, Some((current, parcel))) if Arc::ptr_eq(current, broadcast) => parcel,
-            (Kind::Parallel, _) => {
+            (Kind::Parallel, Some((current, parcel)))
+                if token == 0 && Arc::ptr_eq(current, broadcast) =>
+            {
+                parcel
+            }
+            (Kind::Parallel, _) if token == 0 => {
                 let parcel = encode(broadcast, token, outcome);
                 &self.parallel.insert((Arc::clone(broadcast), parcel)).1
             }
-            (Kind::Ordered { .. }, _) => {
+            _ => {
                 stepwise = encode(broadcast, token, outcome);
                 &stepwise
             }
@@ -213,26 +229,12 @@ impl<'a> Delivery<'a> {
 }
 
 fn encode(broadcast: &ServiceBroadcast, token: u64, outcome: &Outcome) -> Parcel {
-    let Broadcast { intent, is_sticky, charge, .. } = broadcast;
-    encode_received(intent, outcome, token != 0, *is_sticky, token, charge.id)
+    let Broadcast { intent, is_sticky, charge, kind, .. } = broadcast;
+    let is_ordered = token != 0 && matches!(kind, Kind::Ordered { .. });
+    encode_received(intent, outcome, is_ordered, *is_sticky, token, charge.id)
 }
 
 /// The time of the steps' deadlines.
 pub fn now_ns() -> u64 {
     baton_shm::clock::now_ns()
-}
-
-/// Starts the components that deliveries ask for, until the last delivery thread has ended. Tells
-/// which could not be started.
-pub fn start_components(
-    wanted: std::sync::mpsc::Receiver<ComponentName>,
-    start: impl Fn(&ComponentName) -> Result<(), String>,
-    not_started: impl Fn(ComponentName),
-) {
-    for name in wanted {
-        if let Err(why) = start(&name) {
-            tracing::warn!(target: "broadcast", "{} does not start: {why}", text(&name));
-            not_started(name);
-        }
-    }
 }

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 pub const FILE_BYTES: usize = 16 << 20;
 const N_BLOCKS: u32 = (FILE_BYTES / BLOCK_BYTES) as u32;
 /// Says what the file is, and how it is laid out.
-const MAGIC: u32 = u32::from_be_bytes(*b"bcj\x01");
+const MAGIC: u32 = u32::from_be_bytes(*b"bcj\x02");
 /// The type of a file system in memory: `linux/magic.h`.
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 /// Words of the first block.

@@ -146,6 +146,19 @@ impl KeptSticky {
 }
 
 impl KeptBroadcast {
+    /// The mark of one that has begun.
+    pub const BEGUN: u32 = 0;
+
+    /// The mark of a receiver of a parallel one, by its index, that was called.
+    pub fn mark(at: usize) -> u32 {
+        Self::BEGUN + 1 + at as u32
+    }
+
+    /// The number of its marks.
+    pub fn n_marks(is_ordered: bool, n_targets: usize) -> u32 {
+        Self::mark(if is_ordered { 0 } else { n_targets })
+    }
+
     /// Writes the body of a user's broadcast.
     pub fn write<R>(
         uid: u32,

@@ -11,15 +11,19 @@
 //! comes when the receiver has finished, has died or has taken too long. So a receiver that hangs
 //! holds up its own broadcast until the time-out, and no other broadcast of its level.
 //!
+//! A broadcast with `FLAG_RECEIVER_REPLACE_PENDING` takes the place of one that has not begun. The
+//! sender of a replaced ordered broadcast gets the initial result.
+//!
 //! A receiver of a manifest that does not run is started, and its delivery waits for that. So does
 //! the delivery to a receiver that an earlier service knew, until its process has registered it
 //! again.
 
 use super::turns::Turns;
-use crate::intent::flags::RECEIVER_NO_ABORT;
+use crate::intent::flags::{RECEIVER_NO_ABORT, RECEIVER_REPLACE_PENDING};
 use crate::intent::{Bundle, ComponentName, Intent};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::mem::discriminant;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -100,6 +104,8 @@ pub struct Broadcast<R, C> {
     pub is_foreground: bool,
     /// Whether it was sent before its receiver was registered.
     pub is_sticky: bool,
+    /// Whether an earlier service has begun to call its receivers.
+    pub is_begun: bool,
     /// How the receivers are called.
     pub kind: Kind<R>,
     /// The receivers, in their order.
@@ -113,7 +119,7 @@ pub struct Broadcast<R, C> {
 pub enum Event<R, C> {
     /// A broadcast is accepted.
     Accepted(Box<Broadcast<R, C>>),
-    /// The receiver of a step has finished.
+    /// The receiver of a step has finished. The result of a parallel broadcast's has no meaning.
     Finished {
         /// The step's.
         token: u64,
@@ -130,11 +136,15 @@ pub enum Event<R, C> {
     Returned(u64),
     /// A receiver is unregistered or dead.
     Gone(u64),
+    /// Another ordered broadcast has taken the place of this one.
+    Replaced(Box<Broadcast<R, C>>),
 }
 
 /// What the delivery thread is to do, in this order.
 #[derive(Debug)]
 pub enum Effect<R, C> {
+    /// Note that no other broadcast takes this one's place any more.
+    Begin(Arc<Broadcast<R, C>>),
     /// Call a receiver.
     Deliver {
         /// The receiver.
@@ -143,7 +153,7 @@ pub enum Effect<R, C> {
         broadcast: Arc<Broadcast<R, C>>,
         /// The receiver's index. One more than the last one's: it gets the result.
         at: usize,
-        /// Of a step of an ordered broadcast, which fails by [`Level::failed`]; else 0.
+        /// Of a step that the receiver finishes, and that fails by [`Level::failed`]; else 0.
         token: u64,
         /// The result so far.
         outcome: Outcome,
@@ -159,6 +169,10 @@ pub enum Effect<R, C> {
         /// The result so far.
         outcome: Outcome,
     },
+    /// A component works on a broadcast from now on, or will once it is started.
+    Busy(ComponentName),
+    /// A component has done with a broadcast, or is skipped.
+    Idle(ComponentName),
     /// Start a component. Several levels may ask for one component.
     Start(ComponentName),
     /// A receiver has not got the broadcast, or has not finished.
@@ -189,7 +203,7 @@ pub enum Skip {
 /// How long steps may take, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// From the call of a receiver of an ordered broadcast until it has finished.
+    /// From the call of a receiver that finishes until it has: see [`Level`].
     pub receive_ns: u64,
     /// From the start of a component until its receiver is attached.
     pub start_ns: u64,
@@ -219,6 +233,8 @@ enum Awaits<R> {
 }
 
 /// The broadcasts of one level.
+///
+/// The receivers of an ordered broadcast, and those of components, finish: see [`Event::Finished`].
 #[derive(Debug)]
 pub struct Level<R, C> {
     number: usize,
@@ -238,6 +254,26 @@ pub struct Level<R, C> {
 
 type Effects<R, C> = Vec<Effect<R, C>>;
 
+impl<R, C> Broadcast<R, C> {
+    /// The component to which a target belongs.
+    fn component(&self, at: usize) -> Option<ComponentName> {
+        match self.targets.get(at)? {
+            Target::Registered(to) => to.component.clone(),
+            Target::Component(name) => Some(name.clone()),
+            Target::Reached => None,
+        }
+    }
+
+    /// Whether it takes the place of another one of its user and its queue.
+    fn replaces(&self, pending: &Broadcast<R, C>) -> bool {
+        self.intent.has_flags(RECEIVER_REPLACE_PENDING)
+            && !(self.is_sticky || self.is_begun)
+            && !(pending.is_sticky || pending.is_begun)
+            && discriminant(&self.kind) == discriminant(&pending.kind)
+            && self.intent.filter_equals(&pending.intent)
+    }
+}
+
 impl<R, C> Level<R, C> {
     /// A level without broadcasts.
     pub fn new(number: usize, limits: Limits, secret: RandomState) -> Level<R, C> {
@@ -255,15 +291,31 @@ impl<R, C> Level<R, C> {
         }
     }
 
-    /// Adds an event.
-    pub fn put(&mut self, event: Event<R, C>) {
-        match event {
-            Event::Accepted(broadcast) if broadcast.is_foreground => {
-                self.foreground.push(broadcast.uid, broadcast);
+    /// Adds an event. True if it is a broadcast that has taken the place of another one, which does
+    /// not come any more.
+    pub fn put(&mut self, event: Event<R, C>) -> bool {
+        let broadcast = match event {
+            Event::Accepted(broadcast) => broadcast,
+            event => {
+                self.urgent.push_back(event);
+                return false;
             }
-            Event::Accepted(broadcast) => self.background.push(broadcast.uid, broadcast),
-            event => self.urgent.push_back(event),
+        };
+        let queue =
+            if broadcast.is_foreground { &mut self.foreground } else { &mut self.background };
+        // No more comparisons than a user may have broadcasts under way. The newest one, so that
+        // no older one comes after this.
+        let mut newest_first = queue.of(broadcast.uid).rev();
+        let Some(place) = newest_first.find(|pending| broadcast.replaces(pending)) else {
+            drop(newest_first);
+            queue.push(broadcast.uid, broadcast);
+            return false;
+        };
+        let replaced = std::mem::replace(place, broadcast);
+        if let Kind::Ordered { result_to: Some(_), .. } = &replaced.kind {
+            self.urgent.push_back(Event::Replaced(replaced));
         }
+        true
     }
 
     /// Whether there is an accepted broadcast.
@@ -353,22 +405,15 @@ impl<R, C> Level<R, C> {
 
     fn begin(&mut self, broadcast: Box<Broadcast<R, C>>, now_ns: u64, effects: &mut Effects<R, C>) {
         let broadcast: Arc<Broadcast<R, C>> = Arc::from(broadcast);
+        if !broadcast.is_begun {
+            effects.push(Effect::Begin(Arc::clone(&broadcast)));
+        }
         let (first, initial) = match &broadcast.kind {
             Kind::Ordered { first, initial, .. } => (*first, initial.clone()),
             Kind::Parallel => {
-                for (at, target) in broadcast.targets.iter().enumerate() {
+                for at in 0..broadcast.targets.len() {
                     let (broadcast, outcome) = (Arc::clone(&broadcast), Outcome::default());
-                    match target {
-                        Target::Registered(to) => {
-                            let to = Arc::clone(to);
-                            self.deliver(to, broadcast, at, outcome, now_ns, effects);
-                        }
-                        Target::Component(name) => {
-                            let name = name.clone();
-                            self.start(name, broadcast, at, outcome, now_ns, effects);
-                        }
-                        Target::Reached => {}
-                    }
+                    self.reach(broadcast, at, outcome, now_ns, effects);
                 }
                 return;
             }
@@ -400,16 +445,32 @@ impl<R, C> Level<R, C> {
         effects: &mut Effects<R, C>,
     ) {
         match broadcast.targets.get(at) {
-            Some(Target::Registered(to)) => {
+            Some(Target::Reached) => self.step(broadcast, at + 1, outcome, now_ns, effects),
+            Some(_) => self.reach(broadcast, at, outcome, now_ns, effects),
+            None => self.report(broadcast, outcome, effects),
+        }
+    }
+
+    /// Calls a receiver. One of a component that does not run is started first.
+    fn reach(
+        &mut self,
+        broadcast: Arc<Broadcast<R, C>>,
+        at: usize,
+        outcome: Outcome,
+        now_ns: u64,
+        effects: &mut Effects<R, C>,
+    ) {
+        effects.extend(broadcast.component(at).map(Effect::Busy));
+        match &broadcast.targets[at] {
+            Target::Registered(to) => {
                 let to = Arc::clone(to);
                 self.deliver(to, broadcast, at, outcome, now_ns, effects);
             }
-            Some(Target::Component(name)) => {
+            Target::Component(name) => {
                 let name = name.clone();
                 self.start(name, broadcast, at, outcome, now_ns, effects);
             }
-            Some(Target::Reached) => self.step(broadcast, at + 1, outcome, now_ns, effects),
-            None => self.report(broadcast, outcome, effects),
+            Target::Reached => {}
         }
     }
 
@@ -457,14 +518,18 @@ impl<R, C> Level<R, C> {
         now_ns: u64,
         effects: &mut Effects<R, C>,
     ) {
-        let token = match broadcast.kind {
-            Kind::Ordered { .. } if at < broadcast.targets.len() => {
+        let finishes = match broadcast.kind {
+            // A result is not answered.
+            Kind::Ordered { .. } => at < broadcast.targets.len(),
+            Kind::Parallel => broadcast.component(at).is_some(),
+        };
+        let token = match finishes {
+            true => {
                 let deadline_ns = now_ns.saturating_add(self.limits.receive_ns);
                 let (broadcast, outcome) = (Arc::clone(&broadcast), outcome.clone());
                 self.await_step(broadcast, at, outcome, Awaits::Finish(to.id), deadline_ns)
             }
-            // A result is not answered.
-            Kind::Parallel | Kind::Ordered { .. } => 0,
+            false => 0,
         };
         effects.push(Effect::Deliver { to, broadcast, at, token, outcome, pause_ns });
     }
@@ -524,6 +589,7 @@ impl<R, C> Level<R, C> {
             (Some(Target::Reached) | None, _) => unreachable!("nobody waits for these"),
         };
         effects.push(Effect::Skipped { name, broadcast: Arc::clone(&broadcast), why });
+        effects.extend(broadcast.component(at).map(Effect::Idle));
         if matches!(broadcast.kind, Kind::Ordered { .. }) && at < broadcast.targets.len() {
             self.go_on(broadcast, at + 1, outcome, now_ns, effects);
         }
@@ -535,12 +601,21 @@ impl<R, C> Level<R, C> {
             // A token that is not known is that of a step whose time is over, or a guess.
             Event::Finished { token, outcome, aborts } => {
                 let Some(Step { broadcast, at, .. }) = self.end(token) else { return };
+                effects.extend(broadcast.component(at).map(Effect::Idle));
+                if matches!(broadcast.kind, Kind::Parallel) {
+                    return;
+                }
                 let forbids_abort = broadcast.intent.flags & RECEIVER_NO_ABORT != 0;
                 let next = match aborts && !forbids_abort {
                     true => broadcast.targets.len(),
                     false => at + 1,
                 };
                 self.go_on(broadcast, next, outcome, now_ns, effects);
+            }
+            Event::Replaced(broadcast) => {
+                let Kind::Ordered { initial, .. } = &broadcast.kind else { return };
+                let (initial, end) = (initial.clone(), broadcast.targets.len());
+                self.go_on(Arc::from(broadcast), end, initial, now_ns, effects);
             }
             Event::Started(name, receiver) => {
                 for token in self.steps_that_await_start(&name) {

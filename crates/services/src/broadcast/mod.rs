@@ -6,6 +6,7 @@
 //! - [`queue`]: accepted broadcasts, without a lock. [`priority`]: their levels.
 //! - [`level`]: what one level has to do, pure. [`turns`]: users take turns. [`delivery`]: the
 //!   threads that do it.
+//! - [`components`]: the processes of receivers in manifests.
 //! - [`tables`]: who receives what. [`account`]: bounds of each user.
 //! - [`journal`]: what the next service finds. [`record`]: its layout, pure. [`blocks`]: its room.
 //!   [`kept`]: what its records say. [`ids`]: the broadcasts' names. [`adopt`]: how it goes on.
@@ -18,6 +19,8 @@ pub mod adopt;
 pub mod blocks;
 #[cfg(not(loom))]
 pub mod client;
+#[cfg(not(loom))]
+pub mod components;
 #[cfg(not(loom))]
 pub mod delivery;
 #[cfg(not(loom))]

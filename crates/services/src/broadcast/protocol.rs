@@ -108,11 +108,11 @@ pub struct Received {
     pub intent: Intent,
     /// The result so far.
     pub outcome: Outcome,
-    /// Whether the service waits for this receiver.
+    /// Whether the receivers get it one after the other.
     pub is_ordered: bool,
     /// Whether it was sent before the receiver was registered.
     pub is_sticky: bool,
-    /// By which the receiver of an ordered broadcast finishes.
+    /// By which the receiver finishes. 0: the service does not wait for it.
     pub token: u64,
     /// Names the broadcast. A service that was killed may have called a receiver, and the next one
     /// calls it again, with this id. 0 from an older service.

@@ -39,7 +39,7 @@ pub enum Kind {
     Receiver = 1,
     /// A sticky broadcast.
     Sticky = 2,
-    /// A broadcast under way, with a mark for each receiver.
+    /// A broadcast under way, with marks of how far it is.
     Broadcast = 3,
     /// How far an ordered broadcast is.
     Step = 4,

@@ -11,9 +11,8 @@
 
 use super::account::{Charge, Counted};
 use super::adopt::{Left, LeftBroadcast};
-use super::delivery::{
-    Callback, Delivery, Means, ServiceEvent, UnderWay, now_ns, start_components,
-};
+use super::components::{Components, serve_components};
+use super::delivery::{Callback, Delivery, Means, ServiceEvent, UnderWay, now_ns};
 use super::ids::Ids;
 use super::journal::{Journal, JournalError, Opened, Record};
 use super::kept::{Callee, KeptBroadcast, KeptOrder, KeptReceiver};
@@ -50,17 +49,14 @@ const EX_ILLEGAL_STATE: i32 = -5;
 /// Dumps at a time: a reader that does not read holds one up.
 const MAX_DUMPS: u32 = 4;
 
-/// Starts a component's process, which then attaches its receiver. It may be running already.
-pub type Start = Box<dyn Fn(&ComponentName) -> Result<(), String> + std::marker::Send + Sync>;
-
 /// How the service is run.
 pub struct Settings {
     /// The bounds of steps: 10 seconds each unless set.
     pub limits: Limits,
     /// Which users hold which permissions.
     pub policy: Policy,
-    /// Starts components. Without it none is started.
-    pub start: Option<Start>,
+    /// Starts components, and keeps those that work.
+    pub components: Components,
     /// The file, in memory, by which the next service goes on where this one is killed.
     pub journal: Option<PathBuf>,
 }
@@ -69,7 +65,8 @@ impl Default for Settings {
     fn default() -> Settings {
         let ten_seconds = 10_000_000_000;
         let limits = Limits { receive_ns: ten_seconds, start_ns: ten_seconds };
-        Settings { limits, policy: Policy::default(), start: None, journal: None }
+        let (policy, components) = Default::default();
+        Settings { limits, policy, components, journal: None }
     }
 }
 
@@ -132,8 +129,8 @@ impl Server {
     /// # Errors
     /// A thread cannot be started, or another service has the journal.
     pub fn start(process: &Process, settings: Settings) -> Result<Server, std::io::Error> {
-        let Settings { limits, policy, start, journal } = settings;
-        let (starts, wanted) = mpsc::channel();
+        let Settings { limits, policy, components, journal } = settings;
+        let (want, wanted) = mpsc::channel();
         let stats = Arc::new(Stats::default());
         let opened = journal.map(|path| open_journal(&path)).transpose()?.flatten();
         let (journal, kept) = opened.map(|it| (it.journal, it.kept)).unzip();
@@ -142,7 +139,7 @@ impl Server {
         let left = Left::new(kept.unwrap_or_default(), &ids);
         let tables = Tables::new(policy, journal);
         let left = take_over(&tables, left);
-        let means = Means { tables, stats, starts, limits };
+        let means = Means { tables, stats, components: want, limits };
         let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
             let woken = Weak::clone(weak);
             let wake = move |level: usize| {
@@ -171,10 +168,9 @@ impl Server {
                 shared.tell_all(|| Event::NotStarted(name.clone()));
             }
         };
-        let start = start.unwrap_or_else(|| Box::new(|_| Err("nobody starts it".to_owned())));
         std::thread::Builder::new()
-            .name("baton-start".to_owned())
-            .spawn(move || start_components(wanted, start, not_started))?;
+            .name("baton-components".to_owned())
+            .spawn(move || serve_components(wanted, &components, not_started))?;
         let object = process.object(move |request| {
             let shared = weak.upgrade().ok_or(Errno::BADF)?;
             serve(&shared, request)
@@ -203,9 +199,10 @@ impl Server {
     /// A thread cannot be started.
     pub fn go_on(&self) -> Result<(), std::io::Error> {
         let left = std::mem::take(&mut *self.shared.left.lock());
-        for left in left {
-            self.shared.adopt(left)?;
-        }
+        let levels: Vec<usize> = left.iter().map(|left| left.level).collect();
+        left.into_iter().for_each(|left| self.shared.adopt(left));
+        // A thread sees all of its level at once: one that replaces another one comes in its place.
+        levels.into_iter().try_for_each(|level| self.shared.ensure_thread(level))?;
         let shared = Arc::clone(&self.shared);
         let deadline_ns = now_ns().saturating_add(shared.means.limits.start_ns);
         let give_up = move || {
@@ -283,7 +280,11 @@ impl Shared {
         }
         let mut delivery = Delivery::new(&self.means, level);
         while !self.is_closed.load(Ordering::Acquire) {
-            self.queues.take_all(level).into_iter().for_each(|event| delivery.level.put(event));
+            for event in self.queues.take_all(level) {
+                if delivery.level.put(event) {
+                    self.queues.handed_over(level);
+                }
+            }
             delivery.serve_urgent();
             // The order of these two is the invariant of `queue`.
             if delivery.level.has_broadcast() && self.queues.is_first(level) {
@@ -337,7 +338,7 @@ impl Shared {
             KeptOrder { initial, result_to: callee }
         });
         let body = KeptBroadcast::write(uid, &intent, false, order.as_ref(), &targets);
-        let n_marks = if is_ordered { 0 } else { n_targets as u32 };
+        let n_marks = KeptBroadcast::n_marks(is_ordered, n_targets);
         let draft = Draft { kind: RecordKind::Broadcast, id, n_marks, body: body.data() };
         let record = self.means.tables.keep(uid, level, &draft).map_err(Refusal::from)?;
         let kind = match order {
@@ -345,9 +346,17 @@ impl Shared {
             None => Kind::Parallel,
         };
         let is_foreground = intent.flags & RECEIVER_FOREGROUND != 0;
-        let is_sticky = false;
         let charge = self.under_way(id, level, charge, record);
-        let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
+        let broadcast = Broadcast {
+            intent,
+            uid,
+            is_foreground,
+            is_sticky: false,
+            is_begun: false,
+            kind,
+            targets,
+            charge,
+        };
         invocation.accept(Event::Accepted(Box::new(broadcast)));
         Ok(n_targets)
     }
@@ -438,11 +447,20 @@ impl Shared {
         let (id, uid, intent) = (self.ids.next(level), receiver.uid, sticky.intent.clone());
         let targets = vec![Target::Registered(Arc::clone(receiver))];
         let body = KeptBroadcast::write(uid, &intent, true, None, &targets);
-        let draft = Draft { kind: RecordKind::Broadcast, id, n_marks: 1, body: body.data() };
+        let n_marks = KeptBroadcast::n_marks(false, 1);
+        let draft = Draft { kind: RecordKind::Broadcast, id, n_marks, body: body.data() };
         let record = self.means.tables.keep(uid, level, &draft).map_err(Refusal::from)?;
-        let (is_foreground, is_sticky, kind) = (false, true, Kind::Parallel);
         let charge = self.under_way(id, level, charge, record);
-        let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
+        let broadcast = Broadcast {
+            intent,
+            uid,
+            is_foreground: false,
+            is_sticky: true,
+            is_begun: false,
+            kind: Kind::Parallel,
+            targets,
+            charge,
+        };
         self.queues.invoke(level).accept(Event::Accepted(Box::new(broadcast)));
         Ok(())
     }
@@ -454,10 +472,10 @@ impl Shared {
     }
 
     /// Goes on with a broadcast of an earlier service.
-    fn adopt(self: &Arc<Self>, left: LeftBroadcast) -> Result<(), std::io::Error> {
+    fn adopt(&self, left: LeftBroadcast) {
         let Means { tables, .. } = &self.means;
-        let Some(journal) = tables.journal() else { return Ok(()) };
-        self.ensure_thread(left.level)?;
+        let Some(journal) = tables.journal() else { return };
+        let is_begun = left.is_begun();
         let (level, uid) = (left.level, left.broadcast.uid);
         let targets = left.targets(|id| tables.registered(id));
         let kind = left.kind(|callee| tables.adopt_result_receiver(callee));
@@ -467,9 +485,9 @@ impl Shared {
         charge.step = Lock::new(left.step.as_ref().and_then(|(_, kept)| adopt(kept)));
         let KeptBroadcast { intent, is_sticky, .. } = left.broadcast;
         let is_foreground = intent.flags & RECEIVER_FOREGROUND != 0;
-        let broadcast = Broadcast { intent, uid, is_foreground, is_sticky, kind, targets, charge };
+        let broadcast =
+            Broadcast { intent, uid, is_foreground, is_sticky, is_begun, kind, targets, charge };
         self.queues.invoke(level).accept(Event::Accepted(Box::new(broadcast)));
-        Ok(())
     }
 
     /// Forgets the callbacks of an earlier service that have not come back.

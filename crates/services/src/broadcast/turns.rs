@@ -27,6 +27,11 @@ impl<T> Turns<T> {
         items.push_back(item);
     }
 
+    /// The items of a user, the oldest first.
+    pub fn of(&mut self, uid: u32) -> impl DoubleEndedIterator<Item = &mut T> {
+        self.items.get_mut(&uid).into_iter().flatten()
+    }
+
     /// Takes the oldest item of the user whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
         let uid = self.users.pop_front()?;

@@ -219,6 +219,13 @@ impl ProcessManager {
         Ok((id, self.await_pid(id, target)?))
     }
 
+    /// A receiver begins with a broadcast if its process is there. None is started.
+    pub fn receive_if_running(&self, target: &ComponentName) -> Option<ProcessId> {
+        let (id, effects) = self.with_table(|table, now| table.receive_if_running(target, now))?;
+        self.carry_out(effects);
+        Some(id)
+    }
+
     /// A receiver has done with a broadcast.
     pub fn received(&self, id: ProcessId, component: &str) {
         let effects = self.with_table(|table, now| table.received(id, component, now));

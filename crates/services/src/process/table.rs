@@ -418,6 +418,17 @@ impl Table {
         Ok((id, effects))
     }
 
+    /// As [`Table::receive`], if the receiver's process is there.
+    pub fn receive_if_running(
+        &mut self,
+        target: &ComponentName,
+        now: Time,
+    ) -> Option<(ProcessId, Vec<Effect>)> {
+        let declared = self.packages.get(&target.package)?.components.get(&target.class)?;
+        self.find(&target.package, &declared.process)?;
+        self.receive(target, now).ok()
+    }
+
     /// A receiver has done with a broadcast. Nothing happens if its process is another one by now.
     pub fn received(&mut self, id: ProcessId, component: &str, now: Time) -> Vec<Effect> {
         if let Some(component) = self.component(id, component) {

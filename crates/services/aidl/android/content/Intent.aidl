@@ -1,3 +1,4 @@
 package android.content;
 
-parcelable Intent;
+/** A Rust program brings a type of its own: tests/rsbinder/src/android.rs has a small one. */
+parcelable Intent rust_type "crate::android::Intent";

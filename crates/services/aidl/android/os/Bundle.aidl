@@ -1,3 +1,4 @@
 package android.os;
 
-parcelable Bundle;
+/** A Rust program brings a type of its own: tests/rsbinder/src/android.rs has a small one. */
+parcelable Bundle rust_type "crate::android::Bundle";

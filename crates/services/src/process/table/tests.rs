@@ -295,10 +295,14 @@ fn a_receiver_is_in_the_foreground_while_it_works() {
     assert_eq!(machine.adjustment(pid), 0, "another broadcast is not done with");
     machine.table.received(id, "news", machine.now);
     assert_eq!(machine.adjustment(pid), 15);
+    let other = machine.table.receive_if_running(&target("app/news"), machine.now).unwrap();
+    assert_eq!((other.0, machine.adjustment(pid)), (id, 0));
+    machine.table.received(id, "news", machine.now);
     // A package that was stopped receives nothing, until somebody starts a component of it.
     machine.table.force_stop(ROOT, "app").unwrap();
     let refused = machine.table.receive(&target("app/news"), machine.now).unwrap_err();
     assert_eq!(refused, Refusal::Stopped("app".to_owned()));
+    assert_eq!(machine.table.receive_if_running(&target("app/news"), machine.now), None);
     machine.start("app/work");
     assert!(machine.table.receive(&target("app/news"), machine.now).is_ok());
     // One that comes late is nobody's.
