@@ -188,9 +188,7 @@ impl StandIn {
                 return Err(Errno::FAULT);
             }
         }
-        if exchange.read_size == 0 {
-            return Ok(());
-        }
+        // The driver hears of an exchange of nothing, too: a thread's first ioctl makes it known.
         self.exchange(memory, &Staged::default(), exchange).1
     }
 
@@ -244,6 +242,9 @@ impl StandIn {
         if self.poll.is_none() {
             let readable = self.opened.device.readable_duplicate()?;
             self.poll = Some(self.shared.watches.add_poll(readable, kernel_handle)?);
+        } else {
+            // Brings the descriptor up to what this thread has done since the last poll.
+            self.opened.device.readable()?;
         }
         let poll = self.poll.as_ref().expect("just made");
         let is_readable = poll.is_readable()?;
