@@ -235,12 +235,10 @@ impl StandIn {
 
     /// Whether the device is readable for the client. Otherwise the kernel is notified once it is.
     fn poll(&mut self, kernel_handle: u64, notify: bool) -> Result<bool, Errno> {
+        // The driver brings its descriptor up to what this thread has done since the last poll.
+        let readable = self.opened.device.readable_duplicate()?;
         if self.poll.is_none() {
-            let readable = self.opened.device.readable_duplicate()?;
             self.poll = Some(self.shared.watches.add_poll(readable, kernel_handle)?);
-        } else {
-            // Brings the descriptor up to what this thread has done since the last poll.
-            self.opened.device.readable()?;
         }
         let poll = self.poll.as_ref().expect("just made");
         let is_readable = poll.is_readable()?;
