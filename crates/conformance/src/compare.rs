@@ -59,8 +59,8 @@ pub struct Verdict {
     pub different: Option<usize>,
 }
 
-/// Compares two transcripts. `kernel_driver` is the name of the kernel's driver, `more_rules` are
-/// Baton's side's own.
+/// Compares two transcripts. `kernel_driver` is the name of the kernel's driver. Baton's side may
+/// have rules of its own.
 pub fn compare(
     kernel: &Played,
     baton: &Played,
