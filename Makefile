@@ -183,7 +183,7 @@ test-hostile:
 
 # Beside the kernel's own drivers, in guests. The first run fetches Debian's kernels.
 CONFORMANCE = BATON_LOG=off $(BUILT)/conformance compare --baton $(BUILT)/baton \
-	--binder-vm tools/binder-vm --in-guest target/$(TARGET)/release/conformance
+	--binder-vm tools/binder-vm --in-guest target/$(TARGET)/release/conformance --mount
 # 330 scenarios, 33,000 steps.
 FIXED_SEEDS := 22
 

@@ -28,6 +28,9 @@ struct echo {
 };
 
 static const char *device;
+// This process, as the service sees it.
+static int32_t seen_pid;
+static uint32_t seen_euid;
 
 #define die(...) (fprintf(stderr, "client: " __VA_ARGS__), fputc('\n', stderr), exit(1))
 
@@ -165,7 +168,7 @@ static void call(int fd, uint32_t number)
 	struct echo *echo = (void *)(uintptr_t)reply.data.ptr.buffer;
 	if (reply.data_size != sizeof(*echo) || memcmp(echo->bytes, payload, sizeof(payload)))
 		die("another payload came back");
-	if (echo->pid != getpid() || echo->euid != geteuid())
+	if (echo->pid != seen_pid || echo->euid != seen_euid)
 		die("the service saw process %d of user %u", echo->pid, echo->euid);
 	struct __attribute__((packed)) {
 		uint32_t command;
@@ -300,10 +303,15 @@ static void misuse(uint64_t seed)
 int main(int argc, char **argv)
 {
 	if (argc < 3)
-		die("usage: client DEVICE serve | call N | interrupted | misuse SEED");
+		die("usage: client DEVICE serve | call N [EUID [PID]] | interrupted | "
+		    "misuse SEED | runs-as EUID");
 	device = argv[1];
 	const char *role = argv[2];
 	uint64_t number = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
+	seen_euid = argc > 4 ? strtoull(argv[4], NULL, 10) : geteuid();
+	seen_pid = argc > 5 ? strtoull(argv[5], NULL, 10) : (uint64_t)getpid();
+	if (!strcmp(role, "runs-as"))
+		return geteuid() == number ? 0 : 1;
 	if (!strcmp(role, "serve"))
 		serve();
 	else if (!strcmp(role, "call"))

@@ -48,17 +48,17 @@ const ORDERS: [Order; 10] = [
 /// Argument that makes this program do nothing until it is killed.
 pub const IDLE: &CStr = c"idle";
 
-/// Starts a process with `threads` threads. Returns its id.
-pub fn start(arena: Arena, process: usize, threads: usize) -> i32 {
+/// Starts a process with `threads` threads, which open this device. Returns its id.
+pub fn start(arena: Arena, device: &'static CStr, process: usize, threads: usize) -> i32 {
     // SAFETY: this process has one thread, so its child may do anything.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
-        0 => run(arena, process, threads),
+        0 => run(arena, device, process, threads),
         child => child,
     }
 }
 
-fn run(arena: Arena, process: usize, threads: usize) -> ! {
+fn run(arena: Arena, device: &'static CStr, process: usize, threads: usize) -> ! {
     // SAFETY: system calls on values of ours. The handler does nothing, so it may interrupt any
     // code.
     unsafe {
@@ -68,14 +68,14 @@ fn run(arena: Arena, process: usize, threads: usize) -> ! {
         libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
     }
     for thread in 1..threads {
-        std::thread::spawn(move || drive(arena, arena.slot(process, thread)));
+        std::thread::spawn(move || drive(arena, device, arena.slot(process, thread)));
     }
-    drive(arena, arena.slot(process, 0))
+    drive(arena, device, arena.slot(process, 0))
 }
 
 extern "C" fn heard(_signal: i32) {}
 
-fn drive(arena: Arena, slot: &'static Slot) -> ! {
+fn drive(arena: Arena, device: &CStr, slot: &'static Slot) -> ! {
     // SAFETY: a system call without arguments.
     slot.tid.store(unsafe { libc::gettid() } as u32, Ordering::Release);
     loop {
@@ -84,7 +84,7 @@ fn drive(arena: Arena, slot: &'static Slot) -> ! {
         let arguments = slot.arguments.each_ref().map(|place| place.load(Ordering::Relaxed));
         // SAFETY: addresses among the arguments are the director's, and the driver under test
         // checks them in an ioctl.
-        let mut result = unsafe { carry_out(order, arguments) };
+        let mut result = unsafe { carry_out(device, order, arguments) };
         if result < 0 {
             result = -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
         }
@@ -94,12 +94,12 @@ fn drive(arena: Arena, slot: &'static Slot) -> ! {
 
 /// # Safety
 /// The arguments are what the system call takes.
-unsafe fn carry_out(order: Order, [first, second, third, _]: [u64; 4]) -> i64 {
+unsafe fn carry_out(device: &CStr, order: Order, [first, second, third, _]: [u64; 4]) -> i64 {
     let fd = first as i32;
     // SAFETY: by this function's contract.
     unsafe {
         match order {
-            Order::Open => i64::from(libc::open(c"/dev/binder".as_ptr(), first as i32)),
+            Order::Open => i64::from(libc::open(device.as_ptr(), first as i32)),
             Order::Close => i64::from(libc::close(fd)),
             Order::Map => {
                 let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE;

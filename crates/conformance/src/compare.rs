@@ -59,12 +59,18 @@ pub struct Verdict {
     pub different: Option<usize>,
 }
 
-/// Compares two transcripts. `kernel_driver` is the name of the kernel's driver.
-pub fn compare(kernel: &Played, baton: &Played, kernel_driver: &str) -> Verdict {
+/// Compares two transcripts. `kernel_driver` is the name of the kernel's driver. Baton's side may
+/// have rules of its own.
+pub fn compare(
+    kernel: &Played,
+    baton: &Played,
+    kernel_driver: &str,
+    more_rules: &'static [Rule],
+) -> Verdict {
     let mut verdict = Verdict::default();
     for at in 0..kernel.steps.len().max(baton.steps.len()) {
         verdict.steps += 1;
-        match compare_step(kernel, baton, kernel_driver, at) {
+        match compare_step(kernel, baton, kernel_driver, more_rules, at) {
             Some(rules) if rules.is_empty() => verdict.equal += 1,
             Some(rules) => {
                 verdict.explained += 1;
@@ -86,6 +92,7 @@ fn compare_step(
     kernel: &Played,
     baton: &Played,
     kernel_driver: &str,
+    more_rules: &'static [Rule],
     at: usize,
 ) -> Option<Vec<&'static Rule>> {
     let (theirs, ours) = (kernel.steps.get(at)?, baton.steps.get(at)?);
@@ -96,7 +103,7 @@ fn compare_step(
     if theirs == ours {
         return Some(Vec::new());
     }
-    explain(&Scene { kernel_driver, steps: &steps_until(kernel, at), theirs, ours })
+    explain(&Scene { kernel_driver, steps: &steps_until(kernel, at), theirs, ours, more_rules })
 }
 
 fn steps_until(played: &Played, at: usize) -> Vec<Step> {
@@ -109,14 +116,14 @@ pub fn steps(played: &Played) -> Vec<Step> {
     played.steps.len().checked_sub(1).map_or_else(Vec::new, |last| steps_until(played, last))
 }
 
-/// Prints both transcripts up to the step at which they differ.
-pub fn side_by_side(kernel: &Played, baton: &Played, kernel_name: &str, at: usize) -> String {
+/// Prints both transcripts, each with the name of its side, up to the step at which they differ.
+pub fn side_by_side(kernel: (&str, &Played), baton: (&str, &Played), at: usize) -> String {
     let mut text = String::new();
-    for step in kernel.steps.iter().take(at) {
+    for step in kernel.1.steps.iter().take(at) {
         text.push_str(&step.join("\n"));
         text.push('\n');
     }
-    for (name, played) in [(kernel_name, kernel), ("baton", baton)] {
+    for (name, played) in [kernel, baton] {
         let step = played.steps.get(at).map_or_else(|| "(nothing)".to_owned(), |s| s.join("\n"));
         let _ = writeln!(text, "---- {name}\n{step}");
     }
@@ -142,7 +149,7 @@ mod tests {
 
     fn check(kernel: &str, baton: &str) -> Verdict {
         let (kernel, baton) = (format!("{OPENING}{kernel}"), format!("{OPENING}{baton}"));
-        compare(&played(&kernel), &played(&baton), "linux 6.1.0-56-amd64")
+        compare(&played(&kernel), &played(&baton), "linux 6.1.0-56-amd64", &[])
     }
 
     #[test]

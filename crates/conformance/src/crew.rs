@@ -3,12 +3,16 @@
 use crate::actor::{self, Order};
 use crate::arena::{self, Arena, PROCESSES, Slot};
 use crate::stillness::{self, Look, Probe};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// All actors.
 pub struct Crew {
     arena: Arena,
+    device: &'static CStr,
     members: [Option<Member>; PROCESSES],
     judged: Judged,
     /// The kernel's driver leaves the closing of a descriptor to a worker.
@@ -20,8 +24,34 @@ pub struct Crew {
 pub enum Judged {
     /// The kernel's driver: only threads inside of it and its workers run.
     Kernel,
-    /// A driver in user space, with these processes besides the actors.
-    UserSpace(Vec<Probe>),
+    /// A driver in user space, with the threads of these processes besides the actors.
+    UserSpace(Vec<Beside>),
+}
+
+/// A process of a driver in user space, whose threads come and go.
+#[derive(Debug)]
+pub struct Beside {
+    pid: u32,
+    threads: BTreeMap<u32, Probe>,
+}
+
+impl Beside {
+    /// The process with this id.
+    pub fn new(pid: u32) -> Beside {
+        Beside { pid, threads: BTreeMap::new() }
+    }
+
+    fn find_threads(&mut self) {
+        let all = stillness::threads_of(self.pid);
+        self.threads.retain(|tid, _| all.contains(tid));
+        for tid in all {
+            if let Entry::Vacant(place) = self.threads.entry(tid)
+                && let Some(probe) = Probe::thread(self.pid, tid)
+            {
+                place.insert(probe);
+            }
+        }
+    }
 }
 
 struct Member {
@@ -47,10 +77,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const TIMERS: Duration = Duration::from_millis(2);
 
 impl Crew {
-    /// A crew without actors.
-    pub fn new(judged: Judged) -> Crew {
+    /// A crew without actors, that will open this device.
+    pub fn new(judged: Judged, device: &'static CStr) -> Crew {
         Crew {
             arena: Arena::new(),
+            device,
             members: Default::default(),
             judged,
             put_off: false,
@@ -66,7 +97,7 @@ impl Crew {
     pub fn start(&mut self, process: usize, threads: usize) {
         let slots: Vec<_> = (0..threads).map(|thread| self.arena.slot(process, thread)).collect();
         slots.iter().for_each(|slot| slot.reset());
-        let pid = actor::start(self.arena, process, threads) as u32;
+        let pid = actor::start(self.arena, self.device, process, threads) as u32;
         let mut threads = Vec::new();
         for slot in slots {
             while slot.tid.load(Ordering::Acquire) == 0 {
@@ -186,9 +217,10 @@ impl Crew {
         let mut rounds = 0;
         let mut still: Option<(Vec<Look>, Instant)> = None;
         loop {
-            let seen = self.arena.answered().load(Ordering::Acquire);
+            let arena = self.arena;
+            let seen = arena.answered().load(Ordering::Acquire);
             self.collect(&mut answers);
-            let new = || self.arena.answered().load(Ordering::Acquire) != seen;
+            let new = || arena.answered().load(Ordering::Acquire) != seen;
             if rounds == 0 && self.anybody_busy() && !new() {
                 arena::wait(self.arena.answered(), seen, Some(Duration::from_micros(100)));
             } else if !self.anybody_must_end()
@@ -246,13 +278,17 @@ impl Crew {
         self.threads().any(|thread| thread.is_busy && thread.must_end)
     }
 
-    fn all_asleep(&self) -> Option<Vec<Look>> {
+    fn all_asleep(&mut self) -> Option<Vec<Look>> {
+        if let Judged::UserSpace(beside) = &mut self.judged {
+            beside.iter_mut().for_each(Beside::find_threads);
+        }
         let busy = self.threads().filter(|thread| thread.is_busy);
         let helpers = self.members.iter().flatten().flat_map(|member| &member.helpers);
-        let beside: &[Probe] = match &self.judged {
-            Judged::Kernel => &self.workers,
-            Judged::UserSpace(probes) => probes,
+        let beside = match &self.judged {
+            Judged::Kernel => [].as_slice(),
+            Judged::UserSpace(beside) => beside,
         };
+        let beside = self.workers.iter().chain(beside.iter().flat_map(|it| it.threads.values()));
         let busy = busy.filter_map(|thread| thread.probe.as_ref());
         stillness::all_asleep(busy.chain(helpers).chain(beside))
     }

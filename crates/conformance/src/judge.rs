@@ -37,6 +37,9 @@ pub struct CompareArgs {
     /// Seconds that the shrinking of one difference may take
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     shrink: u64,
+    /// Compare a mounted binderfs, too, if this process can mount one
+    #[arg(long)]
+    mount: bool,
     /// Print the table for machines
     #[arg(long)]
     json: bool,
@@ -58,9 +61,10 @@ pub fn compare(arguments: &CompareArgs) -> ExitCode {
     }
 }
 
-/// The comparison with one kernel.
+/// The comparison of one kernel with Baton, interposed or mounted.
 struct Judgment {
     kernel: Side,
+    ours: Side,
     tally: Tally,
     /// The differences to show.
     found: Vec<Found>,
@@ -68,21 +72,35 @@ struct Judgment {
 
 /// Compares with each kernel. Returns whether every difference has a reason.
 fn judge(arguments: &CompareArgs) -> io::Result<bool> {
-    let mut judgments: Vec<_> = ["generic", "rt"]
+    let kernels: Vec<_> = ["generic", "rt"]
         .into_iter()
         .filter(|name| arguments.kernels.is_empty() || arguments.kernels.iter().any(|k| k == name))
-        .map(|name| {
-            let kernel = Side::Kernel(name);
-            Judgment { kernel, tally: Tally::new(kernel.name()), found: Vec::new() }
-        })
+        .map(Side::Kernel)
         .collect();
-    for judgment in &judgments {
-        judgment.kernel.prepare(&arguments.parts)?;
+    for kernel in &kernels {
+        kernel.prepare(&arguments.parts)?;
+    }
+    let mut sides = kernels.clone();
+    sides.push(Side::Baton);
+    if arguments.mount {
+        match Side::Mount.prepare(&arguments.parts) {
+            Ok(()) => sides.push(Side::Mount),
+            Err(error) => eprintln!("skipped: {} ({error})", Side::Mount.name()),
+        }
+    }
+    let mut judgments = Vec::new();
+    for &ours in &sides[kernels.len()..] {
+        judgments.extend(kernels.iter().map(|&kernel| {
+            let tally = Tally::new(kernel, ours);
+            Judgment { kernel, ours, tally, found: Vec::new() }
+        }));
     }
     for seeds in arguments.seeds.portions(arguments.steps_of_a_seed()) {
-        let (baton, kernels) = arguments.play(&seeds, &judgments)?;
-        for (judgment, run) in judgments.iter_mut().zip(kernels) {
-            judgment.compare_runs(&run, &baton, arguments.show)?;
+        let runs = arguments.play(&seeds, &sides)?;
+        let of = |side| &runs.iter().find(|(played, _)| *played == side).expect("played").1;
+        for judgment in &mut judgments {
+            let (kernel, ours) = (of(judgment.kernel), of(judgment.ours));
+            judgment.compare_runs(kernel, ours, arguments.show)?;
         }
         arguments.tell(&seeds, &judgments);
     }
@@ -102,7 +120,7 @@ impl CompareArgs {
     }
 
     /// Plays these seeds on all sides at once.
-    fn play(&self, seeds: &Range<u64>, judgments: &[Judgment]) -> io::Result<(Run, Vec<Run>)> {
+    fn play(&self, seeds: &Range<u64>, sides: &[Side]) -> io::Result<Vec<(Side, Run)>> {
         let n_seeds = seeds.end - seeds.start;
         let mut play = Vec::new();
         for (option, value) in
@@ -117,15 +135,15 @@ impl CompareArgs {
         let n_scenarios = n_seeds * self.families().count() as u64;
         let what = format!("seeds {}..{}", seeds.start, seeds.end);
         let progress = Progress::new(what, n_scenarios);
-        let run = |side: Side| side.run(&self.parts, &play, &|| progress.played(&side.name()));
+        let run = |side: Side| {
+            let run = side.run(&self.parts, &play, &|| progress.played(&side.name()))?;
+            Ok((side, run))
+        };
         std::thread::scope(|scope| {
-            let kernels: Vec<_> =
-                judgments.iter().map(|judgment| scope.spawn(|| run(judgment.kernel))).collect();
-            let baton = run(Side::Baton);
-            let kernels = kernels.into_iter().map(|kernel| kernel.join().expect("no panic"));
+            let runs: Vec<_> = sides.iter().map(|side| scope.spawn(|| run(*side))).collect();
             // All sides are waited for, even if one fails.
-            let kernels: Vec<_> = kernels.collect();
-            Ok((baton?, kernels.into_iter().collect::<io::Result<_>>()?))
+            let runs: Vec<_> = runs.into_iter().map(|run| run.join().expect("no panic")).collect();
+            runs.into_iter().collect()
         })
     }
 
@@ -137,8 +155,8 @@ impl CompareArgs {
         for Judgment { tally, .. } in judgments {
             let sum = tally.all;
             eprintln!(
-                "conformance: seeds {}..{} done, {}: {} steps, {} different",
-                self.seeds.first, seeds.end, tally.kernel, sum.steps, sum.different
+                "conformance: seeds {}..{} done, {} and {}: {} steps, {} different",
+                self.seeds.first, seeds.end, tally.kernel, tally.ours, sum.steps, sum.different
             );
         }
     }
@@ -155,12 +173,13 @@ impl Judgment {
         }
         for (name, kernel) in &run.played {
             let baton: &Played = baton.played.get(name).ok_or_else(|| absent(name))?;
-            let verdict = compare_played(kernel, baton, &run.driver);
+            let verdict = compare_played(kernel, baton, &run.driver, self.ours.rules());
             self.tally.add(name, &verdict);
             if verdict.different.is_none() {
                 continue;
             }
-            eprintln!("conformance: {} differs from baton in {name}", self.kernel.name());
+            let (theirs, ours) = (self.kernel.name(), self.ours.name());
+            eprintln!("conformance: {theirs} differs from {ours} in {name}");
             if self.found.len() < show {
                 let (kernel, baton) = (kernel.clone(), baton.clone());
                 self.found.push(Found { name: name.clone(), kernel, baton });
@@ -181,12 +200,13 @@ fn print(arguments: &CompareArgs, judgments: &[Judgment]) -> io::Result<()> {
             writeln!(out, "{}", judgment.tally)?;
         }
     }
-    for Judgment { kernel, tally, found } in judgments {
+    for Judgment { kernel, ours, tally, found } in judgments {
         for found in found {
             let (family, seed) = found.name.split_once(' ').unwrap_or((&found.name, "?"));
             let within = Duration::from_secs(arguments.shrink);
-            let shown = shrink(&arguments.parts, *kernel, &tally.driver, found, within)?;
-            let text = format!("==== {family}, seed {seed}, {} and baton\n{shown}", kernel.name());
+            let shown = shrink(&arguments.parts, (*kernel, *ours), &tally.driver, found, within)?;
+            let (theirs, ours) = (kernel.name(), ours.name());
+            let text = format!("==== {family}, seed {seed}, {theirs} and {ours}\n{shown}");
             if arguments.json {
                 eprintln!("{text}");
             } else {

@@ -5,7 +5,8 @@
 //! is *avoided* belongs to a place of the generator: the result would depend on more than the
 //! steps, so no scenario leads there.
 
-use crate::step::{Act, Step};
+use crate::step::{Act, Control, Step};
+use baton_abi::uapi::{FLAT_BINDER_FLAG_ACCEPTS_FDS, TF_ACCEPT_FDS};
 
 /// A rule.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub struct Scene<'a> {
     pub theirs: &'a [String],
     /// Baton's lines; the step's own line first.
     pub ours: &'a [String],
+    /// Rules beside [`RULES`].
+    pub more_rules: &'static [Rule],
 }
 
 /// All rules that the comparison needs.
@@ -63,13 +66,19 @@ pub const RULES: &[Rule] = &[
     Rule { name: "unread-at-exit", does: Does::Avoided },
 ];
 
+/// What differs for mounted programs alone. docs/binderfs.md has the reasons.
+pub const MOUNT_RULES: &[Rule] = &[
+    Rule { name: "no-descriptors-arrive", does: Does::Explains(without_bits_for_descriptors) },
+    Rule { name: "unreadable-argument", does: Does::Explains(as_of_no_argument) },
+];
+
 /// The fewest rules that explain the step: one, or else all that apply.
 pub fn explain(scene: &Scene) -> Option<Vec<&'static Rule>> {
     if scene.theirs.first() != scene.ours.first() || scene.theirs.len() != scene.ours.len() {
         return None;
     }
     let explains = |rule: &&Rule| matches!(rule.does, Does::Explains(_));
-    let all: Vec<&'static Rule> = RULES.iter().filter(explains).collect();
+    let all: Vec<&'static Rule> = RULES.iter().chain(scene.more_rules).filter(explains).collect();
     if let Some(rule) = all.iter().find(|rule| makes_equal(scene, &[rule])) {
         return Some(vec![rule]);
     }
@@ -119,6 +128,42 @@ fn as_before_pending_frozen(scene: &Scene, whose: Whose, line: &str) -> Option<S
         .then(|| line.replace("TRANSACTION_PENDING_FROZEN", "TRANSACTION_COMPLETE"))
 }
 
+/// Removes the bits that accept descriptors from the flags of transactions and objects.
+fn without_bits_for_descriptors(_: &Scene, _: Whose, line: &str) -> Option<String> {
+    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    for at in 1..words.len() {
+        // `flags 11`, and the last word of `[weak handle 1 0 17f]`.
+        let (digits, bit, end) = match (words[at - 1].as_str(), words[at].strip_suffix(']')) {
+            ("flags", None) => (words[at].as_str(), TF_ACCEPT_FDS, ""),
+            (_, Some(digits)) => (digits, FLAT_BINDER_FLAG_ACCEPTS_FDS, "]"),
+            _ => continue,
+        };
+        if let Ok(flags) = u32::from_str_radix(digits, 16) {
+            words[at] = format!("{:x}{end}", flags & !bit);
+        }
+    }
+    Some(words.join(" "))
+}
+
+/// An ioctl whose argument cannot be read: FUSE answers before the driver has looked at the
+/// request's number. If it was its thread's first, the driver takes the next one for the first,
+/// whose read returns at once.
+fn as_of_no_argument(scene: &Scene, whose: Whose, line: &str) -> Option<String> {
+    let (step, before) = scene.steps.split_last().filter(|_| whose == Whose::Kernel)?;
+    let is_unreadable = |act: &Act| matches!(act, Act::Control(Control::BadAddress(_)));
+    if is_unreadable(&step.act) {
+        return Some(format!("{} EFAULT", line.strip_suffix(" EINVAL")?));
+    }
+    let is_ioctl = |act: &Act| matches!(act, Act::Control(_) | Act::Exchange(_));
+    let mut ioctls = before
+        .iter()
+        .filter(|it| (it.process, it.thread) == (step.process, step.thread) && is_ioctl(&it.act));
+    let is_first = is_ioctl(&step.act) && ioctls.next().is_some_and(|it| is_unreadable(&it.act));
+    let empty = line.strip_suffix(" read 0: ")?;
+    (is_first && ioctls.all(|it| is_unreadable(&it.act)))
+        .then(|| format!("{} read 4: NOOP", empty.replace(" EAGAIN ", " ok ")))
+}
+
 /// `  p3.t0 ...`
 fn process_of(line: &str) -> Option<u8> {
     line.trim_start().strip_prefix('p')?.split_once('.')?.0.parse().ok()
@@ -142,6 +187,7 @@ fn without_offsets(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::step::Exchange;
     use std::collections::BTreeSet;
     use std::path::Path;
 
@@ -153,8 +199,45 @@ mod tests {
         let steps: Vec<_> = opening.iter().map(step).collect();
         let lines = |line: &str| ["> the step".to_owned(), format!("  {line}")];
         let (theirs, ours) = (lines(theirs), lines(ours));
-        let scene = Scene { kernel_driver: driver, steps: &steps, theirs: &theirs, ours: &ours };
+        let (steps, theirs, ours) = (&*steps, &theirs, &ours);
+        let scene = Scene { kernel_driver: driver, steps, theirs, ours, more_rules: MOUNT_RULES };
         Some(explain(&scene)?.iter().map(|rule| rule.name).collect())
+    }
+
+    #[test]
+    fn mounted_programs_see_no_bits_that_accept_descriptors() {
+        let line = |flags, object| {
+            format!("p0.t2 ok TRANSACTION 0:0 code 12 flags {flags} at +0 8+8 bytes {object}")
+        };
+        let of = |theirs: &str, ours: &str| check(OLD, &[], theirs, ours);
+        let expect = Some(vec!["no-descriptors-arrive"]);
+        let (one, other) = ("[handle 1 0 17f] #12", "[handle 1 0 7f] #12");
+        assert_eq!(of(&line("11", one), &line("1", other)), expect);
+        assert_eq!(
+            of(&line("0", "[weak binder 1:2 100]"), &line("0", "[weak binder 1:2 0]")),
+            expect
+        );
+        assert_eq!(of(&line("11", one), &line("0", other)), None);
+        assert_eq!(of(&line("1", one), &line("1", "[handle 1 0 7e] #12")), None);
+        assert_eq!(of(&line("1", one), &line("1", "[handle 2 0 7f] #12")), None);
+    }
+
+    #[test]
+    fn only_an_argument_that_cannot_be_read_is_refused_otherwise() {
+        let unreadable = [Act::Control(Control::BadAddress(1))];
+        let of = |acts: &[Act], ours| check(OLD, acts, "p1.t0 EINVAL", ours);
+        assert_eq!(of(&unreadable, "p1.t0 EFAULT"), Some(vec!["unreadable-argument"]));
+        assert_eq!(of(&unreadable, "p1.t0 ok"), None);
+        assert_eq!(of(&[Act::Control(Control::Manage)], "p1.t0 EFAULT"), None);
+        assert_eq!(check(OLD, &unreadable, "p1.t0 EFAULT", "p1.t0 EINVAL"), None);
+        let read = Act::Exchange(Exchange { read: 256, ..Exchange::default() });
+        let (theirs, ours) = ("p1.t0 EAGAIN wrote 0/0 read 0: ", "p1.t0 ok wrote 0/0 read 4: NOOP");
+        let of = |acts: &[Act]| check(OLD, acts, theirs, ours);
+        let [unreadable] = unreadable;
+        assert!(of(&[unreadable.clone(), unreadable.clone(), read.clone()]).is_some());
+        assert_eq!(of(&[read.clone(), unreadable.clone(), read.clone()]), None);
+        assert_eq!(of(&[unreadable, read.clone(), read.clone()]), None);
+        assert_eq!(of(&[read]), None);
     }
 
     #[test]
@@ -187,15 +270,17 @@ mod tests {
         assert_eq!(check(OLD, &acts, one, other), Some(vec!["taken-in-later", "pending-frozen"]));
     }
 
-    /// In docs/differences.md, names that the comparison knows are bold and italic.
+    /// In both documents, names that the comparison knows are bold and italic.
     #[test]
-    fn docs_and_table_have_the_same_rules() {
+    fn docs_and_tables_have_the_same_rules() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let told = std::fs::read_to_string(root.join("../../docs/differences.md")).unwrap();
-        let told: BTreeSet<_> = told.split("***").skip(1).step_by(2).collect();
-        let known: BTreeSet<_> = RULES.iter().map(|rule| rule.name).collect();
-        assert_eq!(known.len(), RULES.len());
-        assert_eq!(known, told);
+        for (file, rules) in [("differences.md", RULES), ("binderfs.md", MOUNT_RULES)] {
+            let told = std::fs::read_to_string(root.join("../../docs").join(file)).unwrap();
+            let told: BTreeSet<_> = told.split("***").skip(1).step_by(2).collect();
+            let known: BTreeSet<_> = rules.iter().map(|rule| rule.name).collect();
+            assert_eq!(known.len(), rules.len());
+            assert_eq!(known, told, "{file}");
+        }
     }
 
     /// Places of the generator name their rule: "Rule `name`", "Rules `one` and `other`".

@@ -25,6 +25,7 @@ pub struct Found {
 struct Bench<'a> {
     parts: &'a Parts,
     kernel: Side,
+    ours: Side,
     driver: &'a str,
     until: Instant,
 }
@@ -35,12 +36,12 @@ struct Bench<'a> {
 /// A side could not be run.
 pub fn shrink(
     parts: &Parts,
-    kernel: Side,
+    (kernel, ours): (Side, Side),
     driver: &str,
     found: &Found,
     within: Duration,
 ) -> io::Result<String> {
-    let bench = Bench { parts, kernel, driver, until: Instant::now() + within };
+    let bench = Bench { parts, kernel, ours, driver, until: Instant::now() + within };
     let first = bench.judged(steps(&found.kernel), &found.kernel, &found.baton);
     let Some(first) = first else { return Ok("no difference".to_owned()) };
     let again = bench.play(vec![first.steps.clone()])?.pop().flatten();
@@ -110,9 +111,10 @@ impl Bench<'_> {
 
     /// The scenario up to the step in which it differs. `None` if it does not.
     fn judged(&self, mut steps: Vec<Step>, kernel: &Played, baton: &Played) -> Option<Differing> {
-        let at = compare(kernel, baton, self.driver).different?;
+        let at = compare(kernel, baton, self.driver, self.ours.rules()).different?;
         steps.truncate(at + 1);
-        Some(Differing { steps, shown: side_by_side(kernel, baton, &self.kernel.name(), at) })
+        let (theirs, ours) = (self.kernel.name(), self.ours.name());
+        Some(Differing { steps, shown: side_by_side((&theirs, kernel), (&ours, baton), at) })
     }
 
     /// Plays all candidates on both sides.
@@ -122,7 +124,7 @@ impl Bench<'_> {
         let play = Play::Scenarios(named);
         let (baton, kernel) = std::thread::scope(|scope| {
             let kernel = scope.spawn(|| self.kernel.run(self.parts, &play, &|| ()));
-            (Side::Baton.run(self.parts, &play, &|| ()), kernel.join().expect("no panic"))
+            (self.ours.run(self.parts, &play, &|| ()), kernel.join().expect("no panic"))
         });
         let (mut baton, mut kernel) = (baton?, kernel?);
         let judged = candidates.into_iter().enumerate().map(|(n, steps)| {

@@ -1,6 +1,8 @@
-//! The two sides of a comparison: a guest with the kernel's driver, and this machine with Baton.
+//! The sides of a comparison: a guest with the kernel's driver, and this machine with Baton,
+//! interposed or mounted.
 
 use crate::compare::Run;
+use crate::rules::{MOUNT_RULES, Rule};
 use crate::step::Step;
 use std::fmt::Write;
 use std::io::{self, BufRead, BufReader};
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Paths of the programs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Parts {
-    /// This program, statically linked, for the guest
+    /// This program, statically linked, for the guest and for a mounted binderfs
     #[arg(long, value_name = "FILE")]
     pub in_guest: PathBuf,
     /// The `baton` to judge
@@ -30,8 +32,10 @@ pub struct Parts {
 pub enum Side {
     /// The kernel's own driver, of this kernel.
     Kernel(&'static str),
-    /// Baton.
+    /// Baton, interposed.
     Baton,
+    /// A binderfs that Baton has mounted.
+    Mount,
 }
 
 /// The scenarios to play.
@@ -50,6 +54,15 @@ impl Side {
             Side::Kernel("rt") => "linux-image-rt-amd64".to_owned(),
             Side::Kernel(_) => "linux-image-amd64".to_owned(),
             Side::Baton => "baton".to_owned(),
+            Side::Mount => "baton mount".to_owned(),
+        }
+    }
+
+    /// Rules about this side alone.
+    pub fn rules(self) -> &'static [Rule] {
+        match self {
+            Side::Mount => MOUNT_RULES,
+            Side::Kernel(_) | Side::Baton => &[],
         }
     }
 
@@ -58,7 +71,15 @@ impl Side {
     /// # Errors
     /// The side cannot run; the reason is on standard error.
     pub fn prepare(self, parts: &Parts) -> io::Result<()> {
-        let Side::Kernel(kernel) = self else { return Ok(()) };
+        let kernel = match self {
+            Side::Kernel(kernel) => kernel,
+            Side::Baton => return Ok(()),
+            Side::Mount => {
+                let directory = tempfile::tempdir()?;
+                let broker = Broker::start(&parts.baton, directory.path())?;
+                return Mount::start(parts, &broker, directory.path()).map(drop);
+            }
+        };
         let mut command = Command::new(&parts.binder_vm);
         let status = command.args(["--kernel", kernel, "--fetch"]).status();
         let status = status.map_err(|error| failed(&parts.binder_vm.display(), error))?;
@@ -80,22 +101,37 @@ impl Side {
             Play::Arguments(more) => arguments.extend(more.iter().cloned()),
             Play::Scenarios(scenarios) => {
                 std::fs::write(&script, written(scenarios)?)?;
-                let place = if self == Side::Baton { &script } else { Path::new(GUEST_SCRIPT) };
+                let in_guest = matches!(self, Side::Kernel(_));
+                let place = if in_guest { Path::new(GUEST_SCRIPT) } else { &script };
                 arguments.extend(["--script".to_owned(), place.display().to_string()]);
             }
         }
         let has_script = matches!(play, Play::Scenarios(_));
-        let (mut command, _broker) = match self {
+        // Dropped in this order: the mount needs its broker.
+        let (mut mount, mut broker) = (None, None);
+        let mut command = match self {
             Side::Kernel(kernel) => {
                 let script = has_script.then_some(script.as_path());
-                (in_guest(parts, kernel, script), None)
+                in_guest(parts, kernel, script)
             }
             Side::Baton => {
-                let broker = Broker::start(&parts.baton, directory.path())?;
-                arguments.extend(["--beside".to_owned(), broker.child.id().to_string()]);
-                (on_this_machine(parts, &broker)?, Some(broker))
+                let broker = broker.insert(Broker::start(&parts.baton, directory.path())?);
+                interposed(parts, broker)?
+            }
+            Side::Mount => {
+                let broker = broker.insert(Broker::start(&parts.baton, directory.path())?);
+                let mount = mount.insert(Mount::start(parts, broker, directory.path())?);
+                let device = mount.directory.join("binder").display().to_string();
+                arguments.extend(["--device".to_owned(), device]);
+                arguments.extend(["--beside".to_owned(), mount.child.id().to_string()]);
+                let mut command = Command::new("timeout");
+                command.arg(parts.timeout.to_string()).arg(&parts.in_guest);
+                command
             }
         };
+        if let Some(broker) = &broker {
+            arguments.extend(["--beside".to_owned(), broker.child.id().to_string()]);
+        }
         command.args(arguments);
         self.follow(command, played)
     }
@@ -139,7 +175,7 @@ fn in_guest(parts: &Parts, kernel: &str, script: Option<&Path>) -> Command {
 }
 
 /// The command that runs this program on this machine, with the broker.
-fn on_this_machine(parts: &Parts, broker: &Broker) -> io::Result<Command> {
+fn interposed(parts: &Parts, broker: &Broker) -> io::Result<Command> {
     let mut command = Command::new("timeout");
     command.arg(parts.timeout.to_string()).arg(&parts.baton).args(["run", "--"]);
     command.arg(std::env::current_exe()?);
@@ -182,6 +218,42 @@ impl Broker {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(broker)
+    }
+}
+
+/// A mounted binderfs, unmounted when this value is dropped.
+struct Mount {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Mount {
+    fn start(parts: &Parts, broker: &Broker, directory: &Path) -> io::Result<Mount> {
+        let directory = directory.join("binderfs");
+        std::fs::create_dir(&directory)?;
+        let mut command = Command::new(&parts.baton);
+        command.arg("mount").arg(&directory).env("BATON_SOCKET", &broker.socket);
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.map_err(|error| failed(&parts.baton.display(), error))?;
+        let mut mount = Mount { child, directory };
+        let device = mount.directory.join("binder");
+        while !device.exists() {
+            if mount.child.try_wait()?.is_some() {
+                let why = format!("cannot mount a binderfs: see `{} mount`", parts.baton.display());
+                return Err(io::Error::other(why));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(mount)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // SAFETY: a system call without addresses, on a child that has not been waited for. The
+        // server unmounts the directory.
+        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) };
+        let _ = self.child.wait();
     }
 }
 

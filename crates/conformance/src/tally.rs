@@ -2,6 +2,7 @@
 
 use crate::compare::Verdict;
 use crate::rules::{Does, RULES};
+use crate::sides::Side;
 use crate::skips::{Skip, skipped};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ impl Row {
 pub struct Tally {
     /// The kernel's package.
     pub kernel: String,
+    /// Baton's side.
+    pub ours: String,
     /// Name and version of its driver.
     pub driver: String,
     /// By family.
@@ -55,13 +58,15 @@ pub struct Tally {
 
 impl Tally {
     /// An empty tally.
-    pub fn new(kernel: String) -> Tally {
+    pub fn new(kernel: Side, ours: Side) -> Tally {
         let names = |explains: bool| {
             let like = move |does: &Does| matches!(does, Does::Explains(_)) == explains;
-            RULES.iter().filter(move |rule| like(&rule.does)).map(|rule| rule.name)
+            let rules = RULES.iter().chain(ours.rules());
+            rules.filter(move |rule| like(&rule.does)).map(|rule| rule.name)
         };
         Tally {
-            kernel,
+            kernel: kernel.name(),
+            ours: ours.name(),
             driver: String::new(),
             families: BTreeMap::new(),
             all: Row::default(),
@@ -101,7 +106,7 @@ impl Tally {
 
 impl Display for Tally {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(to, "{} ({}) and baton", self.kernel, self.driver)?;
+        writeln!(to, "{} ({}) and {}", self.kernel, self.driver, self.ours)?;
         writeln!(
             to,
             "{:<12}{:>10}{:>10}{:>10}{:>10}{:>10}",
@@ -135,7 +140,7 @@ mod tests {
 
     #[test]
     fn scenarios_add_up() {
-        let mut tally = Tally::new("a kernel".to_owned());
+        let mut tally = Tally::new(Side::Kernel("generic"), Side::Baton);
         tally.met("linux 6.1.0");
         let by_rule = BTreeMap::from([("taken-in-later", 3)]);
         let explained = Verdict { steps: 10, equal: 7, explained: 3, by_rule, different: None };

@@ -8,13 +8,14 @@
 //! = calls 17
 //! ```
 
-use crate::crew::{Crew, Judged};
+use crate::crew::{Beside, Crew, Judged};
 use crate::generate::Generator;
 use crate::play::Stage;
 use crate::profile::{PROFILES, Profile};
 use crate::step::Step;
-use crate::stillness::{Probe, threads_of};
+use std::ffi::CString;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -39,6 +40,9 @@ pub struct PlayArgs {
     /// The driver is in user space, with this process beside those that use it; may be given again
     #[arg(long = "beside", value_name = "PID")]
     beside: Vec<u32>,
+    /// The device to open
+    #[arg(long, value_name = "FILE", default_value = "/dev/binder")]
+    device: PathBuf,
 }
 
 /// Prefix of the line with the driver's name.
@@ -53,16 +57,16 @@ pub fn play(arguments: &PlayArgs) -> ExitCode {
     let judged = if arguments.beside.is_empty() {
         Judged::Kernel
     } else {
-        let threads =
-            |pid: &u32| threads_of(*pid).into_iter().map(|tid| (*pid, tid)).collect::<Vec<_>>();
-        let all = arguments.beside.iter().flat_map(threads);
-        Judged::UserSpace(all.filter_map(|(pid, tid)| Probe::thread(pid, tid)).collect())
+        Judged::UserSpace(arguments.beside.iter().map(|pid| Beside::new(*pid)).collect())
     };
     let driver = match judged {
         Judged::Kernel => format!("linux {}", release()),
         Judged::UserSpace(_) => "baton".to_owned(),
     };
-    let mut crew = Crew::new(judged);
+    // The forked actors have it, too.
+    let device = CString::new(arguments.device.as_os_str().as_bytes());
+    let device = Box::leak(device.expect("no zero byte in an argument").into_boxed_c_str());
+    let mut crew = Crew::new(judged, device);
     let mut out = Writer { out: BufWriter::new(io::stdout()) };
     let head = writeln!(out.out, "{DRIVER}{driver}");
     let done = head.and_then(|()| match &arguments.script {

@@ -94,10 +94,15 @@ impl BareEngine {
 
     /// Reconnects this engine to the next broker, with a credential that may be another engine's.
     pub fn resume_as(&self, path: &Path, credential: Vec<u8>) -> Result<BareEngine, Errno> {
+        self.resume_on(connect(path)?, credential)
+    }
+
+    /// Like [`BareEngine::resume_as`], on an existing connection.
+    pub fn resume_on(&self, requests: OwnedFd, credential: Vec<u8>) -> Result<BareEngine, Errno> {
         let resume = Request::Resume { version: VERSION, credential, channels: CHANNELS };
         let copy = |file: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(file, 0);
         let pages = [copy(&self.pages[0])?, copy(&self.pages[1])?];
-        BareEngine::greet_with(connect(path)?, &resume, Arc::clone(&self.status_page), pages)
+        BareEngine::greet_with(requests, &resume, Arc::clone(&self.status_page), pages)
     }
 
     /// Shuts down the engine's connection, even if other processes share the sockets.

@@ -165,7 +165,7 @@ impl StandIn {
             let address = exchange.write_buffer.wrapping_add(exchange.write_consumed);
             let left = exchange.write_size - exchange.write_consumed;
             let staged = Staged::copy(memory, self.pidfd.as_fd(), address, left);
-            let is_last = staged.bytes as u64 == left;
+            let is_last = staged.bytes == left;
             let (taken, result) = if is_last {
                 self.exchange(memory, &staged, exchange)
             } else {
@@ -179,18 +179,12 @@ impl StandIn {
                 exchange.read_consumed = 0;
                 return Err(errno);
             }
-            if taken < staged.bytes as u64 {
+            if taken < staged.bytes {
                 // A transaction has failed: the rest waits until its return is read.
                 break;
             }
-            if staged.is_cut {
-                exchange.read_consumed = 0;
-                return Err(Errno::FAULT);
-            }
         }
-        if exchange.read_size == 0 {
-            return Ok(());
-        }
+        // The driver hears of an exchange of nothing, too: a thread's first ioctl makes it known.
         self.exchange(memory, &Staged::default(), exchange).1
     }
 
@@ -211,7 +205,7 @@ impl StandIn {
         let can_read =
             consumed <= returns.len() && memory.write(exchange.read_buffer, first).is_ok();
         let own = WriteRead {
-            write_size: staged.bytes as u64,
+            write_size: staged.bytes,
             write_consumed: 0,
             write_buffer: staged.address(),
             read_size: if can_read { returns.len() as u64 } else { 0 },
@@ -241,8 +235,9 @@ impl StandIn {
 
     /// Whether the device is readable for the client. Otherwise the kernel is notified once it is.
     fn poll(&mut self, kernel_handle: u64, notify: bool) -> Result<bool, Errno> {
+        // The driver brings its descriptor up to what this thread has done since the last poll.
+        let readable = self.opened.device.readable_duplicate()?;
         if self.poll.is_none() {
-            let readable = self.opened.device.readable_duplicate()?;
             self.poll = Some(self.shared.watches.add_poll(readable, kernel_handle)?);
         }
         let poll = self.poll.as_ref().expect("just made");

@@ -38,9 +38,7 @@ const MOST_FDS: usize = 1024;
 pub struct Staged {
     commands: Vec<u8>,
     /// Bytes of the client's write buffer that the commands are.
-    pub bytes: usize,
-    /// The command after them cannot be read.
-    pub is_cut: bool,
+    pub bytes: u64,
     payloads: Vec<Vec<u8>>,
     payload_bytes: usize,
     fds: Vec<OwnedFd>,
@@ -49,11 +47,13 @@ pub struct Staged {
 impl Staged {
     /// The address of the commands. They last as long as this value.
     pub fn address(&self) -> u64 {
-        self.commands.as_ptr() as u64
+        if self.commands.is_empty() { NOWHERE } else { self.commands.as_ptr() as u64 }
     }
 
     /// Copies commands from the client's write buffer, of which `left` bytes are left: at least
-    /// one, unless it cannot be read. `pidfd` is a thread of the client.
+    /// one. If the first cannot be read, these are all the bytes that are left, [`NOWHERE`]: the
+    /// driver does not look at them before a thread has read of its failed transaction. `pidfd` is
+    /// a thread of the client.
     pub fn copy(memory: ClientMemory, pidfd: BorrowedFd<'_>, address: u64, left: u64) -> Staged {
         let mut staged = Staged::default();
         let most = usize::try_from(left).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
@@ -61,25 +61,20 @@ impl Staged {
         let mut commands = memory.read_up_to(address, most + LONGEST_COMMAND);
         let mut at = 0;
         while at < most && staged.payload_bytes < ENOUGH_BYTES {
-            let Some(command) = value_at::<u32>(&commands, at) else {
-                staged.is_cut = true;
-                break;
-            };
+            let Some(command) = value_at::<u32>(&commands, at) else { break };
             let bytes = payload_bytes(command);
             if bytes > LONGEST_COMMAND - 4 {
                 // There is no such command: the driver refuses it by its number.
                 at += 4;
                 break;
             }
-            let Some(body) = commands.get_mut(at + 4..at + 4 + bytes) else {
-                staged.is_cut = true;
-                break;
-            };
+            let Some(body) = commands.get_mut(at + 4..at + 4 + bytes) else { break };
             staged.copy_payload(memory, pidfd, command, body);
             at += 4 + bytes;
         }
         commands.truncate(at);
-        (staged.bytes, staged.commands) = (at.min(most), commands);
+        staged.bytes = if at == 0 { left } else { at.min(most) as u64 };
+        staged.commands = commands;
         staged
     }
 
@@ -282,7 +277,7 @@ mod tests {
         let mut commands = BC_TRANSACTION_SG.to_ne_bytes().to_vec();
         commands.extend(bytes_of(&TransactionDataSg { transaction, buffers_size }));
         let staged = copy(&commands);
-        assert_eq!((staged.bytes, staged.is_cut), (commands.len(), false));
+        assert_eq!(staged.bytes, commands.len() as u64);
         let staged_transaction = value_at(&staged.commands, 4).unwrap();
         (staged, staged_transaction)
     }
@@ -360,16 +355,16 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_cannot_be_read_are_cut_off() {
+    fn commands_that_cannot_be_read_lie_nowhere() {
         let looper = BC_ENTER_LOOPER.to_ne_bytes();
         assert_eq!(copy(&looper).commands, looper);
         let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
         let memory = ClientMemory::of(std::process::id());
         let staged = Staged::copy(memory, pidfd.as_fd(), NOWHERE, 64);
-        assert_eq!((staged.bytes, staged.is_cut), (0, true));
+        assert_eq!((staged.bytes, staged.address()), (64, NOWHERE));
         // A number that no command has ends the chunk, and is the driver's to refuse.
         let staged = copy(&[&looper[..], &[0xff; 4], &looper].concat());
-        assert_eq!((staged.bytes, staged.is_cut), (8, false));
+        assert_eq!((staged.bytes, staged.commands.len()), (8, 8));
     }
 
     #[test]

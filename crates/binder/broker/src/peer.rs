@@ -79,8 +79,12 @@ pub(crate) fn on_behalf(server: &Credentials, pid: u32) -> Result<Credentials, E
     if server.pid_namespace != PidNamespace::Brokers {
         return Err(Errno::PERM);
     }
-    let pid_of = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
-    let pidfd = rustix::process::pidfd_open(pid_of, PidfdFlags::empty())?;
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    let pidfd = match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
+        // A thread that is not its process's first.
+        Err(Errno::INVAL | Errno::NOENT) => return Err(Errno::SRCH),
+        opened => opened?,
+    };
     let status = read_of(pid, "status")?.ok_or(Errno::SRCH)?;
     let numbers = |name: &str| -> Option<Vec<u32>> {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,0 +1,3 @@
+module baton/tests/binderfs/go
+
+go 1.22
