@@ -183,7 +183,7 @@ test-hostile:
 
 # Beside the kernel's own drivers, in guests. The first run fetches Debian's kernels.
 CONFORMANCE = BATON_LOG=off $(BUILT)/conformance compare --baton $(BUILT)/baton \
-	--binder-vm tools/binder-vm --in-guest target/$(TARGET)/release/conformance --mount
+	--binder-vm tools/binder-vm --in-guest target/$(TARGET)/release/conformance
 # 330 scenarios, 33,000 steps.
 FIXED_SEEDS := 22
 
@@ -195,11 +195,12 @@ test-conformance: conformance-programs
 		{ echo 'test: once more'; $(CONFORMANCE) --seeds $(FIXED_SEEDS); }
 
 # SEEDS=: how many of each family, or FIRST..END. KERNEL=: generic or rt. FAMILY=: one of them.
+# MOUNT=1: over a mounted binderfs, too.
 .PHONY: conformance conformance-programs
 conformance: conformance-programs
 	@echo 'conformance: the same scenarios on Baton and on the kernel'
 	@$(CONFORMANCE) --seeds '$(or $(SEEDS),$(FIXED_SEEDS))' $(KERNEL:%=--kernel %) \
-		$(FAMILY:%=--family %)
+		$(FAMILY:%=--family %) $(if $(MOUNT),--mount)
 
 # What of the engine and the broker these scenarios alone reach.
 .PHONY: coverage-conformance
