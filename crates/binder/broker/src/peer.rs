@@ -236,13 +236,15 @@ pub(crate) fn may_live(pid: u32, incarnation: u64) -> bool {
     if cfg!(simulated) || !is_in_proc(pid) {
         return true;
     }
-    let pidfd = Pid::from_raw(pid.cast_signed())
-        .map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
-    match pidfd {
-        Some(Ok(pidfd)) if has_ended(&pidfd) == Ok(true) => false,
-        Some(Err(Errno::SRCH)) => false,
-        _ => started(pid) == Some(incarnation),
-    }
+    let number = Pid::from_raw(pid.cast_signed());
+    let pidfd = number.map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
+    let found = match &pidfd {
+        Some(Ok(pidfd)) if has_ended(pidfd) == Ok(true) => return false,
+        Some(Err(Errno::SRCH)) => return false,
+        Some(Ok(pidfd)) => started(pid).or_else(|| number_of(pidfd)),
+        _ => started(pid),
+    };
+    found.is_none_or(|found| found == incarnation)
 }
 
 /// Like [`started`], but with an error if the system lacks resources for the lookup.
