@@ -107,7 +107,8 @@ programs: setup
 
 test-workspace: programs
 	@echo 'test: workspace'
-	@KILL_ROUNDS=$${KILL_ROUNDS:-100} $(CARGO) test --workspace --quiet
+	@BATON_LIBRARIES=$(CURDIR)/target/debug KILL_ROUNDS=$${KILL_ROUNDS:-100} \
+		$(CARGO) test --workspace --quiet
 
 # As released.
 test-instructions:

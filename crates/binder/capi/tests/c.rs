@@ -5,8 +5,13 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Builds the library as this test was built, and says where both of its forms are.
+const FORMS: [&str; 2] = ["libbaton.so", "libbaton.a"];
+
+/// Both forms of the library: in the directory `BATON_LIBRARIES`, else built as this test was.
 fn libraries() -> [PathBuf; 2] {
+    if let Some(directory) = std::env::var_os("BATON_LIBRARIES") {
+        return FORMS.map(|name| Path::new(&directory).join(name));
+    }
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--lib", "--package", "baton-capi", "--message-format=json"]);
     if !cfg!(debug_assertions) {
@@ -22,7 +27,7 @@ fn libraries() -> [PathBuf; 2] {
         .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
         .map(|file| PathBuf::from(file.as_str().unwrap()))
         .collect();
-    ["libbaton.so", "libbaton.a"].map(|name| {
+    FORMS.map(|name| {
         built.iter().find(|file| file.ends_with(name)).expect("cargo builds both forms").clone()
     })
 }
