@@ -66,7 +66,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "unread-at-exit", does: Does::Avoided },
 ];
 
-/// What differs for mounted programs alone. docs/binderfs.md has the reasons.
+/// Rules of mounted programs alone. docs/binderfs.md has the reasons.
 pub const MOUNT_RULES: &[Rule] = &[
     Rule { name: "no-descriptors-arrive", does: Does::Explains(without_bits_for_descriptors) },
     Rule { name: "unreadable-argument", does: Does::Explains(as_of_no_argument) },

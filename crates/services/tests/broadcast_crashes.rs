@@ -25,7 +25,7 @@ const N_RECEIVERS: u64 = 3;
 const RESULT: u64 = 100;
 const CALLEE: Callee = Callee { pid: 1, uid: 1, key: 5 };
 
-/// What the first service does, before it delivers all.
+/// An action of the first service, before it delivers all.
 #[derive(Clone, Copy, Debug)]
 enum Do {
     Accept { is_ordered: bool, flags: u32 },

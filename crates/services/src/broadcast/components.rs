@@ -34,14 +34,14 @@ impl Default for Components {
     }
 }
 
-/// What deliveries want for a component.
+/// A wish of a delivery thread for a component.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// It works on one more broadcast, or will once it is started.
+    /// The component works on one more broadcast, or will once it is started.
     Busy(ComponentName),
-    /// It works on one broadcast less.
+    /// The component works on one broadcast less.
     Idle(ComponentName),
-    /// Its process.
+    /// The component's process is to run.
     Start(ComponentName),
 }
 

@@ -28,11 +28,12 @@ pub struct Answer {
 /// Whether a receiver gets a broadcast for the first time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum First {
-    /// It does.
+    /// The receiver gets it for the first time.
     Yes,
-    /// It has it. If it is to answer, it has not finished: it will, by the newer token.
+    /// The receiver has it already. If it is to answer, it has not finished, and will by the newer
+    /// token.
     Running,
-    /// It has finished.
+    /// The receiver has finished.
     Finished(Answer),
 }
 
