@@ -5,12 +5,11 @@ use super::exchange::Written;
 use crate::engine::Engine;
 use crate::fast::tests::{LANE, Of};
 use crate::fast::{self, FastRead};
-use crate::runner::tests::broker;
+use crate::runner::tests::{TestBroker, broker};
 use crate::sys::thread;
 use baton::{Parcel, Process};
 use baton_abi::control::ProcessId;
 use baton_abi::uapi::*;
-use baton_broker::Running;
 use baton_shm::sync::AtomicU32;
 use baton_state::State;
 use baton_state::thread::Thread;
@@ -115,7 +114,7 @@ struct Stage {
     /// So many calls that are served at that priority.
     ask: mpsc::Sender<usize>,
     told: mpsc::Receiver<()>,
-    _broker: (Running, tempfile::TempDir),
+    _broker: TestBroker,
 }
 
 fn stage() -> Option<Stage> {
@@ -127,7 +126,7 @@ fn stage() -> Option<Stage> {
         return None;
     }
     let broker = broker();
-    let server = Device::open("binder", broker.0.socket()).unwrap();
+    let server = Device::open("binder", broker.socket()).unwrap();
     server.mapped(BASE, RECEIVE_BYTES);
     server.ioctl(BINDER_SET_CONTEXT_MGR, 0, false).unwrap();
     let odd = Arc::<Odd>::default();
@@ -136,7 +135,7 @@ fn stage() -> Option<Stage> {
         std::thread::spawn(move || serve(&server, &odd))
     };
     let loopers = (0..LOOPERS).map(looper).collect();
-    let client = Process::open("binder", broker.0.socket()).unwrap();
+    let client = Process::open("binder", broker.socket()).unwrap();
     let manager = client.context_manager().unwrap();
     let (ask, asked) = mpsc::channel::<usize>();
     let (tell, told) = mpsc::channel();
@@ -339,14 +338,14 @@ static READ_ONLY: [u8; 256] = [0; 256];
 #[test]
 fn a_call_that_is_not_plain_or_cannot_be_returned_at_once_is_left_to_the_state() {
     let broker = broker();
-    let server = Device::open("binder", broker.0.socket()).unwrap();
+    let server = Device::open("binder", broker.socket()).unwrap();
     server.mapped(BASE, RECEIVE_BYTES);
     server.ioctl(BINDER_SET_CONTEXT_MGR, 0, false).unwrap();
     let looper = {
         let server = Arc::clone(&server);
         std::thread::spawn(move || serve(&server, &Odd::default()))
     };
-    let client = Device::open("binder", broker.0.socket()).unwrap();
+    let client = Device::open("binder", broker.socket()).unwrap();
     client.mapped(BASE, RECEIVE_BYTES);
     let call = Exchange::new;
     for _ in 0..WARM_UP {

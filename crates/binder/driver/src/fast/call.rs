@@ -321,11 +321,10 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::fast::{Buffered, CopiedPayload, Nothing, while_serving};
-    use crate::runner::tests::{broker, channel, other_end};
+    use crate::runner::tests::{TestBroker, broker, channel, other_end};
     use crate::sys::thread::tid;
     use crate::sys::user::Source;
     use baton_abi::lane::MAX_PAYLOAD_BYTES;
-    use baton_broker::Running;
     use baton_shm::schedule;
     use baton_shm::sync::Ordering;
     use baton_state::thread::{Calling, Frame};
@@ -340,13 +339,13 @@ mod tests {
         client: Arc<Engine>,
         /// The client's end.
         channel: Arc<Channel>,
-        _broker: (Running, tempfile::TempDir),
+        _broker: TestBroker,
     }
 
     /// A client that knows no route to its context manager.
     fn stage() -> Stage {
         let broker = broker();
-        let (server, client, channel) = channel(&broker.0);
+        let (server, client, channel) = channel(&broker);
         let mut state = server.lock();
         state.buffers.map(MAX_PAYLOAD_BYTES);
         server.unlock(state);

@@ -172,10 +172,9 @@ mod tests {
     use crate::engine::in_flight::InFlight;
     use crate::fast::CopiedPayload;
     use crate::fast::receiver::PostedAnswer;
-    use crate::runner::tests::{broker, channel, other_end};
+    use crate::runner::tests::{TestBroker, broker, channel, other_end};
     use crate::sys::thread::tid;
     use baton_abi::lane::status;
-    use baton_broker::Running;
     use baton_shm::sync::Ordering;
     use bytemuck::bytes_of;
     use std::sync::Arc;
@@ -191,13 +190,13 @@ mod tests {
         ends: [Arc<Channel>; 2],
         in_flight: Arc<InFlight>,
         known: ClientCache<()>,
-        _broker: (Running, tempfile::TempDir),
+        _broker: TestBroker,
     }
 
     /// A looper that knows a client.
     fn stage() -> Stage {
         let broker = broker();
-        let (server, client, theirs) = channel(&broker.0);
+        let (server, client, theirs) = channel(&broker);
         let ends = [other_end(&server, &theirs), theirs];
         let in_flight = server.in_flight().unwrap();
         let epoch = server.operations.revocations_of(&ends[0]).epoch();

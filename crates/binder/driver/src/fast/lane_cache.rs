@@ -98,16 +98,15 @@ mod tests {
     use crate::channel::payload::Payload;
     use crate::fast::RouteCache;
     use crate::runner::send::Outgoing;
-    use crate::runner::tests::{broker, channel, other_end};
+    use crate::runner::tests::{TestBroker, broker, channel, other_end};
     use crate::sys::thread::tid;
     use baton_abi::lane::{ChainEntry, MAX_PAYLOAD_BYTES};
-    use baton_broker::Running;
     use baton_state::Return;
     use baton_state::parcel::Sent;
     use baton_state::transaction::Target;
 
     struct Stage {
-        broker: (Running, tempfile::TempDir),
+        broker: TestBroker,
         server: Arc<Engine>,
         client: Arc<Engine>,
         /// The server's end.
@@ -125,7 +124,7 @@ mod tests {
     /// A cache that has been given a transaction after this change.
     fn learn_first(change: impl Fn(&Engine, &mut Incoming)) -> Stage {
         let broker = broker();
-        let (server, client, channel) = channel(&broker.0);
+        let (server, client, channel) = channel(&broker);
         let channel = other_end(&server, &channel);
         let mut state = server.lock();
         state.buffers.map(MAX_PAYLOAD_BYTES);
@@ -150,7 +149,7 @@ mod tests {
 
     impl Stage {
         fn stranger(&self) -> (Arc<Engine>, Arc<Channel>) {
-            let stranger = Engine::open("binder", self.broker.0.socket()).unwrap();
+            let stranger = Engine::open("binder", self.broker.socket()).unwrap();
             stranger.find_manager().unwrap();
             let channel = stranger.channel_to(self.server.identity.process).unwrap();
             let channel = other_end(&self.server, &channel);

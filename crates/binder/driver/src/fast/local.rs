@@ -229,8 +229,8 @@ mod tests {
     #[test]
     fn a_route_is_its_handles_and_its_lane_one_of_its_channel() {
         let [broker, other_broker] = [broker(), broker()];
-        let (server, client, to_server) = channel(&broker.0);
-        let (other_server, other_client, elsewhere) = channel(&other_broker.0);
+        let (server, client, to_server) = channel(&broker);
+        let (other_server, other_client, elsewhere) = channel(&other_broker);
         client.in_flight().unwrap();
         add_route(&client, 1, &to_server, 3);
         assert_eq!(lanes(&client, [1, 2, 1 + ROUTES as u32]), [Some(3), None, None]);
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn a_thread_parts_with_the_lane_that_is_asked_for_and_no_other() {
         let broker = broker();
-        let (server, client, channel) = channel(&broker.0);
+        let (server, client, channel) = channel(&broker);
         client.in_flight().unwrap();
         [1, 2].into_iter().for_each(|handle| add_route(&client, handle, &channel, 3));
         assert!(!client.take_own_lane(&channel, 4));
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_thread_has_one_operation_of_each_engine() {
         let broker = broker();
-        let (server, client, channel) = channel(&broker.0);
+        let (server, client, channel) = channel(&broker);
         assert!(client.own_in_flight().is_none());
         let ours = client.in_flight().unwrap();
         add_route(&client, 1, &channel, 3);

@@ -295,19 +295,18 @@ struct Chosen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runner::tests::{TestBroker, broker};
     use baton_abi::lane::{Kind, Message};
-    use baton_broker::{Config, Running};
 
     struct Stage {
         server: Arc<Engine>,
         /// The client's end, and its engine.
         client: (Arc<Channel>, Arc<Engine>),
-        _broker: (Running, tempfile::TempDir),
+        _broker: TestBroker,
     }
 
     fn stage() -> Stage {
-        let directory = tempfile::tempdir().unwrap();
-        let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
+        let broker = broker();
         let server = Engine::open("binder", broker.socket()).unwrap();
         server.become_manager(0x10, 0, 0).unwrap();
         let client = Engine::open("binder", broker.socket()).unwrap();
@@ -316,7 +315,7 @@ mod tests {
         while server.pool.channels.active().is_empty() {
             server.take_events();
         }
-        Stage { server, client: (channel, client), _broker: (broker, directory) }
+        Stage { server, client: (channel, client), _broker: broker }
     }
 
     impl Stage {

@@ -11,7 +11,7 @@ use crate::channel::payload::Payload;
 use crate::channel::{Channel, INLINE_BYTES};
 use crate::engine::Engine;
 use crate::engine::in_flight::InFlight;
-use crate::runner::tests::{broker, channel, other_end};
+use crate::runner::tests::{TestBroker, broker, channel, other_end};
 use crate::sys::priority::nice;
 use crate::sys::thread::tid;
 use crate::sys::user::Source;
@@ -22,7 +22,6 @@ use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::{
     BINDER_TYPE_FD, FLAT_BINDER_FLAG_ACCEPTS_FDS, FdObject, TF_ACCEPT_FDS, TF_CLEAR_BUF,
 };
-use baton_broker::Running;
 use baton_shm::lane_owner::Owner;
 use baton_shm::mailbox::{Mailbox, Seen};
 use baton_shm::sync::{AtomicU32, Ordering};
@@ -54,7 +53,7 @@ pub(crate) struct Stage {
     /// The client's end.
     theirs: Arc<Channel>,
     node: NodeId,
-    _broker: (Running, tempfile::TempDir),
+    _broker: TestBroker,
 }
 
 /// The kind of the calling looper: one of the pool, or one of the lane's own.
@@ -73,7 +72,7 @@ pub(crate) fn stage(of: Of) -> Stage {
 
 fn without_looper() -> Stage {
     let broker = broker();
-    let (server, client, theirs) = channel(&broker.0);
+    let (server, client, theirs) = channel(&broker);
     let ours = other_end(&server, &theirs);
     while server.pool.channels.active().is_empty() {
         server.take_events();

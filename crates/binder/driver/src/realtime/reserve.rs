@@ -275,7 +275,7 @@ mod tests {
     /// asks again changes that.
     #[test]
     fn a_call_is_not_repeated_before_its_looper_is_asked_for() {
-        let (broker, _directory) = broker();
+        let broker = broker();
         let (server, client, channel) = channel(&broker);
         let caller = || {
             if !thread::set_real_time_priority(

@@ -177,21 +177,19 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_broker::{Config, Running};
+    use crate::runner::tests::{TestBroker, broker};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use std::cell::Cell;
 
-    fn engine() -> (Arc<Engine>, Running, tempfile::TempDir) {
-        let directory = tempfile::tempdir().unwrap();
-        let broker = Running::start(Config::at(directory.path().join("broker.sock"))).unwrap();
-        let engine = Engine::open("binder", broker.socket()).unwrap();
-        (engine, broker, directory)
+    fn engine() -> (Arc<Engine>, TestBroker) {
+        let broker = broker();
+        (Engine::open("binder", broker.socket()).unwrap(), broker)
     }
 
     /// Whoever asks the broker meanwhile is refused, and may see that by the era.
     #[test]
     fn after_a_failed_rejoin_the_link_is_of_the_states_era() {
-        let (engine, _broker, _directory) = engine();
+        let (engine, _broker) = engine();
         let pair = || {
             let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
             socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap().0
@@ -204,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_child_of_fork_closes_the_connection_to_the_next_broker() {
-        let (engine, _broker, _directory) = engine();
+        let (engine, _broker) = engine();
         let n_sockets = || {
             let n_sockets = Cell::new(0);
             engine.broker.sockets_in_child(|_| n_sockets.set(n_sockets.get() + 1));

@@ -31,15 +31,30 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(crate) fn broker() -> (Running, tempfile::TempDir) {
+/// A broker, and the directory of its socket, which outlives it: the broker writes files there until
+/// its end.
+pub(crate) struct TestBroker {
+    running: Running,
+    _directory: tempfile::TempDir,
+}
+
+impl std::ops::Deref for TestBroker {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.running
+    }
+}
+
+pub(crate) fn broker() -> TestBroker {
     let directory = tempfile::tempdir().unwrap();
     let config = Config::at(directory.path().join("broker.sock"));
-    (Running::start(config).unwrap(), directory)
+    TestBroker { running: Running::start(config).unwrap(), _directory: directory }
 }
 
 #[test]
 fn a_thread_that_ends_is_forgotten() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let engine = Engine::open("binder", broker.socket()).unwrap();
     let known = || (engine.lock().threads.len(), engine.own_words.lock().len());
     std::thread::scope(|scope| {
@@ -58,7 +73,7 @@ fn a_thread_that_ends_is_forgotten() {
 
 #[test]
 fn an_engine_may_go_before_its_threads_do() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let engine = Engine::open("binder", broker.socket()).unwrap();
     let thread = std::thread::spawn(move || {
         remember(&engine);
@@ -77,7 +92,7 @@ fn an_engine_may_go_before_its_threads_do() {
 #[test]
 fn events_that_the_broker_keeps_back_are_waited_for() {
     const CLIENTS: usize = 40;
-    let (broker, _directory) = broker();
+    let broker = broker();
     let server = Engine::open("binder", broker.socket()).unwrap();
     server.become_manager(0x10, 0, 0).unwrap();
     let unread = server.broker.applying.lock();
@@ -99,7 +114,7 @@ fn events_that_the_broker_keeps_back_are_waited_for() {
 
 #[test]
 fn a_node_that_may_not_manage_is_as_it_was() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let manager = Engine::open("binder", broker.socket()).unwrap();
     manager.become_manager(0x10, 0x20, 0).unwrap();
     assert!(manager.lock().nodes.at(0x10).is_some());
@@ -112,7 +127,7 @@ fn a_node_that_may_not_manage_is_as_it_was() {
 
 #[test]
 fn a_manager_whose_death_has_been_told_elsewhere_is_not_known() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let open = || Engine::open("binder", broker.socket()).unwrap();
     let (before, after, client) = (open(), open(), open());
     before.become_manager(0x10, 0, 0).unwrap();
@@ -162,7 +177,7 @@ pub(crate) fn other_end(server: &Engine, channel: &Channel) -> Arc<Channel> {
 /// The kernel counts a looper that sleeps on two bells as woken at both, until it runs.
 #[test]
 fn a_looper_that_two_clients_have_rung_wakes_another_one() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let other = Engine::open("binder", broker.socket()).unwrap();
     other.find_manager().unwrap();
@@ -204,7 +219,7 @@ fn sleep_all_the_same((word, expected): (&AtomicU32, u32)) {
 
 #[test]
 fn a_ring_that_a_client_undoes_is_repeated_as_long_as_there_is_work() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     let bell = theirs.own_bell().unwrap();
@@ -225,7 +240,7 @@ fn a_ring_that_a_client_undoes_is_repeated_as_long_as_there_is_work() {
 
 #[test]
 fn the_bell_of_a_channel_that_has_gone_is_rung_until_nobody_sleeps_there() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     let bell = theirs.own_bell().unwrap();
@@ -248,7 +263,7 @@ fn the_bell_of_a_channel_that_has_gone_is_rung_until_nobody_sleeps_there() {
 
 #[test]
 fn a_close_waits_for_no_looper_and_its_control_thread_for_all() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     let bell = theirs.own_bell().unwrap();
@@ -269,7 +284,7 @@ fn a_close_waits_for_no_looper_and_its_control_thread_for_all() {
 /// millisecond later.
 #[test]
 fn what_has_been_taken_may_be_told_of() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     for _ in 0..1000 {
@@ -287,7 +302,7 @@ fn what_has_been_taken_may_be_told_of() {
 /// looked.
 #[test]
 fn who_leaves_a_lane_takes_no_later_offer_with_it() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let via = other_end(&server, &channel).via(0);
     {
@@ -313,7 +328,7 @@ fn who_leaves_a_lane_takes_no_later_offer_with_it() {
 /// The client has gone before the pool could spare a looper for the lane.
 #[test]
 fn no_lane_of_a_channel_that_has_gone_waits_for_a_looper() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let server_end = other_end(&server, &channel);
     server.lock().enter_looper(1);
@@ -331,7 +346,7 @@ fn no_lane_of_a_channel_that_has_gone_waits_for_a_looper() {
 /// The client has announced an object, and goes without the message.
 #[test]
 fn tickets_go_back_with_the_last_channel_to_their_sender() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let server_end = other_end(&server, &channel);
     let third = Engine::open("binder", broker.socket()).unwrap();
@@ -357,7 +372,7 @@ fn tickets_go_back_with_the_last_channel_to_their_sender() {
 #[test]
 fn callers_are_told_whether_lanes_get_loopers() {
     type Change = fn(&mut State);
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let changes: [(&str, Change, u32); 8] = [
         ("no looper", |_| {}, 0),
@@ -401,7 +416,7 @@ fn send_one_way(client: &Engine) {
 #[test]
 fn a_look_ends_however_much_there_is() {
     const POSTED: usize = MOST_AT_ONCE * 2 + 1;
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let _theirs = other_end(&server, &channel);
     let mut state = server.lock();
@@ -424,7 +439,7 @@ fn a_look_ends_however_much_there_is() {
 /// A real-time sender waits for it.
 #[test]
 fn a_raised_thread_leaves_to_others_what_has_waited_for_room() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     for is_raised in [true, false] {
         let (server, client, channel) = channel(&broker);
         let theirs = other_end(&server, &channel);
@@ -447,7 +462,7 @@ fn a_raised_thread_leaves_to_others_what_has_waited_for_room() {
 /// The caller may still be about to sleep on the lane: another thread there would take its nudge.
 #[test]
 fn only_its_caller_frees_the_lane_of_an_answer() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, at_client) = channel(&broker);
     let at_server = other_end(&server, &at_client);
     for (last_words, free) in [(true, false), (false, true)] {
@@ -489,7 +504,7 @@ fn a_reply_of_impossible_sizes_ends_its_channel() {
         ("descriptors that have not come", false, |it| (it.fds, it.fds_number) = (1, 1)),
         ("an offset without its object", false, |it| it.offsets_bytes = 8),
     ];
-    let (broker, _directory) = broker();
+    let broker = broker();
     for (name, is_possible, change) in changes {
         let (server, client, at_client) = channel(&broker);
         let at_server = other_end(&server, &at_client);
@@ -514,7 +529,7 @@ fn a_reply_of_impossible_sizes_ends_its_channel() {
 /// A client that has woken the thread to which a lane was dedicated tells no other.
 #[test]
 fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     for leaves in [false, true] {
         let (server, client, channel) = channel(&broker);
         let (tid, via) = (1, channel.via(0));
@@ -553,7 +568,7 @@ fn a_thread_that_is_relieved_looks_for_what_it_was_woken_for() {
 /// the lane is dedicated by now. The client wakes one of them.
 #[test]
 fn a_dedicated_looper_passes_on_the_wake_up_for_an_answer() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     let areas = theirs.lane(0).unwrap();
@@ -574,7 +589,7 @@ fn a_dedicated_looper_passes_on_the_wake_up_for_an_answer() {
 /// The thread has not left the driver, and its next transaction is an ordinary caller's.
 #[test]
 fn a_thread_that_cannot_have_its_lane_yet_is_the_pools_at_once() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     let tid = tid();
@@ -601,7 +616,7 @@ fn a_thread_that_cannot_have_its_lane_yet_is_the_pools_at_once() {
 /// looper that watches the lane leaves it for the next look.
 #[test]
 fn a_request_that_comes_during_a_look_is_not_forgotten() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     let ready = || theirs.ready_lanes(&mut theirs.ends()).0;
@@ -623,7 +638,7 @@ fn a_request_that_comes_during_a_look_is_not_forgotten() {
 /// A server that lives and has not taken a channel up lacks descriptors; a dead one is just dead.
 #[test]
 fn a_channel_that_nobody_took_up_is_refused_by_a_living_peer_only() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     for is_dead in [false, true] {
         let server = Engine::open("binder", broker.socket()).unwrap();
         server.become_manager(0x10, 0, 0).unwrap();
@@ -650,7 +665,7 @@ fn a_channel_that_nobody_took_up_is_refused_by_a_living_peer_only() {
 /// A broker may give a looper its caller's new priority before it hears of the relief, and die.
 #[test]
 fn a_relieved_looper_has_no_priority_of_a_broker_that_has_died() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let (tid, via) = (tid(), other_end(&server, &channel).via(0));
     // A priority of a broker's has the flag. Any user may have this policy.
@@ -693,7 +708,7 @@ impl tracing::Subscriber for Log {
 /// Where the log goes nobody may be reading, and any client can have something said.
 #[test]
 fn what_is_said_of_a_channel_that_ends_is_said_without_the_state() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     let (server, client, channel) = channel(&broker);
     let theirs = other_end(&server, &channel);
     let log = Log::default();
@@ -712,7 +727,7 @@ fn what_is_said_of_a_channel_that_ends_is_said_without_the_state() {
 /// thread, which is with its program.
 #[test]
 fn only_the_owner_of_a_lane_takes_its_requests() {
-    let (broker, _directory) = broker();
+    let broker = broker();
     const ANOTHER: Tid = (1 << 22) - 1;
     for owner in [tid(), ANOTHER] {
         let (server, client, channel) = channel(&broker);
@@ -748,7 +763,7 @@ fn only_the_owner_of_a_lane_takes_its_requests() {
 #[test]
 fn a_dedicated_looper_is_relieved_if_the_pool_waits_and_not_if_it_runs() {
     for (waits, stays) in [(false, true), (true, false)] {
-        let (broker, _directory) = broker();
+        let broker = broker();
         let server = Engine::open("binder", broker.socket()).unwrap();
         let (is_over, other) = (AtomicBool::new(false), AtomicU32::new(0));
         std::thread::scope(|scope| {

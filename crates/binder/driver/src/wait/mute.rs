@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn announcements_of_nothing_mute_a_channel_and_its_messages_come_in_all_the_same() {
-        let (broker, _directory) = broker();
+        let broker = broker();
         for announce in [
             (|ours| {
                 ours.set_ready(3);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_muted_client_that_goes_on_stays_muted_and_its_end_is_noticed() {
-        let (broker, _directory) = broker();
+        let broker = broker();
         let (server, client, [ours, theirs]) = stage(&broker);
         server.pool.mute(theirs.id);
         assert!(theirs.is_muted());
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn requests_that_loopers_leave_to_each_other_are_no_announcements() {
-        let (broker, _directory) = broker();
+        let broker = broker();
         let (server, client, [ours, theirs]) = stage(&broker);
         let look = || {
             server.accept_first(&mut server.lock());
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_only_client_and_a_client_with_requests_are_not_muted() {
-        let (broker, _directory) = broker();
+        let broker = broker();
         let (server, client, ours) = channel(&broker);
         let theirs = other_end(&server, &ours);
         for _ in 0..10 * MOST_FRUITLESS {
