@@ -31,8 +31,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// A broker, and the directory of its socket, which outlives it: the broker writes files there until
-/// its end.
+/// A broker, and the directory of its socket, which outlives it: the broker writes files there
+/// until its end.
 pub(crate) struct TestBroker {
     running: Running,
     _directory: tempfile::TempDir,
