@@ -2,7 +2,8 @@
 //! others broadcast.
 //!
 //! Whatever the service has accepted reaches each receiver exactly once, whichever service calls
-//! it. Whatever it has not answered reaches each receiver at most once. Receivers register once.
+//! it. Whatever it has not answered reaches each receiver at most once. A broadcast that a later one
+//! replaces reaches all receivers or none, and the last one all. Receivers register once.
 //!
 //! `BROADCAST_KILL_ROUNDS=N` for other than 5 rounds, `KILL_SEED=N` to choose the same victims and
 //! delays.
@@ -13,10 +14,13 @@ use baton_services::broadcast::BroadcastManager;
 use baton_services::broadcast::client::{BroadcastError, Delivery};
 use baton_services::broadcast::level::Outcome;
 use baton_services::broadcast::protocol::Send;
+use baton_services::intent::flags::RECEIVER_REPLACE_PENDING;
 use baton_services::intent::{Intent, IntentFilter, Value};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -46,13 +50,22 @@ impl Victim {
         let address = directory.join(format!("ready-{}", line[0]));
         let _ = std::fs::remove_file(&address);
         let ready = UnixDatagram::bind(&address).unwrap();
+        ready.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        let said = directory.join(format!("stderr-{}", line[0]));
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command.arg("--socket").arg(directory.join("broker.sock")).args(line);
         command.env("NOTIFY_SOCKET", &address).env("XDG_RUNTIME_DIR", directory);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&said).unwrap());
+        let mut child = command.spawn().unwrap();
         let mut text = [0; 64];
-        let n_bytes = ready.recv(&mut text).unwrap();
+        let n_bytes = loop {
+            match ready.recv(&mut text) {
+                Ok(n_bytes) => break n_bytes,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none(), "{line:?}: {}", std::fs::read_to_string(&said).unwrap());
+        };
         assert!(text[..n_bytes].starts_with(b"READY=1"));
         Victim { line, child }
     }
@@ -74,11 +87,28 @@ impl Drop for Victim {
     }
 }
 
+/// How a broadcast goes to its receivers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Parallel,
+    Ordered,
+    /// A later one of the same sender replaces it while no receiver has it.
+    Replaceable,
+}
+
+/// A broadcast that the service was asked for.
+#[derive(Clone, Copy)]
+struct Sent {
+    kind: Kind,
+    level: u8,
+    is_accepted: bool,
+}
+
 /// What was sent, and what arrived.
 #[derive(Default)]
 struct Ledger {
-    /// Broadcasts by number: whether the service has accepted them, and whether they are ordered.
-    sent: Mutex<HashMap<u64, (bool, bool)>>,
+    /// Broadcasts by number.
+    sent: Mutex<BTreeMap<u64, Sent>>,
     /// How often a receiver has got a broadcast.
     arrived: Mutex<HashMap<(i32, u64), u32>>,
     /// The results of ordered broadcasts: the sender's level, the number, the receivers' count.
@@ -100,8 +130,8 @@ impl Ledger {
         *self.arrived.lock().unwrap().entry((receiver, number)).or_default() += 1;
     }
 
-    fn has_arrived(&self, receiver: i32, number: u64) -> u32 {
-        self.arrived.lock().unwrap().get(&(receiver, number)).copied().unwrap_or(0)
+    fn has_arrived(&self, receiver: i32, number: u64) -> bool {
+        self.arrived.lock().unwrap().contains_key(&(receiver, number))
     }
 
     /// Sends broadcasts until the end.
@@ -112,19 +142,28 @@ impl Ledger {
         let mut under_way: Vec<u64> = Vec::new();
         while !self.is_over.load(Ordering::Relaxed) {
             under_way.retain(|number| {
-                (0..N_RECEIVERS).any(|receiver| self.has_arrived(receiver, *number) == 0)
+                (0..N_RECEIVERS).any(|receiver| !self.has_arrived(receiver, *number))
             });
             if under_way.len() >= MOST_UNDER_WAY {
                 thread::park_timeout(Duration::from_millis(1));
                 continue;
             }
             let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let kind = match number % 4 {
+                0 => Kind::Ordered,
+                1 => Kind::Replaceable,
+                _ => Kind::Parallel,
+            };
             let mut intent = Intent::new("news");
             intent.extras.put("n", number as i64);
-            let is_ordered = number.is_multiple_of(3);
-            self.sent.lock().unwrap().insert(number, (false, is_ordered));
-            let sent = match is_ordered {
-                true => {
+            if kind == Kind::Replaceable {
+                intent.flags |= RECEIVER_REPLACE_PENDING;
+                intent.categories.insert(format!("level-{level}"));
+            }
+            let mut sent = Sent { kind, level, is_accepted: false };
+            self.sent.lock().unwrap().insert(number, sent);
+            let answer = match kind {
+                Kind::Ordered => {
                     let ledger = Arc::clone(self);
                     let result = move |delivery: Delivery| {
                         let code = delivery.outcome().code;
@@ -133,13 +172,16 @@ impl Ledger {
                     };
                     service.send_ordered(&Send { intent, ..Send::default() }, result)
                 }
-                false => service.send(&intent),
+                Kind::Parallel | Kind::Replaceable => service.send(&intent),
             };
-            match sent {
+            match answer {
                 Ok(n_receivers) => {
                     assert_eq!(n_receivers, N_RECEIVERS, "registrations come back");
-                    self.sent.lock().unwrap().insert(number, (true, is_ordered));
-                    under_way.push(number);
+                    sent.is_accepted = true;
+                    self.sent.lock().unwrap().insert(number, sent);
+                    if kind != Kind::Replaceable {
+                        under_way.push(number);
+                    }
                     if level != 0 {
                         // Ordinary threads get their part of the processors.
                         thread::park_timeout(Duration::from_millis(1));
@@ -154,15 +196,26 @@ impl Ledger {
         }
     }
 
-    /// Accepted broadcasts that a receiver has not got.
+    /// Accepted broadcasts that a receiver has not got, and no later broadcast has replaced.
     fn missing(&self) -> Vec<(i32, u64)> {
         let sent = self.sent.lock().unwrap();
-        let accepted = sent.iter().filter(|(_, (is_accepted, _))| *is_accepted);
-        let expected = accepted.flat_map(|(number, (_, is_ordered))| {
-            let first = if *is_ordered { RESULT } else { 0 };
-            (first..N_RECEIVERS).map(|receiver| (receiver, *number))
-        });
-        expected.filter(|(receiver, number)| self.has_arrived(*receiver, *number) == 0).collect()
+        let mut missing = Vec::new();
+        // The levels that have a later broadcast that all receivers have.
+        let mut replaced = HashSet::new();
+        for (number, Sent { kind, level, is_accepted }) in sent.iter().rev() {
+            let first = if *kind == Kind::Ordered { RESULT } else { 0 };
+            let (got, lacking): (Vec<_>, Vec<_>) =
+                (first..N_RECEIVERS).partition(|receiver| self.has_arrived(*receiver, *number));
+            let is_replaced =
+                *kind == Kind::Replaceable && got.is_empty() && replaced.contains(level);
+            if *is_accepted && !is_replaced {
+                missing.extend(lacking.iter().map(|receiver| (*receiver, *number)));
+            }
+            if *kind == Kind::Replaceable && lacking.is_empty() {
+                replaced.insert(*level);
+            }
+        }
+        missing
     }
 }
 
@@ -213,7 +266,8 @@ fn nothing_accepted_is_lost_or_doubled_when_the_service_is_killed() {
             let Outcome { code, data, extras } = delivery.outcome().clone();
             delivery.set_outcome(Outcome { code: code + 1, data, extras });
         };
-        let filter = IntentFilter { priority: -receiver, ..IntentFilter::new("news") };
+        let mut filter = IntentFilter { priority: -receiver, ..IntentFilter::new("news") };
+        filter.categories.extend(LEVELS.map(|level| format!("level-{level}")));
         service.register(filter, None, None, receive).unwrap();
     }
     let senders: Vec<_> = LEVELS
@@ -250,6 +304,9 @@ fn nothing_accepted_is_lost_or_doubled_when_the_service_is_killed() {
         while !LEVELS.into_iter().all(is_back) {
             assert!(senders.iter().all(|sender| !sender.is_finished()), "round {round}");
             thread::park_timeout(Duration::from_millis(1));
+        }
+        if round.is_multiple_of(100) {
+            println!("{round} rounds are over");
         }
     }
     ledger.is_over.store(true, Ordering::Relaxed);

@@ -116,6 +116,13 @@ impl ProcessList {
         true
     }
 
+    /// Whether a process of the predecessor's, which has not rejoined, has ended for certain.
+    pub fn has_ended(&self, process: ProcessId) -> bool {
+        let Some(awaited) = &self.awaited else { return false };
+        let may_live = |it: &Record| peer::may_live(it.pid as u32, it.incarnation);
+        !awaited.get(&process).is_some_and(may_live)
+    }
+
     /// Removes the processes of the predecessor's that have not come back.
     pub fn end_rejoin(&mut self, is_here: impl Fn(ProcessId) -> bool) {
         self.awaited = None;
@@ -198,13 +205,17 @@ mod tests {
         assert!(take_over(2).all_settled(|process| process == ProcessId(1)), "it has rejoined");
         child.kill().unwrap();
         let mut next = take_over(3);
-        while !next.all_settled(nobody) {
+        assert!(next.has_ended(ProcessId(2)), "another process has its pid");
+        while !next.has_ended(ProcessId(1)) {
             std::thread::yield_now();
         }
+        assert!(next.all_settled(nobody));
+        assert!(next.has_ended(ProcessId(1)), "it still has");
         child.wait().unwrap();
         assert!(take_over(4).all_settled(nobody), "it has ended");
         let mut last = take_over(5);
         last.end_rejoin(nobody);
+        assert!(!last.has_ended(ProcessId(1)), "nobody is awaited");
         assert!(last.places.is_empty());
     }
 
@@ -214,7 +225,8 @@ mod tests {
         let path = directory.path().join("list");
         for (pid, incarnation) in [(0, Some(7)), (std::process::id(), None)] {
             ProcessList::take_over(path.clone(), 0).add(ProcessId(1), pid, incarnation);
-            assert!(!ProcessList::take_over(path.clone(), 1).all_settled(nobody), "{pid}");
+            let mut next = ProcessList::take_over(path.clone(), 1);
+            assert!(!next.all_settled(nobody) && !next.has_ended(ProcessId(1)), "{pid}");
         }
     }
 

@@ -339,6 +339,9 @@ impl Broker {
             let refused = |errno: Errno| Reply::Refused { errno: errno.raw_os_error() };
             return self.reply(id, reply.unwrap_or_else(refused), None);
         }
+        if matches!(request, Request::BecomeContextManager { .. }) {
+            self.release_context_of(process);
+        }
         let opens_channel = matches!(request, Request::ContextManager)
             && self.has_room_for_channel_to_manager(process);
         let mut effects = Vec::new();
@@ -365,6 +368,14 @@ impl Broker {
             (Some(reply), None) => reply,
         };
         self.reply(id, reply, None)
+    }
+
+    /// Gives up the awaited manager of a process's context if it has ended.
+    fn release_context_of(&mut self, process: ProcessId) {
+        let awaited = self.state.awaited_manager(process);
+        if awaited.is_some_and(|manager| self.restart_state.processes.has_ended(manager)) {
+            self.state.forget_awaited_manager(process);
+        }
     }
 
     /// Checks whether the events that a request would cause may wait for readers that do not read.

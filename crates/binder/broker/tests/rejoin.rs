@@ -417,6 +417,14 @@ fn the_manager_is_the_recorded_one_that_claims_to_be() {
         let expect = if free { refused(Errno::BUSY) } else { Some(Reply::Done) };
         assert_eq!(broker.ask(client, become_manager(5)), expect, "{process:?} {request:?}");
     }
+    // The awaited manager has ended.
+    let mut broker = successor();
+    let client = broker.admit(9, OWNER);
+    assert_eq!(broker.state.awaited_manager(client), Some(OWNING));
+    assert_eq!(broker.ask(client, become_manager(5)), refused(Errno::BUSY));
+    broker.state.forget_awaited_manager(client);
+    assert_eq!(broker.state.awaited_manager(client), None);
+    assert_eq!(broker.ask(client, become_manager(5)), Some(Reply::Done));
     let mut broker = successor();
     end_rejoin(&mut broker);
     let (other, same) = (broker.admit(9, OWNER + 1), broker.admit(9, OWNER));

@@ -164,6 +164,21 @@ impl State {
         self.rebuild.as_ref()?.managers.get(context).copied()
     }
 
+    /// The process that managed this process's context under the previous broker, while it may
+    /// rejoin.
+    pub fn awaited_manager(&self, process: ProcessId) -> Option<ProcessId> {
+        let context = &self.processes.get(&process)?.context;
+        self.manager_to_rejoin(context).map(|manager| manager.owner)
+    }
+
+    /// Lets a process's context have another manager: the awaited one has ended.
+    pub fn forget_awaited_manager(&mut self, process: ProcessId) {
+        let Some(process) = self.processes.get(&process) else { return };
+        if let Some(rebuild) = &mut self.rebuild {
+            rebuild.managers.remove(&process.context);
+        }
+    }
+
     /// Records that a process which may not rejoin is dead, and that the processes in `told` are
     /// being told so now.
     pub(super) fn note_second_death(&mut self, process: ProcessId, told: &BTreeSet<ProcessId>) {
