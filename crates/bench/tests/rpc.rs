@@ -378,7 +378,7 @@ fn real_time_callers_are_served() {
     }
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rt.html");
-    let words = ["--json", "--calls", "5", "--rounds", "2", "--priorities", "30,20"];
+    let words = ["--json", "--calls", "5", "--rounds", "1", "--priorities", "30,20"];
     let others = [
         "--parts",
         "calls,scaling,inversion,steady,misuse",
@@ -404,23 +404,23 @@ fn real_time_callers_are_served() {
     for case in ["t-call", "t-return", "call"] {
         for callers in [0, 2] {
             for bound in ["nobody", "caller"] {
-                assert_eq!(n("unix", case, "fifo:30", [1, callers], bound), 10);
-                assert_eq!(n("mqueue", case, "fifo:30", [1, callers], bound), 10);
-                assert_eq!(n("baton-typed", case, "fifo:20", [1, callers], bound), 10);
+                assert_eq!(n("unix", case, "fifo:30", [1, callers], bound), 5);
+                assert_eq!(n("mqueue", case, "fifo:30", [1, callers], bound), 5);
+                assert_eq!(n("baton-typed", case, "fifo:20", [1, callers], bound), 5);
             }
-            assert_eq!(n("mqueue", case, "fifo:30", [1, callers], "both"), 10);
+            assert_eq!(n("mqueue", case, "fifo:30", [1, callers], "both"), 5);
         }
-        assert_eq!(n("baton-typed", case, "fifo:30", [3, 2], "nobody"), 30);
+        assert_eq!(n("baton-typed", case, "fifo:30", [3, 2], "nobody"), 15);
     }
     for misuse in ["priority", "garbage", "oneway", "channels"] {
         for aim in ["", " elsewhere"] {
             let beside = rows.iter().filter(|row| row["misuse"] == format!("{misuse}{aim}"));
-            assert!(beside.clone().all(|row| row["n"] == 10), "{misuse}{aim}");
+            assert!(beside.clone().all(|row| row["n"] == 5), "{misuse}{aim}");
             let typed = beside.filter(|row| row["system"] == "baton-typed");
             assert_eq!(typed.count(), 3, "{misuse}{aim}");
         }
     }
-    let delayed = rows.iter().filter(|row| row["case"] == "inversion" && row["n"] == 10);
+    let delayed = rows.iter().filter(|row| row["case"] == "inversion" && row["n"] == 5);
     let delayed: Vec<_> = delayed.map(|row| (&row["system"], &row["served_at"])).collect();
     let all = [
         ("baton-typed", "other"),

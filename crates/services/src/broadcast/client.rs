@@ -124,6 +124,9 @@ impl Drop for Delivery {
     /// The service goes on to the next receiver, also if this one has panicked.
     fn drop(&mut self) {
         let protocol::Received { id, token, outcome, .. } = &mut self.received;
+        if *token == 0 {
+            return; // The service does not wait.
+        }
         let answer = Answer { outcome: std::mem::take(outcome), aborts: self.aborts };
         // The token of the service that has asked last.
         let token = self.seen.lock().finish(*id, *token, &answer);
@@ -356,9 +359,9 @@ impl Inner {
         self.results.lock().retain(|(_, its)| *its != key);
     }
 
-    /// Tells the service that a receiver has finished, if it waits for that.
+    /// Tells the service, which waits for it, that a receiver has finished.
     fn finish(self: &Arc<Self>, token: u64, answer: Answer) {
-        if token == 0 || self.try_finish(token, &answer) {
+        if self.try_finish(token, &answer) {
             return;
         }
         let mut untold = self.untold.lock();

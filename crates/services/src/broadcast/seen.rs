@@ -9,7 +9,7 @@
 
 use super::ids;
 use super::level::Outcome;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Ids that are remembered of a level's broadcasts that wait for no answer.
 pub const N_PARALLEL: usize = 1024;
@@ -41,32 +41,32 @@ pub enum First {
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Those that wait for no answer, by level.
-    parallel: HashMap<Option<usize>, Recent>,
+    parallel: BTreeMap<Option<usize>, Recent>,
     /// Ordered ones.
     stages: HashMap<u64, Stage>,
     /// Their ids by level, the oldest ones first.
-    ordered: HashMap<Option<usize>, VecDeque<u64>>,
+    ordered: BTreeMap<Option<usize>, VecDeque<u64>>,
 }
 
-/// The last [`N_PARALLEL`] ids.
+/// The last [`N_PARALLEL`] ids of a level.
 #[derive(Debug, Default)]
 struct Recent {
-    ids: HashSet<u64>,
     oldest_first: VecDeque<u64>,
+    greatest: u64,
 }
 
 impl Recent {
     /// Adds an id. False if it is there.
     fn add(&mut self, id: u64) -> bool {
-        if !self.ids.insert(id) {
+        // A level's ids grow, but for those of another service and of the other queue.
+        if id <= self.greatest && self.oldest_first.contains(&id) {
             return false;
         }
-        self.oldest_first.push_back(id);
-        if self.oldest_first.len() > N_PARALLEL
-            && let Some(oldest) = self.oldest_first.pop_front()
-        {
-            self.ids.remove(&oldest);
+        self.greatest = self.greatest.max(id);
+        if self.oldest_first.len() == N_PARALLEL {
+            self.oldest_first.pop_front();
         }
+        self.oldest_first.push_back(id);
         true
     }
 }
@@ -170,8 +170,8 @@ mod tests {
         for id in 1..=n + 2 {
             seen.begin(id, 0);
         }
-        assert_eq!(seen.parallel[&Some(0)].ids.len(), N_PARALLEL);
-        for (id, is_first) in [(3, false), (1, true), (n + 2, false)] {
+        assert_eq!(seen.parallel[&Some(0)].oldest_first.len(), N_PARALLEL);
+        for (id, is_first) in [(3, false), (1, true), (1, false), (3, true), (n + 2, false)] {
             assert_eq!(seen.begin(id, 0) == First::Yes, is_first, "{id}");
         }
         let (running, ordered) = (1 << 30, 1 << 31);
