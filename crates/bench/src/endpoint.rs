@@ -53,6 +53,10 @@ pub(crate) fn run(args: &RoleArgs) -> ExitCode {
                 serves(Box::new(move || Ok(server)))
             }
             Side::Idlers => idles(&role),
+            Side::Mount => {
+                let mount = systems::mount::start(system, broker)?;
+                serves(Box::new(move || Ok(mount)))
+            }
         }
     })
 }

@@ -42,6 +42,8 @@ pub enum Side {
     Idlers,
     /// Has a service, which it adds to the server's.
     Owner,
+    /// Has the file system in which the other ends find their device.
+    Mount,
 }
 
 /// Where a client of a server with many finds its thread.

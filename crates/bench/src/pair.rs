@@ -95,6 +95,8 @@ impl Chunk {
 pub(crate) struct Pair {
     client: Endpoint,
     server: Endpoint,
+    /// It outlives both.
+    mount: Option<Endpoint>,
 }
 
 impl Pair {
@@ -102,8 +104,9 @@ impl Pair {
         let directory = place.directory.join(system.name());
         std::fs::create_dir(&directory).map_err(made("mkdir"))?;
         let place = Place { directory: &directory, ..place };
+        let mount = Endpoint::mount(system, place)?;
         let server = Endpoint::start(system, Side::Server, place, 1)?;
-        Ok(Pair { server, client: Endpoint::start(system, Side::Client, place, 1)? })
+        Ok(Pair { mount, server, client: Endpoint::start(system, Side::Client, place, 1)? })
     }
 
     /// The time of each call, in nanoseconds.
@@ -134,6 +137,10 @@ impl Pair {
         client: Option<usize>,
         server: Option<usize>,
     ) -> Result<Vec<Vec<u64>>, PairError> {
+        if let Some(mount) = &mut self.mount {
+            // Where both sides are, or wherever the kernel likes.
+            mount.go_to(client.filter(|_| client == server))?;
+        }
         self.server.order(&chunk.order(server))?;
         self.server.0.is_ready()?;
         self.client.order(&chunk.order(client))?;
@@ -147,6 +154,8 @@ impl Pair {
 pub(crate) struct ClientGroup {
     clients: Vec<Endpoint>,
     server: Endpoint,
+    /// It outlives all.
+    _mount: Option<Endpoint>,
     barrier: StartBarrier,
 }
 
@@ -180,6 +189,7 @@ impl ClientGroup {
             true => (Side::Pool, n_clients.min(MOST_LOOPERS)),
             false => (Side::Threads, n_clients),
         };
+        let mount = Endpoint::mount(system, place)?;
         let server = Endpoint::start(system, side, place, n_threads)?;
         let client = |client| {
             let place = Place { directory: &order::place(&directory, client), ..place };
@@ -189,6 +199,7 @@ impl ClientGroup {
         Ok(ClientGroup {
             clients,
             server,
+            _mount: mount,
             barrier: StartBarrier::new().map_err(made("make a barrier"))?,
         })
     }
@@ -255,13 +266,19 @@ impl Endpoint {
         Ok(Endpoint(child.with_farewell(FAREWELL)))
     }
 
+    /// The file system that a system's ends need, if they need one.
+    fn mount(system: System, place: Place<'_>) -> Result<Option<Endpoint>, PairError> {
+        let needs = system == System::BatonMounted;
+        needs.then(|| Endpoint::start(system, Side::Mount, place, 1)).transpose()
+    }
+
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Binds a pool to a processor.
-    pub fn go_to(&mut self, cpu: usize) -> Result<(), ChildError> {
-        self.order(&Order { cpu: Some(cpu), ..Order::default() })?;
+    /// Binds a pool or a file system to a processor, or to none.
+    pub fn go_to(&mut self, cpu: Option<usize>) -> Result<(), ChildError> {
+        self.order(&Order { cpu, ..Order::default() })?;
         self.0.is_ready()?;
         self.0.is_ready()
     }
@@ -303,6 +320,12 @@ pub(crate) fn command(system: System, broker: &Path) -> Result<Command, PairErro
             };
             command.env("LD_PRELOAD", library).env("BATON_SOCKET", broker);
             command.env("BATON_CONTEXT", system.name());
+        }
+        System::BatonMounted => {
+            if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+                return Err(PairError::NotHere("a mount", "it needs root, and /dev/fuse"));
+            }
+            command.env_remove("LD_PRELOAD");
         }
         System::KernelBinder => {
             has_kernel_binder()?;

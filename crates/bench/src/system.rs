@@ -70,6 +70,8 @@ pub enum System {
     BatonUapiLibc,
     /// A Binder program on Baton, by an inline system call.
     BatonUapiTrap,
+    /// The same Binder program with nothing loaded into it, on a mounted binderfs.
+    BatonMounted,
     /// The same Binder program on the kernel's own driver.
     KernelBinder,
     /// Two words of shared memory, both sides asleep on them.
@@ -142,7 +144,7 @@ impl System {
     /// Whether it is Binder: one server answers all clients, with a pool of threads, and it can do
     /// more than echo.
     pub(crate) fn is_binder(self) -> bool {
-        matches!(self, BatonTyped | BatonUapiLibc | BatonUapiTrap | KernelBinder)
+        matches!(self, BatonTyped | BatonUapiLibc | BatonUapiTrap | BatonMounted | KernelBinder)
     }
 
     /// Whether it can be measured so: two sides that spin on one processor wait for the end of

@@ -36,6 +36,7 @@ impl Testbed {
             System::BatonHostedLeaving,
             System::BatonUapiLibc,
             System::BatonUapiTrap,
+            System::BatonMounted,
             System::BatonLoan,
             System::Memcpy,
         ];

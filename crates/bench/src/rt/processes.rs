@@ -35,7 +35,7 @@ impl Processes<'_> {
         let priority = has_one.then_some(SchedPriority::fifo(level));
         let place = Place { priority, ..self.place };
         let mut server = Endpoint::start(self.system, Side::Pool, place, N_LOOPERS)?;
-        cpu.map_or(Ok(()), |cpu| server.go_to(cpu))?;
+        cpu.map_or(Ok(()), |cpu| server.go_to(Some(cpu)))?;
         let id = server.id();
         self.servers.push(server);
         Ok(id)

@@ -3,6 +3,7 @@
 mod futex;
 pub mod hosted;
 mod loan;
+pub mod mount;
 pub mod mqueue;
 pub mod one_way;
 mod pipe;
@@ -20,13 +21,21 @@ use crate::service::Service;
 use crate::system::System::{self, *};
 use crate::system::{Accept, Client, Server, ready};
 use baton_host::Stays;
+use std::ffi::CString;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-/// How a system's Binder program makes system calls.
-fn form(system: System) -> uapi::Form {
-    if system == BatonUapiTrap { uapi::Form::Trap } else { uapi::Form::Libc }
+/// How a system's Binder program comes to its device.
+fn access(system: System, broker: &Path) -> uapi::Access {
+    let form = if system == BatonUapiTrap { uapi::Form::Trap } else { uapi::Form::Libc };
+    let device = match system {
+        BatonMounted => mount::directory(broker).join(system.name()),
+        _ => "/dev/binder".into(),
+    };
+    let device = CString::new(device.into_os_string().into_vec()).expect("a path");
+    uapi::Access { form, device }
 }
 
 fn waiting(system: System) -> futex::Waiting {
@@ -41,7 +50,9 @@ pub fn connect(system: System, directory: &Path, broker: &Path) -> io::Result<Bo
         BatonHosted | BatonHostedLeaving => Box::new(typed::connect(broker, system.name())?),
         BatonLoan => Box::new(loan::connect(broker)?),
         Memcpy => Box::new(loan::connect_floor(directory, broker)?),
-        BatonUapiLibc | BatonUapiTrap | KernelBinder => Box::new(uapi::connect(form(system))?),
+        BatonMounted | BatonUapiLibc | BatonUapiTrap | KernelBinder => {
+            Box::new(uapi::connect(&access(system, broker))?)
+        }
         Futex | FutexSpin => Box::new(futex::connect(directory, waiting(system))?),
         Pipe => Box::new(pipe::connect(directory)?),
         Unix => Box::new(unix::connect_stream(directory)?),
@@ -66,7 +77,9 @@ pub fn listen(
         BatonHostedLeaving => ready(hosted::listen(broker, system.name(), hosted::echo)?),
         BatonLoan => ready(loan::listen(broker)?),
         Memcpy => ready(loan::listen_floor(directory, broker)?),
-        BatonUapiLibc | BatonUapiTrap | KernelBinder => ready(uapi::listen(form(system), service)?),
+        BatonMounted | BatonUapiLibc | BatonUapiTrap | KernelBinder => {
+            ready(uapi::listen(&access(system, broker), service)?)
+        }
         Futex | FutexSpin => ready(futex::listen(directory, waiting(system))?),
         Pipe => ready(pipe::listen(directory)?),
         Unix => unix::listen_stream(directory)?,
@@ -87,7 +100,9 @@ pub fn pool(
         BatonTyped => Box::new(typed::listen(broker, service, n_loopers)?),
         Mqueue => Box::new(mqueue::pool(directory, service)?),
         Unix => Box::new(unix::pool(directory, service)?),
-        _ if system.is_binder() => Box::new(uapi::pool(form(system), service, n_loopers)?),
+        _ if system.is_binder() => {
+            Box::new(uapi::pool(&access(system, broker), service, n_loopers)?)
+        }
         _ => return Err(elsewhere()),
     })
 }
@@ -142,7 +157,7 @@ pub fn clients(
         Mqueue => numbers.map(|number| mqueue::connect(directory, number).map(boxed)).collect(),
         Unix => numbers.map(|_| unix::connect_stream(directory).map(boxed)).collect(),
         _ if system.is_binder() => {
-            Ok(uapi::callers(form(system), n_clients)?.into_iter().map(boxed).collect())
+            Ok(uapi::callers(&access(system, broker), n_clients)?.into_iter().map(boxed).collect())
         }
         _ => Err(elsewhere()),
     }
@@ -157,7 +172,7 @@ pub(crate) fn connect_objects(
     match system {
         BatonTyped => typed_objects::connect(broker),
         Unix => unix_descriptors::connect(directory),
-        _ if system.is_binder() => uapi::objects::connect(form(system)),
+        _ if system.is_binder() => uapi::objects::connect(&access(system, broker)),
         _ => Err(elsewhere()),
     }
 }
@@ -172,7 +187,7 @@ pub fn listen_objects(
     Ok(match system {
         BatonTyped => ready(typed_objects::listen(broker, n_loopers)?),
         Unix => unix_descriptors::listen(directory)?,
-        _ if system.is_binder() => ready(uapi::objects::pool(form(system), n_loopers)?),
+        _ if system.is_binder() => ready(uapi::objects::pool(&access(system, broker), n_loopers)?),
         _ => return Err(elsewhere()),
     })
 }
@@ -181,7 +196,7 @@ pub fn listen_objects(
 pub fn own_service(system: System, broker: &Path) -> io::Result<Box<dyn Server>> {
     match system {
         BatonTyped => typed_objects::own(broker),
-        _ if system.is_binder() => uapi::objects::own(form(system)),
+        _ if system.is_binder() => uapi::objects::own(&access(system, broker)),
         _ => Err(elsewhere()),
     }
 }

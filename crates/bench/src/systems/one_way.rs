@@ -2,7 +2,7 @@
 //! with an ordinary thread that receives; POSIX message queues, each message at its sender's
 //! priority, with a thread that receives at the highest.
 
-use super::{form, mqueue, typed, uapi};
+use super::{access, mqueue, typed, uapi};
 use crate::arrivals;
 use crate::service::{Service, now_ns};
 use crate::system::System::{self, *};
@@ -75,7 +75,7 @@ pub fn senders(
             Ok(numbers.map(|_| boxed(object.clone())).collect())
         }
         BatonUapiLibc | KernelBinder => {
-            let senders = uapi::callers(form(system), n_senders)?;
+            let senders = uapi::callers(&access(system, broker), n_senders)?;
             Ok(senders.into_iter().map(boxed).collect())
         }
         Unix => numbers

@@ -9,6 +9,7 @@ use bytemuck::{bytes_of, pod_read_unaligned};
 use libc::{c_int, c_void};
 use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
+use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
 
@@ -21,6 +22,13 @@ pub enum Form {
     Libc,
     /// By a system call of its own.
     Trap,
+}
+
+/// How a program comes to its device.
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub form: Form,
+    pub device: CString,
 }
 
 /// An opened and mapped device, with the commands that go with the next exchange.
@@ -140,10 +148,10 @@ impl UsedDevice {
 }
 
 impl Device {
-    pub fn open(form: Form) -> io::Result<Device> {
-        // SAFETY: a constant C string.
+    pub fn open(access: &Access) -> io::Result<Device> {
+        // SAFETY: a C string.
         let fd = os_result(unsafe {
-            libc::open(c"/dev/binder".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC)
+            libc::open(access.device.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC)
         })?;
         let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
         // SAFETY: a fresh map at an address of the kernel's choice, which `UsedDevice::close` alone
@@ -153,7 +161,7 @@ impl Device {
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Device::on(fd, form, map as usize))
+        Ok(Device::on(fd, access.form, map as usize))
     }
 
     /// The same device, with the commands and returns of another thread.
@@ -169,12 +177,12 @@ impl Device {
 
     /// Opens a device and makes one call by it. `consume` is shown the answer.
     pub fn open_for_one_call(
-        form: Form,
+        access: &Access,
         target: u64,
         outgoing: Outgoing<'_>,
         consume: &mut dyn FnMut(&[u8]),
     ) -> io::Result<UsedDevice> {
-        let mut device = Device::open(form)?;
+        let mut device = Device::open(access)?;
         device.queue_message(BC_TRANSACTION, target, outgoing);
         let reply = device.await_message(BR_REPLY)?;
         consume(reply.data());

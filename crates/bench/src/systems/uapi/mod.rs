@@ -1,6 +1,6 @@
 //! A small Binder program: what a client library does for a call, and nothing around it.
 //!
-//! It knows nothing of Baton: it opens `/dev/binder` and maps it. So it is what runs on the
+//! It knows nothing of Baton: it opens `/dev/binder`, or a mounted device, and maps it. So it is what runs on the
 //! kernel's driver, too.
 //!
 //! - [`device`]: the device; [`nodes`]: its objects; [`objects`]: calls that carry them.
@@ -17,7 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use device::Form;
+pub use device::{Access, Form};
 
 /// How long a manager before may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -47,20 +47,20 @@ fn echo(data: &[u8]) -> Outgoing<'_> {
     Outgoing { code: ECHO, flags: 0, data, offsets: &[] }
 }
 
-pub fn connect(form: Form) -> io::Result<Caller> {
-    Ok(Caller { device: Device::open(form)? })
+pub fn connect(access: &Access) -> io::Result<Caller> {
+    Ok(Caller { device: Device::open(access)? })
 }
 
-pub fn callers(form: Form, n_callers: usize) -> io::Result<Vec<Caller>> {
-    let device = Device::open(form)?;
+pub fn callers(access: &Access, n_callers: usize) -> io::Result<Vec<Caller>> {
+    let device = Device::open(access)?;
     Ok((0..n_callers).map(|_| Caller { device: device.of_another_thread() }).collect())
 }
 
 /// A context manager all of whose threads answer by themselves.
 pub struct Pool;
 
-fn manager(form: Form) -> io::Result<Device> {
-    let device = Device::open(form)?;
+fn manager(access: &Access) -> io::Result<Device> {
+    let device = Device::open(access)?;
     become_manager(&device, |device| device.ioctl(BINDER_SET_CONTEXT_MGR, &mut 0i32))?;
     Ok(device)
 }
@@ -87,13 +87,13 @@ fn looper(mut device: Device, comes: u32, service: Service) -> io::Result<Manage
     Ok(Manager { device, service, reply: Vec::new() })
 }
 
-pub fn listen(form: Form, service: Service) -> io::Result<Manager> {
-    looper(manager(form)?, BC_ENTER_LOOPER, service)
+pub fn listen(access: &Access, service: Service) -> io::Result<Manager> {
+    looper(manager(access)?, BC_ENTER_LOOPER, service)
 }
 
 /// A pool of so many loopers, and of more if the driver asks for them.
-pub fn pool(form: Form, service: Service, n_loopers: usize) -> io::Result<Pool> {
-    let device = manager(form)?;
+pub fn pool(access: &Access, service: Service, n_loopers: usize) -> io::Result<Pool> {
+    let device = manager(access)?;
     let mut more = MOST_LOOPERS.saturating_sub(n_loopers) as u32;
     device.ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
     let loopers = Arc::new(Loopers { device, service });

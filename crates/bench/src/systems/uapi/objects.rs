@@ -4,7 +4,7 @@
 //! A client and the owner of a service have a looper beside the thread that calls, which hears of
 //! their objects' references while nobody calls.
 
-use super::device::{Device, Form, Message, Outgoing, UsedDevice};
+use super::device::{Access, Device, Message, Outgoing, UsedDevice};
 use super::nodes::Nodes;
 use super::{MANAGER, MOST_LOOPERS, Pool, become_manager, looper};
 use crate::case::{Case, Code, Counts, Ends};
@@ -53,7 +53,7 @@ struct Done {
 
 /// The program that calls.
 struct ObjectCaller {
-    form: Form,
+    access: Access,
     device: Device,
     nodes: Arc<Nodes>,
     data: Vec<u8>,
@@ -122,8 +122,8 @@ fn queue(
 }
 
 /// Opens a device of a program that has objects, with a looper that hears of them.
-fn open(form: Form) -> io::Result<(Device, Arc<Nodes>)> {
-    let mut device = Device::open(form)?;
+fn open(access: &Access) -> io::Result<(Device, Arc<Nodes>)> {
+    let mut device = Device::open(access)?;
     let nodes = Arc::new(Nodes::new());
     device.nodes = Some(Arc::clone(&nodes));
     let own = device.of_another_thread();
@@ -145,10 +145,10 @@ fn run(body: impl FnOnce() -> io::Result<std::convert::Infallible> + Send + 'sta
     });
 }
 
-pub fn connect(form: Form) -> io::Result<Box<dyn ObjectClient>> {
-    let (device, nodes) = open(form)?;
+pub fn connect(access: &Access) -> io::Result<Box<dyn ObjectClient>> {
+    let (device, nodes) = open(access)?;
     Ok(Box::new(ObjectCaller {
-        form,
+        access: access.clone(),
         device,
         nodes,
         data: Vec::new(),
@@ -162,8 +162,8 @@ pub fn connect(form: Form) -> io::Result<Box<dyn ObjectClient>> {
 
 /// A context manager with so many loopers, which answer by themselves, and more if the driver asks
 /// for them.
-pub fn pool(form: Form, n_loopers: usize) -> io::Result<Pool> {
-    let program = Program::open(form)?;
+pub fn pool(access: &Access, n_loopers: usize) -> io::Result<Pool> {
+    let program = Program::open(access)?;
     let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
     let manager = FlatObject { kind: BINDER_TYPE_BINDER, flags, binder: 0, cookie: 0 };
     become_manager(&program.device, |device| {
@@ -179,8 +179,8 @@ pub fn pool(form: Form, n_loopers: usize) -> io::Result<Pool> {
 
 /// A program with a service, which it has added to the server's; whoever keeps what is returned
 /// keeps it.
-pub fn own(form: Form) -> io::Result<Box<dyn Server>> {
-    let program = Program::open(form)?;
+pub fn own(access: &Access) -> io::Result<Box<dyn Server>> {
+    let program = Program::open(access)?;
     program.enlist(BC_ENTER_LOOPER);
     let mut device = program.device.of_another_thread();
     let service = own_object(program.nodes.take()?);
@@ -195,8 +195,8 @@ pub fn own(form: Form) -> io::Result<Box<dyn Server>> {
 
 impl Program {
     /// Without a looper yet.
-    fn open(form: Form) -> io::Result<Arc<Program>> {
-        let mut device = Device::open(form)?;
+    fn open(access: &Access) -> io::Result<Arc<Program>> {
+        let mut device = Device::open(access)?;
         let nodes = Arc::new(Nodes::new());
         device.nodes = Some(Arc::clone(&nodes));
         let own = nodes.take()?;
@@ -443,7 +443,7 @@ impl ObjectClient for ObjectCaller {
             Case::FirstContact => {
                 let (code, flags) = (Code::Echo as u32, TF_ACCEPT_FDS);
                 let echo = Outgoing { code, flags, data: request, offsets: &[] };
-                let used = Device::open_for_one_call(self.form, MANAGER, echo, consume)?;
+                let used = Device::open_for_one_call(&self.access, MANAGER, echo, consume)?;
                 self.opened = Some(used);
                 return Ok(());
             }
