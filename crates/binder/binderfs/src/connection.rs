@@ -8,12 +8,14 @@ use bytemuck::bytes_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::ffi::{CString, c_ulong};
+use std::ffi::{CStr, CString, c_ulong};
 use std::io::IoSlice;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const DEVICE: &str = "/dev/fuse";
+/// The type of the file system, as the system shows it.
+const KIND: &CStr = c"fuse.binder";
 /// `_IOW(229, 1, struct fuse_backing_map)` and `_IOW(229, 2, uint32_t)`.
 const FUSE_DEV_IOC_BACKING_OPEN: c_ulong = 0x4010_e501;
 const FUSE_DEV_IOC_BACKING_CLOSE: c_ulong = 0x4004_e502;
@@ -41,13 +43,10 @@ struct BackingMap {
 impl Connection {
     /// Mounts a file system at a directory. Nothing answers the requests of programs yet.
     pub fn mount(directory: &Path) -> Result<(Connection, Mounted), MountError> {
-        let directory =
-            directory.canonicalize().map_err(|error| MountError::directory(directory, &error))?;
-        let found =
-            directory.metadata().map_err(|error| MountError::directory(&directory, &error))?;
-        if !found.is_dir() {
-            return Err(MountError::NotADirectory(directory));
-        }
+        let directory = match find(directory) {
+            Err(MountError::Abandoned(_)) if unmount_abandoned(directory) => find(directory)?,
+            found => found?,
+        };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fuse = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(MountError::NoFuse)?;
         let options = format!(
@@ -64,7 +63,7 @@ impl Connection {
             libc::mount(
                 c"binder".as_ptr(),
                 target.as_ptr(),
-                c"fuse.binder".as_ptr(),
+                KIND.as_ptr(),
                 libc::MS_NOSUID | libc::MS_NOEXEC | libc::MS_NODEV,
                 options.as_ptr().cast(),
             )
@@ -127,6 +126,58 @@ impl Connection {
     }
 }
 
+/// The full path of a directory.
+fn find(directory: &Path) -> Result<PathBuf, MountError> {
+    let failed = |error| MountError::directory(directory, &error);
+    let full = directory.canonicalize().map_err(failed)?;
+    let found = full.metadata().map_err(failed)?;
+    if found.is_dir() { Ok(full) } else { Err(MountError::NotADirectory(full)) }
+}
+
+/// Unmounts a binderfs whose server has been killed. Programs that have files of it open get
+/// `ENOTCONN`, as before. False if the file system is another one, or cannot be unmounted.
+fn unmount_abandoned(directory: &Path) -> bool {
+    // The directory itself cannot be looked at.
+    let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else {
+        return false;
+    };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let Ok(directory) = parent.canonicalize().map(|parent| parent.join(name)) else { return false };
+    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    if !has_binderfs(&mounts, &directory) {
+        return false;
+    }
+    let unmounted = unmount(&directory);
+    if unmounted {
+        tracing::info!("unmounted {}, whose server has ended", directory.display());
+    }
+    unmounted
+}
+
+/// Whether the last of these mounts at a directory is a binderfs of a FUSE server. The text is that
+/// of `/proc/PID/mountinfo`: proc_pid_mountinfo(5).
+fn has_binderfs(mounts: &[u8], directory: &Path) -> bool {
+    let shown = directory.as_os_str().as_bytes().iter().flat_map(|&byte| match byte {
+        b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
+        byte => vec![byte],
+    });
+    let shown: Vec<u8> = shown.collect();
+    let at_directory = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let is_there = fields.nth(4)? == shown;
+        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+        is_there.then_some(kind)
+    });
+    at_directory.last() == Some(KIND.to_bytes())
+}
+
+/// Unmounts a directory. False if that is not possible: others have unmounted it, or it is theirs.
+fn unmount(directory: &Path) -> bool {
+    let target = CString::new(directory.as_os_str().as_bytes()).expect("no zero byte");
+    // SAFETY: a C string that outlives the call.
+    unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) == 0 }
+}
+
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fuse.as_fd()
@@ -142,13 +193,36 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let target = CString::new(self.directory.as_os_str().as_bytes()).expect("no zero byte");
-        // SAFETY: a C string that outlives the call. Nothing can be done about an error: the
-        // directory has been unmounted by others, or is theirs.
-        unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
+        unmount(&self.directory);
     }
 }
 
 fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_abandoned_binderfs_is_known_by_its_type_and_its_place() {
+        let mounts = b"22 1 0:20 / /dev/binderfs rw - ext4 /dev/vda rw\n\
+            23 1 0:21 / /dev/binderfs rw shared:1 master:2 - fuse.binder binder rw\n\
+            24 1 0:22 / /mnt/with\\040space rw - fuse.binder binder rw\n\
+            25 1 0:23 / /mnt/other rw - fuse.sshfs host: rw\n\
+            26 1 0:24 / /mnt/hidden rw - fuse.binder binder rw\n\
+            27 1 0:25 / /mnt/hidden rw - tmpfs tmpfs rw\n";
+        for (directory, is_binderfs) in [
+            ("/dev/binderfs", true),
+            ("/mnt/with space", true),
+            ("/mnt/other", false),
+            ("/mnt/hidden", false),
+            ("/mnt", false),
+        ] {
+            let found = has_binderfs(mounts, Path::new(directory));
+            assert_eq!(found, is_binderfs, "{directory}");
+        }
+        assert!(!has_binderfs(b"cut off", Path::new("/")));
+    }
 }
