@@ -162,13 +162,13 @@ fn has_binderfs(mounts: &[u8], directory: &Path) -> bool {
         byte => vec![byte],
     });
     let shown: Vec<u8> = shown.collect();
-    let at_directory = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
+    let mut at_directory = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
         let is_there = fields.nth(4)? == shown;
         let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
         is_there.then_some(kind)
     });
-    at_directory.last() == Some(KIND.to_bytes())
+    at_directory.next_back() == Some(KIND.to_bytes())
 }
 
 /// Unmounts a directory. False if that is not possible: others have unmounted it, or it is theirs.
