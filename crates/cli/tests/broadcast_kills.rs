@@ -2,8 +2,8 @@
 //! others broadcast.
 //!
 //! Whatever the service has accepted reaches each receiver exactly once, whichever service calls
-//! it. Whatever it has not answered reaches each receiver at most once. A broadcast that a later one
-//! replaces reaches all receivers or none, and the last one all. Receivers register once.
+//! it. Whatever it has not answered reaches each receiver at most once. A broadcast that a later
+//! one replaces reaches all receivers or none, and the last one all. Receivers register once.
 //!
 //! `BROADCAST_KILL_ROUNDS=N` for other than 5 rounds, `KILL_SEED=N` to choose the same victims and
 //! delays.
