@@ -20,7 +20,8 @@ SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.
 	tests/clients/run tests/containers/run tests/docs/run tests/examples/run tests/host/run \
 	tests/package/run \
 	tests/programs/run tests/rsbinder/broadcasts tests/rsbinder/build tests/rsbinder/call \
-	tests/rsbinder/run tools/binder-vm
+	tests/rsbinder/run tests/vm/run crates/vm/dex/tests/golden/make scripts/vm-library \
+	tools/binder-vm
 
 .PHONY: help
 help:
@@ -33,6 +34,7 @@ help:
 #: make deb           build the Debian packages: target/debian
 #: make test          all tests
 #: make test-package  the packages and `cargo install` in a fresh Debian
+#: make test-vm       some of ART's run-tests on `baton dalvikvm`; all: tests/vm/run -a
 #: make test-hostile  what strangers may do to others, and whether these survive: HOSTILE=
 #: make test-clients  programs of others, fetched over the network
 #: make conformance   the same scenarios on Baton and on the kernel, in a guest:
@@ -90,7 +92,7 @@ SIMULATED_HISTORIES ?= 100
 # Tests that run programs. The others are tests of crates.
 PROGRAM_TESTS := test-uapi test-binderfs test-programs test-rsbinder test-host test-containers \
 	test-examples \
-	test-docs test-hostile test-conformance
+	test-docs test-hostile test-conformance test-vm
 TESTS := test-workspace test-instructions test-loom test-simulation $(PROGRAM_TESTS)
 
 .PHONY: test $(TESTS)
@@ -155,6 +157,10 @@ test-rsbinder:
 test-host:
 	@echo 'test: a host of services'
 	@tests/host/run
+
+test-vm:
+	@echo "test: some of ART's run-tests"
+	@tests/vm/run -b $(BUILT)/baton
 
 test-containers:
 	@echo 'test: processes in containers'

@@ -13,7 +13,7 @@
 //!   found.
 //! - [`host`]: runs many services in one process.
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
-//! - [`am`]: intents on the command line.
+//! - [`am`]: intents on the command line. [`dalvikvm`]: Java programs.
 //! - [`bench`]: the benchmarks, a program of their own.
 //! - [`generate`]: man pages and completions, for packages.
 //! - [`failure`]: exit codes and messages. [`stdout`]: output. [`stop`]: the end of commands that
@@ -27,6 +27,7 @@ mod bench;
 mod broker;
 mod call;
 mod contexts;
+mod dalvikvm;
 mod demo;
 mod devices;
 mod dump;
@@ -128,6 +129,8 @@ enum Command {
     Am(am::AmCommand),
     /// Show the log, as Android's logcat does
     Logcat(Box<logcat::LogcatArgs>),
+    /// Run a Java program from dex files
+    Dalvikvm(dalvikvm::DalvikvmArgs),
     /// Write to the log
     Log(log::LogArgs),
     /// Run programs in real time: frequency, idle states, memory, priority
@@ -165,6 +168,7 @@ fn main() -> ExitCode {
         Command::Host(args) => host::host(&args, &socket),
         Command::Am(command) => am::am(&command, &socket),
         Command::Logcat(args) => logcat::logcat(&args),
+        Command::Dalvikvm(args) => dalvikvm::dalvikvm(&args),
         Command::Log(args) => log::log(&args),
         Command::Rt(command) => rt::rt(command),
         Command::Latency(args) => Err(bench::bench(Some("latency"), args)),

@@ -1,0 +1,179 @@
+//! `baton dalvikvm`: runs a Java program from dex files, with the options of Android's dalvikvm.
+
+use crate::failure::{Failure, Kind};
+use baton_vm::runtime;
+use baton_vm::vm::Options;
+use clap::Args;
+use std::convert::Infallible;
+use std::path::PathBuf;
+
+/// The stack of the main thread in Rust: for natives and initializers that call Java.
+const NATIVE_STACK_BYTES: usize = 64 << 20;
+/// The heap without -Xmx.
+const HEAP_BYTES: usize = 256 << 20;
+/// Slots of a Java stack: 1 MiB.
+const STACK_SLOTS: usize = 128 << 10;
+
+/// Options of `baton dalvikvm`.
+#[derive(Args)]
+#[command(after_help = "\
+Options of the program's VM, before the class:
+  -cp, -classpath PATHS    dex files, or archives with classes.dex, separated by colons
+  -Xbootclasspath:PATHS    the class library [default: what scripts/vm-library has made]
+  -Xmx<N>[k|m|g]           the size of the heap [default: 256m]
+  -D<NAME>=<VALUE>         a system property
+
+The exit code is 1 after an uncaught exception, and System.exit's otherwise.")]
+pub struct DalvikvmArgs {
+    /// Options, the class with `main`, and its arguments
+    #[arg(
+        allow_hyphen_values = true,
+        trailing_var_arg = true,
+        required = true,
+        value_name = "ARGUMENT"
+    )]
+    arguments: Vec<String>,
+}
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq)]
+struct Program {
+    class_path: Vec<PathBuf>,
+    boot_class_path: Option<Vec<PathBuf>>,
+    properties: Vec<(String, String)>,
+    heap_bytes: usize,
+    class: String,
+    arguments: Vec<String>,
+}
+
+fn paths(of: &str) -> Vec<PathBuf> {
+    of.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect()
+}
+
+fn usage(wrong: impl std::fmt::Display) -> Failure {
+    Failure::new("run a program", wrong).kind(Kind::Usage).advice("see baton dalvikvm --help")
+}
+
+fn size(text: &str) -> Result<usize, Failure> {
+    let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        _ => return Err(usage(format!("{text:?} is no size"))),
+    };
+    let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
+    size.filter(|size| *size < 4 << 30)
+        .ok_or_else(|| usage(format!("{text:?} is no size below 4g")))
+}
+
+fn parse(arguments: &[String]) -> Result<Program, Failure> {
+    let mut program = Program {
+        class_path: Vec::new(),
+        boot_class_path: None,
+        properties: Vec::new(),
+        heap_bytes: HEAP_BYTES,
+        class: String::new(),
+        arguments: Vec::new(),
+    };
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if argument == "-cp" || argument == "-classpath" {
+            let value = rest.next().ok_or_else(|| usage(format!("{argument} needs paths")))?;
+            program.class_path = paths(value);
+        } else if let Some(value) = argument.strip_prefix("-Xbootclasspath:") {
+            program.boot_class_path = Some(paths(value));
+        } else if let Some(value) = argument.strip_prefix("-Xmx") {
+            program.heap_bytes = size(value)?;
+        } else if let Some(value) = argument.strip_prefix("-D") {
+            let (name, value) = value.split_once('=').unwrap_or((value, ""));
+            program.properties.push((name.to_owned(), value.to_owned()));
+        } else if argument.starts_with('-') {
+            return Err(usage(format!("there is no option {argument}")));
+        } else {
+            program.class = argument.replace('/', ".");
+            program.arguments = rest.cloned().collect();
+            return Ok(program);
+        }
+    }
+    Err(usage("no class is named"))
+}
+
+/// Where scripts/vm-library puts the class library.
+fn library() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let cache =
+        variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")))?;
+    Some(cache.join("baton/vm/library.dex"))
+}
+
+/// Runs the program. Returns only if the VM does not start.
+pub fn dalvikvm(args: &DalvikvmArgs) -> Result<(), Failure> {
+    let program = parse(&args.arguments)?;
+    let boot_class_path = match program.boot_class_path {
+        Some(paths) => paths,
+        None => {
+            let library = library().filter(|library| library.exists()).ok_or_else(|| {
+                Failure::new("run a program", "there is no class library")
+                    .advice("make one with scripts/vm-library, or name one by -Xbootclasspath:")
+            })?;
+            vec![library]
+        }
+    };
+    let options = Options {
+        boot_class_path,
+        class_path: program.class_path,
+        properties: program.properties,
+        heap_bytes: program.heap_bytes,
+        stack_slots: STACK_SLOTS,
+    };
+    let run = move || -> Result<Infallible, runtime::StartError> {
+        let t = runtime::start(options)?;
+        let code = runtime::run_main(&t, &program.class, &program.arguments);
+        std::process::exit(code.into())
+    };
+    let builder = std::thread::Builder::new().name("main".to_owned());
+    let thread = builder.stack_size(NATIVE_STACK_BYTES).spawn(run);
+    let thread = thread.map_err(|error| Failure::new("start the main thread", error))?;
+    let Err(error) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    Err(Failure::new("start the virtual machine", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &[&str]) -> Result<Program, Failure> {
+        parse(&arguments.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_end_at_the_class() {
+        let program =
+            parsed(&["-cp", "a.dex:b.dex", "-Xmx64m", "-Dx=y=z", "-Dw", "p/Main", "-cp", "q"]);
+        let expected = Program {
+            class_path: paths("a.dex:b.dex"),
+            boot_class_path: None,
+            properties: vec![("x".into(), "y=z".into()), ("w".into(), String::new())],
+            heap_bytes: 64 << 20,
+            class: "p.Main".into(),
+            arguments: vec!["-cp".into(), "q".into()],
+        };
+        assert_eq!(program.unwrap(), expected);
+    }
+
+    #[test]
+    fn wrong_options_are_refused() {
+        for arguments in [
+            &["-cp"][..],
+            &["-cp", "a"],
+            &["-Xmx1x", "M"],
+            &["-Xmx9g", "M"],
+            &["-Q", "M"],
+            &["-Xmxm", "M"],
+        ] {
+            assert!(parsed(arguments).is_err(), "{arguments:?}");
+        }
+    }
+}

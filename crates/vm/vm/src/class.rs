@@ -1,0 +1,744 @@
+//! Classes, their fields and methods, and dex files with what has been resolved in them.
+//!
+//! All of these live until the process ends. A class is complete when the linker publishes it:
+//! only its status, its mirror and the entries that are resolved later change.
+
+use crate::memory::{load32, load64, placed, store32, store64};
+use crate::object::{Kind, Ref, Shape, Sort};
+use crate::resolved::Resolved;
+pub use baton_dex::access;
+use baton_dex::{ClassDef, DexFile, EncodedMethod, Try};
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Who defines a class: null for the boot class path, else a java.lang.ClassLoader, which is never
+/// freed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Loader(pub Ref);
+
+impl Loader {
+    /// The loader of the class library.
+    pub const BOOT: Loader = Loader(Ref::NULL);
+}
+
+/// How far a class's initialization has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Status {
+    /// Published, with fields laid out and tables of methods
+    Linked,
+    /// A thread runs the initializer, or waits for the superclass's
+    Initializing,
+    /// Ready
+    Initialized,
+    /// The initializer threw, or verification failed
+    Erroneous,
+}
+
+/// A class, an interface, an array's class or a primitive type.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Class {
+    /// What the collector knows of instances. The first field: headers of objects have its address.
+    pub(crate) shape: Shape,
+    /// The descriptor: `Ljava/lang/Object;`, `[I`, `I`
+    pub descriptor: &'static str,
+    /// [`access`] flags, as the class's own definition says
+    pub access: u32,
+    /// The superclass; none for Object, interfaces and primitive types
+    pub superclass: Option<&'static Class>,
+    /// Superclasses from Object on; this class is the last
+    pub(crate) ancestors: OnceLock<Box<[&'static Class]>>,
+    /// Interfaces that the class itself names
+    pub interfaces: Box<[&'static Class]>,
+    /// All interfaces, inherited ones included, with their methods as this class implements them
+    pub(crate) interface_tables: Box<[InterfaceTable]>,
+    /// Who defines it
+    pub loader: Loader,
+    /// Where its definition is
+    pub definition: Option<Definition>,
+    /// The type of an array's elements
+    pub component: Option<&'static Class>,
+    /// Which primitive type it is; `Reference` for all others
+    pub kind: Kind,
+    /// Fields that the class itself declares, static ones first
+    pub fields: &'static [Field],
+    /// Methods that the class itself declares, direct ones first
+    pub methods: &'static [Method],
+    /// Methods for invoke-virtual
+    pub(crate) vtable: Box<[&'static Method]>,
+    /// The method `finalize()V`, if it is not Object's
+    pub finalizer: Option<&'static Method>,
+    pub(crate) status: AtomicU8,
+    pub(crate) initializing_thread: AtomicU32,
+    pub(crate) mirror: AtomicU32,
+    /// What the initializer threw: the cause of later errors
+    pub(crate) failure: AtomicU32,
+    pub(crate) array: Resolved<Class>,
+}
+
+/// Where a class is defined.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// The file
+    pub dex: &'static LoadedDex,
+    /// The definition there
+    pub class: ClassDef<'static>,
+}
+
+/// The methods of one interface in one class.
+#[derive(Debug)]
+pub(crate) struct InterfaceTable {
+    pub interface: &'static Class,
+    /// For each virtual method of the interface, in its order
+    pub methods: Box<[&'static Method]>,
+}
+
+/// A field.
+#[derive(Debug)]
+pub struct Field {
+    pub(crate) class: OnceLock<&'static Class>,
+    /// Its name
+    pub name: &'static str,
+    /// Its type's descriptor
+    pub descriptor: &'static str,
+    /// Its type's kind
+    pub kind: Kind,
+    /// [`access`] flags
+    pub access: u32,
+    /// Its index in the dex file's table
+    pub dex_index: u32,
+    /// Where it is in instances, or in the class's mirror if it is static
+    pub offset: u32,
+}
+
+/// A method.
+#[derive(Debug)]
+pub struct Method {
+    pub(crate) class: OnceLock<&'static Class>,
+    /// Its name
+    pub name: &'static str,
+    /// Parameters and result: `(ILjava/lang/String;)V`
+    pub signature: &'static str,
+    /// Kinds of the parameters, `this` left out
+    pub parameters: Box<[Kind]>,
+    /// The result's kind
+    pub result: Kind,
+    /// [`access`] flags
+    pub access: u32,
+    /// Registers that the arguments take, `this` included
+    pub n_argument_registers: u16,
+    /// Its index in the dex file's table
+    pub dex_index: u32,
+    /// Its definition in the dex file
+    pub definition: Option<EncodedMethod>,
+    /// Its place in the vtable, or among an interface's methods
+    pub(crate) table_index: AtomicU32,
+    pub(crate) body: Resolved<Body>,
+    /// Types of a native method's arguments, by register
+    pub(crate) native_types: OnceLock<Box<[(u16, &'static Class)]>>,
+}
+
+/// What an invocation runs.
+#[derive(Debug)]
+pub enum Body {
+    /// Bytecode
+    Code(Code),
+    /// A function: its index in the VM's table of natives
+    Native(usize),
+    /// A functional interface's method that a lambda expression implements
+    Lambda(Lambda),
+    /// Nothing: AbstractMethodError
+    Abstract,
+    /// The default methods of two interfaces: IncompatibleClassChangeError
+    Conflict,
+}
+
+/// What the object of a lambda expression or method reference does.
+#[derive(Debug)]
+pub struct Lambda {
+    /// The method that runs
+    pub target: &'static Method,
+    /// How the target is called
+    pub call: LambdaCall,
+    /// Parameters and result with the types that the program has put in place of type variables
+    pub instantiated: &'static str,
+    /// Who defines the classes that it names
+    pub loader: Loader,
+}
+
+/// How a lambda calls its target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LambdaCall {
+    /// Exactly the target
+    Exact,
+    /// The first argument's method for it
+    Virtual,
+    /// With a new object, which is the result
+    Constructor,
+}
+
+/// Bytecode that has been verified.
+#[derive(Debug)]
+pub struct Code {
+    /// The file whose indices it uses
+    pub dex: &'static LoadedDex,
+    /// Registers of a frame; arguments come last
+    pub n_registers: u16,
+    /// Registers of the arguments
+    pub n_ins: u16,
+    /// The instructions
+    pub units: Box<[u16]>,
+    /// Ranges with handlers, in order
+    pub tries: Vec<Try>,
+}
+
+/// A dex file, and what has been resolved of it.
+#[derive(Debug)]
+pub struct LoadedDex {
+    /// The file
+    pub file: DexFile<'static>,
+    /// Where it came from
+    pub path: String,
+    /// Who defines its classes
+    pub loader: Loader,
+    pub(crate) types: Box<[Resolved<Class>]>,
+    pub(crate) fields: Box<[Resolved<Field>]>,
+    pub(crate) methods: Box<[Resolved<Method>]>,
+    /// Interned strings, by their index; 0 if not yet
+    pub(crate) strings: Box<[AtomicU32]>,
+    /// Classes of lambda expressions, by their call site
+    pub(crate) lambdas: Box<[Resolved<Class>]>,
+}
+
+impl Class {
+    /// The class of an object.
+    ///
+    /// # Panics
+    /// If the reference is null.
+    #[inline(always)]
+    pub fn of(object: Ref) -> &'static Class {
+        // SAFETY: an object's class word is the address of a shape, which is the first field of a
+        // class in an arena: only `Class::new_object_of` and the linker create objects.
+        unsafe { placed(object.class_word()) }
+    }
+
+    /// The class whose java.lang.Class object this is.
+    ///
+    /// # Panics
+    /// If the object is no java.lang.Class.
+    pub fn mirrored_by(mirror: Ref) -> &'static Class {
+        let shape = mirror.mirrored().expect("the mirror of a class");
+        // SAFETY: the shape is the first field of a class, by `set_mirrored`.
+        unsafe { placed((&raw const *shape).expose_provenance() as u32) }
+    }
+
+    /// The word that headers of instances have.
+    #[inline(always)]
+    pub(crate) fn word(&'static self) -> u32 {
+        (&raw const *self).expose_provenance() as u32
+    }
+
+    /// The java.lang.Class object.
+    #[inline(always)]
+    pub fn mirror(&self) -> Ref {
+        // SAFETY: the linker stored a mirror, which a class keeps for ever.
+        unsafe { Ref::from_address(self.mirror.load(Ordering::Relaxed)) }
+    }
+
+    /// What the initializer threw; null if it did not.
+    pub(crate) fn failure(&self) -> Ref {
+        // SAFETY: the word holds a reference that the roots contain.
+        unsafe { Ref::from_address(self.failure.load(Ordering::Relaxed)) }
+    }
+
+    /// The name as Java shows it: `java.lang.Object`, `[I`, `int`.
+    pub fn java_name(&self) -> String {
+        java_name(self.descriptor)
+    }
+
+    /// The name as error messages show it: `java.lang.Object`, `int[]`, `int`.
+    pub fn pretty_name(&self) -> String {
+        pretty_name(self.descriptor)
+    }
+
+    /// Whether it is an interface.
+    pub fn is_interface(&self) -> bool {
+        self.access & access::INTERFACE != 0
+    }
+
+    /// Whether it is an array's class.
+    pub fn is_array(&self) -> bool {
+        self.component.is_some()
+    }
+
+    /// Whether it is `int` or another primitive type, or `void`.
+    pub fn is_primitive(&self) -> bool {
+        self.kind != Kind::Reference
+    }
+
+    /// Whether its initializer has run to its end.
+    #[inline(always)]
+    pub fn is_initialized(&self) -> bool {
+        // Acquire pairs with the release in the initialization, so that static fields are seen.
+        self.status.load(Ordering::Acquire) == Status::Initialized as u8
+    }
+
+    /// How far its initialization has come.
+    pub fn status(&self) -> Status {
+        match self.status.load(Ordering::Acquire) {
+            0 => Status::Linked,
+            1 => Status::Initializing,
+            2 => Status::Initialized,
+            _ => Status::Erroneous,
+        }
+    }
+
+    /// Whether a value of this type can be assigned to a variable of type `to`.
+    #[inline]
+    pub fn is_assignable_to(&'static self, to: &'static Class) -> bool {
+        if std::ptr::eq(self, to) {
+            return true;
+        }
+        if to.is_interface() {
+            return self.interface_table(to).is_some();
+        }
+        if let Some(of) = to.component {
+            return self.component.is_some_and(|mine| {
+                if of.is_primitive() || mine.is_primitive() {
+                    std::ptr::eq(of, mine)
+                } else {
+                    mine.is_assignable_to(of)
+                }
+            });
+        }
+        self.is_subclass_of(to)
+    }
+
+    /// Whether the class is `of` or below it. Interfaces do not count.
+    #[inline(always)]
+    pub fn is_subclass_of(&'static self, of: &'static Class) -> bool {
+        let last = of.ancestors().len() - 1;
+        self.ancestors().get(last).is_some_and(|class| std::ptr::eq(*class, of))
+    }
+
+    /// Superclasses from Object on; this class is the last.
+    #[inline(always)]
+    pub(crate) fn ancestors(&self) -> &[&'static Class] {
+        self.ancestors.get().expect("the linker sets them")
+    }
+
+    /// Whether code of this class may name another class.
+    pub(crate) fn can_access(&self, class: &'static Class) -> bool {
+        let mut element = class;
+        while let Some(component) = element.component {
+            element = component;
+        }
+        element.access & access::PUBLIC != 0 || self.is_in_package_of(element)
+    }
+
+    /// Whether code of this class may use a member of a class, by the member's flags.
+    pub(crate) fn can_access_member(&'static self, of: &'static Class, flags: u32) -> bool {
+        if flags & access::PUBLIC != 0 || std::ptr::eq(self, of) {
+            return true;
+        }
+        if flags & access::PRIVATE != 0 {
+            return false;
+        }
+        let inherits = flags & access::PROTECTED != 0 && self.is_subclass_of(of);
+        inherits || self.is_in_package_of(of)
+    }
+
+    fn is_in_package_of(&self, other: &Class) -> bool {
+        self.loader == other.loader && package(self.descriptor) == package(other.descriptor)
+    }
+
+    /// Methods that the class itself declares and that are not direct.
+    pub(crate) fn virtual_methods(&self) -> impl Iterator<Item = &'static Method> + Clone {
+        self.methods.iter().filter(|method| !method.is_direct())
+    }
+
+    pub(crate) fn interface_table(&self, of: &'static Class) -> Option<&InterfaceTable> {
+        self.interface_tables.iter().find(|table| std::ptr::eq(table.interface, of))
+    }
+
+    /// A field that the class itself declares.
+    pub fn declared_field(&self, name: &str, descriptor: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.name == name && field.descriptor == descriptor)
+    }
+
+    /// A field of the class, its interfaces or its superclasses, in Java's order.
+    pub fn find_field(&self, name: &str, descriptor: &str) -> Option<&'static Field> {
+        let in_interfaces =
+            |class: &Class| class.interfaces.iter().find_map(|it| it.find_field(name, descriptor));
+        self.declared_field(name, descriptor)
+            .or_else(|| in_interfaces(self))
+            .or_else(|| self.superclass?.find_field(name, descriptor))
+    }
+
+    /// A method that the class itself declares.
+    pub fn declared_method(&self, name: &str, signature: &str) -> Option<&'static Method> {
+        self.methods.iter().find(|method| method.name == name && method.signature == signature)
+    }
+
+    /// A method of the class, its superclasses or its interfaces, in Java's order.
+    pub fn find_method(&self, name: &str, signature: &str) -> Option<&'static Method> {
+        let mut class = Some(self);
+        while let Some(of) = class {
+            if let Some(method) = of.declared_method(name, signature) {
+                return Some(method);
+            }
+            class = of.superclass;
+        }
+        let mut fallback = None;
+        for table in &self.interface_tables {
+            if let Some(method) = table.interface.declared_method(name, signature) {
+                if !method.is_abstract() {
+                    return Some(method);
+                }
+                fallback = fallback.or(Some(method));
+            }
+        }
+        fallback
+    }
+
+    /// The method that an invocation of `method` on an instance of this class runs.
+    pub fn implementation(&self, method: &'static Method) -> Option<&'static Method> {
+        let index = method.table_index.load(Ordering::Relaxed) as usize;
+        if method.is_direct() {
+            return Some(method);
+        }
+        if method.class().is_interface() {
+            let found = self.interface_table(method.class()).and_then(|it| it.methods.get(index));
+            return found.copied();
+        }
+        self.vtable.get(index).copied()
+    }
+
+    /// The class's simple file name in stack traces, if its definition has one.
+    pub fn source_file(&self) -> Option<String> {
+        let definition = self.definition?;
+        let file = &definition.dex.file;
+        Some(file.string(definition.class.source_file?).to_string())
+    }
+}
+
+/// The package in a class's descriptor, with the first character.
+pub(crate) fn package(descriptor: &str) -> &str {
+    descriptor.rsplit_once('/').map_or("", |(package, _)| package)
+}
+
+/// The name that error messages show for a descriptor: arrays with `[]`.
+pub fn pretty_name(descriptor: &str) -> String {
+    let component = descriptor.trim_start_matches('[');
+    java_name(component) + &"[]".repeat(descriptor.len() - component.len())
+}
+
+/// The name that Java shows for a descriptor.
+pub fn java_name(descriptor: &str) -> String {
+    let primitive = match descriptor {
+        "Z" => "boolean",
+        "B" => "byte",
+        "C" => "char",
+        "S" => "short",
+        "I" => "int",
+        "J" => "long",
+        "F" => "float",
+        "D" => "double",
+        "V" => "void",
+        _ if descriptor.starts_with('[') => return descriptor.replace('/', "."),
+        _ => return descriptor[1..descriptor.len() - 1].replace('/', "."),
+    };
+    primitive.to_owned()
+}
+
+impl Field {
+    /// The class that declares it.
+    #[inline(always)]
+    pub fn class(&self) -> &'static Class {
+        self.class.get().expect("the linker sets it")
+    }
+
+    /// Whether it is static.
+    pub fn is_static(&self) -> bool {
+        self.access & access::STATIC != 0
+    }
+
+    /// Whether it is volatile.
+    #[inline(always)]
+    pub fn is_volatile(&self) -> bool {
+        self.access & access::VOLATILE != 0
+    }
+
+    #[inline(always)]
+    fn order(&self) -> Ordering {
+        if self.is_volatile() { Ordering::SeqCst } else { Ordering::Relaxed }
+    }
+
+    /// The address of the field's word in `object`: an instance, or the mirror of the class.
+    #[inline(always)]
+    fn address(&self, object: Ref) -> u32 {
+        assert!(self.is_in(object), "{} is a field of {}", self.name, self.class().descriptor);
+        object.address() + self.offset
+    }
+
+    /// Whether an object has the field: an instance, or the mirror of the class if it is static.
+    ///
+    /// # Panics
+    /// If the reference is null.
+    #[inline(always)]
+    pub fn is_in(&self, object: Ref) -> bool {
+        let class = self.class();
+        if self.is_static() {
+            return object == class.mirror();
+        }
+        // The first test is the usual case.
+        object.class_word() == class.word() || Class::of(object).is_subclass_of(class)
+    }
+
+    /// The object that holds a static field.
+    pub fn holder(&self) -> Ref {
+        self.class().mirror()
+    }
+
+    /// Loads a field of 32 bits that is no reference. Bytes, chars and shorts are extended.
+    ///
+    /// # Panics
+    /// If the object has no such field (for a static one: is not [`Field::holder`]), or the field
+    /// is of another kind. The other accessors panic as well.
+    #[inline(always)]
+    pub fn get32(&self, object: Ref) -> u32 {
+        assert!(!self.kind.is_wide() && self.kind != Kind::Reference);
+        // SAFETY: the object has a field of 32 bits there.
+        unsafe { load32(self.address(object), self.order()) }
+    }
+
+    /// Stores a field of 32 bits that is no reference; what a byte, char or short has no room for
+    /// is cut off.
+    ///
+    /// # Panics
+    /// As [`Field::get32`].
+    #[inline(always)]
+    pub fn set32(&self, object: Ref, value: u32) {
+        let value = match self.kind {
+            Kind::Boolean => value & 1,
+            Kind::Byte => value as i8 as u32,
+            Kind::Char => u32::from(value as u16),
+            Kind::Short => value as i16 as u32,
+            Kind::Int | Kind::Float => value,
+            Kind::Long | Kind::Double | Kind::Reference | Kind::Void => {
+                panic!("{} has no 32 bits", self.name)
+            }
+        };
+        // SAFETY: the object has a field of 32 bits there.
+        unsafe { store32(self.address(object), value, self.order()) }
+    }
+
+    /// Loads a field of 64 bits.
+    ///
+    /// # Panics
+    /// As [`Field::get32`].
+    #[inline(always)]
+    pub fn get64(&self, object: Ref) -> u64 {
+        assert!(self.kind.is_wide());
+        // SAFETY: the object has a field of 64 bits there.
+        unsafe { load64(self.address(object), self.order()) }
+    }
+
+    /// Stores a field of 64 bits.
+    ///
+    /// # Panics
+    /// As [`Field::get32`].
+    #[inline(always)]
+    pub fn set64(&self, object: Ref, value: u64) {
+        assert!(self.kind.is_wide());
+        // SAFETY: the object has a field of 64 bits there.
+        unsafe { store64(self.address(object), value, self.order()) }
+    }
+
+    /// Loads a reference.
+    ///
+    /// # Panics
+    /// As [`Field::get32`].
+    #[inline(always)]
+    pub fn get_ref(&self, object: Ref) -> Ref {
+        assert!(self.kind == Kind::Reference);
+        // SAFETY: the object has a reference there.
+        unsafe { Ref::from_address(load32(self.address(object), self.order())) }
+    }
+
+    /// Stores a reference. The caller answers for its type.
+    ///
+    /// # Panics
+    /// As [`Field::get32`].
+    #[inline(always)]
+    pub fn set_ref(&self, object: Ref, value: Ref) {
+        assert!(self.kind == Kind::Reference);
+        // SAFETY: the object has a reference there.
+        unsafe { store32(self.address(object), value.address(), self.order()) }
+    }
+
+    /// The word of a field of 32 bits as an atomic, for compare-and-swap. Stores of references
+    /// have to be addresses of objects.
+    ///
+    /// # Safety
+    /// A store puts a value of the field's kind there.
+    ///
+    /// # Panics
+    /// As [`Field::get32`].
+    pub unsafe fn atomic32(&self, object: Ref) -> &'static AtomicU32 {
+        assert!(!self.kind.is_wide());
+        // SAFETY: the object has 32 bits there.
+        unsafe { crate::memory::atomic32(self.address(object)) }
+    }
+
+    /// The word of a field of 64 bits as an atomic.
+    ///
+    /// # Panics
+    /// As [`Field::get32`].
+    pub fn atomic64(&self, object: Ref) -> &'static AtomicU64 {
+        assert!(self.kind.is_wide());
+        // SAFETY: the object has 64 bits there.
+        unsafe { crate::memory::atomic64(self.address(object)) }
+    }
+}
+
+impl Method {
+    /// The class that declares it.
+    #[inline(always)]
+    pub fn class(&self) -> &'static Class {
+        self.class.get().expect("the linker sets it")
+    }
+
+    /// Whether it is static.
+    #[inline(always)]
+    pub fn is_static(&self) -> bool {
+        self.access & access::STATIC != 0
+    }
+
+    /// Whether it is abstract.
+    pub fn is_abstract(&self) -> bool {
+        self.access & access::ABSTRACT != 0
+    }
+
+    /// Whether it is native.
+    pub fn is_native(&self) -> bool {
+        self.access & access::NATIVE != 0
+    }
+
+    /// Whether it is a constructor or a class initializer.
+    pub fn is_constructor(&self) -> bool {
+        self.name.starts_with('<')
+    }
+
+    /// Whether it is in no table: static, private or a constructor.
+    pub fn is_direct(&self) -> bool {
+        self.access & (access::STATIC | access::PRIVATE) != 0 || self.is_constructor()
+    }
+
+    /// Whether it holds its object's monitor, or its class's.
+    #[inline(always)]
+    pub fn is_synchronized(&self) -> bool {
+        let flags = access::SYNCHRONIZED | access::DECLARED_SYNCHRONIZED;
+        self.access & flags & !(if self.is_native() { 0 } else { access::SYNCHRONIZED }) != 0
+    }
+
+    /// Descriptors of the parameters, from the signature.
+    pub fn parameter_descriptors(&self) -> Vec<&'static str> {
+        parameter_descriptors(self.signature)
+    }
+
+    /// The method as error messages show it: `int java.lang.String.indexOf(java.lang.String, int)`.
+    pub fn pretty(&self) -> String {
+        let parameters = self.parameter_descriptors();
+        let parameters: Vec<String> = parameters.into_iter().map(pretty_name).collect();
+        format!(
+            "{} {}.{}({})",
+            pretty_name(self.result_descriptor()),
+            self.class().java_name(),
+            self.name,
+            parameters.join(", ")
+        )
+    }
+
+    /// The descriptor of the result.
+    pub fn result_descriptor(&self) -> &'static str {
+        result_descriptor(self.signature)
+    }
+}
+
+impl Method {
+    /// A method that no dex file defines.
+    pub(crate) fn synthetic(name: &'static str, signature: &'static str, body: Body) -> Method {
+        let parameters: Box<[Kind]> =
+            parameter_descriptors(signature).into_iter().map(Kind::of).collect();
+        let registers: u16 = parameters.iter().map(|kind| 1 + u16::from(kind.is_wide())).sum();
+        let method = Method {
+            class: OnceLock::new(),
+            name,
+            signature,
+            parameters,
+            result: Kind::of(result_descriptor(signature)),
+            access: access::PUBLIC | access::SYNTHETIC,
+            n_argument_registers: 1 + registers,
+            dex_index: u32::MAX,
+            definition: None,
+            table_index: AtomicU32::new(u32::MAX),
+            body: Resolved::new(),
+            native_types: OnceLock::new(),
+        };
+        method.body.set(Box::leak(Box::new(body)));
+        method
+    }
+}
+
+impl Field {
+    /// A field that no dex file defines.
+    pub(crate) fn synthetic(name: &'static str, descriptor: &'static str) -> Field {
+        Field {
+            class: OnceLock::new(),
+            name,
+            descriptor,
+            kind: Kind::of(descriptor),
+            access: access::PRIVATE | access::FINAL | access::SYNTHETIC,
+            dex_index: u32::MAX,
+            offset: 0,
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}.{}{}", self.class().java_name(), self.name, self.signature)
+    }
+}
+
+/// The descriptor of the result of a signature.
+pub fn result_descriptor(signature: &str) -> &str {
+    signature.rsplit_once(')').map_or("V", |(_, result)| result)
+}
+
+/// Descriptors of the parameters of a signature.
+pub fn parameter_descriptors(signature: &str) -> Vec<&str> {
+    let inner = signature.trim_start_matches('(');
+    let mut rest = inner.split(')').next().unwrap_or("");
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let dimensions = rest.bytes().take_while(|byte| *byte == b'[').count();
+        let n_bytes = match rest.as_bytes().get(dimensions) {
+            Some(b'L') => rest[dimensions..].find(';').map_or(rest.len(), |at| dimensions + at + 1),
+            _ => (dimensions + 1).min(rest.len()),
+        };
+        found.push(&rest[..n_bytes]);
+        rest = &rest[n_bytes..];
+    }
+    found
+}
+
+impl Sort {
+    /// The sort of arrays of a component type.
+    pub(crate) fn of_array(component: &Class) -> Sort {
+        Sort::Array(component.kind)
+    }
+}

@@ -1,0 +1,161 @@
+//! Random histories against a naive oracle.
+
+use super::*;
+use crate::memory::Arena;
+use crate::object::{ELEMENTS, Kind, Sort};
+use std::collections::{HashMap, HashSet};
+
+fn shape(sort: Sort, instance_bytes: u32, references: &[u32]) -> &'static Shape {
+    let arena = Arena::map(4096).unwrap();
+    let shape = Shape {
+        sort,
+        instance_bytes,
+        references: references.into(),
+        mirror_bytes: 0,
+        static_references: Box::default(),
+    };
+    arena.place(shape).unwrap()
+}
+
+/// A generator of pseudo-random numbers: xorshift.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+fn reachable(roots: &[Ref], edges: &HashMap<Ref, Vec<Ref>>) -> HashSet<Ref> {
+    let mut found = HashSet::new();
+    let mut open = roots.to_vec();
+    while let Some(object) = open.pop() {
+        if !object.is_null() && found.insert(object) {
+            open.extend(&edges[&object]);
+        }
+    }
+    found
+}
+
+fn objects(heap: &Heap) -> HashSet<Ref> {
+    let mut found = HashSet::new();
+    // SAFETY: the heap is this thread's alone.
+    unsafe { heap.each_object(|object| assert!(found.insert(object))) };
+    found
+}
+
+#[test]
+fn random_histories_free_what_nothing_reaches() {
+    let array = shape(Sort::Array(Kind::Reference), 0, &[]);
+    for seed in 1..=20 {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed));
+        let heap = Heap::map(4 << 20).unwrap();
+        let mut allocator = Allocator::new();
+        let mut roots = [Ref::NULL; 12];
+        let mut edges: HashMap<Ref, Vec<Ref>> = HashMap::new();
+        for step in 0..4000 {
+            let root = random.below(12) as usize;
+            match random.below(100) {
+                0..60 => {
+                    let length = match random.below(50) {
+                        0 => 600 + random.below(9000) as u32,
+                        _ => random.below(40) as u32,
+                    };
+                    let n_bytes = u64::from(ELEMENTS + 4 * length);
+                    let made =
+                        heap.allocate(&mut allocator, Reach::Whole, array, n_bytes, Some(length));
+                    let Ok(object) = made else { continue };
+                    let before = edges.insert(object, vec![Ref::NULL; length as usize]);
+                    assert!(before.is_none(), "seed {seed}, step {step}: a cell in use");
+                    assert!((0..length).all(|index| object.get_ref(index).is_null()));
+                    if length > 0 {
+                        object.set_ref(0, roots[root]);
+                        edges.get_mut(&object).unwrap()[0] = roots[root];
+                    }
+                    roots[root] = object;
+                }
+                60..90 => {
+                    let (from, to) = (roots[root], roots[random.below(12) as usize]);
+                    if !from.is_null() && from.length() > 0 {
+                        let index = random.below(u64::from(from.length())) as u32;
+                        from.set_ref(index, to);
+                        edges.get_mut(&from).unwrap()[index as usize] = to;
+                    }
+                }
+                90..99 => roots[root] = Ref::NULL,
+                _ => {
+                    // SAFETY: the heap is this thread's alone, and its references are the roots.
+                    unsafe { heap.collect(|marker| roots.iter().for_each(|it| marker.mark(*it))) };
+                    let live = reachable(&roots, &edges);
+                    assert_eq!(objects(&heap), live, "seed {seed}, step {step}");
+                    edges.retain(|object, _| live.contains(object));
+                    // SAFETY: as above.
+                    assert_eq!(unsafe { heap.verify() }, Ok(live.len()));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_heap_says_so_and_is_whole_again_after_a_collection() {
+    let heap = Heap::map(1 << 20).unwrap();
+    let bytes = shape(Sort::Array(Kind::Byte), 0, &[]);
+    let mut allocator = Allocator::new();
+    let mut fill = |n_bytes: u32| {
+        let mut count = 0;
+        let make = |allocator: &mut _| {
+            let total = u64::from(ELEMENTS + n_bytes);
+            heap.allocate(allocator, Reach::Whole, bytes, total, Some(n_bytes))
+        };
+        while make(&mut allocator).is_ok() {
+            count += 1;
+        }
+        count
+    };
+    for (n_bytes, expected) in [(100, 64 * (16384 / 128)), (100_000, 9), (2032, 64 * 8)] {
+        assert_eq!(fill(n_bytes), expected, "objects of {n_bytes}");
+        // SAFETY: nothing uses the objects.
+        unsafe { heap.collect(|_| {}) };
+        assert_eq!(heap.used_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_collection_is_due_at_the_limit() {
+    let heap = Heap::map(16 << 20).unwrap();
+    let bytes = shape(Sort::Array(Kind::Byte), 0, &[]);
+    let allocate = |reach| {
+        heap.allocate(&mut Allocator::new(), reach, bytes, 6 << 20, Some((6 << 20) - ELEMENTS))
+    };
+    assert_eq!(allocate(Reach::Limit), Err(Full::Collect));
+    let object = allocate(Reach::Whole).unwrap();
+    // SAFETY: the object is the only one.
+    unsafe { heap.collect(|marker| marker.mark(object)) };
+    assert!(allocate(Reach::Limit).is_ok());
+    assert_eq!(allocate(Reach::Whole), Err(Full::Exhausted));
+}
+
+#[test]
+fn referents_do_not_count() {
+    let heap = Heap::map(1 << 20).unwrap();
+    let reference = shape(Sort::Reference(12), 24, &[16]);
+    let mut allocator = Allocator::new();
+    let mut make = || heap.allocate(&mut allocator, Reach::Whole, reference, 24, None).unwrap();
+    let (holder, kept, referent) = (make(), make(), make());
+    // SAFETY: the words are references by the shape.
+    unsafe {
+        crate::memory::store32(holder.address() + 12, referent.address(), Relaxed);
+        crate::memory::store32(holder.address() + 16, kept.address(), Relaxed);
+        heap.collect(|marker| {
+            marker.mark(holder);
+            marker.trace();
+            assert_eq!(marker.take_references(), [holder, kept]);
+            assert!(!marker.is_marked(referent));
+        });
+    }
+    assert_eq!(objects(&heap), HashSet::from([holder, kept]));
+}

@@ -1,0 +1,365 @@
+//! Calls: which method runs, and how its frame comes to be.
+
+use super::context::{Context, Flow, Place};
+use super::prepare::prepare;
+use crate::class::{Body, Class, Method};
+use crate::exception::{self, OrThrow};
+use crate::initialize;
+use crate::invoke_dynamic;
+use crate::linker;
+use crate::monitor;
+use crate::object::Ref;
+use crate::stack::{Args, Value};
+use crate::vm::{Thread, Thrown};
+use baton_dex::{CallSiteId, MethodId};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The registers that an instruction passes.
+#[derive(Clone, Copy)]
+pub(super) enum Registers {
+    /// Up to five: a nibble each, the first lowest
+    List { nibbles: u32, count: usize },
+    /// Consecutive ones
+    Range { first: usize, count: usize },
+}
+
+impl Registers {
+    #[inline(always)]
+    pub fn count(self) -> usize {
+        match self {
+            Registers::List { count, .. } | Registers::Range { count, .. } => count,
+        }
+    }
+
+    /// The register of an argument.
+    #[inline(always)]
+    pub fn get(self, index: usize) -> usize {
+        match self {
+            Registers::List { nibbles, .. } => (nibbles >> (4 * index) & 0xf) as usize,
+            Registers::Range { first, .. } => first + index,
+        }
+    }
+}
+
+/// The registers of format 35c or 45cc.
+#[inline(always)]
+pub(super) fn list(c: Context<'_>) -> Registers {
+    let nibbles = u32::from(c.pc.unit(2)) | (c.pc.a() as u32) << 16;
+    Registers::List { nibbles, count: c.pc.b() }
+}
+
+/// The registers of format 3rc or 4rcc.
+#[inline(always)]
+pub(super) fn range(c: Context<'_>) -> Registers {
+    Registers::Range { first: c.pc.unit(2).into(), count: c.pc.aa() }
+}
+
+#[inline(always)]
+fn method(c: Context<'_>) -> Result<&'static Method, Thrown> {
+    match c.dex().methods[c.pc.bbbb()].get() {
+        Some(method) => Ok(method),
+        None => resolve(c.place()),
+    }
+}
+
+#[cold]
+fn resolve(p: Place<'_>) -> Result<&'static Method, Thrown> {
+    p.save();
+    let id = MethodId(p.pc.bbbb() as u32);
+    p.t.scope(|| {
+        linker::resolve_method(p.t, p.code().dex, id, Some(p.method().class())).or_throw(p.t)
+    })
+}
+
+/// The receiver of a call; the exception if it is null.
+#[inline(always)]
+fn receiver(
+    c: Context<'_>,
+    method: &'static Method,
+    registers: Registers,
+    how: &str,
+) -> Result<Ref, Thrown> {
+    let receiver = c.r.reference(registers.get(0));
+    if receiver.is_null() {
+        return Err(on_null(c.place(), method, how));
+    }
+    Ok(receiver)
+}
+
+#[cold]
+fn on_null(p: Place<'_>, method: &'static Method, how: &str) -> Thrown {
+    let name = method.pretty();
+    p.null(&format!("Attempt to invoke {how} method '{name}' on a null object reference"))
+}
+
+#[cold]
+fn wrong_sort(p: Place<'_>, method: &Method, expected: &str) -> Thrown {
+    let message = format!("The method '{}' was expected to be {expected}", method.pretty());
+    p.throw("Ljava/lang/IncompatibleClassChangeError;", &message)
+}
+
+#[inline(always)]
+pub(super) fn virtual_(c: Context<'_>, registers: Registers) -> Flow {
+    let found = method(c).and_then(|it| Ok((it, receiver(c, it, registers, "virtual")?)));
+    let (method, receiver) = match found {
+        Ok(found) => found,
+        Err(Thrown) => return Flow::Throw,
+    };
+    if method.is_static() {
+        return wrong_sort(
+            c.place(),
+            method,
+            "of type virtual but instead was found to be of type static",
+        )
+        .into();
+    }
+    let class = Class::of(receiver);
+    match class.implementation(method) {
+        // What verification of types would prove.
+        Some(target) if class.is_assignable_to(method.class()) => call(c, target, registers),
+        _ => c.unverified(method.class().descriptor).into(),
+    }
+}
+
+#[inline(always)]
+pub(super) fn interface(c: Context<'_>, registers: Registers) -> Flow {
+    let found = method(c).and_then(|it| Ok((it, receiver(c, it, registers, "interface")?)));
+    let (method, receiver) = match found {
+        Ok(found) => found,
+        Err(Thrown) => return Flow::Throw,
+    };
+    if method.is_static() {
+        return wrong_sort(
+            c.place(),
+            method,
+            "of type interface but instead was found to be of type static",
+        )
+        .into();
+    }
+    let class = Class::of(receiver);
+    match class.implementation(method) {
+        Some(target) if class.is_assignable_to(method.class()) => call(c, target, registers),
+        _ => {
+            let names = (class.pretty_name(), method.class().pretty_name());
+            let message = format!("Class '{}' does not implement interface '{}'", names.0, names.1);
+            c.throw("Ljava/lang/IncompatibleClassChangeError;", &message).into()
+        }
+    }
+}
+
+pub(super) fn super_(c: Context<'_>, registers: Registers) -> Flow {
+    let found = method(c).and_then(|it| Ok((it, receiver(c, it, registers, "super")?)));
+    let (method, receiver) = match found {
+        Ok(found) => found,
+        Err(Thrown) => return Flow::Throw,
+    };
+    if !Class::of(receiver).is_assignable_to(c.method().class()) {
+        return c.unverified("an instance of the class").into();
+    }
+    let target = if method.class().is_interface() {
+        Some(method)
+    } else {
+        // The method may be the class's own, which overrides one of the superclass.
+        let class = c.method().class();
+        class
+            .superclass
+            .filter(|_| class.is_assignable_to(method.class()))
+            .and_then(|superclass| superclass.implementation(method))
+    };
+    match target {
+        Some(target) => call(c, target, registers),
+        None => {
+            let message = method.pretty();
+            c.throw("Ljava/lang/NoSuchMethodError;", &message).into()
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn direct(c: Context<'_>, registers: Registers) -> Flow {
+    let found = method(c).and_then(|it| Ok((it, receiver(c, it, registers, "direct")?)));
+    let (method, receiver) = match found {
+        Ok(found) => found,
+        Err(Thrown) => return Flow::Throw,
+    };
+    if method.is_static() {
+        return wrong_sort(
+            c.place(),
+            method,
+            "of type direct but instead was found to be of type static",
+        )
+        .into();
+    }
+    if !Class::of(receiver).is_assignable_to(method.class()) {
+        return c.unverified(method.class().descriptor).into();
+    }
+    call(c, method, registers)
+}
+
+#[inline(always)]
+pub(super) fn static_(c: Context<'_>, registers: Registers) -> Flow {
+    let method = match method(c) {
+        Ok(method) => method,
+        Err(Thrown) => return Flow::Throw,
+    };
+    if !method.class().is_initialized() || !method.is_static() {
+        c.save();
+        if !method.is_static() {
+            let sort = "of type static but instead was found to be of type virtual";
+            return wrong_sort(c.place(), method, sort).into();
+        }
+        if let Err(Thrown) = initialize::initialize(c.t, method.class()) {
+            return Flow::Throw;
+        }
+    }
+    call(c, method, registers)
+}
+
+/// Pushes the frame of a method; runs it at once if it is native.
+#[inline(always)]
+fn call(c: Context<'_>, target: &'static Method, registers: Registers) -> Flow {
+    c.save();
+    let body = match target.body.get() {
+        Some(body) => body,
+        None => match prepare(c.t, target) {
+            Ok(body) => body,
+            Err(Thrown) => return Flow::Throw,
+        },
+    };
+    let stack = &c.t.state.stack;
+    let count = registers.count();
+    match body {
+        Body::Code(code) => {
+            let n_registers = usize::from(code.n_registers);
+            if count != usize::from(code.n_ins) {
+                return c.unverified("as many arguments as the method has parameters").into();
+            }
+            let Ok(frame) = stack.push(target, n_registers) else {
+                return overflow(c.place()).into();
+            };
+            let first = n_registers - count;
+            for index in 0..count {
+                frame.copy(first + index, &c.r, registers.get(index));
+            }
+            c.t.safepoint();
+            Flow::Call
+        }
+        Body::Native(_) | Body::Lambda(_) => {
+            if count != usize::from(target.n_argument_registers) {
+                return c.unverified("as many arguments as the method has parameters").into();
+            }
+            let Ok(frame) = stack.push(target, count) else { return overflow(c.place()).into() };
+            for index in 0..count {
+                frame.copy(index, &c.r, registers.get(index));
+            }
+            let args = Args::new(frame, count);
+            let result = match target.native_types.get().and_then(|types| mistyped(types, args)) {
+                Some(class) => Err(bad_argument(c.t, target, class)),
+                None => native(c.t, target, body, args),
+            };
+            stack.pop();
+            match result {
+                Ok(value) => {
+                    set_result(c.t, value);
+                    c.next(3)
+                }
+                Err(Thrown) => Flow::Throw,
+            }
+        }
+        Body::Abstract | Body::Conflict => without_body(c.t, target, body).into(),
+    }
+}
+
+/// The class that an argument of a native method should have and has not. Verification of types
+/// would prove that there is none.
+#[inline(always)]
+fn mistyped(types: &[(u16, &'static Class)], args: Args) -> Option<&'static Class> {
+    let is_wrong = |(register, class): &&(u16, &'static Class)| {
+        let object = args.reference((*register).into());
+        !object.is_null() && !Class::of(object).is_assignable_to(class)
+    };
+    types.iter().find(is_wrong).map(|(_, class)| *class)
+}
+
+#[cold]
+fn bad_argument(t: &Thread, method: &'static Method, class: &'static Class) -> Thrown {
+    let message = format!("an argument of {} is no {}", method.pretty(), class.pretty_name());
+    exception::throw(t, "Ljava/lang/VerifyError;", &message)
+}
+
+#[cold]
+fn overflow(p: Place<'_>) -> Thrown {
+    let overflow: Result<(), _> = Err(crate::stack::Overflow);
+    let _ = overflow.or_throw(p.t);
+    Thrown
+}
+
+/// Throws what an invocation of a method without body throws.
+#[cold]
+pub(super) fn without_body(t: &Thread, method: &'static Method, body: &Body) -> Thrown {
+    match body {
+        Body::Conflict => {
+            let message = format!("Conflicting default method implementations {}", method.pretty());
+            exception::throw(t, "Ljava/lang/IncompatibleClassChangeError;", &message)
+        }
+        _ => {
+            let message = format!("abstract method \"{}\"", method.pretty());
+            exception::throw(t, "Ljava/lang/AbstractMethodError;", &message)
+        }
+    }
+}
+
+/// Runs a method without bytecode in its frame, with its monitor if it is synchronized.
+pub(super) fn native(
+    t: &Thread,
+    method: &'static Method,
+    body: &'static Body,
+    args: Args,
+) -> Result<Value, Thrown> {
+    let function = match body {
+        Body::Native(index) => t.vm.native_functions[*index],
+        Body::Lambda(lambda) => return invoke_dynamic::run(t, method, lambda, args),
+        Body::Code(_) | Body::Abstract | Body::Conflict => unreachable!("{method} is not native"),
+    };
+    if !method.is_synchronized() {
+        return function(t, args);
+    }
+    let lock = if method.is_static() { method.class().mirror() } else { args.reference(0) };
+    monitor::enter(t, lock);
+    let result = function(t, args);
+    monitor::exit(t, lock)?;
+    result
+}
+
+/// Leaves a result for the instruction that moves it.
+pub(super) fn set_result(t: &Thread, value: Value) {
+    match value {
+        Value::Void => {}
+        Value::Int(value) => t.result.set(value.into()),
+        Value::Float(value) => t.result.set(i64::from(value.to_bits())),
+        Value::Long(value) => t.result.set(value),
+        Value::Double(value) => t.result.set(value.to_bits() as i64),
+        Value::Ref(object) => t.state.result.store(object.address(), Relaxed),
+    }
+}
+
+/// invoke-polymorphic.
+pub(super) fn polymorphic(c: Context<'_>, _registers: Registers) -> Flow {
+    let message = "the class library has no method handles";
+    c.throw("Ljava/lang/UnsupportedOperationException;", message).into()
+}
+
+/// invoke-custom.
+pub(super) fn custom(c: Context<'_>, registers: Registers) -> Flow {
+    c.save();
+    let id = CallSiteId(c.pc.bbbb() as u32);
+    let args = invoke_dynamic::Captured { r: &c.r, register: &|index| registers.get(index) };
+    let made = c.t.scope(|| invoke_dynamic::call_site(c.t, c.dex(), id, &args));
+    match made {
+        Ok(value) => {
+            set_result(c.t, Value::Ref(value));
+            c.next(3)
+        }
+        Err(Thrown) => Flow::Throw,
+    }
+}

@@ -1,0 +1,72 @@
+//! What a method runs: decided at its first invocation.
+
+use crate::class::{Body, Class, Code, Method};
+use crate::exception;
+use crate::linker;
+use crate::object::Kind;
+use crate::vm::{Thread, Thrown};
+
+/// Verifies the code of a method, or finds its native function.
+///
+/// # Errors
+/// VerifyError, or UnsatisfiedLinkError that names the method.
+#[cold]
+pub(super) fn prepare(t: &Thread, method: &'static Method) -> Result<&'static Body, Thrown> {
+    let body = find(t, method)?;
+    let body: &'static Body = Box::leak(Box::new(body));
+    method.body.set(body);
+    Ok(body)
+}
+
+fn find(t: &Thread, method: &'static Method) -> Result<Body, Thrown> {
+    if let Some(index) = t.vm.native(method) {
+        let _ = method.native_types.set(parameter_classes(t, method));
+        return Ok(Body::Native(index));
+    }
+    if method.is_native() {
+        let message = format!("No implementation found for {}", method.pretty());
+        return Err(exception::throw(t, "Ljava/lang/UnsatisfiedLinkError;", &message));
+    }
+    let bad = |message: String| {
+        let message = format!("Rejecting {}: {message}", method.pretty());
+        exception::throw(t, "Ljava/lang/VerifyError;", &message)
+    };
+    let Some((definition, class)) = method.definition.zip(method.class().definition) else {
+        return Ok(Body::Abstract);
+    };
+    let file = &class.dex.file;
+    let Some(code) = file.code(&definition) else {
+        if method.is_abstract() {
+            return Ok(Body::Abstract);
+        }
+        return Err(bad("the method has no code".to_owned()));
+    };
+    baton_dex::verify(file, &definition, &code).map_err(|error| bad(error.to_string()))?;
+    if code.n_ins != method.n_argument_registers {
+        return Err(bad("the code has another number of arguments".to_owned()));
+    }
+    Ok(Body::Code(Code {
+        dex: class.dex,
+        n_registers: code.n_registers,
+        n_ins: code.n_ins,
+        units: code.units().collect(),
+        tries: code.tries(),
+    }))
+}
+
+/// Registers of the parameters of classes and arrays, with their types. Every object is an Object,
+/// and calls of an interface's methods check their receiver.
+fn parameter_classes(t: &Thread, method: &'static Method) -> Box<[(u16, &'static Class)]> {
+    let mut register = u16::from(!method.is_static());
+    let mut classes = Vec::new();
+    for descriptor in method.parameter_descriptors() {
+        let kind = Kind::of(descriptor);
+        if kind == Kind::Reference && descriptor != "Ljava/lang/Object;" {
+            // A class that cannot be found has no instances, and no native looks at one.
+            let class = linker::find(t, method.class().loader, descriptor).ok();
+            classes.extend(class.filter(|it| !it.is_interface()).map(|class| (register, class)));
+        }
+        register += 1 + u16::from(kind.is_wide());
+    }
+    classes.into()
+}

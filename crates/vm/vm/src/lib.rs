@@ -1,0 +1,42 @@
+//! A virtual machine for Dalvik's bytecode.
+//!
+//! From the lowest module to the highest:
+//!
+//! - [`memory`]: memory below 4 GiB. [`object`]: references, headers, fields and elements.
+//!   [`heap`]: allocation, mark and sweep. [`resolved`]: a reference that is found once.
+//! - [`class`]: classes, fields, methods and dex files. [`stack`]: frames and registers.
+//!   [`safepoint`]: threads, and the stopped world.
+//! - [`vm`]: the VM and a thread's side of it. [`reference`]: referents after a collection.
+//!   [`allocation`]: objects of a thread.
+//!
+//! **Roots.** A collection frees what these do not reach: slots of all stacks, the exception and
+//! result of each thread, mirrors of classes, interned strings, and handles. Rust code holds a
+//! [`object::Ref`] across a safepoint (an allocation, a call into Java, [`vm::Thread::safe`]) only
+//! if one of them has it: arguments and results are in the frame, for others there is
+//! [`vm::Thread::keep`].
+
+pub mod allocation;
+pub mod class;
+pub mod exception;
+mod finalizer;
+pub mod heap;
+pub mod initialize;
+mod interpreter;
+mod invoke_dynamic;
+pub mod linker;
+pub mod memory;
+pub mod monitor;
+pub mod monitors;
+pub mod natives;
+pub mod object;
+pub mod parker;
+mod pending;
+mod reference;
+mod regex;
+mod resolved;
+pub mod runtime;
+pub mod safepoint;
+pub mod stack;
+pub mod string;
+pub mod thread;
+pub mod vm;

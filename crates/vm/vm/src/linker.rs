@@ -1,0 +1,798 @@
+//! How classes come to be: found in dex files, laid out, and given their tables of methods.
+//!
+//! Threads may link a class at the same time: the first one to publish it in the VM's table wins,
+//! and no lock is held meanwhile. What loses is never freed, like all of a class.
+
+use crate::allocation::{self, OutOfMemory};
+use crate::class::{
+    Body, Class, Definition, Field, InterfaceTable, LoadedDex, Loader, Method, access, package,
+};
+use crate::object::{HEADER_BYTES, Kind, Ref, Shape, Sort};
+use crate::resolved::Resolved;
+use crate::stack::Value;
+use crate::string;
+use crate::vm::{Thread, Thrown, Vm};
+use baton_dex::{ClassDef, DexFile, EncodedField, EncodedMethod, FieldId, MethodId, Mutf8};
+use baton_dex::{StringId, TypeId};
+use std::io::Read;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+/// Where static fields begin in a mirror, whatever fields java.lang.Class has.
+const STATICS: u32 = 32;
+/// Room for the hidden field at the start of java.lang.Class: the class.
+const MIRROR_FIELD_BYTES: u32 = 4;
+/// The index of a field that no dex file has.
+pub const HIDDEN: u32 = u32::MAX;
+
+/// Why a class, field or method could not be found or linked.
+#[derive(Debug)]
+pub enum LinkError {
+    /// No loader has a class of this descriptor.
+    NotFound(String),
+    /// An error of this class, with a message, is to be thrown.
+    Error(&'static str, String),
+    /// The heap is full.
+    OutOfMemory,
+    /// A class loader has thrown.
+    Thrown(Thrown),
+}
+
+impl From<OutOfMemory> for LinkError {
+    fn from(_: OutOfMemory) -> Self {
+        LinkError::OutOfMemory
+    }
+}
+
+impl From<Thrown> for LinkError {
+    fn from(thrown: Thrown) -> Self {
+        LinkError::Thrown(thrown)
+    }
+}
+
+type Linked<T> = Result<T, LinkError>;
+
+fn incompatible<T>(message: String) -> Linked<T> {
+    Err(LinkError::Error("Ljava/lang/IncompatibleClassChangeError;", message))
+}
+
+/// Text of a dex file that lives as long as the file: for ever.
+fn text(of: Mutf8<'static>) -> &'static str {
+    of.to_str().unwrap_or_else(|| of.to_string().leak())
+}
+
+/// Opens dex files for a loader: bare ones, and archives with classes.dex, classes2.dex, ...
+///
+/// # Errors
+/// What is wrong with the file, as a text for people.
+pub fn open(vm: &Vm, loader: Loader, path: &Path) -> Result<(), String> {
+    let mut bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let mut files = Vec::new();
+    if bytes.starts_with(b"PK") {
+        let mut archive =
+            zip::ZipArchive::new(std::io::Cursor::new(&bytes)).map_err(|it| it.to_string())?;
+        for number in 1.. {
+            let name = match number {
+                1 => "classes.dex".to_owned(),
+                _ => format!("classes{number}.dex"),
+            };
+            let Ok(mut entry) = archive.by_name(&name) else { break };
+            let mut file = Vec::new();
+            entry.read_to_end(&mut file).map_err(|error| error.to_string())?;
+            files.push(file);
+        }
+    } else {
+        files.push(std::mem::take(&mut bytes));
+    }
+    for file in files {
+        let dex = load(loader, &path.display().to_string(), file)?;
+        let mut dexes = vm.dexes.write().expect("no holder panics");
+        dexes.entry(loader).or_default().push(dex);
+    }
+    Ok(())
+}
+
+/// A dex file in memory, for ever. Its loader does not look for classes in it.
+///
+/// # Errors
+/// What is wrong with the file, as a text for people.
+pub fn load(loader: Loader, path: &str, bytes: Vec<u8>) -> Result<&'static LoadedDex, String> {
+    let file = DexFile::open(bytes.leak()).map_err(|error| error.to_string())?;
+    let words = |n: u32| (0..n).map(|_| AtomicU32::new(0)).collect();
+    let dex = LoadedDex {
+        types: Resolved::table(file.n_types() as usize),
+        fields: Resolved::table(file.n_fields() as usize),
+        methods: Resolved::table(file.n_methods() as usize),
+        strings: words(file.n_strings()),
+        lambdas: Resolved::table(file.n_call_sites() as usize),
+        path: path.to_owned(),
+        loader,
+        file,
+    };
+    Ok(Box::leak(Box::new(dex)))
+}
+
+/// The class of a descriptor as a loader sees it.
+///
+/// # Errors
+/// Why there is none.
+pub fn find(t: &Thread, loader: Loader, descriptor: &str) -> Linked<&'static Class> {
+    if let Some(class) = loaded(t.vm, loader, descriptor) {
+        return Ok(class);
+    }
+    if let Some(component) = descriptor.strip_prefix('[') {
+        let component = find(t, loader, component)?;
+        return array_of(t, component);
+    }
+    if loader != Loader::BOOT {
+        match find(t, Loader::BOOT, descriptor) {
+            Err(LinkError::NotFound(_)) => {}
+            found => return found,
+        }
+    }
+    let dexes = t.vm.dexes.read().expect("no holder panics").get(&loader).cloned();
+    let Some(dexes) = dexes else { return ask_loader(t, loader, descriptor) };
+    for dex in dexes {
+        if let Some(class) = dex.file.find_class(descriptor.as_bytes()) {
+            return define(t, dex, class);
+        }
+    }
+    Err(LinkError::NotFound(descriptor.to_owned()))
+}
+
+/// A class that has been linked already.
+pub fn loaded(vm: &Vm, loader: Loader, descriptor: &str) -> Option<&'static Class> {
+    let classes = vm.classes.read().expect("no holder panics");
+    classes.get(&(loader, descriptor)).copied()
+}
+
+/// Asks a loader that Java code implements.
+fn ask_loader(t: &Thread, loader: Loader, descriptor: &str) -> Linked<&'static Class> {
+    let not_found = || LinkError::NotFound(descriptor.to_owned());
+    if loader == Loader::BOOT || !descriptor.starts_with('L') {
+        return Err(not_found());
+    }
+    let name = descriptor[1..descriptor.len() - 1].replace('/', ".");
+    let method = Class::of(loader.0)
+        .find_method("loadClass", "(Ljava/lang/String;)Ljava/lang/Class;")
+        .ok_or_else(not_found)?;
+    let mirror = t.scope(|| {
+        let name = t.keep(string::new(t, &name)?);
+        t.invoke(method, &[Value::Ref(loader.0), Value::Ref(name)]).map_err(LinkError::from)
+    })?;
+    if mirror.reference().is_null() {
+        return Err(not_found());
+    }
+    let class = Class::mirrored_by(mirror.reference());
+    if class.descriptor != descriptor {
+        return Err(not_found());
+    }
+    let mut classes = t.vm.classes.write().expect("no holder panics");
+    Ok(classes.entry((loader, class.descriptor)).or_insert(class))
+}
+
+/// The class of arrays of a component type.
+///
+/// # Errors
+/// The heap is full.
+pub fn array_of(t: &Thread, component: &'static Class) -> Linked<&'static Class> {
+    if let Some(class) = component.array.get() {
+        return Ok(class);
+    }
+    if component.kind == Kind::Void {
+        return Err(LinkError::NotFound("[V".to_owned()));
+    }
+    let object = find(t, Loader::BOOT, "Ljava/lang/Object;")?;
+    let interfaces = ["Ljava/lang/Cloneable;", "Ljava/io/Serializable;"];
+    let interfaces = interfaces
+        .iter()
+        .map(|descriptor| find(t, Loader::BOOT, descriptor))
+        .collect::<Linked<Box<[_]>>>()?;
+    let visible = component.access & access::PUBLIC;
+    let class = new_class(
+        t.vm,
+        Class {
+            shape: shape(Sort::of_array(component), 0),
+            descriptor: format!("[{}", component.descriptor).leak(),
+            access: visible | access::FINAL | access::ABSTRACT,
+            superclass: Some(object),
+            vtable: object.vtable.clone(),
+            interface_tables: interfaces
+                .iter()
+                .map(|interface| InterfaceTable { interface, methods: Box::default() })
+                .collect(),
+            interfaces,
+            component: Some(component),
+            ..bare(component.loader)
+        },
+    )?;
+    let class = publish(t, class)?;
+    component.array.set(class);
+    Ok(class)
+}
+
+/// A shape without references.
+fn shape(sort: Sort, instance_bytes: u32) -> Shape {
+    Shape {
+        sort,
+        instance_bytes,
+        references: Box::default(),
+        mirror_bytes: STATICS,
+        static_references: Box::default(),
+    }
+}
+
+/// A class without anything.
+fn bare(loader: Loader) -> Class {
+    Class {
+        shape: shape(Sort::Plain, 0),
+        descriptor: "",
+        access: 0,
+        superclass: None,
+        ancestors: OnceLock::new(),
+        interfaces: Box::default(),
+        interface_tables: Box::default(),
+        loader,
+        definition: None,
+        component: None,
+        kind: Kind::Reference,
+        fields: &[],
+        methods: &[],
+        vtable: Box::default(),
+        finalizer: None,
+        status: AtomicU8::new(0),
+        initializing_thread: AtomicU32::new(0),
+        mirror: AtomicU32::new(0),
+        failure: AtomicU32::new(0),
+        array: Resolved::new(),
+    }
+}
+
+/// Places a class for ever, and completes what refers to it.
+fn new_class(vm: &Vm, class: Class) -> Linked<&'static Class> {
+    let class = vm.arena.place(class).ok_or(LinkError::OutOfMemory)?;
+    for field in class.fields {
+        field.class.set(class).expect("the linker is the only one to set it");
+    }
+    for method in class.methods {
+        method.class.set(class).expect("the linker is the only one to set it");
+    }
+    let mut ancestors = class.superclass.map_or(Vec::new(), |it| it.ancestors().to_vec());
+    ancestors.push(class);
+    class.ancestors.set(ancestors.into()).expect("the linker is the only one to set it");
+    Ok(class)
+}
+
+/// Gives a class its mirror and lets others find it. Returns the class that was first.
+fn publish(t: &Thread, class: &'static Class) -> Linked<&'static Class> {
+    // While java.lang.Class itself is being linked, there are no mirrors yet.
+    if let Some(of_class) = loaded(t.vm, Loader::BOOT, "Ljava/lang/Class;") {
+        give_mirror(t, of_class, class)?;
+    }
+    let mut classes = t.vm.classes.write().expect("no holder panics");
+    Ok(classes.entry((class.loader, class.descriptor)).or_insert(class))
+}
+
+fn give_mirror(t: &Thread, of_class: &'static Class, class: &'static Class) -> Linked<()> {
+    let mirror = allocation::mirror(t, of_class, class.shape.mirror_bytes)?;
+    // The frame of the method that causes the loading keeps the mirror until it is published.
+    t.keep(mirror);
+    // SAFETY: the mirror has as many bytes as the class says.
+    unsafe { mirror.set_mirrored(&class.shape) };
+    class.mirror.store(mirror.address(), Relaxed);
+    Ok(())
+}
+
+/// Links java.lang.Object, java.lang.Class and the primitive types, and gives mirrors to all that
+/// was linked before there were any.
+///
+/// # Errors
+/// Why one of them could not be linked.
+pub(crate) fn bootstrap(t: &Thread) -> Linked<()> {
+    find(t, Loader::BOOT, "Ljava/lang/Object;")?;
+    let of_class = find(t, Loader::BOOT, "Ljava/lang/Class;")?;
+    let without: Vec<&'static Class> = {
+        let classes = t.vm.classes.read().expect("no holder panics");
+        classes.values().filter(|class| class.mirror().is_null()).copied().collect()
+    };
+    for class in without {
+        give_mirror(t, of_class, class)?;
+    }
+    for descriptor in ["Z", "B", "C", "S", "I", "J", "F", "D", "V"] {
+        let flags = access::PUBLIC | access::FINAL | access::ABSTRACT;
+        let kind = Kind::of(descriptor);
+        let class = Class { descriptor, access: flags, kind, ..bare(Loader::BOOT) };
+        publish(t, new_class(t.vm, class)?)?;
+    }
+    Ok(())
+}
+
+/// Links the definition of a class.
+///
+/// # Errors
+/// Why it is no class.
+pub fn define(
+    t: &Thread,
+    dex: &'static LoadedDex,
+    class: ClassDef<'static>,
+) -> Linked<&'static Class> {
+    let descriptor = text(dex.file.descriptor(class.type_id));
+    let key = (dex.loader, descriptor.to_owned());
+    if t.loading.borrow().contains(&key) {
+        let message = java_name(descriptor);
+        return Err(LinkError::Error("Ljava/lang/ClassCircularityError;", message));
+    }
+    t.loading.borrow_mut().push(key);
+    let linked = link(t, dex, descriptor, class);
+    t.loading.borrow_mut().pop();
+    publish(t, linked?)
+}
+
+fn java_name(descriptor: &str) -> String {
+    crate::class::java_name(descriptor)
+}
+
+fn link(
+    t: &Thread,
+    dex: &'static LoadedDex,
+    descriptor: &'static str,
+    definition: ClassDef<'static>,
+) -> Linked<&'static Class> {
+    let superclass = definition.superclass.map(|id| resolve_type(t, dex, id)).transpose()?;
+    let is_interface = definition.access_flags & access::INTERFACE != 0;
+    if let Some(of) = superclass {
+        if of.is_interface() || of.is_array() || of.is_primitive() {
+            let names = (java_name(descriptor), of.java_name());
+            return incompatible(format!("{} extends {}, which is no class", names.0, names.1));
+        }
+        if of.access & access::FINAL != 0 {
+            let message =
+                format!("{} extends {}, which is final", java_name(descriptor), of.java_name());
+            return Err(LinkError::Error("Ljava/lang/VerifyError;", message));
+        }
+    }
+    let mut interfaces = Vec::new();
+    for id in definition.interfaces.iter() {
+        let interface = resolve_type(t, dex, id)?;
+        if !interface.is_interface() {
+            let names = (java_name(descriptor), interface.java_name());
+            return incompatible(format!("{} implements {}, no interface", names.0, names.1));
+        }
+        interfaces.push(interface);
+    }
+    let data = definition.data();
+    let mut shape = match superclass {
+        Some(of) => Shape {
+            references: of.shape.references.clone(),
+            ..shape(of.shape.sort, of.shape.instance_bytes)
+        },
+        None => shape(Sort::Plain, HEADER_BYTES),
+    };
+    if descriptor == "Ljava/lang/Class;" {
+        shape.sort = Sort::Mirror;
+        shape.instance_bytes += MIRROR_FIELD_BYTES;
+    }
+    let fields = lay_out(dex, descriptor, &data.static_fields, &data.instance_fields, &mut shape);
+    let direct = data.direct_methods.iter().map(|it| new_method(dex, it));
+    let methods: Vec<Method> =
+        direct.chain(data.virtual_methods.iter().map(|it| new_method(dex, it))).collect();
+    let methods: &'static [Method] = Box::leak(methods.into_boxed_slice());
+    let virtual_methods = &methods[data.direct_methods.len()..];
+    let vtable = if is_interface {
+        for (index, method) in virtual_methods.iter().enumerate() {
+            method.table_index.store(index as u32, Relaxed);
+        }
+        superclass.map_or(Box::default(), |it| it.vtable.clone())
+    } else {
+        vtable(descriptor, dex.loader, superclass, virtual_methods)?
+    };
+    let interface_tables = interface_tables(superclass, &interfaces, &vtable, is_interface);
+    let finalizer = vtable
+        .iter()
+        .find(|it| it.name == "finalize" && it.signature == "()V")
+        .filter(|it| it.class.get().is_none_or(|of| of.superclass.is_some()))
+        .copied();
+    new_class(
+        t.vm,
+        Class {
+            shape,
+            descriptor,
+            access: definition.access_flags,
+            superclass,
+            interfaces: interfaces.into(),
+            interface_tables,
+            definition: Some(Definition { dex, class: definition }),
+            fields,
+            methods,
+            vtable,
+            finalizer: finalizer.filter(|_| superclass.is_some()),
+            ..bare(dex.loader)
+        },
+    )
+}
+
+/// Links a class that no dex file defines: below Object, with instance fields and methods that
+/// implement interfaces.
+///
+/// # Errors
+/// The heap is full.
+pub(crate) fn synthesize(
+    t: &Thread,
+    loader: Loader,
+    descriptor: &'static str,
+    interfaces: Vec<&'static Class>,
+    mut fields: Vec<Field>,
+    methods: Vec<Method>,
+) -> Linked<&'static Class> {
+    let superclass = t.vm.known().object;
+    let mut shape = shape(Sort::Plain, superclass.shape.instance_bytes);
+    let (end, references) = place(&mut fields, shape.instance_bytes);
+    shape.instance_bytes = end;
+    shape.references = references.into();
+    let methods: &'static [Method] = Box::leak(methods.into_boxed_slice());
+    let vtable = vtable(descriptor, loader, Some(superclass), methods)?;
+    let class = new_class(
+        t.vm,
+        Class {
+            shape,
+            descriptor,
+            access: access::FINAL | access::SYNTHETIC,
+            superclass: Some(superclass),
+            interface_tables: interface_tables(Some(superclass), &interfaces, &vtable, false),
+            interfaces: interfaces.into(),
+            fields: Box::leak(fields.into_boxed_slice()),
+            methods,
+            vtable,
+            ..bare(loader)
+        },
+    )?;
+    publish(t, class)
+}
+
+fn new_method(dex: &'static LoadedDex, definition: &EncodedMethod) -> Method {
+    let id = dex.file.method(definition.id);
+    let proto = dex.file.proto(id.proto);
+    let kind = |id| Kind::of(text(dex.file.descriptor(id)));
+    let parameters: Box<[Kind]> = proto.parameters.iter().map(kind).collect();
+    let is_static = definition.access_flags & access::STATIC != 0;
+    let registers = parameters.iter().map(|kind| if kind.is_wide() { 2 } else { 1 }).sum::<u16>();
+    Method {
+        class: OnceLock::new(),
+        name: text(dex.file.string(id.name)),
+        signature: dex.file.signature(id.proto).leak(),
+        n_argument_registers: registers + u16::from(!is_static),
+        parameters,
+        result: kind(proto.return_type),
+        access: definition.access_flags,
+        dex_index: definition.id.0,
+        definition: Some(*definition),
+        table_index: AtomicU32::new(u32::MAX),
+        body: Resolved::new(),
+        native_types: OnceLock::new(),
+    }
+}
+
+fn new_field(dex: &'static LoadedDex, definition: &EncodedField) -> Field {
+    let id = dex.file.field(definition.id);
+    let descriptor = text(dex.file.descriptor(id.type_id));
+    Field {
+        class: OnceLock::new(),
+        name: text(dex.file.string(id.name)),
+        descriptor,
+        kind: Kind::of(descriptor),
+        access: definition.access_flags,
+        dex_index: definition.id.0,
+        offset: 0,
+    }
+}
+
+/// Gives offsets to fields, and completes the shape.
+fn lay_out(
+    dex: &'static LoadedDex,
+    descriptor: &str,
+    statics: &[EncodedField],
+    instances: &[EncodedField],
+    shape: &mut Shape,
+) -> &'static [Field] {
+    let mut fields: Vec<Field> = statics.iter().map(|it| new_field(dex, it)).collect();
+    let (end, references) = place(&mut fields, STATICS);
+    shape.mirror_bytes = end;
+    shape.static_references = references.into();
+    let mut own: Vec<Field> = instances.iter().map(|it| new_field(dex, it)).collect();
+    if descriptor == "Ljava/lang/Throwable;" {
+        own.push(Field::synthetic("backtrace", "[J"));
+    }
+    let (end, mut references) = place(&mut own, shape.instance_bytes);
+    shape.instance_bytes = end;
+    if descriptor == "Ljava/lang/ref/Reference;"
+        && let Some(referent) = own.iter().find(|field| field.name == "referent")
+    {
+        shape.sort = Sort::Reference(referent.offset);
+        references.retain(|offset| *offset != referent.offset);
+    }
+    shape.references = shape.references.iter().copied().chain(references).collect();
+    fields.append(&mut own);
+    Box::leak(fields.into_boxed_slice())
+}
+
+/// Places fields from `start` on: wide ones at multiples of 8, with a narrow one in the gap before.
+/// Returns the end, and the offsets of references.
+fn place(fields: &mut [Field], start: u32) -> (u32, Vec<u32>) {
+    let mut at = start;
+    let mut references = Vec::new();
+    let mut gap = None;
+    if fields.iter().any(|field| field.kind.is_wide()) && !at.is_multiple_of(8) {
+        gap = Some(at);
+        at += 4;
+    }
+    for field in fields.iter_mut().filter(|field| field.kind.is_wide()) {
+        field.offset = at;
+        at += 8;
+    }
+    for field in fields.iter_mut().filter(|field| !field.kind.is_wide()) {
+        field.offset = gap.take().unwrap_or_else(|| {
+            at += 4;
+            at - 4
+        });
+        if field.kind == Kind::Reference {
+            references.push(field.offset);
+        }
+    }
+    (at, references)
+}
+
+/// Whether a method of a class overrides one that is in the superclass's table.
+fn overrides(descriptor: &str, loader: Loader, method: &Method, inherited: &Method) -> bool {
+    if method.name != inherited.name || method.signature != inherited.signature {
+        return false;
+    }
+    let of = inherited.class();
+    inherited.access & (access::PUBLIC | access::PROTECTED) != 0
+        || (of.loader == loader && package(of.descriptor) == package(descriptor))
+}
+
+fn vtable(
+    descriptor: &str,
+    loader: Loader,
+    superclass: Option<&'static Class>,
+    methods: &'static [Method],
+) -> Linked<Box<[&'static Method]>> {
+    let mut table = superclass.map_or(Vec::new(), |it| it.vtable.to_vec());
+    for method in methods {
+        let mut place = None;
+        let inherited = superclass.map_or(&[][..], |it| &it.vtable);
+        for (index, inherited) in inherited.iter().enumerate() {
+            if !overrides(descriptor, loader, method, inherited) {
+                continue;
+            }
+            if inherited.access & access::FINAL != 0 {
+                let message = format!("{}.{} overrides {inherited}", descriptor, method.name);
+                return Err(LinkError::Error("Ljava/lang/LinkageError;", message));
+            }
+            table[index] = method;
+            place = place.or(Some(index));
+        }
+        let index = place.unwrap_or_else(|| {
+            table.push(method);
+            table.len() - 1
+        });
+        method.table_index.store(index as u32, Relaxed);
+    }
+    Ok(table.into())
+}
+
+fn interface_tables(
+    superclass: Option<&'static Class>,
+    direct: &[&'static Class],
+    vtable: &[&'static Method],
+    is_interface: bool,
+) -> Box<[InterfaceTable]> {
+    let mut all: Vec<&'static Class> = Vec::new();
+    let mut add = |interface: &'static Class| {
+        if !all.iter().any(|it| std::ptr::eq(*it, interface)) {
+            all.push(interface);
+        }
+    };
+    for table in superclass.iter().flat_map(|it| &it.interface_tables) {
+        add(table.interface);
+    }
+    for interface in direct {
+        add(interface);
+        interface.interface_tables.iter().for_each(|table| add(table.interface));
+    }
+    let table = |interface: &'static Class| {
+        let declared = interface.virtual_methods();
+        let methods = match is_interface {
+            true => Box::default(),
+            false => declared.map(|method| implementation(method, vtable, &all)).collect(),
+        };
+        InterfaceTable { interface, methods }
+    };
+    all.iter().map(|interface| table(interface)).collect()
+}
+
+/// The method that a class has for one of an interface: its own or an inherited one, else the most
+/// specific default method of its interfaces.
+fn implementation(
+    of: &'static Method,
+    vtable: &[&'static Method],
+    interfaces: &[&'static Class],
+) -> &'static Method {
+    let is_like = |it: &Method| it.name == of.name && it.signature == of.signature;
+    if let Some(method) = vtable.iter().rev().find(|it| is_like(it)) {
+        return method;
+    }
+    let candidates: Vec<&'static Method> = interfaces
+        .iter()
+        .filter_map(|interface| interface.virtual_methods().find(|it| is_like(it)))
+        .collect();
+    let is_hidden = |it: &Method| {
+        candidates.iter().any(|other| {
+            !std::ptr::eq(other.class(), it.class())
+                && other.class().interface_table(it.class()).is_some()
+        })
+    };
+    let mut defaults = candidates.iter().filter(|it| !is_hidden(it) && !it.is_abstract());
+    match (defaults.next(), defaults.next()) {
+        (Some(method), None) => method,
+        (Some(method), Some(_)) => conflict(method),
+        // An abstract method of a subinterface takes a default method away.
+        _ => candidates.iter().find(|it| !is_hidden(it)).copied().unwrap_or(of),
+    }
+}
+
+/// A method of which invocations throw IncompatibleClassChangeError.
+fn conflict(like: &'static Method) -> &'static Method {
+    let method = Method {
+        class: like.class.clone(),
+        name: like.name,
+        signature: like.signature,
+        parameters: like.parameters.clone(),
+        result: like.result,
+        access: like.access,
+        n_argument_registers: like.n_argument_registers,
+        dex_index: like.dex_index,
+        definition: None,
+        table_index: AtomicU32::new(like.table_index.load(Relaxed)),
+        body: Resolved::new(),
+        native_types: OnceLock::new(),
+    };
+    method.body.set(Box::leak(Box::new(Body::Conflict)));
+    Box::leak(Box::new(method))
+}
+
+/// The class of a type of a dex file.
+///
+/// # Errors
+/// Why there is none.
+#[inline]
+pub fn resolve_type(t: &Thread, dex: &'static LoadedDex, id: TypeId) -> Linked<&'static Class> {
+    if let Some(class) = dex.types[id.index()].get() {
+        return Ok(class);
+    }
+    let class = find(t, dex.loader, text(dex.file.descriptor(id)))?;
+    dex.types[id.index()].set(class);
+    Ok(class)
+}
+
+/// A class's code names what it may not.
+fn inaccessible<T>(what: &str, referrer: &Class) -> Linked<T> {
+    let message = format!("{what} is inaccessible to class '{}'", referrer.pretty_name());
+    Err(LinkError::Error("Ljava/lang/IllegalAccessError;", message))
+}
+
+fn check_access(referrer: &'static Class, class: &'static Class) -> Linked<()> {
+    if referrer.can_access(class) {
+        return Ok(());
+    }
+    inaccessible(&format!("Class '{}'", class.pretty_name()), referrer)
+}
+
+/// A field of a dex file, for code of `referrer`.
+///
+/// # Errors
+/// Why there is none, or none that the code may use.
+pub fn resolve_field(
+    t: &Thread,
+    dex: &'static LoadedDex,
+    id: FieldId,
+    referrer: Option<&'static Class>,
+) -> Linked<&'static Field> {
+    let entry = dex.file.field(id);
+    let class = resolve_type(t, dex, entry.class)?;
+    let field = match dex.fields[id.index()].get() {
+        Some(field) => field,
+        None => {
+            let name = text(dex.file.string(entry.name));
+            let descriptor = text(dex.file.descriptor(entry.type_id));
+            let field = class.find_field(name, descriptor).filter(|it| it.dex_index != HIDDEN);
+            field.ok_or_else(|| {
+                let message = format!(
+                    "No field {name} of type {descriptor} in class {} or its superclasses",
+                    class.descriptor
+                );
+                LinkError::Error("Ljava/lang/NoSuchFieldError;", message)
+            })?
+        }
+    };
+    if let Some(referrer) = referrer {
+        check_access(referrer, class)?;
+        if !referrer.can_access_member(field.class(), field.access) {
+            let names = (field.class().java_name(), field.name);
+            return inaccessible(&format!("Field '{}.{}'", names.0, names.1), referrer);
+        }
+    }
+    dex.fields[id.index()].set(field);
+    Ok(field)
+}
+
+/// A method of a dex file, for code of `referrer`.
+///
+/// # Errors
+/// Why there is none, or none that the code may call.
+pub fn resolve_method(
+    t: &Thread,
+    dex: &'static LoadedDex,
+    id: MethodId,
+    referrer: Option<&'static Class>,
+) -> Linked<&'static Method> {
+    let entry = dex.file.method(id);
+    let class = resolve_type(t, dex, entry.class)?;
+    let method = match dex.methods[id.index()].get() {
+        Some(method) => method,
+        None => find_method(t, dex, class, entry)?,
+    };
+    if let Some(referrer) = referrer {
+        check_access(referrer, class)?;
+        // An array's clone is public.
+        if !class.is_array() && !referrer.can_access_member(method.class(), method.access) {
+            return inaccessible(&format!("Method '{method}'"), referrer);
+        }
+    }
+    dex.methods[id.index()].set(method);
+    Ok(method)
+}
+
+fn find_method(
+    t: &Thread,
+    dex: &'static LoadedDex,
+    class: &'static Class,
+    entry: baton_dex::Method,
+) -> Linked<&'static Method> {
+    let name = text(dex.file.string(entry.name));
+    let signature = dex.file.signature(entry.proto);
+    let method = class.find_method(name, &signature).or_else(|| {
+        // Interfaces have Object's methods, too.
+        let object = class.is_interface().then(|| loaded(t.vm, Loader::BOOT, "Ljava/lang/Object;"));
+        object.flatten()?.find_method(name, &signature)
+    });
+    method.ok_or_else(|| {
+        let message = format!(
+            "No method {name}{signature} in class {} or its super classes",
+            class.descriptor
+        );
+        LinkError::Error("Ljava/lang/NoSuchMethodError;", message)
+    })
+}
+
+/// A string constant of a dex file.
+///
+/// # Errors
+/// The heap is full.
+#[inline]
+pub fn resolve_string(
+    t: &Thread,
+    dex: &'static LoadedDex,
+    id: StringId,
+) -> Result<Ref, OutOfMemory> {
+    let word = &dex.strings[id.index()];
+    // SAFETY: the word is 0 or the address of an interned string, which is never freed.
+    let known = unsafe { Ref::from_address(word.load(Relaxed)) };
+    if !known.is_null() {
+        return Ok(known);
+    }
+    let string = string::intern(t, &dex.file.string(id).utf16().collect::<Vec<_>>())?;
+    word.store(string.address(), Relaxed);
+    Ok(string)
+}

@@ -1,0 +1,70 @@
+//! Native methods of the class library, one file for each Java class or group.
+//!
+//! A file has a table of (class, name, signature, function). A method that is missing throws
+//! UnsatisfiedLinkError with its name. Some methods that have bytecode are listed, too, where the
+//! library relies on another VM's layout of objects.
+
+mod annotations;
+mod big_number;
+mod boxes;
+mod character;
+mod class;
+mod constants;
+mod converter;
+mod decimal_format;
+mod handles;
+mod icu;
+mod math;
+mod members;
+mod memory;
+mod number;
+mod object;
+mod pattern;
+mod posix;
+mod proxy;
+mod reflect;
+mod serialization;
+mod string;
+mod system;
+mod thread;
+mod throwable;
+mod unsafe_;
+mod values;
+mod vm;
+mod zip;
+
+use crate::vm::Native;
+
+/// All native methods.
+pub fn table() -> Vec<Native> {
+    [
+        big_number::TABLE,
+        character::TABLE,
+        class::TABLE,
+        constants::TABLE,
+        converter::TABLE,
+        decimal_format::TABLE,
+        icu::TABLE,
+        memory::TABLE,
+        number::TABLE,
+        object::TABLE,
+        pattern::TABLE,
+        posix::TABLE,
+        proxy::TABLE,
+        reflect::ACCESSORS,
+        reflect::TABLE,
+        serialization::TABLE,
+        string::TABLE,
+        system::TABLE,
+        thread::TABLE,
+        throwable::TABLE,
+        unsafe_::TABLE,
+        vm::TABLE,
+        zip::TABLE,
+    ]
+    .into_iter()
+    .chain(math::TABLES)
+    .flatten()
+    .copied()
+    .collect()
+}

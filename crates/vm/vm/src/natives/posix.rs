@@ -1,0 +1,418 @@
+//! libcore.io.Posix and java.io.File: the part of the system that programs without sockets reach
+
+use super::memory;
+use super::values::{
+    self, NULL, Outcome, VOID, boolean, byte_range, check_range, construct, field, non_null, rust,
+    strings, text,
+};
+use crate::class::Class;
+use crate::object::Ref;
+use crate::stack::{Args, Value};
+use crate::vm::{Native, Thread, Thrown};
+use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::{self, Errno};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+
+const POSIX: &str = "Llibcore/io/Posix;";
+const FILE: &str = "Ljava/io/File;";
+
+/// Bytes that one read or write moves at most: they pass through memory of ours.
+const MOST_BYTES: i32 = 1 << 20;
+
+macro_rules! number {
+    ($name:literal, $of:expr) => {
+        (POSIX, $name, "()I", |_, _| Ok(Value::Int($of as i32)))
+    };
+}
+
+pub(super) const TABLE: &[Native] = &[
+    (POSIX, "open", "(Ljava/lang/String;II)Ljava/io/FileDescriptor;", |t, a| {
+        let path = rust(t, a.reference(1))?;
+        let flags = OFlags::from_bits_retain(a.int(2) as u32);
+        let mode = Mode::from_bits_truncate(a.int(3) as u32);
+        let fd = ok(t, "open", t.safe(|| fs::open(path.as_str(), flags, mode)))?;
+        file_descriptor(t, fd.into_raw_fd())
+    }),
+    (POSIX, "close", "(Ljava/io/FileDescriptor;)V", |t, a| {
+        let object = non_null(t, a.reference(1), "fd")?;
+        let descriptor = field(object, "descriptor", "I");
+        let fd = descriptor.get32(object) as i32;
+        descriptor.set32(object, -1i32 as u32);
+        if fd < 0 {
+            return Err(error(t, "close", Errno::BADF));
+        }
+        // SAFETY: the Java object had the descriptor, and has it no longer.
+        unsafe { io::close(fd) };
+        VOID
+    }),
+    (POSIX, "readBytes", "(Ljava/io/FileDescriptor;Ljava/lang/Object;II)I", |t, a| {
+        read(t, a, "read", |fd, into| io::read(fd, into))
+    }),
+    (POSIX, "preadBytes", "(Ljava/io/FileDescriptor;Ljava/lang/Object;IIJ)I", |t, a| {
+        let offset = a.long(5) as u64;
+        read(t, a, "pread", |fd, into| io::pread(fd, into, offset))
+    }),
+    (POSIX, "writeBytes", "(Ljava/io/FileDescriptor;Ljava/lang/Object;II)I", |t, a| {
+        write(t, a, "write", |fd, from| io::write(fd, from))
+    }),
+    (POSIX, "pwriteBytes", "(Ljava/io/FileDescriptor;Ljava/lang/Object;IIJ)I", |t, a| {
+        let offset = a.long(5) as u64;
+        write(t, a, "pwrite", |fd, from| io::pwrite(fd, from, offset))
+    }),
+    (POSIX, "lseek", "(Ljava/io/FileDescriptor;JI)J", |t, a| {
+        let offset = a.long(2);
+        let from = match a.int(4) {
+            libc::SEEK_SET => SeekFrom::Start(offset as u64),
+            libc::SEEK_CUR => SeekFrom::Current(offset),
+            libc::SEEK_END => SeekFrom::End(offset),
+            _ => return Err(error(t, "lseek", Errno::INVAL)),
+        };
+        let at = with_fd(t, a.reference(1), "lseek", |fd| fs::seek(fd, from))?;
+        Ok(Value::Long(at as i64))
+    }),
+    (POSIX, "fstat", "(Ljava/io/FileDescriptor;)Llibcore/io/StructStat;", |t, a| {
+        let stat = with_fd(t, a.reference(1), "fstat", |fd| fs::fstat(fd))?;
+        stat_object(t, &stat)
+    }),
+    (POSIX, "stat", "(Ljava/lang/String;)Llibcore/io/StructStat;", |t, a| {
+        let path = rust(t, a.reference(1))?;
+        let stat = ok(t, "stat", fs::stat(path.as_str()))?;
+        stat_object(t, &stat)
+    }),
+    (POSIX, "lstat", "(Ljava/lang/String;)Llibcore/io/StructStat;", |t, a| {
+        let path = rust(t, a.reference(1))?;
+        let stat = ok(t, "lstat", fs::lstat(path.as_str()))?;
+        stat_object(t, &stat)
+    }),
+    (POSIX, "access", "(Ljava/lang/String;I)Z", |t, a| {
+        let path = rust(t, a.reference(1))?;
+        let access = Access::from_bits_truncate(a.int(2) as u32);
+        ok(t, "access", fs::access(path.as_str(), access))?;
+        boolean(true)
+    }),
+    (POSIX, "mkdir", "(Ljava/lang/String;I)V", |t, a| {
+        let path = rust(t, a.reference(1))?;
+        let mode = Mode::from_bits_truncate(a.int(2) as u32);
+        ok(t, "mkdir", fs::mkdir(path.as_str(), mode))?;
+        VOID
+    }),
+    (POSIX, "chmod", "(Ljava/lang/String;I)V", |t, a| {
+        let path = rust(t, a.reference(1))?;
+        let mode = Mode::from_bits_truncate(a.int(2) as u32);
+        ok(t, "chmod", fs::chmod(path.as_str(), mode))?;
+        VOID
+    }),
+    // As C's remove: a file, or an empty directory.
+    (POSIX, "remove", "(Ljava/lang/String;)V", |t, a| {
+        let path = rust(t, a.reference(1))?;
+        let removed = match fs::unlink(path.as_str()) {
+            Err(Errno::ISDIR | Errno::PERM) => fs::unlinkat(CWD, path.as_str(), AtFlags::REMOVEDIR),
+            removed => removed,
+        };
+        ok(t, "remove", removed)?;
+        VOID
+    }),
+    (POSIX, "rename", "(Ljava/lang/String;Ljava/lang/String;)V", |t, a| {
+        let (from, to) = (rust(t, a.reference(1))?, rust(t, a.reference(2))?);
+        ok(t, "rename", fs::rename(from.as_str(), to.as_str()))?;
+        VOID
+    }),
+    (POSIX, "symlink", "(Ljava/lang/String;Ljava/lang/String;)V", |t, a| {
+        let (to, at) = (rust(t, a.reference(1))?, rust(t, a.reference(2))?);
+        ok(t, "symlink", fs::symlink(to.as_str(), at.as_str()))?;
+        VOID
+    }),
+    (POSIX, "fsync", "(Ljava/io/FileDescriptor;)V", |t, a| {
+        with_fd(t, a.reference(1), "fsync", |fd| fs::fsync(fd))?;
+        VOID
+    }),
+    (POSIX, "fdatasync", "(Ljava/io/FileDescriptor;)V", |t, a| {
+        with_fd(t, a.reference(1), "fdatasync", |fd| fs::fdatasync(fd))?;
+        VOID
+    }),
+    (POSIX, "ftruncate", "(Ljava/io/FileDescriptor;J)V", |t, a| {
+        let length = a.long(2) as u64;
+        with_fd(t, a.reference(1), "ftruncate", |fd| fs::ftruncate(fd, length))?;
+        VOID
+    }),
+    (POSIX, "dup", "(Ljava/io/FileDescriptor;)Ljava/io/FileDescriptor;", |t, a| {
+        let fd = with_fd(t, a.reference(1), "dup", |fd| io::dup(fd))?;
+        file_descriptor(t, fd.into_raw_fd())
+    }),
+    (POSIX, "pipe", "()[Ljava/io/FileDescriptor;", |t, _| {
+        let (reader, writer) = ok(t, "pipe", rustix::pipe::pipe())?;
+        let reader = file_descriptor(t, reader.into_raw_fd())?.reference();
+        let writer = file_descriptor(t, writer.into_raw_fd())?.reference();
+        let class = values::class(t, "java/io/FileDescriptor")?;
+        Ok(Value::Ref(values::objects(t, class, &[reader, writer])?))
+    }),
+    (POSIX, "isatty", "(Ljava/io/FileDescriptor;)Z", |t, a| {
+        // The answer for a descriptor that is not open is no.
+        let object = non_null(t, a.reference(1), "fd")?;
+        boolean(borrow(object).is_some_and(rustix::termios::isatty))
+    }),
+    (POSIX, "ioctlInt", "(Ljava/io/FileDescriptor;ILlibcore/util/MutableInt;)I", |t, a| {
+        if a.int(2) as u64 != libc::FIONREAD {
+            return Err(error(t, "ioctl", Errno::NOTTY));
+        }
+        let count = with_fd(t, a.reference(1), "ioctl", |fd| io::ioctl_fionread(fd))?;
+        let holder = non_null(t, a.reference(3), "arg")?;
+        field(holder, "value", "I").set32(holder, count as u32);
+        Ok(Value::Int(0))
+    }),
+    (POSIX, "mmap", "(JJIILjava/io/FileDescriptor;J)J", |t, a| {
+        let (hint, length) = (a.long(1) as usize, a.long(3) as usize);
+        let protection = rustix::mm::ProtFlags::from_bits_truncate(a.int(5) as u32);
+        let flags = rustix::mm::MapFlags::from_bits_truncate(a.int(6) as u32);
+        if flags.contains(rustix::mm::MapFlags::FIXED) {
+            // It could replace memory that the VM uses.
+            return Err(error(t, "mmap", Errno::INVAL));
+        }
+        let offset = a.long(8) as u64;
+        let hint = std::ptr::without_provenance_mut(hint);
+        let at = with_fd(t, a.reference(7), "mmap", |fd| {
+            // SAFETY: a new mapping, at no fixed address.
+            unsafe { rustix::mm::mmap(hint, length, protection, flags, fd, offset) }
+        })?;
+        Ok(Value::Long(at.expose_provenance() as i64))
+    }),
+    (POSIX, "munmap", "(JJ)V", |t, a| {
+        let at = std::ptr::with_exposed_provenance_mut(a.long(1) as usize);
+        // SAFETY: the caller has mapped it, by its Java half, and uses it no longer.
+        ok(t, "munmap", unsafe { rustix::mm::munmap(at, a.long(3) as usize) })?;
+        VOID
+    }),
+    (POSIX, "msync", "(JJI)V", |t, a| {
+        let at = std::ptr::with_exposed_provenance_mut(a.long(1) as usize);
+        let flags = rustix::mm::MsyncFlags::from_bits_truncate(a.int(5) as u32);
+        let length = a.long(3) as usize;
+        // SAFETY: the caller has mapped it.
+        ok(t, "msync", t.safe(|| unsafe { rustix::mm::msync(at, length, flags) }))?;
+        VOID
+    }),
+    (POSIX, "getenv", "(Ljava/lang/String;)Ljava/lang/String;", |t, a| {
+        match std::env::var_os(rust(t, a.reference(1))?) {
+            Some(value) => Ok(Value::Ref(text(t, &value.to_string_lossy())?)),
+            None => NULL,
+        }
+    }),
+    (POSIX, "environ", "()[Ljava/lang/String;", |t, _| {
+        let all = std::env::vars_os();
+        let all = all.map(|(k, v)| format!("{}={}", k.to_string_lossy(), v.to_string_lossy()));
+        Ok(Value::Ref(strings(t, &all.collect::<Vec<_>>())?))
+    }),
+    (POSIX, "strerror", "(I)Ljava/lang/String;", |t, a| {
+        let error = std::io::Error::from_raw_os_error(a.int(1)).to_string();
+        // The library's own suffix is not part of the text.
+        let message = error.split(" (os error").next().unwrap_or_default();
+        Ok(Value::Ref(text(t, message)?))
+    }),
+    (POSIX, "getpwuid", "(I)Llibcore/io/StructPasswd;", |t, a| {
+        let uid = a.int(1);
+        passwd(t, "getpwuid", |entry| entry[2] == uid.to_string())
+    }),
+    (POSIX, "getpwnam", "(Ljava/lang/String;)Llibcore/io/StructPasswd;", |t, a| {
+        let name = rust(t, a.reference(1))?;
+        passwd(t, "getpwnam", |entry| entry[0] == name)
+    }),
+    (POSIX, "uname", "()Llibcore/io/StructUtsname;", |t, _| {
+        let name = rustix::system::uname();
+        let parts =
+            [name.sysname(), name.nodename(), name.release(), name.version(), name.machine()];
+        let mut args = Vec::new();
+        for part in parts {
+            args.push(Value::Ref(text(t, &part.to_string_lossy())?));
+        }
+        let signature = format!("({})V", "Ljava/lang/String;".repeat(5));
+        Ok(Value::Ref(construct(t, "libcore/io/StructUtsname", &signature, &args)?))
+    }),
+    number!("getpid", std::process::id()),
+    number!("getppid", rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())),
+    number!("gettid", rustix::thread::gettid().as_raw_nonzero().get()),
+    number!("getuid", rustix::process::getuid().as_raw()),
+    number!("geteuid", rustix::process::geteuid().as_raw()),
+    number!("getgid", rustix::process::getgid().as_raw()),
+    number!("getegid", rustix::process::getegid().as_raw()),
+    (POSIX, "sysconf", "(I)J", |t, a| {
+        let value = match a.int(1) {
+            libc::_SC_PAGESIZE => rustix::param::page_size() as i64,
+            libc::_SC_CLK_TCK => rustix::param::clock_ticks_per_second() as i64,
+            libc::_SC_NPROCESSORS_CONF | libc::_SC_NPROCESSORS_ONLN => {
+                std::thread::available_parallelism().map_or(1, |n| n.get() as i64)
+            }
+            _ => return Err(error(t, "sysconf", Errno::INVAL)),
+        };
+        Ok(Value::Long(value))
+    }),
+    (FILE, "listImpl", "(Ljava/lang/String;)[Ljava/lang/String;", |t, a| {
+        let path = rust(t, a.reference(0))?;
+        let Ok(entries) = std::fs::read_dir(path) else { return NULL };
+        let names = entries.flatten().map(|it| it.file_name().to_string_lossy().into_owned());
+        Ok(Value::Ref(strings(t, &names.collect::<Vec<_>>())?))
+    }),
+    (FILE, "realpath", "(Ljava/lang/String;)Ljava/lang/String;", |t, a| {
+        let path = rust(t, a.reference(0))?;
+        match std::fs::canonicalize(path) {
+            Ok(path) => Ok(Value::Ref(text(t, &path.to_string_lossy())?)),
+            Err(_) => NULL,
+        }
+    }),
+    (FILE, "readlink", "(Ljava/lang/String;)Ljava/lang/String;", |t, a| {
+        let path = rust(t, a.reference(0))?;
+        match std::fs::read_link(path) {
+            Ok(path) => Ok(Value::Ref(text(t, &path.to_string_lossy())?)),
+            Err(_) => NULL,
+        }
+    }),
+    (FILE, "setLastModifiedImpl", "(Ljava/lang/String;J)Z", |t, a| {
+        let path = rust(t, a.reference(0))?;
+        let millis = a.long(1);
+        let time = rustix::fs::Timespec {
+            tv_sec: millis.div_euclid(1000),
+            tv_nsec: millis.rem_euclid(1000) * 1_000_000,
+        };
+        let times = fs::Timestamps { last_access: time, last_modification: time };
+        boolean(fs::utimensat(CWD, path.as_str(), &times, AtFlags::empty()).is_ok())
+    }),
+    // No thread of this VM waits in a descriptor's system call without polling it.
+    (
+        "Llibcore/io/AsynchronousCloseMonitor;",
+        "signalBlockedThreads",
+        "(Ljava/io/FileDescriptor;)V",
+        |_, _| VOID,
+    ),
+];
+
+/// Throws ErrnoException.
+fn error(t: &Thread, function: &str, errno: Errno) -> Thrown {
+    let made = text(t, function).and_then(|name| {
+        let args = [Value::Ref(name), Value::Int(errno.raw_os_error())];
+        construct(t, "libcore/io/ErrnoException", "(Ljava/lang/String;I)V", &args)
+    });
+    made.map_or_else(|thrown| thrown, |exception| t.throw_object(exception))
+}
+
+fn ok<T>(t: &Thread, function: &str, result: io::Result<T>) -> Result<T, Thrown> {
+    result.map_err(|errno| error(t, function, errno))
+}
+
+fn file_descriptor(t: &Thread, fd: i32) -> Outcome {
+    let object = construct(t, "java/io/FileDescriptor", "()V", &[])?;
+    field(object, "descriptor", "I").set32(object, fd as u32);
+    Ok(Value::Ref(object))
+}
+
+fn borrow(object: Ref) -> Option<BorrowedFd<'static>> {
+    let fd = field(object, "descriptor", "I").get32(object) as i32;
+    // SAFETY: the descriptor is not -1. A program that closes it meanwhile gets an error, or the
+    // file that another thread opens then, as with any Java runtime.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// Calls the system with the descriptor of a java.io.FileDescriptor, as a safe thread.
+fn with_fd<T>(
+    t: &Thread,
+    object: Ref,
+    function: &str,
+    call: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+) -> Result<T, Thrown> {
+    let fd = borrow(non_null(t, object, "fd")?);
+    let result = fd.ok_or(Errno::BADF).and_then(|fd| t.safe(|| call(fd)));
+    debug_assert!(fd.is_none_or(|fd| fd.as_raw_fd() >= 0));
+    ok(t, function, result)
+}
+
+/// The address of a direct buffer; `None` for a `byte[]`.
+fn direct(object: Ref) -> Option<i64> {
+    let address = Class::of(object).find_field("effectiveDirectAddress", "J")?;
+    Some(address.get64(object) as i64)
+}
+
+type Call<T> = io::Result<T>;
+
+/// Arguments: this, FileDescriptor, buffer, offset, count.
+fn read(
+    t: &Thread,
+    a: Args,
+    function: &str,
+    call: impl FnOnce(BorrowedFd<'_>, &mut [u8]) -> Call<usize>,
+) -> Outcome {
+    let (buffer, offset, count) = (non_null(t, a.reference(2), "buffer")?, a.int(3), a.int(4));
+    let direct = direct(buffer);
+    if direct.is_none() {
+        check_range(t, buffer, offset, count)?;
+    }
+    let mut bytes = vec![0; count.clamp(0, MOST_BYTES) as usize];
+    let n = with_fd(t, a.reference(1), function, |fd| call(fd, &mut bytes))?;
+    match direct {
+        // SAFETY: the buffer's Java half has checked the range.
+        Some(address) => unsafe { memory::copy_in(address + i64::from(offset), &bytes[..n]) },
+        None => {
+            for (index, byte) in (offset as u32..).zip(&bytes[..n]) {
+                buffer.set_i8(index, *byte as i8);
+            }
+        }
+    }
+    Ok(Value::Int(n as i32))
+}
+
+/// Arguments: this, FileDescriptor, buffer, offset, count.
+fn write(
+    t: &Thread,
+    a: Args,
+    function: &str,
+    call: impl FnOnce(BorrowedFd<'_>, &[u8]) -> Call<usize>,
+) -> Outcome {
+    let (buffer, offset, count) = (non_null(t, a.reference(2), "buffer")?, a.int(3), a.int(4));
+    let bytes = match direct(buffer) {
+        Some(address) => {
+            let count = count.clamp(0, MOST_BYTES) as usize;
+            // SAFETY: the buffer's Java half has checked the range.
+            unsafe { memory::copy_out(address + i64::from(offset), count) }
+        }
+        None => {
+            check_range(t, buffer, offset, count)?;
+            byte_range(t, buffer, offset, count.min(MOST_BYTES))?
+        }
+    };
+    let n = with_fd(t, a.reference(1), function, |fd| call(fd, &bytes))?;
+    Ok(Value::Int(n as i32))
+}
+
+fn stat_object(t: &Thread, stat: &Stat) -> Outcome {
+    let args = [
+        Value::Long(stat.st_dev as i64),
+        Value::Long(stat.st_ino as i64),
+        Value::Int(stat.st_mode as i32),
+        Value::Long(stat.st_nlink as i64),
+        Value::Int(stat.st_uid as i32),
+        Value::Int(stat.st_gid as i32),
+        Value::Long(stat.st_rdev as i64),
+        Value::Long(stat.st_size),
+        Value::Long(stat.st_atime),
+        Value::Long(stat.st_mtime),
+        Value::Long(stat.st_ctime),
+        Value::Long(stat.st_blksize),
+        Value::Long(stat.st_blocks),
+    ];
+    Ok(Value::Ref(construct(t, "libcore/io/StructStat", "(JJIJIIJJJJJJJ)V", &args)?))
+}
+
+/// The entry of /etc/passwd that is wanted.
+fn passwd(t: &Thread, function: &str, wanted: impl Fn(&[&str]) -> bool) -> Outcome {
+    let file = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let entries = file.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let Some(entry) = entries.into_iter().find(|it| it.len() == 7 && wanted(it)) else {
+        return Err(error(t, function, Errno::NOENT));
+    };
+    let number = |text: &str| Value::Int(text.parse().unwrap_or(-1));
+    let args = [
+        Value::Ref(text(t, entry[0])?),
+        number(entry[2]),
+        number(entry[3]),
+        Value::Ref(text(t, entry[5])?),
+        Value::Ref(text(t, entry[6])?),
+    ];
+    let signature = "(Ljava/lang/String;IILjava/lang/String;Ljava/lang/String;)V";
+    Ok(Value::Ref(construct(t, "libcore/io/StructPasswd", signature, &args)?))
+}

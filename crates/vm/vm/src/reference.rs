@@ -1,0 +1,119 @@
+//! Instances of java.lang.ref.Reference after a collection has traced the heap.
+//!
+//! Softly reachable objects stay. Weak references to others are cleared, then what has a finalizer
+//! is kept once more for it, and last phantom references are cleared. Each cleared reference goes
+//! to [`Pending`](crate::pending::Pending), from where `ReferenceQueueDaemon` takes it.
+
+use crate::class::Class;
+use crate::heap::Marker;
+use crate::memory::store32;
+use crate::object::{Ref, Sort};
+use rustc_hash::FxHashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Strength {
+    Soft,
+    Weak,
+    Finalizer,
+    Phantom,
+}
+
+fn strength(class: &'static Class) -> Strength {
+    let mut class = Some(class);
+    while let Some(of) = class {
+        match of.descriptor {
+            "Ljava/lang/ref/SoftReference;" => return Strength::Soft,
+            "Ljava/lang/ref/FinalizerReference;" => return Strength::Finalizer,
+            "Ljava/lang/ref/PhantomReference;" => return Strength::Phantom,
+            _ => class = of.superclass,
+        }
+    }
+    Strength::Weak
+}
+
+fn referent_offset(reference: Ref) -> u32 {
+    let Sort::Reference(offset) = reference.shape().sort else { unreachable!("a reference") };
+    offset
+}
+
+fn referent(reference: Ref) -> Ref {
+    // SAFETY: the referent's word holds a reference.
+    unsafe { Ref::from_address(reference.field32(referent_offset(reference))) }
+}
+
+fn clear(reference: Ref) {
+    // SAFETY: the referent's word; null is a reference.
+    unsafe { store32(reference.address() + referent_offset(reference), 0, Relaxed) }
+}
+
+/// References by their strength, in the order in which they were found.
+#[derive(Default)]
+struct Found {
+    strengths: FxHashMap<u32, Strength>,
+    weak: Vec<Ref>,
+    finalizers: Vec<Ref>,
+    phantoms: Vec<Ref>,
+}
+
+impl Found {
+    /// Takes what the marker found, and marks what is softly reachable.
+    fn take(&mut self, marker: &mut Marker<'_>) {
+        loop {
+            let references = marker.take_references();
+            if references.is_empty() {
+                return;
+            }
+            for reference in references {
+                let word = reference.class_word();
+                let class = || strength(Class::of(reference));
+                match *self.strengths.entry(word).or_insert_with(class) {
+                    Strength::Soft => marker.mark(referent(reference)),
+                    Strength::Weak => self.weak.push(reference),
+                    Strength::Finalizer => self.finalizers.push(reference),
+                    Strength::Phantom => self.phantoms.push(reference),
+                }
+            }
+            marker.trace();
+        }
+    }
+}
+
+/// Clears references to what nothing else reaches; returns those that belong into queues.
+pub(crate) fn process(marker: &mut Marker<'_>) -> Vec<Ref> {
+    let mut found = Found::default();
+    let mut pending = Vec::new();
+    found.take(marker);
+    clear_dead(marker, &mut found.weak, &mut pending);
+    for reference in std::mem::take(&mut found.finalizers) {
+        let object = referent(reference);
+        if marker.is_marked(object) {
+            continue;
+        }
+        // From here on `FinalizerReference.get` gives the object to its finalizer.
+        let zombie = Class::of(reference).find_field("zombie", "Ljava/lang/Object;");
+        zombie.expect("a field of FinalizerReference").set_ref(reference, object);
+        clear(reference);
+        pending.push(reference);
+        marker.mark(object);
+    }
+    marker.trace();
+    found.take(marker);
+    // What only a finalizer reaches is no longer weakly reachable.
+    clear_dead(marker, &mut found.weak, &mut pending);
+    clear_dead(marker, &mut found.phantoms, &mut pending);
+    pending
+}
+
+fn clear_dead(marker: &Marker<'_>, references: &mut Vec<Ref>, pending: &mut Vec<Ref>) {
+    for reference in references.drain(..) {
+        if marker.is_marked(referent(reference)) {
+            continue;
+        }
+        clear(reference);
+        let queue = Class::of(reference).find_field("queue", "Ljava/lang/ref/ReferenceQueue;");
+        if !queue.expect("a field of Reference").get_ref(reference).is_null() {
+            pending.push(reference);
+        }
+    }
+}

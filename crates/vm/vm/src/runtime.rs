@@ -1,0 +1,187 @@
+//! How a VM starts, runs a program, and ends.
+
+use crate::class::{Class, Loader};
+use crate::exception::{self, OrThrow};
+use crate::initialize;
+use crate::interpreter;
+use crate::linker::{self, LinkError};
+use crate::natives;
+use crate::object::Ref;
+use crate::stack::Value;
+use crate::string;
+use crate::thread;
+use crate::vm::{Known, Options, Thread, Thrown, Vm};
+use std::path::PathBuf;
+
+/// Why a VM did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is no room for the heap.
+    #[error("no room for the heap below 4 GiB: {0}")]
+    Heap(std::io::Error),
+    /// A file is no dex file and no archive of dex files.
+    #[error("{path}: {message}")]
+    File {
+        /// The file
+        path: PathBuf,
+        /// What is wrong with it
+        message: String,
+    },
+    /// The class library lacks something.
+    #[error("the class library is not complete: {0}")]
+    Library(String),
+}
+
+/// Starts a VM; the calling thread becomes its main thread.
+///
+/// # Errors
+/// What the VM lacks.
+pub fn start(options: Options) -> Result<Thread, StartError> {
+    let vm = Vm::new(options, &natives::table(), interpreter::enter).map_err(StartError::Heap)?;
+    let vm: &'static Vm = Box::leak(Box::new(vm));
+    for path in &vm.options.boot_class_path {
+        open(vm, Loader::BOOT, path)?;
+    }
+    let t = Thread::attach(vm);
+    let lacks = |error: LinkError| StartError::Library(format!("{error:?}"));
+    linker::bootstrap(&t).map_err(lacks)?;
+    let known = known(&t).map_err(lacks)?;
+    vm.known.set(known).expect("a VM starts once");
+    let started = main_thread(&t).and_then(|()| system_loader(&t));
+    started.map_err(|Thrown| StartError::Library(describe(&t)))?;
+    let loader = Loader(*vm.handles.lock().expect("no holder panics").last().expect("a loader"));
+    for path in &vm.options.class_path {
+        open(vm, loader, path)?;
+    }
+    Ok(t)
+}
+
+fn open(vm: &'static Vm, loader: Loader, path: &std::path::Path) -> Result<(), StartError> {
+    linker::open(vm, loader, path)
+        .map_err(|message| StartError::File { path: path.to_owned(), message })
+}
+
+fn known(t: &Thread) -> Result<Known, LinkError> {
+    let class = |descriptor| linker::find(t, Loader::BOOT, descriptor);
+    let field = |class: &'static Class, name: &str, descriptor: &str| {
+        class
+            .declared_field(name, descriptor)
+            .ok_or_else(|| LinkError::NotFound(format!("{}.{name}", class.descriptor)))
+    };
+    let (string, throwable) = (class("Ljava/lang/String;")?, class("Ljava/lang/Throwable;")?);
+    let out_of_memory = crate::allocation::instance(t, class("Ljava/lang/OutOfMemoryError;")?)?;
+    Ok(Known {
+        object: class("Ljava/lang/Object;")?,
+        class: class("Ljava/lang/Class;")?,
+        string,
+        throwable,
+        cloneable: class("Ljava/lang/Cloneable;")?,
+        serializable: class("Ljava/io/Serializable;")?,
+        string_value: field(string, "value", "[C")?,
+        string_offset: field(string, "offset", "I")?,
+        string_count: field(string, "count", "I")?,
+        chars: class("[C")?,
+        longs: class("[J")?,
+        backtrace: field(throwable, "backtrace", "[J")?,
+        out_of_memory,
+    })
+}
+
+/// Makes the java.lang.Thread of the main thread.
+fn main_thread(t: &Thread) -> Result<(), Thrown> {
+    let class = exception::library_class(t, "Ljava/lang/Thread;")?;
+    let object = exception::new_object(t, class)?;
+    t.state.set_java(object);
+    let groups = exception::library_class(t, "Ljava/lang/ThreadGroup;")?;
+    initialize::initialize(t, groups)?;
+    let main = groups.find_field("mMain", "Ljava/lang/ThreadGroup;").expect("the main group");
+    let constructor = class
+        .declared_method("<init>", "(JLjava/lang/String;Ljava/lang/ThreadGroup;Z)V")
+        .expect("the VM's own constructor of java.lang.Thread");
+    let arguments = [
+        Value::Ref(object),
+        Value::Long(t.state.id.into()),
+        Value::Ref(exception::new_string(t, "main")?),
+        Value::Ref(main.get_ref(main.holder())),
+        Value::Int(0),
+    ];
+    t.invoke(constructor, &arguments)?;
+    Ok(())
+}
+
+/// Makes the loader of the class path, keeps it as a handle, and starts the library's daemons.
+fn system_loader(t: &Thread) -> Result<(), Thrown> {
+    let class = exception::library_class(t, "Ljava/lang/ClassLoader;")?;
+    let get = class.declared_method("getSystemClassLoader", "()Ljava/lang/ClassLoader;");
+    let loader = t.invoke(get.expect("ClassLoader.getSystemClassLoader"), &[])?.reference();
+    t.lock(&t.vm.handles).push(loader);
+    let daemons = exception::library_class(t, "Ljava/lang/Daemons;")?;
+    t.invoke(daemons.declared_method("start", "()V").expect("Daemons.start"), &[])?;
+    Ok(())
+}
+
+/// Runs `main` of a class of the class path, then waits for threads that are no daemons, and ends
+/// the process by System.exit. An uncaught exception goes to the thread's handler, which shows its
+/// stack trace; the exit code is 1 then.
+///
+/// Returns the exit code only if System.exit fails.
+pub fn run_main(t: &Thread, class: &str, arguments: &[String]) -> u8 {
+    let code = match invoke_main(t, class, arguments) {
+        Ok(()) => 0,
+        Err(Thrown) => {
+            thread::uncaught(t, t.state.java());
+            1
+        }
+    };
+    thread::end(t, t.state.java());
+    thread::await_others(t);
+    // Runs the hooks, and ends the process.
+    let _ = exit(t, code);
+    code
+}
+
+/// Calls Runtime.exit.
+fn exit(t: &Thread, code: u8) -> Result<(), Thrown> {
+    let class = exception::library_class(t, "Ljava/lang/System;")?;
+    let exit = class.declared_method("exit", "(I)V").expect("System.exit");
+    t.invoke(exit, &[Value::Int(code.into())])?;
+    Ok(())
+}
+
+fn invoke_main(t: &Thread, class: &str, arguments: &[String]) -> Result<(), Thrown> {
+    let loader = Loader(*t.lock(&t.vm.handles).first().expect("the system's loader"));
+    let descriptor = format!("L{};", class.replace('.', "/"));
+    let class = linker::find(t, loader, &descriptor).or_throw(t)?;
+    let main = class.find_method("main", "([Ljava/lang/String;)V").filter(|it| it.is_static());
+    let Some(main) = main else {
+        let message =
+            format!("no static method \"main([Ljava/lang/String;)V\" in class {descriptor}");
+        return Err(exception::throw(t, "Ljava/lang/NoSuchMethodError;", &message));
+    };
+    let strings = linker::array_of(t, t.vm.known().string).or_throw(t)?;
+    let array = exception::new_array(t, strings, arguments.len() as u32)?;
+    for (index, argument) in (0..).zip(arguments) {
+        array.set_ref(index, exception::new_string(t, argument)?);
+    }
+    t.invoke(main, &[Value::Ref(array)]).map(|_| ())
+}
+
+/// The exception under way, as text that needs no Java; it is under way no longer.
+pub fn describe(t: &Thread) -> String {
+    let exception = t.take_exception();
+    if exception.is_null() {
+        return "no exception".to_owned();
+    }
+    let class = Class::of(exception);
+    let message = class.find_field("detailMessage", "Ljava/lang/String;");
+    let message = message.map_or(Ref::NULL, |field| field.get_ref(exception));
+    let mut text = class.java_name();
+    if !message.is_null() {
+        text += &format!(": {}", string::to_rust(t, message));
+    }
+    for entry in exception::trace_of(t, exception) {
+        let file = entry.method.class().source_file().unwrap_or_default();
+        text += &format!("\n\tat {} ({file}:{})", entry.method, entry.line());
+    }
+    text
+}

@@ -1,0 +1,377 @@
+//! A thread's Java stack: frames with their registers.
+//!
+//! ```text
+//! slots:  | args . . | locals, args | locals, args | ... free
+//!           native     method         method (top)
+//! slot:   low half: the value;  high half: the reference, 0 if the value is none
+//! ```
+//!
+//! A register is one slot. A write of a number clears the reference, so that a number is never
+//! taken for a reference, and the references between bottom and top are exactly the thread's.
+//! A wide value has its halves in two slots. The stack is not Rust's: its depth has a limit of its
+//! own, and a collector reads it while the thread waits.
+//!
+//! **Invariant**: a reference in a slot below the top is null or an object that is not free. Slots
+//! are cleared when a frame is pushed.
+
+use crate::class::Method;
+use crate::object::{Kind, Ref};
+use crate::resolved::Resolved;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// One thread's frames. Only that thread changes them; others may read while it waits.
+#[derive(Debug)]
+pub struct Stack {
+    slots: Box<[AtomicU64]>,
+    /// How many slots frames may use: fewer than there are, but while an overflow is thrown.
+    limit: AtomicUsize,
+    top: AtomicUsize,
+    frames: Box<[Frame]>,
+    depth: AtomicUsize,
+}
+
+/// What a frame runs.
+#[derive(Debug, Default)]
+pub struct Frame {
+    pub(crate) method: Resolved<Method>,
+    /// The first slot
+    pub(crate) base: AtomicU32,
+    /// The unit of the instruction that runs, or that called
+    pub(crate) pc: AtomicU32,
+}
+
+/// Slots that only the constructor of a StackOverflowError may use.
+const RESERVED_SLOTS: usize = 2048;
+
+/// The stack has no room for another frame.
+#[derive(Debug)]
+pub struct Overflow;
+
+impl Stack {
+    /// A stack of this many slots, 8 bytes each.
+    pub fn new(n_slots: usize) -> Stack {
+        let n_slots = n_slots.max(4 * RESERVED_SLOTS);
+        Stack {
+            limit: AtomicUsize::new(n_slots - RESERVED_SLOTS),
+            slots: (0..n_slots).map(|_| AtomicU64::new(0)).collect(),
+            top: AtomicUsize::new(0),
+            frames: (0..n_slots / 4).map(|_| Frame::default()).collect(),
+            depth: AtomicUsize::new(0),
+        }
+    }
+
+    /// The number of frames.
+    #[inline(always)]
+    pub fn depth(&self) -> usize {
+        self.depth.load(Relaxed)
+    }
+
+    /// A frame by its depth: 0 is the outermost.
+    #[inline(always)]
+    pub fn frame(&self, depth: usize) -> &Frame {
+        &self.frames[depth]
+    }
+
+    /// Pushes a frame of cleared registers.
+    ///
+    /// # Errors
+    /// [`Overflow`] if there is no room.
+    #[inline(always)]
+    pub fn push(&self, method: &'static Method, n_registers: usize) -> Result<Registers, Overflow> {
+        let (top, depth) = (self.top.load(Relaxed), self.depth());
+        if top + n_registers > self.limit.load(Relaxed) {
+            return Err(Overflow);
+        }
+        let Some(frame) = self.frames.get(depth) else { return Err(Overflow) };
+        let slots = &self.slots[top..top + n_registers];
+        slots.iter().for_each(|slot| slot.store(0, Relaxed));
+        frame.method.set(method);
+        frame.base.store(top as u32, Relaxed);
+        frame.pc.store(0, Relaxed);
+        self.top.store(top + n_registers, Relaxed);
+        self.depth.store(depth + 1, Relaxed);
+        Ok(Registers::of(slots))
+    }
+
+    /// Lets `run` use the slots that are reserved for throwing an overflow.
+    pub(crate) fn with_reserve<T>(&self, run: impl FnOnce() -> T) -> T {
+        let limit = self.limit.swap(self.slots.len(), Relaxed);
+        let result = run();
+        self.limit.store(limit, Relaxed);
+        result
+    }
+
+    /// Pops the top frame.
+    #[inline(always)]
+    pub fn pop(&self) {
+        let depth = self.depth() - 1;
+        self.top.store(self.frames[depth].base.load(Relaxed) as usize, Relaxed);
+        self.depth.store(depth, Relaxed);
+    }
+
+    /// The registers of the top frame.
+    #[inline(always)]
+    pub fn registers(&self) -> Registers {
+        let base = self.frames[self.depth() - 1].base.load(Relaxed) as usize;
+        Registers::of(&self.slots[base..self.top.load(Relaxed)])
+    }
+
+    /// Keeps a reference in the top frame until that frame is popped.
+    ///
+    /// # Errors
+    /// [`Overflow`] if there is no room.
+    pub fn keep(&self, object: Ref) -> Result<(), Overflow> {
+        let top = self.top.load(Relaxed);
+        let Some(slot) = self.slots.get(top) else { return Err(Overflow) };
+        slot.store(reference_slot(object), Relaxed);
+        self.top.store(top + 1, Relaxed);
+        Ok(())
+    }
+
+    /// Marks how much the top frame keeps.
+    pub(crate) fn kept(&self) -> usize {
+        self.top.load(Relaxed)
+    }
+
+    /// Lets go of what was kept since [`Stack::kept`].
+    pub(crate) fn release(&self, kept: usize) {
+        self.top.store(kept, Relaxed);
+    }
+
+    /// Calls `with` for each reference on the stack.
+    pub fn each_reference(&self, mut with: impl FnMut(Ref)) {
+        for slot in &self.slots[..self.top.load(Relaxed)] {
+            let address = (slot.load(Relaxed) >> 32) as u32;
+            // SAFETY: the high half of a slot is a reference, by the stack's invariant.
+            with(unsafe { Ref::from_address(address) });
+        }
+    }
+}
+
+fn reference_slot(object: Ref) -> u64 {
+    u64::from(object.address()) << 32 | u64::from(object.address())
+}
+
+/// The registers of one frame, by their numbers.
+///
+/// A number has to be below the frame's count of registers: the structural verification of the
+/// code says so, and debug builds check it.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    first: *const AtomicU64,
+    #[cfg(debug_assertions)]
+    count: usize,
+}
+
+impl Registers {
+    #[inline(always)]
+    fn of(slots: &[AtomicU64]) -> Registers {
+        Registers {
+            first: slots.as_ptr(),
+            #[cfg(debug_assertions)]
+            count: slots.len(),
+        }
+    }
+
+    #[inline(always)]
+    fn slot(&self, register: usize) -> &AtomicU64 {
+        #[cfg(debug_assertions)]
+        assert!(register < self.count, "register {register} of {}", self.count);
+        // SAFETY: the register is one of the frame's, by the verification of its code.
+        unsafe { &*self.first.add(register) }
+    }
+
+    /// The value of 32 bits.
+    #[inline(always)]
+    pub fn int(&self, register: usize) -> i32 {
+        self.slot(register).load(Relaxed) as i32
+    }
+
+    /// Writes a value of 32 bits.
+    #[inline(always)]
+    pub fn set_int(&self, register: usize, value: i32) {
+        self.slot(register).store(u64::from(value as u32), Relaxed);
+    }
+
+    /// The value as a float.
+    #[inline(always)]
+    pub fn float(&self, register: usize) -> f32 {
+        f32::from_bits(self.int(register) as u32)
+    }
+
+    /// Writes a float.
+    #[inline(always)]
+    pub fn set_float(&self, register: usize, value: f32) {
+        self.set_int(register, value.to_bits() as i32);
+    }
+
+    /// The value of a pair of registers.
+    #[inline(always)]
+    pub fn long(&self, register: usize) -> i64 {
+        let low = self.slot(register).load(Relaxed) as u32;
+        let high = self.slot(register + 1).load(Relaxed) as u32;
+        (u64::from(high) << 32 | u64::from(low)) as i64
+    }
+
+    /// Writes a pair of registers.
+    #[inline(always)]
+    pub fn set_long(&self, register: usize, value: i64) {
+        self.slot(register).store(u64::from(value as u32), Relaxed);
+        self.slot(register + 1).store(value as u64 >> 32, Relaxed);
+    }
+
+    /// The value of a pair as a double.
+    #[inline(always)]
+    pub fn double(&self, register: usize) -> f64 {
+        f64::from_bits(self.long(register) as u64)
+    }
+
+    /// Writes a double to a pair.
+    #[inline(always)]
+    pub fn set_double(&self, register: usize, value: f64) {
+        self.set_long(register, value.to_bits() as i64);
+    }
+
+    /// The reference; null if the register has none.
+    #[inline(always)]
+    pub fn reference(&self, register: usize) -> Ref {
+        let address = (self.slot(register).load(Relaxed) >> 32) as u32;
+        // SAFETY: the high half of a slot is a reference, by the stack's invariant.
+        unsafe { Ref::from_address(address) }
+    }
+
+    /// Writes a reference.
+    #[inline(always)]
+    pub fn set_reference(&self, register: usize, value: Ref) {
+        self.slot(register).store(reference_slot(value), Relaxed);
+    }
+
+    /// Copies a register of any type from another frame or this one.
+    #[inline(always)]
+    pub fn copy(&self, to: usize, from: &Registers, register: usize) {
+        self.slot(to).store(from.slot(register).load(Relaxed), Relaxed);
+    }
+
+    /// Whether two registers hold one number or one reference.
+    #[inline(always)]
+    pub fn same(&self, one: usize, other: usize) -> bool {
+        self.int(one) == self.int(other)
+    }
+}
+
+/// A value of a Java type. Boolean, byte, char and short are ints.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Value {
+    /// No value
+    Void,
+    /// boolean, byte, char, short, int
+    Int(i32),
+    /// long
+    Long(i64),
+    /// float
+    Float(f32),
+    /// double
+    Double(f64),
+    /// an object or null
+    Ref(Ref),
+}
+
+impl Value {
+    /// The int.
+    ///
+    /// # Panics
+    /// If the value is of another type. The other accessors panic as well.
+    pub fn int(self) -> i32 {
+        let Value::Int(value) = self else { panic!("{self:?} is no int") };
+        value
+    }
+
+    /// The long.
+    pub fn long(self) -> i64 {
+        let Value::Long(value) = self else { panic!("{self:?} is no long") };
+        value
+    }
+
+    /// The reference.
+    pub fn reference(self) -> Ref {
+        let Value::Ref(value) = self else { panic!("{self:?} is no reference") };
+        value
+    }
+
+    /// Writes the value to registers; returns how many.
+    pub(crate) fn write(self, registers: &Registers, at: usize) -> usize {
+        match self {
+            Value::Void => return 0,
+            Value::Int(value) => registers.set_int(at, value),
+            Value::Float(value) => registers.set_float(at, value),
+            Value::Ref(value) => registers.set_reference(at, value),
+            Value::Long(value) => registers.set_long(at, value),
+            Value::Double(value) => registers.set_double(at, value),
+        }
+        if matches!(self, Value::Long(_) | Value::Double(_)) { 2 } else { 1 }
+    }
+}
+
+/// The arguments of a native method: registers from 0 on, `this` first, two for long and double.
+#[derive(Clone, Copy, Debug)]
+pub struct Args {
+    registers: Registers,
+    count: usize,
+}
+
+impl Args {
+    pub(crate) fn new(registers: Registers, count: usize) -> Args {
+        Args { registers, count }
+    }
+
+    fn checked(&self, register: usize) -> usize {
+        assert!(register < self.count, "argument {register} of {}", self.count);
+        register
+    }
+
+    /// An argument of type boolean, byte, char, short or int.
+    ///
+    /// # Panics
+    /// If there are fewer registers. The other accessors panic as well.
+    pub fn int(&self, register: usize) -> i32 {
+        self.registers.int(self.checked(register))
+    }
+
+    /// An argument of type boolean.
+    pub fn boolean(&self, register: usize) -> bool {
+        self.int(register) != 0
+    }
+
+    /// An argument of type long.
+    pub fn long(&self, register: usize) -> i64 {
+        self.checked(register + 1);
+        self.registers.long(register)
+    }
+
+    /// An argument of type float.
+    pub fn float(&self, register: usize) -> f32 {
+        self.registers.float(self.checked(register))
+    }
+
+    /// An argument of type double.
+    pub fn double(&self, register: usize) -> f64 {
+        self.checked(register + 1);
+        self.registers.double(register)
+    }
+
+    /// An argument of a kind.
+    pub(crate) fn value(&self, register: usize, kind: Kind) -> Value {
+        match kind {
+            Kind::Long => Value::Long(self.long(register)),
+            Kind::Double => Value::Double(self.double(register)),
+            Kind::Float => Value::Float(self.float(register)),
+            Kind::Reference => Value::Ref(self.reference(register)),
+            _ => Value::Int(self.int(register)),
+        }
+    }
+
+    /// A reference, `this` for register 0 of an instance method.
+    pub fn reference(&self, register: usize) -> Ref {
+        self.registers.reference(self.checked(register))
+    }
+}

@@ -1,0 +1,128 @@
+//! Java threads: each is an OS thread that is attached to the VM while it runs.
+
+use crate::class::{Class, Loader};
+use crate::exception::OrThrow;
+use crate::object::Ref;
+use crate::stack::Value;
+use crate::vm::{Thread, Thrown, Vm};
+use crate::{exception, linker, monitor};
+use rustix::process::{Pid, setpriority_process};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+
+/// An OS thread needs little: Java's frames have a stack of their own.
+const STACK_BYTES: usize = 4 << 20;
+
+/// Starts a java.lang.Thread, which the caller keeps. It is alive when this returns.
+///
+/// # Errors
+/// OutOfMemoryError if the system has no more threads.
+pub fn start(t: &Thread, java: Ref) -> Result<(), Thrown> {
+    let vm = t.vm;
+    let (attached, is_attached) = mpsc::sync_channel(1);
+    let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+    let spawned = builder.spawn(move || {
+        let t = Thread::attach(vm);
+        t.state.set_java(java);
+        t.state.is_daemon.store(int_field(java, "daemon", "Z") != 0, Relaxed);
+        field(java, "threadPtr", "J").set64(java, u64::from(t.state.id));
+        // The starter waits for it.
+        let _ = attached.send(());
+        run(&t, java);
+    });
+    if let Err(error) = spawned {
+        let message = format!("the system starts no thread: {error}");
+        return Err(exception::throw(t, "Ljava/lang/OutOfMemoryError;", &message));
+    }
+    t.safe(|| is_attached.recv()).expect("a thread attaches itself before it ends");
+    Ok(())
+}
+
+fn run(t: &Thread, java: Ref) {
+    name(t.state.tid, &thread_name(t, java));
+    set_priority(t.state.tid, int_field(java, "priority", "I"));
+    let run = Class::of(java).find_method("run", "()V").expect("Thread.run");
+    if t.invoke_virtual(run, &[Value::Ref(java)]).is_err() {
+        uncaught(t, java);
+    }
+    end(t, java);
+}
+
+/// Gives the exception under way to the thread's handler.
+pub fn uncaught(t: &Thread, java: Ref) {
+    let exception = t.take_exception();
+    t.state.set_uncaught(exception);
+    let handled = || -> Result<(), Thrown> {
+        let name = "getUncaughtExceptionHandler";
+        let signature = "()Ljava/lang/Thread$UncaughtExceptionHandler;";
+        let get = Class::of(java).find_method(name, signature).expect("a method of Thread");
+        let handler = t.invoke_virtual(get, &[Value::Ref(java)])?.reference();
+        let interface = "Ljava/lang/Thread$UncaughtExceptionHandler;";
+        let interface = linker::find(t, Loader::BOOT, interface).or_throw(t)?;
+        let signature = "(Ljava/lang/Thread;Ljava/lang/Throwable;)V";
+        let handle = interface.declared_method("uncaughtException", signature);
+        let args = [Value::Ref(handler), Value::Ref(java), Value::Ref(exception)];
+        t.invoke_virtual(handle.expect("a method of the interface"), &args)?;
+        Ok(())
+    };
+    if handled().is_err() {
+        // The language ignores what a handler throws.
+        t.take_exception();
+    }
+    t.state.set_uncaught(Ref::NULL);
+}
+
+/// Ends a Java thread: its group forgets it, and threads that join it go on.
+pub fn end(t: &Thread, java: Ref) {
+    let ended = || -> Result<(), Thrown> {
+        let group = field(java, "group", "Ljava/lang/ThreadGroup;").get_ref(java);
+        if !group.is_null() {
+            let remove = Class::of(group).find_method("removeThread", "(Ljava/lang/Thread;)V");
+            let remove = remove.expect("a method of ThreadGroup");
+            t.invoke(remove, &[Value::Ref(group), Value::Ref(java)])?;
+        }
+        let lock = field(java, "lock", "Ljava/lang/Object;").get_ref(java);
+        monitor::enter(t, lock);
+        field(java, "threadPtr", "J").set64(java, 0);
+        monitor::notify(t, lock, true)?;
+        monitor::exit(t, lock)
+    };
+    if ended().is_err() {
+        t.take_exception();
+    }
+}
+
+/// Waits until no thread but daemons and the caller is left.
+pub fn await_others(t: &Thread) {
+    let vm: &'static Vm = t.vm;
+    t.safe(|| vm.threads.await_others(&t.state));
+}
+
+fn field(java: Ref, name: &str, descriptor: &str) -> &'static crate::class::Field {
+    Class::of(java).find_field(name, descriptor).expect("a field of Thread")
+}
+
+fn int_field(java: Ref, name: &str, descriptor: &str) -> i32 {
+    field(java, name, descriptor).get32(java) as i32
+}
+
+fn thread_name(t: &Thread, java: Ref) -> String {
+    let name = field(java, "name", "Ljava/lang/String;").get_ref(java);
+    if name.is_null() { String::new() } else { crate::string::to_rust(t, name) }
+}
+
+/// Names an OS thread, as far as 15 bytes go.
+pub fn name(tid: Pid, name: &str) {
+    let path = format!("/proc/self/task/{}/comm", tid.as_raw_nonzero());
+    let end = name.floor_char_boundary(15);
+    // The name is for people who look at the process.
+    let _ = std::fs::write(path, &name[..end]);
+}
+
+/// Maps a Java priority (1 to 10, 5 is normal) to a nice value, as Android does.
+pub fn set_priority(tid: Pid, priority: i32) {
+    const NICE: [i32; 10] = [19, 16, 13, 10, 0, -2, -4, -5, -6, -8];
+    let nice = NICE[(priority.clamp(1, 10) - 1) as usize];
+    // A process without the privilege keeps its threads at normal priority.
+    let _ = setpriority_process(Some(tid), nice);
+}

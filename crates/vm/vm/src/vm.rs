@@ -1,0 +1,284 @@
+//! The virtual machine, and a thread's own side of it.
+
+use crate::class::{Class, LoadedDex, Loader, Method};
+use crate::heap::{Allocator, Heap};
+use crate::memory::Arena;
+use crate::monitors::Monitors;
+use crate::object::Ref;
+use crate::pending::Pending;
+use crate::safepoint::{ThreadState, Threads};
+use crate::stack::{Args, Overflow, Value};
+use rustc_hash::FxHashMap;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLock};
+
+/// Room for the VM's own description of classes.
+const ARENA_BYTES: usize = 32 << 20;
+
+/// An exception is under way: [`Thread::exception`] has it. A function that returns this has to be
+/// left at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Thrown;
+
+/// A native method. It runs on a thread that is running (see the safepoint module): long waits
+/// belong into [`Thread::safe`].
+pub type NativeFn = fn(&Thread, Args) -> Result<Value, Thrown>;
+
+/// One native method: class descriptor, name, signature, function. A method that has code can be
+/// listed, too: the function takes its place.
+pub type Native = (&'static str, &'static str, &'static str, NativeFn);
+
+/// Runs a method with arguments: the interpreter's entry.
+pub(crate) type Enter = fn(&Thread, &'static Method, &[Value]) -> Result<Value, Thrown>;
+
+/// What a VM is started with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Dex files, or archives with a classes.dex, of the class library
+    pub boot_class_path: Vec<std::path::PathBuf>,
+    /// The program's
+    pub class_path: Vec<std::path::PathBuf>,
+    /// System properties
+    pub properties: Vec<(String, String)>,
+    /// The heap's size in bytes
+    pub heap_bytes: usize,
+    /// Slots of a thread's stack, 8 bytes each
+    pub stack_slots: usize,
+}
+
+/// The virtual machine. It lives until the process ends.
+#[derive(Debug)]
+pub struct Vm {
+    /// Objects
+    pub heap: Heap,
+    /// Threads
+    pub threads: Threads,
+    /// Monitors of objects
+    pub monitors: Monitors,
+    /// References whose referents are gone
+    pub(crate) pending: Pending,
+    /// What it was started with
+    pub options: Options,
+    pub(crate) arena: Arena,
+    pub(crate) classes: RwLock<FxHashMap<(Loader, &'static str), &'static Class>>,
+    /// The dex files of each loader
+    pub(crate) dexes: RwLock<FxHashMap<Loader, Vec<&'static LoadedDex>>>,
+    /// Guards the status of classes.
+    pub(crate) initializations: Mutex<()>,
+    pub(crate) initialized: Condvar,
+    pub(crate) strings: Mutex<FxHashMap<Box<[u16]>, Ref>>,
+    pub(crate) handles: Mutex<Vec<Ref>>,
+    /// Objects of lambda expressions that capture nothing, by their class
+    pub(crate) lambdas: Mutex<FxHashMap<&'static str, Ref>>,
+    pub(crate) natives: FxHashMap<(&'static str, &'static str, &'static str), usize>,
+    pub(crate) native_functions: Vec<NativeFn>,
+    pub(crate) enter: Enter,
+    pub(crate) known: OnceLock<Known>,
+}
+
+/// Classes, fields and methods that the VM itself uses.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct Known {
+    pub object: &'static Class,
+    pub class: &'static Class,
+    pub string: &'static Class,
+    pub throwable: &'static Class,
+    pub cloneable: &'static Class,
+    pub serializable: &'static Class,
+    pub string_value: &'static crate::class::Field,
+    pub string_offset: &'static crate::class::Field,
+    pub string_count: &'static crate::class::Field,
+    /// char[]
+    pub chars: &'static Class,
+    /// long[]
+    pub longs: &'static Class,
+    /// Throwable's hidden field: a long[] of methods and units
+    pub backtrace: &'static crate::class::Field,
+    /// Thrown when nothing can be allocated
+    pub out_of_memory: Ref,
+}
+
+impl Vm {
+    /// Makes a VM without classes.
+    ///
+    /// # Errors
+    /// ENOMEM if there is no gap below 4 GiB for the heap.
+    pub(crate) fn new(options: Options, natives: &[Native], enter: Enter) -> io::Result<Vm> {
+        let by_name = natives.iter().enumerate();
+        Ok(Vm {
+            heap: Heap::map(options.heap_bytes)?,
+            threads: Threads::default(),
+            pending: Pending::default(),
+            options,
+            monitors: Monitors::default(),
+            arena: Arena::map(ARENA_BYTES)?,
+            classes: RwLock::default(),
+            dexes: RwLock::default(),
+            initializations: Mutex::default(),
+            initialized: Condvar::new(),
+            strings: Mutex::default(),
+            handles: Mutex::default(),
+            lambdas: Mutex::default(),
+            natives: by_name.map(|(index, it)| ((it.0, it.1, it.2), index)).collect(),
+            native_functions: natives.iter().map(|it| it.3).collect(),
+            enter,
+            known: OnceLock::new(),
+        })
+    }
+
+    /// Classes, fields and methods that the VM itself uses.
+    ///
+    /// # Panics
+    /// Before the VM has started.
+    #[inline(always)]
+    pub fn known(&self) -> &Known {
+        self.known.get().expect("the VM has started")
+    }
+
+    /// The index of the native function for a method.
+    pub(crate) fn native(&self, method: &Method) -> Option<usize> {
+        let key = (method.class().descriptor, method.name, method.signature);
+        self.natives.get(&key).copied()
+    }
+}
+
+/// The calling thread's side of the VM.
+#[derive(Debug)]
+pub struct Thread {
+    /// The VM
+    pub vm: &'static Vm,
+    /// What other threads may know
+    pub state: Arc<ThreadState>,
+    pub(crate) allocator: RefCell<Allocator>,
+    /// How many times Rust and Java call each other at this moment.
+    pub(crate) nesting: Cell<u32>,
+    /// A result of 64 bits, until an instruction takes it.
+    pub(crate) result: Cell<i64>,
+    /// Classes that this thread is loading.
+    pub(crate) loading: RefCell<Vec<(Loader, String)>>,
+}
+
+impl Thread {
+    /// Makes the calling OS thread a thread of the VM, and running.
+    pub fn attach(vm: &'static Vm) -> Thread {
+        let state = vm.threads.attach(vm.options.stack_slots);
+        vm.threads.enter(&state);
+        Thread {
+            vm,
+            state,
+            allocator: RefCell::default(),
+            nesting: Cell::new(0),
+            result: Cell::new(0),
+            loading: RefCell::default(),
+        }
+    }
+
+    /// The method of the top frame.
+    pub fn caller(&self) -> Option<&'static Method> {
+        let depth = self.state.stack.depth();
+        self.state.stack.frame(depth.checked_sub(1)?).method.get()
+    }
+
+    /// The exception under way; null if there is none.
+    pub fn exception(&self) -> Ref {
+        // SAFETY: the word holds a reference that the roots contain.
+        unsafe { Ref::from_address(self.state.exception.load(Relaxed)) }
+    }
+
+    /// Throws an exception that exists.
+    pub fn throw_object(&self, exception: Ref) -> Thrown {
+        self.state.exception.store(exception.address(), Relaxed);
+        Thrown
+    }
+
+    /// Takes the exception under way, which is then under way no longer.
+    pub fn take_exception(&self) -> Ref {
+        let exception = self.exception();
+        self.state.exception.store(0, Relaxed);
+        self.keep(exception)
+    }
+
+    /// Keeps a reference among the roots until the native method that runs returns. Arguments, and
+    /// results of [`Thread::invoke`] and of functions that make objects, are kept already.
+    pub fn keep(&self, object: Ref) -> Ref {
+        if !object.is_null() {
+            // A native method's frame has room that the interpreter has asked for; one that
+            // keeps more references than a stack has slots has to use an array.
+            let kept = self.state.stack.keep(object);
+            kept.unwrap_or_else(|Overflow| panic!("a native method keeps too many references"));
+        }
+        object
+    }
+
+    /// Keeps references that `run` makes only until it returns.
+    pub fn scope<T>(&self, run: impl FnOnce() -> T) -> T {
+        let kept = self.state.stack.kept();
+        let result = run();
+        self.state.stack.release(kept);
+        result
+    }
+
+    /// Runs something that takes long or waits, as a safe thread: `run` touches no object.
+    pub fn safe<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.vm.threads.leave(&self.state);
+        let result = run();
+        self.vm.threads.enter(&self.state);
+        result
+    }
+
+    /// Lets a thread that stops the world go on.
+    #[inline(always)]
+    pub fn safepoint(&self) {
+        if self.vm.threads.is_stopping() {
+            self.safe(|| {});
+        }
+    }
+
+    /// Takes a lock of the VM; waits as a safe thread.
+    pub fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        loop {
+            if let Ok(guard) = mutex.try_lock() {
+                return guard;
+            }
+            // A thread that becomes running may wait for a collector, which takes locks as well.
+            self.safe(|| drop(mutex.lock().expect("no holder panics")));
+        }
+    }
+
+    /// Runs exactly this method. Arguments begin with `this` for an instance method. The class is
+    /// initialized before.
+    ///
+    /// # Errors
+    /// An exception is under way.
+    pub fn invoke(&self, method: &'static Method, args: &[Value]) -> Result<Value, Thrown> {
+        let result = (self.vm.enter)(self, method, args)?;
+        if let Value::Ref(object) = result {
+            self.keep(object);
+        }
+        Ok(result)
+    }
+
+    /// Runs the method that `this` has for `method`.
+    ///
+    /// # Errors
+    /// An exception is under way.
+    ///
+    /// # Panics
+    /// If the first argument is null or its class has no such method.
+    pub fn invoke_virtual(&self, method: &'static Method, args: &[Value]) -> Result<Value, Thrown> {
+        let class = Class::of(args[0].reference());
+        let method = class.implementation(method).expect("a method of the receiver");
+        self.invoke(method, args)
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.vm.threads.leave(&self.state);
+        self.vm.threads.detach(&self.state);
+    }
+}

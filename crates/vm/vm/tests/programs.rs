@@ -1,0 +1,97 @@
+//! Java programs on this VM and on `java`: what they print has to be equal.
+//!
+//! javac and dx make the programs of `tests/programs` when the test runs. Each runs in a process of
+//! its own, which is this test once more with a program's name in its environment.
+
+use baton_vm::runtime;
+use baton_vm::vm::Options;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output};
+
+/// In the environment of a process that runs a program: its name, the library and its dex file.
+const PROGRAM: [&str; 3] = ["BATON_VM_PROGRAM", "BATON_VM_LIBRARY", "BATON_VM_DEX"];
+
+fn main() -> ExitCode {
+    if let [Ok(program), Ok(library), Ok(dex)] = PROGRAM.map(std::env::var) {
+        return run(&program, library.into(), dex.into());
+    }
+    let directory = tempfile::tempdir().expect("a directory for classes");
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let mut sources: Vec<PathBuf> = std::fs::read_dir(programs)
+        .expect("the programs are there")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    sources.sort();
+    let library = library("library");
+    let jars = self::library("java");
+    let dex = build(&sources, &jars, directory.path());
+    let mut failed = false;
+    for source in &sources {
+        let name = source.file_stem().and_then(|name| name.to_str()).expect("a name");
+        let expected = output(Command::new("java").arg("-cp").arg(directory.path()).arg(name));
+        let this = std::env::current_exe().expect("this program has a path");
+        let mut vm = Command::new(this);
+        vm.env(PROGRAM[0], name).env(PROGRAM[1], &library).env(PROGRAM[2], &dex);
+        let found = output(&mut vm);
+        let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+        let same = text(&expected) == text(&found) && expected.status.code() == found.status.code();
+        println!("{name} ... {}", if same { "ok" } else { "FAILED" });
+        if !same {
+            let errors = String::from_utf8_lossy(&found.stderr);
+            println!(
+                "java printed:\n{}\nthe VM printed:\n{}{errors}",
+                text(&expected),
+                text(&found)
+            );
+            failed = true;
+        }
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn run(program: &str, library: PathBuf, dex: PathBuf) -> ExitCode {
+    let options = Options {
+        boot_class_path: vec![library],
+        class_path: vec![dex],
+        properties: Vec::new(),
+        heap_bytes: 64 << 20,
+        stack_slots: 1 << 16,
+    };
+    match runtime::start(options) {
+        Ok(t) => ExitCode::from(runtime::run_main(&t, program, &[])),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}: is a JDK installed?"))
+}
+
+fn succeed(command: &mut Command) -> String {
+    let output = output(command);
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// What the script for the class library says.
+fn library(wanted: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let script = root.join("scripts/vm-library");
+    succeed(Command::new(script).arg("-d").arg(root.join("target/vm")).arg(wanted))
+}
+
+/// Compiles all programs; `jars` are dx and the class library. Returns the dex file.
+fn build(sources: &[PathBuf], jars: &str, directory: &Path) -> PathBuf {
+    let (dx, classes) = jars.split_once(':').expect("two jars");
+    let mut javac = Command::new("javac");
+    javac.args(["-nowarn", "-source", "8", "-target", "8", "-bootclasspath", classes, "-d"]);
+    succeed(javac.arg(directory).args(sources));
+    let dex = directory.join("programs.dex");
+    let mut command = Command::new("java");
+    command.args(["-cp", dx, "com.android.dx.command.Main", "--dex", "--min-sdk-version=26"]);
+    succeed(command.arg(format!("--output={}", dex.display())).arg(directory));
+    dex
+}
