@@ -9,6 +9,7 @@
 //! - [`broadcast`]: real-time intents among ordinary ones, with a directory of its own.
 //! - [`nucleus`]: Greenaway's experiments, on the kernels of the nucleus.
 //! - [`log`]: what a record costs, with a directory of its own.
+//! - [`vm`]: Java programs on the Dalvik VM.
 //! - [`pages`]: what superpages would gain; [`memory`] on them, and the [`drawing`] of a frame.
 //! - [`system`]: what can be measured; [`systems`]: one file each; [`service`]: what a server does;
 //!   [`payload`]: what an echo carries.
@@ -62,6 +63,7 @@ mod systems;
 mod table;
 mod testbed;
 mod throughput;
+mod vm;
 
 pub use child::{RoleArgs, end_with, say};
 use clap::Subcommand;
@@ -88,6 +90,8 @@ pub enum Bench {
     Broadcast(broadcast::BroadcastArgs),
     /// Measure what a record of the log costs, beside other logs
     Log(log::LogArgs),
+    /// Measure Java programs on `baton dalvikvm`, beside the JDK's interpreter
+    Vm(vm::VmArgs),
     /// A process of the benchmark of the log
     #[command(hide = true)]
     LogRole(RoleArgs),
@@ -118,6 +122,7 @@ impl Bench {
             Bench::Latency(args) => latency::latency(&args),
             Bench::Rt(args) => rt::rt(&args),
             Bench::Broadcast(args) => broadcast::broadcast(&args),
+            Bench::Vm(args) => vm::vm(&args),
             Bench::Log(args) => log::log(&args),
             Bench::LogRole(args) => log::parts::run(&args),
             Bench::BroadcastRole(args) => broadcast::parts::run(&args),

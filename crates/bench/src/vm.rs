@@ -1,0 +1,252 @@
+//! `baton bench vm`: Java programs on `baton dalvikvm`, beside the JDK's interpreter.
+//!
+//! - *kernels*: the six kinds of CaffeineMark, and SciMark's five (bench/vm/Kernels.java). A run of
+//!   a kernel is a process, which computes the kernel several times. Its results are compared.
+//! - *start*: from the start of a process to `main` (bench/vm/Hello.java).
+
+use crate::form::{self, BenchError, Finding, FormArgs, progress};
+use crate::report::{Bar, Keys, Ratio, RowKey};
+use crate::results::{P50, Results, ratio};
+use crate::testbed::Setting;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+use strum::VariantArray;
+
+const NAME: &str = "vm";
+const KERNELS: [&str; 11] = [
+    "sieve",
+    "loop",
+    "logic",
+    "string",
+    "float",
+    "method",
+    "fft",
+    "sor",
+    "monte-carlo",
+    "sparse",
+    "lu",
+];
+/// Times that a process computes its kernel.
+const N_TIMES: usize = 3;
+/// Starts in a round.
+const N_STARTS: usize = 5;
+/// A clock of milliseconds tells when `main` runs.
+const MILLISECOND_NS: u64 = 1_000_000;
+
+/// How it is to run.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Prints a table; with --json one JSON object instead. Every figure is the median of the rounds, \
+with the least and greatest round beside it. It needs a JDK and the programs that `bench/vm/build` \
+makes.
+
+Exit codes: 0 success; 1 nothing could be measured, or, with --check, a ratio does not hold.")]
+pub struct VmArgs {
+    /// How it reports
+    #[command(flatten)]
+    pub form: FormArgs,
+    /// Only these parts
+    #[arg(
+        long, value_name = "LIST", value_enum, value_delimiter = ',',
+        default_values_t = Part::VARIANTS.to_vec()
+    )]
+    pub parts: Vec<Part>,
+    /// Rounds [default: 5, quick 1]
+    #[arg(long, value_name = "N", value_parser = form::positive())]
+    pub rounds: Option<u32>,
+}
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, VariantArray, strum::Display)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Part {
+    /// Kernels of six kinds, and SciMark's.
+    Kernels,
+    /// From the start of a process to `main`.
+    Start,
+}
+
+/// A virtual machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+enum Machine {
+    /// `baton dalvikvm`, with the collector that stops the world.
+    BatonMarkSweep,
+    /// The JDK's interpreter.
+    JavaXint,
+}
+
+impl Machine {
+    /// A program on this machine.
+    fn command(self) -> io::Result<Command> {
+        Ok(match self {
+            Machine::BatonMarkSweep => {
+                let mut command = Command::new(beside("baton", "`make build` builds it")?);
+                command.args(["dalvikvm", "-cp"]).arg(program("vm-kernels.dex")?);
+                command
+            }
+            Machine::JavaXint => {
+                let mut command = Command::new("java");
+                command.args(["-Xint", "-cp"]).arg(program("vm-kernels.jar")?);
+                command
+            }
+        })
+    }
+
+    fn key(self, case: &'static str) -> RowKey {
+        RowKey::new(self.into(), case).heading(case.to_owned())
+    }
+}
+
+fn program(name: &str) -> io::Result<PathBuf> {
+    beside(name, "`bench/vm/build` builds it")
+}
+
+fn beside(name: &str, advice: &str) -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    let missing = || io::Error::other(format!("{name} is not there: {advice}"));
+    if path.exists() { Ok(path) } else { Err(missing()) }
+}
+
+/// What a program prints.
+fn output(mut command: Command) -> io::Result<String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| {
+        io::Error::other(format!("{}: {error}", command.get_program().display()))
+    })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().last().unwrap_or("nothing");
+        return Err(io::Error::other(format!("it ends with {}, saying {last}", output.status)));
+    }
+    String::from_utf8(output.stdout).map_err(io::Error::other)
+}
+
+fn misunderstood(line: &str) -> io::Error {
+    io::Error::other(format!("it says {line:?}"))
+}
+
+/// A process's times of a kernel, in nanoseconds, and the kernel's result.
+fn compute(machine: Machine, kernel: &str) -> io::Result<(Vec<u64>, String)> {
+    let mut command = machine.command()?;
+    command.args(["Kernels", kernel, &N_TIMES.to_string()]);
+    let said = output(command)?;
+    let (mut times_ns, mut results) = (Vec::new(), Vec::new());
+    for line in said.lines() {
+        let (time_ns, result) = line.split_once(' ').ok_or_else(|| misunderstood(line))?;
+        times_ns.push(time_ns.parse().map_err(|_| misunderstood(line))?);
+        results.push(result);
+    }
+    match results.first() {
+        Some(first) if results.len() == N_TIMES && results.iter().all(|it| it == first) => {
+            Ok((times_ns, (*first).to_owned()))
+        }
+        _ => Err(misunderstood(&said)),
+    }
+}
+
+/// From the start of a process to its `main`, in nanoseconds, to a millisecond.
+fn start(machine: Machine) -> io::Result<u64> {
+    let mut command = machine.command()?;
+    command.arg("Hello");
+    let before = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
+    let said = output(command)?;
+    let at_main_ms: u64 = said.trim().parse().map_err(|_| misunderstood(&said))?;
+    Ok((at_main_ms * MILLISECOND_NS).saturating_sub(before.as_nanos() as u64))
+}
+
+pub fn vm(args: &VmArgs) -> ExitCode {
+    form::finish(NAME, &args.form, run(args))
+}
+
+fn run(args: &VmArgs) -> Result<Finding, BenchError> {
+    let setting = Setting::look()?;
+    let rounds = args.rounds.unwrap_or(if args.form.quick { 1 } else { 5 });
+    let found = measure(&args.parts, rounds);
+    let mut ratios = Vec::new();
+    for part in &args.parts {
+        match part {
+            Part::Kernels => ratios.extend(of_kernels(&found)),
+            Part::Start => ratios.push(of_start(&found)),
+        }
+    }
+    let report = setting.report(NAME, rounds, found.rows(|_, _| Keys::new()), ratios);
+    let lead = "How long a program computes, and how long a process takes to its main: how many \
+                times are not longer, all rounds together. Time is on a logarithmic axis, as are \
+                the nines of the share.";
+    Ok(Finding::new(report, found.charts(), lead))
+}
+
+/// Both machines take turns in each case.
+fn measure(parts: &[Part], rounds: u32) -> Results {
+    let mut found = Results::default();
+    let n_cases = parts.iter().map(|part| if *part == Part::Kernels { KERNELS.len() } else { 1 });
+    let progress = progress(rounds as usize * n_cases.sum::<usize>());
+    for _ in 0..rounds {
+        for part in parts {
+            match part {
+                Part::Kernels => {
+                    for kernel in KERNELS {
+                        progress.set_message(kernel);
+                        round_of(&mut found, kernel);
+                        progress.inc(1);
+                    }
+                }
+                Part::Start => {
+                    progress.set_message("start");
+                    for machine in Machine::VARIANTS {
+                        let times_ns = (0..N_STARTS).map(|_| start(*machine));
+                        let times_ns: io::Result<Vec<u64>> = times_ns.collect();
+                        found.add_times(machine.key("start"), times_ns);
+                    }
+                    progress.inc(1);
+                }
+            }
+        }
+    }
+    progress.finish_and_clear();
+    found
+}
+
+/// A kernel's round: other results than the JDK's are wrong ones.
+fn round_of(found: &mut Results, kernel: &'static str) {
+    let [ours, theirs] =
+        [Machine::BatonMarkSweep, Machine::JavaXint].map(|machine| compute(machine, kernel));
+    let ours = match (ours, &theirs) {
+        (Ok((_, ours)), Ok((_, theirs))) if ours != *theirs => {
+            Err(io::Error::other(format!("its result is {ours}, and the JDK's {theirs}")))
+        }
+        (ours, _) => ours,
+    };
+    for (machine, computed) in [(Machine::BatonMarkSweep, ours), (Machine::JavaXint, theirs)] {
+        found.add_times(machine.key(kernel), computed.map(|(times_ns, _)| times_ns));
+    }
+}
+
+/// How much longer the JDK's interpreter computes: for each kernel, and the geometric mean.
+fn of_kernels(found: &Results) -> Vec<Ratio> {
+    let of = |kernel: &'static str| {
+        let [ours, theirs] = [Machine::BatonMarkSweep, Machine::JavaXint]
+            .map(|machine| found.find(&machine.key(kernel)));
+        ratio(format!("xint_over_mark_sweep_{}", kernel.replace('-', "_")), theirs, ours, P50, None)
+    };
+    let ratios: Vec<Ratio> = KERNELS.map(of).into();
+    let values: Option<Vec<f64>> = ratios.iter().map(|ratio| ratio.value).collect();
+    let mean = values.ok_or_else(|| "a kernel is missing".to_owned()).map(|values| {
+        let sum: f64 = values.iter().map(|value| value.ln()).sum();
+        ((sum / values.len() as f64).exp(), None)
+    });
+    let mean = Ratio::new("xint_over_mark_sweep", mean, Some(Bar::AtLeast(1.2)));
+    ratios.into_iter().chain([mean]).collect()
+}
+
+/// Milliseconds.
+fn of_start(found: &Results) -> Ratio {
+    let median_ms = found.find(&Machine::BatonMarkSweep.key("start")).and_then(|rounds| {
+        let medians = P50(rounds).into_iter().map(|ns| ns / MILLISECOND_NS as f64);
+        let spread = crate::distribution::Spread::of(medians).ok_or("no round")?;
+        Ok((spread.median, Some(spread)))
+    });
+    Ratio::new("start_ms", median_ms, Some(Bar::AtMost(40.0)))
+}
