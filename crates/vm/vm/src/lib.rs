@@ -6,7 +6,7 @@
 //!   [`heap`]: allocation, mark and sweep. [`resolved`]: a reference that is found once.
 //! - [`class`]: classes, fields, methods and dex files. [`stack`]: frames and registers.
 //!   [`safepoint`]: threads, and the stopped world.
-//! - [`vm`]: the VM and a thread's side of it. [`reference`]: referents after a collection.
+//! - [`vm`]: the VM and a thread's side of it. [`mod@reference`]: referents after a collection.
 //!   [`allocation`]: objects of a thread.
 //!
 //! **Roots.** A collection frees what these do not reach: slots of all stacks, the exception and

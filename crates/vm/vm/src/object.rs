@@ -289,12 +289,47 @@ impl Ref {
         unsafe { load64(self.field_address(offset, 8), Relaxed) }
     }
 
-    /// The address of an array's element, checked.
+    /// The object as an array. `None` if it is none.
+    ///
+    /// # Panics
+    /// If the reference is null.
     #[inline(always)]
-    fn element_address(self, kind: Kind, index: u32) -> u32 {
-        assert!(self.element_kind() == Some(kind), "an array of {kind:?}");
-        assert!(index < self.length(), "an index below the length");
-        self.0 + ELEMENTS + index * kind.element_bytes()
+    pub fn array(self) -> Option<Array> {
+        let Sort::Array(kind) = self.shape().sort else { return None };
+        // SAFETY: an array has a length.
+        let length = unsafe { load32(self.0 + LENGTH, Relaxed) };
+        Some(Array { object: self, kind, length })
+    }
+}
+
+/// An array whose kind and length were read once, as they never change: several accesses check
+/// what they need without another load.
+#[derive(Clone, Copy, Debug)]
+pub struct Array {
+    /// The object.
+    pub object: Ref,
+    kind: Kind,
+    length: u32,
+}
+
+impl Array {
+    /// The kind of the elements.
+    #[inline(always)]
+    pub fn kind(self) -> Kind {
+        self.kind
+    }
+
+    /// The number of elements.
+    #[inline(always)]
+    pub fn length(self) -> u32 {
+        self.length
+    }
+
+    /// The address of an element.
+    #[inline(always)]
+    fn address(self, index: u32) -> u32 {
+        assert!(index < self.length, "an index below the length");
+        self.object.0 + ELEMENTS + index * self.kind.element_bytes()
     }
 }
 
@@ -339,29 +374,45 @@ pub fn copy_words(from: Ref, to: Ref) {
 
 macro_rules! elements {
     ($get:ident, $set:ident, $type:ty, $load:ident, $store:ident, $($kind:ident)|+) => {
+        impl Array {
+            /// Loads an element.
+            ///
+            /// # Panics
+            /// If the array is of another kind, or the index is not below its length.
+            #[inline(always)]
+            pub fn $get(self, index: u32) -> $type {
+                assert!(matches!(self.kind, $(Kind::$kind)|+), "an array of this kind");
+                // SAFETY: the word is an element of the array.
+                unsafe { $load(self.address(index), Relaxed) as $type }
+            }
+
+            /// Stores an element.
+            ///
+            /// # Panics
+            /// If the array is of another kind, or the index is not below its length.
+            #[inline(always)]
+            pub fn $set(self, index: u32, value: $type) {
+                assert!(matches!(self.kind, $(Kind::$kind)|+), "an array of this kind");
+                // SAFETY: the word is an element of the array.
+                unsafe { $store(self.address(index), value as _, Relaxed) }
+            }
+        }
+
         impl Ref {
             /// Loads an element.
             ///
             /// # Panics
             /// If the object is no array of this kind, or the index is not below its length.
-            #[inline(always)]
             pub fn $get(self, index: u32) -> $type {
-                let kind = self.element_kind().filter(|kind| matches!(kind, $(Kind::$kind)|+));
-                let address = self.element_address(kind.expect("an array of this kind"), index);
-                // SAFETY: the word is an element of the array.
-                unsafe { $load(address, Relaxed) as $type }
+                self.array().expect("an array").$get(index)
             }
 
             /// Stores an element.
             ///
             /// # Panics
             /// If the object is no array of this kind, or the index is not below its length.
-            #[inline(always)]
             pub fn $set(self, index: u32, value: $type) {
-                let kind = self.element_kind().filter(|kind| matches!(kind, $(Kind::$kind)|+));
-                let address = self.element_address(kind.expect("an array of this kind"), index);
-                // SAFETY: the word is an element of the array.
-                unsafe { $store(address, value as _, Relaxed) }
+                self.array().expect("an array").$set(index, value);
             }
         }
     };
@@ -375,27 +426,45 @@ elements!(get_i64, set_i64, i64, load64, store64, Long);
 elements!(get_f32_bits, set_f32_bits, u32, load32, store32, Float);
 elements!(get_f64_bits, set_f64_bits, u64, load64, store64, Double);
 
-impl Ref {
+impl Array {
     /// Loads an element of an array of references.
     ///
     /// # Panics
-    /// If the object is no such array, or the index is not below its length.
+    /// If the array is of another kind, or the index is not below its length.
     #[inline(always)]
     pub fn get_ref(self, index: u32) -> Ref {
-        let address = self.element_address(Kind::Reference, index);
+        assert!(self.kind == Kind::Reference, "an array of references");
         // SAFETY: the word is an element of the array.
-        unsafe { Ref(load32(address, Relaxed)) }
+        unsafe { Ref(load32(self.address(index), Relaxed)) }
     }
 
     /// Stores an element of an array of references. The caller has checked the component's type.
     ///
     /// # Panics
-    /// If the object is no such array, or the index is not below its length.
+    /// If the array is of another kind, or the index is not below its length.
     #[inline(always)]
     pub fn set_ref(self, index: u32, value: Ref) {
-        let address = self.element_address(Kind::Reference, index);
+        assert!(self.kind == Kind::Reference, "an array of references");
         // SAFETY: the word is an element of the array, and the value a reference.
-        unsafe { store32(address, value.0, Relaxed) }
+        unsafe { store32(self.address(index), value.0, Relaxed) }
+    }
+}
+
+impl Ref {
+    /// As [`Array::get_ref`].
+    ///
+    /// # Panics
+    /// If the object is no such array, or the index is not below its length.
+    pub fn get_ref(self, index: u32) -> Ref {
+        self.array().expect("an array").get_ref(index)
+    }
+
+    /// As [`Array::set_ref`].
+    ///
+    /// # Panics
+    /// If the object is no such array, or the index is not below its length.
+    pub fn set_ref(self, index: u32, value: Ref) {
+        self.array().expect("an array").set_ref(index, value);
     }
 
     /// Calls `with` for the address of each word of the object that holds a reference.

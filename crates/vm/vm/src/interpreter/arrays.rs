@@ -5,7 +5,7 @@ use crate::allocation;
 use crate::class::Class;
 use crate::exception::OrThrow;
 use crate::linker;
-use crate::object::{Kind, Ref};
+use crate::object::{Array, Kind, Ref};
 use crate::vm::Thrown;
 use baton_dex::TypeId;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,9 +18,7 @@ pub(super) fn length(c: Context<'_>) -> Flow {
     if array.is_null() {
         return c.null("Attempt to get length of null array").into();
     }
-    if !array.is_array() {
-        return c.unverified("an array").into();
-    }
+    let Some(array) = array.array() else { return c.unverified("an array").into() };
     c.r.set_int(c.pc.a(), array.length() as i32);
     c.next(1)
 }
@@ -132,17 +130,17 @@ fn may_store(array: Ref, value: Ref) -> bool {
 
 /// The array and the index of an access; or the exception.
 #[inline(always)]
-fn element(c: Context<'_>, verb: &str) -> Result<(Ref, u32, Kind), Thrown> {
+fn element(c: Context<'_>, verb: &str) -> Result<(Array, u32), Thrown> {
     let array = c.r.reference(c.pc.bb());
     if array.is_null() {
         return Err(on_null(c.place(), verb));
     }
-    let Some(kind) = array.element_kind() else { return Err(c.unverified("an array")) };
+    let Some(array) = array.array() else { return Err(c.unverified("an array")) };
     let index = c.r.int(c.pc.cc());
     if index as u32 >= array.length() {
-        return Err(out_of_bounds(c.place(), array, index));
+        return Err(out_of_bounds(c.place(), array.length(), index));
     }
-    Ok((array, index as u32, kind))
+    Ok((array, index as u32))
 }
 
 #[cold]
@@ -151,8 +149,8 @@ fn on_null(p: Place<'_>, verb: &str) -> Thrown {
 }
 
 #[cold]
-fn out_of_bounds(p: Place<'_>, array: Ref, index: i32) -> Thrown {
-    p.throw(BOUNDS, &format!("length={}; index={index}", array.length()))
+fn out_of_bounds(p: Place<'_>, length: u32, index: i32) -> Thrown {
+    p.throw(BOUNDS, &format!("length={length}; index={index}"))
 }
 
 macro_rules! get {
@@ -160,8 +158,8 @@ macro_rules! get {
         #[inline(always)]
         pub(super) fn $name(c: Context<'_>) -> Flow {
             match element(c, "read from") {
-                Ok((array, index, kind)) => {
-                    match kind {
+                Ok((array, index)) => {
+                    match array.kind() {
                         $(Kind::$kind => c.r.$set(c.pc.aa(), array.$get(index) as $as),)+
                         _ => return c.unverified("an array of another type").into(),
                     }
@@ -178,9 +176,9 @@ macro_rules! put {
         #[inline(always)]
         pub(super) fn $name(c: Context<'_>) -> Flow {
             match element(c, "write to") {
-                Ok((array, index, kind)) => {
+                Ok((array, index)) => {
                     let value = c.r.$get(c.pc.aa());
-                    match kind {
+                    match array.kind() {
                         $(Kind::$kind => array.$set(index, value as $as),)+
                         _ => return c.unverified("an array of another type").into(),
                     }
@@ -205,7 +203,7 @@ put!(put_short, int, Short set_i16 as i16);
 #[inline(always)]
 pub(super) fn get_byte(c: Context<'_>, of: Kind) -> Flow {
     match element(c, "read from") {
-        Ok((array, index, kind)) if kind == of => {
+        Ok((array, index)) if array.kind() == of => {
             c.r.set_int(c.pc.aa(), array.get_i8(index).into());
             c.next(2)
         }
@@ -217,7 +215,7 @@ pub(super) fn get_byte(c: Context<'_>, of: Kind) -> Flow {
 #[inline(always)]
 pub(super) fn put_byte(c: Context<'_>, of: Kind) -> Flow {
     match element(c, "write to") {
-        Ok((array, index, kind)) if kind == of => {
+        Ok((array, index)) if array.kind() == of => {
             array.set_i8(index, c.r.int(c.pc.aa()) as i8);
             c.next(2)
         }
@@ -236,10 +234,10 @@ fn wrong_store(p: Place<'_>, array: Ref, value: Ref) -> Thrown {
 #[inline(always)]
 pub(super) fn put_reference(c: Context<'_>) -> Flow {
     match element(c, "write to") {
-        Ok((array, index, Kind::Reference)) => {
+        Ok((array, index)) if array.kind() == Kind::Reference => {
             let value = c.r.reference(c.pc.aa());
-            if !may_store(array, value) {
-                return wrong_store(c.place(), array, value).into();
+            if !may_store(array.object, value) {
+                return wrong_store(c.place(), array.object, value).into();
             }
             array.set_ref(index, value);
             c.next(2)
