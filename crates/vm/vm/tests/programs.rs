@@ -30,7 +30,9 @@ fn main() -> ExitCode {
         let name = source.file_stem().and_then(|name| name.to_str()).expect("a name");
         let expected = output(Command::new("java").arg("-cp").arg(directory.path()).arg(name));
         let this = std::env::current_exe().expect("this program has a path");
-        let mut vm = Command::new(this);
+        // A VM that hangs is ended, and so has printed too little.
+        let mut vm = Command::new("timeout");
+        vm.args(["--kill-after=5", "120"]).arg(this);
         vm.env(PROGRAM[0], name).env(PROGRAM[1], &library).env(PROGRAM[2], &dex);
         let found = output(&mut vm);
         let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();

@@ -5,8 +5,9 @@
 //! opcode has an indirect branch of its own, whose target a processor predicts by what mostly
 //! follows that opcode, and the four arguments stay in their registers.
 //!
-//! A build without optimization makes real calls of them. There a chain ends at each backward
-//! branch, so that it is never longer than a method.
+//! A build with less optimization makes real calls of them (`calls_may_stay_calls`, which the build
+//! script sets). There a chain ends at each backward branch, so that it is never longer than a
+//! method.
 
 use super::context::{Context, Flow, Pc, top};
 use super::table;
@@ -50,7 +51,7 @@ const fn ends_in_a_jump(opcode: u8) -> bool {
 fn step<const OPCODE: u8>(t: &Thread, code: &'static Code, r: Registers, pc: Pc) -> Ended {
     match table::operation(OPCODE, Context { t, code, r, pc }) {
         Flow::Next(next) if !ends_in_a_jump(OPCODE) => Ended(next),
-        Flow::Next(next) if cfg!(debug_assertions) && next <= pc => Ended(next),
+        Flow::Next(next) if cfg!(calls_may_stay_calls) && next <= pc => Ended(next),
         Flow::Next(next) => start(t, code, r, next),
         Flow::Call => Ended(top(t).2),
         Flow::Return => Ended::RETURN,
