@@ -13,9 +13,8 @@ use crate::vm::{Thread, Thrown};
 #[cold]
 pub(super) fn prepare(t: &Thread, method: &'static Method) -> Result<&'static Body, Thrown> {
     let body = find(t, method)?;
-    let body: &'static Body = Box::leak(Box::new(body));
-    method.body.set(body);
-    Ok(body)
+    // Frames of all threads are in the same copy of the code.
+    Ok(method.body.set_first(Box::leak(Box::new(body))))
 }
 
 fn find(t: &Thread, method: &'static Method) -> Result<Body, Thrown> {
