@@ -7,6 +7,7 @@ use baton_abi::control::*;
 use baton_abi::lane::status;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use test_engine::*;
@@ -94,6 +95,29 @@ fn the_time_to_rejoin_ends_when_all_are_back() {
     late.rejoin(&[], &[]);
     while gone() == refused(Errno::AGAIN) {}
     assert_eq!(gone(), refused(Errno::SRCH));
+}
+
+/// Another process may be killed between its broker's end and the time that it has to rejoin.
+#[test]
+fn an_awaited_manager_that_ends_leaves_its_context_to_the_next() {
+    let directory = Directory::new();
+    let first = start(&directory);
+    let mut process =
+        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let connection = connect(first.socket()).unwrap();
+    send(&connection, &encode(&Request::OnBehalf { pid: process.id() }), &[]).unwrap();
+    let manager = BareEngine::open_on(connection, "binder").map(TestEngine).unwrap();
+    let become_manager = || Request::BecomeContextManager { node: NodeId(1), flags: 0 };
+    assert_eq!(manager.ask(become_manager()), Some(Reply::Done));
+    // Its process lives, so that the time to rejoin goes on.
+    let _absent = TestEngine::open(first.socket(), "binder").unwrap();
+    first.stop().unwrap();
+    let second = start(&directory);
+    let next = TestEngine::open(second.socket(), "binder").unwrap();
+    assert_eq!(next.ask(become_manager()), refused(Errno::BUSY), "the manager may come back");
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert_eq!(next.ask(become_manager()), Some(Reply::Done));
 }
 
 #[test]
