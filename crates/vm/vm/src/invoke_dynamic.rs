@@ -5,6 +5,7 @@
 //! as fields; its methods call the target with these values and the arguments. Between the types of
 //! interface and target, values are boxed, unboxed, widened and cast.
 
+use crate::boxing::boxed;
 use crate::class::{
     Body, Class, Field, Lambda, LambdaCall, LoadedDex, Method, parameter_descriptors,
     result_descriptor,
@@ -312,12 +313,7 @@ fn adapt(
             }
             widen(t, unbox(t, object)?, kind)
         }
-        (kind, Kind::Reference) => {
-            let (class, name) = wrapper(kind);
-            let class = exception::library_class(t, class)?;
-            let value_of = class.declared_method("valueOf", name).expect("a wrapper's valueOf");
-            t.invoke(value_of, &[value])
-        }
+        (kind, Kind::Reference) => boxed(t, kind, value).map(Value::Ref),
         (_, kind) => widen(t, value, kind),
     }
 }
@@ -326,22 +322,6 @@ fn bad_cast(t: &Thread, object: Ref, class: &Class) -> Thrown {
     let names = (Class::of(object).pretty_name(), class.pretty_name());
     let message = format!("{} cannot be cast to {}", names.0, names.1);
     exception::throw(t, "Ljava/lang/ClassCastException;", &message)
-}
-
-/// The class that boxes a kind, and the signature of its valueOf.
-fn wrapper(kind: Kind) -> (&'static str, &'static str) {
-    match kind {
-        Kind::Boolean => ("Ljava/lang/Boolean;", "(Z)Ljava/lang/Boolean;"),
-        Kind::Byte => ("Ljava/lang/Byte;", "(B)Ljava/lang/Byte;"),
-        Kind::Char => ("Ljava/lang/Character;", "(C)Ljava/lang/Character;"),
-        Kind::Short => ("Ljava/lang/Short;", "(S)Ljava/lang/Short;"),
-        Kind::Long => ("Ljava/lang/Long;", "(J)Ljava/lang/Long;"),
-        Kind::Float => ("Ljava/lang/Float;", "(F)Ljava/lang/Float;"),
-        Kind::Double => ("Ljava/lang/Double;", "(D)Ljava/lang/Double;"),
-        Kind::Int | Kind::Reference | Kind::Void => {
-            ("Ljava/lang/Integer;", "(I)Ljava/lang/Integer;")
-        }
-    }
 }
 
 /// The value in an instance of a wrapper's class.

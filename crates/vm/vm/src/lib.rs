@@ -7,7 +7,7 @@
 //! - [`class`]: classes, fields, methods and dex files. [`stack`]: frames and registers.
 //!   [`safepoint`]: threads, and the stopped world.
 //! - [`vm`]: the VM and a thread's side of it. [`mod@reference`]: referents after a collection.
-//!   [`allocation`]: objects of a thread.
+//!   [`allocation`]: objects of a thread. [`boxing`]: of primitive values.
 //!
 //! **Roots.** A collection frees what these do not reach: slots of all stacks, the exception and
 //! result of each thread, mirrors of classes, interned strings, and handles. Rust code holds a
@@ -16,6 +16,7 @@
 //! [`vm::Thread::keep`].
 
 pub mod allocation;
+mod boxing;
 pub mod class;
 pub mod exception;
 mod finalizer;

@@ -3,6 +3,7 @@
 use super::boxes;
 use super::members;
 use super::values::{self, find};
+use crate::boxing::boxed;
 use crate::class::{Class, Field, LoadedDex, Method};
 use crate::exception::OrThrow;
 use crate::linker;
@@ -266,7 +267,7 @@ fn value_object(
         }
         _ => {
             let kind = if of.is_primitive() { of.kind } else { Kind::Int };
-            boxes::boxed(t, kind, primitive(value).expect("all others are primitive"))
+            boxed(t, kind, primitive(value).expect("all others are primitive"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Primitive values as objects, and back
+//! Primitive values of objects: arguments of reflection, and elements of arrays.
 
 use super::values::{self, throw};
 use crate::class::{Class, java_name};
@@ -75,25 +75,6 @@ pub fn unboxed(
     let field = of.fields.iter().find(|field| !field.is_static() && field.name == "value");
     let value = values::get(field.expect("a field of a box"), object);
     widened(from, value, class.kind).ok_or_else(mismatch)
-}
-
-/// A value as an object: void and null are null.
-pub fn boxed(t: &Thread, kind: Kind, value: Value) -> Result<Ref, Thrown> {
-    let (class, primitive) = match kind {
-        Kind::Boolean => ("Boolean", 'Z'),
-        Kind::Byte => ("Byte", 'B'),
-        Kind::Char => ("Character", 'C'),
-        Kind::Short => ("Short", 'S'),
-        Kind::Int => ("Integer", 'I'),
-        Kind::Long => ("Long", 'J'),
-        Kind::Float => ("Float", 'F'),
-        Kind::Double => ("Double", 'D'),
-        Kind::Reference => return Ok(value.reference()),
-        Kind::Void => return Ok(Ref::NULL),
-    };
-    let signature = format!("({primitive})Ljava/lang/{class};");
-    let class = format!("java/lang/{class}");
-    Ok(values::call(t, &class, "valueOf", &signature, &[value])?.reference())
 }
 
 /// Stores a primitive value in an array of its kind.

@@ -711,7 +711,7 @@ fn parse(t: &Thread, a: Args) -> Outcome {
         && number != "-0"
         && let Ok(value) = number.parse::<i64>()
     {
-        let boxed = super::boxes::boxed(t, crate::object::Kind::Long, Value::Long(value))?;
+        let boxed = crate::boxing::boxed(t, crate::object::Kind::Long, Value::Long(value))?;
         return Ok(Value::Ref(boxed));
     }
     let value = number.parse::<f64>().unwrap_or(f64::NAN) / f64::from(multiplier);
@@ -721,7 +721,7 @@ fn parse(t: &Thread, a: Args) -> Outcome {
         true => (crate::object::Kind::Long, Value::Long(value as i64)),
         false => (crate::object::Kind::Double, Value::Double(value)),
     };
-    Ok(Value::Ref(super::boxes::boxed(t, kind, value)?))
+    Ok(Value::Ref(crate::boxing::boxed(t, kind, value)?))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use super::annotations;
 use super::values::{self, VOID, non_null, rust};
 use super::{boxes, class, members};
+use crate::boxing::boxed;
 use crate::class::{Body, Class, Method};
 use crate::exception::OrThrow;
 use crate::linker;
@@ -103,7 +104,7 @@ fn call(t: &Thread, a: Args) -> Result<Value, Thrown> {
             Kind::Float => Value::Float(a.float(register)),
             _ => Value::Int(a.int(register)),
         };
-        arguments.push(boxes::boxed(t, *kind, value)?);
+        arguments.push(boxed(t, *kind, value)?);
         register += if kind.is_wide() { 2 } else { 1 };
     }
     let list = match arguments.is_empty() {

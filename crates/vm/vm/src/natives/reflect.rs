@@ -1,11 +1,12 @@
 //! java.lang.reflect: Field, Method, Constructor and Array
 
 use super::annotations;
-use super::boxes::{boxed, unboxed};
+use super::boxes::unboxed;
 use super::members::{
     check_instantiable, mirrors, numbered_field, numbered_method, parameter_types,
 };
 use super::values::{self, NULL, Outcome, VOID, find, non_null, text, throw};
+use crate::boxing::boxed;
 use crate::class::{Class, Field, Method, access};
 use crate::object::{Kind, Ref};
 use crate::stack::{Args, Value};
