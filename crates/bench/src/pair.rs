@@ -95,7 +95,7 @@ impl Chunk {
 pub(crate) struct Pair {
     client: Endpoint,
     server: Endpoint,
-    /// It outlives both.
+    /// The file system outlives both ends.
     mount: Option<Endpoint>,
 }
 
@@ -154,7 +154,7 @@ impl Pair {
 pub(crate) struct ClientGroup {
     clients: Vec<Endpoint>,
     server: Endpoint,
-    /// It outlives all.
+    /// The file system outlives all ends.
     _mount: Option<Endpoint>,
     barrier: StartBarrier,
 }

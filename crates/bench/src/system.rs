@@ -70,7 +70,7 @@ pub enum System {
     BatonUapiLibc,
     /// A Binder program on Baton, by an inline system call.
     BatonUapiTrap,
-    /// The same Binder program with nothing loaded into it, on a mounted binderfs.
+    /// A Binder program on a mounted binderfs, with nothing loaded into it.
     BatonMounted,
     /// The same Binder program on the kernel's own driver.
     KernelBinder,

@@ -110,7 +110,7 @@ fn beside(name: &str, advice: &str) -> io::Result<PathBuf> {
     if path.exists() { Ok(path) } else { Err(missing()) }
 }
 
-/// What a program prints.
+/// Runs a program, and returns its output.
 fn output(mut command: Command) -> io::Result<String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| {
         io::Error::other(format!("{}: {error}", command.get_program().display()))

@@ -35,7 +35,7 @@ pub struct DalvikvmArgs {
     arguments: Vec<String>,
 }
 
-/// What the command line asks for.
+/// The program that the command line asks for, and its VM.
 #[derive(Debug, PartialEq)]
 struct Program {
     class_path: Vec<PathBuf>,

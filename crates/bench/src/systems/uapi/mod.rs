@@ -1,7 +1,7 @@
 //! A small Binder program: what a client library does for a call, and nothing around it.
 //!
-//! It knows nothing of Baton: it opens `/dev/binder`, or a mounted device, and maps it. So it is
-//! what runs on the kernel's driver, too.
+//! The program knows nothing of Baton: it opens `/dev/binder`, or a mounted device, and maps it. So
+//! it runs on the kernel's driver, too.
 //!
 //! - [`device`]: the device; [`nodes`]: its objects; [`objects`]: calls that carry them.
 
