@@ -1,6 +1,7 @@
 //! `baton dalvikvm`: runs a Java program from dex files, with the options of Android's dalvikvm.
 
 use crate::failure::{Failure, Kind};
+use baton_vm::collector::Kind as Collector;
 use baton_vm::runtime;
 use baton_vm::vm::Options;
 use clap::Args;
@@ -21,6 +22,10 @@ Options of the program's VM, before the class:
   -cp, -classpath PATHS    dex files, or archives with classes.dex, separated by colons
   -Xbootclasspath:PATHS    the class library [default: what scripts/vm-library has made]
   -Xmx<N>[k|m|g]           the size of the heap [default: 256m]
+  -Xgc:<COLLECTOR>         mark-sweep stops the program; counting runs beside it
+                           [default: mark-sweep]
+  --verify-heap            check the heap after each collection of the counting collector
+  --torture                let collections of the counting collector follow without a pause
   -D<NAME>=<VALUE>         a system property
 
 The exit code is 1 after an uncaught exception, and System.exit's otherwise.")]
@@ -42,6 +47,9 @@ struct Program {
     boot_class_path: Option<Vec<PathBuf>>,
     properties: Vec<(String, String)>,
     heap_bytes: usize,
+    collector: Collector,
+    verify_heap: bool,
+    is_tortured: bool,
     class: String,
     arguments: Vec<String>,
 }
@@ -74,6 +82,9 @@ fn parse(arguments: &[String]) -> Result<Program, Failure> {
         boot_class_path: None,
         properties: Vec::new(),
         heap_bytes: HEAP_BYTES,
+        collector: Collector::default(),
+        verify_heap: false,
+        is_tortured: false,
         class: String::new(),
         arguments: Vec::new(),
     };
@@ -86,6 +97,16 @@ fn parse(arguments: &[String]) -> Result<Program, Failure> {
             program.boot_class_path = Some(paths(value));
         } else if let Some(value) = argument.strip_prefix("-Xmx") {
             program.heap_bytes = size(value)?;
+        } else if let Some(value) = argument.strip_prefix("-Xgc:") {
+            program.collector = match value {
+                "mark-sweep" => Collector::MarkSweep,
+                "counting" => Collector::Counting,
+                _ => return Err(usage(format!("there is no collector {value:?}"))),
+            };
+        } else if argument == "--verify-heap" {
+            program.verify_heap = true;
+        } else if argument == "--torture" {
+            program.is_tortured = true;
         } else if let Some(value) = argument.strip_prefix("-D") {
             let (name, value) = value.split_once('=').unwrap_or((value, ""));
             program.properties.push((name.to_owned(), value.to_owned()));
@@ -127,6 +148,9 @@ pub fn dalvikvm(args: &DalvikvmArgs) -> Result<(), Failure> {
         properties: program.properties,
         heap_bytes: program.heap_bytes,
         stack_slots: STACK_SLOTS,
+        collector: program.collector,
+        verify_heap: program.verify_heap,
+        is_tortured: program.is_tortured,
     };
     let run = move || -> Result<Infallible, runtime::StartError> {
         let t = runtime::start(options)?;
@@ -157,6 +181,9 @@ mod tests {
             boot_class_path: None,
             properties: vec![("x".into(), "y=z".into()), ("w".into(), String::new())],
             heap_bytes: 64 << 20,
+            collector: Collector::MarkSweep,
+            verify_heap: false,
+            is_tortured: false,
             class: "p.Main".into(),
             arguments: vec!["-cp".into(), "q".into()],
         };
@@ -170,6 +197,7 @@ mod tests {
             &["-cp", "a"],
             &["-Xmx1x", "M"],
             &["-Xmx9g", "M"],
+            &["-Xgc:none", "M"],
             &["-Q", "M"],
             &["-Xmxm", "M"],
         ] {

@@ -1,9 +1,9 @@
 //! Objects of a thread, and collections that make room for them.
 
 use crate::class::Class;
+use crate::collector;
 use crate::heap::{Full, Reach};
 use crate::object::{ELEMENTS, Kind, Ref, Shape};
-use crate::reference;
 use crate::vm::Thread;
 
 /// Nothing fits, even after a collection.
@@ -49,55 +49,31 @@ fn allocate(
     length: Option<u32>,
 ) -> Result<Ref, OutOfMemory> {
     let heap = &t.vm.heap;
-    let attempt =
-        |reach| heap.allocate(&mut t.allocator.borrow_mut(), reach, shape, n_bytes, length);
+    let attempt = |reach| {
+        let mut allocator = t.allocator.borrow_mut();
+        heap.allocate(&mut allocator, t.period(), reach, shape, n_bytes, length)
+    };
     attempt(Reach::Limit).or_else(|full| {
-        collect(t);
-        let again = if full == Full::Collect { attempt(Reach::Limit) } else { Err(full) };
-        again.or_else(|_| attempt(Reach::Whole)).map_err(|_| OutOfMemory)
+        let counts = t.vm.collector.as_ref();
+        if let Some(collector) = counts {
+            // There is room while the collector runs.
+            collector.request();
+            if let Ok(object) = attempt(Reach::Whole) {
+                return Ok(object);
+            }
+        }
+        // Cycles are looked for only if the first collection does not make room.
+        for of_cycles in [false, true] {
+            collector::collect(t, of_cycles);
+            let reach = if counts.is_none() && full == Full::Collect && !of_cycles {
+                Reach::Limit
+            } else {
+                Reach::Whole
+            };
+            if let Ok(object) = attempt(reach) {
+                return Ok(object);
+            }
+        }
+        Err(OutOfMemory)
     })
-}
-
-/// Collects garbage: stops all threads, marks what they reach and frees the rest.
-pub fn collect(t: &Thread) {
-    let vm = t.vm;
-    let before = vm.heap.collections();
-    t.safe(|| {
-        let stopped = vm.threads.stop(&t.state);
-        if vm.heap.collections() != before {
-            // Another thread was first.
-            return;
-        }
-        // SAFETY: the world is stopped, and the roots are complete (see the crate).
-        unsafe {
-            vm.heap.collect(|marker| {
-                for state in stopped.threads() {
-                    state.each_root(|object| marker.mark(object));
-                }
-                for class in vm.classes.read().expect("no holder panics").values() {
-                    marker.mark(class.mirror());
-                    marker.mark(class.failure());
-                }
-                for string in vm.strings.lock().expect("no holder panics").values() {
-                    marker.mark(*string);
-                }
-                for handle in vm.handles.lock().expect("no holder panics").iter() {
-                    marker.mark(*handle);
-                }
-                for object in vm.lambdas.lock().expect("no holder panics").values() {
-                    marker.mark(*object);
-                }
-                for loader in vm.dexes.read().expect("no holder panics").keys() {
-                    marker.mark(loader.0);
-                }
-                if let Some(known) = vm.known.get() {
-                    marker.mark(known.out_of_memory);
-                }
-                vm.pending.each(|object| marker.mark(object));
-                marker.trace();
-                vm.pending.add(reference::process(marker));
-                vm.monitors.sweep(|object| marker.is_marked(object));
-            });
-        }
-    });
 }

@@ -3,6 +3,7 @@
 //! All of these live until the process ends. A class is complete when the linker publishes it:
 //! only its status, its mirror and the entries that are resolved later change.
 
+use crate::cards::before_store;
 use crate::memory::{load32, load64, placed, store32, store64};
 use crate::object::{Kind, Ref, Shape, Sort};
 use crate::resolved::Resolved;
@@ -575,8 +576,13 @@ impl Field {
     #[inline(always)]
     pub fn set_ref(&self, object: Ref, value: Ref) {
         assert!(self.kind == Kind::Reference);
-        // SAFETY: the object has a reference there.
-        unsafe { store32(self.address(object), value.address(), self.order()) }
+        let address = self.address(object);
+        let order = if self.is_volatile() { Ordering::SeqCst } else { Ordering::Release };
+        // SAFETY: the object has a reference there; no safepoint is in between.
+        unsafe {
+            before_store(address, value.address());
+            store32(address, value.address(), order);
+        }
     }
 
     /// The word of a field of 32 bits as an atomic, for compare-and-swap. Stores of references

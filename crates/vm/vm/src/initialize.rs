@@ -1,5 +1,6 @@
 //! The initialization of classes, as section 12.4.2 of the Java language specification has it.
 
+use crate::cards::note_root;
 use crate::class::{Class, Definition, Field, Status};
 use crate::exception::{self, OrThrow};
 use crate::linker;
@@ -25,6 +26,7 @@ fn initialize_slowly(t: &Thread, class: &'static Class) -> Result<(), Thrown> {
     }
     let result = run(t, class);
     if result.is_err() {
+        note_root(t.exception().address());
         class.failure.store(t.exception().address(), Relaxed);
     }
     let status = if result.is_ok() { Status::Initialized } else { Status::Erroneous };

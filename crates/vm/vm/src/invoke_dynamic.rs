@@ -6,6 +6,7 @@
 //! interface and target, values are boxed, unboxed, widened and cast.
 
 use crate::boxing::boxed;
+use crate::cards::note_root;
 use crate::class::{
     Body, Class, Field, Lambda, LambdaCall, LoadedDex, Method, parameter_descriptors,
     result_descriptor,
@@ -208,6 +209,7 @@ fn lambda_object(t: &Thread, class: &'static Class, values: &[Value]) -> Result<
         }
     }
     if values.is_empty() {
+        note_root(object.address());
         return Ok(*t.lock(&t.vm.lambdas).entry(class.descriptor).or_insert(object));
     }
     Ok(object)

@@ -2,12 +2,13 @@
 //!
 //! From the lowest module to the highest:
 //!
-//! - [`memory`]: memory below 4 GiB. [`object`]: references, headers, fields and elements.
-//!   [`heap`]: allocation, mark and sweep. [`resolved`]: a reference that is found once.
+//! - [`memory`]: memory below 4 GiB. [`mod@cards`]: which of it has changed. [`object`]:
+//!   references, headers, fields and elements. [`heap`]: allocation; mark and sweep; counts of
+//!   references. [`resolved`]: a reference that is found once.
 //! - [`class`]: classes, fields, methods and dex files. [`stack`]: frames and registers.
 //!   [`safepoint`]: threads, and the stopped world.
 //! - [`vm`]: the VM and a thread's side of it. [`mod@reference`]: referents after a collection.
-//!   [`allocation`]: objects of a thread. [`boxing`]: of primitive values.
+//!   [`collector`]: when to collect. [`allocation`]: objects of a thread. [`boxing`]: of primitive values.
 //!
 //! **Roots.** A collection frees what these do not reach: slots of all stacks, the exception and
 //! result of each thread, mirrors of classes, interned strings, and handles. Rust code holds a
@@ -17,7 +18,9 @@
 
 pub mod allocation;
 mod boxing;
+mod cards;
 pub mod class;
+pub mod collector;
 pub mod exception;
 mod finalizer;
 pub mod heap;

@@ -4,6 +4,7 @@
 //! and no lock is held meanwhile. What loses is never freed, like all of a class.
 
 use crate::allocation::{self, OutOfMemory};
+use crate::cards::note_root;
 use crate::class::{
     Body, Class, Definition, Field, InterfaceTable, LoadedDex, Loader, Method, access, package,
 };
@@ -280,6 +281,7 @@ fn give_mirror(t: &Thread, of_class: &'static Class, class: &'static Class) -> L
     t.keep(mirror);
     // SAFETY: the mirror has as many bytes as the class says.
     unsafe { mirror.set_mirrored(&class.shape) };
+    note_root(mirror.address());
     class.mirror.store(mirror.address(), Relaxed);
     Ok(())
 }

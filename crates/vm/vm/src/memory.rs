@@ -167,6 +167,22 @@ pub unsafe fn atomic64(address: u32) -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(pointer(address)) }
 }
 
+/// A type of which zero is a value.
+///
+/// # Safety
+/// All bytes of a value may be zero.
+pub unsafe trait Zero {}
+// SAFETY: zero is a number.
+unsafe impl Zero for AtomicU8 {}
+// SAFETY: zero is a number.
+unsafe impl Zero for AtomicU32 {}
+
+/// A table of zeros, anywhere in memory. The kernel commits its pages at their first use.
+pub fn zeroed<T: Zero>(n: usize) -> Box<[T]> {
+    // SAFETY: zero is a value of the type.
+    unsafe { Box::<[T]>::new_zeroed_slice(n).assume_init() }
+}
+
 /// Zeroes memory.
 ///
 /// # Safety

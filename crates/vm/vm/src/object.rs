@@ -3,7 +3,7 @@
 //! ```text
 //!  0  class   address of the class, whose first field is its Shape
 //!  4  lock    0, a thin lock, a hash, or a fat monitor's number: the monitor module's word
-//!  8  count   for collectors that count references
+//!  8  count   for the collector that counts references
 //! 12  fields  of the superclass first; 32 bits each, long and double 64 bits at multiples of 8
 //! 12  length  of an array; its elements follow at 16
 //! ```
@@ -12,9 +12,11 @@
 //! only after a collection that found no reference to it in the roots; a reference that Rust code
 //! holds is in the roots (see the crate's documentation) or crosses no safepoint. Nothing moves.
 
+use crate::cards::before_store;
 use crate::memory::{
     atomic32, copy, load8, load16, load32, load64, placed, store8, store16, store32, store64,
 };
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 
 /// The size of an object's header.
@@ -22,6 +24,7 @@ pub const HEADER_BYTES: u32 = 12;
 /// The offset of an array's first element.
 pub const ELEMENTS: u32 = 16;
 const LOCK: u32 = 4;
+const COUNT: u32 = 8;
 const LENGTH: u32 = 12;
 /// The offset of the field of java.lang.Class that holds the address of the class. Only the VM
 /// knows this field.
@@ -201,6 +204,19 @@ impl Ref {
         unsafe { atomic32(self.0 + LOCK) }
     }
 
+    /// The count word, which belongs to the collector that counts references.
+    pub(crate) fn count_word(self) -> &'static AtomicU32 {
+        assert!(self.0 != 0, "null has no count");
+        // SAFETY: the header of an object; nothing but the collector gives the word a meaning.
+        unsafe { atomic32(self.0 + COUNT) }
+    }
+
+    /// Whether an object is here still, of which the collector kept the address.
+    pub(crate) fn exists(self) -> bool {
+        // SAFETY: a cell's first word is 0 if no object is in it.
+        unsafe { load32(self.0, Relaxed) != 0 }
+    }
+
     /// The size of the object in bytes.
     pub fn n_bytes(self) -> u32 {
         let shape = self.shape();
@@ -351,8 +367,37 @@ pub fn copy_elements(from: Ref, from_index: u32, to: Ref, to_index: u32, count: 
     let unit = kind.element_bytes();
     let source = range(from, from_index, count).expect("a range of the array");
     let target = range(to, to_index, count).expect("a range of the array");
+    if kind == Kind::Reference {
+        let forwards = target <= source;
+        for nth in 0..count {
+            let at = 4 * if forwards { nth } else { count - 1 - nth };
+            // SAFETY: both words are elements that hold references.
+            unsafe { store_reference(target + at, load_reference(source + at)) };
+        }
+        return;
+    }
     // SAFETY: both ranges lie in arrays of one kind.
     unsafe { copy(source, target, count * unit, unit) }
+}
+
+/// # Safety
+/// The word holds a reference.
+unsafe fn load_reference(address: u32) -> Ref {
+    // SAFETY: by the caller's promise.
+    unsafe { Ref(load32(address, Relaxed)) }
+}
+
+/// Stores a reference, seen by a collector that counts.
+///
+/// # Safety
+/// The word holds a reference.
+#[inline(always)]
+unsafe fn store_reference(address: u32, value: Ref) {
+    // SAFETY: by the caller's promise; no safepoint is in between.
+    unsafe {
+        before_store(address, value.0);
+        store32(address, value.0, Ordering::Release);
+    }
 }
 
 /// Copies the words of an object into another of the same class and length: Object.clone.
@@ -367,9 +412,18 @@ pub fn copy_words(from: Ref, to: Ref) {
         copy_elements(from, 0, to, 0, from.length());
         return;
     }
-    let n_bytes = (from.n_bytes() - HEADER_BYTES) & !3;
-    // SAFETY: both objects have words of the same kinds. Long fields may tear, as Java allows.
-    unsafe { copy(from.0 + HEADER_BYTES, to.0 + HEADER_BYTES, n_bytes, 4) }
+    // Long fields may tear, as Java allows.
+    for offset in (HEADER_BYTES..from.n_bytes()).step_by(4) {
+        let (source, target) = (from.0 + offset, to.0 + offset);
+        // SAFETY: both objects have words of the same kinds.
+        unsafe {
+            if from.holds_reference(offset) {
+                store_reference(target, load_reference(source));
+            } else {
+                store32(target, load32(source, Relaxed), Relaxed);
+            }
+        }
+    }
 }
 
 macro_rules! elements {
@@ -445,8 +499,8 @@ impl Array {
     #[inline(always)]
     pub fn set_ref(self, index: u32, value: Ref) {
         assert!(self.kind == Kind::Reference, "an array of references");
-        // SAFETY: the word is an element of the array, and the value a reference.
-        unsafe { store32(self.address(index), value.0, Relaxed) }
+        // SAFETY: the word is an element of the array.
+        unsafe { store_reference(self.address(index), value) }
     }
 }
 
@@ -467,27 +521,50 @@ impl Ref {
         self.array().expect("an array").set_ref(index, value);
     }
 
-    /// Calls `with` for the address of each word of the object that holds a reference.
-    pub(crate) fn each_reference(self, mut with: impl FnMut(Ref)) {
+    /// Whether the word at an offset holds a reference, a referent included.
+    pub fn holds_reference(self, offset: u32) -> bool {
         let shape = self.shape();
-        let mut load = |offset: u32| {
-            // SAFETY: the shape says that this word of the object is a reference.
-            let value = unsafe { Ref(load32(self.0 + offset, Relaxed)) };
+        match shape.sort {
+            Sort::Array(kind) => kind == Kind::Reference && offset >= ELEMENTS,
+            Sort::Reference(referent) if referent == offset => true,
+            _ if shape.references.contains(&offset) => true,
+            Sort::Mirror => self.mirrored().is_some_and(|it| it.static_references.contains(&offset)),
+            _ => false,
+        }
+    }
+
+    /// Calls `with` for each reference of the object, referents left out.
+    pub(crate) fn each_reference(self, mut with: impl FnMut(Ref)) {
+        self.each_reference_address(0..u32::MAX, |address| {
+            // SAFETY: the word holds a reference.
+            let value = unsafe { load_reference(address) };
             if !value.is_null() {
                 with(value);
             }
+        });
+    }
+
+    /// Calls `with` for the address of each word of the object that holds a reference, referents
+    /// left out, within a range of addresses.
+    pub(crate) fn each_reference_address(self, within: Range<u32>, mut with: impl FnMut(u32)) {
+        let shape = self.shape();
+        let mut fields = |offsets: &[u32]| {
+            let addresses = offsets.iter().map(|offset| self.0 + offset);
+            addresses.filter(|address| within.contains(address)).for_each(&mut with);
         };
         match shape.sort {
             Sort::Array(Kind::Reference) => {
-                (0..self.length()).for_each(|index| load(ELEMENTS + index * 4));
+                let first = self.0 + ELEMENTS;
+                let end = within.end.min(first + 4 * self.length());
+                (within.start.max(first)..end).step_by(4).for_each(with);
             }
             Sort::Array(_) => {}
             sort => {
-                shape.references.iter().for_each(|&offset| load(offset));
+                fields(&shape.references);
                 if sort == Sort::Mirror
                     && let Some(of) = self.mirrored()
                 {
-                    of.static_references.iter().for_each(|&offset| load(offset));
+                    fields(&of.static_references);
                 }
             }
         }

@@ -5,19 +5,11 @@
 //! to [`Pending`](crate::pending::Pending), from where `ReferenceQueueDaemon` takes it.
 
 use crate::class::Class;
-use crate::heap::Marker;
+use crate::heap::{Marker, Strength};
 use crate::memory::store32;
 use crate::object::{Ref, Sort};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::Ordering::Relaxed;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Strength {
-    Soft,
-    Weak,
-    Finalizer,
-    Phantom,
-}
 
 fn strength(class: &'static Class) -> Strength {
     let mut class = Some(class);
@@ -37,20 +29,47 @@ fn referent_offset(reference: Ref) -> u32 {
     offset
 }
 
-fn referent(reference: Ref) -> Ref {
+/// The referent.
+pub(crate) fn referent(reference: Ref) -> Ref {
     // SAFETY: the referent's word holds a reference.
     unsafe { Ref::from_address(reference.field32(referent_offset(reference))) }
 }
 
-fn clear(reference: Ref) {
+/// Clears a reference, without a barrier: only the collector does it.
+pub(crate) fn clear(reference: Ref) {
     // SAFETY: the referent's word; null is a reference.
     unsafe { store32(reference.address() + referent_offset(reference), 0, Relaxed) }
+}
+
+/// Lets a finalizer reference hold its referent until the finalizer has run: from here on
+/// `FinalizerReference.get` gives the object to it.
+pub(crate) fn hand_over(reference: Ref, object: Ref) {
+    let zombie = Class::of(reference).find_field("zombie", "Ljava/lang/Object;");
+    zombie.expect("a field of FinalizerReference").set_ref(reference, object);
+    clear(reference);
+}
+
+/// Whether a queue waits for a reference.
+pub(crate) fn has_queue(reference: Ref) -> bool {
+    let queue = Class::of(reference).find_field("queue", "Ljava/lang/ref/ReferenceQueue;");
+    !queue.expect("a field of Reference").get_ref(reference).is_null()
+}
+
+/// Strengths by the class of a reference.
+#[derive(Debug, Default)]
+pub(crate) struct Strengths(FxHashMap<u32, Strength>);
+
+impl Strengths {
+    pub fn of(&mut self, reference: Ref) -> Strength {
+        let class = || strength(Class::of(reference));
+        *self.0.entry(reference.class_word()).or_insert_with(class)
+    }
 }
 
 /// References by their strength, in the order in which they were found.
 #[derive(Default)]
 struct Found {
-    strengths: FxHashMap<u32, Strength>,
+    strengths: Strengths,
     weak: Vec<Ref>,
     finalizers: Vec<Ref>,
     phantoms: Vec<Ref>,
@@ -65,9 +84,7 @@ impl Found {
                 return;
             }
             for reference in references {
-                let word = reference.class_word();
-                let class = || strength(Class::of(reference));
-                match *self.strengths.entry(word).or_insert_with(class) {
+                match self.strengths.of(reference) {
                     Strength::Soft => marker.mark(referent(reference)),
                     Strength::Weak => self.weak.push(reference),
                     Strength::Finalizer => self.finalizers.push(reference),
@@ -90,10 +107,7 @@ pub(crate) fn process(marker: &mut Marker<'_>) -> Vec<Ref> {
         if marker.is_marked(object) {
             continue;
         }
-        // From here on `FinalizerReference.get` gives the object to its finalizer.
-        let zombie = Class::of(reference).find_field("zombie", "Ljava/lang/Object;");
-        zombie.expect("a field of FinalizerReference").set_ref(reference, object);
-        clear(reference);
+        hand_over(reference, object);
         pending.push(reference);
         marker.mark(object);
     }
@@ -111,8 +125,7 @@ fn clear_dead(marker: &Marker<'_>, references: &mut Vec<Ref>, pending: &mut Vec<
             continue;
         }
         clear(reference);
-        let queue = Class::of(reference).find_field("queue", "Ljava/lang/ref/ReferenceQueue;");
-        if !queue.expect("a field of Reference").get_ref(reference).is_null() {
+        if has_queue(reference) {
             pending.push(reference);
         }
     }

@@ -1,6 +1,8 @@
 //! How a VM starts, runs a program, and ends.
 
+use crate::cards::note_root;
 use crate::class::{Class, Loader};
+use crate::collector;
 use crate::exception::{self, OrThrow};
 use crate::initialize;
 use crate::interpreter;
@@ -19,6 +21,9 @@ pub enum StartError {
     /// There is no room for the heap.
     #[error("no room for the heap below 4 GiB: {0}")]
     Heap(std::io::Error),
+    /// The system has no more threads.
+    #[error("no thread for the collector: {0}")]
+    Thread(std::io::Error),
     /// A file is no dex file and no archive of dex files.
     #[error("{path}: {message}")]
     File {
@@ -43,6 +48,7 @@ pub fn start(options: Options) -> Result<Thread, StartError> {
         open(vm, Loader::BOOT, path)?;
     }
     let t = Thread::attach(vm);
+    collector::start(vm).map_err(StartError::Thread)?;
     let lacks = |error: LinkError| StartError::Library(format!("{error:?}"));
     linker::bootstrap(&t).map_err(lacks)?;
     let known = known(&t).map_err(lacks)?;
@@ -70,6 +76,7 @@ fn known(t: &Thread) -> Result<Known, LinkError> {
     };
     let (string, throwable) = (class("Ljava/lang/String;")?, class("Ljava/lang/Throwable;")?);
     let out_of_memory = crate::allocation::instance(t, class("Ljava/lang/OutOfMemoryError;")?)?;
+    t.keep(out_of_memory);
     Ok(Known {
         object: class("Ljava/lang/Object;")?,
         class: class("Ljava/lang/Class;")?,
@@ -114,6 +121,7 @@ fn system_loader(t: &Thread) -> Result<(), Thrown> {
     let class = exception::library_class(t, "Ljava/lang/ClassLoader;")?;
     let get = class.declared_method("getSystemClassLoader", "()Ljava/lang/ClassLoader;");
     let loader = t.invoke(get.expect("ClassLoader.getSystemClassLoader"), &[])?.reference();
+    note_root(loader.address());
     t.lock(&t.vm.handles).push(loader);
     let daemons = exception::library_class(t, "Ljava/lang/Daemons;")?;
     t.invoke(daemons.declared_method("start", "()V").expect("Daemons.start"), &[])?;

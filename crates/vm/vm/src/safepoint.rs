@@ -1,20 +1,25 @@
 //! Threads that run Java, and how one of them stops all others.
 //!
 //! A thread is *running* or *safe*. A running thread may hold references that nobody else knows,
-//! and looks at [`Threads::is_stopping`] at every backward branch, call and allocation. A safe
-//! thread touches no object: it waits, or runs code that knows none. To stop the world is to set
-//! the flag and wait until no other thread runs.
+//! and looks at a flag of its own at every backward branch and call. A safe thread touches no
+//! object: it waits, or runs code that knows none. To stop the world is to set the flags and wait
+//! until no other thread runs.
 //!
-//! Orders: a thread stores its state and then loads the flag; whoever stops stores the flag and
-//! then loads the states. Both in sequential consistency, so that one of them sees the other.
+//! A collector that counts stops no thread. It brings each to its next [`Stage`]: a running thread
+//! does what the stage asks for when it sees its flag, and the collector does it for a safe one.
+//! Meanwhile that thread is *held*, but not kept: a held thread that has to run does it as well.
+//!
+//! Orders: a thread stores its state and then loads what is asked of it; whoever asks stores that
+//! and then loads the states. Both in sequential consistency, so that one of them sees the other.
 
+use crate::cards::{Cards, Mutator, Stage, Step};
 use crate::monitors::Activity;
 use crate::object::Ref;
 use crate::parker::Parker;
 use crate::stack::Stack;
 use rustix::thread::Pid;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 /// What other threads may know of a thread.
 #[derive(Debug)]
@@ -39,10 +44,43 @@ pub struct ThreadState {
     pub(crate) is_daemon: AtomicBool,
     /// The OS thread
     pub tid: Pid,
-    is_safe: AtomicBool,
+    /// A [`Running`]
+    running: AtomicU8,
+    /// The thread is to look at what is asked of it
+    attention: AtomicBool,
+    /// What a collector that counts has to know
+    pub(crate) mutator: Option<Arc<Mutator>>,
+}
+
+/// Whether a thread may touch objects.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Running {
+    Yes,
+    Safe,
+    /// Safe, and the collector acts for it
+    Held,
 }
 
 impl ThreadState {
+    fn is_safe(&self) -> bool {
+        self.running.load(SeqCst) != Running::Yes as u8
+    }
+
+    /// Whether the thread has to look at what is asked of it, by [`Threads::attend`].
+    #[inline(always)]
+    pub fn has_attention(&self) -> bool {
+        self.attention.load(Relaxed)
+    }
+
+    /// Does what a stage asks of the thread.
+    fn advance(&self, mutator: &Mutator, stage: Stage) {
+        if stage.step() == Step::Scanned {
+            self.each_root(|root| mutator.cards().reach(root.address()));
+        }
+        mutator.advance(stage);
+    }
+
     /// The java.lang.Thread; null before it is set.
     pub fn java(&self) -> Ref {
         // SAFETY: the word holds a reference that the roots contain.
@@ -73,6 +111,10 @@ impl ThreadState {
 #[derive(Debug, Default)]
 pub struct Threads {
     stopping: AtomicBool,
+    /// The stage that all threads are to reach
+    stage: AtomicU32,
+    /// Waits for threads to reach it
+    collector: OnceLock<std::thread::Thread>,
     all: Mutex<Listed>,
     changed: Condvar,
 }
@@ -110,8 +152,10 @@ impl Drop for Stopped<'_> {
 
 impl Threads {
     /// Adds the calling thread, which is safe at first.
-    pub fn attach(&self, n_slots: usize) -> Arc<ThreadState> {
+    pub fn attach(&self, n_slots: usize, cards: Option<&Arc<Cards>>) -> Arc<ThreadState> {
         let mut listed = self.lock();
+        // The collector asks for a stage before it looks at the list.
+        let mutator = |cards: &Arc<Cards>| Arc::new(Mutator::new(cards.clone(), self.stage()));
         let is_free = |id: &u32| listed.threads.iter().all(|thread| thread.id != *id);
         let id = (1..).find(is_free).expect("fewer threads than numbers");
         let state = Arc::new(ThreadState {
@@ -125,7 +169,9 @@ impl Threads {
             activity: AtomicU8::new(Activity::Running as u8),
             is_daemon: AtomicBool::new(false),
             tid: rustix::thread::gettid(),
-            is_safe: AtomicBool::new(true),
+            running: AtomicU8::new(Running::Safe as u8),
+            attention: AtomicBool::new(false),
+            mutator: cards.map(mutator),
         });
         listed.threads.push(state.clone());
         state
@@ -133,7 +179,7 @@ impl Threads {
 
     /// Removes a safe thread.
     pub fn detach(&self, state: &Arc<ThreadState>) {
-        assert!(state.is_safe.load(Relaxed));
+        assert!(state.is_safe());
         self.lock().threads.retain(|thread| !Arc::ptr_eq(thread, state));
         self.changed.notify_all();
     }
@@ -157,28 +203,59 @@ impl Threads {
         self.all.lock().expect("no holder panics")
     }
 
-    /// Whether running threads have to become safe.
-    #[inline(always)]
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Relaxed)
+    fn stage(&self) -> Stage {
+        Stage::of(self.stage.load(SeqCst))
+    }
+
+    /// The stage that a thread has to reach, if it has not.
+    fn due<'a>(&self, state: &'a ThreadState) -> Option<(&'a Mutator, Stage)> {
+        let (mutator, stage) = (state.mutator.as_deref()?, self.stage());
+        (mutator.stage() != stage).then_some((mutator, stage))
+    }
+
+    /// Does what is asked of a running thread.
+    #[cold]
+    pub fn attend(&self, state: &ThreadState) {
+        state.attention.store(false, SeqCst);
+        self.reach_due(state);
+        if self.stopping.load(SeqCst) {
+            self.leave(state);
+            self.enter(state);
+        }
+    }
+
+    fn reach_due(&self, state: &ThreadState) {
+        if let Some((mutator, stage)) = self.due(state) {
+            state.advance(mutator, stage);
+            self.wake_collector();
+        }
+    }
+
+    fn wake_collector(&self) {
+        if let Some(collector) = self.collector.get() {
+            collector.unpark();
+        }
     }
 
     /// Makes a running thread safe.
     pub fn leave(&self, state: &ThreadState) {
-        state.is_safe.store(true, SeqCst);
+        state.running.store(Running::Safe as u8, SeqCst);
         if self.stopping.load(SeqCst) {
             // Whoever stops holds the lock or waits: the notification is not lost.
             drop(self.lock());
             self.changed.notify_all();
+        }
+        if self.due(state).is_some() {
+            self.wake_collector();
         }
     }
 
     /// Makes a safe thread running, after a stop that is under way.
     pub fn enter(&self, state: &ThreadState) {
         loop {
-            state.is_safe.store(false, SeqCst);
+            state.running.store(Running::Yes as u8, SeqCst);
             if !self.stopping.load(SeqCst) {
-                return;
+                return self.reach_due(state);
             }
             self.leave(state);
             let mut listed = self.lock();
@@ -188,15 +265,42 @@ impl Threads {
         }
     }
 
+    /// Makes the calling thread the one that waits in [`Threads::reach`].
+    pub fn set_collector(&self) {
+        self.collector.set(std::thread::current()).expect("a VM has one collector");
+    }
+
+    /// Brings all threads to the next stage; the calling one is safe.
+    pub fn reach(&self, stage: Stage) {
+        self.stage.store(stage.number(), SeqCst);
+        let threads = self.all();
+        threads.iter().for_each(|state| state.attention.store(true, SeqCst));
+        for state in threads {
+            while let Some((mutator, stage)) = self.due(&state) {
+                let exchange = |from: Running, to: Running| {
+                    state.running.compare_exchange(from as u8, to as u8, SeqCst, SeqCst).is_ok()
+                };
+                if exchange(Running::Safe, Running::Held) {
+                    state.advance(mutator, stage);
+                    // A failure means that the thread runs, and has done the same.
+                    exchange(Running::Held, Running::Safe);
+                } else {
+                    std::thread::park();
+                }
+            }
+        }
+    }
+
     /// Stops all threads but the calling one, which has to be safe.
     pub fn stop(&self, own: &ThreadState) -> Stopped<'_> {
-        assert!(own.is_safe.load(Relaxed));
+        assert!(own.is_safe());
         let mut listed = self.lock();
         while self.stopping.load(SeqCst) {
             listed = self.changed.wait(listed).expect("no holder panics");
         }
         self.stopping.store(true, SeqCst);
-        while !listed.threads.iter().all(|thread| thread.is_safe.load(SeqCst)) {
+        listed.threads.iter().for_each(|thread| thread.attention.store(true, SeqCst));
+        while !listed.threads.iter().all(|thread| thread.is_safe()) {
             listed = self.changed.wait(listed).expect("no holder panics");
         }
         Stopped { threads: self, listed }

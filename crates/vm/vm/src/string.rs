@@ -1,6 +1,7 @@
 //! java.lang.String: UTF-16 units in a char[] with offset and count.
 
 use crate::allocation::{self, OutOfMemory};
+use crate::cards::note_root;
 use crate::object::Ref;
 use crate::vm::Thread;
 
@@ -60,5 +61,6 @@ pub fn intern(t: &Thread, units: &[u16]) -> Result<Ref, OutOfMemory> {
     }
     let string = from_utf16(t, units)?;
     // Another thread may have been first.
+    note_root(string.address());
     Ok(*t.lock(&t.vm.strings).entry(units.into()).or_insert(string))
 }

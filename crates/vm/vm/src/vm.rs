@@ -1,6 +1,8 @@
 //! The virtual machine, and a thread's own side of it.
 
+use crate::cards::Acting;
 use crate::class::{Class, LoadedDex, Loader, Method};
+use crate::collector::{Collector, Kind};
 use crate::heap::{Allocator, Heap};
 use crate::memory::Arena;
 use crate::monitors::Monitors;
@@ -47,6 +49,12 @@ pub struct Options {
     pub heap_bytes: usize,
     /// Slots of a thread's stack, 8 bytes each
     pub stack_slots: usize,
+    /// Which collector frees objects
+    pub collector: Kind,
+    /// Whether the heap is checked after each collection, with the program stopped
+    pub verify_heap: bool,
+    /// Whether collections follow each other without a pause
+    pub is_tortured: bool,
 }
 
 /// The virtual machine. It lives until the process ends.
@@ -54,6 +62,8 @@ pub struct Options {
 pub struct Vm {
     /// Objects
     pub heap: Heap,
+    /// The collector that counts, if that was chosen
+    pub(crate) collector: Option<Collector>,
     /// Threads
     pub threads: Threads,
     /// Monitors of objects
@@ -109,8 +119,11 @@ impl Vm {
     /// ENOMEM if there is no gap below 4 GiB for the heap.
     pub(crate) fn new(options: Options, natives: &[Native], enter: Enter) -> io::Result<Vm> {
         let by_name = natives.iter().enumerate();
+        let is_counted = options.collector == Kind::Counting;
+        let heap = Heap::map(options.heap_bytes, is_counted)?;
         Ok(Vm {
-            heap: Heap::map(options.heap_bytes)?,
+            collector: is_counted.then(|| Collector::new(&heap)),
+            heap,
             threads: Threads::default(),
             pending: Pending::default(),
             options,
@@ -160,14 +173,18 @@ pub struct Thread {
     pub(crate) result: Cell<i64>,
     /// Classes that this thread is loading.
     pub(crate) loading: RefCell<Vec<(Loader, String)>>,
+    /// Makes the barrier store for this thread.
+    acting: Option<Acting>,
 }
 
 impl Thread {
     /// Makes the calling OS thread a thread of the VM, and running.
     pub fn attach(vm: &'static Vm) -> Thread {
-        let state = vm.threads.attach(vm.options.stack_slots);
+        let cards = vm.collector.as_ref().map(Collector::cards);
+        let state = vm.threads.attach(vm.options.stack_slots, cards);
         vm.threads.enter(&state);
         Thread {
+            acting: state.mutator.clone().map(Acting::new),
             vm,
             state,
             allocator: RefCell::default(),
@@ -230,11 +247,20 @@ impl Thread {
         result
     }
 
-    /// Lets a thread that stops the world go on.
+    /// Does what a collector asks for.
     #[inline(always)]
     pub fn safepoint(&self) {
-        if self.vm.threads.is_stopping() {
-            self.safe(|| {});
+        if self.state.has_attention() {
+            self.vm.threads.attend(&self.state);
+        }
+    }
+
+    /// In which period this thread allocates (see the heap).
+    #[inline(always)]
+    pub(crate) fn period(&self) -> u32 {
+        match &self.state.mutator {
+            Some(mutator) => mutator.stage().epoch(),
+            None => self.vm.heap.collections(),
         }
     }
 
@@ -278,6 +304,7 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
+        self.acting = None;
         self.vm.threads.leave(&self.state);
         self.vm.threads.detach(&self.state);
     }

@@ -58,6 +58,9 @@ fn run(program: &str, library: PathBuf, dex: PathBuf) -> ExitCode {
         properties: Vec::new(),
         heap_bytes: 64 << 20,
         stack_slots: 1 << 16,
+        collector: baton_vm::collector::Kind::MarkSweep,
+        verify_heap: false,
+            is_tortured: false,
     };
     match runtime::start(options) {
         Ok(t) => ExitCode::from(runtime::run_main(&t, program, &[])),

@@ -6,26 +6,36 @@
 //! ```
 //!
 //! A thread allocates from blocks that it took for itself ([`Allocator`]), without a lock. A
-//! collection takes all blocks back: an allocator of an earlier collection ([`Heap::collections`])
-//! starts afresh.
+//! collection takes blocks back: an allocator of an earlier *period* starts afresh. With mark and
+//! sweep a period ends for all threads at once, with a collection; a collector that counts ends it
+//! for one thread after the other, with the thread's epoch.
 //!
 //! **Invariant**: a cell is on one free list, or in one allocator's unused rest, or holds one
-//! object. Unused rests are zero.
+//! object, or waits in a block that an allocator has for the end of the period. Unused rests are
+//! zero. With counting, free cells are zero but for their link.
 
-mod collect;
+mod count;
+mod counting;
+mod cycles;
+mod mark_sweep;
 
-pub use collect::Marker;
+pub use counting::{Counting, Strength, Summary, World};
+pub use mark_sweep::Marker;
 
-use crate::memory::{Region, load32, store32, zero};
+use crate::cards::Cards;
+use crate::memory::{Region, load32, store32, zero, zeroed};
 use crate::object::{Ref, Shape};
 use std::io;
-use std::sync::Mutex;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
 
 const BLOCK_BYTES: u32 = 16 << 10;
 /// Objects larger than this take whole blocks.
 const LARGEST_CELL: u32 = 2048;
 const N_SIZES: usize = 32;
+/// Where a free cell has the address of the next one: no reference is there in any object.
+const LINK: u32 = 4;
 
 /// The sizes of cells: multiples of 8 up to 128, then eight steps for each doubling at most.
 const SIZES: [u32; N_SIZES] = [
@@ -56,42 +66,78 @@ enum Use {
     Cells(u8),
     /// The first block of a large object, with the number of its blocks
     Large(u32),
-    /// Another block of a large object
-    Rest,
+    /// Another block of a large object, with the distance to the first
+    Rest(u32),
 }
 
-/// Free cells of one block, as a list.
-#[derive(Clone, Copy, Debug)]
-struct FreeList {
-    first: u32,
+impl Use {
+    fn encode(self) -> u32 {
+        match self {
+            Use::Free => 0,
+            Use::Cells(size) => u32::from(size) << 2 | 1,
+            Use::Large(count) => count << 2 | 2,
+            Use::Rest(distance) => distance << 2 | 3,
+        }
+    }
+
+    fn decode(word: u32) -> Use {
+        match word & 3 {
+            0 => Use::Free,
+            1 => Use::Cells((word >> 2) as u8),
+            2 => Use::Large(word >> 2),
+            _ => Use::Rest(word >> 2),
+        }
+    }
 }
+
+/// Which period a block belongs to that no allocator has.
+const NO_PERIOD: u32 = u32::MAX;
+
+/// What is free in a block, and who may allocate from it.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// The period of the allocator that has the block, or of the large object in it
+    period: u32,
+    /// Free cells, as a list, if no allocator has the block
+    free: u32,
+    n_free: u16,
+    /// Whether the block is in the list of its size
+    is_listed: bool,
+}
+
+const UNUSED: Block = Block { period: NO_PERIOD, free: 0, n_free: 0, is_listed: false };
 
 #[derive(Debug)]
 struct Blocks {
-    uses: Vec<Use>,
+    all: Box<[Block]>,
     n_free: usize,
     /// Where the search for free blocks begins.
     next: usize,
-    /// For each size, the free lists of blocks that no allocator has.
-    lists: [Vec<FreeList>; N_SIZES],
+    /// For each size, blocks with free cells that no allocator has. Some may be in use otherwise
+    /// since, and are not [`Block::is_listed`].
+    lists: [Vec<u32>; N_SIZES],
 }
 
 /// Memory for objects.
 #[derive(Debug)]
 pub struct Heap {
     region: Region,
+    /// A [`Use`] for each block, which changes under the lock.
+    uses: Box<[AtomicU32]>,
     blocks: Mutex<Blocks>,
     /// One bit for each multiple of 8 bytes: the object there is marked.
     marks: Box<[AtomicU64]>,
     collections: AtomicU32,
     /// How many blocks may be in use before an allocation asks for a collection.
     limit_blocks: AtomicUsize,
+    /// Whether free cells are zero but for their link.
+    is_counted: bool,
 }
 
 /// What one thread allocates from.
 #[derive(Debug)]
 pub struct Allocator {
-    collections: u32,
+    period: u32,
     sizes: [Rest; N_SIZES],
 }
 
@@ -124,7 +170,7 @@ pub enum Reach {
 impl Allocator {
     /// An allocator that has no block yet.
     pub fn new() -> Allocator {
-        Allocator { collections: u32::MAX, sizes: [Rest::default(); N_SIZES] }
+        Allocator { period: NO_PERIOD, sizes: [Rest::default(); N_SIZES] }
     }
 }
 
@@ -135,19 +181,21 @@ impl Default for Allocator {
 }
 
 impl Heap {
-    /// A heap of at most `n_bytes`, and at least 1 MiB.
+    /// A heap of at most `n_bytes`, and at least 1 MiB. `is_counted` is whether [`Counting`]
+    /// collects it.
     ///
     /// # Errors
     /// ENOMEM if the memory below 4 GiB is taken.
-    pub fn map(n_bytes: usize) -> io::Result<Heap> {
+    pub fn map(n_bytes: usize, is_counted: bool) -> io::Result<Heap> {
         let n_bytes = n_bytes.max(1 << 20).next_multiple_of(BLOCK_BYTES as usize);
         let region = Region::map(n_bytes)?;
         let n_blocks = n_bytes / BLOCK_BYTES as usize;
         let marks = (0..n_bytes / 8 / 64).map(|_| AtomicU64::new(0)).collect();
         Ok(Heap {
             region,
+            uses: zeroed(n_blocks),
             blocks: Mutex::new(Blocks {
-                uses: vec![Use::Free; n_blocks],
+                all: vec![UNUSED; n_blocks].into(),
                 n_free: n_blocks,
                 next: 0,
                 lists: Default::default(),
@@ -155,7 +203,13 @@ impl Heap {
             marks,
             collections: AtomicU32::new(0),
             limit_blocks: AtomicUsize::new(first_limit(n_blocks)),
+            is_counted,
         })
+    }
+
+    /// Cards for this heap.
+    pub fn cards(&self) -> Cards {
+        Cards::new(self.region.start(), self.region.n_bytes())
     }
 
     /// The number of collections so far.
@@ -170,11 +224,29 @@ impl Heap {
 
     /// The memory in blocks that are in use.
     pub fn used_bytes(&self) -> usize {
-        let blocks = self.blocks.lock().expect("no holder panics");
-        (blocks.uses.len() - blocks.n_free) * BLOCK_BYTES as usize
+        self.used_blocks() * BLOCK_BYTES as usize
     }
 
-    /// Makes an object of zeroed fields.
+    /// The number of blocks.
+    pub(crate) fn n_blocks(&self) -> usize {
+        self.uses.len()
+    }
+
+    /// The number of blocks in use.
+    pub(crate) fn used_blocks(&self) -> usize {
+        let blocks = self.lock();
+        blocks.all.len() - blocks.n_free
+    }
+
+    /// Sets the limit for the next collection that counts. It begins while there is memory for the
+    /// threads that allocate meanwhile.
+    pub(crate) fn set_limit(&self) {
+        let (n_blocks, used) = (self.n_blocks(), self.used_blocks());
+        let limit = (used * 2).max(first_limit(n_blocks)).min(n_blocks / 4 * 3);
+        self.limit_blocks.store(limit.max(used + n_blocks / 16), Relaxed);
+    }
+
+    /// Makes an object of zeroed fields, in the thread's period.
     ///
     /// # Errors
     /// [`Full`] if there is no memory within `reach`.
@@ -182,18 +254,19 @@ impl Heap {
     pub fn allocate(
         &self,
         allocator: &mut Allocator,
+        period: u32,
         reach: Reach,
         shape: &'static Shape,
         n_bytes: u64,
         length: Option<u32>,
     ) -> Result<Ref, Full> {
         if n_bytes > u64::from(LARGEST_CELL) {
-            let address = self.take_large(n_bytes, reach)?;
+            let address = self.take_large(n_bytes, period, reach)?;
             // SAFETY: the blocks are this call's alone, zeroed and large enough.
             return Ok(unsafe { Ref::create(address, shape, length) });
         }
-        if allocator.collections != self.collections.load(Relaxed) {
-            *allocator = Allocator { collections: self.collections(), ..Allocator::new() };
+        if allocator.period != period {
+            *allocator = Allocator { period, ..Allocator::new() };
         }
         let size = SIZE_INDEX[n_bytes.div_ceil(8) as usize] as usize;
         let cell = SIZES[size];
@@ -203,15 +276,19 @@ impl Heap {
                 let address = rest.free;
                 // SAFETY: a free cell of this allocator's list, by the heap's invariant.
                 unsafe {
-                    rest.free = load32(address + 4, Relaxed);
-                    zero(address, cell as usize);
+                    rest.free = load32(address + LINK, Relaxed);
+                    if self.is_counted {
+                        store32(address + LINK, 0, Relaxed);
+                    } else {
+                        zero(address, cell as usize);
+                    }
                 }
                 address
             } else if rest.at + cell <= rest.end {
                 rest.at += cell;
                 rest.at - cell
             } else {
-                *rest = self.take_cells(size, reach)?;
+                *rest = self.take_cells(size, period, reach)?;
                 continue;
             };
             // SAFETY: the cell is this allocator's alone, zero, and large enough.
@@ -223,27 +300,49 @@ impl Heap {
         self.region.start() + block as u32 * BLOCK_BYTES
     }
 
-    fn take_cells(&self, size: usize, reach: Reach) -> Result<Rest, Full> {
-        let mut blocks = self.blocks.lock().expect("no holder panics");
-        if let Some(list) = blocks.lists[size].pop() {
-            return Ok(Rest { free: list.first, at: 0, end: 0 });
+    fn used(&self, block: usize) -> Use {
+        Use::decode(self.uses[block].load(Relaxed))
+    }
+
+    fn set_use(&self, block: usize, of: Use) {
+        self.uses[block].store(of.encode(), Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Blocks> {
+        self.blocks.lock().expect("no holder panics")
+    }
+
+    fn take_cells(&self, size: usize, period: u32, reach: Reach) -> Result<Rest, Full> {
+        let mut blocks = self.lock();
+        while let Some(block) = blocks.lists[size].pop() {
+            let index = block as usize;
+            if blocks.all[index].is_listed && self.used(index) == Use::Cells(size as u8) {
+                let free = blocks.all[index].free;
+                blocks.all[index] = Block { period, ..UNUSED };
+                return Ok(Rest { free, at: 0, end: 0 });
+            }
         }
         let block = self.take_blocks(&mut blocks, 1, reach)?;
-        blocks.uses[block] = Use::Cells(size as u8);
+        self.set_use(block, Use::Cells(size as u8));
+        blocks.all[block] = Block { period, ..UNUSED };
         let at = self.address_of(block);
-        // SAFETY: no object lies in a free block.
+        drop(blocks);
+        // SAFETY: no object lies in the block, and nobody else allocates from it.
         unsafe { zero(at, BLOCK_BYTES as usize) };
         Ok(Rest { free: 0, at, end: at + BLOCK_BYTES })
     }
 
-    fn take_large(&self, n_bytes: u64, reach: Reach) -> Result<u32, Full> {
+    fn take_large(&self, n_bytes: u64, period: u32, reach: Reach) -> Result<u32, Full> {
         let n_blocks = n_bytes.div_ceil(u64::from(BLOCK_BYTES));
         let Ok(n_blocks) = u32::try_from(n_blocks) else { return Err(Full::Exhausted) };
         let at = {
-            let mut blocks = self.blocks.lock().expect("no holder panics");
+            let mut blocks = self.lock();
             let first = self.take_blocks(&mut blocks, n_blocks as usize, reach)?;
-            blocks.uses[first] = Use::Large(n_blocks);
-            blocks.uses[first + 1..first + n_blocks as usize].fill(Use::Rest);
+            self.set_use(first, Use::Large(n_blocks));
+            for distance in 1..n_blocks {
+                self.set_use(first + distance as usize, Use::Rest(distance));
+            }
+            blocks.all[first] = Block { period, ..UNUSED };
             self.address_of(first)
         };
         // SAFETY: no object lies in these blocks; a collector that sees them finds class word 0.
@@ -253,7 +352,7 @@ impl Heap {
 
     /// Finds free blocks side by side. The caller says what they are used for.
     fn take_blocks(&self, blocks: &mut Blocks, count: usize, reach: Reach) -> Result<usize, Full> {
-        let n_blocks = blocks.uses.len();
+        let n_blocks = blocks.all.len();
         if count > n_blocks {
             return Err(Full::Exhausted);
         }
@@ -264,29 +363,53 @@ impl Heap {
         if count > blocks.n_free {
             return Err(Full::Exhausted);
         }
-        let from_next = free_run(&blocks.uses[blocks.next..], count).map(|at| at + blocks.next);
-        let found = from_next.or_else(|| free_run(&blocks.uses, count)).ok_or(Full::Exhausted)?;
+        let found = self
+            .free_run(blocks.next..n_blocks, count)
+            .or_else(|| self.free_run(0..n_blocks, count))
+            .ok_or(Full::Exhausted)?;
         blocks.n_free -= count;
         blocks.next = if found + count < n_blocks { found + count } else { 0 };
         Ok(found)
+    }
+
+    /// The first of `count` free blocks side by side.
+    fn free_run(&self, within: Range<usize>, count: usize) -> Option<usize> {
+        let mut start = within.start;
+        for index in within {
+            if self.used(index) != Use::Free {
+                start = index + 1;
+            } else if index + 1 - start == count {
+                return Some(start);
+            }
+        }
+        None
+    }
+
+    /// Frees the blocks of a large object, or a block without objects.
+    fn free_blocks(&self, blocks: &mut Blocks, first: usize, count: usize) {
+        for index in first..first + count {
+            self.set_use(index, Use::Free);
+            blocks.all[index] = UNUSED;
+        }
+        blocks.n_free += count;
+    }
+
+    /// Gives a block's free cells to whoever needs some, or the whole block if all are free.
+    fn offer(&self, blocks: &mut Blocks, block: usize, size: u8, free: u32, n_free: u16) {
+        if u32::from(n_free) == BLOCK_BYTES / SIZES[size as usize] {
+            self.free_blocks(blocks, block, 1);
+            return;
+        }
+        let is_listed = n_free > 0;
+        if is_listed && !blocks.all[block].is_listed {
+            blocks.lists[size as usize].push(block as u32);
+        }
+        blocks.all[block] = Block { period: NO_PERIOD, free, n_free, is_listed };
     }
 }
 
 fn first_limit(n_blocks: usize) -> usize {
     (n_blocks / 4).max(64).min(n_blocks)
-}
-
-/// The first of `count` free blocks side by side.
-fn free_run(uses: &[Use], count: usize) -> Option<usize> {
-    let mut start = 0;
-    for (index, of) in uses.iter().enumerate() {
-        if *of != Use::Free {
-            start = index + 1;
-        } else if index + 1 - start == count {
-            return Some(start);
-        }
-    }
-    None
 }
 
 /// Puts a cell in front of a list of free cells.
@@ -297,7 +420,7 @@ unsafe fn push_free(list: &mut u32, cell: u32) {
     // SAFETY: by the caller's promise.
     unsafe {
         store32(cell, 0, Relaxed);
-        store32(cell + 4, *list, Relaxed);
+        store32(cell + LINK, *list, Relaxed);
     }
     *list = cell;
 }

@@ -52,7 +52,7 @@ fn random_histories_free_what_nothing_reaches() {
     let array = shape(Sort::Array(Kind::Reference), 0, &[]);
     for seed in 1..=20 {
         let mut random = Random(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed));
-        let heap = Heap::map(4 << 20).unwrap();
+        let heap = Heap::map(4 << 20, false).unwrap();
         let mut allocator = Allocator::new();
         let mut roots = [Ref::NULL; 12];
         let mut edges: HashMap<Ref, Vec<Ref>> = HashMap::new();
@@ -66,7 +66,7 @@ fn random_histories_free_what_nothing_reaches() {
                     };
                     let n_bytes = u64::from(ELEMENTS + 4 * length);
                     let made =
-                        heap.allocate(&mut allocator, Reach::Whole, array, n_bytes, Some(length));
+                        heap.allocate(&mut allocator, heap.collections(), Reach::Whole, array, n_bytes, Some(length));
                     let Ok(object) = made else { continue };
                     let before = edges.insert(object, vec![Ref::NULL; length as usize]);
                     assert!(before.is_none(), "seed {seed}, step {step}: a cell in use");
@@ -102,14 +102,14 @@ fn random_histories_free_what_nothing_reaches() {
 
 #[test]
 fn a_full_heap_says_so_and_is_whole_again_after_a_collection() {
-    let heap = Heap::map(1 << 20).unwrap();
+    let heap = Heap::map(1 << 20, false).unwrap();
     let bytes = shape(Sort::Array(Kind::Byte), 0, &[]);
     let mut allocator = Allocator::new();
     let mut fill = |n_bytes: u32| {
         let mut count = 0;
         let make = |allocator: &mut _| {
             let total = u64::from(ELEMENTS + n_bytes);
-            heap.allocate(allocator, Reach::Whole, bytes, total, Some(n_bytes))
+            heap.allocate(allocator, heap.collections(), Reach::Whole, bytes, total, Some(n_bytes))
         };
         while make(&mut allocator).is_ok() {
             count += 1;
@@ -126,10 +126,10 @@ fn a_full_heap_says_so_and_is_whole_again_after_a_collection() {
 
 #[test]
 fn a_collection_is_due_at_the_limit() {
-    let heap = Heap::map(16 << 20).unwrap();
+    let heap = Heap::map(16 << 20, false).unwrap();
     let bytes = shape(Sort::Array(Kind::Byte), 0, &[]);
     let allocate = |reach| {
-        heap.allocate(&mut Allocator::new(), reach, bytes, 6 << 20, Some((6 << 20) - ELEMENTS))
+        heap.allocate(&mut Allocator::new(), 0, reach, bytes, 6 << 20, Some((6 << 20) - ELEMENTS))
     };
     assert_eq!(allocate(Reach::Limit), Err(Full::Collect));
     let object = allocate(Reach::Whole).unwrap();
@@ -141,10 +141,10 @@ fn a_collection_is_due_at_the_limit() {
 
 #[test]
 fn referents_do_not_count() {
-    let heap = Heap::map(1 << 20).unwrap();
+    let heap = Heap::map(1 << 20, false).unwrap();
     let reference = shape(Sort::Reference(12), 24, &[16]);
     let mut allocator = Allocator::new();
-    let mut make = || heap.allocate(&mut allocator, Reach::Whole, reference, 24, None).unwrap();
+    let mut make = || heap.allocate(&mut allocator, heap.collections(), Reach::Whole, reference, 24, None).unwrap();
     let (holder, kept, referent) = (make(), make(), make());
     // SAFETY: the words are references by the shape.
     unsafe {

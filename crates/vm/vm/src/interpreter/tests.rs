@@ -48,6 +48,9 @@ impl Machine {
             properties: Vec::new(),
             heap_bytes: 1 << 20,
             stack_slots: 0,
+            collector: crate::collector::Kind::MarkSweep,
+            verify_heap: false,
+            is_tortured: false,
         };
         let vm = Vm::new(options, &[], super::enter).unwrap();
         let t = Thread::attach(Box::leak(Box::new(vm)));

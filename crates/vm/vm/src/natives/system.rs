@@ -5,7 +5,7 @@ use crate::class::{Class, java_name};
 use crate::object::{Kind, copy_elements};
 use crate::stack::{Args, Value};
 use crate::vm::{Native, Thread, Thrown};
-use crate::{allocation, finalizer, monitor};
+use crate::{collector, finalizer, monitor};
 use std::time::SystemTime;
 
 const SYSTEM: &str = "Ljava/lang/System;";
@@ -78,7 +78,7 @@ pub(super) const TABLE: &[Native] = &[
         VOID
     }),
     (RUNTIME, "gc", "()V", |t, _| {
-        allocation::collect(t);
+        collector::collect(t, true);
         VOID
     }),
     (RUNTIME, "freeMemory", "()J", |t, _| {

@@ -4,9 +4,10 @@
 //! collector takes it for one.
 
 use super::values::{VOID, boolean, non_null, throw};
+use crate::cards::before_store;
 use crate::class::Class;
 use crate::memory::{atomic32, atomic64, load8, store8};
-use crate::object::{ELEMENTS, HEADER_BYTES, Kind, Ref, Sort};
+use crate::object::{ELEMENTS, HEADER_BYTES, Kind, Ref};
 use crate::stack::{Args, Value};
 use crate::vm::{Native, Thread, Thrown};
 use crate::{exception, initialize};
@@ -71,7 +72,10 @@ pub(super) const TABLE: &[Native] = &[
         "(Ljava/lang/Object;JLjava/lang/Object;Ljava/lang/Object;)Z",
         |t, a| {
             let (old, new) = (a.reference(VALUE).address(), a.reference(VALUE + 1).address());
-            boolean(reference_word(t, a)?.compare_exchange(old, new, SeqCst, Relaxed).is_ok())
+            let word = reference_word(t, a)?;
+            // SAFETY: the word holds a reference; no safepoint is in between.
+            unsafe { before_store(word.as_ptr().addr() as u32, new) };
+            boolean(word.compare_exchange(old, new, SeqCst, Relaxed).is_ok())
         },
     ),
     get!("getInt", "(Ljava/lang/Object;J)I", word32, Relaxed, int),
@@ -104,18 +108,18 @@ pub(super) const TABLE: &[Native] = &[
     put!("putOrderedLong", "(Ljava/lang/Object;JJ)V", word64, Release, |a| a.long(VALUE) as u64),
     put!("putFloat", "(Ljava/lang/Object;JF)V", word32, Relaxed, |a| a.float(VALUE).to_bits()),
     put!("putDouble", "(Ljava/lang/Object;JD)V", word64, Relaxed, |a| a.double(VALUE).to_bits()),
-    put!("putObject", "(Ljava/lang/Object;JLjava/lang/Object;)V", reference_word, Relaxed, object),
+    put!("putObject", "(Ljava/lang/Object;JLjava/lang/Object;)V", stored_reference, Release, object),
     put!(
         "putObjectVolatile",
         "(Ljava/lang/Object;JLjava/lang/Object;)V",
-        reference_word,
+        stored_reference,
         SeqCst,
         object
     ),
     put!(
         "putOrderedObject",
         "(Ljava/lang/Object;JLjava/lang/Object;)V",
-        reference_word,
+        stored_reference,
         Release,
         object
     ),
@@ -137,23 +141,12 @@ fn address(t: &Thread, a: Args, n_bytes: u32, is_reference: bool) -> Result<u32,
     let is_word = offset >= HEADER_BYTES
         && offset % n_bytes == 0
         && end.is_some_and(|end| end <= object.n_bytes())
-        && (n_bytes == 1 || is_reference == holds_reference(object, offset));
+        && (n_bytes == 1 || is_reference == object.holds_reference(offset));
     if is_word {
         Ok(object.address() + offset)
     } else {
         let message = format!("no such word at {offset} of {}", Class::of(object).java_name());
         Err(throw(t, "java/lang/IllegalArgumentException", &message))
-    }
-}
-
-fn holds_reference(object: Ref, offset: u32) -> bool {
-    let shape = object.shape();
-    match shape.sort {
-        Sort::Array(kind) => kind == Kind::Reference && offset >= ELEMENTS,
-        Sort::Reference(referent) if referent == offset => true,
-        _ if shape.references.contains(&offset) => true,
-        Sort::Mirror => object.mirrored().is_some_and(|of| of.static_references.contains(&offset)),
-        _ => false,
     }
 }
 
@@ -170,6 +163,14 @@ fn word64(t: &Thread, a: Args) -> Result<&'static AtomicU64, Thrown> {
 fn reference_word(t: &Thread, a: Args) -> Result<&'static AtomicU32, Thrown> {
     // SAFETY: a word of an object that the arguments keep; callers store addresses of objects.
     Ok(unsafe { atomic32(address(t, a, 4, true)?) })
+}
+
+/// A word that holds a reference, into which the caller stores the argument.
+fn stored_reference(t: &Thread, a: Args) -> Result<&'static AtomicU32, Thrown> {
+    let word = reference_word(t, a)?;
+    // SAFETY: the word holds a reference; no safepoint is in between.
+    unsafe { before_store(word.as_ptr().addr() as u32, object(a)) };
+    Ok(word)
 }
 
 fn load_reference(t: &Thread, a: Args, order: Ordering) -> Result<Value, Thrown> {

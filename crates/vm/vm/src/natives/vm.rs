@@ -4,7 +4,7 @@ use super::members::mirrors;
 use super::values::{NULL, VOID, check_range, non_null, strings, text};
 use crate::class::Class;
 use crate::exception;
-use crate::object::ELEMENTS;
+use crate::object::{ELEMENTS, Ref};
 use crate::stack::Value;
 use crate::vm::{Native, Thread};
 use std::path::PathBuf;
@@ -59,14 +59,22 @@ pub(super) const TABLE: &[Native] = &[
     ("Ljava/util/concurrent/atomic/AtomicLong;", "VMSupportsCS8", "()Z", |_, _| {
         super::values::boolean(true)
     }),
+    // A collector that counts may have decided already that the referent is gone.
+    ("Ljava/lang/ref/Reference;", "get", "()Ljava/lang/Object;", |_, a| {
+        let referent = crate::reference::referent(a.reference(0));
+        let is_kept = referent.is_null() || crate::cards::keeps_referent(referent.address());
+        Ok(Value::Ref(if is_kept { referent } else { Ref::NULL }))
+    }),
     // The collector registers what it finds; there is nothing to prepare.
     ("Ljava/lang/ref/Reference;", "register", "(Ljava/lang/Object;)V", |_, _| VOID),
     ("Ljava/lang/Daemons$ReferenceQueueDaemon;", "run", "()V", |t, _| {
         loop {
             t.safe(|| t.vm.pending.wait());
             while let Some(reference) = t.vm.pending.first() {
-                t.keep(reference);
-                t.scope(|| super::values::call_on(t, reference, "enqueueInternal", "()Z", &[]))?;
+                t.scope(|| {
+                    t.keep(reference);
+                    super::values::call_on(t, reference, "enqueueInternal", "()Z", &[])
+                })?;
                 t.vm.pending.remove_first();
             }
         }

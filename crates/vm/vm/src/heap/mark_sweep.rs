@@ -1,6 +1,6 @@
 //! Mark and sweep, while no thread runs.
 
-use super::{BLOCK_BYTES, Blocks, FreeList, Heap, SIZES, Use, push_free};
+use super::{BLOCK_BYTES, Blocks, Heap, SIZES, Use, push_free};
 use crate::memory::load32;
 use crate::object::{Ref, Sort};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -79,10 +79,10 @@ impl Heap {
         let mut marker = Marker { heap: self, pending: Vec::new(), references: Vec::new() };
         roots(&mut marker);
         marker.trace();
-        let mut blocks = self.blocks.lock().expect("no holder panics");
+        let mut blocks = self.lock();
         // SAFETY: by the caller's promise, nothing uses what is not marked.
         unsafe { self.sweep(&mut blocks) };
-        let n_blocks = blocks.uses.len();
+        let n_blocks = blocks.all.len();
         let used = n_blocks - blocks.n_free;
         // Twice what lives, so that the work of collections stays in proportion to allocation.
         let limit = (used * 2).max(super::first_limit(n_blocks)).min(n_blocks);
@@ -95,41 +95,34 @@ impl Heap {
     unsafe fn sweep(&self, blocks: &mut Blocks) {
         blocks.lists.iter_mut().for_each(Vec::clear);
         let mut index = 0;
-        while index < blocks.uses.len() {
+        while index < blocks.all.len() {
+            blocks.all[index].is_listed = false;
             let at = self.address_of(index);
-            match blocks.uses[index] {
+            match self.used(index) {
                 Use::Free => index += 1,
-                Use::Rest => unreachable!("the rest of a large object follows its first block"),
+                Use::Rest(_) => unreachable!("the rest of a large object follows its first block"),
                 Use::Large(count) => {
                     let count = count as usize;
                     // SAFETY: the first word of a large object's block.
                     let object = unsafe { Ref::from_address(at) };
                     if !self.is_marked(object) {
-                        blocks.uses[index..index + count].fill(Use::Free);
-                        blocks.n_free += count;
+                        self.free_blocks(blocks, index, count);
                     }
                     index += count;
                 }
                 Use::Cells(size) => {
                     let cell = SIZES[size as usize];
-                    let mut first = 0;
-                    let mut n_live = 0;
+                    let (mut free, mut n_free) = (0, 0);
                     for nth in (0..BLOCK_BYTES / cell).rev() {
                         let address = at + nth * cell;
                         // SAFETY: a cell of the block; it may be free, and then has no mark.
-                        if self.is_marked(unsafe { Ref::from_address(address) }) {
-                            n_live += 1;
-                        } else {
+                        if !self.is_marked(unsafe { Ref::from_address(address) }) {
                             // SAFETY: by the caller's promise.
-                            unsafe { push_free(&mut first, address) };
+                            unsafe { push_free(&mut free, address) };
+                            n_free += 1;
                         }
                     }
-                    if n_live == 0 {
-                        blocks.uses[index] = Use::Free;
-                        blocks.n_free += 1;
-                    } else if first != 0 {
-                        blocks.lists[size as usize].push(FreeList { first });
-                    }
+                    self.offer(blocks, index, size, free, n_free);
                     index += 1;
                 }
             }
@@ -141,12 +134,11 @@ impl Heap {
     /// # Safety
     /// No other thread allocates.
     pub unsafe fn each_object(&self, mut with: impl FnMut(Ref)) {
-        let blocks = self.blocks.lock().expect("no holder panics");
-        for (index, of) in blocks.uses.iter().enumerate() {
-            let (cell, count) = match *of {
+        for index in 0..self.uses.len() {
+            let (cell, count) = match self.used(index) {
                 Use::Cells(size) => (SIZES[size as usize], BLOCK_BYTES / SIZES[size as usize]),
                 Use::Large(_) => (0, 1),
-                Use::Free | Use::Rest => continue,
+                Use::Free | Use::Rest(_) => continue,
             };
             for nth in 0..count {
                 let address = self.address_of(index) + nth * cell;

@@ -1,0 +1,238 @@
+//! The two collectors, and the thread of the one that counts.
+
+use crate::cards::{Cards, Stage};
+use crate::class::Class;
+use crate::heap::{Counting, Heap, Marker, Strength, Summary, World};
+use crate::monitors::Word;
+use crate::object::Ref;
+use crate::reference::{self, Strengths};
+use crate::vm::{Thread, Vm};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+
+/// How objects are freed that nothing reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Kind {
+    /// All threads stop while one marks what is reachable and sweeps the rest.
+    #[default]
+    MarkSweep,
+    /// A thread counts references while the others run.
+    Counting,
+}
+
+/// What threads and the collector's thread know of each other.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    cards: Arc<Cards>,
+    thread: OnceLock<std::thread::Thread>,
+    /// A collection is asked for, one of cycles as well
+    is_due: AtomicBool,
+    are_cycles_due: AtomicBool,
+    done: Mutex<Done>,
+    changed: Condvar,
+}
+
+/// How many collections have begun and ended.
+#[derive(Debug, Default)]
+struct Done {
+    begun: u64,
+    ended: u64,
+    last: Summary,
+}
+
+impl Collector {
+    pub fn new(heap: &Heap) -> Collector {
+        Collector {
+            cards: Arc::new(heap.cards()),
+            thread: OnceLock::new(),
+            is_due: AtomicBool::new(false),
+            are_cycles_due: AtomicBool::new(false),
+            done: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub fn cards(&self) -> &Arc<Cards> {
+        &self.cards
+    }
+
+    /// Asks for a collection, without waiting for it.
+    pub fn request(&self) {
+        if !self.is_due.swap(true, SeqCst)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    /// Waits for a collection that begins after this call. The calling thread is safe.
+    fn await_one(&self, of_cycles: bool) {
+        let mut done = self.done.lock().expect("no holder panics");
+        let number = done.begun + 1;
+        if of_cycles {
+            self.are_cycles_due.store(true, SeqCst);
+        }
+        self.request();
+        while done.ended < number {
+            done = self.changed.wait(done).expect("no holder panics");
+        }
+    }
+
+    fn begin(&self) {
+        self.done.lock().expect("no holder panics").begun += 1;
+    }
+
+    fn end(&self, summary: Summary) {
+        let mut done = self.done.lock().expect("no holder panics");
+        done.ended = done.begun;
+        done.last = summary;
+        drop(done);
+        self.changed.notify_all();
+    }
+}
+
+/// Starts the thread that counts references, if the VM has one.
+///
+/// # Errors
+/// The system has no more threads.
+pub(crate) fn start(vm: &'static Vm) -> std::io::Result<()> {
+    let Some(collector) = &vm.collector else { return Ok(()) };
+    let spawned = std::thread::Builder::new().name("collector".to_owned()).spawn(move || {
+        let t = Thread::attach(vm);
+        t.state.is_daemon.store(true, Relaxed);
+        t.safe(|| run(&t, collector));
+    })?;
+    collector.thread.set(spawned.thread().clone()).expect("a VM starts once");
+    Ok(())
+}
+
+fn run(t: &Thread, collector: &Collector) {
+    let vm = t.vm;
+    vm.threads.set_collector();
+    let world = Program { vm, strengths: RefCell::default() };
+    let mutator = t.state.mutator.as_ref().expect("a VM that counts has mutators");
+    let mut counting = Counting::new(collector.cards.clone(), mutator.stage());
+    // Memory after the last search for cycles: another one is due when it has grown.
+    let mut used_blocks = 0;
+    loop {
+        while !collector.is_due.swap(false, SeqCst) && !vm.options.is_tortured {
+            std::thread::park();
+        }
+        collector.begin();
+        let of_cycles = vm.options.is_tortured
+            || collector.are_cycles_due.swap(false, SeqCst)
+            || vm.heap.used_blocks() > used_blocks + vm.heap.n_blocks() / 8;
+        // SAFETY: all threads of the VM have stages, and the roots are complete (see the crate).
+        let summary = unsafe { counting.collect(&vm.heap, &world, of_cycles) };
+        vm.heap.set_limit();
+        if of_cycles {
+            used_blocks = vm.heap.used_blocks();
+        }
+        if vm.options.verify_heap {
+            verify(t, &counting, &world);
+        }
+        collector.end(summary);
+    }
+}
+
+/// Stops the program and compares all counts with the heap.
+fn verify(t: &Thread, counting: &Counting, world: &Program) {
+    let stopped = t.vm.threads.stop(&t.state);
+    // SAFETY: no thread runs, and the collector is between two collections.
+    let verified = unsafe { counting.verify(&t.vm.heap, world) };
+    drop(stopped);
+    if let Err((object, count, expected)) = verified {
+        let class = if object.exists() { Class::of(object).descriptor } else { "no object" };
+        eprintln!("the heap is wrong: {class} has a count of {count}, and {expected} references");
+        std::process::abort();
+    }
+}
+
+/// The VM as a collector that counts sees it.
+struct Program {
+    vm: &'static Vm,
+    strengths: RefCell<Strengths>,
+}
+
+impl World for Program {
+    fn reach_stage(&self, stage: Stage) {
+        self.vm.threads.reach(stage);
+    }
+
+    fn each_root(&self, with: &mut dyn FnMut(Ref)) {
+        each_root(self.vm, with);
+    }
+
+    fn strength(&self, reference: Ref) -> Strength {
+        self.strengths.borrow_mut().of(reference)
+    }
+
+    fn clear(&self, reference: Ref) -> bool {
+        reference::clear(reference);
+        let has_queue = reference::has_queue(reference);
+        if has_queue {
+            self.vm.pending.add(vec![reference]);
+        }
+        has_queue
+    }
+
+    fn finalize(&self, reference: Ref, object: Ref) {
+        reference::hand_over(reference, object);
+        self.vm.pending.add(vec![reference]);
+    }
+
+    fn free(&self, object: Ref) {
+        if let Word::Inflated(number) = Word::decode(object.lock_word().load(Relaxed)) {
+            self.vm.monitors.remove(number);
+        }
+    }
+}
+
+/// Calls `with` for each root that belongs to no thread.
+fn each_root(vm: &Vm, mut with: impl FnMut(Ref)) {
+    for class in vm.classes.read().expect("no holder panics").values() {
+        with(class.mirror());
+        with(class.failure());
+    }
+    vm.strings.lock().expect("no holder panics").values().copied().for_each(&mut with);
+    vm.handles.lock().expect("no holder panics").iter().copied().for_each(&mut with);
+    vm.lambdas.lock().expect("no holder panics").values().copied().for_each(&mut with);
+    vm.dexes.read().expect("no holder panics").keys().map(|it| it.0).for_each(&mut with);
+    if let Some(known) = vm.known.get() {
+        with(known.out_of_memory);
+    }
+    vm.pending.each(with);
+}
+
+/// Makes room after an allocation has failed: a whole collection, of cycles as well if asked for.
+pub(crate) fn collect(t: &Thread, of_cycles: bool) {
+    match &t.vm.collector {
+        Some(collector) => t.safe(|| collector.await_one(of_cycles)),
+        None => mark_and_sweep(t),
+    }
+}
+
+/// Stops all threads, marks what they reach and frees the rest.
+fn mark_and_sweep(t: &Thread) {
+    let vm = t.vm;
+    let before = vm.heap.collections();
+    t.safe(|| {
+        let stopped = vm.threads.stop(&t.state);
+        if vm.heap.collections() != before {
+            // Another thread was first.
+            return;
+        }
+        let roots = |marker: &mut Marker<'_>| {
+            for state in stopped.threads() {
+                state.each_root(|object| marker.mark(object));
+            }
+            each_root(vm, |object| marker.mark(object));
+            marker.trace();
+            vm.pending.add(reference::process(marker));
+            vm.monitors.sweep(|object| marker.is_marked(object));
+        };
+        // SAFETY: the world is stopped, and the roots are complete (see the crate).
+        unsafe { vm.heap.collect(roots) };
+    });
+}
