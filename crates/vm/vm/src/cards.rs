@@ -284,12 +284,13 @@ impl Cards {
         self.entry_word(entry, ((address % CARD_BYTES) / 4) as usize)
     }
 
-    /// Makes the view of `epoch` zero between two addresses, where nothing but a thread that copies
-    /// whole cards looks, and where the memory has been zero since a handshake.
-    pub fn forget(&self, from: u32, n_bytes: u32, epoch: u32) {
+    /// Makes a range of the view zero that belongs to no object any more. Threads may have copied
+    /// it together with their neighbours; each has passed a safepoint since the memory is zero, or
+    /// has only what belongs to free cells. No tag is of an epoch that has ended.
+    pub fn forget(&self, from: u32, n_bytes: u32) {
         for address in (from..from + n_bytes).step_by(4) {
             let tag = self.tag(address).load(Acquire);
-            if tag & TAG_BITS == tag_bits(epoch) {
+            if tag != 0 {
                 let index = (tag >> 2) as usize * CARD_WORDS + (address % CARD_BYTES / 4) as usize;
                 self.log.words[index].store(0, Relaxed);
             }

@@ -1,15 +1,15 @@
 //! The two collectors, and the thread of the one that counts.
 
-use crate::cards::{Cards, Stage};
+use crate::cards::Stage;
 use crate::class::Class;
-use crate::heap::{Counting, Heap, Marker, Strength, Summary, World};
+use crate::heap::{Counting, Marker, Strength, Summary, World};
 use crate::monitors::Word;
 use crate::object::Ref;
 use crate::reference::{self, Strengths};
 use crate::vm::{Thread, Vm};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Condvar, Mutex, OnceLock};
 
 /// How objects are freed that nothing reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,7 +24,6 @@ pub enum Kind {
 /// What threads and the collector's thread know of each other.
 #[derive(Debug)]
 pub(crate) struct Collector {
-    cards: Arc<Cards>,
     thread: OnceLock<std::thread::Thread>,
     /// A collection is asked for, one of cycles as well
     is_due: AtomicBool,
@@ -42,19 +41,14 @@ struct Done {
 }
 
 impl Collector {
-    pub fn new(heap: &Heap) -> Collector {
+    pub fn new() -> Collector {
         Collector {
-            cards: Arc::new(heap.cards()),
             thread: OnceLock::new(),
             is_due: AtomicBool::new(false),
             are_cycles_due: AtomicBool::new(false),
             done: Mutex::default(),
             changed: Condvar::new(),
         }
-    }
-
-    pub fn cards(&self) -> &Arc<Cards> {
-        &self.cards
     }
 
     /// Asks for a collection, without waiting for it.
@@ -112,7 +106,7 @@ fn run(t: &Thread, collector: &Collector) {
     vm.threads.set_collector();
     let world = Program { vm, strengths: RefCell::default() };
     let mutator = t.state.mutator.as_ref().expect("a VM that counts has mutators");
-    let mut counting = Counting::new(collector.cards.clone(), mutator.stage());
+    let mut counting = Counting::new(mutator.cards().clone(), mutator.stage());
     // Memory after the last search for cycles: another one is due when it has grown.
     let mut used_blocks = 0;
     loop {

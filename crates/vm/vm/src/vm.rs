@@ -122,7 +122,7 @@ impl Vm {
         let is_counted = options.collector == Kind::Counting;
         let heap = Heap::map(options.heap_bytes, is_counted)?;
         Ok(Vm {
-            collector: is_counted.then(|| Collector::new(&heap)),
+            collector: is_counted.then(Collector::new),
             heap,
             threads: Threads::default(),
             pending: Pending::default(),
@@ -180,8 +180,7 @@ pub struct Thread {
 impl Thread {
     /// Makes the calling OS thread a thread of the VM, and running.
     pub fn attach(vm: &'static Vm) -> Thread {
-        let cards = vm.collector.as_ref().map(Collector::cards);
-        let state = vm.threads.attach(vm.options.stack_slots, cards);
+        let state = vm.threads.attach(vm.options.stack_slots, vm.heap.cards());
         vm.threads.enter(&state);
         Thread {
             acting: state.mutator.clone().map(Acting::new),

@@ -23,8 +23,6 @@ pub(super) enum Color {
     Gray,
     /// Garbage
     White,
-    /// A reference to it is gone, and others are left
-    Purple,
 }
 
 /// The count word of one object.
@@ -69,8 +67,7 @@ impl Count {
         match self.word() & COLOR {
             0 => Color::Black,
             1 => Color::Gray,
-            2 => Color::White,
-            _ => Color::Purple,
+            _ => Color::White,
         }
     }
 

@@ -87,7 +87,7 @@ pub struct Counting {
     stage: Stage,
     /// Objects with a count of zero
     zeros: Vec<Ref>,
-    /// Objects that lost one reference and have others
+    /// Objects with references that may be part of a cycle
     pub(super) suspects: Vec<Ref>,
     /// References that are not counted, by their referent
     referrers: FxHashMap<Ref, Vec<Ref>>,
@@ -140,10 +140,9 @@ impl Counting {
         unsafe {
             self.count(heap, world, ended);
             let retired = heap.blocks_of(ended);
-            heap.each_object_in(&retired, |object| {
-                if Count::of(object).get() == 0 {
-                    self.enter_zeros(object);
-                }
+            heap.each_object_in(&retired, |object| match Count::of(object).get() {
+                0 => self.enter_zeros(object),
+                _ => self.suspect(object),
             });
             self.free_zeros(world);
             if of_cycles {
@@ -153,7 +152,7 @@ impl Counting {
             self.suspects.retain(|object| object.exists());
             self.advance(world);
             for &(address, n_bytes) in &self.freed {
-                self.cards.forget(address, n_bytes, self.stage.epoch());
+                self.cards.forget(address, n_bytes);
                 self.cards.pardon(address);
             }
             // Blocks that were taken and have not been retired give nothing away yet.
@@ -263,7 +262,6 @@ impl Counting {
     fn add(&mut self, object: Ref) {
         if !object.is_null() {
             Count::of(object).add();
-            Count::of(object).paint(Color::Black);
         }
     }
 
@@ -273,11 +271,16 @@ impl Counting {
         }
         if Count::of(object).subtract() == 0 {
             self.enter_zeros(object);
-        } else if has_references(object) {
-            Count::of(object).paint(Color::Purple);
-            if Count::of(object).enter_suspects() {
-                self.suspects.push(object);
-            }
+        } else {
+            self.suspect(object);
+        }
+    }
+
+    /// Lets the next search for cycles begin at an object, too: one that may have lost a reference,
+    /// counted or not, and has others.
+    pub(super) fn suspect(&mut self, object: Ref) {
+        if has_references(object) && Count::of(object).enter_suspects() {
+            self.suspects.push(object);
         }
     }
 
@@ -293,6 +296,8 @@ impl Counting {
         while let Some(object) = self.zeros.pop() {
             if Count::of(object).get() > 0 {
                 Count::of(object).leave_zeros();
+                // Nothing tells when it leaves the stacks.
+                self.suspect(object);
             } else if self.cards.is_reached(object.address()) || !self.let_go(object, world) {
                 kept.push(object);
             } else {

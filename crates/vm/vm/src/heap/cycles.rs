@@ -14,26 +14,23 @@ use crate::object::Ref;
 impl Counting {
     /// Frees the cycles that suspects are part of or refer to.
     pub(super) fn free_cycles(&mut self, world: &impl World) {
-        let suspects = std::mem::take(&mut self.suspects);
-        // Some were counted again, or have become zeros, since they were suspected.
-        let (purple, others): (Vec<Ref>, Vec<Ref>) = suspects.into_iter().partition(|object| {
-            object.exists() && Count::of(*object).color() == Color::Purple
-        });
-        for object in others.into_iter().filter(|it| it.exists()) {
-            Count::of(object).leave_suspects();
-        }
-        for &object in &purple {
+        let mut suspects = std::mem::take(&mut self.suspects);
+        suspects.retain(|object| object.exists());
+        for &object in &suspects {
             Count::of(object).leave_suspects();
             self.delete(object, world);
         }
-        for &object in &purple {
-            self.scan(object, world);
+        // Objects that nothing holds but a stack: they are suspects until they leave it.
+        let mut held = Vec::new();
+        for &object in &suspects {
+            self.scan(object, world, &mut held);
         }
         let mut white = Vec::new();
-        for &object in &purple {
+        for &object in &suspects {
             self.find_white(object, world, &mut white);
         }
-        self.free_white(white, world);
+        self.free_white(white, &mut held, world);
+        held.into_iter().for_each(|object| self.suspect(object));
     }
 
     /// Takes the references of all that an object reaches off the counts.
@@ -52,13 +49,17 @@ impl Counting {
     }
 
     /// Finds out what of the gray objects is garbage.
-    fn scan(&mut self, object: Ref, world: &impl World) {
+    fn scan(&mut self, object: Ref, world: &impl World, held: &mut Vec<Ref>) {
         let mut open = vec![object];
         while let Some(object) = open.pop() {
             if Count::of(object).color() != Color::Gray {
                 continue;
             }
-            if Count::of(object).get() > 0 || self.cards.is_reached(object.address()) {
+            let has_references = Count::of(object).get() > 0;
+            if has_references || self.cards.is_reached(object.address()) {
+                if !has_references {
+                    held.push(object);
+                }
                 self.restore(object, world);
             } else {
                 Count::of(object).paint(Color::White);
@@ -108,7 +109,7 @@ impl Counting {
     }
 
     /// Frees garbage, but for what finalizers and threads that use weak references hold.
-    fn free_white(&mut self, white: Vec<Ref>, world: &impl World) {
+    fn free_white(&mut self, white: Vec<Ref>, held: &mut Vec<Ref>, world: &impl World) {
         for &object in &white {
             Count::of(object).leave_suspects();
         }
@@ -116,11 +117,13 @@ impl Counting {
             if Count::of(object).color() == Color::White && self.has_finalizer(object, world) {
                 self.let_go(object, world);
                 self.restore(object, world);
+                held.push(object);
             }
         }
         for &object in &white {
             if Count::of(object).color() == Color::White && !self.let_go(object, world) {
                 self.restore(object, world);
+                held.push(object);
             }
         }
         let garbage: Vec<Ref> =

@@ -28,7 +28,7 @@ use crate::object::{Ref, Shape};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 const BLOCK_BYTES: u32 = 16 << 10;
 /// Objects larger than this take whole blocks.
@@ -130,8 +130,8 @@ pub struct Heap {
     collections: AtomicU32,
     /// How many blocks may be in use before an allocation asks for a collection.
     limit_blocks: AtomicUsize,
-    /// Whether free cells are zero but for their link.
-    is_counted: bool,
+    /// With counting: what has changed. Free cells are zero then but for their link.
+    cards: Option<Arc<Cards>>,
 }
 
 /// What one thread allocates from.
@@ -189,6 +189,8 @@ impl Heap {
     pub fn map(n_bytes: usize, is_counted: bool) -> io::Result<Heap> {
         let n_bytes = n_bytes.max(1 << 20).next_multiple_of(BLOCK_BYTES as usize);
         let region = Region::map(n_bytes)?;
+        let cards = || Arc::new(Cards::new(region.start(), region.n_bytes()));
+        let cards = is_counted.then(cards);
         let n_blocks = n_bytes / BLOCK_BYTES as usize;
         let marks = (0..n_bytes / 8 / 64).map(|_| AtomicU64::new(0)).collect();
         Ok(Heap {
@@ -203,13 +205,13 @@ impl Heap {
             marks,
             collections: AtomicU32::new(0),
             limit_blocks: AtomicUsize::new(first_limit(n_blocks)),
-            is_counted,
+            cards,
         })
     }
 
-    /// Cards for this heap.
-    pub fn cards(&self) -> Cards {
-        Cards::new(self.region.start(), self.region.n_bytes())
+    /// The cards, if objects are counted.
+    pub fn cards(&self) -> Option<&Arc<Cards>> {
+        self.cards.as_ref()
     }
 
     /// The number of collections so far.
@@ -277,7 +279,7 @@ impl Heap {
                 // SAFETY: a free cell of this allocator's list, by the heap's invariant.
                 unsafe {
                     rest.free = load32(address + LINK, Relaxed);
-                    if self.is_counted {
+                    if self.cards.is_some() {
                         store32(address + LINK, 0, Relaxed);
                     } else {
                         zero(address, cell as usize);
@@ -387,6 +389,10 @@ impl Heap {
 
     /// Frees the blocks of a large object, or a block without objects.
     fn free_blocks(&self, blocks: &mut Blocks, first: usize, count: usize) {
+        if let Some(cards) = &self.cards {
+            // Links of free cells may be references in another division of the block.
+            cards.forget(self.address_of(first), count as u32 * BLOCK_BYTES);
+        }
         for index in first..first + count {
             self.set_use(index, Use::Free);
             blocks.all[index] = UNUSED;

@@ -1,33 +1,10 @@
-//! Random histories against a naive oracle.
+//! Mark and sweep.
 
-use super::*;
-use crate::memory::Arena;
-use crate::object::{ELEMENTS, Kind, Sort};
+use super::{Random, objects, shape};
+use crate::heap::{Allocator, Full, Heap, Reach};
+use crate::object::{ELEMENTS, Kind, Ref, Sort};
 use std::collections::{HashMap, HashSet};
-
-fn shape(sort: Sort, instance_bytes: u32, references: &[u32]) -> &'static Shape {
-    let arena = Arena::map(4096).unwrap();
-    let shape = Shape {
-        sort,
-        instance_bytes,
-        references: references.into(),
-        mirror_bytes: 0,
-        static_references: Box::default(),
-    };
-    arena.place(shape).unwrap()
-}
-
-/// A generator of pseudo-random numbers: xorshift.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
+use std::sync::atomic::Ordering::Relaxed;
 
 fn reachable(roots: &[Ref], edges: &HashMap<Ref, Vec<Ref>>) -> HashSet<Ref> {
     let mut found = HashSet::new();
@@ -40,18 +17,11 @@ fn reachable(roots: &[Ref], edges: &HashMap<Ref, Vec<Ref>>) -> HashSet<Ref> {
     found
 }
 
-fn objects(heap: &Heap) -> HashSet<Ref> {
-    let mut found = HashSet::new();
-    // SAFETY: the heap is this thread's alone.
-    unsafe { heap.each_object(|object| assert!(found.insert(object))) };
-    found
-}
-
 #[test]
 fn random_histories_free_what_nothing_reaches() {
     let array = shape(Sort::Array(Kind::Reference), 0, &[]);
     for seed in 1..=20 {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed));
+        let mut random = Random::of(seed);
         let heap = Heap::map(4 << 20, false).unwrap();
         let mut allocator = Allocator::new();
         let mut roots = [Ref::NULL; 12];
