@@ -24,6 +24,7 @@ Options of the program's VM, before the class:
   -Xmx<N>[k|m|g]           the size of the heap [default: 256m]
   -Xgc:<COLLECTOR>         mark-sweep stops the program; counting runs beside it
                            [default: mark-sweep]
+  -verbose:gc              tell of each collection on standard error
   --verify-heap            check the heap after each collection of the counting collector
   --torture                let collections of the counting collector follow without a pause
   -D<NAME>=<VALUE>         a system property
@@ -49,6 +50,7 @@ struct Program {
     heap_bytes: usize,
     collector: Collector,
     verify_heap: bool,
+    reports_collections: bool,
     is_tortured: bool,
     class: String,
     arguments: Vec<String>,
@@ -84,6 +86,7 @@ fn parse(arguments: &[String]) -> Result<Program, Failure> {
         heap_bytes: HEAP_BYTES,
         collector: Collector::default(),
         verify_heap: false,
+        reports_collections: false,
         is_tortured: false,
         class: String::new(),
         arguments: Vec::new(),
@@ -105,6 +108,8 @@ fn parse(arguments: &[String]) -> Result<Program, Failure> {
             };
         } else if argument == "--verify-heap" {
             program.verify_heap = true;
+        } else if argument == "-verbose:gc" {
+            program.reports_collections = true;
         } else if argument == "--torture" {
             program.is_tortured = true;
         } else if let Some(value) = argument.strip_prefix("-D") {
@@ -150,6 +155,7 @@ pub fn dalvikvm(args: &DalvikvmArgs) -> Result<(), Failure> {
         stack_slots: STACK_SLOTS,
         collector: program.collector,
         verify_heap: program.verify_heap,
+        reports_collections: program.reports_collections,
         is_tortured: program.is_tortured,
     };
     let run = move || -> Result<Infallible, runtime::StartError> {
@@ -183,6 +189,7 @@ mod tests {
             heap_bytes: 64 << 20,
             collector: Collector::MarkSweep,
             verify_heap: false,
+            reports_collections: false,
             is_tortured: false,
             class: "p.Main".into(),
             arguments: vec!["-cp".into(), "q".into()],

@@ -5,6 +5,7 @@ use crate::collector;
 use crate::heap::{Full, Reach};
 use crate::object::{ELEMENTS, Kind, Ref, Shape};
 use crate::vm::Thread;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Nothing fits, even after a collection.
 #[derive(Debug)]
@@ -53,24 +54,23 @@ fn allocate(
         let mut allocator = t.allocator.borrow_mut();
         heap.allocate(&mut allocator, t.period(), reach, shape, n_bytes, length)
     };
+    let whole = if t.state.is_real_time.load(Relaxed) { Reach::Reserve } else { Reach::Whole };
     attempt(Reach::Limit).or_else(|full| {
         let counts = t.vm.collector.as_ref();
         if let Some(collector) = counts {
             // There is room while the collector runs.
             collector.request();
-            if let Ok(object) = attempt(Reach::Whole) {
+            if let Ok(object) = attempt(whole) {
                 return Ok(object);
             }
         }
-        // Cycles are looked for only if the first collection does not make room.
-        for of_cycles in [false, true] {
-            collector::collect(t, of_cycles);
-            let reach = if counts.is_none() && full == Full::Collect && !of_cycles {
-                Reach::Limit
-            } else {
-                Reach::Whole
-            };
-            if let Ok(object) = attempt(reach) {
+        // Beside a collector that counts, other threads may take what it has freed.
+        let n_collections = if counts.is_some() { 3 } else { 1 };
+        for _ in 0..n_collections {
+            collector::collect(t);
+            let again = full == Full::Collect && counts.is_none();
+            let again = if again { attempt(Reach::Limit) } else { Err(full) };
+            if let Ok(object) = again.or_else(|_| attempt(whole)) {
                 return Ok(object);
             }
         }

@@ -44,11 +44,13 @@ const CONDEMNED: u8 = u8::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stage(u32);
 
+const N_STEPS: u32 = 5;
+
 /// What the last stage was for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// No collection, or the end of one: all threads have left the barrier and the accessors of
-    /// referents since the collector decided what to free.
+    /// No collection, or the end of one: the thread has left the barrier, and the accessors of
+    /// referents, since the collector decided what to free.
     Settled,
     /// The thread marks what it stores.
     Announced,
@@ -56,6 +58,8 @@ pub enum Step {
     Turned,
     /// The references of the thread's stack are marked.
     Scanned,
+    /// The thread has left the barrier since the collector freed what counts told.
+    Counted,
 }
 
 impl Stage {
@@ -77,17 +81,18 @@ impl Stage {
 
     /// What the stage is for.
     pub fn step(self) -> Step {
-        match self.0 % 4 {
+        match self.0 % N_STEPS {
             0 => Step::Settled,
             1 => Step::Announced,
             2 => Step::Turned,
-            _ => Step::Scanned,
+            3 => Step::Scanned,
+            _ => Step::Counted,
         }
     }
 
     /// The epoch of a thread at this stage.
     pub fn epoch(self) -> u32 {
-        self.0.wrapping_add(2) / 4
+        self.0.wrapping_add(3) / N_STEPS
     }
 
     fn marks_stores(self) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::cards::Stage;
 use crate::class::Class;
-use crate::heap::{Counting, Marker, Strength, Summary, World};
+use crate::heap::{Counting, Marker, Strength, World};
 use crate::monitors::Word;
 use crate::object::Ref;
 use crate::reference::{self, Strengths};
@@ -10,6 +10,7 @@ use crate::vm::{Thread, Vm};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, OnceLock};
+use std::time::Instant;
 
 /// How objects are freed that nothing reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,9 +26,8 @@ pub enum Kind {
 #[derive(Debug)]
 pub(crate) struct Collector {
     thread: OnceLock<std::thread::Thread>,
-    /// A collection is asked for, one of cycles as well
+    /// A collection is asked for
     is_due: AtomicBool,
-    are_cycles_due: AtomicBool,
     done: Mutex<Done>,
     changed: Condvar,
 }
@@ -37,7 +37,6 @@ pub(crate) struct Collector {
 struct Done {
     begun: u64,
     ended: u64,
-    last: Summary,
 }
 
 impl Collector {
@@ -45,7 +44,6 @@ impl Collector {
         Collector {
             thread: OnceLock::new(),
             is_due: AtomicBool::new(false),
-            are_cycles_due: AtomicBool::new(false),
             done: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -61,12 +59,9 @@ impl Collector {
     }
 
     /// Waits for a collection that begins after this call. The calling thread is safe.
-    fn await_one(&self, of_cycles: bool) {
+    fn await_one(&self) {
         let mut done = self.done.lock().expect("no holder panics");
         let number = done.begun + 1;
-        if of_cycles {
-            self.are_cycles_due.store(true, SeqCst);
-        }
         self.request();
         while done.ended < number {
             done = self.changed.wait(done).expect("no holder panics");
@@ -77,10 +72,9 @@ impl Collector {
         self.done.lock().expect("no holder panics").begun += 1;
     }
 
-    fn end(&self, summary: Summary) {
+    fn end(&self) {
         let mut done = self.done.lock().expect("no holder panics");
         done.ended = done.begun;
-        done.last = summary;
         drop(done);
         self.changed.notify_all();
     }
@@ -107,27 +101,42 @@ fn run(t: &Thread, collector: &Collector) {
     let world = Program { vm, strengths: RefCell::default() };
     let mutator = t.state.mutator.as_ref().expect("a VM that counts has mutators");
     let mut counting = Counting::new(mutator.cards().clone(), mutator.stage());
-    // Memory after the last search for cycles: another one is due when it has grown.
-    let mut used_blocks = 0;
     loop {
         while !collector.is_due.swap(false, SeqCst) && !vm.options.is_tortured {
             std::thread::park();
         }
         collector.begin();
-        let of_cycles = vm.options.is_tortured
-            || collector.are_cycles_due.swap(false, SeqCst)
-            || vm.heap.used_blocks() > used_blocks + vm.heap.n_blocks() / 8;
+        let since = Instant::now();
         // SAFETY: all threads of the VM have stages, and the roots are complete (see the crate).
-        let summary = unsafe { counting.collect(&vm.heap, &world, of_cycles) };
+        let summary = unsafe { counting.collect(&vm.heap, &world) };
         vm.heap.set_limit();
-        if of_cycles {
-            used_blocks = vm.heap.used_blocks();
+        if vm.options.reports_collections {
+            report(vm, "counting", since, &format!("; {summary}"));
         }
         if vm.options.verify_heap {
             verify(t, &counting, &world);
         }
-        collector.end(summary);
+        collector.end();
     }
+}
+
+/// Tells of a collection on standard error: how long it took, what it did, and the longest pause of
+/// each thread so far.
+fn report(vm: &Vm, kind: &str, since: Instant, what: &str) {
+    let mut text = format!(
+        "gc: {kind}, {} us; {} of {} KiB in use{what}",
+        since.elapsed().as_micros(),
+        vm.heap.used_bytes() / 1024,
+        vm.heap.max_bytes() / 1024,
+    );
+    for state in vm.threads.all() {
+        let (count, longest) = state.pauses.summary();
+        if count > 0 {
+            let tid = state.tid.as_raw_nonzero();
+            text += &format!("; thread {tid}: {count} pauses, longest {} us", longest.as_micros());
+        }
+    }
+    eprintln!("{text}");
 }
 
 /// Stops the program and compares all counts with the heap.
@@ -199,10 +208,14 @@ fn each_root(vm: &Vm, mut with: impl FnMut(Ref)) {
     vm.pending.each(with);
 }
 
-/// Makes room after an allocation has failed: a whole collection, of cycles as well if asked for.
-pub(crate) fn collect(t: &Thread, of_cycles: bool) {
+/// Waits for a collection that frees all that is garbage now.
+pub(crate) fn collect(t: &Thread) {
     match &t.vm.collector {
-        Some(collector) => t.safe(|| collector.await_one(of_cycles)),
+        Some(collector) => {
+            let since = Instant::now();
+            t.safe(|| collector.await_one());
+            t.state.pauses.add(since);
+        }
         None => mark_and_sweep(t),
     }
 }
@@ -211,6 +224,7 @@ pub(crate) fn collect(t: &Thread, of_cycles: bool) {
 fn mark_and_sweep(t: &Thread) {
     let vm = t.vm;
     let before = vm.heap.collections();
+    let since = Instant::now();
     t.safe(|| {
         let stopped = vm.threads.stop(&t.state);
         if vm.heap.collections() != before {
@@ -229,4 +243,8 @@ fn mark_and_sweep(t: &Thread) {
         // SAFETY: the world is stopped, and the roots are complete (see the crate).
         unsafe { vm.heap.collect(roots) };
     });
+    t.state.pauses.add(since);
+    if vm.options.reports_collections {
+        report(vm, "mark-sweep", since, "");
+    }
 }

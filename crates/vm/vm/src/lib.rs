@@ -28,6 +28,7 @@ pub mod initialize;
 mod interpreter;
 mod invoke_dynamic;
 pub mod linker;
+mod lock;
 pub mod memory;
 pub mod monitor;
 pub mod monitors;

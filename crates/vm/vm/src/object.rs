@@ -528,7 +528,9 @@ impl Ref {
             Sort::Array(kind) => kind == Kind::Reference && offset >= ELEMENTS,
             Sort::Reference(referent) if referent == offset => true,
             _ if shape.references.contains(&offset) => true,
-            Sort::Mirror => self.mirrored().is_some_and(|it| it.static_references.contains(&offset)),
+            Sort::Mirror => {
+                self.mirrored().is_some_and(|it| it.static_references.contains(&offset))
+            }
             _ => false,
         }
     }

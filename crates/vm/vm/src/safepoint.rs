@@ -18,8 +18,11 @@ use crate::object::Ref;
 use crate::parker::Parker;
 use crate::stack::Stack;
 use rustix::thread::Pid;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
 
 /// What other threads may know of a thread.
 #[derive(Debug)]
@@ -48,8 +51,30 @@ pub struct ThreadState {
     running: AtomicU8,
     /// The thread is to look at what is asked of it
     attention: AtomicBool,
+    /// The scheduler runs it before all ordinary threads
+    pub(crate) is_real_time: AtomicBool,
+    pub(crate) pauses: Pauses,
     /// What a collector that counts has to know
     pub(crate) mutator: Option<Arc<Mutator>>,
+}
+
+/// What collectors have cost a thread: its own work for them, and waits.
+#[derive(Debug, Default)]
+pub struct Pauses {
+    count: AtomicU64,
+    longest_ns: AtomicU64,
+}
+
+impl Pauses {
+    pub(crate) fn add(&self, since: Instant) {
+        self.count.fetch_add(1, Relaxed);
+        self.longest_ns.fetch_max(since.elapsed().as_nanos() as u64, Relaxed);
+    }
+
+    /// How many there were, and the longest.
+    pub fn summary(&self) -> (u64, Duration) {
+        (self.count.load(Relaxed), Duration::from_nanos(self.longest_ns.load(Relaxed)))
+    }
 }
 
 /// Whether a thread may touch objects.
@@ -171,6 +196,8 @@ impl Threads {
             tid: rustix::thread::gettid(),
             running: AtomicU8::new(Running::Safe as u8),
             attention: AtomicBool::new(false),
+            is_real_time: AtomicBool::new(false),
+            pauses: Pauses::default(),
             mutator: cards.map(mutator),
         });
         listed.threads.push(state.clone());
@@ -216,12 +243,14 @@ impl Threads {
     /// Does what is asked of a running thread.
     #[cold]
     pub fn attend(&self, state: &ThreadState) {
+        let since = Instant::now();
         state.attention.store(false, SeqCst);
         self.reach_due(state);
         if self.stopping.load(SeqCst) {
             self.leave(state);
             self.enter(state);
         }
+        state.pauses.add(since);
     }
 
     fn reach_due(&self, state: &ThreadState) {
@@ -255,13 +284,21 @@ impl Threads {
         loop {
             state.running.store(Running::Yes as u8, SeqCst);
             if !self.stopping.load(SeqCst) {
-                return self.reach_due(state);
+                if self.due(state).is_some() {
+                    let since = Instant::now();
+                    self.reach_due(state);
+                    state.pauses.add(since);
+                }
+                return;
             }
+            let since = Instant::now();
             self.leave(state);
             let mut listed = self.lock();
             while self.stopping.load(SeqCst) {
                 listed = self.changed.wait(listed).expect("no holder panics");
             }
+            drop(listed);
+            state.pauses.add(since);
         }
     }
 

@@ -53,6 +53,8 @@ pub struct Options {
     pub collector: Kind,
     /// Whether the heap is checked after each collection, with the program stopped
     pub verify_heap: bool,
+    /// Whether each collection is told of on standard error
+    pub reports_collections: bool,
     /// Whether collections follow each other without a pause
     pub is_tortured: bool,
 }

@@ -1,19 +1,25 @@
-//! Java programs on this VM and on `java`: what they print has to be equal.
+//! Java programs on this VM and on `java`: what they print has to be equal. Each runs with the
+//! collector that stops the program, and with the one that counts: there collections follow each
+//! other without a pause, and the heap is checked after each.
 //!
 //! javac and dx make the programs of `tests/programs` when the test runs. Each runs in a process of
 //! its own, which is this test once more with a program's name in its environment.
 
+use baton_vm::collector::Kind;
 use baton_vm::runtime;
 use baton_vm::vm::Options;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 
-/// In the environment of a process that runs a program: its name, the library and its dex file.
-const PROGRAM: [&str; 3] = ["BATON_VM_PROGRAM", "BATON_VM_LIBRARY", "BATON_VM_DEX"];
+/// In the environment of a process that runs a program: its name, the library, its dex file, and
+/// the collector.
+const PROGRAM: [&str; 4] =
+    ["BATON_VM_PROGRAM", "BATON_VM_LIBRARY", "BATON_VM_DEX", "BATON_VM_COLLECTOR"];
+const COLLECTORS: [&str; 2] = ["mark-sweep", "counting"];
 
 fn main() -> ExitCode {
-    if let [Ok(program), Ok(library), Ok(dex)] = PROGRAM.map(std::env::var) {
-        return run(&program, library.into(), dex.into());
+    if let [Ok(program), Ok(library), Ok(dex), Ok(collector)] = PROGRAM.map(std::env::var) {
+        return run(&program, library.into(), dex.into(), &collector);
     }
     let directory = tempfile::tempdir().expect("a directory for classes");
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
@@ -29,38 +35,44 @@ fn main() -> ExitCode {
     for source in &sources {
         let name = source.file_stem().and_then(|name| name.to_str()).expect("a name");
         let expected = output(Command::new("java").arg("-cp").arg(directory.path()).arg(name));
-        let this = std::env::current_exe().expect("this program has a path");
-        // A VM that hangs is ended, and so has printed too little.
-        let mut vm = Command::new("timeout");
-        vm.args(["--kill-after=5", "120"]).arg(this);
-        vm.env(PROGRAM[0], name).env(PROGRAM[1], &library).env(PROGRAM[2], &dex);
-        let found = output(&mut vm);
-        let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
-        let same = text(&expected) == text(&found) && expected.status.code() == found.status.code();
-        println!("{name} ... {}", if same { "ok" } else { "FAILED" });
-        if !same {
-            let errors = String::from_utf8_lossy(&found.stderr);
-            println!(
-                "java printed:\n{}\nthe VM printed:\n{}{errors}",
-                text(&expected),
-                text(&found)
-            );
-            failed = true;
+        for collector in COLLECTORS {
+            let this = std::env::current_exe().expect("this program has a path");
+            // A VM that hangs is ended, and so has printed too little.
+            let mut vm = Command::new("timeout");
+            vm.args(["--kill-after=5", "120"]).arg(this);
+            vm.env(PROGRAM[0], name).env(PROGRAM[1], &library).env(PROGRAM[2], &dex);
+            vm.env(PROGRAM[3], collector);
+            let found = output(&mut vm);
+            let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+            let same =
+                text(&expected) == text(&found) && expected.status.code() == found.status.code();
+            println!("{name}, {collector} ... {}", if same { "ok" } else { "FAILED" });
+            if !same {
+                let errors = String::from_utf8_lossy(&found.stderr);
+                println!(
+                    "java printed:\n{}\nthe VM printed:\n{}{errors}",
+                    text(&expected),
+                    text(&found)
+                );
+                failed = true;
+            }
         }
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn run(program: &str, library: PathBuf, dex: PathBuf) -> ExitCode {
+fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str) -> ExitCode {
+    let is_counting = collector == COLLECTORS[1];
     let options = Options {
         boot_class_path: vec![library],
         class_path: vec![dex],
         properties: Vec::new(),
         heap_bytes: 64 << 20,
         stack_slots: 1 << 16,
-        collector: baton_vm::collector::Kind::MarkSweep,
-        verify_heap: false,
-            is_tortured: false,
+        collector: if is_counting { Kind::Counting } else { Kind::MarkSweep },
+        verify_heap: is_counting,
+        reports_collections: false,
+        is_tortured: is_counting,
     };
     match runtime::start(options) {
         Ok(t) => ExitCode::from(runtime::run_main(&t, program, &[])),

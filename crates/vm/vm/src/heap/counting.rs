@@ -15,8 +15,9 @@
 //! 3. Objects of this epoch, and those whose count has come to zero, are freed unless they are
 //!    marked. What a freed object has referred to is counted no longer, step by step.
 //! 4. Cycles that nothing outside refers to are freed ([`cycles`](super::cycles)).
-//! 5. All threads pass a safepoint. Then no thread copies a card any more that it began to copy
-//!    before an object on it was freed, and memory is given to allocators.
+//!
+//! After the third and the fourth step all threads pass a safepoint. Then no thread copies a card
+//! any more that it began to copy before an object on it was freed, and the memory is given away.
 //!
 //! **Invariant**: between collections, each count is the number of references in the current
 //! epoch's view.
@@ -27,6 +28,7 @@ use crate::cards::{CARD_BYTES, Cards, Stage};
 use crate::memory::{load32, store32};
 use crate::object::{Ref, Sort};
 use rustc_hash::FxHashMap;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -80,6 +82,14 @@ pub struct Summary {
     pub n_zeros: usize,
 }
 
+impl fmt::Display for Summary {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary { n_cards, n_freed, n_in_cycles, n_zeros } = self;
+        write!(to, "{n_cards} cards, {n_freed} objects freed ({n_in_cycles} in cycles), ")?;
+        write!(to, "{n_zeros} held by roots")
+    }
+}
+
 /// The collector's own memory.
 #[derive(Debug)]
 pub struct Counting {
@@ -91,8 +101,10 @@ pub struct Counting {
     pub(super) suspects: Vec<Ref>,
     /// References that are not counted, by their referent
     referrers: FxHashMap<Ref, Vec<Ref>>,
-    /// Objects that were freed in this collection, with their size
+    /// Objects that were freed and whose memory is not given away yet, with their size
     freed: Vec<(u32, u32)>,
+    /// The children of an object
+    children: Vec<Ref>,
     summary: Summary,
 }
 
@@ -109,6 +121,7 @@ impl Counting {
             suspects: Vec::new(),
             referrers: FxHashMap::default(),
             freed: Vec::new(),
+            children: Vec::new(),
             summary: Summary::default(),
         }
     }
@@ -123,12 +136,12 @@ impl Counting {
         self.suspects.len()
     }
 
-    /// Frees what nothing reaches, and cycles if asked for.
+    /// Frees what nothing reaches.
     ///
     /// # Safety
     /// All references are on stacks that `world` brings to stages, in the heap by way of
     /// [`before_store`](crate::cards::before_store), or among the roots of `world`.
-    pub unsafe fn collect(&mut self, heap: &Heap, world: &impl World, of_cycles: bool) -> Summary {
+    pub unsafe fn collect(&mut self, heap: &Heap, world: &impl World) -> Summary {
         let ended = self.stage.epoch();
         self.summary = Summary::default();
         self.cards.begin();
@@ -145,24 +158,32 @@ impl Counting {
                 _ => self.suspect(object),
             });
             self.free_zeros(world);
-            if of_cycles {
-                self.free_cycles(world);
-                self.free_zeros(world);
-            }
-            self.suspects.retain(|object| object.exists());
-            self.advance(world);
-            for &(address, n_bytes) in &self.freed {
-                self.cards.forget(address, n_bytes);
-                self.cards.pardon(address);
-            }
-            // Blocks that were taken and have not been retired give nothing away yet.
-            self.freed.iter().for_each(|&(address, _)| heap.release(address));
+            self.settle(heap, world);
             heap.retire(&retired);
+            self.free_cycles(world);
+            self.free_zeros(world);
+            self.settle(heap, world);
         }
-        self.summary.n_freed = self.freed.len();
         self.summary.n_zeros = self.zeros.len();
-        self.freed.clear();
         self.summary
+    }
+
+    /// Waits until no thread copies what was freed, and gives the memory away.
+    ///
+    /// # Safety
+    /// Blocks that were taken in the epoch that has ended are retired after the first call.
+    unsafe fn settle(&mut self, heap: &Heap, world: &impl World) {
+        self.suspects.retain(|object| object.exists());
+        self.advance(world);
+        for &(address, n_bytes) in &self.freed {
+            self.cards.forget(address, n_bytes);
+            self.cards.pardon(address);
+        }
+        self.summary.n_freed += self.freed.len();
+        for (address, _) in self.freed.drain(..) {
+            // SAFETY: the memory is zero, and nobody uses it any more.
+            unsafe { heap.release(address) };
+        }
     }
 
     fn advance(&mut self, world: &impl World) {
@@ -301,9 +322,10 @@ impl Counting {
             } else if self.cards.is_reached(object.address()) || !self.let_go(object, world) {
                 kept.push(object);
             } else {
-                let mut children = Vec::new();
+                let mut children = std::mem::take(&mut self.children);
                 self.each_child(object, world, |child| children.push(child));
-                children.into_iter().for_each(|child| self.subtract(child));
+                children.drain(..).for_each(|child| self.subtract(child));
+                self.children = children;
                 self.free(object, world);
             }
         }

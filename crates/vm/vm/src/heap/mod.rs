@@ -23,12 +23,13 @@ pub use counting::{Counting, Strength, Summary, World};
 pub use mark_sweep::Marker;
 
 use crate::cards::Cards;
+use crate::lock::{Guard, Lock};
 use crate::memory::{Region, load32, store32, zero, zeroed};
 use crate::object::{Ref, Shape};
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 const BLOCK_BYTES: u32 = 16 << 10;
 /// Objects larger than this take whole blocks.
@@ -124,7 +125,7 @@ pub struct Heap {
     region: Region,
     /// A [`Use`] for each block, which changes under the lock.
     uses: Box<[AtomicU32]>,
-    blocks: Mutex<Blocks>,
+    blocks: Lock<Blocks>,
     /// One bit for each multiple of 8 bytes: the object there is marked.
     marks: Box<[AtomicU64]>,
     collections: AtomicU32,
@@ -163,8 +164,10 @@ pub enum Full {
 pub enum Reach {
     /// Up to the limit that the last collection set
     Limit,
-    /// The whole heap
+    /// The whole heap, but for what is reserved
     Whole,
+    /// What is reserved for real-time threads, too
+    Reserve,
 }
 
 impl Allocator {
@@ -196,7 +199,7 @@ impl Heap {
         Ok(Heap {
             region,
             uses: zeroed(n_blocks),
-            blocks: Mutex::new(Blocks {
+            blocks: Lock::new(Blocks {
                 all: vec![UNUSED; n_blocks].into(),
                 n_free: n_blocks,
                 next: 0,
@@ -310,8 +313,8 @@ impl Heap {
         self.uses[block].store(of.encode(), Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Blocks> {
-        self.blocks.lock().expect("no holder panics")
+    fn lock(&self) -> Guard<'_, Blocks> {
+        self.blocks.lock()
     }
 
     fn take_cells(&self, size: usize, period: u32, reach: Reach) -> Result<Rest, Full> {
@@ -362,7 +365,10 @@ impl Heap {
         if reach == Reach::Limit && used > self.limit_blocks.load(Relaxed) {
             return Err(Full::Collect);
         }
-        if count > blocks.n_free {
+        // Only a collector that runs beside the program leaves others the time to use a reserve.
+        let reserved =
+            if self.cards.is_none() || reach == Reach::Reserve { 0 } else { n_blocks / 32 };
+        if used > n_blocks - reserved {
             return Err(Full::Exhausted);
         }
         let found = self

@@ -50,6 +50,7 @@ impl Machine {
             stack_slots: 0,
             collector: crate::collector::Kind::MarkSweep,
             verify_heap: false,
+            reports_collections: false,
             is_tortured: false,
         };
         let vm = Vm::new(options, &[], super::enter).unwrap();

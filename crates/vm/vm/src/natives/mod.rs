@@ -22,6 +22,7 @@ mod object;
 mod pattern;
 mod posix;
 mod proxy;
+mod real_time;
 mod reflect;
 mod serialization;
 mod string;
@@ -51,6 +52,7 @@ pub fn table() -> Vec<Native> {
         pattern::TABLE,
         posix::TABLE,
         proxy::TABLE,
+        real_time::TABLE,
         reflect::ACCESSORS,
         reflect::TABLE,
         serialization::TABLE,

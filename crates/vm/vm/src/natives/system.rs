@@ -78,7 +78,7 @@ pub(super) const TABLE: &[Native] = &[
         VOID
     }),
     (RUNTIME, "gc", "()V", |t, _| {
-        collector::collect(t, true);
+        collector::collect(t);
         VOID
     }),
     (RUNTIME, "freeMemory", "()J", |t, _| {

@@ -108,7 +108,13 @@ pub(super) const TABLE: &[Native] = &[
     put!("putOrderedLong", "(Ljava/lang/Object;JJ)V", word64, Release, |a| a.long(VALUE) as u64),
     put!("putFloat", "(Ljava/lang/Object;JF)V", word32, Relaxed, |a| a.float(VALUE).to_bits()),
     put!("putDouble", "(Ljava/lang/Object;JD)V", word64, Relaxed, |a| a.double(VALUE).to_bits()),
-    put!("putObject", "(Ljava/lang/Object;JLjava/lang/Object;)V", stored_reference, Release, object),
+    put!(
+        "putObject",
+        "(Ljava/lang/Object;JLjava/lang/Object;)V",
+        stored_reference,
+        Release,
+        object
+    ),
     put!(
         "putObjectVolatile",
         "(Ljava/lang/Object;JLjava/lang/Object;)V",

@@ -50,11 +50,7 @@ impl Simulation {
             heap,
             array: shape(Sort::Array(Kind::Reference), 0, &[]),
             weak: shape(Sort::Reference(REFERENT), 24, &[NEXT]),
-            state: RefCell::new(State {
-                random: Random::of(seed),
-                actors,
-                shared: Ref::NULL,
-            }),
+            state: RefCell::new(State { random: Random::of(seed), actors, shared: Ref::NULL }),
             collector: mutator(),
             cards,
         }
@@ -101,8 +97,7 @@ impl Simulation {
             }
             70..80 => roots[one] = Ref::NULL,
             80..85 => {
-                let made =
-                    self.heap.allocate(allocator, period, Reach::Whole, self.weak, 24, None);
+                let made = self.heap.allocate(allocator, period, Reach::Whole, self.weak, 24, None);
                 let Ok(object) = made else { return };
                 // SAFETY: a word of the object that holds a reference.
                 unsafe {
@@ -229,9 +224,8 @@ fn random_histories_free_what_nothing_reaches_and_nothing_else() {
         };
         for collection in 0..40 {
             (0..40).for_each(|_| simulation.step());
-            let of_cycles = simulation.state.borrow_mut().random.below(2) == 0;
             // SAFETY: the simulation tells all roots.
-            unsafe { counting.collect(&simulation.heap, &simulation, of_cycles) };
+            unsafe { counting.collect(&simulation.heap, &simulation) };
             verify(&counting).unwrap_or_else(|wrong| panic!("{seed}/{collection}: {wrong:?}"));
             for object in simulation.reachable() {
                 let referent = match object.is_array() {
@@ -250,7 +244,7 @@ fn settle(simulation: &Simulation, counting: &mut Counting) {
     let quiet = Quiet(simulation);
     for _ in 0..2 {
         // SAFETY: no thread works.
-        unsafe { counting.collect(&simulation.heap, &quiet, true) };
+        unsafe { counting.collect(&simulation.heap, &quiet) };
     }
     let (all, live) = (objects(&simulation.heap), simulation.reachable());
     assert!(live.is_subset(&all));

@@ -35,8 +35,14 @@ fn random_histories_free_what_nothing_reaches() {
                         _ => random.below(40) as u32,
                     };
                     let n_bytes = u64::from(ELEMENTS + 4 * length);
-                    let made =
-                        heap.allocate(&mut allocator, heap.collections(), Reach::Whole, array, n_bytes, Some(length));
+                    let made = heap.allocate(
+                        &mut allocator,
+                        heap.collections(),
+                        Reach::Whole,
+                        array,
+                        n_bytes,
+                        Some(length),
+                    );
                     let Ok(object) = made else { continue };
                     let before = edges.insert(object, vec![Ref::NULL; length as usize]);
                     assert!(before.is_none(), "seed {seed}, step {step}: a cell in use");
@@ -114,7 +120,10 @@ fn referents_do_not_count() {
     let heap = Heap::map(1 << 20, false).unwrap();
     let reference = shape(Sort::Reference(12), 24, &[16]);
     let mut allocator = Allocator::new();
-    let mut make = || heap.allocate(&mut allocator, heap.collections(), Reach::Whole, reference, 24, None).unwrap();
+    let mut make = || {
+        heap.allocate(&mut allocator, heap.collections(), Reach::Whole, reference, 24, None)
+            .unwrap()
+    };
     let (holder, kept, referent) = (make(), make(), make());
     // SAFETY: the words are references by the shape.
     unsafe {
