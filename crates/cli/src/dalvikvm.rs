@@ -1,7 +1,7 @@
 //! `baton dalvikvm`: runs a Java program from dex files, with the options of Android's dalvikvm.
 
 use crate::failure::{Failure, Kind};
-use baton_vm::collector::Kind as Collector;
+use baton_vm::heap::Collector;
 use baton_vm::runtime;
 use baton_vm::vm::Options;
 use clap::Args;

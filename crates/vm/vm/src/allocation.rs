@@ -56,10 +56,10 @@ fn allocate(
     };
     let whole = if t.state.is_real_time.load(Relaxed) { Reach::Reserve } else { Reach::Whole };
     attempt(Reach::Limit).or_else(|full| {
-        let counts = t.vm.collector.as_ref();
-        if let Some(collector) = counts {
+        let counts = t.vm.requests.as_ref();
+        if let Some(requests) = counts {
             // There is room while the collector runs.
-            collector.request();
+            requests.request();
             if let Ok(object) = attempt(whole) {
                 return Ok(object);
             }

@@ -6,106 +6,38 @@ use crate::heap::{Counting, Marker, Strength, World};
 use crate::monitors::Word;
 use crate::object::Ref;
 use crate::reference::{self, Strengths};
+use crate::requests::Requests;
 use crate::vm::{Thread, Vm};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Condvar, Mutex, OnceLock};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-
-/// How objects are freed that nothing reaches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Kind {
-    /// All threads stop while one marks what is reachable and sweeps the rest.
-    #[default]
-    MarkSweep,
-    /// A thread counts references while the others run.
-    Counting,
-}
-
-/// What threads and the collector's thread know of each other.
-#[derive(Debug)]
-pub(crate) struct Collector {
-    thread: OnceLock<std::thread::Thread>,
-    /// A collection is asked for
-    is_due: AtomicBool,
-    done: Mutex<Done>,
-    changed: Condvar,
-}
-
-/// How many collections have begun and ended.
-#[derive(Debug, Default)]
-struct Done {
-    begun: u64,
-    ended: u64,
-}
-
-impl Collector {
-    pub fn new() -> Collector {
-        Collector {
-            thread: OnceLock::new(),
-            is_due: AtomicBool::new(false),
-            done: Mutex::default(),
-            changed: Condvar::new(),
-        }
-    }
-
-    /// Asks for a collection, without waiting for it.
-    pub fn request(&self) {
-        if !self.is_due.swap(true, SeqCst)
-            && let Some(thread) = self.thread.get()
-        {
-            thread.unpark();
-        }
-    }
-
-    /// Waits for a collection that begins after this call. The calling thread is safe.
-    fn await_one(&self) {
-        let mut done = self.done.lock().expect("no holder panics");
-        let number = done.begun + 1;
-        self.request();
-        while done.ended < number {
-            done = self.changed.wait(done).expect("no holder panics");
-        }
-    }
-
-    fn begin(&self) {
-        self.done.lock().expect("no holder panics").begun += 1;
-    }
-
-    fn end(&self) {
-        let mut done = self.done.lock().expect("no holder panics");
-        done.ended = done.begun;
-        drop(done);
-        self.changed.notify_all();
-    }
-}
 
 /// Starts the thread that counts references, if the VM has one.
 ///
 /// # Errors
 /// The system has no more threads.
 pub(crate) fn start(vm: &'static Vm) -> std::io::Result<()> {
-    let Some(collector) = &vm.collector else { return Ok(()) };
+    let Some(requests) = &vm.requests else { return Ok(()) };
     let spawned = std::thread::Builder::new().name("collector".to_owned()).spawn(move || {
         let t = Thread::attach(vm);
         t.state.is_daemon.store(true, Relaxed);
-        t.safe(|| run(&t, collector));
+        t.safe(|| run(&t, requests));
     })?;
-    collector.thread.set(spawned.thread().clone()).expect("a VM starts once");
+    requests.set_thread(spawned.thread().clone());
     Ok(())
 }
 
-fn run(t: &Thread, collector: &Collector) {
+fn run(t: &Thread, requests: &Requests) {
     let vm = t.vm;
     vm.threads.set_collector();
     let world = Program { vm, strengths: RefCell::default() };
     let mutator = t.state.mutator.as_ref().expect("a VM that counts has mutators");
     let mut counting = Counting::new(mutator.cards().clone(), mutator.stage());
     loop {
-        while !collector.is_due.swap(false, SeqCst) && !vm.options.is_tortured {
-            std::thread::park();
+        if !vm.options.is_tortured {
+            requests.wait();
         }
-        collector.begin();
+        requests.begin();
         let since = Instant::now();
         // SAFETY: all threads of the VM have stages, and the roots are complete (see the crate).
         let summary = unsafe { counting.collect(&vm.heap, &world) };
@@ -116,7 +48,7 @@ fn run(t: &Thread, collector: &Collector) {
         if vm.options.verify_heap {
             verify(t, &counting, &world);
         }
-        collector.end();
+        requests.end();
     }
 }
 
@@ -210,10 +142,10 @@ fn each_root(vm: &Vm, mut with: impl FnMut(Ref)) {
 
 /// Waits for a collection that frees all that is garbage now.
 pub(crate) fn collect(t: &Thread) {
-    match &t.vm.collector {
-        Some(collector) => {
+    match &t.vm.requests {
+        Some(requests) => {
             let since = Instant::now();
-            t.safe(|| collector.await_one());
+            t.safe(|| requests.await_one());
             t.state.pauses.add(since);
         }
         None => mark_and_sweep(t),

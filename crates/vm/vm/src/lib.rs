@@ -8,7 +8,8 @@
 //! - [`class`]: classes, fields, methods and dex files. [`stack`]: frames and registers.
 //!   [`safepoint`]: threads, and the stopped world.
 //! - [`vm`]: the VM and a thread's side of it. [`mod@reference`]: referents after a collection.
-//!   [`collector`]: when to collect. [`allocation`]: objects of a thread. [`boxing`]: of primitive values.
+//!   [`collector`]: when to collect. [`allocation`]: objects of a thread. [`boxing`]: of primitive
+//!   values.
 //!
 //! **Roots.** A collection frees what these do not reach: slots of all stacks, the exception and
 //! result of each thread, mirrors of classes, interned strings, and handles. Rust code holds a
@@ -38,6 +39,7 @@ pub mod parker;
 mod pending;
 mod reference;
 mod regex;
+mod requests;
 mod resolved;
 pub mod runtime;
 pub mod safepoint;

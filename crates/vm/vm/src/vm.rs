@@ -2,12 +2,12 @@
 
 use crate::cards::Acting;
 use crate::class::{Class, LoadedDex, Loader, Method};
-use crate::collector::{Collector, Kind};
-use crate::heap::{Allocator, Heap};
+use crate::heap::{Allocator, Collector, Heap};
 use crate::memory::Arena;
 use crate::monitors::Monitors;
 use crate::object::Ref;
 use crate::pending::Pending;
+use crate::requests::Requests;
 use crate::safepoint::{ThreadState, Threads};
 use crate::stack::{Args, Overflow, Value};
 use rustc_hash::FxHashMap;
@@ -50,7 +50,7 @@ pub struct Options {
     /// Slots of a thread's stack, 8 bytes each
     pub stack_slots: usize,
     /// Which collector frees objects
-    pub collector: Kind,
+    pub collector: Collector,
     /// Whether the heap is checked after each collection, with the program stopped
     pub verify_heap: bool,
     /// Whether each collection is told of on standard error
@@ -64,8 +64,8 @@ pub struct Options {
 pub struct Vm {
     /// Objects
     pub heap: Heap,
-    /// The collector that counts, if that was chosen
-    pub(crate) collector: Option<Collector>,
+    /// Requests to the collector that counts, if that was chosen
+    pub(crate) requests: Option<Requests>,
     /// Threads
     pub threads: Threads,
     /// Monitors of objects
@@ -121,11 +121,9 @@ impl Vm {
     /// ENOMEM if there is no gap below 4 GiB for the heap.
     pub(crate) fn new(options: Options, natives: &[Native], enter: Enter) -> io::Result<Vm> {
         let by_name = natives.iter().enumerate();
-        let is_counted = options.collector == Kind::Counting;
-        let heap = Heap::map(options.heap_bytes, is_counted)?;
         Ok(Vm {
-            collector: is_counted.then(Collector::new),
-            heap,
+            heap: Heap::map(options.heap_bytes, options.collector)?,
+            requests: (options.collector == Collector::Counting).then(Requests::new),
             threads: Threads::default(),
             pending: Pending::default(),
             options,

@@ -5,7 +5,7 @@
 //! javac and dx make the programs of `tests/programs` when the test runs. Each runs in a process of
 //! its own, which is this test once more with a program's name in its environment.
 
-use baton_vm::collector::Kind;
+use baton_vm::heap::Collector;
 use baton_vm::runtime;
 use baton_vm::vm::Options;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str) -> ExitCo
         properties: Vec::new(),
         heap_bytes: 64 << 20,
         stack_slots: 1 << 16,
-        collector: if is_counting { Kind::Counting } else { Kind::MarkSweep },
+        collector: if is_counting { Collector::Counting } else { Collector::MarkSweep },
         verify_heap: is_counting,
         reports_collections: false,
         is_tortured: is_counting,

@@ -159,6 +159,16 @@ pub enum Full {
     Exhausted,
 }
 
+/// How objects are freed that nothing reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Collector {
+    /// All threads stop while one marks what is reachable and sweeps the rest.
+    #[default]
+    MarkSweep,
+    /// A thread counts references while the others run.
+    Counting,
+}
+
 /// Whether an allocation may use more than the last collection allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
@@ -184,16 +194,15 @@ impl Default for Allocator {
 }
 
 impl Heap {
-    /// A heap of at most `n_bytes`, and at least 1 MiB. `is_counted` is whether [`Counting`]
-    /// collects it.
+    /// A heap of at most `n_bytes`, and at least 1 MiB. `collector` is who will collect it.
     ///
     /// # Errors
     /// ENOMEM if the memory below 4 GiB is taken.
-    pub fn map(n_bytes: usize, is_counted: bool) -> io::Result<Heap> {
+    pub fn map(n_bytes: usize, collector: Collector) -> io::Result<Heap> {
         let n_bytes = n_bytes.max(1 << 20).next_multiple_of(BLOCK_BYTES as usize);
         let region = Region::map(n_bytes)?;
         let cards = || Arc::new(Cards::new(region.start(), region.n_bytes()));
-        let cards = is_counted.then(cards);
+        let cards = (collector == Collector::Counting).then(cards);
         let n_blocks = n_bytes / BLOCK_BYTES as usize;
         let marks = (0..n_bytes / 8 / 64).map(|_| AtomicU64::new(0)).collect();
         Ok(Heap {

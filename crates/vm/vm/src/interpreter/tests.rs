@@ -48,7 +48,7 @@ impl Machine {
             properties: Vec::new(),
             heap_bytes: 1 << 20,
             stack_slots: 0,
-            collector: crate::collector::Kind::MarkSweep,
+            collector: crate::heap::Collector::MarkSweep,
             verify_heap: false,
             reports_collections: false,
             is_tortured: false,

@@ -3,7 +3,7 @@
 
 use super::{Random, objects, shape};
 use crate::cards::{Acting, Cards, Mutator, Stage, Step, before_store, keeps_referent};
-use crate::heap::{Allocator, Counting, Heap, Reach, Strength, World};
+use crate::heap::{Allocator, Collector, Counting, Heap, Reach, Strength, World};
 use crate::memory::{load32, store32};
 use crate::object::{ELEMENTS, Kind, Ref, Shape, Sort, copy_elements};
 use std::cell::RefCell;
@@ -40,7 +40,7 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Simulation {
-        let heap = Heap::map(1 << 20, true).unwrap();
+        let heap = Heap::map(1 << 20, Collector::Counting).unwrap();
         let cards = heap.cards().unwrap().clone();
         let mutator = || Arc::new(Mutator::new(cards.clone(), Stage::default()));
         let actor =

@@ -1,7 +1,7 @@
 //! Mark and sweep.
 
 use super::{Random, objects, shape};
-use crate::heap::{Allocator, Full, Heap, Reach};
+use crate::heap::{Allocator, Collector, Full, Heap, Reach};
 use crate::object::{ELEMENTS, Kind, Ref, Sort};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ fn random_histories_free_what_nothing_reaches() {
     let array = shape(Sort::Array(Kind::Reference), 0, &[]);
     for seed in 1..=20 {
         let mut random = Random::of(seed);
-        let heap = Heap::map(4 << 20, false).unwrap();
+        let heap = Heap::map(4 << 20, Collector::MarkSweep).unwrap();
         let mut allocator = Allocator::new();
         let mut roots = [Ref::NULL; 12];
         let mut edges: HashMap<Ref, Vec<Ref>> = HashMap::new();
@@ -78,7 +78,7 @@ fn random_histories_free_what_nothing_reaches() {
 
 #[test]
 fn a_full_heap_says_so_and_is_whole_again_after_a_collection() {
-    let heap = Heap::map(1 << 20, false).unwrap();
+    let heap = Heap::map(1 << 20, Collector::MarkSweep).unwrap();
     let bytes = shape(Sort::Array(Kind::Byte), 0, &[]);
     let mut allocator = Allocator::new();
     let mut fill = |n_bytes: u32| {
@@ -102,7 +102,7 @@ fn a_full_heap_says_so_and_is_whole_again_after_a_collection() {
 
 #[test]
 fn a_collection_is_due_at_the_limit() {
-    let heap = Heap::map(16 << 20, false).unwrap();
+    let heap = Heap::map(16 << 20, Collector::MarkSweep).unwrap();
     let bytes = shape(Sort::Array(Kind::Byte), 0, &[]);
     let allocate = |reach| {
         heap.allocate(&mut Allocator::new(), 0, reach, bytes, 6 << 20, Some((6 << 20) - ELEMENTS))
@@ -117,7 +117,7 @@ fn a_collection_is_due_at_the_limit() {
 
 #[test]
 fn referents_do_not_count() {
-    let heap = Heap::map(1 << 20, false).unwrap();
+    let heap = Heap::map(1 << 20, Collector::MarkSweep).unwrap();
     let reference = shape(Sort::Reference(12), 24, &[16]);
     let mut allocator = Allocator::new();
     let mut make = || {
