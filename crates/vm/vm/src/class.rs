@@ -6,6 +6,7 @@
 use crate::memory::{load32, load64, placed, store32, store64};
 use crate::object::{Kind, Ref, Shape, Sort};
 use crate::resolved::Resolved;
+use crate::verified::{Deferred, Verified};
 pub use baton_dex::access;
 use baton_dex::{ClassDef, DexFile, EncodedMethod, Try};
 use std::fmt;
@@ -76,6 +77,8 @@ pub struct Class {
     /// What the initializer threw: the cause of later errors
     pub(crate) failure: AtomicU32,
     pub(crate) array: Resolved<Class>,
+    /// What the verification of its code has found, or why the code is refused
+    pub(crate) verified: OnceLock<Result<Verified, String>>,
 }
 
 /// Where a class is defined.
@@ -192,6 +195,8 @@ pub struct Code {
     pub units: Box<[u16]>,
     /// Ranges with handlers, in order
     pub tries: Vec<Try>,
+    /// Checks that instructions make before they run
+    pub checks: &'static [(u32, Deferred)],
 }
 
 /// A dex file, and what has been resolved of it.

@@ -5,6 +5,7 @@ use crate::exception::{self, OrThrow};
 use crate::linker;
 use crate::object::{Kind, Ref};
 use crate::stack::Value;
+use crate::verifier;
 use crate::vm::{Thread, Thrown};
 use baton_dex::Value as Constant;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -79,6 +80,10 @@ fn earlier_failure(t: &Thread, class: &'static Class) -> Thrown {
 }
 
 fn run(t: &Thread, class: &'static Class) -> Result<(), Thrown> {
+    linker::check_overrides(class).or_throw(t)?;
+    if let Err(message) = verifier::verify(t, class) {
+        return Err(exception::throw(t, "Ljava/lang/VerifyError;", &message));
+    }
     if !class.is_interface() {
         if let Some(superclass) = class.superclass {
             initialize(t, superclass)?;

@@ -58,7 +58,7 @@ fn incompatible<T>(message: String) -> Linked<T> {
 }
 
 /// Text of a dex file that lives as long as the file: for ever.
-fn text(of: Mutf8<'static>) -> &'static str {
+pub(crate) fn text(of: Mutf8<'static>) -> &'static str {
     of.to_str().unwrap_or_else(|| of.to_string().leak())
 }
 
@@ -246,6 +246,7 @@ fn bare(loader: Loader) -> Class {
         mirror: AtomicU32::new(0),
         failure: AtomicU32::new(0),
         array: Resolved::new(),
+        verified: OnceLock::new(),
     }
 }
 
@@ -385,7 +386,7 @@ fn link(
         }
         superclass.map_or(Box::default(), |it| it.vtable.clone())
     } else {
-        vtable(descriptor, dex.loader, superclass, virtual_methods)?
+        vtable(descriptor, dex.loader, superclass, virtual_methods)
     };
     let interface_tables = interface_tables(superclass, &interfaces, &vtable, is_interface);
     let finalizer = vtable
@@ -431,7 +432,7 @@ pub(crate) fn synthesize(
     shape.instance_bytes = end;
     shape.references = references.into();
     let methods: &'static [Method] = Box::leak(methods.into_boxed_slice());
-    let vtable = vtable(descriptor, loader, Some(superclass), methods)?;
+    let vtable = vtable(descriptor, loader, Some(superclass), methods);
     let class = new_class(
         t.vm,
         Class {
@@ -557,7 +558,7 @@ fn vtable(
     loader: Loader,
     superclass: Option<&'static Class>,
     methods: &'static [Method],
-) -> Linked<Box<[&'static Method]>> {
+) -> Box<[&'static Method]> {
     let mut table = superclass.map_or(Vec::new(), |it| it.vtable.to_vec());
     for method in methods {
         let mut place = None;
@@ -565,10 +566,6 @@ fn vtable(
         for (index, inherited) in inherited.iter().enumerate() {
             if !overrides(descriptor, loader, method, inherited) {
                 continue;
-            }
-            if inherited.access & access::FINAL != 0 {
-                let message = format!("{}.{} overrides {inherited}", descriptor, method.name);
-                return Err(LinkError::Error("Ljava/lang/LinkageError;", message));
             }
             table[index] = method;
             place = place.or(Some(index));
@@ -579,7 +576,27 @@ fn vtable(
         });
         method.table_index.store(index as u32, Relaxed);
     }
-    Ok(table.into())
+    table.into()
+}
+
+/// Whether a class overrides no final methods. A class that does is linked, and fails when it is
+/// initialized.
+///
+/// # Errors
+/// The method.
+pub(crate) fn check_overrides(class: &'static Class) -> Linked<()> {
+    let inherited = class.superclass.map_or(&[][..], |it| &it.vtable);
+    let mut overridden = inherited.iter().zip(&class.vtable);
+    let is_final = |(of, own): &(&&'static Method, &&'static Method)| {
+        of.access & access::FINAL != 0 && !std::ptr::eq(**of, **own)
+    };
+    match overridden.find(is_final) {
+        Some((of, own)) => {
+            let message = format!("{own} overrides {of}");
+            Err(LinkError::Error("Ljava/lang/LinkageError;", message))
+        }
+        None => Ok(()),
+    }
 }
 
 fn interface_tables(
@@ -682,7 +699,8 @@ fn inaccessible<T>(what: &str, referrer: &Class) -> Linked<T> {
     Err(LinkError::Error("Ljava/lang/IllegalAccessError;", message))
 }
 
-fn check_access(referrer: &'static Class, class: &'static Class) -> Linked<()> {
+/// Whether code of a class may name another one.
+pub(crate) fn check_access(referrer: &'static Class, class: &'static Class) -> Linked<()> {
     if referrer.can_access(class) {
         return Ok(());
     }
@@ -754,6 +772,16 @@ pub fn resolve_method(
     Ok(method)
 }
 
+/// The method that an interface inherits, if `inherited` is of one of its superinterfaces.
+fn in_interface(class: &'static Class, inherited: &'static Method) -> &'static Method {
+    let is_own = std::ptr::eq(inherited.class(), class);
+    if !class.is_interface() || is_own || inherited.is_direct() {
+        return inherited;
+    }
+    let interfaces = class.interface_tables.iter().map(|table| table.interface);
+    implementation(inherited, &[], &interfaces.collect::<Vec<_>>())
+}
+
 fn find_method(
     t: &Thread,
     dex: &'static LoadedDex,
@@ -762,11 +790,13 @@ fn find_method(
 ) -> Linked<&'static Method> {
     let name = text(dex.file.string(entry.name));
     let signature = dex.file.signature(entry.proto);
-    let method = class.find_method(name, &signature).or_else(|| {
-        // Interfaces have Object's methods, too.
-        let object = class.is_interface().then(|| loaded(t.vm, Loader::BOOT, "Ljava/lang/Object;"));
-        object.flatten()?.find_method(name, &signature)
-    });
+    let method =
+        class.find_method(name, &signature).map(|it| in_interface(class, it)).or_else(|| {
+            // Interfaces have Object's methods, too.
+            let object =
+                class.is_interface().then(|| loaded(t.vm, Loader::BOOT, "Ljava/lang/Object;"));
+            object.flatten()?.find_method(name, &signature)
+        });
     method.ok_or_else(|| {
         let message = format!(
             "No method {name}{signature} in class {} or its super classes",

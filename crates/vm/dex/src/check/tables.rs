@@ -228,8 +228,8 @@ fn definition(file: &DexFile, place: Cursor, class: &ClassDef) -> Result<(), Dex
     match class.superclass {
         Some(superclass) => {
             id(place, superclass.0, file.n_types())?;
-            if !is_class(file.descriptor(superclass)) || superclass == class.type_id {
-                return place.error("another class as superclass");
+            if !is_class(file.descriptor(superclass)) {
+                return place.error("a class as superclass");
             }
         }
         None if descriptor.as_bytes() != b"Ljava/lang/Object;" => {

@@ -82,6 +82,7 @@ impl Machine {
             n_ins: 0,
             units: units.into(),
             tries: Vec::new(),
+            checks: &[],
         }));
         let pc = Pc::at(code, at);
         let context = Context { t: &self.t, code, r: self.registers(), pc };
