@@ -40,6 +40,6 @@ pub mod safepoint;
 pub mod stack;
 pub mod string;
 pub mod thread;
-mod verified;
+pub mod verified;
 pub mod verifier;
 pub mod vm;

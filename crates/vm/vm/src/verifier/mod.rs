@@ -21,18 +21,19 @@ mod step;
 mod transfer;
 mod types;
 
-use crate::class::{Class, Loader, Method, access};
+use crate::class::{Class, Method, access};
 use crate::verified::{Deferred, Verified};
 use crate::vm::Thread;
 use step::Subject;
 use types::Types;
 
-/// Verifies the code of a class, unless that has been done or the class is the library's.
+/// Verifies the code of a class, unless that has been done.
 ///
 /// # Errors
 /// The method that is refused, and what an instruction of it needs.
-pub fn verify(t: &Thread, class: &'static Class) -> Result<(), String> {
-    if class.loader == Loader::BOOT { Ok(()) } else { verified(t, class).map(|_| ()) }
+pub fn verify(t: &Thread, class: &'static Class) -> Result<&'static Verified, String> {
+    // Threads that race get equal results.
+    class.verified.get_or_init(|| run(t, class)).as_ref().map_err(Clone::clone)
 }
 
 /// The checks that a method's instructions make.
@@ -43,22 +44,11 @@ pub(crate) fn checks(
     t: &Thread,
     method: &'static Method,
 ) -> Result<&'static [(u32, Deferred)], String> {
-    verify(t, method.class())?;
-    let checks = method.class().verified.get().and_then(|it| it.as_ref().ok());
-    Ok(checks.and_then(|it| it.checks.get(&method.dex_index)).map_or(&[], |it| it))
+    let checks = verify(t, method.class())?.checks.get(&method.dex_index);
+    Ok(checks.map_or(&[], |it| it))
 }
 
-fn verified(t: &Thread, class: &'static Class) -> Result<&'static Verified, String> {
-    // Threads that race get equal results.
-    let verified = class.verified.get_or_init(|| run(t, class));
-    verified.as_ref().map_err(Clone::clone)
-}
-
-/// Verifies the code of any class.
-///
-/// # Errors
-/// As [`verify`].
-pub(crate) fn run(t: &Thread, class: &'static Class) -> Result<Verified, String> {
+fn run(t: &Thread, class: &'static Class) -> Result<Verified, String> {
     let mut verified = Verified::default();
     let Some(definition) = class.definition else { return Ok(verified) };
     let flags = access::ABSTRACT | access::FINAL;
@@ -86,3 +76,6 @@ pub(crate) fn run(t: &Thread, class: &'static Class) -> Result<Verified, String>
     }
     Ok(verified)
 }
+
+#[cfg(test)]
+mod tests;
