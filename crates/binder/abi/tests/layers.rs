@@ -142,6 +142,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("log/liblog/src/", "pointers from C, and jumps to C's variadic functions"),
     ("services/src/process/fork.rs", "fork, and functions of a shared object, which rustix lacks"),
     ("vm/vm/src/memory.rs", "memory below 4 GiB, and its words"),
+    ("vm/vm/src/dex_cache.rs", "files in memory that only their owner can change"),
     ("vm/vm/src/object.rs", "headers, fields and elements of objects"),
     ("vm/vm/src/heap/", "cells that are free, and objects that nothing reaches"),
     ("vm/vm/src/class.rs", "the class of an object, by its header"),

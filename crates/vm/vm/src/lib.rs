@@ -8,6 +8,7 @@
 //!   [`safepoint`]: threads, and the stopped world.
 //! - [`vm`]: the VM and a thread's side of it. [`mod@reference`]: referents after a collection.
 //!   [`allocation`]: objects of a thread. [`boxing`]: of primitive values.
+//! - [`dex_cache`]: files that were checked before. [`verifier`]: the types of a program's code.
 //!
 //! **Roots.** A collection frees what these do not reach: slots of all stacks, the exception and
 //! result of each thread, mirrors of classes, interned strings, and handles. Rust code holds a
@@ -18,6 +19,7 @@
 pub mod allocation;
 mod boxing;
 pub mod class;
+mod dex_cache;
 pub mod exception;
 mod finalizer;
 pub mod heap;

@@ -7,6 +7,7 @@ use crate::allocation::{self, OutOfMemory};
 use crate::class::{
     Body, Class, Definition, Field, InterfaceTable, LoadedDex, Loader, Method, access, package,
 };
+use crate::dex_cache;
 use crate::object::{HEADER_BYTES, Kind, Ref, Shape, Sort};
 use crate::resolved::Resolved;
 use crate::stack::Value;
@@ -14,6 +15,7 @@ use crate::string;
 use crate::vm::{Thread, Thrown, Vm};
 use baton_dex::{ClassDef, DexFile, EncodedField, EncodedMethod, FieldId, MethodId, Mutf8};
 use baton_dex::{StringId, TypeId};
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -67,30 +69,50 @@ pub(crate) fn text(of: Mutf8<'static>) -> &'static str {
 /// # Errors
 /// What is wrong with the file, as a text for people.
 pub fn open(vm: &Vm, loader: Loader, path: &Path) -> Result<(), String> {
-    let mut bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    let mut files = Vec::new();
-    if bytes.starts_with(b"PK") {
-        let mut archive =
-            zip::ZipArchive::new(std::io::Cursor::new(&bytes)).map_err(|it| it.to_string())?;
-        for number in 1.. {
-            let name = match number {
-                1 => "classes.dex".to_owned(),
-                _ => format!("classes{number}.dex"),
-            };
-            let Ok(mut entry) = archive.by_name(&name) else { break };
-            let mut file = Vec::new();
-            entry.read_to_end(&mut file).map_err(|error| error.to_string())?;
-            files.push(file);
-        }
-    } else {
-        files.push(std::mem::take(&mut bytes));
-    }
-    for file in files {
-        let dex = load(loader, &path.display().to_string(), file)?;
+    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let opened = match &vm.dex_cache {
+        Some(cache) => Some(cache.read(&mut file).map_err(|error| error.to_string())?),
+        None => None,
+    };
+    let bytes = match &opened {
+        Some(opened) => opened.bytes,
+        None => dex_cache::read(&mut file).map_err(|error| error.to_string())?,
+    };
+    let is_checked = opened.as_ref().is_some_and(|it| it.is_checked);
+    for bytes in parts(bytes)? {
+        let read = if is_checked { DexFile::open_checked } else { DexFile::open };
+        let dex = read(bytes).map_err(|error| error.to_string())?;
+        let dex = place_file(loader, &path.display().to_string(), dex);
         let mut dexes = vm.dexes.write().expect("no holder panics");
         dexes.entry(loader).or_default().push(dex);
     }
+    if let Some((cache, opened)) = vm.dex_cache.as_ref().zip(opened)
+        && !is_checked
+    {
+        cache.insert(&file, &opened);
+    }
     Ok(())
+}
+
+/// The dex files in a file: itself, or those of an archive.
+fn parts(bytes: &'static [u8]) -> Result<Vec<&'static [u8]>, String> {
+    if !bytes.starts_with(b"PK") {
+        return Ok(vec![bytes]);
+    }
+    let mut archive =
+        zip::ZipArchive::new(std::io::Cursor::new(bytes)).map_err(|it| it.to_string())?;
+    let mut files: Vec<&'static [u8]> = Vec::new();
+    for number in 1.. {
+        let name = match number {
+            1 => "classes.dex".to_owned(),
+            _ => format!("classes{number}.dex"),
+        };
+        let Ok(mut entry) = archive.by_name(&name) else { break };
+        let mut file = Vec::new();
+        entry.read_to_end(&mut file).map_err(|error| error.to_string())?;
+        files.push(file.leak());
+    }
+    Ok(files)
 }
 
 /// A dex file in memory, for ever. Its loader does not look for classes in it.
@@ -99,8 +121,12 @@ pub fn open(vm: &Vm, loader: Loader, path: &Path) -> Result<(), String> {
 /// What is wrong with the file, as a text for people.
 pub fn load(loader: Loader, path: &str, bytes: Vec<u8>) -> Result<&'static LoadedDex, String> {
     let file = DexFile::open(bytes.leak()).map_err(|error| error.to_string())?;
+    Ok(place_file(loader, path, file))
+}
+
+fn place_file(loader: Loader, path: &str, file: DexFile<'static>) -> &'static LoadedDex {
     let words = |n: u32| (0..n).map(|_| AtomicU32::new(0)).collect();
-    let dex = LoadedDex {
+    Box::leak(Box::new(LoadedDex {
         types: Resolved::table(file.n_types() as usize),
         fields: Resolved::table(file.n_fields() as usize),
         methods: Resolved::table(file.n_methods() as usize),
@@ -109,8 +135,7 @@ pub fn load(loader: Loader, path: &str, bytes: Vec<u8>) -> Result<&'static Loade
         path: path.to_owned(),
         loader,
         file,
-    };
-    Ok(Box::leak(Box::new(dex)))
+    }))
 }
 
 /// The class of a descriptor as a loader sees it.

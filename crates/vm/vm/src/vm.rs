@@ -1,6 +1,7 @@
 //! The virtual machine, and a thread's own side of it.
 
 use crate::class::{Class, LoadedDex, Loader, Method};
+use crate::dex_cache::DexCache;
 use crate::heap::{Allocator, Heap};
 use crate::memory::Arena;
 use crate::monitors::Monitors;
@@ -47,6 +48,8 @@ pub struct Options {
     pub heap_bytes: usize,
     /// Slots of a thread's stack, 8 bytes each
     pub stack_slots: usize,
+    /// The directory that records which dex files have been checked: this user's alone
+    pub dex_cache: Option<std::path::PathBuf>,
 }
 
 /// The virtual machine. It lives until the process ends.
@@ -63,6 +66,8 @@ pub struct Vm {
     /// What it was started with
     pub options: Options,
     pub(crate) arena: Arena,
+    /// None if there is no directory that can be trusted
+    pub(crate) dex_cache: Option<DexCache>,
     pub(crate) classes: RwLock<FxHashMap<(Loader, &'static str), &'static Class>>,
     /// The dex files of each loader
     pub(crate) dexes: RwLock<FxHashMap<Loader, Vec<&'static LoadedDex>>>,
@@ -111,6 +116,7 @@ impl Vm {
         let by_name = natives.iter().enumerate();
         Ok(Vm {
             heap: Heap::map(options.heap_bytes)?,
+            dex_cache: options.dex_cache.as_deref().and_then(DexCache::open),
             threads: Threads::default(),
             pending: Pending::default(),
             options,

@@ -593,6 +593,7 @@ fn only_right_programs_run() {
         properties: Vec::new(),
         heap_bytes: 64 << 20,
         stack_slots: 1 << 16,
+        dex_cache: None,
     };
     let t = runtime::start(options).unwrap();
     right_and_wrong_programs(&t, directory.path());

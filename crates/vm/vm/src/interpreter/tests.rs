@@ -48,6 +48,7 @@ impl Machine {
             properties: Vec::new(),
             heap_bytes: 1 << 20,
             stack_slots: 0,
+            dex_cache: None,
         };
         let vm = Vm::new(options, &[], super::enter).unwrap();
         let t = Thread::attach(Box::leak(Box::new(vm)));

@@ -15,6 +15,7 @@ fn thread() -> Thread {
         properties: Vec::new(),
         heap_bytes: 1 << 20,
         stack_slots: 0,
+        dex_cache: None,
     };
     let vm = Vm::new(options, &[], |_, _, _| unreachable!("nothing runs")).unwrap();
     Thread::attach(Box::leak(Box::new(vm)))
