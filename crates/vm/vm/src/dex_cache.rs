@@ -81,7 +81,7 @@ impl DexCache {
     pub fn insert(&self, file: &File, opened: &Opened) {
         let state = &opened.state;
         let unchanged = fs::fstat(file).is_ok_and(|now| self.content(&now) == self.content(state));
-        let age = self.now_s - state.st_ctime as i64;
+        let age = self.now_s - state.st_ctime;
         if unchanged && age >= SETTLED_S {
             let _ = self.write(&self.name(state), self.content(state).as_bytes());
             self.drop_unused();
@@ -118,7 +118,7 @@ impl DexCache {
         let Ok(record) = fs::statat(&self.directory, &name, AtFlags::SYMLINK_NOFOLLOW) else {
             return;
         };
-        if self.now_s - record.st_mtime as i64 > DAY_S {
+        if self.now_s - record.st_mtime > DAY_S {
             let _ = self.write(&name, self.content(of).as_bytes());
         }
     }
@@ -142,7 +142,7 @@ impl DexCache {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let unused = fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|it| self.now_s - it.st_mtime as i64 > UNUSED_S);
+                .is_ok_and(|it| self.now_s - it.st_mtime > UNUSED_S);
             if unused {
                 let _ = fs::unlinkat(&self.directory, name, AtFlags::empty());
             }
