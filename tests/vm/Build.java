@@ -25,8 +25,8 @@ import org.jf.smali.SmaliOptions;
  * Builds many of ART's run-tests in one virtual machine: Build RUNTIME.jar TESTS OUT NAME...
  *
  * <p>OUT/NAME then has the dex files of the test in the order of its class path, by their names:
- * 1.dex of its assembler files, 2.dex of its Java files, 3.dex of those of the second dex file. A
- * test that cannot be built has the first error in OUT/NAME/failure.
+ * 1.dex of its assembler files, 2.dex of its Java files, 3.dex and 4.dex of Java and assembler files
+ * of the second dex file. A test that cannot be built has the first error in OUT/NAME/failure.
  */
 public class Build {
     private final String runtime;
@@ -67,7 +67,8 @@ public class Build {
     private void run() throws IOException {
         try {
             java();
-            smali();
+            smali("smali", "1.dex");
+            smali("smali-multidex", "4.dex");
         } catch (Failure e) {
             Files.writeString(out.resolve("failure"), e.getMessage().strip() + "\n");
         }
@@ -127,15 +128,15 @@ public class Build {
         }
     }
 
-    private void smali() throws IOException {
-        List<String> files = new ArrayList<>(files("smali", ".smali"));
+    private void smali(String directory, String name) throws IOException {
+        List<String> files = new ArrayList<>(files(directory, ".smali"));
         if (files.isEmpty()) {
             return;
         }
         SmaliOptions options = new SmaliOptions();
         options.apiLevel = 28;
         options.jobs = 1;
-        options.outputDexFile = out.resolve("1.dex").toString();
+        options.outputDexFile = out.resolve(name).toString();
         try {
             if (!Smali.assemble(options, files)) {
                 throw new Failure("smali: refused");

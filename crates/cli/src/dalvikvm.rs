@@ -126,21 +126,23 @@ fn parse(arguments: &[String]) -> Result<Program, Failure> {
     Err(usage("no class is named"))
 }
 
-/// Where scripts/vm-library puts the class library.
-fn library() -> Option<PathBuf> {
+/// The cache of the virtual machine: scripts/vm-library puts the class library there.
+fn cache() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
     let cache =
         variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")))?;
-    Some(cache.join("baton/vm/library.dex"))
+    Some(cache.join("baton/vm"))
 }
 
 /// Runs the program. Returns only if the VM does not start.
 pub fn dalvikvm(args: &DalvikvmArgs) -> Result<(), Failure> {
     let program = parse(&args.arguments)?;
+    let cache = cache();
     let boot_class_path = match program.boot_class_path {
         Some(paths) => paths,
         None => {
-            let library = library().filter(|library| library.exists()).ok_or_else(|| {
+            let library = cache.as_ref().map(|cache| cache.join("library.dex"));
+            let library = library.filter(|library| library.exists()).ok_or_else(|| {
                 Failure::new("run a program", "there is no class library")
                     .advice("make one with scripts/vm-library, or name one by -Xbootclasspath:")
             })?;
@@ -157,6 +159,7 @@ pub fn dalvikvm(args: &DalvikvmArgs) -> Result<(), Failure> {
         verify_heap: program.verify_heap,
         reports_collections: program.reports_collections,
         is_tortured: program.is_tortured,
+        dex_cache: cache.map(|cache| cache.join("checked")),
     };
     let run = move || -> Result<Infallible, runtime::StartError> {
         let t = runtime::start(options)?;

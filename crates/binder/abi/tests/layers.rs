@@ -145,6 +145,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("vm/vm/src/cards.rs", "words of the heap, and the calling thread's side of the barrier"),
     ("vm/vm/src/lock.rs", "a value that one thread at a time uses"),
     ("vm/vm/src/collector.rs", "frees what no root reaches"),
+    ("vm/vm/src/dex_cache.rs", "files in memory that only their owner can change"),
     ("vm/vm/src/object.rs", "headers, fields and elements of objects"),
     ("vm/vm/src/heap/", "cells that are free, and objects that nothing reaches"),
     ("vm/vm/src/class.rs", "the class of an object, by its header"),

@@ -49,12 +49,7 @@ impl Header {
             }
             _ => return Cursor::new(bytes, 0).error("the magic of a dex file 035 to 039"),
         };
-        let checksum = cursor;
-        let adler = cursor.u32()?;
-        if adler2::adler32_slice(&bytes[12..]) != adler {
-            return checksum.error("the Adler-32 checksum of the file");
-        }
-        cursor.bytes(20)?;
+        cursor.bytes(24)?;
         expect(&mut cursor, bytes.len() as u64, "the number of bytes of the file")?;
         expect(&mut cursor, HEADER_BYTES as u64, "0x70, the number of bytes of the header")?;
         expect(&mut cursor, u64::from(ENDIAN_TAG), "the tag of little-endian files")?;
@@ -73,6 +68,15 @@ impl Header {
             data: table(&mut cursor)?,
         })
     }
+}
+
+/// Compares the checksum of a file that has a header.
+pub(crate) fn check_sum(bytes: &[u8]) -> Result<(), DexError> {
+    let place = Cursor::new(bytes, 8);
+    if adler2::adler32_slice(&bytes[12..]) != { place }.u32()? {
+        return place.error("the Adler-32 checksum of the file");
+    }
+    Ok(())
 }
 
 fn table(cursor: &mut Cursor) -> Result<Table, DexError> {

@@ -7,6 +7,7 @@ use crate::cards::before_store;
 use crate::memory::{load32, load64, placed, store32, store64};
 use crate::object::{Kind, Ref, Shape, Sort};
 use crate::resolved::Resolved;
+use crate::verified::{Deferred, Verified};
 pub use baton_dex::access;
 use baton_dex::{ClassDef, DexFile, EncodedMethod, Try};
 use std::fmt;
@@ -77,6 +78,8 @@ pub struct Class {
     /// What the initializer threw: the cause of later errors
     pub(crate) failure: AtomicU32,
     pub(crate) array: Resolved<Class>,
+    /// What the verification of its code has found, or why the code is refused
+    pub(crate) verified: OnceLock<Result<Verified, String>>,
 }
 
 /// Where a class is defined.
@@ -193,6 +196,8 @@ pub struct Code {
     pub units: Box<[u16]>,
     /// Ranges with handlers, in order
     pub tries: Vec<Try>,
+    /// Checks that instructions make before they run
+    pub checks: &'static [(u32, Deferred)],
 }
 
 /// A dex file, and what has been resolved of it.

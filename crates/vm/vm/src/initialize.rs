@@ -1,11 +1,12 @@
 //! The initialization of classes, as section 12.4.2 of the Java language specification has it.
 
 use crate::cards::note_root;
-use crate::class::{Class, Definition, Field, Status};
+use crate::class::{Class, Definition, Field, Loader, Status};
 use crate::exception::{self, OrThrow};
 use crate::linker;
 use crate::object::{Kind, Ref};
 use crate::stack::Value;
+use crate::verifier;
 use crate::vm::{Thread, Thrown};
 use baton_dex::Value as Constant;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -81,6 +82,13 @@ fn earlier_failure(t: &Thread, class: &'static Class) -> Thrown {
 }
 
 fn run(t: &Thread, class: &'static Class) -> Result<(), Thrown> {
+    linker::check_overrides(class).or_throw(t)?;
+    // The class library is trusted.
+    if class.loader != Loader::BOOT
+        && let Err(message) = verifier::verify(t, class)
+    {
+        return Err(exception::throw(t, "Ljava/lang/VerifyError;", &message));
+    }
     if !class.is_interface() {
         if let Some(superclass) = class.superclass {
             initialize(t, superclass)?;

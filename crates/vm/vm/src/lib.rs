@@ -10,6 +10,7 @@
 //! - [`vm`]: the VM and a thread's side of it. [`mod@reference`]: referents after a collection.
 //!   [`collector`]: when to collect. [`allocation`]: objects of a thread. [`boxing`]: of primitive
 //!   values.
+//! - [`dex_cache`]: files that were checked before. [`verifier`]: the types of a program's code.
 //!
 //! **Roots.** A collection frees what these do not reach: slots of all stacks, the exception and
 //! result of each thread, mirrors of classes, interned strings, and handles. Rust code holds a
@@ -22,6 +23,7 @@ mod boxing;
 mod cards;
 pub mod class;
 pub mod collector;
+mod dex_cache;
 pub mod exception;
 mod finalizer;
 pub mod heap;
@@ -46,4 +48,6 @@ pub mod safepoint;
 pub mod stack;
 pub mod string;
 pub mod thread;
+pub mod verified;
+pub mod verifier;
 pub mod vm;

@@ -8,6 +8,7 @@ use crate::cards::note_root;
 use crate::class::{
     Body, Class, Definition, Field, InterfaceTable, LoadedDex, Loader, Method, access, package,
 };
+use crate::dex_cache;
 use crate::object::{HEADER_BYTES, Kind, Ref, Shape, Sort};
 use crate::resolved::Resolved;
 use crate::stack::Value;
@@ -15,6 +16,7 @@ use crate::string;
 use crate::vm::{Thread, Thrown, Vm};
 use baton_dex::{ClassDef, DexFile, EncodedField, EncodedMethod, FieldId, MethodId, Mutf8};
 use baton_dex::{StringId, TypeId};
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -59,7 +61,7 @@ fn incompatible<T>(message: String) -> Linked<T> {
 }
 
 /// Text of a dex file that lives as long as the file: for ever.
-fn text(of: Mutf8<'static>) -> &'static str {
+pub(crate) fn text(of: Mutf8<'static>) -> &'static str {
     of.to_str().unwrap_or_else(|| of.to_string().leak())
 }
 
@@ -68,30 +70,50 @@ fn text(of: Mutf8<'static>) -> &'static str {
 /// # Errors
 /// What is wrong with the file, as a text for people.
 pub fn open(vm: &Vm, loader: Loader, path: &Path) -> Result<(), String> {
-    let mut bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    let mut files = Vec::new();
-    if bytes.starts_with(b"PK") {
-        let mut archive =
-            zip::ZipArchive::new(std::io::Cursor::new(&bytes)).map_err(|it| it.to_string())?;
-        for number in 1.. {
-            let name = match number {
-                1 => "classes.dex".to_owned(),
-                _ => format!("classes{number}.dex"),
-            };
-            let Ok(mut entry) = archive.by_name(&name) else { break };
-            let mut file = Vec::new();
-            entry.read_to_end(&mut file).map_err(|error| error.to_string())?;
-            files.push(file);
-        }
-    } else {
-        files.push(std::mem::take(&mut bytes));
-    }
-    for file in files {
-        let dex = load(loader, &path.display().to_string(), file)?;
+    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let opened = match &vm.dex_cache {
+        Some(cache) => Some(cache.read(&mut file).map_err(|error| error.to_string())?),
+        None => None,
+    };
+    let bytes = match &opened {
+        Some(opened) => opened.bytes,
+        None => dex_cache::read(&mut file).map_err(|error| error.to_string())?,
+    };
+    let is_checked = opened.as_ref().is_some_and(|it| it.is_checked);
+    for bytes in parts(bytes)? {
+        let read = if is_checked { DexFile::open_checked } else { DexFile::open };
+        let dex = read(bytes).map_err(|error| error.to_string())?;
+        let dex = place_file(loader, &path.display().to_string(), dex);
         let mut dexes = vm.dexes.write().expect("no holder panics");
         dexes.entry(loader).or_default().push(dex);
     }
+    if let Some((cache, opened)) = vm.dex_cache.as_ref().zip(opened)
+        && !is_checked
+    {
+        cache.insert(&file, &opened);
+    }
     Ok(())
+}
+
+/// The dex files in a file: itself, or those of an archive.
+fn parts(bytes: &'static [u8]) -> Result<Vec<&'static [u8]>, String> {
+    if !bytes.starts_with(b"PK") {
+        return Ok(vec![bytes]);
+    }
+    let mut archive =
+        zip::ZipArchive::new(std::io::Cursor::new(bytes)).map_err(|it| it.to_string())?;
+    let mut files: Vec<&'static [u8]> = Vec::new();
+    for number in 1.. {
+        let name = match number {
+            1 => "classes.dex".to_owned(),
+            _ => format!("classes{number}.dex"),
+        };
+        let Ok(mut entry) = archive.by_name(&name) else { break };
+        let mut file = Vec::new();
+        entry.read_to_end(&mut file).map_err(|error| error.to_string())?;
+        files.push(file.leak());
+    }
+    Ok(files)
 }
 
 /// A dex file in memory, for ever. Its loader does not look for classes in it.
@@ -100,8 +122,12 @@ pub fn open(vm: &Vm, loader: Loader, path: &Path) -> Result<(), String> {
 /// What is wrong with the file, as a text for people.
 pub fn load(loader: Loader, path: &str, bytes: Vec<u8>) -> Result<&'static LoadedDex, String> {
     let file = DexFile::open(bytes.leak()).map_err(|error| error.to_string())?;
+    Ok(place_file(loader, path, file))
+}
+
+fn place_file(loader: Loader, path: &str, file: DexFile<'static>) -> &'static LoadedDex {
     let words = |n: u32| (0..n).map(|_| AtomicU32::new(0)).collect();
-    let dex = LoadedDex {
+    Box::leak(Box::new(LoadedDex {
         types: Resolved::table(file.n_types() as usize),
         fields: Resolved::table(file.n_fields() as usize),
         methods: Resolved::table(file.n_methods() as usize),
@@ -110,8 +136,7 @@ pub fn load(loader: Loader, path: &str, bytes: Vec<u8>) -> Result<&'static Loade
         path: path.to_owned(),
         loader,
         file,
-    };
-    Ok(Box::leak(Box::new(dex)))
+    }))
 }
 
 /// The class of a descriptor as a loader sees it.
@@ -247,6 +272,7 @@ fn bare(loader: Loader) -> Class {
         mirror: AtomicU32::new(0),
         failure: AtomicU32::new(0),
         array: Resolved::new(),
+        verified: OnceLock::new(),
     }
 }
 
@@ -387,7 +413,7 @@ fn link(
         }
         superclass.map_or(Box::default(), |it| it.vtable.clone())
     } else {
-        vtable(descriptor, dex.loader, superclass, virtual_methods)?
+        vtable(descriptor, dex.loader, superclass, virtual_methods)
     };
     let interface_tables = interface_tables(superclass, &interfaces, &vtable, is_interface);
     let finalizer = vtable
@@ -433,7 +459,7 @@ pub(crate) fn synthesize(
     shape.instance_bytes = end;
     shape.references = references.into();
     let methods: &'static [Method] = Box::leak(methods.into_boxed_slice());
-    let vtable = vtable(descriptor, loader, Some(superclass), methods)?;
+    let vtable = vtable(descriptor, loader, Some(superclass), methods);
     let class = new_class(
         t.vm,
         Class {
@@ -559,7 +585,7 @@ fn vtable(
     loader: Loader,
     superclass: Option<&'static Class>,
     methods: &'static [Method],
-) -> Linked<Box<[&'static Method]>> {
+) -> Box<[&'static Method]> {
     let mut table = superclass.map_or(Vec::new(), |it| it.vtable.to_vec());
     for method in methods {
         let mut place = None;
@@ -567,10 +593,6 @@ fn vtable(
         for (index, inherited) in inherited.iter().enumerate() {
             if !overrides(descriptor, loader, method, inherited) {
                 continue;
-            }
-            if inherited.access & access::FINAL != 0 {
-                let message = format!("{}.{} overrides {inherited}", descriptor, method.name);
-                return Err(LinkError::Error("Ljava/lang/LinkageError;", message));
             }
             table[index] = method;
             place = place.or(Some(index));
@@ -581,7 +603,27 @@ fn vtable(
         });
         method.table_index.store(index as u32, Relaxed);
     }
-    Ok(table.into())
+    table.into()
+}
+
+/// Whether a class overrides no final methods. A class that does is linked, and fails when it is
+/// initialized.
+///
+/// # Errors
+/// The method.
+pub(crate) fn check_overrides(class: &'static Class) -> Linked<()> {
+    let inherited = class.superclass.map_or(&[][..], |it| &it.vtable);
+    let mut overridden = inherited.iter().zip(&class.vtable);
+    let is_final = |(of, own): &(&&'static Method, &&'static Method)| {
+        of.access & access::FINAL != 0 && !std::ptr::eq(**of, **own)
+    };
+    match overridden.find(is_final) {
+        Some((of, own)) => {
+            let message = format!("{own} overrides {of}");
+            Err(LinkError::Error("Ljava/lang/LinkageError;", message))
+        }
+        None => Ok(()),
+    }
 }
 
 fn interface_tables(
@@ -684,7 +726,8 @@ fn inaccessible<T>(what: &str, referrer: &Class) -> Linked<T> {
     Err(LinkError::Error("Ljava/lang/IllegalAccessError;", message))
 }
 
-fn check_access(referrer: &'static Class, class: &'static Class) -> Linked<()> {
+/// Whether code of a class may name another one.
+pub(crate) fn check_access(referrer: &'static Class, class: &'static Class) -> Linked<()> {
     if referrer.can_access(class) {
         return Ok(());
     }
@@ -756,6 +799,16 @@ pub fn resolve_method(
     Ok(method)
 }
 
+/// The method that an interface inherits, if `inherited` is of one of its superinterfaces.
+fn in_interface(class: &'static Class, inherited: &'static Method) -> &'static Method {
+    let is_own = std::ptr::eq(inherited.class(), class);
+    if !class.is_interface() || is_own || inherited.is_direct() {
+        return inherited;
+    }
+    let interfaces = class.interface_tables.iter().map(|table| table.interface);
+    implementation(inherited, &[], &interfaces.collect::<Vec<_>>())
+}
+
 fn find_method(
     t: &Thread,
     dex: &'static LoadedDex,
@@ -764,11 +817,13 @@ fn find_method(
 ) -> Linked<&'static Method> {
     let name = text(dex.file.string(entry.name));
     let signature = dex.file.signature(entry.proto);
-    let method = class.find_method(name, &signature).or_else(|| {
-        // Interfaces have Object's methods, too.
-        let object = class.is_interface().then(|| loaded(t.vm, Loader::BOOT, "Ljava/lang/Object;"));
-        object.flatten()?.find_method(name, &signature)
-    });
+    let method =
+        class.find_method(name, &signature).map(|it| in_interface(class, it)).or_else(|| {
+            // Interfaces have Object's methods, too.
+            let object =
+                class.is_interface().then(|| loaded(t.vm, Loader::BOOT, "Ljava/lang/Object;"));
+            object.flatten()?.find_method(name, &signature)
+        });
     method.ok_or_else(|| {
         let message = format!(
             "No method {name}{signature} in class {} or its super classes",

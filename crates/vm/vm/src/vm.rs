@@ -2,6 +2,7 @@
 
 use crate::cards::Acting;
 use crate::class::{Class, LoadedDex, Loader, Method};
+use crate::dex_cache::DexCache;
 use crate::heap::{Allocator, Collector, Heap};
 use crate::memory::Arena;
 use crate::monitors::Monitors;
@@ -57,6 +58,26 @@ pub struct Options {
     pub reports_collections: bool,
     /// Whether collections follow each other without a pause
     pub is_tortured: bool,
+    /// The directory that records which dex files have been checked: this user's alone
+    pub dex_cache: Option<std::path::PathBuf>,
+}
+
+impl Default for Options {
+    /// A heap of 256 MiB, stacks of 1 MiB, and the collector that stops the program.
+    fn default() -> Options {
+        Options {
+            boot_class_path: Vec::new(),
+            class_path: Vec::new(),
+            properties: Vec::new(),
+            heap_bytes: 256 << 20,
+            stack_slots: 128 << 10,
+            collector: Collector::default(),
+            verify_heap: false,
+            reports_collections: false,
+            is_tortured: false,
+            dex_cache: None,
+        }
+    }
 }
 
 /// The virtual machine. It lives until the process ends.
@@ -75,6 +96,8 @@ pub struct Vm {
     /// What it was started with
     pub options: Options,
     pub(crate) arena: Arena,
+    /// None if there is no directory that can be trusted
+    pub(crate) dex_cache: Option<DexCache>,
     pub(crate) classes: RwLock<FxHashMap<(Loader, &'static str), &'static Class>>,
     /// The dex files of each loader
     pub(crate) dexes: RwLock<FxHashMap<Loader, Vec<&'static LoadedDex>>>,
@@ -124,6 +147,7 @@ impl Vm {
         Ok(Vm {
             heap: Heap::map(options.heap_bytes, options.collector)?,
             requests: (options.collector == Collector::Counting).then(Requests::new),
+            dex_cache: options.dex_cache.as_deref().and_then(DexCache::open),
             threads: Threads::default(),
             pending: Pending::default(),
             options,

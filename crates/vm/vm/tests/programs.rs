@@ -10,6 +10,9 @@ use baton_vm::runtime;
 use baton_vm::vm::Options;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
+use tools::{library, output, succeed};
+
+mod tools;
 
 /// In the environment of a process that runs a program: its name, the library, its dex file, and
 /// the collector.
@@ -28,8 +31,8 @@ fn main() -> ExitCode {
         .map(|entry| entry.expect("an entry").path())
         .collect();
     sources.sort();
+    let jars = library("java");
     let library = library("library");
-    let jars = self::library("java");
     let dex = build(&sources, &jars, directory.path());
     let mut failed = false;
     for source in &sources {
@@ -66,13 +69,11 @@ fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str) -> ExitCo
     let options = Options {
         boot_class_path: vec![library],
         class_path: vec![dex],
-        properties: Vec::new(),
         heap_bytes: 64 << 20,
-        stack_slots: 1 << 16,
         collector: if is_counting { Collector::Counting } else { Collector::MarkSweep },
         verify_heap: is_counting,
-        reports_collections: false,
         is_tortured: is_counting,
+        ..Options::default()
     };
     match runtime::start(options) {
         Ok(t) => ExitCode::from(runtime::run_main(&t, program, &[])),
@@ -81,23 +82,6 @@ fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str) -> ExitCo
             ExitCode::FAILURE
         }
     }
-}
-
-fn output(command: &mut Command) -> Output {
-    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}: is a JDK installed?"))
-}
-
-fn succeed(command: &mut Command) -> String {
-    let output = output(command);
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// What the script for the class library says.
-fn library(wanted: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let script = root.join("scripts/vm-library");
-    succeed(Command::new(script).arg("-d").arg(root.join("target/vm")).arg(wanted))
 }
 
 /// Compiles all programs; `jars` are dx and the class library. Returns the dex file.

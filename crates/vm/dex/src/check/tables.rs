@@ -191,8 +191,23 @@ fn call_sites(file: &DexFile, items: &Items) -> Result<(), DexError> {
     Ok(())
 }
 
-fn classes(file: &DexFile, items: &Items) -> Result<Vec<u32>, DexError> {
+/// The definition of each type, by its number: `u32::MAX` for none.
+pub(super) fn definitions(file: &DexFile) -> Result<Vec<u32>, DexError> {
     let mut definitions = vec![u32::MAX; file.n_types() as usize];
+    for index in 0..file.n_classes() {
+        let place = file.entry(file.header().classes, index, CLASS_BYTES);
+        let class = { place }.u32()?;
+        id(place, class, file.n_types())?;
+        let definition = &mut definitions[class as usize];
+        if *definition != u32::MAX {
+            return place.error("one definition of each class");
+        }
+        *definition = index;
+    }
+    Ok(definitions)
+}
+
+fn classes(file: &DexFile, items: &Items) -> Result<Vec<u32>, DexError> {
     for index in 0..file.n_classes() {
         let place = file.entry(file.header().classes, index, CLASS_BYTES);
         let offsets = ClassDef::offsets(file, index)?;
@@ -210,13 +225,8 @@ fn classes(file: &DexFile, items: &Items) -> Result<Vec<u32>, DexError> {
         definition(file, place, &class)?;
         members(file, place, &class)?;
         static_values(file, place, &class)?;
-        let definition = &mut definitions[class.type_id.index()];
-        if *definition != u32::MAX {
-            return place.error("one definition of each class");
-        }
-        *definition = index;
     }
-    Ok(definitions)
+    definitions(file)
 }
 
 fn definition(file: &DexFile, place: Cursor, class: &ClassDef) -> Result<(), DexError> {
@@ -228,8 +238,8 @@ fn definition(file: &DexFile, place: Cursor, class: &ClassDef) -> Result<(), Dex
     match class.superclass {
         Some(superclass) => {
             id(place, superclass.0, file.n_types())?;
-            if !is_class(file.descriptor(superclass)) || superclass == class.type_id {
-                return place.error("another class as superclass");
+            if !is_class(file.descriptor(superclass)) {
+                return place.error("a class as superclass");
             }
         }
         None if descriptor.as_bytes() != b"Ljava/lang/Object;" => {

@@ -153,9 +153,6 @@ pub(super) fn super_(c: Context<'_>, registers: Registers) -> Flow {
         Ok(found) => found,
         Err(Thrown) => return Flow::Throw,
     };
-    if !Class::of(receiver).is_assignable_to(c.method().class()) {
-        return c.unverified("an instance of the class").into();
-    }
     let target = if method.class().is_interface() {
         Some(method)
     } else {
@@ -167,7 +164,10 @@ pub(super) fn super_(c: Context<'_>, registers: Registers) -> Flow {
             .and_then(|superclass| superclass.implementation(method))
     };
     match target {
-        Some(target) => call(c, target, registers),
+        Some(target) if Class::of(receiver).is_assignable_to(c.method().class()) => {
+            call(c, target, registers)
+        }
+        Some(_) => c.unverified("an instance of the class").into(),
         None => {
             let message = method.pretty();
             c.throw("Ljava/lang/NoSuchMethodError;", &message).into()

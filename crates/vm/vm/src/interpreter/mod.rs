@@ -7,6 +7,7 @@
 
 mod arrays;
 mod calls;
+mod checked;
 mod constants;
 mod context;
 mod control;

@@ -33,13 +33,13 @@ pub(super) fn new_instance(c: Context<'_>) -> Flow {
         Err(Thrown) => return Flow::Throw,
     };
     c.save();
+    if class.access & (access::ABSTRACT | access::INTERFACE) != 0 || class.is_primitive() {
+        return c.throw("Ljava/lang/InstantiationError;", &class.java_name()).into();
+    }
     if !class.is_initialized()
         && let Err(Thrown) = initialize::initialize(c.t, class)
     {
         return Flow::Throw;
-    }
-    if class.access & (access::ABSTRACT | access::INTERFACE) != 0 || class.is_primitive() {
-        return c.throw("Ljava/lang/InstantiationError;", &class.java_name()).into();
     }
     // An instance of java.lang.Class would be the mirror of nothing.
     if std::ptr::eq(class, c.t.vm.known().class) {
@@ -49,12 +49,13 @@ pub(super) fn new_instance(c: Context<'_>) -> Flow {
     }
     match allocation::instance(c.t, class).or_throw(c.t) {
         Ok(object) => {
-            c.r.set_reference(c.pc.aa(), object);
+            // The register has its old value until nothing can be thrown any more.
             if class.finalizer.is_some()
-                && let Err(Thrown) = c.t.scope(|| finalizer::register(c.t, object))
+                && let Err(Thrown) = c.t.scope(|| finalizer::register(c.t, c.t.keep(object)))
             {
                 return Flow::Throw;
             }
+            c.r.set_reference(c.pc.aa(), object);
             c.next(2)
         }
         Err(Thrown) => Flow::Throw,

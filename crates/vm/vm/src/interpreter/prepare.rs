@@ -1,10 +1,16 @@
 //! What a method runs: decided at its first invocation.
 
-use crate::class::{Body, Class, Code, Method};
+use crate::class::{Body, Class, Code, Loader, Method};
 use crate::exception;
 use crate::linker;
 use crate::object::Kind;
+use crate::verified::Deferred;
+use crate::verifier;
 use crate::vm::{Thread, Thrown};
+
+/// The opcode of an instruction with checks, in the interpreter's copy of the code. No dex file may
+/// use it.
+pub(super) const CHECKED: u8 = 0x3e;
 
 /// Verifies the code of a method, or finds its native function.
 ///
@@ -40,7 +46,13 @@ fn find(t: &Thread, method: &'static Method) -> Result<Body, Thrown> {
         }
         return Err(bad("the method has no code".to_owned()));
     };
-    baton_dex::verify(file, &definition, &code).map_err(|error| bad(error.to_string()))?;
+    let checks = if method.class().loader == Loader::BOOT {
+        baton_dex::verify(file, &definition, &code).map_err(|error| bad(error.to_string()))?;
+        &[]
+    } else {
+        let checks = verifier::checks(t, method);
+        checks.map_err(|message| exception::throw(t, "Ljava/lang/VerifyError;", &message))?
+    };
     if code.n_ins != method.n_argument_registers {
         return Err(bad("the code has another number of arguments".to_owned()));
     }
@@ -48,9 +60,16 @@ fn find(t: &Thread, method: &'static Method) -> Result<Body, Thrown> {
         dex: class.dex,
         n_registers: code.n_registers,
         n_ins: code.n_ins,
-        units: code.units().collect(),
+        units: code.units().zip(0..).map(|(unit, at)| with_check(checks, unit, at)).collect(),
         tries: code.tries(),
+        checks,
     }))
+}
+
+/// The unit `at` of code, with another opcode if the instruction there makes checks.
+fn with_check(checks: &[(u32, Deferred)], unit: u16, at: u32) -> u16 {
+    let is_checked = checks.iter().any(|(checked, _)| *checked == at);
+    if is_checked { unit & 0xff00 | u16::from(CHECKED) } else { unit }
 }
 
 /// Registers of the parameters of classes and arrays, with their types. Every object is an Object,

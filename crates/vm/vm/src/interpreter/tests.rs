@@ -42,17 +42,7 @@ struct Machine {
 
 impl Machine {
     fn new() -> Machine {
-        let options = Options {
-            boot_class_path: Vec::new(),
-            class_path: Vec::new(),
-            properties: Vec::new(),
-            heap_bytes: 1 << 20,
-            stack_slots: 0,
-            collector: crate::heap::Collector::MarkSweep,
-            verify_heap: false,
-            reports_collections: false,
-            is_tortured: false,
-        };
+        let options = Options { heap_bytes: 1 << 20, stack_slots: 0, ..Options::default() };
         let vm = Vm::new(options, &[], super::enter).unwrap();
         let t = Thread::attach(Box::leak(Box::new(vm)));
         let method = Method::synthetic("test", "()V", Body::Abstract);
@@ -86,6 +76,7 @@ impl Machine {
             n_ins: 0,
             units: units.into(),
             tries: Vec::new(),
+            checks: &[],
         }));
         let pc = Pc::at(code, at);
         let context = Context { t: &self.t, code, r: self.registers(), pc };

@@ -9,11 +9,13 @@
 //! script sets). There a chain ends at each backward branch, so that it is never longer than a
 //! method.
 
+use super::checked;
 use super::context::{Context, Flow, Pc, top};
+use super::prepare::CHECKED;
 use super::table;
 use crate::class::Code;
 use crate::stack::Registers;
-use crate::vm::Thread;
+use crate::vm::{Thread, Thrown};
 
 /// Executes the instruction at a place, and those after it.
 type Operation = fn(&Thread, &'static Code, Registers, Pc) -> Ended;
@@ -45,17 +47,31 @@ pub(super) fn start(t: &Thread, code: &'static Code, r: Registers, pc: Pc) -> En
 /// Whether the compiler can make a jump of the call of the next operation. It cannot where an
 /// operation has something in memory: those that allocate and those that call go back to the loop.
 const fn ends_in_a_jump(opcode: u8) -> bool {
-    !matches!(opcode, 0x1a..=0x1c | 0x22..=0x26 | 0x6e..=0x78 | 0xfa..=0xff)
+    !matches!(opcode, 0x1a..=0x1c | 0x22..=0x26 | 0x3e | 0x6e..=0x78 | 0xfa..=0xff)
 }
 
 fn step<const OPCODE: u8>(t: &Thread, code: &'static Code, r: Registers, pc: Pc) -> Ended {
-    match table::operation(OPCODE, Context { t, code, r, pc }) {
+    let context = Context { t, code, r, pc };
+    let flow = match OPCODE {
+        CHECKED => checked(context),
+        _ => table::operation(OPCODE, context),
+    };
+    match flow {
         Flow::Next(next) if !ends_in_a_jump(OPCODE) => Ended(next),
         Flow::Next(next) if cfg!(calls_may_stay_calls) && next <= pc => Ended(next),
         Flow::Next(next) => start(t, code, r, next),
         Flow::Call => Ended(top(t).2),
         Flow::Return => Ended::RETURN,
         Flow::Throw => Ended::THROW,
+    }
+}
+
+/// Executes an instruction after its checks.
+#[inline(never)]
+fn checked(c: Context<'_>) -> Flow {
+    match checked::check(c) {
+        Ok(opcode) => table::operation(opcode, c),
+        Err(Thrown) => Flow::Throw,
     }
 }
 

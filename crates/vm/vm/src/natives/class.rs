@@ -63,6 +63,7 @@ pub(super) const TABLE: &[Native] = &[
         let from = Class::mirrored_by(non_null(t, a.reference(1), "c")?);
         boolean(from.is_assignable_to(this(a)))
     }),
+    (CLASS, "newInstance", "()Ljava/lang/Object;", new_instance),
     (CLASS, "desiredAssertionStatus", "()Z", |_, _| boolean(false)),
     (CLASS, "isAnonymousClass", "()Z", |_, a| {
         let inner = annotations::system(this(a), System::InnerClass);
@@ -174,6 +175,40 @@ pub(super) const TABLE: &[Native] = &[
 
 fn this(a: Args) -> &'static Class {
     Class::mirrored_by(a.reference(0))
+}
+
+/// Class.newInstance: an exception of the constructor comes out as it is.
+fn new_instance(t: &Thread, a: Args) -> values::Outcome {
+    let classes = values::array(t, values::array_class(t, t.vm.known().class)?, 0)?;
+    let objects = values::array(t, values::array_class(t, t.vm.known().object)?, 0)?;
+    let signature = "([Ljava/lang/Class;)Ljava/lang/reflect/Constructor;";
+    let mirror = a.reference(0);
+    let found =
+        values::call_on(t, mirror, "getDeclaredConstructor", signature, &[Value::Ref(classes)]);
+    let constructor = found.map_err(|thrown| {
+        if thrown_class(t) != "Ljava/lang/NoSuchMethodException;" {
+            return thrown;
+        }
+        t.take_exception();
+        throw(t, "java/lang/InstantiationException", &this(a).java_name())
+    })?;
+    let signature = "([Ljava/lang/Object;)Ljava/lang/Object;";
+    let constructor = constructor.reference();
+    let made = values::call_on(t, constructor, "newInstance", signature, &[Value::Ref(objects)]);
+    made.or_else(|thrown| {
+        if thrown_class(t) != "Ljava/lang/reflect/InvocationTargetException;" {
+            return Err(thrown);
+        }
+        let wrapper = t.take_exception();
+        let get = "getTargetException";
+        let cause = values::call_on(t, wrapper, get, "()Ljava/lang/Throwable;", &[])?;
+        Err(t.throw_object(cause.reference()))
+    })
+}
+
+/// The descriptor of the class of the exception under way.
+fn thrown_class(t: &Thread) -> &'static str {
+    Class::of(t.exception()).descriptor
 }
 
 fn mirror_or_null(class: Option<&'static Class>) -> values::Outcome {
