@@ -127,6 +127,7 @@ pub fn dalvikvm(args: &DalvikvmArgs) -> Result<(), Failure> {
         properties: program.properties,
         heap_bytes: program.heap_bytes,
         stack_slots: STACK_SLOTS,
+        natives: Vec::new(),
     };
     let run = move || -> Result<Infallible, runtime::StartError> {
         let t = runtime::start(options)?;

@@ -81,9 +81,7 @@ pub fn collect(t: &Thread) {
                 for string in vm.strings.lock().expect("no holder panics").values() {
                     marker.mark(*string);
                 }
-                for handle in vm.handles.lock().expect("no holder panics").iter() {
-                    marker.mark(*handle);
-                }
+                vm.globals.each(|object| marker.mark(object));
                 for object in vm.lambdas.lock().expect("no holder panics").values() {
                     marker.mark(*object);
                 }

@@ -7,19 +7,21 @@
 //! - [`class`]: classes, fields, methods and dex files. [`stack`]: frames and registers.
 //!   [`safepoint`]: threads, and the stopped world.
 //! - [`vm`]: the VM and a thread's side of it. [`mod@reference`]: referents after a collection.
-//!   [`allocation`]: objects of a thread. [`boxing`]: of primitive values.
+//!   [`allocation`]: objects of a thread. [`boxing`]: of primitive values. [`globals`]: references
+//!   that Rust keeps.
 //!
 //! **Roots.** A collection frees what these do not reach: slots of all stacks, the exception and
-//! result of each thread, mirrors of classes, interned strings, and handles. Rust code holds a
-//! [`object::Ref`] across a safepoint (an allocation, a call into Java, [`vm::Thread::safe`]) only
-//! if one of them has it: arguments and results are in the frame, for others there is
-//! [`vm::Thread::keep`].
+//! result of each thread, mirrors of classes, interned strings, and [`globals::Global`]s. Rust code
+//! holds a [`object::Ref`] across a safepoint (an allocation, a call into Java,
+//! [`vm::Thread::safe`]) only if one of them has it: arguments and results are in the frame, for
+//! others there is [`vm::Thread::keep`].
 
 pub mod allocation;
 mod boxing;
 pub mod class;
 pub mod exception;
 mod finalizer;
+pub mod globals;
 pub mod heap;
 pub mod initialize;
 mod interpreter;

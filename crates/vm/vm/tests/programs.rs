@@ -58,6 +58,7 @@ fn run(program: &str, library: PathBuf, dex: PathBuf) -> ExitCode {
         properties: Vec::new(),
         heap_bytes: 64 << 20,
         stack_slots: 1 << 16,
+        natives: Vec::new(),
     };
     match runtime::start(options) {
         Ok(t) => ExitCode::from(runtime::run_main(&t, program, &[])),

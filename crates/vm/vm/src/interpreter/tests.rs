@@ -46,6 +46,7 @@ impl Machine {
             boot_class_path: Vec::new(),
             class_path: Vec::new(),
             properties: Vec::new(),
+            natives: Vec::new(),
             heap_bytes: 1 << 20,
             stack_slots: 0,
         };
