@@ -5,7 +5,7 @@ use baton_vm::runtime;
 use baton_vm::vm::Options;
 use clap::Args;
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The stack of the main thread in Rust: for natives and initializers that call Java.
 const NATIVE_STACK_BYTES: usize = 64 << 20;
@@ -109,7 +109,7 @@ fn library() -> Option<PathBuf> {
 }
 
 /// Runs the program. Returns only if the VM does not start.
-pub fn dalvikvm(args: &DalvikvmArgs) -> Result<(), Failure> {
+pub fn dalvikvm(args: &DalvikvmArgs, socket: &Path) -> Result<(), Failure> {
     let program = parse(&args.arguments)?;
     let boot_class_path = match program.boot_class_path {
         Some(paths) => paths,
@@ -127,7 +127,7 @@ pub fn dalvikvm(args: &DalvikvmArgs) -> Result<(), Failure> {
         properties: program.properties,
         heap_bytes: program.heap_bytes,
         stack_slots: STACK_SLOTS,
-        natives: Vec::new(),
+        natives: baton_vm_binder::natives(socket.to_owned()),
     };
     let run = move || -> Result<Infallible, runtime::StartError> {
         let t = runtime::start(options)?;

@@ -20,7 +20,7 @@ pub mod allocation;
 mod boxing;
 pub mod class;
 pub mod exception;
-mod finalizer;
+pub mod finalizer;
 pub mod globals;
 pub mod heap;
 pub mod initialize;
