@@ -297,7 +297,9 @@ fn converse(
         let mut rest = &returns[..n_bytes];
         while let Some((command, payload)) = next(&mut rest) {
             match command {
-                BR_TRANSACTION_COMPLETE if !is_two_way => ended = Some(Ok(None)),
+                BR_TRANSACTION_COMPLETE | BR_TRANSACTION_PENDING_FROZEN if !is_two_way => {
+                    ended = Some(Ok(None));
+                }
                 BR_REPLY => ended = Some(answer(&pod_read_unaligned(payload)).map(Some)),
                 BR_DEAD_REPLY => ended = Some(Err(CallError::Dead)),
                 BR_FAILED_REPLY | BR_FROZEN_REPLY => ended = Some(Err(CallError::Failed)),

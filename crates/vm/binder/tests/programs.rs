@@ -297,6 +297,7 @@ fn java_calls_java(place: &Place) {
         "pipe: from Java",
         "intent: Intent { act=baton.test.ACTION cat=[baton.test.CATEGORY] dat=content://a/1 \
          (has extras) } value [1, 2] Client$Callback",
+        "handler: first second",
         "link: true Death link does not exist",
     ];
     assert_eq!(client.until("ready"), expected);

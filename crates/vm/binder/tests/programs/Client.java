@@ -2,6 +2,8 @@ import android.content.Intent;
 import android.os.Binder;
 import android.os.Bundle;
 import android.os.DeadObjectException;
+import android.os.Handler;
+import android.os.HandlerThread;
 import android.os.IBinder;
 import android.os.Parcel;
 import android.os.ParcelFileDescriptor;
@@ -120,6 +122,7 @@ public class Client {
                     + Arrays.toString(extras.getIntArray("numbers")) + " "
                     + extras.getBinder("binder").getClass().getName();
         }));
+        System.out.println("handler: " + handled());
         System.out.println("link: " + linked());
         System.out.println("ready");
         CountDownLatch died = new CountDownLatch(1);
@@ -137,6 +140,23 @@ public class Client {
         } catch (DeadObjectException error) {
             System.out.println("a link to the dead: " + error.getClass().getName());
         }
+    }
+
+    static String handled() throws Exception {
+        HandlerThread thread = new HandlerThread("handler");
+        thread.start();
+        Handler handler = new Handler(thread.getLooper());
+        StringBuffer order = new StringBuffer();
+        CountDownLatch done = new CountDownLatch(1);
+        handler.postDelayed(() -> {
+            order.append(" second");
+            done.countDown();
+        }, 30);
+        handler.post(() -> order.append("first"));
+        done.await();
+        thread.quit();
+        thread.join();
+        return order.toString();
     }
 
     static String linked() throws Exception {
