@@ -54,7 +54,9 @@ fn run(t: &Thread, java: Ref) {
 /// # Errors
 /// The heap is full.
 pub fn adopt(t: &Thread, name: &str, is_daemon: bool) -> Result<(), Thrown> {
-    t.state.is_daemon.store(is_daemon, Relaxed);
+    if is_daemon {
+        t.vm.threads.make_daemon(&t.state);
+    }
     let class = exception::library_class(t, "Ljava/lang/Thread;")?;
     let object = exception::new_object(t, class)?;
     t.state.set_java(object);
