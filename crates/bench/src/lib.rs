@@ -36,6 +36,7 @@ mod drawing;
 pub mod endpoint;
 mod experiment;
 mod form;
+mod java_binder;
 mod lanes;
 mod latency;
 pub mod log;

@@ -2,9 +2,11 @@
 //!
 //! - *kernels*: the six kinds of CaffeineMark, and SciMark's five (bench/vm/Kernels.java). A run of
 //!   a kernel is a process, which computes the kernel several times. Its results are compared.
+//! - *binder*: round trips of Java's Binder classes: see [`java_binder`].
 //! - *start*: from the start of a process to `main` (bench/vm/Hello.java).
 
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
+use crate::java_binder;
 use crate::report::{Bar, Keys, Ratio, RowKey};
 use crate::results::{P50, Results, ratio};
 use crate::testbed::Setting;
@@ -28,6 +30,9 @@ const KERNELS: [&str; 11] = [
     "sparse",
     "lu",
 ];
+/// Calls of a Java client in a round.
+const N_CALLS: u32 = 20_000;
+const QUICK_CALLS: u32 = 5_000;
 /// Times that a process computes its kernel.
 const N_TIMES: usize = 3;
 /// Starts in a round.
@@ -66,6 +71,8 @@ pub enum Part {
     Kernels,
     /// From the start of a process to `main`.
     Start,
+    /// Calls of a Java service by a Java client.
+    Binder,
 }
 
 /// A virtual machine.
@@ -102,6 +109,14 @@ impl Machine {
 
 fn program(name: &str) -> io::Result<PathBuf> {
     beside(name, "`bench/vm/build` builds it")
+}
+
+/// `baton`, and the class path of the programs for Binder.
+fn binder_program() -> io::Result<(PathBuf, String)> {
+    let paths = ["vm-android.dex", "vm-binder.dex"].map(program);
+    let [android, programs] = paths;
+    let class_path = format!("{}:{}", android?.display(), programs?.display());
+    Ok((beside("baton", "`make build` builds it")?, class_path))
 }
 
 fn beside(name: &str, advice: &str) -> io::Result<PathBuf> {
@@ -163,12 +178,17 @@ pub fn vm(args: &VmArgs) -> ExitCode {
 fn run(args: &VmArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let rounds = args.rounds.unwrap_or(if args.form.quick { 1 } else { 5 });
-    let found = measure(&args.parts, rounds);
+    let mut found = measure(&args.parts, rounds);
+    if args.parts.contains(&Part::Binder) {
+        let n_calls = if args.form.quick { QUICK_CALLS } else { N_CALLS };
+        java_binder::measure(&mut found, &setting, &binder_program, (rounds, n_calls))?;
+    }
     let mut ratios = Vec::new();
     for part in &args.parts {
         match part {
             Part::Kernels => ratios.extend(of_kernels(&found)),
             Part::Start => ratios.push(of_start(&found)),
+            Part::Binder => ratios.extend(java_binder::ratios(&found, &setting)),
         }
     }
     let report = setting.report(NAME, rounds, found.rows(|_, _| Keys::new()), ratios);
@@ -181,7 +201,11 @@ fn run(args: &VmArgs) -> Result<Finding, BenchError> {
 /// Both machines take turns in each case.
 fn measure(parts: &[Part], rounds: u32) -> Results {
     let mut found = Results::default();
-    let n_cases = parts.iter().map(|part| if *part == Part::Kernels { KERNELS.len() } else { 1 });
+    let n_cases = parts.iter().map(|part| match part {
+        Part::Kernels => KERNELS.len(),
+        Part::Start => 1,
+        Part::Binder => 0,
+    });
     let progress = progress(rounds as usize * n_cases.sum::<usize>());
     for _ in 0..rounds {
         for part in parts {
@@ -202,6 +226,8 @@ fn measure(parts: &[Part], rounds: u32) -> Results {
                     }
                     progress.inc(1);
                 }
+                // Its processes live for all rounds.
+                Part::Binder => {}
             }
         }
     }

@@ -6,14 +6,10 @@ use baton_vm::runtime;
 use baton_vm::vm::Options;
 use clap::Args;
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The stack of the main thread in Rust: for natives and initializers that call Java.
 const NATIVE_STACK_BYTES: usize = 64 << 20;
-/// The heap without -Xmx.
-const HEAP_BYTES: usize = 256 << 20;
-/// Slots of a Java stack: 1 MiB.
-const STACK_SLOTS: usize = 128 << 10;
 
 /// Options of `baton dalvikvm`.
 #[derive(Args)]
@@ -42,16 +38,9 @@ pub struct DalvikvmArgs {
 }
 
 /// The program that the command line asks for, and its VM.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Program {
-    class_path: Vec<PathBuf>,
-    boot_class_path: Option<Vec<PathBuf>>,
-    properties: Vec<(String, String)>,
-    heap_bytes: usize,
-    collector: Collector,
-    verify_heap: bool,
-    reports_collections: bool,
-    is_tortured: bool,
+    vm: Options,
     class: String,
     arguments: Vec<String>,
 }
@@ -79,42 +68,32 @@ fn size(text: &str) -> Result<usize, Failure> {
 }
 
 fn parse(arguments: &[String]) -> Result<Program, Failure> {
-    let mut program = Program {
-        class_path: Vec::new(),
-        boot_class_path: None,
-        properties: Vec::new(),
-        heap_bytes: HEAP_BYTES,
-        collector: Collector::default(),
-        verify_heap: false,
-        reports_collections: false,
-        is_tortured: false,
-        class: String::new(),
-        arguments: Vec::new(),
-    };
+    let mut program =
+        Program { vm: Options::default(), class: String::new(), arguments: Vec::new() };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         if argument == "-cp" || argument == "-classpath" {
             let value = rest.next().ok_or_else(|| usage(format!("{argument} needs paths")))?;
-            program.class_path = paths(value);
+            program.vm.class_path = paths(value);
         } else if let Some(value) = argument.strip_prefix("-Xbootclasspath:") {
-            program.boot_class_path = Some(paths(value));
+            program.vm.boot_class_path = paths(value);
         } else if let Some(value) = argument.strip_prefix("-Xmx") {
-            program.heap_bytes = size(value)?;
+            program.vm.heap_bytes = size(value)?;
         } else if let Some(value) = argument.strip_prefix("-Xgc:") {
-            program.collector = match value {
+            program.vm.collector = match value {
                 "mark-sweep" => Collector::MarkSweep,
                 "counting" => Collector::Counting,
                 _ => return Err(usage(format!("there is no collector {value:?}"))),
             };
         } else if argument == "--verify-heap" {
-            program.verify_heap = true;
+            program.vm.verify_heap = true;
         } else if argument == "-verbose:gc" {
-            program.reports_collections = true;
+            program.vm.reports_collections = true;
         } else if argument == "--torture" {
-            program.is_tortured = true;
+            program.vm.is_tortured = true;
         } else if let Some(value) = argument.strip_prefix("-D") {
             let (name, value) = value.split_once('=').unwrap_or((value, ""));
-            program.properties.push((name.to_owned(), value.to_owned()));
+            program.vm.properties.push((name.to_owned(), value.to_owned()));
         } else if argument.starts_with('-') {
             return Err(usage(format!("there is no option {argument}")));
         } else {
@@ -135,35 +114,22 @@ fn cache() -> Option<PathBuf> {
 }
 
 /// Runs the program. Returns only if the VM does not start.
-pub fn dalvikvm(args: &DalvikvmArgs) -> Result<(), Failure> {
-    let program = parse(&args.arguments)?;
+pub fn dalvikvm(args: &DalvikvmArgs, socket: &Path) -> Result<(), Failure> {
+    let Program { mut vm, class, arguments } = parse(&args.arguments)?;
     let cache = cache();
-    let boot_class_path = match program.boot_class_path {
-        Some(paths) => paths,
-        None => {
-            let library = cache.as_ref().map(|cache| cache.join("library.dex"));
-            let library = library.filter(|library| library.exists()).ok_or_else(|| {
-                Failure::new("run a program", "there is no class library")
-                    .advice("make one with scripts/vm-library, or name one by -Xbootclasspath:")
-            })?;
-            vec![library]
-        }
-    };
-    let options = Options {
-        boot_class_path,
-        class_path: program.class_path,
-        properties: program.properties,
-        heap_bytes: program.heap_bytes,
-        stack_slots: STACK_SLOTS,
-        collector: program.collector,
-        verify_heap: program.verify_heap,
-        reports_collections: program.reports_collections,
-        is_tortured: program.is_tortured,
-        dex_cache: cache.map(|cache| cache.join("checked")),
-    };
+    if vm.boot_class_path.is_empty() {
+        let library = cache.as_ref().map(|cache| cache.join("library.dex"));
+        let library = library.filter(|library| library.exists()).ok_or_else(|| {
+            Failure::new("run a program", "there is no class library")
+                .advice("make one with scripts/vm-library, or name one by -Xbootclasspath:")
+        })?;
+        vm.boot_class_path = vec![library];
+    }
+    vm.dex_cache = cache.map(|cache| cache.join("checked"));
+    vm.natives = baton_vm_binder::natives(socket.to_owned());
     let run = move || -> Result<Infallible, runtime::StartError> {
-        let t = runtime::start(options)?;
-        let code = runtime::run_main(&t, &program.class, &program.arguments);
+        let t = runtime::start(vm)?;
+        let code = runtime::run_main(&t, &class, &arguments);
         std::process::exit(code.into())
     };
     let builder = std::thread::Builder::new().name("main".to_owned());
@@ -185,19 +151,11 @@ mod tests {
     fn options_end_at_the_class() {
         let program =
             parsed(&["-cp", "a.dex:b.dex", "-Xmx64m", "-Dx=y=z", "-Dw", "p/Main", "-cp", "q"]);
-        let expected = Program {
-            class_path: paths("a.dex:b.dex"),
-            boot_class_path: None,
-            properties: vec![("x".into(), "y=z".into()), ("w".into(), String::new())],
-            heap_bytes: 64 << 20,
-            collector: Collector::MarkSweep,
-            verify_heap: false,
-            reports_collections: false,
-            is_tortured: false,
-            class: "p.Main".into(),
-            arguments: vec!["-cp".into(), "q".into()],
-        };
-        assert_eq!(program.unwrap(), expected);
+        let Program { vm, class, arguments } = program.unwrap();
+        assert_eq!(vm.class_path, paths("a.dex:b.dex"));
+        assert_eq!(vm.heap_bytes, 64 << 20);
+        assert_eq!(vm.properties, [("x".into(), "y=z".into()), ("w".into(), String::new())]);
+        assert_eq!((class.as_str(), arguments), ("p.Main", vec!["-cp".into(), "q".into()]));
     }
 
     #[test]

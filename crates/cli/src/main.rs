@@ -168,7 +168,7 @@ fn main() -> ExitCode {
         Command::Host(args) => host::host(&args, &socket),
         Command::Am(command) => am::am(&command, &socket),
         Command::Logcat(args) => logcat::logcat(&args),
-        Command::Dalvikvm(args) => dalvikvm::dalvikvm(&args),
+        Command::Dalvikvm(args) => dalvikvm::dalvikvm(&args, &socket),
         Command::Log(args) => log::log(&args),
         Command::Rt(command) => rt::rt(command),
         Command::Latency(args) => Err(bench::bench(Some("latency"), args)),

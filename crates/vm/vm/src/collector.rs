@@ -131,7 +131,7 @@ fn each_root(vm: &Vm, mut with: impl FnMut(Ref)) {
         with(class.failure());
     }
     vm.strings.lock().expect("no holder panics").values().copied().for_each(&mut with);
-    vm.handles.lock().expect("no holder panics").iter().copied().for_each(&mut with);
+    vm.globals.each(&mut with);
     vm.lambdas.lock().expect("no holder panics").values().copied().for_each(&mut with);
     vm.dexes.read().expect("no holder panics").keys().map(|it| it.0).for_each(&mut with);
     if let Some(known) = vm.known.get() {

@@ -10,13 +10,14 @@
 //! - [`vm`]: the VM and a thread's side of it. [`mod@reference`]: referents after a collection.
 //!   [`collector`]: when to collect. [`allocation`]: objects of a thread. [`boxing`]: of primitive
 //!   values.
-//! - [`dex_cache`]: files that were checked before. [`verifier`]: the types of a program's code.
+//! - [`globals`]: references that Rust keeps. [`dex_cache`]: files that were checked before.
+//!   [`verifier`]: the types of a program's code.
 //!
 //! **Roots.** A collection frees what these do not reach: slots of all stacks, the exception and
-//! result of each thread, mirrors of classes, interned strings, and handles. Rust code holds a
-//! [`object::Ref`] across a safepoint (an allocation, a call into Java, [`vm::Thread::safe`]) only
-//! if one of them has it: arguments and results are in the frame, for others there is
-//! [`vm::Thread::keep`].
+//! result of each thread, mirrors of classes, interned strings, and [`globals::Global`]s. Rust code
+//! holds a [`object::Ref`] across a safepoint (an allocation, a call into Java,
+//! [`vm::Thread::safe`]) only if one of them has it: arguments and results are in the frame, for
+//! others there is [`vm::Thread::keep`].
 
 pub mod allocation;
 mod boxing;
@@ -25,7 +26,8 @@ pub mod class;
 pub mod collector;
 mod dex_cache;
 pub mod exception;
-mod finalizer;
+pub mod finalizer;
+pub mod globals;
 pub mod heap;
 pub mod initialize;
 mod interpreter;

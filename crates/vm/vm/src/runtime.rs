@@ -1,10 +1,9 @@
 //! How a VM starts, runs a program, and ends.
 
-use crate::cards::note_root;
 use crate::class::{Class, Loader};
 use crate::collector;
 use crate::exception::{self, OrThrow};
-use crate::initialize;
+use crate::globals::Global;
 use crate::interpreter;
 use crate::linker::{self, LinkError};
 use crate::natives;
@@ -53,9 +52,9 @@ pub fn start(options: Options) -> Result<Thread, StartError> {
     linker::bootstrap(&t).map_err(lacks)?;
     let known = known(&t).map_err(lacks)?;
     vm.known.set(known).expect("a VM starts once");
-    let started = main_thread(&t).and_then(|()| system_loader(&t));
+    let started = thread::adopt(&t, "main", false).and_then(|()| system_loader(&t));
     started.map_err(|Thrown| StartError::Library(describe(&t)))?;
-    let loader = Loader(*vm.handles.lock().expect("no holder panics").last().expect("a loader"));
+    let loader = class_path_loader(&t);
     for path in &vm.options.class_path {
         open(vm, loader, path)?;
     }
@@ -94,38 +93,23 @@ fn known(t: &Thread) -> Result<Known, LinkError> {
     })
 }
 
-/// Makes the java.lang.Thread of the main thread.
-fn main_thread(t: &Thread) -> Result<(), Thrown> {
-    let class = exception::library_class(t, "Ljava/lang/Thread;")?;
-    let object = exception::new_object(t, class)?;
-    t.state.set_java(object);
-    let groups = exception::library_class(t, "Ljava/lang/ThreadGroup;")?;
-    initialize::initialize(t, groups)?;
-    let main = groups.find_field("mMain", "Ljava/lang/ThreadGroup;").expect("the main group");
-    let constructor = class
-        .declared_method("<init>", "(JLjava/lang/String;Ljava/lang/ThreadGroup;Z)V")
-        .expect("the VM's own constructor of java.lang.Thread");
-    let arguments = [
-        Value::Ref(object),
-        Value::Long(t.state.id.into()),
-        Value::Ref(exception::new_string(t, "main")?),
-        Value::Ref(main.get_ref(main.holder())),
-        Value::Int(0),
-    ];
-    t.invoke(constructor, &arguments)?;
-    Ok(())
-}
-
-/// Makes the loader of the class path, keeps it as a handle, and starts the library's daemons.
+/// Makes the loader of the class path, keeps it, and starts the library's daemons.
 fn system_loader(t: &Thread) -> Result<(), Thrown> {
     let class = exception::library_class(t, "Ljava/lang/ClassLoader;")?;
     let get = class.declared_method("getSystemClassLoader", "()Ljava/lang/ClassLoader;");
     let loader = t.invoke(get.expect("ClassLoader.getSystemClassLoader"), &[])?.reference();
-    note_root(loader.address());
-    t.lock(&t.vm.handles).push(loader);
+    t.vm.system_loader.set(Global::new(&t.vm.globals, loader)).expect("a VM starts once");
     let daemons = exception::library_class(t, "Ljava/lang/Daemons;")?;
     t.invoke(daemons.declared_method("start", "()V").expect("Daemons.start"), &[])?;
     Ok(())
+}
+
+/// The loader of the class path.
+///
+/// # Panics
+/// Before the VM has started.
+pub fn class_path_loader(t: &Thread) -> Loader {
+    Loader(t.vm.system_loader.get().expect("the VM has started").get())
 }
 
 /// Runs `main` of a class of the class path, then waits for threads that are no daemons, and ends
@@ -157,7 +141,7 @@ fn exit(t: &Thread, code: u8) -> Result<(), Thrown> {
 }
 
 fn invoke_main(t: &Thread, class: &str, arguments: &[String]) -> Result<(), Thrown> {
-    let loader = Loader(*t.lock(&t.vm.handles).first().expect("the system's loader"));
+    let loader = class_path_loader(t);
     let descriptor = format!("L{};", class.replace('.', "/"));
     let class = linker::find(t, loader, &descriptor).or_throw(t)?;
     let main = class.find_method("main", "([Ljava/lang/String;)V").filter(|it| it.is_static());

@@ -211,6 +211,13 @@ impl Threads {
         self.changed.notify_all();
     }
 
+    /// Makes the calling thread a daemon. A thread in [`Threads::await_others`] looks again.
+    pub fn make_daemon(&self, state: &ThreadState) {
+        state.is_daemon.store(true, Relaxed);
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
     /// Waits until all threads but the calling one, which is safe, are daemons.
     pub fn await_others(&self, own: &Arc<ThreadState>) {
         let mut listed = self.lock();

@@ -1,11 +1,12 @@
 //! Java threads: each is an OS thread that is attached to the VM while it runs.
 
+use crate::allocation::OutOfMemory;
 use crate::class::{Class, Loader};
 use crate::exception::OrThrow;
 use crate::object::Ref;
 use crate::stack::Value;
 use crate::vm::{Thread, Thrown, Vm};
-use crate::{exception, linker, monitor};
+use crate::{exception, initialize, linker, monitor};
 use rustix::process::{Pid, setpriority_process};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
@@ -46,6 +47,55 @@ fn run(t: &Thread, java: Ref) {
         uncaught(t, java);
     }
     end(t, java);
+}
+
+/// Makes the java.lang.Thread of the calling thread, which is attached and has none.
+///
+/// # Errors
+/// The heap is full.
+pub fn adopt(t: &Thread, name: &str, is_daemon: bool) -> Result<(), Thrown> {
+    if is_daemon {
+        t.vm.threads.make_daemon(&t.state);
+    }
+    let class = exception::library_class(t, "Ljava/lang/Thread;")?;
+    let object = exception::new_object(t, class)?;
+    t.state.set_java(object);
+    let groups = exception::library_class(t, "Ljava/lang/ThreadGroup;")?;
+    initialize::initialize(t, groups)?;
+    let main = groups.find_field("mMain", "Ljava/lang/ThreadGroup;").expect("the main group");
+    let constructor = class
+        .declared_method("<init>", "(JLjava/lang/String;Ljava/lang/ThreadGroup;Z)V")
+        .expect("the VM's own constructor of java.lang.Thread");
+    let arguments = [
+        Value::Ref(object),
+        Value::Long(t.state.id.into()),
+        Value::Ref(exception::new_string(t, name)?),
+        Value::Ref(main.get_ref(main.holder())),
+        Value::Int(is_daemon.into()),
+    ];
+    t.invoke(constructor, &arguments)?;
+    Ok(())
+}
+
+/// Runs Rust code on a thread that Rust has started, as a Java thread for whose end the VM does not
+/// wait.
+///
+/// # Errors
+/// The heap is full: nothing ran.
+pub fn attached<T>(
+    vm: &'static Vm,
+    name: &str,
+    run: impl FnOnce(&Thread) -> T,
+) -> Result<T, OutOfMemory> {
+    let t = Thread::attach(vm);
+    if adopt(&t, name, true).is_err() {
+        t.take_exception();
+        return Err(OutOfMemory);
+    }
+    self::name(t.state.tid, name);
+    let result = run(&t);
+    end(&t, t.state.java());
+    Ok(result)
 }
 
 /// Gives the exception under way to the thread's handler.

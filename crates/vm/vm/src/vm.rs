@@ -3,6 +3,7 @@
 use crate::cards::Acting;
 use crate::class::{Class, LoadedDex, Loader, Method};
 use crate::dex_cache::DexCache;
+use crate::globals::{Global, Globals};
 use crate::heap::{Allocator, Collector, Heap};
 use crate::memory::Arena;
 use crate::monitors::Monitors;
@@ -44,6 +45,8 @@ pub struct Options {
     pub boot_class_path: Vec<std::path::PathBuf>,
     /// The program's
     pub class_path: Vec<std::path::PathBuf>,
+    /// Native methods beside those of the class library
+    pub natives: Vec<Native>,
     /// System properties
     pub properties: Vec<(String, String)>,
     /// The heap's size in bytes
@@ -76,6 +79,7 @@ impl Default for Options {
             reports_collections: false,
             is_tortured: false,
             dex_cache: None,
+            natives: Vec::new(),
         }
     }
 }
@@ -105,7 +109,10 @@ pub struct Vm {
     pub(crate) initializations: Mutex<()>,
     pub(crate) initialized: Condvar,
     pub(crate) strings: Mutex<FxHashMap<Box<[u16]>, Ref>>,
-    pub(crate) handles: Mutex<Vec<Ref>>,
+    /// References that Rust keeps
+    pub globals: Globals,
+    /// The loader of the class path
+    pub(crate) system_loader: OnceLock<Global>,
     /// Objects of lambda expressions that capture nothing, by their class
     pub(crate) lambdas: Mutex<FxHashMap<&'static str, Ref>>,
     pub(crate) natives: FxHashMap<(&'static str, &'static str, &'static str), usize>,
@@ -143,6 +150,7 @@ impl Vm {
     /// # Errors
     /// ENOMEM if there is no gap below 4 GiB for the heap.
     pub(crate) fn new(options: Options, natives: &[Native], enter: Enter) -> io::Result<Vm> {
+        let natives = [natives, &options.natives].concat();
         let by_name = natives.iter().enumerate();
         Ok(Vm {
             heap: Heap::map(options.heap_bytes, options.collector)?,
@@ -150,7 +158,6 @@ impl Vm {
             dex_cache: options.dex_cache.as_deref().and_then(DexCache::open),
             threads: Threads::default(),
             pending: Pending::default(),
-            options,
             monitors: Monitors::default(),
             arena: Arena::map(ARENA_BYTES)?,
             classes: RwLock::default(),
@@ -158,12 +165,14 @@ impl Vm {
             initializations: Mutex::default(),
             initialized: Condvar::new(),
             strings: Mutex::default(),
-            handles: Mutex::default(),
+            globals: Globals::default(),
+            system_loader: OnceLock::new(),
             lambdas: Mutex::default(),
             natives: by_name.map(|(index, it)| ((it.0, it.1, it.2), index)).collect(),
             native_functions: natives.iter().map(|it| it.3).collect(),
             enter,
             known: OnceLock::new(),
+            options,
         })
     }
 

@@ -589,11 +589,8 @@ fn only_right_programs_run() {
     let library = PathBuf::from(library("library"));
     let options = Options {
         boot_class_path: vec![library.clone()],
-        class_path: Vec::new(),
-        properties: Vec::new(),
         heap_bytes: 64 << 20,
-        stack_slots: 1 << 16,
-        dex_cache: None,
+        ..Options::default()
     };
     let t = runtime::start(options).unwrap();
     right_and_wrong_programs(&t, directory.path());

@@ -17,6 +17,12 @@ struct Numbered<T> {
     values: FxHashMap<i64, Arc<T>>,
 }
 
+impl<T> Default for Handles<T> {
+    fn default() -> Handles<T> {
+        Handles::new()
+    }
+}
+
 impl<T> Handles<T> {
     /// No values.
     pub const fn new() -> Handles<T> {

@@ -12,7 +12,7 @@ mod class;
 mod constants;
 mod converter;
 mod decimal_format;
-mod handles;
+pub mod handles;
 mod icu;
 mod math;
 mod members;
@@ -30,7 +30,7 @@ mod system;
 mod thread;
 mod throwable;
 mod unsafe_;
-mod values;
+pub mod values;
 mod vm;
 mod zip;
 

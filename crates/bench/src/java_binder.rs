@@ -1,0 +1,148 @@
+//! Java's Binder: round trips of a Java client and a Java service (bench/vm/android), two processes
+//! of `baton dalvikvm`, beside the typed API's.
+//!
+//! A payload is an array of ints, or ints that the parcel takes one by one. The ends of the typed
+//! API and of Java take turns, on the same processors.
+
+use crate::form::BenchError;
+use crate::pair::{Chunk, Pair};
+use crate::processors::Placement;
+use crate::report::{Bar, Ratio, RowKey};
+use crate::results::{P50, Results, ratio};
+use crate::service::Service;
+use crate::system::System;
+use crate::testbed::{Setting, Testbed};
+use baton::Process;
+use baton_manager::{Manager, Policy, Release};
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+const NATIVE: System = System::BatonTyped;
+const PAYLOADS_BYTES: [usize; 2] = [4, 124];
+/// How Java writes the ints: the system's name in the report, the program's argument, and the bar
+/// for the larger payload on one processor.
+const FORMS: [(&str, &str, Option<Bar>); 2] =
+    [("java-int-array", "array", Some(Bar::AtMost(2.0))), ("java-ints", "ints", None)];
+
+/// The program `baton`, and the class path of the Java programs.
+pub type Java<'a> = &'a dyn Fn() -> io::Result<(PathBuf, String)>;
+
+/// A Java service, which ends with this.
+struct JavaService(Child);
+
+impl Drop for JavaService {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn key(system: &'static str, placement: Placement, bytes: usize) -> RowKey {
+    let title = format!("Java's Binder, {}, {bytes} bytes", Placement::title(Some(placement)));
+    RowKey::new(system, "binder").at(placement).bytes(bytes).heading(title)
+}
+
+/// A Java program on a processor.
+fn java(java: Java<'_>, cpu: usize, testbed: &Testbed, arguments: &[&str]) -> io::Result<Command> {
+    let (baton, class_path) = java()?;
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", &cpu.to_string()]).arg(baton);
+    command.args(["dalvikvm", "-cp", &class_path, "BinderEcho"]).args(arguments);
+    command.env("BATON_SOCKET", testbed.place(Service::Echo).broker).stdin(Stdio::null());
+    Ok(command)
+}
+
+fn serve(mut command: Command) -> io::Result<JavaService> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let output = child.stdout.take().expect("it is piped");
+    let service = JavaService(child);
+    match BufReader::new(output).lines().next().transpose()?.as_deref() {
+        Some("ready") => Ok(service),
+        _ => Err(io::Error::other("the Java service does not start")),
+    }
+}
+
+/// Times of a Java client's calls, in nanoseconds.
+fn call(mut command: Command) -> io::Result<Vec<u64>> {
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    let times: Result<Vec<u64>, _> = said.lines().map(str::parse).collect();
+    times.map_err(io::Error::other)
+}
+
+/// Measures both, in turn.
+pub fn measure(
+    found: &mut Results,
+    setting: &Setting,
+    program: Java<'_>,
+    (rounds, n_calls): (u32, u32),
+) -> Result<(), BenchError> {
+    // The typed API's server is the manager of its context.
+    let testbeds = [Testbed::start()?, Testbed::start()?];
+    for placement in setting.placements() {
+        let done = take(found, setting, &testbeds, placement, program, (rounds, n_calls));
+        found.ok(key(FORMS[0].0, placement, PAYLOADS_BYTES[0]), done);
+    }
+    Ok(())
+}
+
+fn take(
+    found: &mut Results,
+    setting: &Setting,
+    [native, names]: &[Testbed; 2],
+    placement: Placement,
+    program: Java<'_>,
+    (rounds, n_calls): (u32, u32),
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut pair = Pair::start(NATIVE, native.place(Service::Echo))?;
+    let process = Process::open("binder", names.place(Service::Echo).broker)?;
+    let manager = Manager::start(&process, Release::Sixteen, Policy::Everyone)?;
+    let looper = std::thread::spawn({
+        let process = process.clone();
+        move || process.serve()
+    });
+    let name = "bench.echo";
+    let server = setting.processors.server(placement).expect("only what exists is measured");
+    let service = serve(java(program, server, names, &["serve", name])?)?;
+    for _ in 0..rounds {
+        for bytes in PAYLOADS_BYTES {
+            let chunk = Chunk::new(placement, bytes, n_calls / 10, n_calls);
+            let times = pair.measure(&chunk, &setting.processors);
+            found.add_times(key(NATIVE.name(), placement, bytes), times);
+            for (system, form, _) in FORMS {
+                let (n_ints, n_calls) = ((bytes / 4).to_string(), n_calls.to_string());
+                let arguments = ["call", name, form, &n_ints, &n_calls];
+                let times = java(program, setting.processors.client, names, &arguments);
+                let times = times.and_then(call);
+                found.add_times(key(system, placement, bytes), times);
+            }
+        }
+    }
+    drop(service);
+    process.close();
+    drop(manager);
+    let _ = looper.join();
+    Ok(())
+}
+
+/// How many times as long Java's round trip takes as the typed API's.
+pub fn ratios(found: &Results, setting: &Setting) -> Vec<Ratio> {
+    let mut ratios = Vec::new();
+    for placement in setting.placements() {
+        for bytes in PAYLOADS_BYTES {
+            for (system, form, bar) in FORMS {
+                let [java, native] = [system, NATIVE.name()]
+                    .map(|system| found.find(&key(system, placement, bytes)));
+                let at = if placement == Placement::Same { "same" } else { "different" };
+                let bar = bar.filter(|_| placement == Placement::Same && bytes == 124);
+                let name = format!("java_binder_{form}_over_typed_{at}_{bytes}");
+                ratios.push(ratio(name, java, native, P50, bar));
+            }
+        }
+    }
+    ratios
+}
