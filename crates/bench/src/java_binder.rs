@@ -82,8 +82,8 @@ pub fn measure(
     (rounds, n_calls): (u32, u32),
 ) -> Result<(), BenchError> {
     // The typed API's server is the manager of its context.
-    let testbeds = [Testbed::start()?, Testbed::start()?];
     for placement in setting.placements() {
+        let testbeds = [Testbed::start()?, Testbed::start()?];
         let done = take(found, setting, &testbeds, placement, program, (rounds, n_calls));
         found.ok(key(FORMS[0].0, placement, PAYLOADS_BYTES[0]), done);
     }

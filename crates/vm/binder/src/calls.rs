@@ -106,11 +106,11 @@ pub fn serve(t: &Thread, command: u32) {
     loop {
         let read = t.safe(|| driver().exchange(commands.bytes(), &mut returns));
         let Ok(n_bytes) = read else { return };
-        commands = Commands::new();
         let mut rest = &returns[..n_bytes];
         while let Some((command, payload)) = next(&mut rest) {
             handle(t, command, payload);
         }
+        commands = Commands::new();
     }
 }
 

@@ -10,6 +10,7 @@ use bytemuck::{bytes_of, bytes_of_mut, cast_slice_mut, pod_read_unaligned};
 use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -115,7 +116,8 @@ impl Driver {
         }
     }
 
-    /// Copies a message's data, and frees its buffer. `keep` counts the objects before that, by
+    /// Copies a message's data. Its buffer is freed with the thread's next [`Commands::new`], or
+    /// when another message comes. `keep` counts the objects before that, by
     /// their offsets in ascending order.
     pub fn receive<T>(
         &self,
@@ -133,7 +135,10 @@ impl Driver {
             brought.extend(found);
         }
         let kept = keep(data, brought);
-        Commands::new().word(BC_FREE_BUFFER, message.buffer).write();
+        let before = FREED.replace(message.buffer);
+        if before != 0 {
+            Commands::default().word(BC_FREE_BUFFER, before).write();
+        }
         kept
     }
 
@@ -152,6 +157,7 @@ impl Driver {
 
     /// The calling thread uses the driver no longer.
     pub fn exit_thread(&self) {
+        Commands::new().write();
         self.control(BINDER_THREAD_EXIT, &mut [0; 4]);
     }
 }
@@ -170,14 +176,22 @@ fn brought_at(data: &[u8], at: usize) -> Option<(usize, Brought)> {
     Some((at, brought))
 }
 
+thread_local! {
+    /// The buffer of the last message of this thread, until it is freed. 0 for none.
+    static FREED: Cell<u64> = const { Cell::new(0) };
+}
+
 /// Commands that wait for nothing.
 #[derive(Debug, Default)]
 pub struct Commands(Vec<u8>);
 
 impl Commands {
-    /// None.
+    /// None, but for what frees the buffer of the last message of this thread.
     pub fn new() -> Commands {
-        Commands::default()
+        match FREED.take() {
+            0 => Commands::default(),
+            address => Commands::default().word(BC_FREE_BUFFER, address),
+        }
     }
 
     fn add(mut self, command: u32, payload: &[u8]) -> Commands {

@@ -189,8 +189,12 @@ impl Parcel {
         elements: impl ExactSizeIterator<Item = [u8; N]>,
     ) {
         self.write_i32(elements.len() as i32);
-        self.reserve(self.position + elements.len() * N);
-        elements.for_each(|element| self.write(&element));
+        if self.position == self.bytes.len() && N.is_multiple_of(4) {
+            elements.for_each(|element| self.bytes.extend_from_slice(&element));
+            self.position = self.bytes.len();
+        } else {
+            elements.for_each(|element| self.write(&element));
+        }
     }
 
     /// Writes a string: the count of units, the units and a zero; -1 for none.

@@ -55,6 +55,7 @@ macro_rules! numbers {
                     if array.is_null() {
                         return parcel.write_i32(-1);
                     }
+                    let array = array.array().expect("an array");
                     let elements = (0..array.length() as usize).map(|it| array.$get(it as u32));
                     parcel.write_elements(elements.map(<$number>::to_le_bytes));
                 })?;
@@ -66,8 +67,12 @@ macro_rules! numbers {
                 };
                 let array = primitives(t, $type, length)?;
                 own(t, a, |parcel| {
-                    (0..length as u32).for_each(|it| {
-                        array.$set(it, <$number>::from_le_bytes(parcel.read_number()));
+                    let array = array.array().expect("an array");
+                    let bytes = parcel.read(length * size_of::<$number>()).unwrap_or(&[]);
+                    let elements = bytes.chunks_exact(size_of::<$number>());
+                    (0..).zip(elements).for_each(|(it, element)| {
+                        let element = element.try_into().expect("as many bytes");
+                        array.$set(it, <$number>::from_le_bytes(element));
                     });
                 })?;
                 Ok(Value::Ref(array))
