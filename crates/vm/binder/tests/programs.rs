@@ -7,6 +7,7 @@ use baton::android::{Reader, Write as _};
 use baton::{CallError, Errno, Handle, Parcel, Process, ServiceManager};
 use baton_broker::{Config, Running};
 use baton_manager::{Manager, Policy, Release};
+use baton_vm::heap::Collector;
 use baton_vm::runtime;
 use baton_vm::vm::Options;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -73,9 +74,11 @@ fn run(program: &str, argument: String, library: PathBuf, dex: &str) -> ExitCode
         boot_class_path: vec![library],
         class_path: dex.split(':').map(PathBuf::from).collect(),
         natives: baton_vm_binder::natives(socket()),
-        properties: Vec::new(),
         heap_bytes: 64 << 20,
-        stack_slots: 1 << 16,
+        // Collections during every call find what is not kept.
+        collector: Collector::Counting,
+        is_tortured: true,
+        ..Options::default()
     };
     match runtime::start(options) {
         Ok(t) => ExitCode::from(runtime::run_main(&t, program, &[argument])),
