@@ -55,13 +55,15 @@ fn main() -> ExitCode {
 }
 
 fn run(program: &str, library: PathBuf, dex: PathBuf) -> ExitCode {
+    // The first program checks the library, the others find its record.
+    let dex_cache = Some(dex.with_file_name("checked"));
     let options = Options {
         boot_class_path: vec![library],
         class_path: vec![dex],
         properties: Vec::new(),
         heap_bytes: 64 << 20,
         stack_slots: 1 << 16,
-        dex_cache: None,
+        dex_cache,
     };
     match runtime::start(options) {
         Ok(t) => ExitCode::from(runtime::run_main(&t, program, &[])),
