@@ -61,20 +61,14 @@ impl DexCache {
         is_own.then_some(DexCache { directory, program, user, now_s: now_s() })
     }
 
-    /// Maps a file that has been checked before, and reads another one.
-    ///
-    /// # Errors
-    /// Those of the file.
-    pub fn read(&self, file: &mut File) -> io::Result<Opened> {
-        let state = fs::fstat(&*file)?;
+    /// Whether a file in this state has been checked before.
+    fn knows(&self, state: &Stat) -> bool {
         let is_private = [0, self.user].contains(&state.st_uid) && state.st_mode & 0o022 == 0;
-        if is_private && self.record(&state) == Some(self.content(&state)) {
-            self.keep_record(&state);
-            let bytes = map(file, state.st_size as usize)?;
-            return Ok(Opened { bytes, is_checked: true, state });
+        let is_known = is_private && self.record(state) == Some(self.content(state));
+        if is_known {
+            self.keep_record(state);
         }
-        let bytes = read(file)?;
-        Ok(Opened { bytes, is_checked: false, state })
+        is_known
     }
 
     /// Records that a file is good. Failures only cost the next start its time.
@@ -154,14 +148,21 @@ fn now_s() -> i64 {
     rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec
 }
 
-/// All bytes of a file, for ever.
+/// The bytes of a file, for ever. Maps a file that has been checked before, and reads another one.
 ///
 /// # Errors
 /// Those of the file.
-pub(crate) fn read(file: &mut File) -> io::Result<&'static [u8]> {
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes.leak())
+pub(crate) fn read(cache: Option<&DexCache>, file: &mut File) -> io::Result<Opened> {
+    let state = fs::fstat(&*file)?;
+    let is_checked = cache.is_some_and(|cache| cache.knows(&state));
+    let bytes = if is_checked {
+        map(file, state.st_size as usize)?
+    } else {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        bytes.leak()
+    };
+    Ok(Opened { bytes, is_checked, state })
 }
 
 /// The bytes of a file that only this user and root can change, for ever.
@@ -206,7 +207,7 @@ mod tests {
         /// Opens the file as the VM does; returns whether it has been checked before.
         fn open(&self) -> bool {
             let mut file = File::open(self.file()).unwrap();
-            let opened = self.cache.read(&mut file).unwrap();
+            let opened = read(Some(&self.cache), &mut file).unwrap();
             assert_eq!(opened.bytes, std::fs::read(self.file()).unwrap());
             if !opened.is_checked {
                 self.cache.insert(&file, &opened);

@@ -71,25 +71,16 @@ pub(crate) fn text(of: Mutf8<'static>) -> &'static str {
 /// What is wrong with the file, as a text for people.
 pub fn open(vm: &Vm, loader: Loader, path: &Path) -> Result<(), String> {
     let mut file = File::open(path).map_err(|error| error.to_string())?;
-    let opened = match &vm.dex_cache {
-        Some(cache) => Some(cache.read(&mut file).map_err(|error| error.to_string())?),
-        None => None,
-    };
-    let bytes = match &opened {
-        Some(opened) => opened.bytes,
-        None => dex_cache::read(&mut file).map_err(|error| error.to_string())?,
-    };
-    let is_checked = opened.as_ref().is_some_and(|it| it.is_checked);
-    for bytes in parts(bytes)? {
-        let read = if is_checked { DexFile::open_checked } else { DexFile::open };
+    let cache = vm.dex_cache.as_ref();
+    let opened = dex_cache::read(cache, &mut file).map_err(|error| error.to_string())?;
+    let read = if opened.is_checked { DexFile::open_checked } else { DexFile::open };
+    for bytes in parts(opened.bytes)? {
         let dex = read(bytes).map_err(|error| error.to_string())?;
         let dex = place_file(loader, &path.display().to_string(), dex);
         let mut dexes = vm.dexes.write().expect("no holder panics");
         dexes.entry(loader).or_default().push(dex);
     }
-    if let Some((cache, opened)) = vm.dex_cache.as_ref().zip(opened)
-        && !is_checked
-    {
+    if let Some(cache) = cache.filter(|_| !opened.is_checked) {
         cache.insert(&file, &opened);
     }
     Ok(())

@@ -66,6 +66,8 @@ fn main() -> ExitCode {
 
 fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str) -> ExitCode {
     let is_counting = collector == COLLECTORS[1];
+    // The first program checks the library, the others find its record.
+    let dex_cache = Some(dex.with_file_name("checked"));
     let options = Options {
         boot_class_path: vec![library],
         class_path: vec![dex],
@@ -73,6 +75,7 @@ fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str) -> ExitCo
         collector: if is_counting { Collector::Counting } else { Collector::MarkSweep },
         verify_heap: is_counting,
         is_tortured: is_counting,
+        dex_cache,
         ..Options::default()
     };
     match runtime::start(options) {

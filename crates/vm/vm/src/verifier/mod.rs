@@ -32,8 +32,13 @@ use types::Types;
 /// # Errors
 /// The method that is refused, and what an instruction of it needs.
 pub fn verify(t: &Thread, class: &'static Class) -> Result<&'static Verified, String> {
-    // Threads that race get equal results.
-    class.verified.get_or_init(|| run(t, class)).as_ref().map_err(Clone::clone)
+    if class.verified.get().is_none() {
+        // A class loader written in Java may run meanwhile, so nobody may wait here. Threads that
+        // race find the same.
+        let _ = class.verified.set(run(t, class));
+    }
+    let verified = class.verified.get().expect("it has been set");
+    verified.as_ref().map_err(Clone::clone)
 }
 
 /// The checks that a method's instructions make.
