@@ -5,6 +5,7 @@ use super::values::{
 };
 use crate::object::Ref;
 use crate::stack::{Args, Value};
+use crate::string;
 use crate::vm::{Native, Thread, Thrown};
 
 const ICU: &str = "Llibcore/icu/ICU;";
@@ -152,22 +153,8 @@ fn turkic_lower(text: &str) -> String {
     text.replace("I\u{307}", "i").replace('\u{130}', "i").replace('I', "ı").to_lowercase()
 }
 
-/// Maps the valid parts of a text; surrogates that stand alone stay.
 fn map(t: &Thread, of: &[u16], with: impl Fn(&str) -> String) -> Outcome {
-    let mut out = Vec::with_capacity(of.len());
-    let mut part = String::new();
-    for c in char::decode_utf16(of.iter().copied()) {
-        match c {
-            Ok(c) => part.push(c),
-            Err(alone) => {
-                out.extend(with(&part).encode_utf16());
-                part.clear();
-                out.push(alone.unpaired_surrogate());
-            }
-        }
-    }
-    out.extend(with(&part).encode_utf16());
-    Ok(Value::Ref(utf16(t, &out)?))
+    Ok(Value::Ref(utf16(t, &string::map_valid(of, with))?))
 }
 
 fn fill_locale(t: &Thread, data: Ref) -> Result<(), Thrown> {

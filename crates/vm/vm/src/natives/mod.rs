@@ -12,11 +12,13 @@ mod class;
 mod constants;
 mod converter;
 mod decimal_format;
+mod digest;
 mod handles;
 mod icu;
 mod math;
 mod members;
 mod memory;
+mod normalizer;
 mod number;
 mod object;
 mod pattern;
@@ -28,6 +30,7 @@ mod string;
 mod system;
 mod thread;
 mod throwable;
+mod time_zone;
 mod unsafe_;
 mod values;
 mod vm;
@@ -44,8 +47,10 @@ pub fn table() -> Vec<Native> {
         constants::TABLE,
         converter::TABLE,
         decimal_format::TABLE,
+        digest::TABLE,
         icu::TABLE,
         memory::TABLE,
+        normalizer::TABLE,
         number::TABLE,
         object::TABLE,
         pattern::TABLE,
@@ -58,6 +63,7 @@ pub fn table() -> Vec<Native> {
         system::TABLE,
         thread::TABLE,
         throwable::TABLE,
+        time_zone::TABLE,
         unsafe_::TABLE,
         vm::TABLE,
         zip::TABLE,
