@@ -15,6 +15,7 @@ mod decimal_format;
 mod digest;
 mod handles;
 mod icu;
+mod locale;
 mod math;
 mod members;
 mod memory;
@@ -23,6 +24,7 @@ mod number;
 mod object;
 mod pattern;
 mod posix;
+mod process;
 mod proxy;
 mod reflect;
 mod serialization;
@@ -49,12 +51,14 @@ pub fn table() -> Vec<Native> {
         decimal_format::TABLE,
         digest::TABLE,
         icu::TABLE,
+        math::ROUND,
         memory::TABLE,
         normalizer::TABLE,
         number::TABLE,
         object::TABLE,
         pattern::TABLE,
         posix::TABLE,
+        process::TABLE,
         proxy::TABLE,
         reflect::ACCESSORS,
         reflect::TABLE,

@@ -45,7 +45,7 @@ fn place(t: &Thread, a: Args) -> Result<(&'static Field, Ref), Thrown> {
 
 fn get(t: &Thread, a: Args) -> Outcome {
     let (field, object) = place(t, a)?;
-    Ok(values::get(field, object))
+    Ok(crate::boxing::field_value(field, object))
 }
 
 fn set(t: &Thread, a: Args, value: Value) -> Outcome {
