@@ -106,8 +106,12 @@ const BIDI_CLASSES: [BidiClass; 19] = [
     BidiClass::BoundaryNeutral,
 ];
 
-/// The number of a character's class. Classes that Java came to know later have none.
+/// The number of a character's class. Unassigned characters, and classes that
+/// Java came to know later, have none.
 fn direction(c: i32) -> i32 {
+    if java_type(c) == 0 {
+        return -1;
+    }
     let class = CodePointMapData::<BidiClass>::new().get32(c as u32);
     BIDI_CLASSES.iter().position(|it| *it == class).map_or(-1, |number| number as i32)
 }
