@@ -5,7 +5,7 @@
 //! as fields; its methods call the target with these values and the arguments. Between the types of
 //! interface and target, values are boxed, unboxed, widened and cast.
 
-use crate::boxing::boxed;
+use crate::boxing::{boxed, unboxed, widened};
 use crate::cards::note_root;
 use crate::class::{
     Body, Class, Field, Lambda, LambdaCall, LoadedDex, Method, parameter_descriptors,
@@ -313,10 +313,14 @@ fn adapt(
             if object.is_null() {
                 return Err(exception::throw_plain(t, "Ljava/lang/NullPointerException;"));
             }
-            widen(t, unbox(t, object)?, kind)
+            let Some((from, value)) = unboxed(object) else {
+                let message = format!("{} is no number", Class::of(object).java_name());
+                return Err(exception::throw(t, "Ljava/lang/ClassCastException;", &message));
+            };
+            widen(t, from, value, kind)
         }
         (kind, Kind::Reference) => boxed(t, kind, value).map(Value::Ref),
-        (_, kind) => widen(t, value, kind),
+        (from, kind) => widen(t, from, value, kind),
     }
 }
 
@@ -326,44 +330,11 @@ fn bad_cast(t: &Thread, object: Ref, class: &Class) -> Thrown {
     exception::throw(t, "Ljava/lang/ClassCastException;", &message)
 }
 
-/// The value in an instance of a wrapper's class.
-fn unbox(t: &Thread, object: Ref) -> Result<Value, Thrown> {
-    let class = Class::of(object);
-    let field = class.fields.iter().find(|field| field.name == "value" && !field.is_static());
-    match field {
-        Some(field) if class.descriptor.starts_with("Ljava/lang/") => Ok(match field.kind {
-            Kind::Long => Value::Long(field.get64(object) as i64),
-            Kind::Double => Value::Double(f64::from_bits(field.get64(object))),
-            Kind::Float => Value::Float(f32::from_bits(field.get32(object))),
-            Kind::Reference => Value::Ref(Ref::NULL),
-            _ => Value::Int(field.get32(object) as i32),
-        }),
-        _ => {
-            let message = format!("{} is no number", class.java_name());
-            Err(exception::throw(t, "Ljava/lang/ClassCastException;", &message))
-        }
-    }
-}
-
-/// Widens a number.
-fn widen(t: &Thread, value: Value, to: Kind) -> Result<Value, Thrown> {
-    Ok(match (value, to) {
-        (Value::Int(value), Kind::Long) => Value::Long(value.into()),
-        (Value::Int(value), Kind::Float) => Value::Float(value as f32),
-        (Value::Int(value), Kind::Double) => Value::Double(value.into()),
-        (Value::Long(value), Kind::Float) => Value::Float(value as f32),
-        (Value::Long(value), Kind::Double) => Value::Double(value as f64),
-        (Value::Float(value), Kind::Double) => Value::Double(value.into()),
-        (Value::Long(_), Kind::Long)
-        | (Value::Float(_), Kind::Float)
-        | (Value::Double(_), Kind::Double)
-        | (Value::Int(_), Kind::Boolean | Kind::Byte | Kind::Char | Kind::Short | Kind::Int) => {
-            value
-        }
-        _ => {
-            let message = format!("{value:?} is no {to:?}");
-            return Err(exception::throw(t, "Ljava/lang/ClassCastException;", &message));
-        }
+/// A primitive value as one of another kind.
+fn widen(t: &Thread, from: Kind, value: Value, to: Kind) -> Result<Value, Thrown> {
+    widened(from, value, to).ok_or_else(|| {
+        let message = format!("{value:?} is no {to:?}");
+        exception::throw(t, "Ljava/lang/ClassCastException;", &message)
     })
 }
 

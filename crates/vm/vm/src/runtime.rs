@@ -93,12 +93,16 @@ fn known(t: &Thread) -> Result<Known, LinkError> {
     })
 }
 
-/// Makes the loader of the class path, keeps it, and starts the library's daemons.
+/// Makes the loader of the class path, which becomes the main thread's, keeps it, and starts the
+/// library's daemons.
 fn system_loader(t: &Thread) -> Result<(), Thrown> {
     let class = exception::library_class(t, "Ljava/lang/ClassLoader;")?;
     let get = class.declared_method("getSystemClassLoader", "()Ljava/lang/ClassLoader;");
     let loader = t.invoke(get.expect("ClassLoader.getSystemClassLoader"), &[])?.reference();
     t.vm.system_loader.set(Global::new(&t.vm.globals, loader)).expect("a VM starts once");
+    let main = t.state.java();
+    let context = Class::of(main).find_field("contextClassLoader", "Ljava/lang/ClassLoader;");
+    context.expect("Thread.contextClassLoader").set_ref(main, loader);
     let daemons = exception::library_class(t, "Ljava/lang/Daemons;")?;
     t.invoke(daemons.declared_method("start", "()V").expect("Daemons.start"), &[])?;
     Ok(())

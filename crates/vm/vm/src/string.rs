@@ -64,3 +64,21 @@ pub fn intern(t: &Thread, units: &[u16]) -> Result<Ref, OutOfMemory> {
     note_root(string.address());
     Ok(*t.lock(&t.vm.strings).entry(units.into()).or_insert(string))
 }
+
+/// Maps the valid parts of a text; surrogates that stand alone stay.
+pub fn map_valid(of: &[u16], with: impl Fn(&str) -> String) -> Vec<u16> {
+    let mut out = Vec::with_capacity(of.len());
+    let mut part = String::new();
+    for c in char::decode_utf16(of.iter().copied()) {
+        match c {
+            Ok(c) => part.push(c),
+            Err(alone) => {
+                out.extend(with(&part).encode_utf16());
+                part.clear();
+                out.push(alone.unpaired_surrogate());
+            }
+        }
+    }
+    out.extend(with(&part).encode_utf16());
+    out
+}

@@ -93,57 +93,50 @@ fn on_null(p: Place<'_>, method: &'static Method, how: &str) -> Thrown {
 }
 
 #[cold]
-fn wrong_sort(p: Place<'_>, method: &Method, expected: &str) -> Thrown {
-    let message = format!("The method '{}' was expected to be {expected}", method.pretty());
+fn wrong_sort(p: Place<'_>, method: &Method, expected: &str, found: &str) -> Thrown {
+    let name = method.pretty();
+    let message = format!(
+        "The method '{name}' was expected to be of type {expected} but instead was found to be of \
+         type {found}"
+    );
     p.throw("Ljava/lang/IncompatibleClassChangeError;", &message)
 }
 
 #[inline(always)]
 pub(super) fn virtual_(c: Context<'_>, registers: Registers) -> Flow {
-    let found = method(c).and_then(|it| Ok((it, receiver(c, it, registers, "virtual")?)));
-    let (method, receiver) = match found {
-        Ok(found) => found,
-        Err(Thrown) => return Flow::Throw,
-    };
-    if method.is_static() {
-        return wrong_sort(
-            c.place(),
-            method,
-            "of type virtual but instead was found to be of type static",
-        )
-        .into();
-    }
-    let class = Class::of(receiver);
-    match class.implementation(method) {
-        // What verification of types would prove.
-        Some(target) if class.is_assignable_to(method.class()) => call(c, target, registers),
-        _ => c.unverified(method.class().descriptor).into(),
-    }
+    // What verification of types would prove.
+    dispatched(c, registers, "virtual", |_, method| c.unverified(method.class().descriptor))
 }
 
 #[inline(always)]
 pub(super) fn interface(c: Context<'_>, registers: Registers) -> Flow {
-    let found = method(c).and_then(|it| Ok((it, receiver(c, it, registers, "interface")?)));
+    dispatched(c, registers, "interface", |class, method| {
+        let names = (class.pretty_name(), method.class().pretty_name());
+        let message = format!("Class '{}' does not implement interface '{}'", names.0, names.1);
+        c.throw("Ljava/lang/IncompatibleClassChangeError;", &message)
+    })
+}
+
+/// Calls the implementation that the receiver's class has. `lacking` throws if it has none.
+#[inline(always)]
+fn dispatched(
+    c: Context<'_>,
+    registers: Registers,
+    how: &str,
+    lacking: impl FnOnce(&'static Class, &'static Method) -> Thrown,
+) -> Flow {
+    let found = method(c).and_then(|it| Ok((it, receiver(c, it, registers, how)?)));
     let (method, receiver) = match found {
         Ok(found) => found,
         Err(Thrown) => return Flow::Throw,
     };
     if method.is_static() {
-        return wrong_sort(
-            c.place(),
-            method,
-            "of type interface but instead was found to be of type static",
-        )
-        .into();
+        return wrong_sort(c.place(), method, how, "static").into();
     }
     let class = Class::of(receiver);
     match class.implementation(method) {
         Some(target) if class.is_assignable_to(method.class()) => call(c, target, registers),
-        _ => {
-            let names = (class.pretty_name(), method.class().pretty_name());
-            let message = format!("Class '{}' does not implement interface '{}'", names.0, names.1);
-            c.throw("Ljava/lang/IncompatibleClassChangeError;", &message).into()
-        }
+        _ => lacking(class, method).into(),
     }
 }
 
@@ -183,12 +176,7 @@ pub(super) fn direct(c: Context<'_>, registers: Registers) -> Flow {
         Err(Thrown) => return Flow::Throw,
     };
     if method.is_static() {
-        return wrong_sort(
-            c.place(),
-            method,
-            "of type direct but instead was found to be of type static",
-        )
-        .into();
+        return wrong_sort(c.place(), method, "direct", "static").into();
     }
     if !Class::of(receiver).is_assignable_to(method.class()) {
         return c.unverified(method.class().descriptor).into();
@@ -205,8 +193,7 @@ pub(super) fn static_(c: Context<'_>, registers: Registers) -> Flow {
     if !method.class().is_initialized() || !method.is_static() {
         c.save();
         if !method.is_static() {
-            let sort = "of type static but instead was found to be of type virtual";
-            return wrong_sort(c.place(), method, sort).into();
+            return wrong_sort(c.place(), method, "static", "virtual").into();
         }
         if let Err(Thrown) = initialize::initialize(c.t, method.class()) {
             return Flow::Throw;

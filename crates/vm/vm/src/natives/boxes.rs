@@ -1,54 +1,11 @@
 //! Primitive values of objects: arguments of reflection, and elements of arrays.
 
-use super::values::{self, throw};
+use super::values::throw;
+use crate::boxing;
 use crate::class::{Class, java_name};
 use crate::object::{Kind, Ref};
 use crate::stack::Value;
 use crate::vm::{Thread, Thrown};
-
-/// The primitive kind that a box is for.
-fn box_kind(class: &Class) -> Option<Kind> {
-    Some(match class.descriptor {
-        "Ljava/lang/Boolean;" => Kind::Boolean,
-        "Ljava/lang/Byte;" => Kind::Byte,
-        "Ljava/lang/Character;" => Kind::Char,
-        "Ljava/lang/Short;" => Kind::Short,
-        "Ljava/lang/Integer;" => Kind::Int,
-        "Ljava/lang/Long;" => Kind::Long,
-        "Ljava/lang/Float;" => Kind::Float,
-        "Ljava/lang/Double;" => Kind::Double,
-        _ => return None,
-    })
-}
-
-/// A value widened to a kind, if the language allows that.
-fn widened(from: Kind, value: Value, to: Kind) -> Option<Value> {
-    if from == to {
-        return Some(value);
-    }
-    let rank = |kind| match kind {
-        Kind::Byte => Some(0),
-        Kind::Short => Some(1),
-        Kind::Int => Some(2),
-        Kind::Long => Some(3),
-        Kind::Float => Some(4),
-        Kind::Double => Some(5),
-        _ => None,
-    };
-    let from_rank = if from == Kind::Char { Some(1) } else { rank(from) };
-    if rank(to)? <= from_rank? {
-        return None;
-    }
-    Some(match (value, to) {
-        (Value::Int(value), Kind::Long) => Value::Long(value.into()),
-        (Value::Int(value), Kind::Float) => Value::Float(value as f32),
-        (Value::Int(value), Kind::Double) => Value::Double(value.into()),
-        (Value::Long(value), Kind::Float) => Value::Float(value as f32),
-        (Value::Long(value), Kind::Double) => Value::Double(value as f64),
-        (Value::Float(value), Kind::Double) => Value::Double(value.into()),
-        _ => value,
-    })
-}
 
 /// A boxed argument as a value of a parameter's type.
 pub fn unboxed(
@@ -70,11 +27,9 @@ pub fn unboxed(
     if object.is_null() {
         return Err(mismatch());
     }
-    let of = Class::of(object);
-    let Some(from) = box_kind(of) else { return Err(mismatch()) };
-    let field = of.fields.iter().find(|field| !field.is_static() && field.name == "value");
-    let value = values::get(field.expect("a field of a box"), object);
-    widened(from, value, class.kind).ok_or_else(mismatch)
+    boxing::unboxed(object)
+        .and_then(|(from, value)| boxing::widened(from, value, class.kind))
+        .ok_or_else(mismatch)
 }
 
 /// Stores a primitive value in an array of its kind.

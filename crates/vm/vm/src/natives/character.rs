@@ -3,6 +3,8 @@
 use super::values::{Outcome, boolean};
 use crate::stack::Value;
 use crate::vm::Native;
+use icu_properties::props::{BidiClass, BidiMirrored, Ideographic};
+use icu_properties::{CodePointMapData, CodePointSetData};
 use unicode_general_category::{GeneralCategory as Gc, get_general_category};
 
 const CHARACTER: &str = "Ljava/lang/Character;";
@@ -10,6 +12,7 @@ const CHARACTER: &str = "Ljava/lang/Character;";
 pub(super) const TABLE: &[Native] = &[
     (CHARACTER, "digitImpl", "(II)I", |_, a| Ok(Value::Int(digit(a.int(0), a.int(1))))),
     (CHARACTER, "getNumericValueImpl", "(I)I", |_, a| Ok(Value::Int(numeric(a.int(0))))),
+    (CHARACTER, "getDirectionalityImpl", "(I)B", |_, a| Ok(Value::Int(direction(a.int(0))))),
     (CHARACTER, "getTypeImpl", "(I)I", |_, a| Ok(Value::Int(java_type(a.int(0))))),
     (CHARACTER, "isAlphabetic", "(I)Z", |_, a| holds(a.int(0), char::is_alphabetic)),
     (CHARACTER, "isDefinedImpl", "(I)Z", |_, a| boolean(java_type(a.int(0)) != 0)),
@@ -22,6 +25,12 @@ pub(super) const TABLE: &[Native] = &[
     (CHARACTER, "isLowerCaseImpl", "(I)Z", |_, a| holds(a.int(0), char::is_lowercase)),
     (CHARACTER, "isUpperCaseImpl", "(I)Z", |_, a| holds(a.int(0), char::is_uppercase)),
     (CHARACTER, "isTitleCaseImpl", "(I)Z", |_, a| boolean(java_type(a.int(0)) == 3)),
+    (CHARACTER, "isIdeographic", "(I)Z", |_, a| {
+        holds(a.int(0), |c| CodePointSetData::new::<Ideographic>().contains(c))
+    }),
+    (CHARACTER, "isMirroredImpl", "(I)Z", |_, a| {
+        holds(a.int(0), |c| CodePointSetData::new::<BidiMirrored>().contains(c))
+    }),
     (CHARACTER, "isSpaceCharImpl", "(I)Z", |_, a| {
         boolean((12..=14).contains(&java_type(a.int(0))))
     }),
@@ -72,6 +81,39 @@ fn mapped(c: i32, of: impl Fn(char) -> Option<char>) -> i32 {
 /// The only character of a mapping.
 fn single(mut mapping: impl Iterator<Item = char>) -> Option<char> {
     mapping.next().filter(|_| mapping.next().is_none())
+}
+
+/// Bidirectional classes by ICU's number, which Java maps to its own
+const BIDI_CLASSES: [BidiClass; 19] = [
+    BidiClass::LeftToRight,
+    BidiClass::RightToLeft,
+    BidiClass::EuropeanNumber,
+    BidiClass::EuropeanSeparator,
+    BidiClass::EuropeanTerminator,
+    BidiClass::ArabicNumber,
+    BidiClass::CommonSeparator,
+    BidiClass::ParagraphSeparator,
+    BidiClass::SegmentSeparator,
+    BidiClass::WhiteSpace,
+    BidiClass::OtherNeutral,
+    BidiClass::LeftToRightEmbedding,
+    BidiClass::LeftToRightOverride,
+    BidiClass::ArabicLetter,
+    BidiClass::RightToLeftEmbedding,
+    BidiClass::RightToLeftOverride,
+    BidiClass::PopDirectionalFormat,
+    BidiClass::NonspacingMark,
+    BidiClass::BoundaryNeutral,
+];
+
+/// The number of a character's class. Unassigned characters, and classes that
+/// Java came to know later, have none.
+fn direction(c: i32) -> i32 {
+    if java_type(c) == 0 {
+        return -1;
+    }
+    let class = CodePointMapData::<BidiClass>::new().get32(c as u32);
+    BIDI_CLASSES.iter().position(|it| *it == class).map_or(-1, |number| number as i32)
 }
 
 fn is_letter(c: i32) -> bool {
@@ -155,7 +197,10 @@ fn numeric(c: i32) -> i32 {
         0x2170..=0x217b => Some(c - 0x216f),
         _ => None,
     };
-    decimal(c).or_else(|| letter_value(c)).or(roman).unwrap_or(-1)
+    // Numbers that are no integers
+    let fraction = matches!(c, 0xbc..=0xbe | 0x2150..=0x215e).then_some(-2);
+    let value = decimal(c).or_else(|| letter_value(c));
+    value.or(roman).or(fraction).unwrap_or(-1)
 }
 
 #[cfg(test)]
@@ -167,6 +212,7 @@ mod tests {
         assert_eq!((digit(0x37, 8), digit(0x38, 8), digit(0x7a, 36)), (7, -1, 35));
         assert_eq!(digit(0x0665, 10), 5);
         assert_eq!((java_type(0xd800), java_type(0x41), java_type(0x10_ffff)), (19, 1, 0));
-        assert_eq!((numeric(0x2167), numeric(0x24)), (8, -1));
+        assert_eq!((numeric(0x2167), numeric(0xbd), numeric(0x24)), (8, -2, -1));
+        assert_eq!((direction(0x41), direction(0x5d0), direction(0x20)), (0, 1, 9));
     }
 }

@@ -1,20 +1,16 @@
-//! libcore.icu.ICU: case mapping, and the English locale's data for all locales
+//! libcore.icu.ICU: case mapping, currencies, and English names of locales
 
-use super::values::{
-    NULL, Outcome, boolean, call, field, non_null, rust, strings, text, units, utf16,
-};
-use crate::object::Ref;
+use super::locale;
+use super::values::{NULL, Outcome, boolean, rust, strings, text, units, utf16};
 use crate::stack::{Args, Value};
+use crate::string;
 use crate::vm::{Native, Thread, Thrown};
 
 const ICU: &str = "Llibcore/icu/ICU;";
 
-/// The locales whose data the VM has.
-const LOCALES: &[&str] = &["en", "en_US"];
-
 macro_rules! locales {
     ($name:literal) => {
-        (ICU, $name, "()[Ljava/lang/String;", |t, _| Ok(Value::Ref(strings(t, LOCALES)?)))
+        (ICU, $name, "()[Ljava/lang/String;", |t, _| Ok(Value::Ref(strings(t, locale::AVAILABLE)?)))
     };
 }
 
@@ -48,7 +44,7 @@ pub(super) const TABLE: &[Native] = &[
     locales!("getAvailableDateFormatLocalesNative"),
     locales!("getAvailableNumberFormatLocalesNative"),
     (ICU, "initLocaleDataNative", "(Ljava/lang/String;Llibcore/icu/LocaleData;)Z", |t, a| {
-        fill_locale(t, a.reference(1))?;
+        locale::fill(t, &rust(t, a.reference(0))?, a.reference(1))?;
         boolean(true)
     }),
     (
@@ -86,6 +82,12 @@ pub(super) const TABLE: &[Native] = &[
             Ok(Value::Ref(text(t, known.map_or(code.as_str(), |(_, symbol, _)| symbol))?))
         },
     ),
+    (ICU, "getISO3LanguageNative", "(Ljava/lang/String;)Ljava/lang/String;", |t, a| {
+        Ok(Value::Ref(text(t, locale::language_of_three(&rust(t, a.reference(0))?))?))
+    }),
+    (ICU, "getISO3CountryNative", "(Ljava/lang/String;)Ljava/lang/String;", |t, a| {
+        Ok(Value::Ref(text(t, locale::country_of_three(&rust(t, a.reference(0))?))?))
+    }),
     display("getDisplayLanguageNative", |t, a| {
         named(t, a, &[("en", "English"), ("de", "German"), ("fr", "French"), ("ja", "Japanese")])
     }),
@@ -152,99 +154,6 @@ fn turkic_lower(text: &str) -> String {
     text.replace("I\u{307}", "i").replace('\u{130}', "i").replace('I', "ı").to_lowercase()
 }
 
-/// Maps the valid parts of a text; surrogates that stand alone stay.
 fn map(t: &Thread, of: &[u16], with: impl Fn(&str) -> String) -> Outcome {
-    let mut out = Vec::with_capacity(of.len());
-    let mut part = String::new();
-    for c in char::decode_utf16(of.iter().copied()) {
-        match c {
-            Ok(c) => part.push(c),
-            Err(alone) => {
-                out.extend(with(&part).encode_utf16());
-                part.clear();
-                out.push(alone.unpaired_surrogate());
-            }
-        }
-    }
-    out.extend(with(&part).encode_utf16());
-    Ok(Value::Ref(utf16(t, &out)?))
-}
-
-fn fill_locale(t: &Thread, data: Ref) -> Result<(), Thrown> {
-    non_null(t, data, "result")?;
-    const STRINGS: &str = "[Ljava/lang/String;";
-    let months = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
-    let days = ["", "Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-    let cut = |names: &[&'static str], length: usize| {
-        names.iter().map(|name| name.get(..length).unwrap_or("")).collect::<Vec<_>>()
-    };
-    let names = [
-        ("MonthNames", months.to_vec(), cut(&months, 3), cut(&months, 1)),
-        ("WeekdayNames", days.to_vec(), cut(&days, 3), cut(&days, 1)),
-    ];
-    for (what, long, short, tiny) in names {
-        for (size, names) in [("long", &long), ("short", &short), ("tiny", &tiny)] {
-            for alone in ["", "StandAlone"] {
-                let array = strings(t, names)?;
-                field(data, &format!("{size}{alone}{what}"), STRINGS).set_ref(data, array);
-            }
-        }
-    }
-    for (name, names) in [("amPm", ["AM", "PM"]), ("eras", ["BC", "AD"])] {
-        field(data, name, STRINGS).set_ref(data, strings(t, &names)?);
-    }
-    for (name, value) in [("firstDayOfWeek", 1), ("minimalDaysInFirstWeek", 1)] {
-        let signature = "(I)Ljava/lang/Integer;";
-        let made = call(t, "java/lang/Integer", "valueOf", signature, &[Value::Int(value)])?;
-        field(data, name, "Ljava/lang/Integer;").set_ref(data, made.reference());
-    }
-    for (name, value) in [
-        ("yesterday", "yesterday"),
-        ("today", "today"),
-        ("tomorrow", "tomorrow"),
-        ("fullTimeFormat", "h:mm:ss a zzzz"),
-        ("longTimeFormat", "h:mm:ss a z"),
-        ("mediumTimeFormat", "h:mm:ss a"),
-        ("shortTimeFormat", "h:mm a"),
-        ("fullDateFormat", "EEEE, MMMM d, y"),
-        ("longDateFormat", "MMMM d, y"),
-        ("mediumDateFormat", "MMM d, y"),
-        ("shortDateFormat", "M/d/yy"),
-        ("exponentSeparator", "E"),
-        ("infinity", "\u{221e}"),
-        ("NaN", "NaN"),
-        ("currencySymbol", "$"),
-        ("internationalCurrencySymbol", "USD"),
-        ("numberPattern", "#,##0.###"),
-        ("currencyPattern", "\u{a4}#,##0.00;(\u{a4}#,##0.00)"),
-        ("percentPattern", "#,##0%"),
-    ] {
-        field(data, name, "Ljava/lang/String;").set_ref(data, text(t, value)?);
-    }
-    for (name, value) in [
-        ("zeroDigit", '0'),
-        ("decimalSeparator", '.'),
-        ("groupingSeparator", ','),
-        ("patternSeparator", ';'),
-        ("percent", '%'),
-        ("perMill", '\u{2030}'),
-        ("monetarySeparator", '.'),
-        ("minusSign", '-'),
-    ] {
-        field(data, name, "C").set32(data, value as u32);
-    }
-    Ok(())
+    Ok(Value::Ref(utf16(t, &string::map_valid(of, with))?))
 }

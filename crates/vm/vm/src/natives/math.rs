@@ -81,6 +81,19 @@ pub(super) const TABLES: [&[Native]; 4] = [
     ),
 ];
 
+/// Methods of Math whose bytecode has an error: half is added before it is rounded down, which is
+/// wrong for the number below half and for odd ones above 2^52.
+pub(super) const ROUND: &[Native] = &[
+    ("Ljava/lang/Math;", "round", "(D)J", |_, a| {
+        let (value, floor) = (a.double(0), a.double(0).floor());
+        Ok(Value::Long(if value - floor >= 0.5 { floor + 1.0 } else { floor } as i64))
+    }),
+    ("Ljava/lang/Math;", "round", "(F)I", |_, a| {
+        let (value, floor) = (a.float(0), a.float(0).floor());
+        Ok(Value::Int(if value - floor >= 0.5 { floor + 1.0 } else { floor } as i32))
+    }),
+];
+
 /// Java differs from C: one to the power of NaN or infinity, and minus one to infinity, are NaN.
 fn pow(base: f64, exponent: f64, of: fn(f64, f64) -> f64) -> f64 {
     if exponent.is_nan() || base.abs() == 1.0 && exponent.is_infinite() {

@@ -12,15 +12,19 @@ mod class;
 mod constants;
 mod converter;
 mod decimal_format;
+mod digest;
 pub mod handles;
 mod icu;
+mod locale;
 mod math;
 mod members;
 mod memory;
+mod normalizer;
 mod number;
 mod object;
 mod pattern;
 mod posix;
+mod process;
 mod proxy;
 mod real_time;
 mod reflect;
@@ -29,6 +33,7 @@ mod string;
 mod system;
 mod thread;
 mod throwable;
+mod time_zone;
 mod unsafe_;
 pub mod values;
 mod vm;
@@ -45,12 +50,16 @@ pub fn table() -> Vec<Native> {
         constants::TABLE,
         converter::TABLE,
         decimal_format::TABLE,
+        digest::TABLE,
         icu::TABLE,
+        math::ROUND,
         memory::TABLE,
+        normalizer::TABLE,
         number::TABLE,
         object::TABLE,
         pattern::TABLE,
         posix::TABLE,
+        process::TABLE,
         proxy::TABLE,
         real_time::TABLE,
         reflect::ACCESSORS,
@@ -60,6 +69,7 @@ pub fn table() -> Vec<Native> {
         system::TABLE,
         thread::TABLE,
         throwable::TABLE,
+        time_zone::TABLE,
         unsafe_::TABLE,
         vm::TABLE,
         zip::TABLE,

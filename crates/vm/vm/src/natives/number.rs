@@ -25,26 +25,20 @@ pub(super) const TABLE: &[Native] = &[
     (DOUBLE, "longBitsToDouble", "(J)D", |_, a| {
         Ok(Value::Double(f64::from_bits(a.long(0) as u64)))
     }),
-    // The digits, which the Java half has checked, and a decimal exponent.
-    (PARSE, "parseDblImpl", "(Ljava/lang/String;I)D", |t, a| {
-        let text = format!("{}e{}", rust(t, a.reference(0))?, a.int(1));
-        match text.parse() {
-            Ok(value) => Ok(Value::Double(value)),
-            Err(_) => Err(invalid(t, &text)),
-        }
-    }),
-    (PARSE, "parseFltImpl", "(Ljava/lang/String;I)F", |t, a| {
-        let text = format!("{}e{}", rust(t, a.reference(0))?, a.int(1));
-        match text.parse() {
-            Ok(value) => Ok(Value::Float(value)),
-            Err(_) => Err(invalid(t, &text)),
-        }
-    }),
+    // Digits and a decimal exponent. The Java half has taken one sign and one point away.
+    (PARSE, "parseDblImpl", "(Ljava/lang/String;I)D", |t, a| Ok(Value::Double(parsed(t, a)?))),
+    (PARSE, "parseFltImpl", "(Ljava/lang/String;I)F", |t, a| Ok(Value::Float(parsed(t, a)?))),
     ("Ljava/lang/RealToString;", "bigIntDigitGenerator", "(JIZI)V", put_digits),
 ];
 
-fn invalid(t: &Thread, text: &str) -> Thrown {
-    super::values::throw(t, "java/lang/NumberFormatException", &format!("Invalid real: \"{text}\""))
+fn parsed<T: std::str::FromStr>(t: &Thread, a: Args) -> Result<T, Thrown> {
+    let digits = rust(t, a.reference(0))?;
+    let text = format!("{digits}e{}", a.int(1));
+    let value = digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| text.parse().ok());
+    value.flatten().ok_or_else(|| {
+        let message = format!("Invalid real: \"{text}\"");
+        super::values::throw(t, "java/lang/NumberFormatException", &message)
+    })
 }
 
 /// The shortest decimal that rounds to the value, nearest to it among those with as many digits,

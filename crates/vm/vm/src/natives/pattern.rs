@@ -102,7 +102,11 @@ pub(super) const TABLE: &[Native] = &[
             // After an empty match the next one begins at least one character later.
             let from = match &matcher.last {
                 None => input.region.start,
-                Some(last) if last.is_empty() => last.end + 1,
+                Some(last) if last.is_empty() => {
+                    let rest = matcher.input.get(last.end..).unwrap_or_default();
+                    let next = char::decode_utf16(rest.iter().copied()).next();
+                    last.end + next.map_or(1, |c| c.map_or(1, char::len_utf16))
+                }
                 Some(last) => last.end,
             };
             matcher.pattern.find(input, from)

@@ -292,7 +292,7 @@ fn error(t: &Thread, function: &str, errno: Errno) -> Thrown {
     made.map_or_else(|thrown| thrown, |exception| t.throw_object(exception))
 }
 
-fn ok<T>(t: &Thread, function: &str, result: io::Result<T>) -> Result<T, Thrown> {
+pub(super) fn ok<T>(t: &Thread, function: &str, result: io::Result<T>) -> Result<T, Thrown> {
     result.map_err(|errno| error(t, function, errno))
 }
 
@@ -310,7 +310,7 @@ fn borrow(object: Ref) -> Option<BorrowedFd<'static>> {
 }
 
 /// Calls the system with the descriptor of a java.io.FileDescriptor, as a safe thread.
-fn with_fd<T>(
+pub(super) fn with_fd<T>(
     t: &Thread,
     object: Ref,
     function: &str,

@@ -45,11 +45,15 @@ fn place(t: &Thread, a: Args) -> Result<(&'static Field, Ref), Thrown> {
 
 fn get(t: &Thread, a: Args) -> Outcome {
     let (field, object) = place(t, a)?;
-    Ok(values::get(field, object))
+    Ok(crate::boxing::field_value(field, object))
 }
 
 fn set(t: &Thread, a: Args, value: Value) -> Outcome {
     let (field, object) = place(t, a)?;
+    if field.is_static() && field.access & access::FINAL != 0 {
+        let message = format!("the static field {} is final", field.name);
+        return Err(throw(t, "java/lang/IllegalAccessException", &message));
+    }
     if let (Kind::Reference, Value::Ref(value)) = (field.kind, value)
         && !value.is_null()
         && !Class::of(value).is_assignable_to(find(t, field.class().loader, field.descriptor)?)

@@ -2,7 +2,7 @@
 
 use crate::class::{Class, Field, Loader};
 use crate::exception::OrThrow;
-use crate::object::{Kind, Ref};
+use crate::object::Ref;
 use crate::stack::Value;
 use crate::vm::{Thread, Thrown};
 use crate::{exception, initialize, linker, string};
@@ -184,17 +184,6 @@ pub fn call_on(t: &Thread, object: Ref, name: &str, signature: &str, args: &[Val
 /// A field of an object of the library.
 pub fn field(object: Ref, name: &str, descriptor: &str) -> &'static Field {
     Class::of(object).find_field(name, descriptor).expect("a field of the library")
-}
-
-/// Reads a field as a value. `object` holds it: an instance, or [`Field::holder`].
-pub fn get(field: &Field, object: Ref) -> Value {
-    match field.kind {
-        Kind::Reference => Value::Ref(field.get_ref(object)),
-        Kind::Long => Value::Long(field.get64(object) as i64),
-        Kind::Double => Value::Double(f64::from_bits(field.get64(object))),
-        Kind::Float => Value::Float(f32::from_bits(field.get32(object))),
-        _ => Value::Int(field.get32(object) as i32),
-    }
 }
 
 /// Writes a value to a field of its kind.

@@ -28,7 +28,10 @@ pub(super) const TABLE: &[Native] = &[
         let path = std::env::current_exe().unwrap_or_default();
         Ok(Value::Ref(text(t, &path.display().to_string())?))
     }),
-    (VM, "staticLibs", "()[Ljava/lang/String;", |t, _| Ok(Value::Ref(strings::<&str>(t, &[])?))),
+    // Their methods are in the VM's own table.
+    (VM, "staticLibs", "()[Ljava/lang/String;", |t, _| {
+        Ok(Value::Ref(strings(t, &["javacrypto"])?))
+    }),
     (VM, "getRuntimeData0", "()[B", |_, _| NULL),
     (VM, "getStackClasses", "(II)[Ljava/lang/Class;", |t, a| {
         let most = usize::try_from(a.int(1)).unwrap_or(usize::MAX);

@@ -3,6 +3,7 @@
 //! Preset dictionaries are missing: the library that compresses has none.
 
 use super::handles::Handles;
+use super::posix::with_fd;
 use super::values::{Outcome, VOID, byte_range, check_range, field, throw};
 use crate::stack::{Args, Value};
 use crate::vm::{Native, Thread, Thrown};
@@ -52,6 +53,15 @@ pub(super) const TABLE: &[Native] = &[
         VOID
     }),
     (INFLATER, "setInputImpl", "([BIIJ)V", |t, a| set_input(t, a, &INFLATERS)),
+    (INFLATER, "setFileInputImpl", "(Ljava/io/FileDescriptor;JIJ)I", |t, a| {
+        let mut input = vec![0; a.int(4).max(0) as usize];
+        let offset = a.long(2) as u64;
+        let n =
+            with_fd(t, a.reference(1), "pread", |fd| rustix::io::pread(fd, &mut input, offset))?;
+        input.truncate(n);
+        with(t, &INFLATERS, a.long(5), |stream| (stream.input, stream.read) = (input, 0))?;
+        Ok(Value::Int(n as i32))
+    }),
     (INFLATER, "getTotalInImpl", "(J)J", |t, a| {
         Ok(Value::Long(with(t, &INFLATERS, a.long(1), |it| it.engine.total_in())? as i64))
     }),
