@@ -2,7 +2,7 @@
 
 use crate::cards::Stage;
 use crate::class::Class;
-use crate::heap::{Counting, Marker, Strength, World};
+use crate::heap::{Counter, Marker, Strength, World};
 use crate::monitors::Word;
 use crate::object::Ref;
 use crate::reference::{self, Strengths};
@@ -32,7 +32,7 @@ fn run(t: &Thread, requests: &Requests) {
     vm.threads.set_collector();
     let world = Program { vm, strengths: RefCell::default() };
     let mutator = t.state.mutator.as_ref().expect("a VM that counts has mutators");
-    let mut counting = Counting::new(mutator.cards().clone(), mutator.stage());
+    let mut counter = Counter::new(mutator.cards().clone(), mutator.stage());
     loop {
         if !vm.options.is_tortured {
             requests.wait();
@@ -40,13 +40,13 @@ fn run(t: &Thread, requests: &Requests) {
         requests.begin();
         let since = Instant::now();
         // SAFETY: all threads of the VM have stages, and the roots are complete (see the crate).
-        let summary = unsafe { counting.collect(&vm.heap, &world) };
+        let summary = unsafe { counter.collect(&vm.heap, &world) };
         vm.heap.set_limit();
         if vm.options.reports_collections {
             report(vm, "counting", since, &format!("; {summary}"));
         }
         if vm.options.verify_heap {
-            verify(t, &counting, &world);
+            verify(t, &counter, &world);
         }
         requests.end();
     }
@@ -72,10 +72,10 @@ fn report(vm: &Vm, kind: &str, since: Instant, what: &str) {
 }
 
 /// Stops the program and compares all counts with the heap.
-fn verify(t: &Thread, counting: &Counting, world: &Program) {
+fn verify(t: &Thread, counter: &Counter, world: &Program) {
     let stopped = t.vm.threads.stop(&t.state);
     // SAFETY: no thread runs, and the collector is between two collections.
-    let verified = unsafe { counting.verify(&t.vm.heap, world) };
+    let verified = unsafe { counter.verify(&t.vm.heap, world) };
     drop(stopped);
     if let Err((object, count, expected)) = verified {
         let class = if object.exists() { Class::of(object).descriptor } else { "no object" };

@@ -31,6 +31,8 @@ public class Echo extends Binder {
     static final int OBJECTS = FIRST_CALL_TRANSACTION + 10;
     static final int BUNDLE = FIRST_CALL_TRANSACTION + 11;
 
+    private IBinder watched;
+
     Echo() {
         attachInterface(null, DESCRIPTOR);
     }
@@ -105,7 +107,8 @@ public class Echo extends Binder {
                 }
             }
             case WATCH: {
-                IBinder watched = data.readStrongBinder();
+                // Nobody hears of a death by a proxy that is collected.
+                watched = data.readStrongBinder();
                 String message = data.readString();
                 watched.linkToDeath(() -> System.out.println(message), 0);
                 reply.writeNoException();

@@ -92,7 +92,7 @@ impl fmt::Display for Summary {
 
 /// The collector's own memory.
 #[derive(Debug)]
-pub struct Counting {
+pub struct Counter {
     pub(super) cards: Arc<Cards>,
     stage: Stage,
     /// Objects with a count of zero
@@ -111,10 +111,10 @@ pub struct Counting {
 /// All addresses.
 const ALL: Range<u32> = 0..u32::MAX;
 
-impl Counting {
+impl Counter {
     /// A collector for a heap, all of whose threads are at a stage.
-    pub fn new(cards: Arc<Cards>, stage: Stage) -> Counting {
-        Counting {
+    pub fn new(cards: Arc<Cards>, stage: Stage) -> Counter {
+        Counter {
             cards,
             stage,
             zeros: Vec::new(),
@@ -250,7 +250,7 @@ impl Counting {
         }
     }
 
-    /// Keeps [`Counting::referrers`] true for a reference that does not count its referent.
+    /// Keeps [`Counter::referrers`] true for a reference that does not count its referent.
     fn move_referent(
         &mut self,
         reference: Ref,

@@ -8,10 +8,10 @@
 //! Petrank and Rajan, An efficient on-the-fly cycle collection, TOPLAS 29:4, 2007.)
 
 use super::count::{Color, Count};
-use super::counting::{Counting, World};
+use super::counting::{Counter, World};
 use crate::object::Ref;
 
-impl Counting {
+impl Counter {
     /// Frees the cycles that suspects are part of or refer to.
     pub(super) fn free_cycles(&mut self, world: &impl World) {
         let mut suspects = std::mem::take(&mut self.suspects);

@@ -19,7 +19,7 @@ mod counting;
 mod cycles;
 mod mark_sweep;
 
-pub use counting::{Counting, Strength, Summary, World};
+pub use counting::{Counter, Strength, Summary, World};
 pub use mark_sweep::Marker;
 
 use crate::cards::Cards;

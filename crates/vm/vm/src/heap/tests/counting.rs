@@ -1,9 +1,9 @@
-//! Counting: threads of a simulation work at every point at which the collector lets them, and come
+//! Counter: threads of a simulation work at every point at which the collector lets them, and come
 //! to their stages in any order.
 
 use super::{Random, objects, shape};
 use crate::cards::{Acting, Cards, Mutator, Stage, Step, before_store, keeps_referent};
-use crate::heap::{Allocator, Collector, Counting, Heap, Reach, Strength, World};
+use crate::heap::{Allocator, Collector, Counter, Heap, Reach, Strength, World};
 use crate::memory::{load32, store32};
 use crate::object::{ELEMENTS, Kind, Ref, Shape, Sort, copy_elements};
 use std::cell::RefCell;
@@ -217,8 +217,8 @@ fn seeds() -> std::ops::RangeInclusive<u64> {
 fn random_histories_free_what_nothing_reaches_and_nothing_else() {
     for seed in seeds() {
         let simulation = Simulation::new(seed);
-        let mut counting = Counting::new(simulation.cards.clone(), Stage::default());
-        let verify = |counting: &Counting| {
+        let mut counting = Counter::new(simulation.cards.clone(), Stage::default());
+        let verify = |counting: &Counter| {
             // SAFETY: no thread of the simulation is in a step.
             unsafe { counting.verify(&simulation.heap, &simulation) }
         };
@@ -240,7 +240,7 @@ fn random_histories_free_what_nothing_reaches_and_nothing_else() {
 }
 
 /// Without work in between, two collections free all garbage.
-fn settle(simulation: &Simulation, counting: &mut Counting) {
+fn settle(simulation: &Simulation, counting: &mut Counter) {
     let quiet = Quiet(simulation);
     for _ in 0..2 {
         // SAFETY: no thread works.
