@@ -37,6 +37,7 @@ pub mod endpoint;
 mod experiment;
 mod form;
 mod java_binder;
+mod java_collectors;
 mod lanes;
 mod latency;
 pub mod log;

@@ -3,13 +3,14 @@
 //! - *kernels*: the six kinds of CaffeineMark, and SciMark's five (bench/vm/Kernels.java). A run of
 //!   a kernel is a process, which computes the kernel several times. Its results are compared.
 //! - *binder*: round trips of Java's Binder classes: see [`java_binder`].
+//! - *collectors*: what the collectors cost, and whom they stop: see [`java_collectors`].
 //! - *start*: from the start of a process to `main` (bench/vm/Hello.java).
 
 use crate::form::{self, BenchError, Finding, FormArgs, progress};
-use crate::java_binder;
 use crate::report::{Bar, Keys, Ratio, RowKey};
 use crate::results::{P50, Results, ratio};
 use crate::testbed::Setting;
+use crate::{java_binder, java_collectors};
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -33,12 +34,17 @@ const KERNELS: [&str; 11] = [
 /// Calls of a Java client in a round.
 const N_CALLS: u32 = 20_000;
 const QUICK_CALLS: u32 = 5_000;
+const OURS: [Machine; 2] = [Machine::BatonMarkSweep, Machine::BatonCounting];
 /// Times that a process computes its kernel.
 const N_TIMES: usize = 3;
 /// Starts in a round.
 const N_STARTS: usize = 5;
 /// A clock of milliseconds tells when `main` runs.
 const MILLISECOND_NS: u64 = 1_000_000;
+
+/// Periods of a real-time thread in a round, 10 ms each.
+const N_PERIODS: u32 = 1000;
+const QUICK_PERIODS: u32 = 100;
 
 /// How it is to run.
 #[derive(Debug, clap::Args)]
@@ -73,6 +79,8 @@ pub enum Part {
     Start,
     /// Calls of a Java service by a Java client.
     Binder,
+    /// A real-time thread beside one that makes garbage, and what the collectors cost.
+    Collectors,
 }
 
 /// A virtual machine.
@@ -81,6 +89,8 @@ pub enum Part {
 enum Machine {
     /// `baton dalvikvm`, with the collector that stops the world.
     BatonMarkSweep,
+    /// `baton dalvikvm`, with the collector that counts.
+    BatonCounting,
     /// The JDK's interpreter.
     JavaXint,
 }
@@ -89,9 +99,13 @@ impl Machine {
     /// A program on this machine.
     fn command(self) -> io::Result<Command> {
         Ok(match self {
-            Machine::BatonMarkSweep => {
-                let mut command = Command::new(beside("baton", "`make build` builds it")?);
-                command.args(["dalvikvm", "-cp"]).arg(program("vm-kernels.dex")?);
+            Machine::BatonMarkSweep | Machine::BatonCounting => {
+                let collector = match self {
+                    Machine::BatonCounting => "-Xgc:counting",
+                    _ => "-Xgc:mark-sweep",
+                };
+                let mut command = Command::new(baton()?);
+                command.args(["dalvikvm", collector, "-cp"]).arg(program("vm-kernels.dex")?);
                 command
             }
             Machine::JavaXint => {
@@ -116,7 +130,11 @@ fn binder_program() -> io::Result<(PathBuf, String)> {
     let paths = ["vm-android.dex", "vm-binder.dex"].map(program);
     let [android, programs] = paths;
     let class_path = format!("{}:{}", android?.display(), programs?.display());
-    Ok((beside("baton", "`make build` builds it")?, class_path))
+    Ok((baton()?, class_path))
+}
+
+fn baton() -> io::Result<PathBuf> {
+    beside("baton", "`make build` builds it")
 }
 
 fn beside(name: &str, advice: &str) -> io::Result<PathBuf> {
@@ -183,12 +201,17 @@ fn run(args: &VmArgs) -> Result<Finding, BenchError> {
         let n_calls = if args.form.quick { QUICK_CALLS } else { N_CALLS };
         java_binder::measure(&mut found, &setting, &binder_program, (rounds, n_calls))?;
     }
+    if args.parts.contains(&Part::Collectors) {
+        let n_periods = if args.form.quick { QUICK_PERIODS } else { N_PERIODS };
+        java_collectors::measure(&mut found, &programs, rounds, n_periods);
+    }
     let mut ratios = Vec::new();
     for part in &args.parts {
         match part {
             Part::Kernels => ratios.extend(of_kernels(&found)),
             Part::Start => ratios.push(of_start(&found)),
             Part::Binder => ratios.extend(java_binder::ratios(&found, &setting)),
+            Part::Collectors => ratios.extend(java_collectors::ratios(&found)),
         }
     }
     let report = setting.report(NAME, rounds, found.rows(|_, _| Keys::new()), ratios);
@@ -204,7 +227,8 @@ fn measure(parts: &[Part], rounds: u32) -> Results {
     let n_cases = parts.iter().map(|part| match part {
         Part::Kernels => KERNELS.len(),
         Part::Start => 1,
-        Part::Binder => 0,
+        // They have a progress of their own.
+        Part::Binder | Part::Collectors => 0,
     });
     let progress = progress(rounds as usize * n_cases.sum::<usize>());
     for _ in 0..rounds {
@@ -226,8 +250,7 @@ fn measure(parts: &[Part], rounds: u32) -> Results {
                     }
                     progress.inc(1);
                 }
-                // Its processes live for all rounds.
-                Part::Binder => {}
+                Part::Binder | Part::Collectors => {}
             }
         }
     }
@@ -235,27 +258,38 @@ fn measure(parts: &[Part], rounds: u32) -> Results {
     found
 }
 
+/// The programs of the part on collectors.
+fn programs() -> io::Result<java_collectors::Programs> {
+    let (dex, jar) = (program("vm-kernels.dex")?, program("vm-kernels.jar")?);
+    Ok(java_collectors::Programs { baton: baton()?, dex, jar })
+}
+
 /// A kernel's round: other results than the JDK's are wrong ones.
 fn round_of(found: &mut Results, kernel: &'static str) {
-    let [ours, theirs] =
-        [Machine::BatonMarkSweep, Machine::JavaXint].map(|machine| compute(machine, kernel));
-    let ours = match (ours, &theirs) {
-        (Ok((_, ours)), Ok((_, theirs))) if ours != *theirs => {
-            Err(io::Error::other(format!("its result is {ours}, and the JDK's {theirs}")))
-        }
-        (ours, _) => ours,
-    };
-    for (machine, computed) in [(Machine::BatonMarkSweep, ours), (Machine::JavaXint, theirs)] {
-        found.add_times(machine.key(kernel), computed.map(|(times_ns, _)| times_ns));
+    let theirs = compute(Machine::JavaXint, kernel);
+    for machine in OURS {
+        let ours = match (compute(machine, kernel), &theirs) {
+            (Ok((_, ours)), Ok((_, theirs))) if ours != *theirs => {
+                Err(io::Error::other(format!("its result is {ours}, and the JDK's {theirs}")))
+            }
+            (ours, _) => ours,
+        };
+        found.add_times(machine.key(kernel), ours.map(|(times_ns, _)| times_ns));
     }
+    found.add_times(Machine::JavaXint.key(kernel), theirs.map(|(times_ns, _)| times_ns));
 }
 
 /// How much longer the JDK's interpreter computes: for each kernel, and the geometric mean.
 fn of_kernels(found: &Results) -> Vec<Ratio> {
+    OURS.into_iter().zip([1.2, 1.0]).flat_map(|(machine, bar)| of(machine, bar, found)).collect()
+}
+
+fn of(machine: Machine, bar: f64, found: &Results) -> Vec<Ratio> {
+    let name: &str = machine.into();
+    let name = format!("xint_over_{}", name.trim_start_matches("baton-").replace('-', "_"));
     let of = |kernel: &'static str| {
-        let [ours, theirs] = [Machine::BatonMarkSweep, Machine::JavaXint]
-            .map(|machine| found.find(&machine.key(kernel)));
-        ratio(format!("xint_over_mark_sweep_{}", kernel.replace('-', "_")), theirs, ours, P50, None)
+        let [ours, theirs] = [machine, Machine::JavaXint].map(|it| found.find(&it.key(kernel)));
+        ratio(format!("{name}_{}", kernel.replace('-', "_")), theirs, ours, P50, None)
     };
     let ratios: Vec<Ratio> = KERNELS.map(of).into();
     let values: Option<Vec<f64>> = ratios.iter().map(|ratio| ratio.value).collect();
@@ -263,7 +297,7 @@ fn of_kernels(found: &Results) -> Vec<Ratio> {
         let sum: f64 = values.iter().map(|value| value.ln()).sum();
         ((sum / values.len() as f64).exp(), None)
     });
-    let mean = Ratio::new("xint_over_mark_sweep", mean, Some(Bar::AtLeast(1.2)));
+    let mean = Ratio::new(name, mean, Some(Bar::AtLeast(bar)));
     ratios.into_iter().chain([mean]).collect()
 }
 

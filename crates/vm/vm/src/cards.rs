@@ -22,11 +22,11 @@
 
 use crate::memory::{self, load32};
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU8, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
     Ordering::SeqCst, fence,
 };
+use std::sync::{Arc, Mutex};
 
 /// The size of a card.
 pub const CARD_BYTES: u32 = 64;
@@ -35,7 +35,7 @@ const CARD_WORDS: usize = CARD_BYTES as usize / 4;
 const GRANULE_BYTES: u32 = 16;
 /// Entries that a thread takes at once.
 const RUN_ENTRIES: u32 = 32;
-/// Threads that may have an unfinished run in each of two epochs.
+/// Threads that may have an unfinished run at the same time.
 pub const MOST_THREADS: usize = 4096;
 /// In a granule's word: the object is about to be freed.
 const CONDEMNED: u8 = u8::MAX;
@@ -136,6 +136,8 @@ struct Log {
     free: List,
     /// Runs with entries, by the parity of their epoch
     used: [List; 2],
+    /// Unfinished runs of threads that have ended, each with its epoch
+    left: Mutex<Vec<(u32, u32)>>,
 }
 
 /// A stack of runs: how often it changed, and the first run plus 1.
@@ -193,6 +195,7 @@ impl Cards {
                 fresh: AtomicU32::new(0),
                 free: List::default(),
                 used: Default::default(),
+                left: Mutex::default(),
             },
         }
     }
@@ -293,11 +296,14 @@ impl Cards {
     /// it together with their neighbours; each has passed a safepoint since the memory is zero, or
     /// has only what belongs to free cells. No tag is of an epoch that has ended.
     pub fn forget(&self, from: u32, n_bytes: u32) {
-        for address in (from..from + n_bytes).step_by(4) {
-            let tag = self.tag(address).load(Acquire);
+        let end = from + n_bytes;
+        for card in (from - from % CARD_BYTES..end).step_by(CARD_BYTES as usize) {
+            let tag = self.tag(card).load(Acquire);
             if tag != 0 {
-                let index = (tag >> 2) as usize * CARD_WORDS + (address % CARD_BYTES / 4) as usize;
-                self.log.words[index].store(0, Relaxed);
+                let words = &self.log.words[(tag >> 2) as usize * CARD_WORDS..][..CARD_WORDS];
+                let within = (card..).step_by(4).zip(words);
+                let forgotten = within.filter(|(address, _)| (from..end).contains(address));
+                forgotten.for_each(|(_, word)| word.store(0, Relaxed));
             }
         }
     }
@@ -333,6 +339,14 @@ impl Cards {
 
     fn take_run(&self, epoch: u32) -> u32 {
         let log = &self.log;
+        // Whoever has the lock may be less urgent than this thread.
+        if let Ok(mut left) = log.left.try_lock() {
+            while let Some((run, of_epoch)) = left.pop() {
+                if of_epoch == epoch {
+                    return run;
+                }
+            }
+        }
         let run = log.free.pop(&log.next).unwrap_or_else(|| log.fresh.fetch_add(1, Relaxed));
         assert!((run as usize) < log.lengths.len(), "at most {MOST_THREADS} threads");
         log.used[(epoch & 1) as usize].push(run, &log.next);
@@ -387,6 +401,17 @@ impl Mutator {
         &self.cards
     }
 
+    /// Leaves an unfinished run to others: the thread ends.
+    pub fn end(&self) {
+        let (run, epoch) = (self.run.load(Relaxed), self.run_epoch.load(Relaxed));
+        let log = &self.cards.log;
+        let is_unfinished =
+            epoch != u32::MAX && log.lengths[run as usize].load(Relaxed) < RUN_ENTRIES;
+        if is_unfinished && epoch == self.stage().epoch() {
+            log.left.lock().expect("no holder panics").push((run, epoch));
+        }
+    }
+
     /// Logs and marks what a store needs that is about to happen.
     #[inline(always)]
     fn before(&self, address: u32, value: u32) {
@@ -424,7 +449,7 @@ impl Mutator {
         let mut length = log.lengths[run as usize].load(Relaxed);
         if self.run_epoch.load(Relaxed) != epoch || length == RUN_ENTRIES {
             run = self.cards.take_run(epoch);
-            length = 0;
+            length = log.lengths[run as usize].load(Relaxed);
             self.run.store(run, Relaxed);
             self.run_epoch.store(epoch, Relaxed);
         }

@@ -64,8 +64,11 @@ fn report(vm: &Vm, kind: &str, since: Instant, what: &str) {
     for state in vm.threads.all() {
         let (count, longest) = state.pauses.summary();
         if count > 0 {
-            let tid = state.tid.as_raw_nonzero();
-            text += &format!("; thread {tid}: {count} pauses, longest {} us", longest.as_micros());
+            let path = format!("/proc/self/task/{}/comm", state.tid.as_raw_nonzero());
+            // The thread may be ending.
+            let name = std::fs::read_to_string(path).unwrap_or_default();
+            let (name, longest_us) = (name.trim_end(), longest.as_micros());
+            text += &format!("; thread {name}: {count} pauses, longest {longest_us} us");
         }
     }
     eprintln!("{text}");

@@ -47,7 +47,7 @@ impl<T> Lock<T> {
     /// Waits until no other thread holds the lock.
     ///
     /// # Panics
-    /// If the calling thread holds it, or the kernel has no such futexes.
+    /// If the calling thread holds it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         if self.word.compare_exchange(0, own(), Acquire, Relaxed).is_err() {
@@ -63,6 +63,13 @@ impl<T> Lock<T> {
                 Ok(()) => return,
                 // The holder is just ending, or a signal came.
                 Err(Errno::AGAIN | Errno::INTR) => {}
+                // The kernel has no such futexes, or no memory for one: nobody inherits.
+                Err(Errno::NOSYS | Errno::NOMEM) => {
+                    std::thread::yield_now();
+                    if self.word.compare_exchange(0, own(), Acquire, Relaxed).is_ok() {
+                        return;
+                    }
+                }
                 Err(error) => panic!("the lock will never be released: {error}"),
             }
         }

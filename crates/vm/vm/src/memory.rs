@@ -5,7 +5,7 @@
 //! objects, so that every access is atomic: relaxed for plain fields, sequentially consistent for
 //! volatile ones.
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::io;
 use std::sync::atomic::{
     AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed,
@@ -39,10 +39,15 @@ impl Region {
             match unsafe {
                 mmap_anonymous(hint, n_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
             } {
-                Ok(start) => {
-                    assert_eq!(start.addr(), at, "the kernel heeds MAP_FIXED_NOREPLACE");
+                Ok(start) if start.addr() == at => {
                     start.expose_provenance();
                     return Ok(Region { start: at as u32, n_bytes: n_bytes as u32 });
+                }
+                Ok(elsewhere) => {
+                    // A kernel without FIXED_NOREPLACE, or valgrind: something is mapped there.
+                    // SAFETY: the map is this call's alone.
+                    unsafe { munmap(elsewhere, n_bytes)? };
+                    at += STEP_BYTES;
                 }
                 Err(rustix::io::Errno::EXIST) => at += STEP_BYTES,
                 Err(error) => return Err(error.into()),

@@ -1,6 +1,7 @@
 //! Java threads: each is an OS thread that is attached to the VM while it runs.
 
 use crate::allocation::OutOfMemory;
+use crate::cards::MOST_THREADS;
 use crate::class::{Class, Loader};
 use crate::exception::OrThrow;
 use crate::object::Ref;
@@ -13,13 +14,19 @@ use std::sync::mpsc;
 
 /// An OS thread needs little: Java's frames have a stack of their own.
 const STACK_BYTES: usize = 4 << 20;
+/// How many threads Java may start: the others are for Rust.
+const MOST_JAVA_THREADS: usize = MOST_THREADS / 2;
 
 /// Starts a java.lang.Thread, which the caller keeps. It is alive when this returns.
 ///
 /// # Errors
-/// OutOfMemoryError if the system has no more threads.
+/// OutOfMemoryError if the system, or the VM, has no more threads.
 pub fn start(t: &Thread, java: Ref) -> Result<(), Thrown> {
     let vm = t.vm;
+    if vm.threads.all().len() >= MOST_JAVA_THREADS {
+        let message = format!("the VM has {MOST_JAVA_THREADS} threads");
+        return Err(exception::throw(t, "Ljava/lang/OutOfMemoryError;", &message));
+    }
     let (attached, is_attached) = mpsc::sync_channel(1);
     let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
     let spawned = builder.spawn(move || {

@@ -337,6 +337,9 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         self.acting = None;
+        if let Some(mutator) = &self.state.mutator {
+            mutator.end();
+        }
         self.vm.threads.leave(&self.state);
         self.vm.threads.detach(&self.state);
     }

@@ -1,0 +1,196 @@
+//! Collectors of Java machines: how late a real-time thread is beside a thread that makes garbage
+//! (bench/vm/Periodic.java), and what collectors cost the program (bench/vm/Mutations.java).
+//!
+//! The real-time thread has SCHED_FIFO 80. Each 10 ms it allocates 8 objects of 16 bytes. The heap
+//! has 64 MB, and 2 GB for the machine that never collects. The settings are those of sections 5.2
+//! to 5.5 of the RTAndroid thesis.
+
+use crate::form::progress;
+use crate::report::{Bar, Ratio, RowKey};
+use crate::results::{P50, P999, Results, median, ratio};
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use strum::VariantArray;
+
+/// Megabytes of garbage in a second.
+const GARBAGE_MB: &str = "50";
+const SHAPES: [&str; 2] = ["acyclic", "mixed"];
+const MUTATIONS: [&str; 2] = ["allocations", "stores"];
+/// Times that a process repeats its mutations.
+const N_MUTATIONS: &str = "200";
+/// The value of a round: the longest time that the machine has kept the real-time thread.
+const PAUSE_US: &str = "pause_us";
+
+/// A machine with one of its collectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+enum Collector {
+    BatonCounting,
+    BatonMarkSweep,
+    /// `baton dalvikvm` with a heap that is not full before the end
+    BatonNone,
+    JavaZgc,
+    JavaShenandoah,
+}
+
+/// Finds the programs.
+pub type GetPrograms<'a> = &'a dyn Fn() -> io::Result<Programs>;
+
+/// Where the programs are: `baton`, their dex file, and their jar.
+pub struct Programs {
+    pub baton: PathBuf,
+    pub dex: PathBuf,
+    pub jar: PathBuf,
+}
+
+impl Collector {
+    fn command(self, programs: GetPrograms<'_>) -> io::Result<Command> {
+        let programs = programs()?;
+        let options = match self {
+            Collector::BatonCounting => ["-Xgc:counting", "-Xmx64m"],
+            Collector::BatonMarkSweep => ["-Xgc:mark-sweep", "-Xmx64m"],
+            Collector::BatonNone => ["-Xgc:mark-sweep", "-Xmx2g"],
+            Collector::JavaZgc => ["-XX:+UseZGC", "-Xmx64m"],
+            Collector::JavaShenandoah => ["-XX:+UseShenandoahGC", "-Xmx64m"],
+        };
+        let mut command;
+        if self.is_ours() {
+            command = Command::new(&programs.baton);
+            command.args(["dalvikvm", "-verbose:gc"]).args(options).arg("-cp").arg(&programs.dex);
+        } else {
+            command = Command::new("java");
+            command.args(options).arg("-cp").arg(&programs.jar);
+        }
+        command.stdin(Stdio::null());
+        Ok(command)
+    }
+
+    fn is_ours(self) -> bool {
+        !matches!(self, Collector::JavaZgc | Collector::JavaShenandoah)
+    }
+
+    fn late(self, shape: &'static str) -> RowKey {
+        let title = format!("lateness of a real-time thread, garbage: {shape}");
+        RowKey::new(self.into(), "late").with("garbage", shape).heading(title)
+    }
+
+    fn mutation(self, kind: &'static str) -> RowKey {
+        RowKey::new(self.into(), kind).heading(kind.to_owned())
+    }
+}
+
+/// The numbers that a program prints, and what it says on standard error.
+fn run(
+    collector: Collector,
+    programs: GetPrograms<'_>,
+    arguments: &[&str],
+) -> io::Result<(Vec<u64>, String)> {
+    let output = collector.command(programs)?.args(arguments).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        return Err(io::Error::other(format!("it ends with {}, saying {said}", output.status)));
+    }
+    let numbers = String::from_utf8_lossy(&output.stdout);
+    let numbers: Result<Vec<u64>, _> = numbers.lines().map(str::parse).collect();
+    Ok((numbers.map_err(io::Error::other)?, said))
+}
+
+/// The longest pause of a thread, by the last report of a collection; 0 if there was none.
+fn longest_pause_us(said: &str, thread: &str) -> Option<f64> {
+    let Some(report) = said.lines().rfind(|line| line.starts_with("gc: ")) else {
+        return Some(0.0);
+    };
+    let Some((_, rest)) = report.split_once(&format!("; thread {thread}: ")) else {
+        return Some(0.0);
+    };
+    rest.split_once("longest ")?.1.split(' ').next()?.parse().ok()
+}
+
+/// Measures all, in turn.
+pub fn measure(found: &mut Results, programs: GetPrograms<'_>, rounds: u32, n_periods: u32) {
+    let n_cases = Collector::VARIANTS.len() * SHAPES.len() + 2 * MUTATIONS.len();
+    let progress = progress(rounds as usize * n_cases);
+    for _ in 0..rounds {
+        for shape in SHAPES {
+            for collector in Collector::VARIANTS {
+                progress.set_message(format!("{}, {shape}", Into::<&str>::into(*collector)));
+                late(found, *collector, programs, shape, n_periods);
+                progress.inc(1);
+            }
+        }
+        for kind in MUTATIONS {
+            for collector in [Collector::BatonCounting, Collector::BatonMarkSweep] {
+                progress.set_message(kind);
+                let arguments = ["Mutations", kind, N_MUTATIONS];
+                let times_ns = run(collector, programs, &arguments).map(|(times_ns, _)| times_ns);
+                found.add_times(collector.mutation(kind), times_ns);
+                progress.inc(1);
+            }
+        }
+    }
+    progress.finish_and_clear();
+}
+
+fn late(
+    found: &mut Results,
+    collector: Collector,
+    programs: GetPrograms<'_>,
+    shape: &'static str,
+    n_periods: u32,
+) {
+    let arguments = ["Periodic", &n_periods.to_string(), GARBAGE_MB, shape];
+    let done = run(collector, programs, &arguments).and_then(|(times_ns, said)| {
+        let pause_us = longest_pause_us(&said, "periodic");
+        Ok((times_ns, pause_us.ok_or_else(|| io::Error::other(said))?))
+    });
+    found.add(collector.late(shape), done, |rounds, (times_ns, pause_us)| {
+        rounds.times.add_round(&times_ns);
+        if collector.is_ours() {
+            rounds.add_value(PAUSE_US, pause_us);
+        }
+    });
+}
+
+/// The bars of the counting collector.
+pub fn ratios(found: &Results) -> Vec<Ratio> {
+    let mut ratios = Vec::new();
+    for (kind, bar) in MUTATIONS.into_iter().zip([1.3, 1.5]) {
+        let [over, under] = [Collector::BatonCounting, Collector::BatonMarkSweep]
+            .map(|collector| found.find(&collector.mutation(kind)));
+        let name = format!("{kind}_counting_over_mark_sweep");
+        ratios.push(ratio(name, over, under, P50, Bar::AtMost(bar)));
+    }
+    for shape in SHAPES {
+        let of = |collector: Collector| found.find(&collector.late(shape));
+        let counting = || of(Collector::BatonCounting);
+        let pause = median(counting(), PAUSE_US);
+        ratios.push(Ratio::new(format!("pause_us_{shape}"), pause, Some(Bar::AtMost(50.0))));
+        let name = format!("late_p999_counting_over_none_{shape}");
+        let none = of(Collector::BatonNone);
+        ratios.push(ratio(name, counting(), none, P999, Bar::AtMost(1.1)));
+        for peer in [Collector::JavaZgc, Collector::JavaShenandoah] {
+            let name: &str = peer.into();
+            let name = format!("late_p999_{}_over_counting_{shape}", name.replace('-', "_"));
+            ratios.push(ratio(name, of(peer), counting(), P999, Bar::AtLeast(1.0)));
+        }
+    }
+    ratios
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_report_tells_the_longest_pause() {
+        let said = "gc: counting, 9 us; thread periodic: 1 pauses, longest 7 us\n\
+                    gc: counting, 9 us; thread load: 2 pauses, longest 900 us; \
+                    thread periodic: 3 pauses, longest 12 us\nload: 50 MB/s\n";
+        assert_eq!(longest_pause_us(said, "periodic"), Some(12.0));
+        assert_eq!(longest_pause_us(said, "load"), Some(900.0));
+        assert_eq!(longest_pause_us(said, "main"), Some(0.0));
+        assert_eq!(longest_pause_us("load: 50 MB/s\n", "load"), Some(0.0));
+        assert_eq!(longest_pause_us("gc: x; thread load: ?", "load"), None);
+    }
+}
