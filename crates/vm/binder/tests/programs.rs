@@ -7,7 +7,6 @@ use baton::android::{Reader, Write as _};
 use baton::{CallError, Errno, Handle, Parcel, Process, ServiceManager};
 use baton_broker::{Config, Running};
 use baton_manager::{Manager, Policy, Release};
-use baton_vm::heap::Collector;
 use baton_vm::runtime;
 use baton_vm::vm::Options;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -75,9 +74,6 @@ fn run(program: &str, argument: String, library: PathBuf, dex: &str) -> ExitCode
         class_path: dex.split(':').map(PathBuf::from).collect(),
         natives: baton_vm_binder::natives(socket()),
         heap_bytes: 64 << 20,
-        // Collections during every call find what is not kept.
-        collector: Collector::Counting,
-        is_tortured: true,
         ..Options::default()
     };
     match runtime::start(options) {
@@ -184,7 +180,8 @@ impl Started {
     /// Its output up to its end, which is a success.
     fn rest(mut self) -> Vec<String> {
         let lines = self.lines.by_ref().map(|line| line.expect("text")).collect();
-        assert!(self.child.wait().expect("a child").success(), "{lines:#?}");
+        let status = self.child.wait().expect("a child");
+        assert!(status.success(), "{status} after {lines:#?}");
         lines
     }
 }

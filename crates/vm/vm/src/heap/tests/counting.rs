@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const N_THREADS: usize = 3;
 const N_ROOTS: usize = 6;
+/// A root that a thread changes rarely: its weak reference.
+const WEAK: usize = N_ROOTS - 1;
 /// Where a weak reference of the simulation has its referent, and a plain field.
 const REFERENT: u32 = 12;
 const NEXT: u32 = 16;
@@ -62,11 +64,12 @@ impl Simulation {
         let index = random.below(N_THREADS as u64) as usize;
         let Actor { mutator, allocator, roots } = &mut actors[index];
         let acting = Acting::new(mutator.clone());
-        let (one, other) = (random.below(6) as usize, random.below(6) as usize);
+        let mut root = || random.below(WEAK as u64) as usize;
+        let (one, other) = (root(), root());
         let period = mutator.stage().epoch();
         let is_array = |object: Ref| !object.is_null() && object.is_array() && object.length() > 0;
         match random.below(100) {
-            0..25 => {
+            0..18 => {
                 let length = match random.below(40) {
                     0 => 500 + random.below(3000) as u32,
                     _ => random.below(24) as u32,
@@ -87,16 +90,16 @@ impl Simulation {
                 }
                 roots[one] = object;
             }
-            25..55 if is_array(roots[one]) => {
+            18..50 if is_array(roots[one]) => {
                 let index = random.below(u64::from(roots[one].length())) as u32;
                 roots[one].set_ref(index, roots[other]);
             }
-            55..70 if is_array(roots[one]) => {
+            50..65 if is_array(roots[one]) => {
                 let index = random.below(u64::from(roots[one].length())) as u32;
                 roots[other] = roots[one].get_ref(index);
             }
-            70..80 => roots[one] = Ref::NULL,
-            80..85 => {
+            65..73 => roots[one] = Ref::NULL,
+            73..78 => {
                 let made = self.heap.allocate(allocator, period, Reach::Whole, self.weak, 24, None);
                 let Ok(object) = made else { return };
                 // SAFETY: a word of the object that holds a reference.
@@ -104,21 +107,22 @@ impl Simulation {
                     before_store(object.address() + REFERENT, roots[one].address());
                     store32(object.address() + REFERENT, roots[one].address(), Relaxed);
                 }
-                roots[other] = object;
+                let is_kept = roots[WEAK].is_null() || random.below(20) == 0;
+                roots[if is_kept { WEAK } else { other }] = object;
             }
-            85..90 if !roots[one].is_null() && !roots[one].is_array() => {
-                let referent = self.referent(roots[one]);
+            78..87 if !roots[WEAK].is_null() => {
+                let referent = self.referent(roots[WEAK]);
                 if !referent.is_null() && keeps_referent(referent.address()) {
                     assert!(referent.exists());
                     roots[other] = referent;
                 }
             }
-            90..94 => {
+            87..91 => {
                 // A root of all threads.
                 crate::cards::note_root(roots[one].address());
                 *shared = roots[one];
             }
-            94..97 => roots[other] = *shared,
+            91..97 => roots[other] = *shared,
             97.. if is_array(roots[one]) && is_array(roots[other]) => {
                 let (from, to) = (roots[one], roots[other]);
                 let count = random.below(u64::from(from.length().min(to.length())) + 1) as u32;
@@ -189,7 +193,8 @@ impl World for Simulation {
     }
 
     fn clear(&self, reference: Ref) -> bool {
-        self.steps();
+        // Others may just be using the reference.
+        (0..5).for_each(|_| self.steps());
         // SAFETY: null is a reference.
         unsafe { store32(reference.address() + REFERENT, 0, Relaxed) };
         false
