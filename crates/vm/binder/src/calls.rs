@@ -17,7 +17,7 @@ use baton_vm::vm::{Thread, Vm};
 use baton_vm::{natives::values, object::Ref};
 use bytemuck::pod_read_unaligned;
 use rustix::io::Errno;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A request whether an object is alive.
@@ -53,6 +53,9 @@ pub enum CallError {
 
 thread_local! {
     static CALLER: Cell<Option<Caller>> = const { Cell::new(None) };
+    /// Returns that came together with the end of a message. They are for whoever waits outside of
+    /// it: the answer of the call during which this thread has served another one, for instance.
+    static LEFT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static EXIT: Exit = const { Exit };
 }
 
@@ -102,16 +105,33 @@ fn start_looper(vm: &'static Vm, command: u32) {
 pub fn serve(t: &Thread, command: u32) {
     EXIT.with(|_| ());
     let mut commands = Commands::new().bare(command);
-    let mut returns = [0; RETURN_BYTES];
+    let mut returns = Vec::new();
     loop {
-        let read = t.safe(|| driver().exchange(commands.bytes(), &mut returns));
-        let Ok(n_bytes) = read else { return };
-        let mut rest = &returns[..n_bytes];
+        if exchange(t, commands.bytes(), &mut returns).is_err() {
+            return;
+        }
+        let mut rest = &returns[..];
         while let Some((command, payload)) = next(&mut rest) {
             handle(t, command, payload);
         }
         commands = Commands::new();
     }
+}
+
+/// Writes commands, and reads returns: those that are left, or new ones.
+fn exchange(t: &Thread, commands: &[u8], returns: &mut Vec<u8>) -> Result<(), Errno> {
+    let left = LEFT.take();
+    if left.is_empty() {
+        returns.resize(RETURN_BYTES, 0);
+        let n_bytes = t.safe(|| driver().exchange(commands, returns))?;
+        returns.truncate(n_bytes);
+        return Ok(());
+    }
+    *returns = left;
+    if !commands.is_empty() {
+        t.safe(|| driver().exchange(commands, &mut []))?;
+    }
+    Ok(())
 }
 
 /// Takes the first return off.
@@ -287,15 +307,16 @@ fn converse(
     commands: &Commands,
     is_two_way: bool,
 ) -> Result<Option<Box<Parcel>>, CallError> {
-    let mut returns = [0; RETURN_BYTES];
+    let mut returns = Vec::new();
     let mut commands = commands.bytes();
     let mut ended = None;
     while ended.is_none() {
-        let read = t.safe(|| driver().exchange(commands, &mut returns));
-        let n_bytes = read.map_err(|_| CallError::Failed)?;
+        exchange(t, commands, &mut returns).map_err(|_| CallError::Failed)?;
         commands = &[];
-        let mut rest = &returns[..n_bytes];
-        while let Some((command, payload)) = next(&mut rest) {
+        let mut rest = &returns[..];
+        while ended.is_none()
+            && let Some((command, payload)) = next(&mut rest)
+        {
             match command {
                 BR_TRANSACTION_COMPLETE | BR_TRANSACTION_PENDING_FROZEN if !is_two_way => {
                     ended = Some(Ok(None));
@@ -305,6 +326,10 @@ fn converse(
                 BR_FAILED_REPLY | BR_FROZEN_REPLY => ended = Some(Err(CallError::Failed)),
                 _ => handle(t, command, payload),
             }
+        }
+        if ended.is_some() {
+            // What a message inside of this one has left came later.
+            LEFT.with_borrow_mut(|left| left.splice(..0, rest.iter().copied()).for_each(drop));
         }
     }
     ended.expect("the loop ends with it")

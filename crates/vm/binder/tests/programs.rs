@@ -7,6 +7,7 @@ use baton::android::{Reader, Write as _};
 use baton::{CallError, Errno, Handle, Parcel, Process, ServiceManager};
 use baton_broker::{Config, Running};
 use baton_manager::{Manager, Policy, Release};
+use baton_vm::heap::Collector;
 use baton_vm::runtime;
 use baton_vm::vm::Options;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -74,6 +75,7 @@ fn run(program: &str, argument: String, library: PathBuf, dex: &str) -> ExitCode
         class_path: dex.split(':').map(PathBuf::from).collect(),
         natives: baton_vm_binder::natives(socket()),
         heap_bytes: 64 << 20,
+        collector: Collector::Counting,
         ..Options::default()
     };
     match runtime::start(options) {
