@@ -530,3 +530,22 @@ pub fn keeps_referent(object: u32) -> bool {
     // SAFETY: as in `before_store`.
     mutator.is_null() || unsafe { &*mutator }.cards.reach_referent(object)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_referent_is_kept_or_condemned_by_whoever_is_first() {
+        let (start, object) = (CARD_BYTES, CARD_BYTES + GRANULE_BYTES);
+        let cards = Cards::new(start, 4 * CARD_BYTES);
+        cards.begin();
+        assert!(cards.condemn(object));
+        assert!(!cards.reach_referent(object), "it is about to be freed");
+        cards.pardon(object);
+        assert!(cards.reach_referent(object));
+        assert!(!cards.condemn(object), "a thread has it");
+        cards.begin();
+        assert!(cards.condemn(object), "marks are those of one collection");
+    }
+}

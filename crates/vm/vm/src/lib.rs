@@ -6,7 +6,7 @@
 //!   references, headers, fields and elements. [`heap`]: allocation; mark and sweep; counts of
 //!   references. [`resolved`]: a reference that is found once.
 //! - [`class`]: classes, fields, methods and dex files. [`stack`]: frames and registers.
-//!   [`safepoint`]: threads, and the stopped world.
+//!   [`safepoint`]: threads, the stopped world, and stages of single threads.
 //! - [`vm`]: the VM and a thread's side of it. [`mod@reference`]: referents after a collection.
 //!   [`collector`]: when to collect. [`allocation`]: objects of a thread. [`boxing`]: of primitive
 //!   values.

@@ -39,7 +39,7 @@ pub(super) struct Format {
 }
 
 /// As many integer digits as a number has.
-pub(super) const ANY: usize = i32::MAX as usize;
+const ANY: usize = i32::MAX as usize;
 
 /// A formatted number with the bounds of its integer, fraction and decimal separator.
 #[derive(Default)]
@@ -49,6 +49,27 @@ pub(super) struct Formatted {
 }
 
 impl Format {
+    /// A format without a pattern.
+    pub fn new(symbols: Symbols, rounding: Rounding) -> Format {
+        Format {
+            symbols,
+            positive: Default::default(),
+            negative: Default::default(),
+            min_integer: 1,
+            max_integer: ANY,
+            min_fraction: 0,
+            max_fraction: 3,
+            grouping: 0,
+            uses_grouping: false,
+            always_decimal: false,
+            integer_only: false,
+            multiplier: 1,
+            exponent: None,
+            exponent_sign: false,
+            rounding,
+        }
+    }
+
     /// # Errors
     /// What is wrong with the pattern.
     pub(super) fn apply(&mut self, pattern: &str) -> Result<(), String> {
@@ -370,23 +391,7 @@ mod tests {
             nan: "NaN".into(),
             currency: "$".into(),
         };
-        let mut format = Format {
-            symbols,
-            positive: Default::default(),
-            negative: Default::default(),
-            min_integer: 1,
-            max_integer: ANY,
-            min_fraction: 0,
-            max_fraction: 0,
-            grouping: 0,
-            uses_grouping: false,
-            always_decimal: false,
-            integer_only: false,
-            multiplier: 1,
-            exponent: None,
-            exponent_sign: false,
-            rounding,
-        };
+        let mut format = Format::new(symbols, rounding);
         match format.apply(pattern) {
             Ok(()) => format.format(Decimal::of_double(value)).text,
             Err(message) => message,

@@ -4,7 +4,7 @@ mod decimal;
 mod format;
 
 use self::decimal::{Decimal, Rounding};
-use self::format::{ANY, Format, Formatted, Symbols};
+use self::format::{Format, Formatted, Symbols};
 use super::handles::Handles;
 use super::values::{
     Outcome, VOID, chars, construct, field, non_null, primitives, rust, text, throw,
@@ -39,23 +39,7 @@ macro_rules! concat_signature {
 pub(super) const TABLE: &[Native] = &[
     (FORMAT, "open", concat!("(Ljava/lang/String;", symbols_signature!(), ")J"), |t, a| {
         let pattern = rust(t, a.reference(0))?;
-        let mut format = Format {
-            symbols: symbols(t, a, 1)?,
-            positive: Default::default(),
-            negative: Default::default(),
-            min_integer: 1,
-            max_integer: ANY,
-            min_fraction: 0,
-            max_fraction: 3,
-            grouping: 0,
-            uses_grouping: false,
-            always_decimal: false,
-            integer_only: false,
-            multiplier: 1,
-            exponent: None,
-            exponent_sign: false,
-            rounding: Rounding::HalfEven,
-        };
+        let mut format = Format::new(symbols(t, a, 1)?, Rounding::HalfEven);
         format.apply(&pattern).map_err(|message| illegal(t, &message))?;
         Ok(Value::Long(FORMATS.add(Arc::new(Mutex::new(format)))))
     }),
