@@ -8,9 +8,9 @@ import jnt.scimark2.SparseCompRow;
 /**
  * Kernels of an interpreter's benchmark: the six kinds that CaffeineMark has, and SciMark's five.
  *
- * <pre>java Kernels NAME ROUNDS</pre>
+ * <pre>java Kernels NAME ROUNDS [CLASS...]</pre>
  *
- * Prints a line for each round: its time in nanoseconds, and its result, which depends on all that
+ * Loads the classes, whose libraries are there beside the kernel's. Prints a line for each round: its time in nanoseconds, and its result, which depends on all that
  * was computed and is the same on every machine.
  */
 public final class Kernels {
@@ -18,9 +18,12 @@ public final class Kernels {
 
     private Kernels() {}
 
-    public static void main(String[] args) {
+    public static void main(String[] args) throws ClassNotFoundException {
         Kernel kernel = find(args[0]);
         int rounds = Integer.parseInt(args[1]);
+        for (int i = 2; i < args.length; i++) {
+            Class.forName(args[i]);
+        }
         for (int round = 0; round < rounds; round++) {
             long start = System.nanoTime();
             long result = kernel.run();

@@ -4,10 +4,11 @@ import java.io.FileReader;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * A real-time thread beside a thread that makes garbage: each 10 ms it allocates 8 objects of 16
+ * A real-time thread beside a thread that makes garbage: each 10 ms it allocates objects of 16
  * bytes, at SCHED_FIFO 80. Prints for each period how late its work was done, in nanoseconds.
  *
- * Arguments: periods, megabytes of garbage a second, and its shape: acyclic, cyclic or mixed.
+ * Arguments: periods, objects in a period, megabytes of garbage a second or 0 for none, and the
+ * garbage's shape: acyclic, cyclic or mixed.
  */
 public class Periodic {
     private static final long PERIOD_NS = 10_000_000;
@@ -86,12 +87,12 @@ public class Periodic {
         throw new IllegalStateException("no thread " + name);
     }
 
-    private static void work(long[] late) {
+    private static void work(long[] late, int objects) {
         for (int period = -100; period < late.length; period++) {
             // Not a multiple of when the program began: periods start afresh after a delay.
             long due = System.nanoTime() + PERIOD_NS;
             LockSupport.parkNanos(PERIOD_NS);
-            for (int i = 0; i < 8; i++) {
+            for (int i = 0; i < objects; i++) {
                 Small small = new Small();
                 small.value = i;
                 sink = small;
@@ -104,17 +105,18 @@ public class Periodic {
 
     public static void main(String[] arguments) throws Exception {
         long[] late = new long[Integer.parseInt(arguments[0])];
-        int megabytes = Integer.parseInt(arguments[1]);
+        int objects = Integer.parseInt(arguments[1]);
+        int megabytes = Integer.parseInt(arguments[2]);
         Thread periodic = new Thread(() -> {
             try {
                 becomeRealTime();
-                work(late);
+                work(late, objects);
             } catch (Exception error) {
                 error.printStackTrace();
                 System.exit(1);
             }
         }, "periodic");
-        Thread load = new Thread(() -> load(megabytes, arguments[2]), "load");
+        Thread load = new Thread(() -> load(megabytes, arguments[3]), "load");
         if (megabytes > 0) {
             load.start();
         }

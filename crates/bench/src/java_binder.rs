@@ -5,6 +5,7 @@
 //! API and of Java take turns, on the same processors.
 
 use crate::form::BenchError;
+use crate::java_programs::{baton, program};
 use crate::pair::{Chunk, Pair};
 use crate::processors::Placement;
 use crate::report::{Bar, Ratio, RowKey};
@@ -15,7 +16,6 @@ use crate::testbed::{Setting, Testbed};
 use baton::Process;
 use baton_manager::{Manager, Policy, Release};
 use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 const NATIVE: System = System::BatonTyped;
@@ -24,9 +24,6 @@ const PAYLOADS_BYTES: [usize; 2] = [4, 124];
 /// for the larger payload on one processor.
 const FORMS: [(&str, &str, Option<Bar>); 2] =
     [("java-int-array", "array", Some(Bar::AtMost(2.0))), ("java-ints", "ints", None)];
-
-/// The program `baton`, and the class path of the Java programs.
-pub type Java<'a> = &'a dyn Fn() -> io::Result<(PathBuf, String)>;
 
 /// A Java service, which ends with this.
 struct JavaService(Child);
@@ -44,10 +41,11 @@ fn key(system: &'static str, placement: Placement, bytes: usize) -> RowKey {
 }
 
 /// A Java program on a processor.
-fn java(java: Java<'_>, cpu: usize, testbed: &Testbed, arguments: &[&str]) -> io::Result<Command> {
-    let (baton, class_path) = java()?;
+fn java(cpu: usize, testbed: &Testbed, arguments: &[&str]) -> io::Result<Command> {
+    let (android, programs) = (program("vm-android.dex")?, program("vm-binder.dex")?);
+    let class_path = format!("{}:{}", android.display(), programs.display());
     let mut command = Command::new("taskset");
-    command.args(["--cpu-list", &cpu.to_string()]).arg(baton);
+    command.args(["--cpu-list", &cpu.to_string()]).arg(baton()?);
     command.args(["dalvikvm", "-cp", &class_path, "BinderEcho"]).args(arguments);
     command.env("BATON_SOCKET", testbed.place(Service::Echo).broker).stdin(Stdio::null());
     Ok(command)
@@ -78,13 +76,13 @@ fn call(mut command: Command) -> io::Result<Vec<u64>> {
 pub fn measure(
     found: &mut Results,
     setting: &Setting,
-    program: Java<'_>,
-    (rounds, n_calls): (u32, u32),
+    rounds: u32,
+    n_calls: u32,
 ) -> Result<(), BenchError> {
     // The typed API's server is the manager of its context.
     for placement in setting.placements() {
         let testbeds = [Testbed::start()?, Testbed::start()?];
-        let done = take(found, setting, &testbeds, placement, program, (rounds, n_calls));
+        let done = take(found, setting, &testbeds, placement, (rounds, n_calls));
         found.ok(key(FORMS[0].0, placement, PAYLOADS_BYTES[0]), done);
     }
     Ok(())
@@ -95,7 +93,6 @@ fn take(
     setting: &Setting,
     [native, names]: &[Testbed; 2],
     placement: Placement,
-    program: Java<'_>,
     (rounds, n_calls): (u32, u32),
 ) -> Result<(), Box<dyn std::error::Error>> {
     let mut pair = Pair::start(NATIVE, native.place(Service::Echo))?;
@@ -107,7 +104,7 @@ fn take(
     });
     let name = "bench.echo";
     let server = setting.processors.server(placement).expect("only what exists is measured");
-    let service = serve(java(program, server, names, &["serve", name])?)?;
+    let service = serve(java(server, names, &["serve", name])?)?;
     for _ in 0..rounds {
         for bytes in PAYLOADS_BYTES {
             let chunk = Chunk::new(placement, bytes, n_calls / 10, n_calls);
@@ -116,7 +113,7 @@ fn take(
             for (system, form, _) in FORMS {
                 let (n_ints, n_calls) = ((bytes / 4).to_string(), n_calls.to_string());
                 let arguments = ["call", name, form, &n_ints, &n_calls];
-                let times = java(program, setting.processors.client, names, &arguments);
+                let times = java(setting.processors.client, names, &arguments);
                 let times = times.and_then(call);
                 found.add_times(key(system, placement, bytes), times);
             }

@@ -2,20 +2,22 @@
 //! (bench/vm/Periodic.java), and what collectors cost the program (bench/vm/Mutations.java).
 //!
 //! The real-time thread has SCHED_FIFO 80. Each 10 ms it allocates 8 objects of 16 bytes. The heap
-//! has 64 MB, and 2 GB for the machine that never collects. The settings are those of sections 5.2
-//! to 5.5 of the RTAndroid thesis.
+//! has 64 MB, and 3 GB for the machine that never collects. The kinds of garbage are those of table
+//! 5.2 of the RTAndroid thesis, the mutations those of its tables 5.3 and 5.4.
 
 use crate::form::progress;
+use crate::java_programs::{baton, program};
 use crate::report::{Bar, Ratio, RowKey};
 use crate::results::{P50, P999, Results, median, ratio};
 use std::io;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use strum::VariantArray;
 
 /// Megabytes of garbage in a second.
 const GARBAGE_MB: &str = "50";
-const SHAPES: [&str; 2] = ["acyclic", "mixed"];
+/// Kinds of garbage. Without any, a row shows what the machine itself does to the thread.
+const SHAPES: [&str; 4] = [NONE, "acyclic", "cyclic", "mixed"];
+const NONE: &str = "none";
 const MUTATIONS: [&str; 2] = ["allocations", "stores"];
 /// Times that a process repeats its mutations.
 const N_MUTATIONS: &str = "200";
@@ -34,33 +36,32 @@ enum Collector {
     JavaShenandoah,
 }
 
-/// Finds the programs.
-pub type GetPrograms<'a> = &'a dyn Fn() -> io::Result<Programs>;
-
-/// Where the programs are: `baton`, their dex file, and their jar.
-pub struct Programs {
-    pub baton: PathBuf,
-    pub dex: PathBuf,
-    pub jar: PathBuf,
+/// The work of the real-time thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Periods in a round, of 10 ms
+    pub n_periods: u32,
+    /// Objects of 16 bytes that it allocates in each
+    pub n_objects: u32,
 }
 
 impl Collector {
-    fn command(self, programs: GetPrograms<'_>) -> io::Result<Command> {
-        let programs = programs()?;
+    fn command(self) -> io::Result<Command> {
         let options = match self {
             Collector::BatonCounting => ["-Xgc:counting", "-Xmx64m"],
             Collector::BatonMarkSweep => ["-Xgc:mark-sweep", "-Xmx64m"],
-            Collector::BatonNone => ["-Xgc:mark-sweep", "-Xmx2g"],
+            Collector::BatonNone => ["-Xgc:mark-sweep", "-Xmx3g"],
             Collector::JavaZgc => ["-XX:+UseZGC", "-Xmx64m"],
             Collector::JavaShenandoah => ["-XX:+UseShenandoahGC", "-Xmx64m"],
         };
         let mut command;
         if self.is_ours() {
-            command = Command::new(&programs.baton);
-            command.args(["dalvikvm", "-verbose:gc"]).args(options).arg("-cp").arg(&programs.dex);
+            command = Command::new(baton()?);
+            command.args(["dalvikvm", "-verbose:gc"]).args(options);
+            command.arg("-cp").arg(program("vm-kernels.dex")?);
         } else {
             command = Command::new("java");
-            command.args(options).arg("-cp").arg(&programs.jar);
+            command.args(options).arg("-cp").arg(program("vm-kernels.jar")?);
         }
         command.stdin(Stdio::null());
         Ok(command)
@@ -81,15 +82,14 @@ impl Collector {
 }
 
 /// The numbers that a program prints, and what it says on standard error.
-fn run(
-    collector: Collector,
-    programs: GetPrograms<'_>,
-    arguments: &[&str],
-) -> io::Result<(Vec<u64>, String)> {
-    let output = collector.command(programs)?.args(arguments).output()?;
+fn run(collector: Collector, arguments: &[&str]) -> io::Result<(Vec<u64>, String)> {
+    let output = collector.command()?.args(arguments).output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
         return Err(io::Error::other(format!("it ends with {}, saying {said}", output.status)));
+    }
+    if collector == Collector::BatonNone && said.contains("gc: ") {
+        return Err(io::Error::other("it has collected: make --periods smaller"));
     }
     let numbers = String::from_utf8_lossy(&output.stdout);
     let numbers: Result<Vec<u64>, _> = numbers.lines().map(str::parse).collect();
@@ -108,14 +108,14 @@ fn longest_pause_us(said: &str, thread: &str) -> Option<f64> {
 }
 
 /// Measures all, in turn.
-pub fn measure(found: &mut Results, programs: GetPrograms<'_>, rounds: u32, n_periods: u32) {
+pub fn measure(found: &mut Results, rounds: u32, work: Work) {
     let n_cases = Collector::VARIANTS.len() * SHAPES.len() + 2 * MUTATIONS.len();
     let progress = progress(rounds as usize * n_cases);
     for _ in 0..rounds {
         for shape in SHAPES {
             for collector in Collector::VARIANTS {
                 progress.set_message(format!("{}, {shape}", Into::<&str>::into(*collector)));
-                late(found, *collector, programs, shape, n_periods);
+                late(found, *collector, shape, work);
                 progress.inc(1);
             }
         }
@@ -123,7 +123,7 @@ pub fn measure(found: &mut Results, programs: GetPrograms<'_>, rounds: u32, n_pe
             for collector in [Collector::BatonCounting, Collector::BatonMarkSweep] {
                 progress.set_message(kind);
                 let arguments = ["Mutations", kind, N_MUTATIONS];
-                let times_ns = run(collector, programs, &arguments).map(|(times_ns, _)| times_ns);
+                let times_ns = run(collector, &arguments).map(|(times_ns, _)| times_ns);
                 found.add_times(collector.mutation(kind), times_ns);
                 progress.inc(1);
             }
@@ -135,12 +135,13 @@ pub fn measure(found: &mut Results, programs: GetPrograms<'_>, rounds: u32, n_pe
 fn late(
     found: &mut Results,
     collector: Collector,
-    programs: GetPrograms<'_>,
     shape: &'static str,
-    n_periods: u32,
+    Work { n_periods, n_objects }: Work,
 ) {
-    let arguments = ["Periodic", &n_periods.to_string(), GARBAGE_MB, shape];
-    let done = run(collector, programs, &arguments).and_then(|(times_ns, said)| {
+    let garbage_mb = if shape == NONE { "0" } else { GARBAGE_MB };
+    let numbers = [n_periods, n_objects].map(|number| number.to_string());
+    let arguments = ["Periodic", &numbers[0], &numbers[1], garbage_mb, shape];
+    let done = run(collector, &arguments).and_then(|(times_ns, said)| {
         let pause_us = longest_pause_us(&said, "periodic");
         Ok((times_ns, pause_us.ok_or_else(|| io::Error::other(said))?))
     });
@@ -161,7 +162,7 @@ pub fn ratios(found: &Results) -> Vec<Ratio> {
         let name = format!("{kind}_counting_over_mark_sweep");
         ratios.push(ratio(name, over, under, P50, Bar::AtMost(bar)));
     }
-    for shape in SHAPES {
+    for shape in SHAPES.into_iter().filter(|shape| *shape != NONE) {
         let of = |collector: Collector| found.find(&collector.late(shape));
         let counting = || of(Collector::BatonCounting);
         let pause = median(counting(), PAUSE_US);

@@ -9,7 +9,7 @@
 //! - [`broadcast`]: real-time intents among ordinary ones, with a directory of its own.
 //! - [`nucleus`]: Greenaway's experiments, on the kernels of the nucleus.
 //! - [`log`]: what a record costs, with a directory of its own.
-//! - [`vm`]: Java programs on the Dalvik VM.
+//! - [`vm`]: Java programs on the Dalvik VM, with a file for each of its parts.
 //! - [`pages`]: what superpages would gain; [`memory`] on them, and the [`drawing`] of a frame.
 //! - [`system`]: what can be measured; [`systems`]: one file each; [`service`]: what a server does;
 //!   [`payload`]: what an echo carries.
@@ -38,6 +38,9 @@ mod experiment;
 mod form;
 mod java_binder;
 mod java_collectors;
+mod java_kernels;
+mod java_programs;
+mod java_start;
 mod lanes;
 mod latency;
 pub mod log;

@@ -101,16 +101,25 @@ fn start_looper(vm: &'static Vm, command: u32) {
     let _ = builder.spawn(move || attached(vm, &name, |t| serve(t, command)));
 }
 
+/// Where an exchange leaves what it has read.
+struct Returns {
+    fresh: [u8; RETURN_BYTES],
+    left: Vec<u8>,
+}
+
+impl Returns {
+    fn new() -> Returns {
+        Returns { fresh: [0; RETURN_BYTES], left: Vec::new() }
+    }
+}
+
 /// Serves on this thread, as long as the driver works.
 pub fn serve(t: &Thread, command: u32) {
     EXIT.with(|_| ());
     let mut commands = Commands::new().bare(command);
-    let mut returns = Vec::new();
+    let mut returns = Returns::new();
     loop {
-        if exchange(t, commands.bytes(), &mut returns).is_err() {
-            return;
-        }
-        let mut rest = &returns[..];
+        let Ok(mut rest) = exchange(t, commands.bytes(), &mut returns) else { return };
         while let Some((command, payload)) = next(&mut rest) {
             handle(t, command, payload);
         }
@@ -119,19 +128,16 @@ pub fn serve(t: &Thread, command: u32) {
 }
 
 /// Writes commands, and reads returns: those that are left, or new ones.
-fn exchange(t: &Thread, commands: &[u8], returns: &mut Vec<u8>) -> Result<(), Errno> {
-    let left = LEFT.take();
-    if left.is_empty() {
-        returns.resize(RETURN_BYTES, 0);
-        let n_bytes = t.safe(|| driver().exchange(commands, returns))?;
-        returns.truncate(n_bytes);
-        return Ok(());
+fn exchange<'a>(t: &Thread, commands: &[u8], returns: &'a mut Returns) -> Result<&'a [u8], Errno> {
+    returns.left = LEFT.take();
+    if returns.left.is_empty() {
+        let n_bytes = t.safe(|| driver().exchange(commands, &mut returns.fresh))?;
+        return Ok(&returns.fresh[..n_bytes]);
     }
-    *returns = left;
     if !commands.is_empty() {
         t.safe(|| driver().exchange(commands, &mut []))?;
     }
-    Ok(())
+    Ok(&returns.left)
 }
 
 /// Takes the first return off.
@@ -307,13 +313,13 @@ fn converse(
     commands: &Commands,
     is_two_way: bool,
 ) -> Result<Option<Box<Parcel>>, CallError> {
-    let mut returns = Vec::new();
+    let mut returns = Returns::new();
     let mut commands = commands.bytes();
     let mut ended = None;
     while ended.is_none() {
-        exchange(t, commands, &mut returns).map_err(|_| CallError::Failed)?;
+        let read = exchange(t, commands, &mut returns);
+        let mut rest = read.map_err(|_| CallError::Failed)?;
         commands = &[];
-        let mut rest = &returns[..];
         while ended.is_none()
             && let Some((command, payload)) = next(&mut rest)
         {

@@ -20,6 +20,8 @@ pub const RECEIVE_BYTES: usize = (1 << 20) - 2 * 4096;
 const MAX_LOOPERS: u32 = 15;
 /// Room for returns of one exchange.
 pub const RETURN_BYTES: usize = 256;
+/// Room for the commands of most exchanges: two of them, one with a message.
+const COMMANDS_BYTES: usize = 96;
 
 /// The driver of the process.
 #[derive(Debug)]
@@ -188,9 +190,10 @@ pub struct Commands(Vec<u8>);
 impl Commands {
     /// None, but for what frees the buffer of the last message of this thread.
     pub fn new() -> Commands {
+        let none = Commands(Vec::with_capacity(COMMANDS_BYTES));
         match FREED.take() {
-            0 => Commands::default(),
-            address => Commands::default().word(BC_FREE_BUFFER, address),
+            0 => none,
+            address => none.word(BC_FREE_BUFFER, address),
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::allocation::{self, OutOfMemory};
 use crate::class::{Class, Loader, Method};
 use crate::linker::{self, LinkError};
-use crate::object::Ref;
+use crate::object::{Kind, Ref};
 use crate::stack::{Overflow, Stack, Value};
 use crate::string;
 use crate::vm::{Thread, Thrown};
@@ -173,7 +173,7 @@ pub(crate) fn fill_in(t: &Thread, exception: Ref) -> Result<(), OutOfMemory> {
     };
     let entries: Vec<TraceEntry> =
         trace(&t.state.stack).into_iter().skip_while(is_construction).collect();
-    let backtrace = allocation::array(t, known.longs, 2 * entries.len() as u32)?;
+    let backtrace = allocation::array(t, known.array_of(Kind::Long), 2 * entries.len() as u32)?;
     for (index, entry) in (0u32..).zip(&entries) {
         backtrace.set_i64(2 * index, std::ptr::from_ref(entry.method).expose_provenance() as i64);
         backtrace.set_i64(2 * index + 1, i64::from(entry.unit));

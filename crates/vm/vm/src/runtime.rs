@@ -86,8 +86,16 @@ fn known(t: &Thread) -> Result<Known, LinkError> {
         string_value: field(string, "value", "[C")?,
         string_offset: field(string, "offset", "I")?,
         string_count: field(string, "count", "I")?,
-        chars: class("[C")?,
-        longs: class("[J")?,
+        arrays: [
+            class("[Z")?,
+            class("[B")?,
+            class("[C")?,
+            class("[S")?,
+            class("[I")?,
+            class("[J")?,
+            class("[F")?,
+            class("[D")?,
+        ],
         backtrace: field(throwable, "backtrace", "[J")?,
         out_of_memory,
     })

@@ -2,7 +2,7 @@
 
 use crate::allocation::{self, OutOfMemory};
 use crate::cards::note_root;
-use crate::object::Ref;
+use crate::object::{Kind, Ref};
 use crate::vm::Thread;
 
 /// Makes a string. The caller keeps it.
@@ -12,7 +12,7 @@ use crate::vm::Thread;
 pub fn from_utf16(t: &Thread, units: &[u16]) -> Result<Ref, OutOfMemory> {
     let known = t.vm.known();
     t.scope(|| {
-        let chars = t.keep(allocation::array(t, known.chars, units.len() as u32)?);
+        let chars = t.keep(allocation::array(t, known.array_of(Kind::Char), units.len() as u32)?);
         for (index, unit) in units.iter().enumerate() {
             chars.set_u16(index as u32, *unit);
         }

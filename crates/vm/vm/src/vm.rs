@@ -7,7 +7,7 @@ use crate::globals::{Global, Globals};
 use crate::heap::{Allocator, Collector, Heap};
 use crate::memory::Arena;
 use crate::monitors::Monitors;
-use crate::object::Ref;
+use crate::object::{Kind, Ref};
 use crate::pending::Pending;
 use crate::requests::Requests;
 use crate::safepoint::{ThreadState, Threads};
@@ -134,14 +134,23 @@ pub struct Known {
     pub string_value: &'static crate::class::Field,
     pub string_offset: &'static crate::class::Field,
     pub string_count: &'static crate::class::Field,
-    /// char[]
-    pub chars: &'static Class,
-    /// long[]
-    pub longs: &'static Class,
+    /// Arrays of the primitive kinds, in the order of [`Kind`]: see [`Known::array_of`]
+    pub arrays: [&'static Class; 8],
     /// Throwable's hidden field: a long[] of methods and units
     pub backtrace: &'static crate::class::Field,
     /// Thrown when nothing can be allocated
     pub out_of_memory: Ref,
+}
+
+impl Known {
+    /// The class of arrays of a primitive kind.
+    ///
+    /// # Panics
+    /// If the kind is not primitive.
+    #[inline]
+    pub fn array_of(&self, kind: Kind) -> &'static Class {
+        self.arrays[kind as usize]
+    }
 }
 
 impl Vm {

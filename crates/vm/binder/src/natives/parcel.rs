@@ -12,7 +12,7 @@ use baton_vm::natives::values::{
     NULL, Outcome, VOID, boolean, byte_range, bytes, call, construct, field, non_null, primitives,
     rust, throw, units, utf16,
 };
-use baton_vm::object::Ref;
+use baton_vm::object::{Kind, Ref};
 use baton_vm::stack::{Args, Value};
 use baton_vm::string;
 use baton_vm::vm::{Native, Thread, Thrown};
@@ -46,8 +46,8 @@ macro_rules! number {
 
 /// A write of an array, and reads into a new one and into one that is there.
 macro_rules! numbers {
-    ($write:literal, $create:literal, $read:literal, $type:literal, $number:ty, $get:ident,
-     $set:ident) => {
+    ($write:literal, $create:literal, $read:literal, $type:literal, $kind:ident, $number:ty,
+     $get:ident, $set:ident) => {
         [
             (PARCEL, $write, concat!("([", $type, ")V"), |t, a| {
                 let array = a.reference(1);
@@ -65,7 +65,7 @@ macro_rules! numbers {
                 let Some(length) = own(t, a, |it| it.read_length(size_of::<$number>()))? else {
                     return NULL;
                 };
-                let array = primitives(t, $type, length)?;
+                let array = primitives(t, Kind::$kind, length)?;
                 own(t, a, |parcel| {
                     let array = array.array().expect("an array");
                     let bytes = parcel.read(length * size_of::<$number>()).unwrap_or(&[]);
@@ -104,8 +104,17 @@ const NUMBERS: [[Native; 2]; 4] = [
     number!("writeDouble", "readDouble", "D", f64, double, Double),
 ];
 const ARRAYS: [[Native; 3]; 2] = [
-    numbers!("writeIntArray", "createIntArray", "readIntArray", "I", i32, get_i32, set_i32),
-    numbers!("writeLongArray", "createLongArray", "readLongArray", "J", i64, get_i64, set_i64),
+    numbers!("writeIntArray", "createIntArray", "readIntArray", "I", Int, i32, get_i32, set_i32),
+    numbers!(
+        "writeLongArray",
+        "createLongArray",
+        "readLongArray",
+        "J",
+        Long,
+        i64,
+        get_i64,
+        set_i64
+    ),
 ];
 
 /// The native methods, and those that are replaced.

@@ -2,6 +2,7 @@
 
 use super::handles::Handles;
 use super::values::{Outcome, VOID, boolean, byte_range, bytes, non_null, primitives, rust, text};
+use crate::object::Kind;
 use crate::stack::{Args, Value};
 use crate::vm::{Native, Thread, Thrown};
 use num_bigint::{BigInt, BigUint, Sign};
@@ -64,7 +65,7 @@ pub(super) const TABLE: &[Native] = &[
     (BN, "bn2litEndInts", "(J)[I", |t, a| {
         let words = get(t, a.long(0))?.magnitude().to_u32_digits();
         let words = if words.is_empty() { vec![0] } else { words };
-        let array = primitives(t, "I", words.len())?;
+        let array = primitives(t, Kind::Int, words.len())?;
         for (index, word) in (0..).zip(words) {
             array.set_i32(index, word as i32);
         }

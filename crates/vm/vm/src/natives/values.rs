@@ -2,7 +2,7 @@
 
 use crate::class::{Class, Field, Loader};
 use crate::exception::OrThrow;
-use crate::object::Ref;
+use crate::object::{Kind, Ref};
 use crate::stack::Value;
 use crate::vm::{Thread, Thrown};
 use crate::{exception, initialize, linker, string};
@@ -85,15 +85,14 @@ pub fn array(t: &Thread, class: &'static Class, length: usize) -> Result<Ref, Th
     exception::new_array(t, class, u32::try_from(length).expect("a length of Java"))
 }
 
-/// A new array of a primitive type, by its descriptor.
-pub fn primitives(t: &Thread, component: &str, length: usize) -> Result<Ref, Thrown> {
-    let class = find(t, Loader::BOOT, &format!("[{component}"))?;
-    array(t, class, length)
+/// A new array of a primitive kind.
+pub fn primitives(t: &Thread, kind: Kind, length: usize) -> Result<Ref, Thrown> {
+    array(t, t.vm.known().array_of(kind), length)
 }
 
 /// A new `byte[]`.
 pub fn bytes(t: &Thread, from: &[u8]) -> Result<Ref, Thrown> {
-    let array = primitives(t, "B", from.len())?;
+    let array = primitives(t, Kind::Byte, from.len())?;
     for (index, byte) in (0..).zip(from) {
         array.set_i8(index, *byte as i8);
     }
@@ -102,7 +101,7 @@ pub fn bytes(t: &Thread, from: &[u8]) -> Result<Ref, Thrown> {
 
 /// A new `char[]`.
 pub fn chars(t: &Thread, from: &[u16]) -> Result<Ref, Thrown> {
-    let array = primitives(t, "C", from.len())?;
+    let array = primitives(t, Kind::Char, from.len())?;
     for (index, unit) in (0..).zip(from) {
         array.set_u16(index, *unit);
     }

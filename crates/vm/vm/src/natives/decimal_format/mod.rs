@@ -9,7 +9,7 @@ use super::handles::Handles;
 use super::values::{
     Outcome, VOID, chars, construct, field, non_null, primitives, rust, text, throw,
 };
-use crate::object::Ref;
+use crate::object::{Kind, Ref};
 use crate::stack::{Args, Value};
 use crate::vm::{Native, Thread, Thrown};
 use std::sync::{Arc, Mutex};
@@ -197,7 +197,7 @@ fn symbols(t: &Thread, a: Args, first: usize) -> Result<Symbols, Thrown> {
 /// A formatted number as a `char[]`; an iterator over its parts gets them as triples.
 fn give(t: &Thread, formatted: Formatted, iterator: Ref) -> Outcome {
     if !iterator.is_null() {
-        let data = primitives(t, "I", formatted.parts.len() * 3)?;
+        let data = primitives(t, Kind::Int, formatted.parts.len() * 3)?;
         for (at, (part, start, end)) in (0..).step_by(3).zip(&formatted.parts) {
             data.set_i32(at, *part);
             data.set_i32(at + 1, *start as i32);
