@@ -294,6 +294,25 @@ pub struct TransactionData {
 }
 const _: () = assert!(size_of::<TransactionData>() == 64);
 
+impl TransactionData {
+    /// A transaction to a handle, or a reply: its target is 0 then. The driver reads the data and
+    /// the offsets, which outlive its call.
+    pub fn outgoing(target: u32, code: u32, flags: u32, data: &[u8], offsets: &[u64]) -> Self {
+        TransactionData {
+            target: target.into(),
+            cookie: 0,
+            code,
+            flags,
+            sender_pid: 0,
+            sender_euid: 0,
+            data_size: data.len() as u64,
+            offsets_size: size_of_val(offsets) as u64,
+            buffer: data.as_ptr().expose_provenance() as u64,
+            offsets: offsets.as_ptr().expose_provenance() as u64,
+        }
+    }
+}
+
 /// `struct binder_transaction_data_secctx`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]

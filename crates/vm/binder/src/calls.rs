@@ -261,29 +261,13 @@ fn execute(
     (is_known, reply.unwrap_or_default())
 }
 
-/// A message to be sent. Its data and offsets outlive the exchange.
-fn outgoing(target: u32, code: u32, flags: u32, data: &[u8], offsets: &[u64]) -> TransactionData {
-    TransactionData {
-        target: target.into(),
-        cookie: 0,
-        code,
-        flags,
-        sender_pid: 0,
-        sender_euid: 0,
-        data_size: data.len() as u64,
-        offsets_size: size_of_val(offsets) as u64,
-        buffer: data.as_ptr().expose_provenance() as u64,
-        offsets: offsets.as_ptr().expose_provenance() as u64,
-    }
-}
-
 fn send_reply(t: &Thread, reply: &Parcel, status: i32) {
     let status_bytes = status.to_le_bytes();
     let (data, offsets, flags) = match status {
         0 => (reply.bytes(), reply.offsets(), 0),
         _ => (&status_bytes[..], Vec::new(), TF_STATUS_CODE),
     };
-    let message = outgoing(0, 0, flags, data, &offsets);
+    let message = TransactionData::outgoing(0, 0, flags, data, &offsets);
     // The driver tells a caller that gets no reply, for instance because it is too large.
     let _ = converse(t, &Commands::new().message(BC_REPLY, &message), false);
 }
@@ -302,7 +286,8 @@ pub fn call(
     EXIT.with(|_| ());
     let offsets = request.offsets();
     let flags = flags & TF_ONE_WAY | TF_ACCEPT_FDS;
-    let message = outgoing(target.handle(), code, flags, request.bytes(), &offsets);
+    let message =
+        TransactionData::outgoing(target.handle(), code, flags, request.bytes(), &offsets);
     let is_two_way = flags & TF_ONE_WAY == 0;
     converse(t, &Commands::new().message(BC_TRANSACTION, &message), is_two_way)
 }

@@ -178,7 +178,7 @@ impl Device {
     /// Opens a device and makes one call by it. `consume` is shown the answer.
     pub fn open_for_one_call(
         access: &Access,
-        target: u64,
+        target: u32,
         outgoing: Outgoing<'_>,
         consume: &mut dyn FnMut(&[u8]),
     ) -> io::Result<UsedDevice> {
@@ -229,20 +229,9 @@ impl Device {
     }
 
     /// Its data and offsets must outlive the exchange.
-    pub fn queue_message(&mut self, command: u32, target: u64, outgoing: Outgoing<'_>) {
+    pub fn queue_message(&mut self, command: u32, target: u32, outgoing: Outgoing<'_>) {
         let Outgoing { code, flags, data, offsets } = outgoing;
-        let message = TransactionData {
-            target,
-            cookie: 0,
-            code,
-            flags,
-            sender_pid: 0,
-            sender_euid: 0,
-            data_size: data.len() as u64,
-            offsets_size: size_of_val(offsets) as u64,
-            buffer: data.as_ptr() as u64,
-            offsets: offsets.as_ptr() as u64,
-        };
+        let message = TransactionData::outgoing(target, code, flags, data, offsets);
         self.queue(command, bytes_of(&message));
     }
 

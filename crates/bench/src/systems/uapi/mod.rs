@@ -23,7 +23,7 @@ pub use device::{Access, Form};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Most threads of a pool, as libbinder has it: 15 that the driver asks for, and the first.
 pub const MOST_LOOPERS: usize = 16;
-const MANAGER: u64 = 0;
+const MANAGER: u32 = 0;
 const ECHO: u32 = 1;
 
 struct Loopers {

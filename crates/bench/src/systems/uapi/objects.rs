@@ -110,7 +110,7 @@ fn handle_of(message: &Message) -> io::Result<u32> {
 /// Queues a message of bytes and an object, which lie in `data`.
 fn queue(
     device: &mut Device,
-    (command, target, code): (u32, u64, u32),
+    (command, target, code): (u32, u32, u32),
     data: &mut Vec<u8>,
     (bytes, object): (&[u8], Option<FlatObject>),
 ) {
@@ -273,7 +273,7 @@ impl ObjectLooper {
                 program.service.store(handle, Ordering::Release);
             }
             Code::CallService => {
-                let call = (BC_TRANSACTION, u64::from(service), Code::Echo as u32);
+                let call = (BC_TRANSACTION, service, Code::Echo as u32);
                 queue(device, call, &mut self.reply, (bytes_of_message(request)?, None));
                 let reply = device.await_message(BR_REPLY)?;
                 device.queue_free(&reply);
@@ -346,7 +346,7 @@ impl ObjectCaller {
     fn fetch_third(&mut self) -> io::Result<()> {
         let reply = self.transact(Code::GetService, &[0; SENT_BYTES], None)?;
         let service = handle_of(&reply)?;
-        let call = (BC_TRANSACTION, u64::from(service), Code::Give as u32);
+        let call = (BC_TRANSACTION, service, Code::Give as u32);
         queue(&mut self.device, call, &mut self.data, (&[0; SENT_BYTES], None));
         let given = self.device.await_message(BR_REPLY)?;
         let handle = handle_of(&given)?;
