@@ -20,6 +20,7 @@ Options of the program's VM, before the class:
   -Xmx<N>[k|m|g]           the size of the heap [default: 256m]
   -Xgc:<COLLECTOR>         mark-sweep stops the program; counting runs beside it
                            [default: mark-sweep]
+  -Xcheck:jni              accepted: what C does with JNI is always checked
   -verbose:gc              tell of each collection on standard error
   --verify-heap            check the heap after each collection of the counting collector
   --torture                let collections of the counting collector follow without a pause
@@ -89,6 +90,8 @@ fn parse(arguments: &[String]) -> Result<Program, Failure> {
             program.vm.verify_heap = true;
         } else if argument == "-verbose:gc" {
             program.vm.reports_collections = true;
+        } else if argument == "-Xcheck:jni" {
+            // It always is.
         } else if argument == "--torture" {
             program.vm.is_tortured = true;
         } else if let Some(value) = argument.strip_prefix("-D") {
@@ -127,6 +130,12 @@ pub fn dalvikvm(args: &DalvikvmArgs, socket: &Path) -> Result<(), Failure> {
     }
     vm.dex_cache = cache.map(|cache| cache.join("checked"));
     vm.natives = baton_vm_binder::natives(socket.to_owned());
+    vm.natives.extend(baton_vm_jni::natives());
+    vm.foreign = Some(baton_vm_jni::foreign_calls());
+    // The command line's properties come later, and win.
+    if let Ok(directories) = std::env::var("LD_LIBRARY_PATH") {
+        vm.properties.insert(0, ("java.library.path".to_owned(), directories));
+    }
     let run = move || -> Result<Infallible, runtime::StartError> {
         let t = runtime::start(vm)?;
         let code = runtime::run_main(&t, &class, &arguments);

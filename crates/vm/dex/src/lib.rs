@@ -38,6 +38,6 @@ pub use ids::{
 };
 pub use instruction::{Instruction, Payload};
 pub use opcode::{Flow, Format, IndexKind, Opcode};
-pub use string::Mutf8;
+pub use string::{Mutf8, encode as encode_mutf8};
 pub use value::{EncodedAnnotation, Value, Values};
 pub use verify::verify;

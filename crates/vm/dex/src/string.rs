@@ -9,8 +9,11 @@ use std::fmt;
 pub struct Mutf8<'a>(&'a [u8]);
 
 impl<'a> Mutf8<'a> {
-    /// The bytes as a string, unless they are malformed: the index of the first wrong byte.
-    pub(crate) fn new(bytes: &'a [u8]) -> Result<Mutf8<'a>, usize> {
+    /// The bytes as a string.
+    ///
+    /// # Errors
+    /// They are malformed: the index of the first wrong byte.
+    pub fn new(bytes: &'a [u8]) -> Result<Mutf8<'a>, usize> {
         let mut at = 0;
         while at < bytes.len() {
             at += match decode(&bytes[at..]) {
@@ -48,6 +51,23 @@ impl<'a> Mutf8<'a> {
             Some(unit)
         })
     }
+}
+
+/// UTF-16 units as modified UTF-8. A zero byte is added by whoever needs one.
+pub fn encode(units: impl IntoIterator<Item = u16>) -> Vec<u8> {
+    let mut to = Vec::new();
+    for unit in units {
+        match unit {
+            1..=0x7f => to.push(unit as u8),
+            0 | 0x80..=0x7ff => to.extend([0xc0 | (unit >> 6) as u8, 0x80 | (unit & 0x3f) as u8]),
+            _ => to.extend([
+                0xe0 | (unit >> 12) as u8,
+                0x80 | (unit >> 6 & 0x3f) as u8,
+                0x80 | (unit & 0x3f) as u8,
+            ]),
+        }
+    }
+    to
 }
 
 /// The first unit and its bytes: `None` at the end, and where the bytes are malformed.
@@ -104,6 +124,7 @@ mod tests {
         ] {
             let string = Mutf8::new(bytes).unwrap();
             assert_eq!(string.utf16().collect::<Vec<_>>(), units);
+            assert_eq!(encode(units.iter().copied()), bytes);
         }
         assert_eq!(Mutf8(b"\xed\xa0\xbd\xed\xb8\x80!").to_string(), "\u{1f600}!");
         assert_eq!(Mutf8(b"\xc3\xa9").to_str(), Some("\u{e9}"));

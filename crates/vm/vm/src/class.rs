@@ -22,6 +22,13 @@ pub struct Loader(pub Ref);
 impl Loader {
     /// The loader of the class library.
     pub const BOOT: Loader = Loader(Ref::NULL);
+
+    /// The loader that a java.lang.ClassLoader stands for.
+    pub fn of(object: Ref) -> Loader {
+        let is_boot =
+            object.is_null() || Class::of(object).descriptor == "Ljava/lang/BootClassLoader;";
+        if is_boot { Loader::BOOT } else { Loader(object) }
+    }
 }
 
 /// How far a class's initialization has come.
@@ -151,12 +158,23 @@ pub enum Body {
     Code(Code),
     /// A function: its index in the VM's table of natives
     Native(usize),
+    /// A function of a library that was loaded
+    Foreign(Foreign),
     /// A functional interface's method that a lambda expression implements
     Lambda(Lambda),
     /// Nothing: AbstractMethodError
     Abstract,
     /// The default methods of two interfaces: IncompatibleClassChangeError
     Conflict,
+}
+
+/// A function of a library that was loaded.
+#[derive(Debug)]
+pub struct Foreign {
+    /// Its address
+    pub function: usize,
+    /// The class that a result has to be an instance of, if that is not every object
+    pub result: Option<&'static Class>,
 }
 
 /// What the object of a lambda expression or method reference does.
@@ -631,6 +649,18 @@ impl Method {
     /// Whether it is abstract.
     pub fn is_abstract(&self) -> bool {
         self.access & access::ABSTRACT != 0
+    }
+
+    /// Has a native method run a function of a library from now on.
+    pub fn bind(&self, foreign: Foreign) {
+        self.body.set(Box::leak(Box::new(Body::Foreign(foreign))));
+    }
+
+    /// Undoes [`Method::bind`]: the next invocation looks for a function anew.
+    pub fn unbind(&self) {
+        if let Some(Body::Foreign(_)) = self.body.get() {
+            self.body.clear();
+        }
     }
 
     /// Whether it is native.

@@ -20,7 +20,7 @@
 //! others there is [`vm::Thread::keep`].
 
 pub mod allocation;
-mod boxing;
+pub mod boxing;
 mod cards;
 pub mod class;
 pub mod collector;
@@ -41,7 +41,7 @@ pub mod natives;
 pub mod object;
 pub mod parker;
 mod pending;
-mod reference;
+pub mod reference;
 mod regex;
 mod requests;
 mod resolved;

@@ -824,6 +824,41 @@ fn find_method(
     })
 }
 
+/// Registers of a method's parameters of classes and arrays, with their types. Every object is an
+/// Object, and calls of an interface's methods check their receiver.
+///
+/// A native method has them before it runs, and then its arguments are checked.
+pub fn parameter_classes(t: &Thread, method: &'static Method) -> &'static [(u16, &'static Class)] {
+    if let Some(known) = method.native_types.get() {
+        return known;
+    }
+    let mut register = u16::from(!method.is_static());
+    let mut classes = Vec::new();
+    for descriptor in method.parameter_descriptors() {
+        let class = restricting_class(t, method.class().loader, descriptor);
+        classes.extend(class.map(|class| (register, class)));
+        register += 1 + u16::from(Kind::of(descriptor).is_wide());
+    }
+    // A class loader may run the method meanwhile, and so have been here.
+    method.native_types.get_or_init(|| classes.into())
+}
+
+/// The class that a variable's objects have to be of: none for Object, interfaces and numbers.
+pub fn restricting_class(t: &Thread, loader: Loader, descriptor: &str) -> Option<&'static Class> {
+    if Kind::of(descriptor) != Kind::Reference || descriptor == "Ljava/lang/Object;" {
+        return None;
+    }
+    match find(t, loader, descriptor) {
+        Ok(class) => Some(class).filter(|it| !it.is_interface()),
+        // A class that cannot be found has no instances, and nobody looks at one.
+        Err(LinkError::Thrown(Thrown)) => {
+            t.take_exception();
+            None
+        }
+        Err(_) => None,
+    }
+}
+
 /// A string constant of a dex file.
 ///
 /// # Errors

@@ -4,6 +4,7 @@
 //! is kept once more for it, and last phantom references are cleared. Each cleared reference goes
 //! to [`Pending`](crate::pending::Pending), from where `ReferenceQueueDaemon` takes it.
 
+use crate::cards::keeps_referent;
 use crate::class::Class;
 use crate::heap::{Marker, Strength};
 use crate::memory::store32;
@@ -33,6 +34,14 @@ fn referent_offset(reference: Ref) -> u32 {
 pub(crate) fn referent(reference: Ref) -> Ref {
     // SAFETY: the referent's word holds a reference.
     unsafe { Ref::from_address(reference.field32(referent_offset(reference))) }
+}
+
+/// The referent, as `Reference.get` gives it: null once a collector has decided that it is gone.
+pub fn get(reference: Ref) -> Ref {
+    let referent = referent(reference);
+    // A collector that counts may be about to clear the reference.
+    let is_kept = referent.is_null() || keeps_referent(referent.address());
+    if is_kept { referent } else { Ref::NULL }
 }
 
 /// Clears a reference, without a barrier: only the collector does it.

@@ -42,6 +42,11 @@ impl<T: Sync> Resolved<T> {
         }
     }
 
+    /// Empties it: whoever needs the reference finds it anew.
+    pub fn clear(&self) {
+        self.to.store(std::ptr::null_mut(), Ordering::Release);
+    }
+
     /// Sets the reference. Threads that race set equal ones, or any of them is good.
     pub fn set(&self, to: &'static T) {
         self.to.store(std::ptr::from_ref(to).cast_mut(), Ordering::Release);

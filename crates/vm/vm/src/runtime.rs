@@ -52,7 +52,7 @@ pub fn start(options: Options) -> Result<Thread, StartError> {
     linker::bootstrap(&t).map_err(lacks)?;
     let known = known(&t).map_err(lacks)?;
     vm.known.set(known).expect("a VM starts once");
-    let started = thread::adopt(&t, "main", false).and_then(|()| system_loader(&t));
+    let started = thread::adopt(&t, "main", Ref::NULL, false).and_then(|()| system_loader(&t));
     started.map_err(|Thrown| StartError::Library(describe(&t)))?;
     let loader = class_path_loader(&t);
     for path in &vm.options.class_path {

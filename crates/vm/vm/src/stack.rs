@@ -128,13 +128,63 @@ impl Stack {
         Ok(())
     }
 
+    /// Keeps a reference in the top frame, within the limit of frames; returns the slot.
+    ///
+    /// # Errors
+    /// [`Overflow`] if there is no room.
+    pub fn keep_within_limit(&self, object: Ref) -> Result<usize, Overflow> {
+        let slot = self.top.load(Relaxed);
+        if slot >= self.limit.load(Relaxed) {
+            return Err(Overflow);
+        }
+        self.keep(object)?;
+        Ok(slot)
+    }
+
+    /// How many slots frames may still use.
+    pub fn room(&self) -> usize {
+        self.limit.load(Relaxed).saturating_sub(self.top.load(Relaxed))
+    }
+
+    /// The first slot of the top frame.
+    ///
+    /// # Panics
+    /// If there is no frame.
+    pub fn base(&self) -> usize {
+        self.frames[self.depth() - 1].base.load(Relaxed) as usize
+    }
+
+    /// The reference in a slot, if that slot is in use and the reference has this address.
+    #[inline(always)]
+    pub fn reference_at(&self, slot: usize, address: u32) -> Option<Ref> {
+        if slot >= self.top.load(Relaxed) {
+            return None;
+        }
+        // SAFETY: only compared with what the slot holds, until it is known to be that.
+        let object = unsafe { Ref::from_address(address) };
+        (self.slots[slot].load(Relaxed) == reference_slot(object)).then_some(object)
+    }
+
+    /// Puts a reference into a slot that [`Stack::keep_within_limit`] has given.
+    ///
+    /// # Panics
+    /// If the slot is not in use.
+    pub fn set_kept(&self, slot: usize, object: Ref) {
+        assert!(slot < self.top.load(Relaxed), "a slot in use");
+        self.slots[slot].store(reference_slot(object), Relaxed);
+    }
+
     /// Marks how much the top frame keeps.
-    pub(crate) fn kept(&self) -> usize {
+    pub fn kept(&self) -> usize {
         self.top.load(Relaxed)
     }
 
     /// Lets go of what was kept since [`Stack::kept`].
-    pub(crate) fn release(&self, kept: usize) {
+    ///
+    /// # Panics
+    /// If fewer slots are in use.
+    pub fn release(&self, kept: usize) {
+        debug_assert!(kept <= self.top.load(Relaxed), "{kept} slots are in use");
         self.top.store(kept, Relaxed);
     }
 

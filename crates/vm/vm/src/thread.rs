@@ -23,7 +23,7 @@ const MOST_JAVA_THREADS: usize = MOST_THREADS / 2;
 /// OutOfMemoryError if the system, or the VM, has no more threads.
 pub fn start(t: &Thread, java: Ref) -> Result<(), Thrown> {
     let vm = t.vm;
-    if vm.threads.all().len() >= MOST_JAVA_THREADS {
+    if !has_room(vm) {
         let message = format!("the VM has {MOST_JAVA_THREADS} threads");
         return Err(exception::throw(t, "Ljava/lang/OutOfMemoryError;", &message));
     }
@@ -56,11 +56,17 @@ fn run(t: &Thread, java: Ref) {
     end(t, java);
 }
 
-/// Makes the java.lang.Thread of the calling thread, which is attached and has none.
+/// Whether Java may start another thread.
+pub fn has_room(vm: &Vm) -> bool {
+    vm.threads.all().len() < MOST_JAVA_THREADS
+}
+
+/// Makes the java.lang.Thread of the calling thread, which is attached and has none, in a group:
+/// that of the main thread if it is null.
 ///
 /// # Errors
 /// The heap is full.
-pub fn adopt(t: &Thread, name: &str, is_daemon: bool) -> Result<(), Thrown> {
+pub fn adopt(t: &Thread, name: &str, group: Ref, is_daemon: bool) -> Result<(), Thrown> {
     if is_daemon {
         t.vm.threads.make_daemon(&t.state);
     }
@@ -70,6 +76,7 @@ pub fn adopt(t: &Thread, name: &str, is_daemon: bool) -> Result<(), Thrown> {
     let groups = exception::library_class(t, "Ljava/lang/ThreadGroup;")?;
     initialize::initialize(t, groups)?;
     let main = groups.find_field("mMain", "Ljava/lang/ThreadGroup;").expect("the main group");
+    let group = if group.is_null() { main.get_ref(main.holder()) } else { group };
     let constructor = class
         .declared_method("<init>", "(JLjava/lang/String;Ljava/lang/ThreadGroup;Z)V")
         .expect("the VM's own constructor of java.lang.Thread");
@@ -77,7 +84,7 @@ pub fn adopt(t: &Thread, name: &str, is_daemon: bool) -> Result<(), Thrown> {
         Value::Ref(object),
         Value::Long(t.state.id.into()),
         Value::Ref(exception::new_string(t, name)?),
-        Value::Ref(main.get_ref(main.holder())),
+        Value::Ref(group),
         Value::Int(is_daemon.into()),
     ];
     t.invoke(constructor, &arguments)?;
@@ -95,7 +102,7 @@ pub fn attached<T>(
     run: impl FnOnce(&Thread) -> T,
 ) -> Result<T, OutOfMemory> {
     let t = Thread::attach(vm);
-    if adopt(&t, name, true).is_err() {
+    if adopt(&t, name, Ref::NULL, true).is_err() {
         t.take_exception();
         return Err(OutOfMemory);
     }

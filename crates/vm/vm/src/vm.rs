@@ -1,7 +1,7 @@
 //! The virtual machine, and a thread's own side of it.
 
 use crate::cards::Acting;
-use crate::class::{Class, LoadedDex, Loader, Method};
+use crate::class::{Class, Foreign, LoadedDex, Loader, Method};
 use crate::dex_cache::DexCache;
 use crate::globals::{Global, Globals};
 use crate::heap::{Allocator, Collector, Heap};
@@ -13,7 +13,8 @@ use crate::requests::Requests;
 use crate::safepoint::{ThreadState, Threads};
 use crate::stack::{Args, Overflow, Value};
 use rustc_hash::FxHashMap;
-use std::cell::{Cell, RefCell};
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLock};
@@ -35,6 +36,16 @@ pub type NativeFn = fn(&Thread, Args) -> Result<Value, Thrown>;
 /// listed, too: the function takes its place.
 pub type Native = (&'static str, &'static str, &'static str, NativeFn);
 
+/// How native methods run functions of libraries.
+#[derive(Clone, Copy, Debug)]
+pub struct ForeignCalls {
+    /// Finds the function for a method that no table has. The error says where it was looked for,
+    /// for people.
+    pub find: fn(&Thread, &'static Method) -> Result<Foreign, String>,
+    /// Calls a function for a method, whose frame is the top one.
+    pub call: fn(&Thread, &'static Method, &Foreign, Args) -> Result<Value, Thrown>,
+}
+
 /// Runs a method with arguments: the interpreter's entry.
 pub(crate) type Enter = fn(&Thread, &'static Method, &[Value]) -> Result<Value, Thrown>;
 
@@ -47,6 +58,8 @@ pub struct Options {
     pub class_path: Vec<std::path::PathBuf>,
     /// Native methods beside those of the class library
     pub natives: Vec<Native>,
+    /// Those in libraries, if there can be any
+    pub foreign: Option<ForeignCalls>,
     /// System properties
     pub properties: Vec<(String, String)>,
     /// The heap's size in bytes
@@ -80,6 +93,7 @@ impl Default for Options {
             is_tortured: false,
             dex_cache: None,
             natives: Vec::new(),
+            foreign: None,
         }
     }
 }
@@ -211,10 +225,14 @@ pub struct Thread {
     pub(crate) allocator: RefCell<Allocator>,
     /// How many times Rust and Java call each other at this moment.
     pub(crate) nesting: Cell<u32>,
+    /// An error says that these are too many, and is being made.
+    pub(crate) is_overflowing: Cell<bool>,
     /// A result of 64 bits, until an instruction takes it.
     pub(crate) result: Cell<i64>,
     /// Classes that this thread is loading.
     pub(crate) loading: RefCell<Vec<(Loader, String)>>,
+    /// What another crate keeps for this thread
+    pub extension: OnceCell<Box<dyn Any>>,
     /// Makes the barrier store for this thread.
     acting: Option<Acting>,
 }
@@ -230,8 +248,10 @@ impl Thread {
             state,
             allocator: RefCell::default(),
             nesting: Cell::new(0),
+            is_overflowing: Cell::new(false),
             result: Cell::new(0),
             loading: RefCell::default(),
+            extension: OnceCell::new(),
         }
     }
 

@@ -231,7 +231,7 @@ fn call(c: Context<'_>, target: &'static Method, registers: Registers) -> Flow {
             c.t.safepoint();
             Flow::Call
         }
-        Body::Native(_) | Body::Lambda(_) => {
+        Body::Native(_) | Body::Foreign(_) | Body::Lambda(_) => {
             if count != usize::from(target.n_argument_registers) {
                 return c.unverified("as many arguments as the method has parameters").into();
             }
@@ -303,17 +303,21 @@ pub(super) fn native(
     body: &'static Body,
     args: Args,
 ) -> Result<Value, Thrown> {
-    let function = match body {
-        Body::Native(index) => t.vm.native_functions[*index],
-        Body::Lambda(lambda) => return invoke_dynamic::run(t, method, lambda, args),
+    let run = || match body {
+        Body::Native(index) => t.vm.native_functions[*index](t, args),
+        Body::Foreign(foreign) => {
+            let calls = t.vm.options.foreign.expect("whoever has bound the method");
+            (calls.call)(t, method, foreign, args)
+        }
+        Body::Lambda(lambda) => invoke_dynamic::run(t, method, lambda, args),
         Body::Code(_) | Body::Abstract | Body::Conflict => unreachable!("{method} is not native"),
     };
-    if !method.is_synchronized() {
-        return function(t, args);
+    if !method.is_synchronized() || matches!(body, Body::Lambda(_)) {
+        return run();
     }
     let lock = if method.is_static() { method.class().mirror() } else { args.reference(0) };
     monitor::enter(t, lock);
-    let result = function(t, args);
+    let result = run();
     monitor::exit(t, lock)?;
     result
 }

@@ -31,6 +31,8 @@ use threaded::Ended;
 
 /// How many times Rust and Java may call each other in turns: bounds the stack of Rust.
 const MAX_NESTING: u32 = 600;
+/// How many more times while the error about this is made.
+const RESERVED_NESTING: u32 = 16;
 
 /// Runs a method to its end.
 ///
@@ -40,8 +42,14 @@ pub(crate) fn enter(t: &Thread, method: &'static Method, args: &[Value]) -> Resu
     if method.is_static() || method.name == "<init>" {
         initialize::initialize(t, method.class())?;
     }
-    if t.nesting.get() >= MAX_NESTING {
-        return Err(Overflow).or_throw(t);
+    if t.nesting.get() >= MAX_NESTING && !t.is_overflowing.get() {
+        t.is_overflowing.set(true);
+        let thrown = Err(Overflow).or_throw(t);
+        t.is_overflowing.set(false);
+        return thrown;
+    }
+    if t.nesting.get() >= MAX_NESTING + RESERVED_NESTING {
+        return Err(t.throw_object(t.vm.known().out_of_memory));
     }
     t.nesting.set(t.nesting.get() + 1);
     let result = enter_nested(t, method, args);
@@ -58,7 +66,7 @@ fn enter_nested(t: &Thread, method: &'static Method, args: &[Value]) -> Result<V
     let count = usize::from(method.n_argument_registers);
     let n_registers = match body {
         Body::Code(code) => code.n_registers.into(),
-        Body::Native(_) | Body::Lambda(_) => count,
+        Body::Native(_) | Body::Foreign(_) | Body::Lambda(_) => count,
         Body::Abstract | Body::Conflict => return Err(calls::without_body(t, method, body)),
     };
     let frame = stack.push(method, n_registers).or_throw(t)?;
@@ -67,7 +75,7 @@ fn enter_nested(t: &Thread, method: &'static Method, args: &[Value]) -> Result<V
         at += argument.write(&frame, at);
     }
     assert_eq!(at, n_registers, "{method} gets as many arguments as it has parameters");
-    if let Body::Native(_) | Body::Lambda(_) = body {
+    if let Body::Native(_) | Body::Foreign(_) | Body::Lambda(_) = body {
         let result = calls::native(t, method, body, Args::new(frame, count));
         stack.pop();
         return result;

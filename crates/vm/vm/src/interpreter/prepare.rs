@@ -1,9 +1,8 @@
 //! What a method runs: decided at its first invocation.
 
-use crate::class::{Body, Class, Code, Loader, Method};
+use crate::class::{Body, Code, Loader, Method};
 use crate::exception;
 use crate::linker;
-use crate::object::Kind;
 use crate::verified::Deferred;
 use crate::verifier;
 use crate::vm::{Thread, Thrown};
@@ -25,11 +24,19 @@ pub(super) fn prepare(t: &Thread, method: &'static Method) -> Result<&'static Bo
 
 fn find(t: &Thread, method: &'static Method) -> Result<Body, Thrown> {
     if let Some(index) = t.vm.native(method) {
-        let _ = method.native_types.set(parameter_classes(t, method));
+        linker::parameter_classes(t, method);
         return Ok(Body::Native(index));
     }
     if method.is_native() {
-        let message = format!("No implementation found for {}", method.pretty());
+        let tried = match t.vm.options.foreign.map(|calls| (calls.find)(t, method)) {
+            Some(Ok(foreign)) => {
+                linker::parameter_classes(t, method);
+                return Ok(Body::Foreign(foreign));
+            }
+            Some(Err(tried)) => format!(" ({tried})"),
+            None => String::new(),
+        };
+        let message = format!("No implementation found for {}{tried}", method.pretty());
         return Err(exception::throw(t, "Ljava/lang/UnsatisfiedLinkError;", &message));
     }
     let bad = |message: String| {
@@ -70,21 +77,4 @@ fn find(t: &Thread, method: &'static Method) -> Result<Body, Thrown> {
 fn with_check(checks: &[(u32, Deferred)], unit: u16, at: u32) -> u16 {
     let is_checked = checks.iter().any(|(checked, _)| *checked == at);
     if is_checked { unit & 0xff00 | u16::from(CHECKED) } else { unit }
-}
-
-/// Registers of the parameters of classes and arrays, with their types. Every object is an Object,
-/// and calls of an interface's methods check their receiver.
-fn parameter_classes(t: &Thread, method: &'static Method) -> Box<[(u16, &'static Class)]> {
-    let mut register = u16::from(!method.is_static());
-    let mut classes = Vec::new();
-    for descriptor in method.parameter_descriptors() {
-        let kind = Kind::of(descriptor);
-        if kind == Kind::Reference && descriptor != "Ljava/lang/Object;" {
-            // A class that cannot be found has no instances, and no native looks at one.
-            let class = linker::find(t, method.class().loader, descriptor).ok();
-            classes.extend(class.filter(|it| !it.is_interface()).map(|class| (register, class)));
-        }
-        register += 1 + u16::from(kind.is_wide());
-    }
-    classes.into()
 }

@@ -22,7 +22,7 @@ pub(super) const TABLE: &[Native] = &[
         "classForName",
         "(Ljava/lang/String;ZLjava/lang/ClassLoader;)Ljava/lang/Class;",
         |t, a| {
-            let class = by_name(t, loader(a.reference(2)), &rust(t, a.reference(0))?)?;
+            let class = by_name(t, Loader::of(a.reference(2)), &rust(t, a.reference(0))?)?;
             if a.boolean(1) {
                 initialize::initialize(t, class)?;
             }
@@ -153,7 +153,7 @@ pub(super) const TABLE: &[Native] = &[
         "(Ljava/lang/ClassLoader;Ljava/lang/String;)Ljava/lang/Class;",
         |t, a| {
             let descriptor = descriptor(&rust(t, a.reference(1))?);
-            mirror_or_null(linker::loaded(t.vm, loader(a.reference(0)), &descriptor))
+            mirror_or_null(linker::loaded(t.vm, Loader::of(a.reference(0)), &descriptor))
         },
     ),
     (
@@ -161,7 +161,7 @@ pub(super) const TABLE: &[Native] = &[
         "findClassInClasspathForLoader",
         "(Ljava/lang/ClassLoader;Ljava/lang/String;)Ljava/lang/Class;",
         |t, a| {
-            let (loader, name) = (loader(a.reference(0)), rust(t, a.reference(1))?);
+            let (loader, name) = (Loader::of(a.reference(0)), rust(t, a.reference(1))?);
             let has_files = t.vm.dexes.read().expect("no holder panics").contains_key(&loader);
             if !has_files {
                 return Err(throw(t, "java/lang/ClassNotFoundException", &name));
@@ -213,12 +213,6 @@ fn thrown_class(t: &Thread) -> &'static str {
 
 fn mirror_or_null(class: Option<&'static Class>) -> values::Outcome {
     Ok(Value::Ref(class.map_or(Ref::NULL, |class| class.mirror())))
-}
-
-/// The loader that a java.lang.ClassLoader stands for.
-pub(super) fn loader(object: Ref) -> Loader {
-    let is_boot = object.is_null() || Class::of(object).descriptor == "Ljava/lang/BootClassLoader;";
-    if is_boot { Loader::BOOT } else { Loader(object) }
 }
 
 fn descriptor(name: &str) -> String {

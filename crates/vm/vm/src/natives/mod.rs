@@ -17,7 +17,7 @@ pub mod handles;
 mod icu;
 mod locale;
 mod math;
-mod members;
+pub mod members;
 mod memory;
 mod normalizer;
 mod number;

@@ -6,9 +6,9 @@
 
 use super::annotations;
 use super::values::{self, VOID, non_null, rust};
-use super::{boxes, class, members};
+use super::{boxes, members};
 use crate::boxing::boxed;
-use crate::class::{Body, Class, Method};
+use crate::class::{Body, Class, Loader, Method};
 use crate::exception::OrThrow;
 use crate::linker;
 use crate::object::{Kind, Ref};
@@ -38,7 +38,7 @@ pub(super) const TABLE: &[Native] = &[
             let interfaces: Vec<&'static Class> =
                 (0..list.length()).map(|i| Class::mirrored_by(list.get_ref(i))).collect();
             let image = image(&format!("L{name};"), &interfaces);
-            let loader = class::loader(a.reference(2));
+            let loader = Loader::of(a.reference(2));
             let made = linker::load(loader, &name, image)
                 .expect("a dex file of the VM's own is well formed");
             let definition = made.file.class(0);
@@ -210,20 +210,6 @@ fn uleb128(to: &mut Vec<u8>, mut value: u32) {
     to.push(value as u8);
 }
 
-fn modified_utf8(to: &mut Vec<u8>, text: &str) {
-    for unit in text.encode_utf16() {
-        match unit {
-            1..=0x7f => to.push(unit as u8),
-            0 | 0x80..=0x7ff => to.extend([0xc0 | (unit >> 6) as u8, 0x80 | (unit & 0x3f) as u8]),
-            _ => to.extend([
-                0xe0 | (unit >> 12) as u8,
-                0x80 | (unit >> 6 & 0x3f) as u8,
-                0x80 | (unit & 0x3f) as u8,
-            ]),
-        }
-    }
-}
-
 /// A dex file with the proxy class of some interfaces.
 fn image(descriptor: &str, interfaces: &[&'static Class]) -> Vec<u8> {
     let mut virtuals = methods_of(interfaces);
@@ -315,7 +301,7 @@ fn write(
     for text in &image.strings {
         word(&mut ids, place(&data));
         uleb128(&mut data, utf16(text).len() as u32);
-        modified_utf8(&mut data, text);
+        data.extend(baton_dex::encode_mutf8(text.encode_utf16()));
         data.push(0);
     }
     image.types.iter().for_each(|descriptor| word(&mut ids, image.string(descriptor)));

@@ -4,7 +4,7 @@ use super::members::mirrors;
 use super::values::{NULL, VOID, check_range, non_null, strings, text};
 use crate::class::Class;
 use crate::exception;
-use crate::object::{ELEMENTS, Ref};
+use crate::object::ELEMENTS;
 use crate::stack::Value;
 use crate::vm::{Native, Thread};
 use std::path::PathBuf;
@@ -62,11 +62,8 @@ pub(super) const TABLE: &[Native] = &[
     ("Ljava/util/concurrent/atomic/AtomicLong;", "VMSupportsCS8", "()Z", |_, _| {
         super::values::boolean(true)
     }),
-    // A collector that counts may have decided already that the referent is gone.
     ("Ljava/lang/ref/Reference;", "get", "()Ljava/lang/Object;", |_, a| {
-        let referent = crate::reference::referent(a.reference(0));
-        let is_kept = referent.is_null() || crate::cards::keeps_referent(referent.address());
-        Ok(Value::Ref(if is_kept { referent } else { Ref::NULL }))
+        Ok(Value::Ref(crate::reference::get(a.reference(0))))
     }),
     // The collector registers what it finds; there is nothing to prepare.
     ("Ljava/lang/ref/Reference;", "register", "(Ljava/lang/Object;)V", |_, _| VOID),
