@@ -38,6 +38,7 @@ mod experiment;
 mod form;
 mod java_binder;
 mod java_collectors;
+mod java_jni;
 mod java_kernels;
 mod java_programs;
 mod java_start;

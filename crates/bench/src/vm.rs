@@ -3,6 +3,7 @@
 //! - [`java_kernels`]: how fast it computes, and what more libraries cost.
 //! - [`java_start`]: from the start of a process to `main`.
 //! - [`java_binder`]: round trips of Java's Binder classes.
+//! - [`java_jni`]: calls from Java to C.
 //! - [`java_collectors`]: what the collectors cost, and whom they stop.
 //!
 //! [`java_programs`] finds the programs.
@@ -13,7 +14,7 @@ use crate::form::{self, BenchError, Finding, FormArgs};
 use crate::report::Keys;
 use crate::results::Results;
 use crate::testbed::Setting;
-use crate::{java_binder, java_collectors, java_kernels, java_start};
+use crate::{java_binder, java_collectors, java_jni, java_kernels, java_start};
 use std::process::ExitCode;
 use strum::VariantArray;
 
@@ -21,6 +22,10 @@ const NAME: &str = "vm";
 /// Calls of a Java client in a round.
 const N_CALLS: u32 = 20_000;
 const QUICK_CALLS: u32 = 5_000;
+
+/// Times that a process makes 1,000 calls from Java to C, after as many to warm up.
+const N_TIMES: u32 = 2000;
+const QUICK_TIMES: u32 = 300;
 
 /// Periods of a real-time thread in a round, 10 ms each.
 const N_PERIODS: u32 = 1000;
@@ -67,6 +72,8 @@ pub enum Part {
     Start,
     /// Calls of a Java service by a Java client.
     Binder,
+    /// Calls from Java to C.
+    Jni,
     /// A real-time thread beside one that makes garbage, and what the collectors cost.
     Collectors,
 }
@@ -98,6 +105,11 @@ fn run(args: &VmArgs) -> Result<Finding, BenchError> {
                 let n_calls = if is_quick { QUICK_CALLS } else { N_CALLS };
                 java_binder::measure(&mut found, &setting, rounds, n_calls)?;
                 ratios.extend(java_binder::ratios(&found, &setting));
+            }
+            Part::Jni => {
+                let n_times = if is_quick { QUICK_TIMES } else { N_TIMES };
+                java_jni::measure(&mut found, rounds, n_times);
+                ratios.extend(java_jni::ratios(&found));
             }
             Part::Collectors => {
                 let default = if is_quick { QUICK_PERIODS } else { N_PERIODS };

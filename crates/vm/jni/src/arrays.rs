@@ -11,7 +11,7 @@
 use crate::env::{Call, Env, begin, begin_anyway, call, call_for_object, give};
 use crate::handle::Handle;
 use baton_vm::class::Class;
-use baton_vm::exception::{self, library_class};
+use baton_vm::exception;
 use baton_vm::natives::values;
 use baton_vm::object::{Array, ELEMENTS, Kind, Ref};
 use baton_vm::vm::Thrown;
@@ -199,12 +199,12 @@ fn range(
 }
 
 macro_rules! arrays {
-    ($($kind:ident, $type:ty, $descriptor:literal, $new:ident, $get:ident, $release:ident,
+    ($($kind:ident, $type:ty, $new:ident, $get:ident, $release:ident,
         $get_region:ident, $set_region:ident;)+) => {$(
         /// A new array of zeros.
         pub extern "C" fn $new(env: *const Env, length: i32) -> Handle {
             call_for_object(env, concat!("New", stringify!($kind), "Array"), |call| {
-                new_array(call, library_class(call.t, $descriptor)?, length)
+                new_array(call, call.t.vm.known().array_of(Kind::$kind), length)
             })
         }
 
@@ -251,21 +251,21 @@ macro_rules! arrays {
 }
 
 arrays! {
-    Boolean, u8, "[Z", new_boolean, get_boolean, release_boolean,
+    Boolean, u8, new_boolean, get_boolean, release_boolean,
         get_boolean_region, set_boolean_region;
-    Byte, i8, "[B", new_byte, get_byte, release_byte,
+    Byte, i8, new_byte, get_byte, release_byte,
         get_byte_region, set_byte_region;
-    Char, u16, "[C", new_char, get_char, release_char,
+    Char, u16, new_char, get_char, release_char,
         get_char_region, set_char_region;
-    Short, i16, "[S", new_short, get_short, release_short,
+    Short, i16, new_short, get_short, release_short,
         get_short_region, set_short_region;
-    Int, i32, "[I", new_int, get_int, release_int,
+    Int, i32, new_int, get_int, release_int,
         get_int_region, set_int_region;
-    Long, i64, "[J", new_long, get_long, release_long,
+    Long, i64, new_long, get_long, release_long,
         get_long_region, set_long_region;
-    Float, f32, "[F", new_float, get_float, release_float,
+    Float, f32, new_float, get_float, release_float,
         get_float_region, set_float_region;
-    Double, f64, "[D", new_double, get_double, release_double,
+    Double, f64, new_double, get_double, release_double,
         get_double_region, set_double_region;
 }
 
