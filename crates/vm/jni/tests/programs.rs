@@ -3,7 +3,7 @@
 //! What they print on this VM has to be what they print on `java`, with the same libraries. Each
 //! runs with both collectors; with the one that counts, collections follow each other without a
 //! pause, and the heap is checked after each. The program `Misuse` breaks a rule of JNI at a time,
-//! and has to end with a message that names the function.
+//! and has to end with a message that names the function. `Database` uses a published library.
 //!
 //! Each program runs in a process of its own: this test once more, with the program in its
 //! environment.
@@ -124,10 +124,13 @@ fn run(
     let path = directory.display().to_string();
     let options = Options {
         boot_class_path: vec![library],
-        class_path: vec![directory.join("programs.dex")],
+        class_path: vec![directory.join("programs.dex"), directory.join("sqlite.jar")],
         natives: baton_vm_jni::natives(),
         foreign: Some(baton_vm_jni::foreign_calls()),
-        properties: vec![("java.library.path".to_owned(), path)],
+        properties: vec![
+            ("java.library.path".to_owned(), path.clone()),
+            ("java.io.tmpdir".to_owned(), path),
+        ],
         heap_bytes: 64 << 20,
         collector: if is_counting { Collector::Counting } else { Collector::MarkSweep },
         verify_heap: is_counting,
@@ -149,6 +152,8 @@ fn run(
 struct Place {
     programs: Vec<String>,
     library: String,
+    /// SQLite's driver
+    sqlite: String,
     directory: tempfile::TempDir,
 }
 
@@ -157,19 +162,21 @@ impl Place {
         let directory = tempfile::tempdir().expect("a directory");
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
         let sources = files(&tests.join("programs"), "java");
-        build_java(&sources, directory.path());
+        let sqlite = library("sqlite");
+        build_java(&sources, &sqlite, directory.path());
         build_c(&tests.join("native"), directory.path());
         let name = |path: &PathBuf| path.file_stem()?.to_str().map(str::to_owned);
         let mut programs: Vec<String> = sources.iter().filter_map(name).collect();
         programs.retain(|name| name != "Misuse");
-        Place { programs, library: library("library"), directory }
+        Place { programs, library: library("library"), sqlite, directory }
     }
 
     fn java(&self, program: &str) -> Command {
         let mut java = Command::new("java");
         let path = self.directory.path();
         java.arg("-Dfile.encoding=UTF-8").arg(format!("-Djava.library.path={}", path.display()));
-        java.arg("-cp").arg(path).arg(program);
+        java.arg(format!("-Djava.io.tmpdir={}", path.display()));
+        java.arg("-cp").arg(format!("{}:{}", path.display(), self.sqlite)).arg(program);
         java
     }
 
@@ -192,17 +199,21 @@ fn files(of: &Path, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
-fn build_java(sources: &[PathBuf], directory: &Path) {
+/// Builds programs.dex, and sqlite.jar, which has the driver's native libraries as well.
+fn build_java(sources: &[PathBuf], sqlite: &str, directory: &Path) {
     let jars = library("java");
     let (dx, classes) = jars.split_once(':').expect("two jars");
     let mut javac = Command::new("javac");
     javac.args(["-nowarn", "-encoding", "UTF-8", "-source", "8", "-target", "8"]);
-    javac.args(["-bootclasspath", classes, "-d"]).arg(directory).args(sources);
+    javac.args(["-bootclasspath", classes, "-cp", sqlite, "-d"]).arg(directory).args(sources);
     succeed(&mut javac);
-    let mut command = Command::new("java");
-    command.args(["-cp", dx, "com.android.dx.command.Main", "--dex", "--min-sdk-version=26"]);
-    let dex = directory.join("programs.dex");
-    succeed(command.arg(format!("--output={}", dex.display())).arg(directory));
+    let main = "com.android.dx.command.Main";
+    for (output, input) in [("programs.dex", directory), ("sqlite.jar", Path::new(sqlite))] {
+        let mut command = Command::new("java");
+        command.args(["-cp", dx, main, "--dex", "--min-sdk-version=26"]);
+        let output = directory.join(output).display().to_string();
+        succeed(command.arg(format!("--output={output}")).arg(input));
+    }
 }
 
 /// Builds libjnitest.so of all C files but `version.c`, which is one of its own, as is C++.
