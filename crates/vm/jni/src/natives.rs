@@ -3,6 +3,7 @@
 use crate::env::{Env, call};
 use crate::handle::Handle;
 use crate::libraries;
+use baton_vm::class::{Class, Method};
 use baton_vm::natives::values;
 use std::ffi::{c_char, c_void};
 
@@ -35,8 +36,7 @@ pub extern "C" fn register(
             let signature = call.text(signature, "a signature");
             // Android's mark of functions that are called without a change of state.
             let signature = signature.trim_start_matches('!');
-            let found = class.declared_method(&name, signature).filter(|it| it.is_native());
-            let Some(method) = found else {
+            let Some(method) = native_method(class, &name, signature) else {
                 let message = format!("no native method {}.{name}{signature}", class.java_name());
                 return Err(values::throw(t, "java/lang/NoSuchMethodError", &message));
             };
@@ -47,6 +47,14 @@ pub extern "C" fn register(
         }
         Ok(0)
     })
+}
+
+/// A class's method, which may be inherited, if it is native.
+fn native_method(class: &'static Class, name: &str, signature: &str) -> Option<&'static Method> {
+    match class.declared_method(name, signature) {
+        Some(method) => Some(method).filter(|method| method.is_native()),
+        None => native_method(class.superclass?, name, signature),
+    }
 }
 
 /// `UnregisterNatives`: the class's methods are looked for in libraries anew.

@@ -37,6 +37,18 @@ FUNCTION(jint, refuse)(JNIEnv *env, jclass c, jint what)
 	return is_thrown ? result : 77;
 }
 
+FUNCTION(jint, inherit)(JNIEnv *env, jclass c, jclass lower)
+{
+	JNINativeMethod inherited = {"inherited", "(I)I", add_ten};
+	JNINativeMethod overridden = {"overridden", "(I)I", add_ten};
+	jint result = (*env)->RegisterNatives(env, lower, &inherited, 1);
+	(*env)->RegisterNatives(env, lower, &overridden, 1);
+	if (!(*env)->ExceptionCheck(env))
+		return 77;
+	(*env)->ExceptionClear(env);
+	return result;
+}
+
 FUNCTION(jobject, method)(JNIEnv *env, jclass c, jclass of, jobject method)
 {
 	jmethodID id = (*env)->FromReflectedMethod(env, method);

@@ -16,6 +16,17 @@ public class Natives {
     static native int version();
     static native void defineClass(byte[] bytes);
 
+    static class Upper {
+        static native int inherited(int value);
+        static native int overridden(int value);
+    }
+
+    static class Lower extends Upper {
+        static int overridden(int value) { return value; }
+    }
+
+    static native int inherit(Class<?> lower);
+
     static int number = 5;
     String text = "text";
 
@@ -44,6 +55,7 @@ public class Natives {
         registeredFails();
         System.out.println(both(1));
         System.out.println(refuse(0) + " " + refuse(1));
+        System.out.println(inherit(Lower.class) + " " + Upper.inherited(1));
         Method twice = Natives.class.getDeclaredMethod("twice", String.class);
         Method same = (Method) method(Natives.class, twice);
         System.out.println(same.equals(twice) + " " + same.invoke(new Natives(), "ab"));
