@@ -1,8 +1,8 @@
-/** The program whose start is measured: the time at which `main` runs, since 1970. */
+/** The program whose start is measured: the time at which `main` runs, by the system's own clock. */
 public final class Hello {
     private Hello() {}
 
     public static void main(String[] args) {
-        System.out.println(System.currentTimeMillis());
+        System.out.println(System.nanoTime());
     }
 }

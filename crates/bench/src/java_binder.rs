@@ -13,10 +13,12 @@ use crate::results::{P50, Results, ratio};
 use crate::service::Service;
 use crate::system::System;
 use crate::testbed::{Setting, Testbed};
-use baton::Process;
+use baton::{Errno, Process};
 use baton_manager::{Manager, Policy, Release};
 use std::io::{self, BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 
 const NATIVE: System = System::BatonTyped;
 const PAYLOADS_BYTES: [usize; 2] = [4, 124];
@@ -24,6 +26,33 @@ const PAYLOADS_BYTES: [usize; 2] = [4, 124];
 /// for the larger payload on one processor.
 const FORMS: [(&str, &str, Option<Bar>); 2] =
     [("java-int-array", "array", Some(Bar::AtMost(2.0))), ("java-ints", "ints", None)];
+
+/// A service manager in this process, until it is dropped.
+pub struct Names {
+    pub process: Process,
+    _manager: Manager,
+    looper: Option<JoinHandle<Errno>>,
+}
+
+impl Names {
+    /// Starts the manager of the context `binder`.
+    pub fn start(socket: &Path) -> Result<Names, Box<dyn std::error::Error>> {
+        let process = Process::open("binder", socket)?;
+        let manager = Manager::start(&process, Release::Sixteen, Policy::Everyone)?;
+        let looper = std::thread::spawn({
+            let process = process.clone();
+            move || process.serve()
+        });
+        Ok(Names { process, _manager: manager, looper: Some(looper) })
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        self.process.close();
+        let _ = self.looper.take().expect("it is joined once").join();
+    }
+}
 
 /// A Java service, which ends with this.
 struct JavaService(Child);
@@ -96,12 +125,7 @@ fn take(
     (rounds, n_calls): (u32, u32),
 ) -> Result<(), Box<dyn std::error::Error>> {
     let mut pair = Pair::start(NATIVE, native.place(Service::Echo))?;
-    let process = Process::open("binder", names.place(Service::Echo).broker)?;
-    let manager = Manager::start(&process, Release::Sixteen, Policy::Everyone)?;
-    let looper = std::thread::spawn({
-        let process = process.clone();
-        move || process.serve()
-    });
+    let _names = Names::start(names.place(Service::Echo).broker)?;
     let name = "bench.echo";
     let server = setting.processors.server(placement).expect("only what exists is measured");
     let service = serve(java(server, names, &["serve", name])?)?;
@@ -120,9 +144,6 @@ fn take(
         }
     }
     drop(service);
-    process.close();
-    drop(manager);
-    let _ = looper.join();
     Ok(())
 }
 

@@ -42,6 +42,7 @@ mod java_jni;
 mod java_kernels;
 mod java_programs;
 mod java_start;
+mod java_zygote;
 mod lanes;
 mod latency;
 pub mod log;

@@ -212,6 +212,13 @@ pub(crate) fn median(rounds: Found<'_>, name: &str) -> Quotient {
     Ok((spread.median, Some(spread)))
 }
 
+/// The median of the rounds' medians in milliseconds, as a ratio's value.
+pub(crate) fn median_ms(rounds: Found<'_>) -> Quotient {
+    let medians = P50(rounds?).into_iter().map(|ns| ns / 1e6);
+    let spread = Spread::of(medians).ok_or("no round")?;
+    Ok((spread.median, Some(spread)))
+}
+
 /// Rounds in which all times are these, for tests.
 #[cfg(test)]
 pub(crate) fn rounds_of(times_ns: &[u64]) -> Rounds {

@@ -1,7 +1,8 @@
 //! `baton bench vm`: Java programs on `baton dalvikvm`, beside the JDK's machines.
 //!
 //! - [`java_kernels`]: how fast it computes, and what more libraries cost.
-//! - [`java_start`]: from the start of a process to `main`.
+//! - [`java_start`]: from the start of a process to `main`. [`java_zygote`]: the same from a
+//!   zygote, and the memory of its children.
 //! - [`java_binder`]: round trips of Java's Binder classes.
 //! - [`java_jni`]: calls from Java to C.
 //! - [`java_collectors`]: what the collectors cost, and whom they stop.
@@ -14,7 +15,7 @@ use crate::form::{self, BenchError, Finding, FormArgs};
 use crate::report::Keys;
 use crate::results::Results;
 use crate::testbed::Setting;
-use crate::{java_binder, java_collectors, java_jni, java_kernels, java_start};
+use crate::{java_binder, java_collectors, java_jni, java_kernels, java_start, java_zygote};
 use std::process::ExitCode;
 use strum::VariantArray;
 
@@ -100,6 +101,8 @@ fn run(args: &VmArgs) -> Result<Finding, BenchError> {
             Part::Start => {
                 java_start::measure(&mut found, rounds);
                 ratios.extend(java_start::ratios(&found));
+                java_zygote::measure(&mut found, rounds)?;
+                ratios.extend(java_zygote::ratios(&found));
             }
             Part::Binder => {
                 let n_calls = if is_quick { QUICK_CALLS } else { N_CALLS };

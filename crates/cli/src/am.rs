@@ -10,6 +10,7 @@ pub mod process;
 mod serve;
 
 use crate::failure::Failure;
+use baton_services::process::helper;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 
@@ -67,7 +68,9 @@ pub fn am(command: &AmCommand, socket: &Path) -> Result<(), Failure> {
         AmCommand::Trim(args) => process::trim(args, socket),
         AmCommand::SetAdj(args) => process::set_adj(args, socket),
         AmCommand::Dumpsys(args) => process::dumpsys(args, socket),
-        AmCommand::Helper(args) => baton_services::process::helper::run(args.load.as_deref())
-            .map_err(|error| Failure::new("fork processes", error)),
+        AmCommand::Helper(args) => {
+            helper::run(|| args.load.as_deref().map(helper::load).transpose())
+                .map_err(|error| Failure::new("fork processes", error))
+        }
     }
 }

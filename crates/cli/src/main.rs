@@ -13,7 +13,8 @@
 //!   found.
 //! - [`host`]: runs many services in one process.
 //! - [`logcat`], [`log`]: Android's tools of these names, over the log in shared memory.
-//! - [`am`]: intents on the command line. [`dalvikvm`]: Java programs.
+//! - [`am`]: intents on the command line. [`dalvikvm`]: Java programs. [`zygote`]: a machine that
+//!   waits for them. [`java_vm`]: what both ask of a machine.
 //! - [`bench`]: the benchmarks, a program of their own.
 //! - [`generate`]: man pages and completions, for packages.
 //! - [`failure`]: exit codes and messages. [`stdout`]: output. [`stop`]: the end of commands that
@@ -36,6 +37,7 @@ mod generate;
 mod host;
 mod interposer;
 mod introspect;
+mod java_vm;
 mod log;
 mod logcat;
 mod manager;
@@ -53,6 +55,7 @@ mod stdout;
 mod stop;
 mod timeout;
 mod wait;
+mod zygote;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use failure::EXIT_CODES;
@@ -131,6 +134,8 @@ enum Command {
     Logcat(Box<logcat::LogcatArgs>),
     /// Run a Java program from dex files
     Dalvikvm(dalvikvm::DalvikvmArgs),
+    /// Keep a virtual machine ready, from which programs start at once
+    Zygote(zygote::ZygoteArgs),
     /// Write to the log
     Log(log::LogArgs),
     /// Run programs in real time: frequency, idle states, memory, priority
@@ -169,6 +174,7 @@ fn main() -> ExitCode {
         Command::Am(command) => am::am(&command, &socket),
         Command::Logcat(args) => logcat::logcat(&args),
         Command::Dalvikvm(args) => dalvikvm::dalvikvm(&args, &socket),
+        Command::Zygote(args) => zygote::zygote(&args, &socket),
         Command::Log(args) => log::log(&args),
         Command::Rt(command) => rt::rt(command),
         Command::Latency(args) => Err(bench::bench(Some("latency"), args)),

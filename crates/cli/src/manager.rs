@@ -5,7 +5,7 @@ use crate::failure::{Failure, Kind};
 use crate::timeout::timed_out;
 use baton::android::Reader;
 use baton::service_manager::{Found, Protocol, transport_status};
-use baton::{CallError, Handle, NameError, Parcel, Process, Received, ServiceManager};
+use baton::{CallError, Handle, NameError, Object, Parcel, Process, Received, ServiceManager};
 use clap::Args;
 use std::path::Path;
 use std::time::Duration;
@@ -94,6 +94,25 @@ impl Manager {
             }
         }
     }
+}
+
+/// Registers an object of this process under a name.
+pub fn publish(
+    tried: &str,
+    process: &Process,
+    context: &str,
+    name: &str,
+    object: Object,
+) -> Result<(), Failure> {
+    let published = ServiceManager::find(process).and_then(|it| it.publish(name, object));
+    published.map_err(|error| match error {
+        NameError::Call(CallError::NoManager | CallError::DeadObject) => {
+            Failure::no_manager(tried, context)
+        }
+        error => Failure::new(tried, error).advice(
+            "the service manager's user and root may register services: --allow lets others",
+        ),
+    })
 }
 
 /// The interface descriptor of a service that is to be called. `None` of one that has none.

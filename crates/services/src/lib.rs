@@ -1,7 +1,7 @@
 //! Android's core services on Baton.
 //!
 //! - [`intent`]: intents, and the filters and manifests that they are matched with.
-//! - [`process`]: the process manager.
+//! - [`process`]: the process manager. [`zygote`]: a warm parent of its own, for any program.
 //! - [`broadcast`]: the broadcast service.
 //! - [`looper`]: a thread that runs messages by priority. [`local`]: broadcasts within a process.
 #![deny(unsafe_code)]
@@ -15,3 +15,5 @@ pub mod local;
 pub mod looper;
 #[cfg(not(loom))]
 pub mod process;
+#[cfg(not(loom))]
+pub mod zygote;

@@ -2,11 +2,12 @@
 
 use crate::broker::begin_log;
 use crate::failure::{Failure, Kind};
+use crate::manager::publish;
 use crate::stdout::show;
 use crate::timeout::parse_seconds;
 use crate::wait::wait_for_manager;
 use crate::{background, stop};
-use baton::{CallError, NameError, Process, ServiceManager};
+use baton::Process;
 use baton_services::broadcast;
 use baton_services::broadcast::components::{Components, Held};
 use baton_services::intent::{ComponentName, Manifest};
@@ -93,8 +94,8 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
         broadcasts.install(&manifest, uid).map_err(|error| wrong(&error))?;
     }
     broadcasts.go_on().map_err(failed)?;
-    publish(&process, NAME, object, &args.context)?;
-    publish(&process, broadcast::NAME, broadcasts.object(), &args.context)?;
+    publish(TRIED, &process, &args.context, NAME, object)?;
+    publish(TRIED, &process, &args.context, broadcast::NAME, broadcasts.object())?;
     let loopers: Vec<_> = (0..N_LOOPERS)
         .map(|_| {
             let process = process.clone();
@@ -178,23 +179,6 @@ fn journal(socket: &Path, context: &str) -> PathBuf {
     let mut name = socket.as_os_str().to_owned();
     name.push(format!(".{context}.broadcasts"));
     PathBuf::from(name)
-}
-
-fn publish(
-    process: &Process,
-    name: &str,
-    object: baton::Object,
-    context: &str,
-) -> Result<(), Failure> {
-    let published = ServiceManager::find(process).and_then(|it| it.publish(name, object));
-    published.map_err(|error| match error {
-        NameError::Call(CallError::NoManager | CallError::DeadObject) => {
-            Failure::no_manager(TRIED, context)
-        }
-        error => Failure::new(TRIED, error).advice(
-            "the service manager's user and root may register services: --allow lets others",
-        ),
-    })
 }
 
 /// The manifests in a directory, and their packages.

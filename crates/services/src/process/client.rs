@@ -3,7 +3,7 @@
 use super::class::Adjustment;
 use super::protocol::{ProcessInfo, Request, read_processes};
 use baton::android::{Exception, Reader, SYSTEM_STABILITY, Write};
-use baton::{CallError, Handle, Object, Parcel};
+use baton::{CallError, Errno, Handle, Object, Parcel};
 use std::time::Duration;
 
 /// Why the service did not do what it was asked.
@@ -15,6 +15,9 @@ pub enum ClientError {
     /// The service refuses it.
     #[error("{}", .0.message)]
     Refused(Exception),
+    /// There is no socket for the end of a child.
+    #[error("no socket pair: {0}")]
+    Line(Errno),
     /// The service answers in another form.
     #[error("the service answers in another form")]
     Misunderstood,

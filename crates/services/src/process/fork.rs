@@ -35,6 +35,23 @@ pub fn fork() -> Result<Forked, Errno> {
     }
 }
 
+/// Makes these all variables of a process that has just been forked.
+#[allow(unsafe_code)]
+pub fn set_environment(variables: &[(String, String)]) -> Result<(), String> {
+    let is_bad = |name: &str, value: &str| {
+        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
+    };
+    if let Some((name, _)) = variables.iter().find(|(name, value)| is_bad(name, value)) {
+        return Err(format!("{name:?} cannot be a variable"));
+    }
+    // SAFETY: the process has no other thread yet that could read variables.
+    unsafe {
+        std::env::vars_os().for_each(|(name, _)| std::env::remove_var(name));
+        variables.iter().for_each(|(name, value)| std::env::set_var(name, value));
+    }
+    Ok(())
+}
+
 /// The `baton_main` of a shared object, which stays loaded.
 #[derive(Clone, Copy)]
 pub struct Entry(extern "C" fn(c_int, *const *const c_char) -> c_int);

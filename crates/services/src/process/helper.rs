@@ -2,11 +2,12 @@
 //!
 //! There is one for programs, which are executed, and one for each shared object, which that helper
 //! has loaded: a **warm parent**, as Android's zygote. Its children find the object loaded,
-//! relocated and initialised, and share its memory.
+//! relocated and initialised, and share its memory. A virtual machine with its class library is a
+//! warm parent, too ([`zygote`](crate::zygote)).
 //!
 //! ```text
 //!   manager -- Request --> helper -- fork --> child: session, user, death signal
-//!           <-- Answer --        <-- pipe --         then exec, or baton_main
+//!           <-- Answer --        <-- pipe --         then exec, or Main
 //! ```
 //!
 //! - The socket's end ends the helper, and that its children: nothing outlives the manager, however
@@ -16,8 +17,8 @@
 //!
 //! Source: *Porting the Dalvik virtual machine to OKL4*, 6.2.3: forks behind an IPC interface.
 
-use super::fork::{Entry, Forked, fork};
-use rustix::fd::{AsFd, OwnedFd};
+use super::fork::{Entry, Forked, fork, set_environment};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -25,13 +26,14 @@ use rustix::net::{
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    Gid, Pid, PidfdFlags, Signal, Uid, WaitOptions, getppid, kill_process, pidfd_open,
+    Gid, Pid, PidfdFlags, Signal, Uid, WaitOptions, fchdir, getppid, kill_process, pidfd_open,
     set_parent_process_death_signal, setsid, waitpid,
 };
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::CString;
+use std::fmt::{Display, Formatter};
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -40,15 +42,54 @@ use std::path::Path;
 use std::process::Command;
 
 /// The longest message.
-const MOST_BYTES: usize = 64 << 10;
+const MOST_BYTES: usize = 128 << 10;
+/// The most descriptors of a message: see [`Start::environment`].
+const MOST_FDS: usize = 4;
+
+/// What a warm parent's children run: gets the arguments, beginning with the program's name, and
+/// returns the exit code.
+pub type Main = Box<dyn FnOnce(Vec<String>) -> i32>;
 
 /// What the manager asks for.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// A new process: the program's arguments, beginning with its name, and the user.
-    Start(Vec<String>, Option<u32>),
+    /// A new process.
+    Start(Start),
     /// The status of a process that has ended.
     Reap(u32),
+}
+
+/// A process to start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// The program's arguments, beginning with its name.
+    pub arguments: Vec<String>,
+    /// The user, if it is not the helper's.
+    pub uid: Option<u32>,
+    /// The variables, if these are not the helper's. Then four descriptors come with the message:
+    /// standard input, output and error, and the current directory.
+    pub environment: Option<Vec<(String, String)>>,
+}
+
+/// How a process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// By itself.
+    Code(u8),
+    /// By a signal.
+    Signal(u8),
+    /// Together with its helper, so that nobody knows.
+    Unknown,
+}
+
+impl Display for Ended {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ended::Code(code) => write!(f, "exit code {code}"),
+            Ended::Signal(signal) => write!(f, "signal {signal}"),
+            Ended::Unknown => f.write_str("it died with its helper"),
+        }
+    }
 }
 
 /// What the helper answers.
@@ -59,26 +100,25 @@ pub enum Answer {
     /// The process runs. Its pidfd comes with the message.
     Started(u32),
     /// It has ended as this says.
-    Ended(String),
+    Ended(Ended),
     /// That could not be done.
     Failed(String),
 }
 
-/// Sends a message, with a descriptor if there is one.
+/// Sends a message, with at most four descriptors.
 pub fn send(
     socket: impl AsFd,
     message: &impl Serialize,
-    fd: Option<&OwnedFd>,
+    fds: &[BorrowedFd<'_>],
 ) -> Result<(), Errno> {
     let bytes = serde_json::to_vec(message).expect("messages have strings and numbers only");
     if bytes.len() > MOST_BYTES {
         return Err(Errno::MSGSIZE);
     }
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let fds = fd.map(|fd| [fd.as_fd()]);
-    if let Some(fds) = &fds {
-        control.push(SendAncillaryMessage::ScmRights(fds));
+    if !fds.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(fds)), "at most {MOST_FDS}");
     }
     let parts = [IoSlice::new(&bytes)];
     retry(|| sendmsg(&socket, &parts, &mut control, SendFlags::NOSIGNAL)).map(drop)
@@ -87,9 +127,9 @@ pub fn send(
 /// Receives a message. `None` if the other end is gone.
 pub fn receive<T: for<'a> Deserialize<'a>>(
     socket: impl AsFd,
-) -> Result<Option<(T, Option<OwnedFd>)>, Errno> {
+) -> Result<Option<(T, Vec<OwnedFd>)>, Errno> {
     let mut bytes = vec![0; MOST_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
     let received =
@@ -99,12 +139,14 @@ pub fn receive<T: for<'a> Deserialize<'a>>(
         Ok(_) | Err(Errno::CONNRESET) => return Ok(None),
         Err(errno) => return Err(errno),
     };
-    let fd = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
     let message = serde_json::from_slice(&bytes[..n_bytes]).map_err(|_| Errno::BADMSG)?;
-    Ok(Some((message, fd)))
+    Ok(Some((message, fds)))
 }
 
 fn retry<T>(mut operation: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
@@ -116,26 +158,41 @@ fn retry<T>(mut operation: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno>
     }
 }
 
-/// Runs the helper until the manager is gone. Standard input is the socket to the manager.
+/// Loads a shared object, whose `baton_main` its children call.
+///
+/// # Errors
+/// The loader's.
+pub fn load(object: &Path) -> Result<Main, String> {
+    let entry = Entry::load(object)?;
+    Ok(Box::new(move |arguments| {
+        let arguments = arguments.into_iter().map(CString::new);
+        let arguments: Result<Vec<CString>, _> = arguments.collect();
+        entry.run(&arguments.expect("no argument has a zero: see become_program"))
+    }))
+}
+
+/// Runs the helper until the manager is gone. Standard input is the socket to the manager. `load`
+/// prepares what children run; programs are executed without it. The process has one thread, or its
+/// others wait for this one and hold no lock.
 ///
 /// # Errors
 /// Of the system, or of standard input, if that is no such socket.
-pub fn run(object: Option<&Path>) -> Result<(), std::io::Error> {
+pub fn run(load: impl FnOnce() -> Result<Option<Main>, String>) -> Result<(), std::io::Error> {
     let socket = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-    let entry = match object.map(Entry::load).transpose() {
-        Ok(entry) => entry,
-        Err(error) => return Ok(send(&socket, &Answer::Failed(error), None)?),
+    let main = match load() {
+        Ok(main) => main,
+        Err(error) => return Ok(send(&socket, &Answer::Failed(error), &[])?),
     };
-    send(&socket, &Answer::Ready, None)?;
+    send(&socket, &Answer::Ready, &[])?;
     let parent = rustix::process::getpid();
     let mut children = BTreeSet::new();
-    while let Some((request, _)) = receive(&socket)? {
+    while let Some((request, fds)) = receive(&socket)? {
         let (answer, pidfd) = match request {
-            Request::Start(arguments, uid) => match start() {
+            Request::Start(wanted) => match start() {
                 Ok(Started::Child(tell)) => {
                     drop(socket);
-                    become_program(parent, entry, &arguments, uid, tell)
+                    become_program(parent, main, wanted, fds, tell)
                 }
                 Ok(Started::Parent(pid, pidfd)) => {
                     children.insert(pid);
@@ -146,7 +203,8 @@ pub fn run(object: Option<&Path>) -> Result<(), std::io::Error> {
             Request::Reap(pid) if children.remove(&pid) => (Answer::Ended(reap(pid)), None),
             Request::Reap(pid) => (Answer::Failed(format!("{pid} is none of its children")), None),
         };
-        match send(&socket, &answer, pidfd.as_ref()) {
+        let pidfd: Vec<BorrowedFd<'_>> = pidfd.iter().map(AsFd::as_fd).collect();
+        match send(&socket, &answer, &pidfd) {
             Err(Errno::PIPE | Errno::CONNRESET) => break,
             sent => sent?,
         }
@@ -197,43 +255,54 @@ fn number(pid: Pid) -> u32 {
 /// Becomes the program in a child, or says why it does not.
 fn become_program(
     parent: Pid,
-    entry: Option<Entry>,
-    arguments: &[String],
-    uid: Option<u32>,
+    main: Option<Main>,
+    wanted: Start,
+    fds: Vec<OwnedFd>,
     mut tell: File,
 ) -> ! {
     const FAILED: i32 = 127;
-    let error = match (prepare(parent, uid), arguments.split_first()) {
-        (Err(error), _) => error,
-        (Ok(()), None) => "no program is given".to_owned(),
-        (Ok(()), Some((program, rest))) => match entry {
-            None => format!("{program}: {}", Command::new(program).args(rest).exec()),
-            Some(entry) => {
-                let arguments: Result<Vec<CString>, _> =
-                    arguments.iter().map(|argument| CString::new(argument.as_bytes())).collect();
-                match arguments {
-                    Err(error) => error.to_string(),
-                    Ok(arguments) => {
-                        drop(tell);
-                        std::process::exit(entry.run(&arguments));
-                    }
-                }
-            }
-        },
+    let Start { arguments, uid, environment } = wanted;
+    let prepared = prepare(parent, uid).and_then(|()| match environment {
+        Some(environment) => surround(&environment, fds),
+        None => Ok(()),
+    });
+    let error = match (prepared, arguments.split_first(), main) {
+        (Err(error), ..) => error,
+        (Ok(()), None, _) => "no program is given".to_owned(),
+        _ if arguments.iter().any(|it| it.contains('\0')) => "an argument has a zero".to_owned(),
+        (Ok(()), Some((program, rest)), None) => {
+            format!("{program}: {}", Command::new(program).args(rest).exec())
+        }
+        (Ok(()), Some(_), Some(main)) => {
+            drop(tell);
+            std::process::exit(main(arguments));
+        }
     };
     let _ = tell.write_all(error.as_bytes());
     std::process::exit(FAILED)
 }
 
-/// How a child has ended, in words.
-fn reap(pid: u32) -> String {
+/// Gives a child variables, and the descriptors that are listed at [`Start::environment`].
+fn surround(environment: &[(String, String)], fds: Vec<OwnedFd>) -> Result<(), String> {
+    let [input, output, errors, directory] = <[OwnedFd; 4]>::try_from(fds)
+        .map_err(|fds| format!("{} descriptors came, and not four", fds.len()))?;
+    set_environment(environment)?;
+    let done = rustix::stdio::dup2_stdin(input)
+        .and_then(|()| rustix::stdio::dup2_stdout(output))
+        .and_then(|()| rustix::stdio::dup2_stderr(errors));
+    done.map_err(|errno| format!("dup2: {errno}"))?;
+    fchdir(directory).map_err(|errno| format!("fchdir: {errno}"))
+}
+
+/// How a child has ended. It is gone then.
+fn reap(pid: u32) -> Ended {
     let status = retry(|| waitpid(Pid::from_raw(pid as i32), WaitOptions::empty()));
     match status.ok().flatten().map(|(_, status)| status) {
         Some(status) if status.signaled() => {
-            format!("signal {}", status.terminating_signal().unwrap_or_default())
+            Ended::Signal(status.terminating_signal().unwrap_or_default() as u8)
         }
-        Some(status) => format!("exit code {}", status.exit_status().unwrap_or_default()),
-        None => "unknown".to_owned(),
+        Some(status) => Ended::Code(status.exit_status().unwrap_or_default() as u8),
+        None => Ended::Unknown,
     }
 }
 

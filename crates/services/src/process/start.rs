@@ -2,10 +2,10 @@
 //!
 //! A helper that has died is replaced at the next start. Its processes have died with it.
 
-use super::helper::{Answer, Request, receive, send};
+use super::helper::{Answer, Ended, Request, Start, receive, send};
 use crate::intent::{Program, ProgramForm};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, pidfd_send_signal};
@@ -44,7 +44,7 @@ pub struct Running {
 
 /// A helper process.
 #[derive(Debug)]
-struct Helper {
+pub struct Helper {
     socket: OwnedFd,
     child: Child,
 }
@@ -90,25 +90,16 @@ impl Starter {
         let name = program.path.to_string_lossy().into_owned();
         let arguments = [&[name], &program.arguments[..]].concat();
         let (helper, _) = self.helper(program)?;
-        let request = Request::Start(arguments, uid);
-        let answered = lock(&helper).ask(&request);
-        match answered {
-            Ok((Answer::Started(pid), Some(pidfd))) => Ok(Running { pid, pidfd, helper }),
-            Ok((Answer::Failed(error), _)) => Err(StartError::Child(error)),
-            Ok(_) => Err(self.forget(program, Errno::BADMSG)),
-            Err(errno) => Err(self.forget(program, errno)),
+        let started = Running::start(helper, Start { arguments, uid, environment: None }, &[]);
+        if let Err(StartError::Lost(_)) = started {
+            lock(&self.helpers).remove(&object(program));
         }
+        started
     }
 
     /// Ends the helpers, and with them all processes that nobody holds a [`Running`] of.
     pub fn close(&self) {
         lock(&self.helpers).clear();
-    }
-
-    /// Removes a helper that has failed.
-    fn forget(&self, program: &Program, errno: Errno) -> StartError {
-        lock(&self.helpers).remove(&object(program));
-        StartError::Lost(errno)
     }
 
     /// The helper of a program, and whether it was started for this.
@@ -128,28 +119,16 @@ impl Starter {
 
     fn start_helper(&self, object: &Option<PathBuf>) -> Result<Helper, StartError> {
         let program = self.command.first().cloned().unwrap_or_default();
-        let cannot_run = |error| StartError::Helper(program.clone(), error);
-        let (socket, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .map_err(|errno| cannot_run(errno.into()))?;
         let mut command = Command::new(&program);
-        command.args(self.command.iter().skip(1)).stdin(Stdio::from(theirs));
+        command.args(self.command.iter().skip(1));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(object) = object {
             command.arg("--load").arg(object);
         }
-        let child = command.spawn().map_err(cannot_run)?;
-        // The other end of the socket, whose closing would tell of the helper's end.
-        drop(command);
-        let helper = Helper { socket, child };
-        match receive::<Answer>(&helper.socket) {
-            Ok(Some((Answer::Ready, _))) => Ok(helper),
-            Ok(Some((Answer::Failed(error), _))) => {
-                Err(StartError::Load(object.clone().unwrap_or_default(), error))
-            }
-            Ok(_) => Err(StartError::Lost(Errno::PIPE)),
-            Err(errno) => Err(StartError::Lost(errno)),
-        }
+        Helper::start(command).map_err(|error| match (error, object) {
+            (StartError::Child(error), Some(object)) => StartError::Load(object.clone(), error),
+            (error, _) => error,
+        })
     }
 }
 
@@ -158,17 +137,71 @@ fn object(program: &Program) -> Option<PathBuf> {
 }
 
 impl Helper {
-    fn ask(&self, request: &Request) -> Result<(Answer, Option<OwnedFd>), Errno> {
-        send(&self.socket, request, None)?;
+    /// Starts a helper by a command that calls [`helper::run`](super::helper::run), and waits until
+    /// it is ready.
+    ///
+    /// # Errors
+    /// `Child` with the helper's words, if it could not load what its children run.
+    pub fn start(mut command: Command) -> Result<Helper, StartError> {
+        let program = command.get_program().to_owned();
+        let cannot_run = |error| StartError::Helper(program.clone(), error);
+        let (socket, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(|errno| cannot_run(errno.into()))?;
+        let child = command.stdin(Stdio::from(theirs)).spawn().map_err(cannot_run)?;
+        // The other end of the socket, whose closing would tell of the helper's end.
+        drop(command);
+        let helper = Helper { socket, child };
+        match receive::<Answer>(&helper.socket) {
+            Ok(Some((Answer::Ready, _))) => Ok(helper),
+            Ok(Some((Answer::Failed(error), _))) => Err(StartError::Child(error)),
+            Ok(_) => Err(StartError::Lost(Errno::PIPE)),
+            Err(errno) => Err(StartError::Lost(errno)),
+        }
+    }
+
+    fn ask(
+        &self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Answer, Vec<OwnedFd>), Errno> {
+        send(&self.socket, request, fds)?;
         receive(&self.socket)?.ok_or(Errno::PIPE)
     }
 
-    fn is_alive(&mut self) -> bool {
+    /// Whether it has not ended.
+    pub fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 }
 
 impl Running {
+    /// Has a helper start a process, which gets these descriptors (see [`Start::environment`]).
+    ///
+    /// # Errors
+    /// `Lost` if the helper is of no use any more.
+    pub fn start(
+        helper: Arc<Mutex<Helper>>,
+        wanted: Start,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Running, StartError> {
+        let answered = lock(&helper).ask(&Request::Start(wanted), fds);
+        match answered {
+            Ok((Answer::Started(pid), mut fds)) if fds.len() == 1 => {
+                let pidfd = fds.remove(0);
+                Ok(Running { pid, pidfd, helper })
+            }
+            Ok((Answer::Failed(error), _)) => Err(StartError::Child(error)),
+            Ok(_) => Err(StartError::Lost(Errno::BADMSG)),
+            Err(Errno::MSGSIZE) => Err(StartError::Child(
+                "arguments and variables take more than \
+                                                          128 KiB"
+                    .to_owned(),
+            )),
+            Err(errno) => Err(StartError::Lost(errno)),
+        }
+    }
+
     /// Whether it has not ended.
     pub fn is_alive(&self) -> bool {
         !is_readable(&self.pidfd)
@@ -176,18 +209,24 @@ impl Running {
 
     /// Ends it at once. Nothing happens if it has ended.
     pub fn kill(&self) -> Result<(), Errno> {
-        match pidfd_send_signal(&self.pidfd, Signal::KILL) {
+        self.signal(Signal::KILL)
+    }
+
+    /// Sends it a signal. Nothing happens if it has ended.
+    pub fn signal(&self, signal: Signal) -> Result<(), Errno> {
+        match pidfd_send_signal(&self.pidfd, signal) {
             Err(Errno::SRCH) => Ok(()),
             done => done,
         }
     }
 
-    /// Waits for its end, and says how it has ended. From then on the pid may be another process's.
-    pub fn reap(&self) -> String {
+    /// Waits for its end, and says how it has ended: unknown if it has died with its helper. From
+    /// then on the pid may be another process's.
+    pub fn reap(&self) -> Ended {
         while poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], None) == Err(Errno::INTR) {}
-        match lock(&self.helper).ask(&Request::Reap(self.pid)) {
+        match lock(&self.helper).ask(&Request::Reap(self.pid), &[]) {
             Ok((Answer::Ended(how), _)) => how,
-            _ => "it died with its helper".to_owned(),
+            _ => Ended::Unknown,
         }
     }
 }

@@ -124,7 +124,7 @@ fn attach(
         return ERROR;
     }
     if args.is_some_and(|args| !args.name.is_null()) {
-        thread::name(t.state.tid, &name);
+        thread::name(t.state.tid(), &name);
     }
     give(to, ptr::from_ref(env));
     t.vm.threads.leave(&t.state);

@@ -118,6 +118,8 @@ pub struct Cards {
     reached: Box<[AtomicU8]>,
     /// The number of the collection, from 1 to 254.
     collection: AtomicU8,
+    /// Objects below this address are frozen: they count as reached.
+    frozen_end: AtomicU32,
     log: Log,
 }
 
@@ -187,6 +189,7 @@ impl Cards {
             tags: memory::zeroed(n_cards),
             reached: memory::zeroed((n_bytes / GRANULE_BYTES) as usize),
             collection: AtomicU8::new(1),
+            frozen_end: AtomicU32::new(start),
             log: Log {
                 cards: memory::zeroed(n_entries),
                 words: memory::zeroed(n_entries * CARD_WORDS),
@@ -214,9 +217,19 @@ impl Cards {
         self.collection.store(number, Relaxed);
     }
 
+    /// Freezes all objects below an address.
+    pub fn freeze(&self, end: u32) {
+        self.frozen_end.store(end, Relaxed);
+    }
+
+    fn is_frozen(&self, object: u32) -> bool {
+        object < self.frozen_end.load(Relaxed)
+    }
+
     /// Marks an object, by its address, as reached in this collection. Null is ignored.
     pub fn reach(&self, object: u32) {
-        if object != 0 {
+        // Null is below all objects.
+        if !self.is_frozen(object) {
             self.reached(object).store(self.collection.load(Relaxed), Release);
         }
     }
@@ -230,6 +243,9 @@ impl Cards {
     /// is to appear cleared. Without a safepoint before it is stored or on the stack, the object
     /// stays.
     pub fn reach_referent(&self, object: u32) -> bool {
+        if self.is_frozen(object) {
+            return true;
+        }
         let now = self.collection.load(Relaxed);
         let word = self.reached(object);
         let mut seen = word.load(Acquire);

@@ -27,10 +27,29 @@ pub(crate) fn start(vm: &'static Vm) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Frees what nothing reaches, and freezes the rest. The calling thread is the VM's only one.
+pub(crate) fn freeze(t: &Thread) {
+    let vm = t.vm;
+    if vm.heap.cards().is_none() {
+        mark_and_sweep(t);
+    }
+    t.safe(|| {
+        if let Some(cards) = vm.heap.cards() {
+            let world = Program::new(vm);
+            let mut counter = Counter::new(cards.clone(), vm.threads.stage());
+            // SAFETY: the only thread is safe, and has a stage; the roots are complete.
+            unsafe { counter.collect(&vm.heap, &world) };
+        }
+        // SAFETY: a collection was just made, and the allocator begins afresh below.
+        unsafe { vm.heap.freeze() };
+    });
+    t.allocator.take();
+}
+
 fn run(t: &Thread, requests: &Requests) {
     let vm = t.vm;
     vm.threads.set_collector();
-    let world = Program { vm, strengths: RefCell::default() };
+    let world = Program::new(vm);
     let mutator = t.state.mutator.as_ref().expect("a VM that counts has mutators");
     let mut counter = Counter::new(mutator.cards().clone(), mutator.stage());
     loop {
@@ -64,10 +83,7 @@ fn report(vm: &Vm, kind: &str, since: Instant, what: &str) {
     for state in vm.threads.all() {
         let (count, longest) = state.pauses.summary();
         if count > 0 {
-            let path = format!("/proc/self/task/{}/comm", state.tid.as_raw_nonzero());
-            // The thread may be ending.
-            let name = std::fs::read_to_string(path).unwrap_or_default();
-            let (name, longest_us) = (name.trim_end(), longest.as_micros());
+            let (name, longest_us) = (state.os_name(), longest.as_micros());
             text += &format!("; thread {name}: {count} pauses, longest {longest_us} us");
         }
     }
@@ -91,6 +107,12 @@ fn verify(t: &Thread, counter: &Counter, world: &Program) {
 struct Program {
     vm: &'static Vm,
     strengths: RefCell<Strengths>,
+}
+
+impl Program {
+    fn new(vm: &'static Vm) -> Program {
+        Program { vm, strengths: RefCell::default() }
+    }
 }
 
 impl World for Program {
@@ -146,6 +168,8 @@ fn each_root(vm: &Vm, mut with: impl FnMut(Ref)) {
 /// Waits for a collection that frees all that is garbage now.
 pub(crate) fn collect(t: &Thread) {
     match &t.vm.requests {
+        // What a zygote makes before it is frozen has to fit.
+        Some(requests) if !requests.has_thread() => {}
         Some(requests) => {
             let since = Instant::now();
             t.safe(|| requests.await_one());

@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// A record that nobody has used for so long goes.
 const UNUSED_S: i64 = 30 * DAY_S;
@@ -30,8 +31,8 @@ pub(crate) struct DexCache {
     /// The program that checks
     program: Stat,
     user: u32,
-    /// When the VM started, in seconds since 1970
-    now_s: i64,
+    /// When the VM started, or was forked, in seconds since 1970
+    now_s: AtomicI64,
 }
 
 /// The bytes of a file, and whether they have been checked before.
@@ -58,7 +59,12 @@ impl DexCache {
         let state = fs::fstat(&directory).ok()?;
         let program = fs::stat("/proc/self/exe").ok()?;
         let is_own = state.st_uid == user && state.st_mode & 0o077 == 0;
-        is_own.then_some(DexCache { directory, program, user, now_s: now_s() })
+        is_own.then_some(DexCache { directory, program, user, now_s: AtomicI64::new(now_s()) })
+    }
+
+    /// Looks at the clock again: a child of fork starts later than its parent.
+    pub fn start_again(&self) {
+        self.now_s.store(now_s(), Relaxed);
     }
 
     /// Whether a file in this state has been checked before.
@@ -75,7 +81,7 @@ impl DexCache {
     pub fn insert(&self, file: &File, opened: &Opened) {
         let state = &opened.state;
         let unchanged = fs::fstat(file).is_ok_and(|now| self.content(&now) == self.content(state));
-        let age = self.now_s - state.st_ctime;
+        let age = self.now_s.load(Relaxed) - state.st_ctime;
         if unchanged && age >= SETTLED_S {
             let _ = self.write(&self.name(state), self.content(state).as_bytes());
             self.drop_unused();
@@ -112,7 +118,7 @@ impl DexCache {
         let Ok(record) = fs::statat(&self.directory, &name, AtFlags::SYMLINK_NOFOLLOW) else {
             return;
         };
-        if self.now_s - record.st_mtime > DAY_S {
+        if self.now_s.load(Relaxed) - record.st_mtime > DAY_S {
             let _ = self.write(&name, self.content(of).as_bytes());
         }
     }
@@ -136,7 +142,7 @@ impl DexCache {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let unused = fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|it| self.now_s - it.st_mtime > UNUSED_S);
+                .is_ok_and(|it| self.now_s.load(Relaxed) - it.st_mtime > UNUSED_S);
             if unused {
                 let _ = fs::unlinkat(&self.directory, name, AtFlags::empty());
             }
@@ -196,7 +202,7 @@ mod tests {
             std::fs::write(directory.path().join("one.dex"), "good").unwrap();
             set_mode(&directory.path().join("one.dex"), 0o644);
             let mut cache = DexCache::open(&directory.path().join("records")).unwrap();
-            cache.now_s += 100;
+            *cache.now_s.get_mut() += 100;
             Place { directory, cache }
         }
 
@@ -260,7 +266,7 @@ mod tests {
     #[test]
     fn a_file_of_this_moment_is_not_recorded() {
         let mut place = Place::new();
-        place.cache.now_s -= 100;
+        *place.cache.now_s.get_mut() -= 100;
         assert_eq!([place.open(), place.open()], [false, false]);
         assert!(place.records().is_empty());
     }

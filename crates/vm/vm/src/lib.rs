@@ -10,6 +10,7 @@
 //! - [`vm`]: the VM and a thread's side of it. [`mod@reference`]: referents after a collection.
 //!   [`collector`]: when to collect. [`allocation`]: objects of a thread. [`boxing`]: of primitive
 //!   values.
+//! - [`runtime`]: start and end. [`zygote`]: a start that is made once, for many processes.
 //! - [`globals`]: references that Rust keeps. [`dex_cache`]: files that were checked before.
 //!   [`verifier`]: the types of a program's code.
 //!
@@ -53,3 +54,4 @@ pub mod thread;
 pub mod verified;
 pub mod verifier;
 pub mod vm;
+pub mod zygote;

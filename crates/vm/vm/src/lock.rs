@@ -22,6 +22,11 @@ thread_local! {
     static OWN: Cell<u32> = const { Cell::new(0) };
 }
 
+/// Forgets the number of the calling thread: in a child of fork it has another one.
+pub(crate) fn forget_thread() {
+    OWN.set(0);
+}
+
 /// The calling thread's number.
 fn own() -> u32 {
     OWN.with(|own| match own.get() {

@@ -5,7 +5,7 @@
 //! objects, so that every access is atomic: relaxed for plain fields, sequentially consistent for
 //! volatile ones.
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
 use std::sync::atomic::{
     AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed,
@@ -64,6 +64,19 @@ impl Region {
     /// The size in bytes.
     pub fn n_bytes(&self) -> u32 {
         self.n_bytes
+    }
+
+    /// Gives the pages from an address to the end back to the system: they are zero again.
+    ///
+    /// # Safety
+    /// The address is a page's. Nothing uses what lies there.
+    pub unsafe fn discard_from(&self, address: u32) {
+        assert!(address.is_multiple_of(4096) && address >= self.start);
+        let n_bytes = self.n_bytes as usize - (address - self.start) as usize;
+        let (at, advice) = (pointer::<u8>(address).cast(), Advice::LinuxDontNeed);
+        // SAFETY: the pages are the region's; by the caller's promise, nobody misses their content.
+        let discarded = unsafe { madvise(at, n_bytes, advice) };
+        discarded.expect("memory that a region has mapped");
     }
 
     /// Whether the byte at an address belongs to the region.
@@ -181,11 +194,56 @@ pub unsafe trait Zero {}
 unsafe impl Zero for AtomicU8 {}
 // SAFETY: zero is a number.
 unsafe impl Zero for AtomicU32 {}
+// SAFETY: zero is a number.
+unsafe impl Zero for AtomicU64 {}
 
 /// A table of zeros, anywhere in memory. The kernel commits its pages at their first use.
 pub fn zeroed<T: Zero>(n: usize) -> Box<[T]> {
     // SAFETY: zero is a value of the type.
     unsafe { Box::<[T]>::new_zeroed_slice(n).assume_init() }
+}
+
+/// A table of zeros in pages of its own: the allocator, which may have used other memory before,
+/// would write the zeros.
+#[derive(Debug)]
+pub struct Pages<T: Zero + 'static> {
+    all: &'static [T],
+}
+
+impl<T: Zero> Pages<T> {
+    /// Maps room for `n` values. The kernel commits pages at their first use.
+    ///
+    /// # Panics
+    /// If the process has no room.
+    pub fn zeroed(n: usize) -> Pages<T> {
+        let n_bytes = (n * size_of::<T>()).max(1);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new map at an address that the kernel chooses.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), n_bytes, rights, flags) };
+        let start = start.unwrap_or_else(|errno| panic!("no room for {n_bytes} bytes: {errno}"));
+        // SAFETY: the map has room for so many values, aligned to a page; zero is a value. It stays
+        // until this is dropped, and the slice is lent for no longer.
+        Pages { all: unsafe { std::slice::from_raw_parts(start.cast(), n) } }
+    }
+}
+
+impl<T: Zero> std::ops::Deref for Pages<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        self.all
+    }
+}
+
+impl<T: Zero> Drop for Pages<T> {
+    fn drop(&mut self) {
+        let start = std::ptr::from_ref(self.all).cast_mut().cast();
+        // SAFETY: `zeroed` has mapped it, and nobody borrows it.
+        let unmapped = unsafe { munmap(start, size_of_val(self.all).max(1)) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
 }
 
 /// Zeroes memory.
@@ -236,6 +294,17 @@ mod tests {
             assert_eq!(load64(one.start() + 8184, Relaxed), 0);
             store64(one.start() + 8184, 7, Relaxed);
             assert_eq!(load32(one.start() + 8184, Relaxed), 7);
+            one.discard_from(one.start() + 4096);
+            assert_eq!(load32(one.start() + 8184, Relaxed), 0);
+        }
+    }
+
+    #[test]
+    fn pages_are_zero_and_writable() {
+        for n in [0, 1, 5000] {
+            let pages = Pages::<AtomicU64>::zeroed(n);
+            assert_eq!(pages.len(), n);
+            assert!(pages.iter().all(|word| word.swap(7, Relaxed) == 0));
         }
     }
 

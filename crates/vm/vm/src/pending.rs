@@ -1,20 +1,24 @@
 //! References that a collection has cleared, until a thread puts them into their queues.
 
 use crate::object::Ref;
-use std::sync::{Condvar, Mutex};
+use crate::parker::Parker;
+use std::sync::{Arc, Mutex};
 
 /// References on their way into queues. They are roots.
 #[derive(Debug, Default)]
 pub struct Pending {
     references: Mutex<Vec<Ref>>,
-    changed: Condvar,
+    /// Of the thread that waits for some
+    waiting: Mutex<Option<Arc<Parker>>>,
 }
 
 impl Pending {
     /// Adds what a collection found.
     pub fn add(&self, references: Vec<Ref>) {
         self.references.lock().expect("no holder panics").extend(references);
-        self.changed.notify_all();
+        if let Some(parker) = &*self.waiting.lock().expect("no holder panics") {
+            parker.notify();
+        }
     }
 
     /// Calls `with` for each.
@@ -22,10 +26,13 @@ impl Pending {
         self.references.lock().expect("no holder panics").iter().copied().for_each(with);
     }
 
-    /// Waits until there are some.
-    pub fn wait(&self) {
-        let references = self.references.lock().expect("no holder panics");
-        drop(self.changed.wait_while(references, |it| it.is_empty()).expect("no holder panics"));
+    /// Waits until there are some, or somebody interrupts the calling thread, whose parker this is.
+    pub fn wait(&self, parker: &Arc<Parker>) {
+        *self.waiting.lock().expect("no holder panics") = Some(Arc::clone(parker));
+        parker.prepare();
+        if self.is_empty() {
+            parker.park(None);
+        }
     }
 
     /// The first, which stays until [`Pending::remove_first`].

@@ -44,6 +44,11 @@ impl Requests {
         self.thread.set(thread).expect("a VM has one collector");
     }
 
+    /// Whether there is such a thread. A zygote has none.
+    pub fn has_thread(&self) -> bool {
+        self.thread.get().is_some()
+    }
+
     /// The collecting thread waits until a collection is asked for.
     pub fn wait(&self) {
         while !self.is_due.swap(false, SeqCst) {

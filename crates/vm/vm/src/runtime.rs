@@ -11,7 +11,7 @@ use crate::object::Ref;
 use crate::stack::Value;
 use crate::string;
 use crate::thread;
-use crate::vm::{Known, Options, Thread, Thrown, Vm};
+use crate::vm::{Known, Options, Program, Thread, Thrown, Vm};
 use std::path::PathBuf;
 
 /// Why a VM did not start.
@@ -31,6 +31,12 @@ pub enum StartError {
         /// What is wrong with it
         message: String,
     },
+    /// A class that a zygote was to initialize has thrown an exception.
+    #[error("class {0} cannot be initialized: {1}")]
+    Preload(String, String),
+    /// A zygote has other threads, which its children would lack.
+    #[error("a class that was initialized has started threads: {0}")]
+    Threads(String),
     /// The class library lacks something.
     #[error("the class library is not complete: {0}")]
     Library(String),
@@ -41,24 +47,39 @@ pub enum StartError {
 /// # Errors
 /// What the VM lacks.
 pub fn start(options: Options) -> Result<Thread, StartError> {
+    let (class_path, properties) = (options.class_path.clone(), options.properties.clone());
+    let t = create(options)?;
+    t.vm.program.set(Program { class_path, properties }).expect("a VM starts once");
+    collector::start(t.vm).map_err(StartError::Thread)?;
+    load_library(&t)?;
+    load_program(&t)?;
+    Ok(t)
+}
+
+/// Makes a VM with the files of its class library; the calling thread becomes its main thread.
+pub(crate) fn create(options: Options) -> Result<Thread, StartError> {
     let vm = Vm::new(options, &natives::table(), interpreter::enter).map_err(StartError::Heap)?;
     let vm: &'static Vm = Box::leak(Box::new(vm));
     for path in &vm.options.boot_class_path {
         open(vm, Loader::BOOT, path)?;
     }
-    let t = Thread::attach(vm);
-    collector::start(vm).map_err(StartError::Thread)?;
+    Ok(Thread::attach(vm))
+}
+
+/// Loads what the VM itself uses, and makes the main thread's java.lang.Thread.
+pub(crate) fn load_library(t: &Thread) -> Result<(), StartError> {
     let lacks = |error: LinkError| StartError::Library(format!("{error:?}"));
-    linker::bootstrap(&t).map_err(lacks)?;
-    let known = known(&t).map_err(lacks)?;
-    vm.known.set(known).expect("a VM starts once");
-    let started = thread::adopt(&t, "main", Ref::NULL, false).and_then(|()| system_loader(&t));
-    started.map_err(|Thrown| StartError::Library(describe(&t)))?;
-    let loader = class_path_loader(&t);
-    for path in &vm.options.class_path {
-        open(vm, loader, path)?;
-    }
-    Ok(t)
+    linker::bootstrap(t).map_err(lacks)?;
+    let known = known(t).map_err(lacks)?;
+    t.vm.known.set(known).expect("a VM starts once");
+    thread::adopt(t, "main", Ref::NULL, false).map_err(|Thrown| StartError::Library(describe(t)))
+}
+
+/// Makes the class path's loader, opens its files, and starts the library's daemons.
+pub(crate) fn load_program(t: &Thread) -> Result<(), StartError> {
+    system_loader(t).map_err(|Thrown| StartError::Library(describe(t)))?;
+    let loader = class_path_loader(t);
+    t.vm.program().class_path.iter().try_for_each(|path| open(t.vm, loader, path))
 }
 
 fn open(vm: &'static Vm, loader: Loader, path: &std::path::Path) -> Result<(), StartError> {

@@ -19,7 +19,7 @@ use crate::parker::Parker;
 use crate::stack::Stack;
 use rustix::thread::Pid;
 use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
 };
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
@@ -45,8 +45,8 @@ pub struct ThreadState {
     pub(crate) activity: AtomicU8,
     /// The VM does not wait for the end of this thread
     pub(crate) is_daemon: AtomicBool,
-    /// The OS thread
-    pub tid: Pid,
+    /// The OS thread, which has another number in a child of fork
+    tid: AtomicI32,
     /// A [`Running`]
     running: AtomicU8,
     /// The thread is to look at what is asked of it
@@ -96,6 +96,22 @@ impl ThreadState {
     #[inline(always)]
     pub fn has_attention(&self) -> bool {
         self.attention.load(Relaxed)
+    }
+
+    /// The OS thread.
+    pub fn tid(&self) -> Pid {
+        Pid::from_raw(self.tid.load(Relaxed)).expect("a thread has a number")
+    }
+
+    /// The name of the OS thread, empty if it has ended.
+    pub(crate) fn os_name(&self) -> String {
+        let path = format!("/proc/self/task/{}/comm", self.tid().as_raw_nonzero());
+        std::fs::read_to_string(path).unwrap_or_default().trim_end().to_owned()
+    }
+
+    /// Makes the calling thread the OS thread: it is what fork has left of that one.
+    pub(crate) fn set_tid(&self) {
+        self.tid.store(rustix::thread::gettid().as_raw_pid(), Relaxed);
     }
 
     /// Does what a stage asks of the thread.
@@ -193,7 +209,7 @@ impl Threads {
             parker: Arc::default(),
             activity: AtomicU8::new(Activity::Running as u8),
             is_daemon: AtomicBool::new(false),
-            tid: rustix::thread::gettid(),
+            tid: AtomicI32::new(rustix::thread::gettid().as_raw_pid()),
             running: AtomicU8::new(Running::Safe as u8),
             attention: AtomicBool::new(false),
             is_real_time: AtomicBool::new(false),
@@ -237,7 +253,8 @@ impl Threads {
         self.all.lock().expect("no holder panics")
     }
 
-    fn stage(&self) -> Stage {
+    /// The stage that all threads are to reach, or have reached.
+    pub(crate) fn stage(&self) -> Stage {
         Stage::of(self.stage.load(SeqCst))
     }
 

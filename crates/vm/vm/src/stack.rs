@@ -15,6 +15,7 @@
 //! are cleared when a frame is pushed.
 
 use crate::class::Method;
+use crate::memory::{Pages, Zero};
 use crate::object::{Kind, Ref};
 use crate::resolved::Resolved;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -22,16 +23,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// One thread's frames. Only that thread changes them; others may read while it waits.
 #[derive(Debug)]
 pub struct Stack {
-    slots: Box<[AtomicU64]>,
+    slots: Pages<AtomicU64>,
     /// How many slots frames may use: fewer than there are, but while an overflow is thrown.
     limit: AtomicUsize,
     top: AtomicUsize,
-    frames: Box<[Frame]>,
+    frames: Pages<Frame>,
     depth: AtomicUsize,
 }
 
 /// What a frame runs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Frame {
     pub(crate) method: Resolved<Method>,
     /// The first slot
@@ -39,6 +40,9 @@ pub struct Frame {
     /// The unit of the instruction that runs, or that called
     pub(crate) pc: AtomicU32,
 }
+
+// SAFETY: zero is a number, and the null of a method.
+unsafe impl Zero for Frame {}
 
 /// Slots that only the constructor of a StackOverflowError may use.
 const RESERVED_SLOTS: usize = 2048;
@@ -53,9 +57,9 @@ impl Stack {
         let n_slots = n_slots.max(4 * RESERVED_SLOTS);
         Stack {
             limit: AtomicUsize::new(n_slots - RESERVED_SLOTS),
-            slots: (0..n_slots).map(|_| AtomicU64::new(0)).collect(),
+            slots: Pages::zeroed(n_slots),
             top: AtomicUsize::new(0),
-            frames: (0..n_slots / 4).map(|_| Frame::default()).collect(),
+            frames: Pages::zeroed(n_slots / 4),
             depth: AtomicUsize::new(0),
         }
     }

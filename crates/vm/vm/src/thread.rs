@@ -47,8 +47,8 @@ pub fn start(t: &Thread, java: Ref) -> Result<(), Thrown> {
 }
 
 fn run(t: &Thread, java: Ref) {
-    name(t.state.tid, &thread_name(t, java));
-    set_priority(t.state.tid, int_field(java, "priority", "I"));
+    name(t.state.tid(), &thread_name(t, java));
+    set_priority(t.state.tid(), int_field(java, "priority", "I"));
     let run = Class::of(java).find_method("run", "()V").expect("Thread.run");
     if t.invoke_virtual(run, &[Value::Ref(java)]).is_err() {
         uncaught(t, java);
@@ -106,7 +106,7 @@ pub fn attached<T>(
         t.take_exception();
         return Err(OutOfMemory);
     }
-    self::name(t.state.tid, name);
+    self::name(t.state.tid(), name);
     let result = run(&t);
     end(&t, t.state.java());
     Ok(result)

@@ -98,6 +98,15 @@ impl Default for Options {
     }
 }
 
+/// What a VM runs, apart from its class.
+#[derive(Debug, Clone, Default)]
+pub struct Program {
+    /// Dex files, or archives with a classes.dex
+    pub class_path: Vec<std::path::PathBuf>,
+    /// System properties
+    pub properties: Vec<(String, String)>,
+}
+
 /// The virtual machine. It lives until the process ends.
 #[derive(Debug)]
 pub struct Vm {
@@ -113,6 +122,8 @@ pub struct Vm {
     pub(crate) pending: Pending,
     /// What it was started with
     pub options: Options,
+    /// What runs. A zygote has none: its child sets it.
+    pub(crate) program: OnceLock<Program>,
     pub(crate) arena: Arena,
     /// None if there is no directory that can be trusted
     pub(crate) dex_cache: Option<DexCache>,
@@ -195,6 +206,7 @@ impl Vm {
             native_functions: natives.iter().map(|it| it.3).collect(),
             enter,
             known: OnceLock::new(),
+            program: OnceLock::new(),
             options,
         })
     }
@@ -206,6 +218,12 @@ impl Vm {
     #[inline(always)]
     pub fn known(&self) -> &Known {
         self.known.get().expect("the VM has started")
+    }
+
+    /// What runs: nothing in a zygote.
+    pub(crate) fn program(&self) -> &Program {
+        static NOTHING: Program = Program { class_path: Vec::new(), properties: Vec::new() };
+        self.program.get().unwrap_or(&NOTHING)
     }
 
     /// The index of the native function for a method.

@@ -1,28 +1,39 @@
 //! Java programs on this VM and on `java`: what they print has to be equal. Each runs with the
 //! collector that stops the program, and with the one that counts: there collections follow each
-//! other without a pause, and the heap is checked after each.
+//! other without a pause, and the heap is checked after each. Each runs in a VM of its own, and in
+//! a child of a zygote.
 //!
 //! javac and dx make the programs of `tests/programs` when the test runs. Each runs in a process of
 //! its own, which is this test once more with a program's name in its environment.
 
 use baton_vm::heap::Collector;
 use baton_vm::runtime;
-use baton_vm::vm::Options;
+use baton_vm::vm::{Options, Program};
+use baton_vm::zygote::Zygote;
+use rustix::process::{Pid, WaitOptions, waitpid};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
-use tools::{library, output, succeed};
+use tools::{build, library, output};
 
 mod tools;
 
-/// In the environment of a process that runs a program: its name, the library, its dex file, and
-/// the collector.
-const PROGRAM: [&str; 4] =
-    ["BATON_VM_PROGRAM", "BATON_VM_LIBRARY", "BATON_VM_DEX", "BATON_VM_COLLECTOR"];
+/// In the environment of a process that runs a program: its name, the library, its dex file, the
+/// collector, and the way it starts.
+const PROGRAM: [&str; 5] = [
+    "BATON_VM_PROGRAM",
+    "BATON_VM_LIBRARY",
+    "BATON_VM_DEX",
+    "BATON_VM_COLLECTOR",
+    "BATON_VM_START",
+];
 const COLLECTORS: [&str; 2] = ["mark-sweep", "counting"];
+const STARTS: [&str; 2] = ["own", "zygote"];
 
 fn main() -> ExitCode {
-    if let [Ok(program), Ok(library), Ok(dex), Ok(collector)] = PROGRAM.map(std::env::var) {
-        return run(&program, library.into(), dex.into(), &collector);
+    if let [Ok(program), Ok(library), Ok(dex), Ok(collector), Ok(start)] =
+        PROGRAM.map(std::env::var)
+    {
+        return run(&program, library.into(), dex.into(), &collector, &start);
     }
     let directory = tempfile::tempdir().expect("a directory for classes");
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
@@ -31,25 +42,25 @@ fn main() -> ExitCode {
         .map(|entry| entry.expect("an entry").path())
         .collect();
     sources.sort();
-    let jars = library("java");
     let library = library("library");
-    let dex = build(&sources, &jars, directory.path());
+    let dex = build(&sources, directory.path());
     let mut failed = false;
     for source in &sources {
         let name = source.file_stem().and_then(|name| name.to_str()).expect("a name");
         let expected = output(Command::new("java").arg("-cp").arg(directory.path()).arg(name));
-        for collector in COLLECTORS {
+        let ways = COLLECTORS.iter().flat_map(|collector| STARTS.map(|start| (collector, start)));
+        for (collector, start) in ways {
             let this = std::env::current_exe().expect("this program has a path");
             // A VM that hangs is ended, and so has printed too little.
             let mut vm = Command::new("timeout");
             vm.args(["--kill-after=5", "120"]).arg(this);
             vm.env(PROGRAM[0], name).env(PROGRAM[1], &library).env(PROGRAM[2], &dex);
-            vm.env(PROGRAM[3], collector);
+            vm.env(PROGRAM[3], collector).env(PROGRAM[4], start);
             let found = output(&mut vm);
             let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
             let same =
                 text(&expected) == text(&found) && expected.status.code() == found.status.code();
-            println!("{name}, {collector} ... {}", if same { "ok" } else { "FAILED" });
+            println!("{name}, {collector}, {start} ... {}", if same { "ok" } else { "FAILED" });
             if !same {
                 let errors = String::from_utf8_lossy(&found.stderr);
                 println!(
@@ -64,7 +75,7 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str) -> ExitCode {
+fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str, start: &str) -> ExitCode {
     let is_counting = collector == COLLECTORS[1];
     // The first program checks the library, the others find its record.
     let dex_cache = Some(dex.with_file_name("checked"));
@@ -78,24 +89,24 @@ fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str) -> ExitCo
         dex_cache,
         ..Options::default()
     };
-    match runtime::start(options) {
+    let class_path = options.class_path.clone();
+    let started = match start {
+        "own" => runtime::start(options),
+        _ => Zygote::start(options, &["java.util.TreeMap".to_owned()]).and_then(|zygote| {
+            // SAFETY: this process has one thread.
+            if let Some(child) = Pid::from_raw(unsafe { libc::fork() }) {
+                let (_, status) = waitpid(Some(child), WaitOptions::empty()).unwrap().unwrap();
+                // No code of a program is 255.
+                std::process::exit(status.exit_status().unwrap_or(255));
+            }
+            zygote.into_vm(Program { class_path, properties: Vec::new() })
+        }),
+    };
+    match started {
         Ok(t) => ExitCode::from(runtime::run_main(&t, program, &[])),
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
-}
-
-/// Compiles all programs; `jars` are dx and the class library. Returns the dex file.
-fn build(sources: &[PathBuf], jars: &str, directory: &Path) -> PathBuf {
-    let (dx, classes) = jars.split_once(':').expect("two jars");
-    let mut javac = Command::new("javac");
-    javac.args(["-nowarn", "-source", "8", "-target", "8", "-bootclasspath", classes, "-d"]);
-    succeed(javac.arg(directory).args(sources));
-    let dex = directory.join("programs.dex");
-    let mut command = Command::new("java");
-    command.args(["-cp", dx, "com.android.dx.command.Main", "--dex", "--min-sdk-version=26"]);
-    succeed(command.arg(format!("--output={}", dex.display())).arg(directory));
-    dex
 }

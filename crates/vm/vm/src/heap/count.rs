@@ -42,6 +42,16 @@ impl Count {
         self.0.count_word().store(word, Relaxed);
     }
 
+    /// Never frees the object, and never writes its word again.
+    pub fn freeze(self) {
+        self.set(MOST * ONE);
+    }
+
+    /// Whether the object is frozen.
+    pub fn is_frozen(self) -> bool {
+        self.word() == MOST * ONE
+    }
+
     /// How many references of the view lead to the object.
     pub fn get(self) -> u32 {
         self.word() / ONE

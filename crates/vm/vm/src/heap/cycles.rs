@@ -37,10 +37,11 @@ impl Counter {
     fn delete(&mut self, object: Ref, world: &impl World) {
         let mut open = vec![object];
         while let Some(object) = open.pop() {
-            if Count::of(object).color() == Color::Gray {
+            let count = Count::of(object);
+            if count.color() == Color::Gray || count.is_frozen() {
                 continue;
             }
-            Count::of(object).paint(Color::Gray);
+            count.paint(Color::Gray);
             self.each_child(object, world, |child| {
                 Count::of(child).subtract();
                 open.push(child);

@@ -73,9 +73,9 @@ impl Heap {
     /// # Safety
     /// No other thread runs Java or uses a [`Ref`] that `roots` does not mark.
     pub unsafe fn collect(&self, roots: impl FnOnce(&mut Marker<'_>)) {
-        for word in &self.marks {
-            word.store(0, Relaxed);
-        }
+        // Pages without a mark stay as the kernel has made them.
+        let marked = self.marks.iter().filter(|word| word.load(Relaxed) != 0);
+        marked.for_each(|word| word.store(0, Relaxed));
         let mut marker = Marker { heap: self, pending: Vec::new(), references: Vec::new() };
         roots(&mut marker);
         marker.trace();
@@ -94,9 +94,11 @@ impl Heap {
     /// Nothing uses an object that is not marked.
     unsafe fn sweep(&self, blocks: &mut Blocks) {
         blocks.lists.iter_mut().for_each(Vec::clear);
-        let mut index = 0;
+        let mut index = blocks.n_frozen;
         while index < blocks.all.len() {
-            blocks.all[index].is_listed = false;
+            if blocks.all[index].is_listed {
+                blocks.all[index].is_listed = false;
+            }
             let at = self.address_of(index);
             match self.used(index) {
                 Use::Free => index += 1,

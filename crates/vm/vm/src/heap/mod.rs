@@ -13,10 +13,14 @@
 //! **Invariant**: a cell is on one free list, or in one allocator's unused rest, or holds one
 //! object, or waits in a block that an allocator has for the end of the period. Unused rests are
 //! zero. With counting, free cells are zero but for their link.
+//!
+//! A zygote *freezes* its heap ([`Heap::freeze`]): no collector writes to the blocks again that
+//! hold its objects, so that its children share them.
 
 mod count;
 mod counting;
 mod cycles;
+mod freeze;
 mod mark_sweep;
 
 pub use counting::{Counter, Strength, Summary, World};
@@ -114,6 +118,10 @@ struct Blocks {
     n_free: usize,
     /// Where the search for free blocks begins.
     next: usize,
+    /// How many blocks, from the first on, have been used: the others are zero.
+    n_touched: usize,
+    /// How many blocks, from the first on, are frozen: nothing is allocated or freed there.
+    n_frozen: usize,
     /// For each size, blocks with free cells that no allocator has. Some may be in use otherwise
     /// since, and are not [`Block::is_listed`].
     lists: [Vec<u32>; N_SIZES],
@@ -204,7 +212,6 @@ impl Heap {
         let cards = || Arc::new(Cards::new(region.start(), region.n_bytes()));
         let cards = (collector == Collector::Counting).then(cards);
         let n_blocks = n_bytes / BLOCK_BYTES as usize;
-        let marks = (0..n_bytes / 8 / 64).map(|_| AtomicU64::new(0)).collect();
         Ok(Heap {
             region,
             uses: zeroed(n_blocks),
@@ -212,9 +219,11 @@ impl Heap {
                 all: vec![UNUSED; n_blocks].into(),
                 n_free: n_blocks,
                 next: 0,
+                n_touched: 0,
+                n_frozen: 0,
                 lists: Default::default(),
             }),
-            marks,
+            marks: zeroed(n_bytes / 8 / 64),
             collections: AtomicU32::new(0),
             limit_blocks: AtomicUsize::new(first_limit(n_blocks)),
             cards,
@@ -336,36 +345,42 @@ impl Heap {
                 return Ok(Rest { free, at: 0, end: 0 });
             }
         }
-        let block = self.take_blocks(&mut blocks, 1, reach)?;
+        let (block, old) = self.take_blocks(&mut blocks, 1, reach)?;
         self.set_use(block, Use::Cells(size as u8));
         blocks.all[block] = Block { period, ..UNUSED };
         let at = self.address_of(block);
         drop(blocks);
         // SAFETY: no object lies in the block, and nobody else allocates from it.
-        unsafe { zero(at, BLOCK_BYTES as usize) };
+        unsafe { zero(at, old) };
         Ok(Rest { free: 0, at, end: at + BLOCK_BYTES })
     }
 
     fn take_large(&self, n_bytes: u64, period: u32, reach: Reach) -> Result<u32, Full> {
         let n_blocks = n_bytes.div_ceil(u64::from(BLOCK_BYTES));
         let Ok(n_blocks) = u32::try_from(n_blocks) else { return Err(Full::Exhausted) };
-        let at = {
+        let (at, old) = {
             let mut blocks = self.lock();
-            let first = self.take_blocks(&mut blocks, n_blocks as usize, reach)?;
+            let (first, old) = self.take_blocks(&mut blocks, n_blocks as usize, reach)?;
             self.set_use(first, Use::Large(n_blocks));
             for distance in 1..n_blocks {
                 self.set_use(first + distance as usize, Use::Rest(distance));
             }
             blocks.all[first] = Block { period, ..UNUSED };
-            self.address_of(first)
+            (self.address_of(first), old)
         };
         // SAFETY: no object lies in these blocks; a collector that sees them finds class word 0.
-        unsafe { zero(at, n_blocks as usize * BLOCK_BYTES as usize) };
+        unsafe { zero(at, old) };
         Ok(at)
     }
 
-    /// Finds free blocks side by side. The caller says what they are used for.
-    fn take_blocks(&self, blocks: &mut Blocks, count: usize, reach: Reach) -> Result<usize, Full> {
+    /// Finds free blocks side by side. The caller says what they are used for. Returns the first
+    /// one, and how many bytes from there on may be other than zero.
+    fn take_blocks(
+        &self,
+        blocks: &mut Blocks,
+        count: usize,
+        reach: Reach,
+    ) -> Result<(usize, usize), Full> {
         let n_blocks = blocks.all.len();
         if count > n_blocks {
             return Err(Full::Exhausted);
@@ -382,11 +397,13 @@ impl Heap {
         }
         let found = self
             .free_run(blocks.next..n_blocks, count)
-            .or_else(|| self.free_run(0..n_blocks, count))
+            .or_else(|| self.free_run(blocks.n_frozen..n_blocks, count))
             .ok_or(Full::Exhausted)?;
         blocks.n_free -= count;
-        blocks.next = if found + count < n_blocks { found + count } else { 0 };
-        Ok(found)
+        blocks.next = if found + count < n_blocks { found + count } else { blocks.n_frozen };
+        let n_old = blocks.n_touched.saturating_sub(found).min(count);
+        blocks.n_touched = blocks.n_touched.max(found + count);
+        Ok((found, n_old * BLOCK_BYTES as usize))
     }
 
     /// The first of `count` free blocks side by side.

@@ -52,7 +52,7 @@ pub(super) const TABLE: &[Native] = &[
     }),
     // The command line's properties; they win.
     (VM_RUNTIME, "properties", "()[Ljava/lang/String;", |t, _| {
-        let given = t.vm.options.properties.iter().map(|(key, value)| format!("{key}={value}"));
+        let given = t.vm.program().properties.iter().map(|(key, value)| format!("{key}={value}"));
         Ok(Value::Ref(strings(t, &given.collect::<Vec<_>>())?))
     }),
     (VM_RUNTIME, "getTargetHeapUtilization", "()F", |_, _| Ok(Value::Float(0.5))),

@@ -46,13 +46,13 @@ pub(super) const TABLE: &[Native] = &[
     }),
     (THREAD, "internalSetName", "(Ljava/lang/Thread;Ljava/lang/String;)V", |t, a| {
         if let Some(state) = state(t, a) {
-            thread::name(state.tid, &rust(t, a.reference(1))?);
+            thread::name(state.tid(), &rust(t, a.reference(1))?);
         }
         VOID
     }),
     (THREAD, "internalSetPriority", "(Ljava/lang/Thread;I)V", |t, a| {
         if let Some(state) = state(t, a) {
-            thread::set_priority(state.tid, a.int(1));
+            thread::set_priority(state.tid(), a.int(1));
         }
         VOID
     }),

@@ -16,7 +16,7 @@ pub(super) const TABLE: &[Native] = &[
         Ok(Value::Ref(text(t, &joined(&t.vm.options.boot_class_path))?))
     }),
     (VM, "classPath", "()Ljava/lang/String;", |t, _| {
-        Ok(Value::Ref(text(t, &joined(&t.vm.options.class_path))?))
+        Ok(Value::Ref(text(t, &joined(&t.vm.program().class_path))?))
     }),
     // The directory of java.home.
     (VM, "resourcesPath", "()Ljava/lang/String;", |t, _| {
@@ -67,9 +67,10 @@ pub(super) const TABLE: &[Native] = &[
     }),
     // The collector registers what it finds; there is nothing to prepare.
     ("Ljava/lang/ref/Reference;", "register", "(Ljava/lang/Object;)V", |_, _| VOID),
-    ("Ljava/lang/Daemons$ReferenceQueueDaemon;", "run", "()V", |t, _| {
-        loop {
-            t.safe(|| t.vm.pending.wait());
+    ("Ljava/lang/Daemons$ReferenceQueueDaemon;", "run", "()V", |t, a| {
+        while super::values::call_on(t, a.reference(0), "isRunning", "()Z", &[])?.int() != 0 {
+            t.safe(|| t.vm.pending.wait(&t.state.parker));
+            t.state.parker.take_interrupt();
             while let Some(reference) = t.vm.pending.first() {
                 t.scope(|| {
                     t.keep(reference);
@@ -78,6 +79,7 @@ pub(super) const TABLE: &[Native] = &[
                 t.vm.pending.remove_first();
             }
         }
+        VOID
     }),
 ];
 

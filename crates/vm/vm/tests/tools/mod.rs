@@ -1,6 +1,7 @@
 //! Programs that tests run, and where the class library is.
+#![allow(dead_code, reason = "not every test needs all of it")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The output of a command.
@@ -17,7 +18,23 @@ pub fn succeed(command: &mut Command) -> String {
 
 /// What the script for the class library says.
 pub fn library(wanted: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let root = above.find(|it| it.join("scripts/vm-library").exists()).expect("the workspace");
     let script = root.join("scripts/vm-library");
     succeed(Command::new(script).arg("-d").arg(root.join("target/vm")).arg(wanted))
+}
+
+/// Compiles programs against the class library. Returns the dex file, in a directory in which their
+/// classes lie, too.
+pub fn build(sources: &[PathBuf], directory: &Path) -> PathBuf {
+    let jars = library("java");
+    let (dx, classes) = jars.split_once(':').expect("two jars");
+    let mut javac = Command::new("javac");
+    javac.args(["-nowarn", "-source", "8", "-target", "8", "-bootclasspath", classes, "-d"]);
+    succeed(javac.arg(directory).args(sources));
+    let dex = directory.join("programs.dex");
+    let mut command = Command::new("java");
+    command.args(["-cp", dx, "com.android.dx.command.Main", "--dex", "--min-sdk-version=26"]);
+    succeed(command.arg(format!("--output={}", dex.display())).arg(directory));
+    dex
 }

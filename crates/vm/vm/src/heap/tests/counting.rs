@@ -1,7 +1,7 @@
 //! Counter: threads of a simulation work at every point at which the collector lets them, and come
 //! to their stages in any order.
 
-use super::{Random, objects, shape};
+use super::{Random, frozen_words, objects, shape};
 use crate::cards::{Acting, Cards, Mutator, Stage, Step, before_store, keeps_referent};
 use crate::heap::{Allocator, Collector, Counter, Heap, Reach, Strength, World};
 use crate::memory::{load32, store32};
@@ -146,15 +146,7 @@ impl Simulation {
     fn reachable(&self) -> HashSet<Ref> {
         let state = self.state.borrow();
         let roots = state.actors.iter().flat_map(|actor| actor.roots).chain([state.shared]);
-        let mut open: Vec<Ref> = roots.filter(|it| !it.is_null()).collect();
-        let mut found = HashSet::new();
-        while let Some(object) = open.pop() {
-            if found.insert(object) {
-                assert!(object.exists(), "an object that is reachable was freed");
-                object.each_reference(|to| open.push(to));
-            }
-        }
-        found
+        closure(roots)
     }
 }
 
@@ -242,6 +234,84 @@ fn random_histories_free_what_nothing_reaches_and_nothing_else() {
         }
         settle(&simulation, &mut counting);
     }
+}
+
+/// The histories go on after a freeze: what is frozen stays, the collector writes nothing there,
+/// and young objects are freed as always.
+#[test]
+fn random_histories_go_on_after_a_freeze() {
+    for seed in seeds() {
+        let simulation = Simulation::new(seed);
+        let heap = &simulation.heap;
+        let mut counting = Counter::new(simulation.cards.clone(), Stage::default());
+        for _ in 0..5 {
+            (0..60).for_each(|_| simulation.step());
+            // SAFETY: the simulation tells all roots.
+            unsafe { counting.collect(heap, &simulation) };
+        }
+        settle(&simulation, &mut counting);
+        let frozen = objects(heap);
+        // SAFETY: no thread works, and the allocators begin afresh.
+        unsafe { heap.freeze() };
+        for actor in &mut simulation.state.borrow_mut().actors {
+            actor.allocator = Allocator::new();
+        }
+        // What a child of fork has: a collector that knows nothing of frozen objects.
+        let mut counting = Counter::new(simulation.cards.clone(), simulation.collector.stage());
+        for collection in 0..30 {
+            (0..40).for_each(|_| simulation.step());
+            let quiet = Quiet(&simulation);
+            let before = frozen_words(heap);
+            // SAFETY: no thread works.
+            unsafe { counting.collect(heap, &quiet) };
+            let mut after = frozen_words(heap);
+            forget_referents(&simulation, &frozen, &before, &mut after);
+            assert!(before == after, "{seed}/{collection}: a frozen block was written to");
+            // SAFETY: the simulation tells all roots.
+            unsafe { counting.collect(heap, &simulation) };
+            // SAFETY: no thread of the simulation is in a step.
+            let verified = unsafe { counting.verify(heap, &simulation) };
+            verified.unwrap_or_else(|wrong| panic!("{seed}/{collection}: {wrong:?}"));
+            assert!(frozen.iter().all(|object| object.exists()));
+            simulation.reachable();
+        }
+        let quiet = Quiet(&simulation);
+        for _ in 0..2 {
+            // SAFETY: no thread works.
+            unsafe { counting.collect(heap, &quiet) };
+        }
+        let mut live = simulation.reachable();
+        live.extend(closure(frozen.iter().copied()));
+        assert_eq!(objects(heap), live, "{seed}: too much is left, or too little");
+    }
+}
+
+/// A frozen weak reference whose referent is gone is cleared: the only write to a frozen object.
+fn forget_referents(
+    simulation: &Simulation,
+    frozen: &HashSet<Ref>,
+    before: &[u32],
+    after: &mut [u32],
+) {
+    for object in frozen.iter().filter(|it| !it.is_array()) {
+        let word = (object.address() + REFERENT - simulation.heap.region.start()) as usize / 4;
+        if after[word] == 0 {
+            after[word] = before[word];
+        }
+    }
+}
+
+/// All that these objects reach.
+fn closure(roots: impl Iterator<Item = Ref>) -> HashSet<Ref> {
+    let mut open: Vec<Ref> = roots.filter(|it| !it.is_null()).collect();
+    let mut found = HashSet::new();
+    while let Some(object) = open.pop() {
+        if found.insert(object) {
+            assert!(object.exists(), "an object that is reachable was freed");
+            object.each_reference(|to| open.push(to));
+        }
+    }
+    found
 }
 
 /// Without work in between, two collections free all garbage.

@@ -1,6 +1,6 @@
 //! Mark and sweep.
 
-use super::{Random, objects, shape};
+use super::{Random, frozen_words, objects, shape};
 use crate::heap::{Allocator, Collector, Full, Heap, Reach};
 use crate::object::{ELEMENTS, Kind, Ref, Sort};
 use std::collections::{HashMap, HashSet};
@@ -137,4 +137,59 @@ fn referents_do_not_count() {
         });
     }
     assert_eq!(objects(&heap), HashSet::from([holder, kept]));
+}
+
+#[test]
+fn a_collection_writes_nothing_into_frozen_blocks_and_frees_nothing_there() {
+    let heap = Heap::map(4 << 20, Collector::MarkSweep).unwrap();
+    let array = shape(Sort::Array(Kind::Reference), 0, &[]);
+    let make = |allocator: &mut Allocator, length: u32| {
+        let n_bytes = u64::from(ELEMENTS + 4 * length);
+        let period = heap.collections();
+        heap.allocate(allocator, period, Reach::Whole, array, n_bytes, Some(length)).unwrap()
+    };
+    let mut old = Allocator::new();
+    let made: Vec<Ref> = (0..400).map(|nth| make(&mut old, nth * 7 % 900)).collect();
+    let frozen: HashSet<Ref> = made.into_iter().step_by(2).collect();
+    // SAFETY: the heap is this thread's alone, and the old allocator is not used any more.
+    unsafe {
+        heap.collect(|marker| frozen.iter().for_each(|it| marker.mark(*it)));
+        heap.freeze();
+    }
+    let mut young = Allocator::new();
+    let kept: Vec<Ref> = (0..300).map(|nth| make(&mut young, nth % 40)).collect();
+    assert!(kept.iter().min() > frozen.iter().max(), "no young object lies in a frozen block");
+    let holder = frozen.iter().copied().find(|it| it.length() > 0).unwrap();
+    holder.set_ref(0, kept[7]);
+    let words = || frozen_words(&heap);
+    let before = words();
+    for (root, young) in [(Some(holder), Some(kept[7])), (None, None)] {
+        // SAFETY: as above; an object that nothing reaches is not used.
+        unsafe { heap.collect(|marker| root.iter().for_each(|it| marker.mark(*it))) };
+        assert_eq!(objects(&heap), frozen.iter().copied().chain(young).collect());
+        assert!(words() == before, "a collection has written into a frozen block");
+    }
+}
+
+#[test]
+fn a_frozen_heap_is_used_up_to_its_end() {
+    let heap = Heap::map(1 << 20, Collector::MarkSweep).unwrap();
+    let bytes = shape(Sort::Array(Kind::Byte), 0, &[]);
+    let make = |allocator: &mut Allocator| {
+        let n_bytes = u64::from(ELEMENTS + 10_000);
+        heap.allocate(allocator, heap.collections(), Reach::Whole, bytes, n_bytes, Some(10_000))
+    };
+    let (mut old, mut young) = (Allocator::new(), Allocator::new());
+    let made: Vec<Ref> = (0..8).map(|_| make(&mut old).unwrap()).collect();
+    // SAFETY: the heap is this thread's alone.
+    unsafe {
+        // A free block among frozen ones is lost.
+        heap.collect(|marker| made.iter().skip(1).for_each(|it| marker.mark(*it)));
+        heap.freeze();
+    }
+    for _ in 0..3 {
+        assert_eq!(std::iter::from_fn(|| make(&mut young).ok()).count(), 64 - 8);
+        // SAFETY: nothing uses the objects.
+        unsafe { heap.collect(|_| {}) };
+    }
 }

@@ -4,9 +4,10 @@ mod counting;
 mod mark_sweep;
 
 use super::Heap;
-use crate::memory::Arena;
+use crate::memory::{Arena, load32};
 use crate::object::{Ref, Shape, Sort};
 use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn shape(sort: Sort, instance_bytes: u32, references: &[u32]) -> &'static Shape {
     let arena = Arena::map(4096).unwrap();
@@ -41,4 +42,12 @@ fn objects(heap: &Heap) -> HashSet<Ref> {
     // SAFETY: no thread allocates meanwhile.
     unsafe { heap.each_object(|object| assert!(found.insert(object))) };
     found
+}
+
+/// The words of all frozen blocks.
+fn frozen_words(heap: &Heap) -> Vec<u32> {
+    let end = heap.address_of(heap.lock().n_frozen);
+    let words = (heap.region.start()..end).step_by(4);
+    // SAFETY: the words lie in the heap.
+    words.map(|word| unsafe { load32(word, Relaxed) }).collect()
 }
