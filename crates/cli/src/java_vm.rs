@@ -121,6 +121,7 @@ pub fn complete(mut vm: Options, socket: &Path) -> Result<Options, Failure> {
     vm.natives = baton_vm_binder::natives(socket.to_owned());
     vm.natives.extend(baton_vm_jni::natives());
     vm.foreign = Some(baton_vm_jni::foreign_calls());
+    vm.natives.extend(baton_vm_real_time::natives(baton_rt::Options::new()));
     Ok(vm)
 }
 

@@ -33,6 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-vm-binder", &["baton", "baton-abi", "baton-driver", "baton-vm"]),
     // The seam: libraries that Java programs load.
     ("baton-vm-jni", &["baton-dex", "baton-vm"]),
+    ("baton-vm-real-time", &["baton-rt", "baton-vm"]),
     ("baton-preload", &["baton-abi", "baton-driver", "baton-log"]),
     ("baton-binderfs", &["baton-abi", "baton-driver"]),
     ("baton-capi", &["baton"]),
@@ -58,6 +59,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "baton-vm",
             "baton-vm-binder",
             "baton-vm-jni",
+            "baton-vm-real-time",
         ],
     ),
     ("baton-conformance", &["baton-abi"]),
@@ -164,7 +166,6 @@ const UNSAFE: &[(&str, &str)] = &[
     ("vm/vm/src/reference.rs", "referents, which hold no object"),
     ("vm/vm/src/natives/unsafe_.rs", "words of objects by their offset"),
     ("vm/vm/src/natives/memory.rs", "addresses that Java's buffers have"),
-    ("vm/vm/src/natives/real_time.rs", "the policy of the scheduler"),
     ("vm/vm/src/natives/posix.rs", "descriptors and mappings that Java objects own"),
     ("vm/vm/src/interpreter/", "units of verified code, and results in words"),
     ("vm/vm/src/globals.rs", "references in words that a collector reads"),

@@ -51,7 +51,7 @@ pub struct ThreadState {
     running: AtomicU8,
     /// The thread is to look at what is asked of it
     attention: AtomicBool,
-    /// The scheduler runs it before all ordinary threads
+    /// See [`ThreadState::set_real_time`]
     pub(crate) is_real_time: AtomicBool,
     pub(crate) pauses: Pauses,
     /// What a collector that counts has to know
@@ -96,6 +96,12 @@ impl ThreadState {
     #[inline(always)]
     pub fn has_attention(&self) -> bool {
         self.attention.load(Relaxed)
+    }
+
+    /// Says whether the scheduler runs the thread before all ordinary ones: memory is reserved for
+    /// such threads.
+    pub fn set_real_time(&self, is_real_time: bool) {
+        self.is_real_time.store(is_real_time, Relaxed);
     }
 
     /// The OS thread.

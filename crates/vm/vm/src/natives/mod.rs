@@ -26,7 +26,6 @@ mod pattern;
 mod posix;
 mod process;
 mod proxy;
-mod real_time;
 mod reflect;
 mod serialization;
 mod string;
@@ -61,7 +60,6 @@ pub fn table() -> Vec<Native> {
         posix::TABLE,
         process::TABLE,
         proxy::TABLE,
-        real_time::TABLE,
         reflect::ACCESSORS,
         reflect::TABLE,
         serialization::TABLE,
