@@ -29,7 +29,7 @@ const FORMS: [(&str, &str, Option<Bar>); 2] =
 
 /// A service manager in this process, until it is dropped.
 pub struct Names {
-    pub process: Process,
+    process: Process,
     _manager: Manager,
     looper: Option<JoinHandle<Errno>>,
 }
