@@ -39,6 +39,7 @@ impl Count {
     }
 
     fn set(self, word: u32) {
+        debug_assert!(!self.is_frozen(), "a write to a page that processes share");
         self.0.count_word().store(word, Relaxed);
     }
 
