@@ -1,10 +1,12 @@
 // A Binder program without a library: an echo service that is the context manager, its clients, and
 // a client of no good will. The same source is a static program, which opens the device of a
 // mounted binderfs, and a dynamic one, which `baton run` interposes.
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/android/binder.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,16 +17,26 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MAP_BYTES = 1 << 20, ECHO = 1, PAYLOAD_BYTES = 64, N_THREADS = 4 };
+enum { MAP_BYTES = 1 << 20, ECHO = 1, DESCRIPTOR = 2, PAYLOAD_BYTES = 64, N_THREADS = 4 };
 
-// The payload of a reply: who has called, as the service sees it, and the request's payload.
+// How a thread is scheduled.
+struct scheduling {
+	int32_t policy;
+	int32_t priority;
+	int32_t nice;
+};
+
+// The payload of a reply: who has called, as the service sees it, the request's payload, and how
+// the service is scheduled.
 struct echo {
 	int32_t pid;
 	uint32_t euid;
 	uint8_t bytes[PAYLOAD_BYTES];
+	struct scheduling scheduling;
 };
 
 static const char *device;
@@ -97,24 +109,56 @@ static bool find(const uint8_t *at, const uint8_t *end, uint32_t wanted,
 	return false;
 }
 
+static struct scheduling scheduling_of(int32_t tid)
+{
+	struct sched_param parameters;
+	int policy = sched_getscheduler(tid);
+	if (policy < 0 || sched_getparam(tid, &parameters))
+		die("the scheduling of %d: %s", tid, strerror(errno));
+	return (struct scheduling){policy & ~SCHED_RESET_ON_FORK, parameters.sched_priority,
+				   getpriority(PRIO_PROCESS, tid)};
+}
+
+// A message of one descriptor, and where its object lies.
+struct descriptor {
+	struct binder_fd_object object;
+	uint64_t offset;
+};
+
+static void describe(struct descriptor *descriptor, int fd, struct binder_transaction_data *data)
+{
+	*descriptor = (struct descriptor){.object = {.hdr.type = BINDER_TYPE_FD, .fd = fd}};
+	data->data_size = sizeof(descriptor->object);
+	data->offsets_size = sizeof(descriptor->offset);
+	data->data.ptr.buffer = (uintptr_t)&descriptor->object;
+	data->data.ptr.offsets = (uintptr_t)&descriptor->offset;
+}
+
 static void *serve_loop(void *argument)
 {
 	int fd = *(int *)argument;
 	uint32_t enter = BC_ENTER_LOOPER;
 	struct echo reply;
 	struct free_and_send answer;
-	void *write = &enter;
+	struct descriptor descriptor;
+	int received = -1;
+	void *commands = &enter;
 	size_t write_bytes = sizeof(enter);
 	for (;;) {
 		uint8_t read[512];
 		size_t n = sizeof(read);
 		struct binder_transaction_data call;
-		if (exchange(fd, write, write_bytes, read, &n))
+		if (exchange(fd, commands, write_bytes, read, &n))
 			die("serve: %s", strerror(errno));
 		write_bytes = 0;
+		if (received >= 0)
+			close(received);
+		received = -1;
 		if (!find(read, read + n, BR_TRANSACTION, &call))
 			continue;
-		reply = (struct echo){.pid = call.sender_pid, .euid = call.sender_euid};
+		reply = (struct echo){.pid = call.sender_pid,
+				      .euid = call.sender_euid,
+				      .scheduling = scheduling_of(0)};
 		size_t bytes = call.data_size < PAYLOAD_BYTES ? call.data_size : PAYLOAD_BYTES;
 		memcpy(reply.bytes, (void *)(uintptr_t)call.data.ptr.buffer, bytes);
 		answer = (struct free_and_send){
@@ -124,7 +168,16 @@ static void *serve_loop(void *argument)
 			.data = {.data_size = sizeof(reply),
 				 .data.ptr.buffer = (uintptr_t)&reply},
 		};
-		write = &answer;
+		if (call.code == DESCRIPTOR) {
+			// Writes to the descriptor, and sends it back.
+			const struct binder_fd_object *object =
+				(void *)(uintptr_t)call.data.ptr.buffer;
+			received = object->fd;
+			if (write(received, "s", 1) != 1)
+				die("descriptor %d: %s", received, strerror(errno));
+			describe(&descriptor, received, &answer.data);
+		}
+		commands = &answer;
 		write_bytes = call.flags & TF_ONE_WAY ? offsetof(struct free_and_send, send)
 						      : sizeof(answer);
 	}
@@ -136,15 +189,23 @@ static void serve(void)
 	static int fd;
 	fd = open_device(0);
 	map_device(fd);
-	int unused = 0;
-	if (ioctl(fd, BINDER_SET_CONTEXT_MGR, &unused))
-		die("BINDER_SET_CONTEXT_MGR: %s", strerror(errno));
+	// The least urgent minimum: the service has its caller's nice value.
+	struct flat_binder_object manager = {.hdr.type = BINDER_TYPE_BINDER,
+					     .flags = FLAT_BINDER_FLAG_ACCEPTS_FDS | 19};
+	if (ioctl(fd, BINDER_SET_CONTEXT_MGR_EXT, &manager))
+		die("BINDER_SET_CONTEXT_MGR_EXT: %s", strerror(errno));
+	// A looper can be set aside for each real-time caller if there are others.
+	pthread_t thread;
+	for (int i = 1; i < N_THREADS; i++)
+		if (pthread_create(&thread, NULL, serve_loop, &fd))
+			die("no thread");
 	puts("ready");
 	fflush(stdout);
 	serve_loop(&fd);
 }
 
-static void call(int fd, uint32_t number)
+// Calls, and returns how the service is scheduled that answers.
+static struct scheduling call(int fd, uint32_t number)
 {
 	uint8_t payload[PAYLOAD_BYTES];
 	for (int i = 0; i < PAYLOAD_BYTES; i++)
@@ -170,12 +231,14 @@ static void call(int fd, uint32_t number)
 		die("another payload came back");
 	if (echo->pid != seen_pid || echo->euid != seen_euid)
 		die("the service saw process %d of user %u", echo->pid, echo->euid);
+	struct scheduling scheduling = echo->scheduling;
 	struct __attribute__((packed)) {
 		uint32_t command;
 		uint64_t buffer;
 	} release = {BC_FREE_BUFFER, reply.data.ptr.buffer};
 	if (exchange(fd, &release, sizeof(release), NULL, NULL))
 		die("BC_FREE_BUFFER: %s", strerror(errno));
+	return scheduling;
 }
 
 struct caller {
@@ -202,6 +265,114 @@ static void call_from_threads(uint32_t n)
 			die("no thread");
 	for (int i = 0; i < N_THREADS; i++)
 		pthread_join(threads[i], NULL);
+}
+
+// Sends the end of a pipe, which the service writes to and sends back.
+static void send_descriptors(uint32_t n)
+{
+	int fd = open_device(0);
+	map_device(fd);
+	for (uint32_t i = 0; i < n; i++) {
+		int ends[2];
+		if (pipe(ends))
+			die("pipe: %s", strerror(errno));
+		struct __attribute__((packed)) {
+			uint32_t command;
+			struct binder_transaction_data data;
+		} send = {BC_TRANSACTION, {.code = DESCRIPTOR, .flags = TF_ACCEPT_FDS}};
+		struct descriptor descriptor;
+		describe(&descriptor, ends[1], &send.data);
+		struct binder_transaction_data reply;
+		uint8_t read_buffer[512];
+		size_t bytes = sizeof(read_buffer), write_bytes = sizeof(send);
+		for (;; bytes = sizeof(read_buffer), write_bytes = 0) {
+			if (exchange(fd, &send, write_bytes, read_buffer, &bytes))
+				die("call: %s", strerror(errno));
+			if (find(read_buffer, read_buffer + bytes, BR_REPLY, &reply))
+				break;
+		}
+		const struct binder_fd_object *object = (void *)(uintptr_t)reply.data.ptr.buffer;
+		int received = object->fd;
+		close(ends[1]);
+		char letters[2];
+		if (fcntl(received, F_GETFD) != FD_CLOEXEC || write(received, "c", 1) != 1)
+			die("descriptor %d: %s", received, strerror(errno));
+		if (read(ends[0], letters, 1) != 1 || read(ends[0], letters + 1, 1) != 1 ||
+		    memcmp(letters, "sc", 2))
+			die("another pipe");
+		close(received);
+		close(ends[0]);
+		struct __attribute__((packed)) {
+			uint32_t command;
+			uint64_t buffer;
+		} release = {BC_FREE_BUFFER, reply.data.ptr.buffer};
+		if (exchange(fd, &release, sizeof(release), NULL, NULL))
+			die("BC_FREE_BUFFER: %s", strerror(errno));
+	}
+	// Nothing is left of them, here or at the server.
+	int next = dup(fd);
+	if (next != fd + 1)
+		die("descriptors are left: the next is %d", next);
+}
+
+// Calls as one user after the other, by the device that the first has opened.
+static void change_user(uint32_t other)
+{
+	struct caller caller = {open_device(0), 10};
+	map_device(caller.fd);
+	uint32_t first = geteuid(), users[] = {first, other, first, other, other, first};
+	for (int i = 0; i < 6; i++) {
+		if (seteuid(users[i]))
+			die("seteuid: %s", strerror(errno));
+		seen_euid = users[i];
+		calls(&caller);
+		pthread_t thread;
+		if (pthread_create(&thread, NULL, calls, &caller))
+			die("no thread");
+		pthread_join(thread, NULL);
+	}
+}
+
+// The service has the caller's nice value, and its own again for the next caller.
+static void be_nice(int nice)
+{
+	int fd = open_device(0);
+	map_device(fd);
+	int before = getpriority(PRIO_PROCESS, 0);
+	int values[] = {before, nice, nice, before};
+	for (int i = 0; i < 4; i++) {
+		if (setpriority(PRIO_PROCESS, 0, values[i]))
+			die("setpriority: %s", strerror(errno));
+		struct scheduling served = call(fd, i);
+		if (served.policy != SCHED_OTHER || served.nice != values[i])
+			die("served at policy %d, nice value %d, in place of %d", served.policy,
+			    served.nice, values[i]);
+	}
+}
+
+// The service has the real-time priority of its caller, and so has the server's thread that reads
+// requests, if that is given.
+static void be_real_time(int priority, int32_t reader)
+{
+	int fd = open_device(0);
+	map_device(fd);
+	struct sched_param parameters = {.sched_priority = priority};
+	if (sched_setscheduler(0, SCHED_FIFO, &parameters))
+		die("sched_setscheduler: %s", strerror(errno));
+	// The first calls look for a looper.
+	struct scheduling served;
+	for (int i = 0; i < 1000; i++) {
+		served = call(fd, i);
+		if (served.policy == SCHED_FIFO)
+			break;
+	}
+	for (int i = 0; i < 10; i++)
+		served = call(fd, i);
+	if (served.policy != SCHED_FIFO || served.priority != priority)
+		die("served at policy %d, priority %d", served.policy, served.priority);
+	struct scheduling reads = reader ? scheduling_of(reader) : served;
+	if (reads.policy != SCHED_FIFO || reads.priority != priority)
+		die("read at policy %d, priority %d", reads.policy, reads.priority);
 }
 
 static void on_signal(int signal) { (void)signal; }
@@ -304,7 +475,8 @@ int main(int argc, char **argv)
 {
 	if (argc < 3)
 		die("usage: client DEVICE serve | call N [EUID [PID]] | interrupted | "
-		    "misuse SEED | runs-as EUID");
+		    "misuse SEED | runs-as EUID | change-user EUID | nice VALUE | "
+		    "real-time PRIORITY [READER] | descriptors N");
 	device = argv[1];
 	const char *role = argv[2];
 	uint64_t number = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
@@ -320,6 +492,17 @@ int main(int argc, char **argv)
 		interrupted();
 	else if (!strcmp(role, "misuse"))
 		misuse(number);
+	else if (!strcmp(role, "change-user"))
+		change_user(number);
+	else if (!strcmp(role, "descriptors"))
+		send_descriptors(number);
+	else if (!strcmp(role, "nice"))
+		be_nice(number);
+	else if (!strcmp(role, "real-time")) {
+		int32_t reader = argc > 4 ? seen_euid : 0;
+		seen_euid = geteuid();
+		be_real_time(number, reader);
+	}
 	else
 		die("no such role: %s", role);
 	return 0;

@@ -54,6 +54,8 @@ _Noreturn void fail_at(struct site, const char *format, ...)
 // Skips the test if the driver is Baton: the rule of this name in docs/differences.md has the
 // reason.
 void differs(const char *rule);
+// The same, unless a mounted binderfs is tested (BINDER_MOUNTED), which does as the kernel does.
+void differs_interposed(const char *rule);
 _Noreturn void skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void expect_eq_at(struct site, const char *what, long long got, long long want);
 void expect_errno_at(struct site, const char *what, long got, int want);

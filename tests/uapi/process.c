@@ -70,7 +70,7 @@ static long step_seteuid(void *user)
 // The user is the sender's at the time of the call, not at that of the open.
 TEST(process_sender_after_seteuid)
 {
-	differs("uid-at-open");
+	differs_interposed("uid-at-open");
 	if (geteuid())
 		skip("needs root to change the user");
 	struct thread *manager = manager_new(), *client = process_new("client");

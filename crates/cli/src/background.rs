@@ -61,9 +61,23 @@ fn start_until_idle(socket: &Path) -> Result<(), Failure> {
     Err(Failure::new(tried, why).kind(if is_held { Kind::Held } else { Kind::NoBroker }))
 }
 
-/// Starts `baton` with these arguments as the broker. Returns once it listens.
+/// Runs `baton` with these arguments, which start a server in the background.
+pub fn run_itself(tried: &str, arguments: &[OsString]) -> Result<(), Failure> {
+    let output = itself(tried)?
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Failure::new(tried, error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(tried, said.trim()).kind(Kind::NotExecutable))
+}
+
+/// Starts `baton` with these arguments as a server. Returns once it serves.
 pub fn start(arguments: &[OsString]) -> Result<(), Failure> {
-    let tried = "start a broker in the background";
+    let tried = "start a server in the background";
     let mut child = itself(tried)?
         .args(arguments)
         .arg("--serving")
@@ -80,7 +94,7 @@ pub fn start(arguments: &[OsString]) -> Result<(), Failure> {
     }
     let status = child.wait().map_err(|error| Failure::new(tried, error))?;
     Err(match status.code() {
-        // The broker has reported the reason on the standard error that both share.
+        // The server has reported the reason on the standard error that both share.
         Some(code) if code == Kind::Held as i32 => Failure::silent().kind(Kind::Held),
         Some(_) => Failure::silent(),
         None => Failure::new(tried, format!("it ended early: {status}")),
@@ -92,7 +106,7 @@ const READY: &str = "ready";
 /// What a broker tries, in the message of its failure.
 pub const SERVE: &str = "run the broker";
 
-/// Reports that the broker listens, and closes the terminal. Called by the broker.
+/// Reports that the server serves, and closes the terminal. Called by the server.
 pub fn ready() {
     println!("{READY}");
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
@@ -105,7 +119,7 @@ pub fn ready() {
 fn itself(tried: &str) -> Result<Command, Failure> {
     let path = std::env::current_exe().map_err(|error| Failure::new(tried, error))?;
     let mut command = Command::new(path);
-    // A broker under the interposer would send requests to itself.
+    // A server under the interposer would send requests to itself.
     command.env_remove("LD_PRELOAD");
     Ok(command)
 }

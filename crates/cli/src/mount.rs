@@ -1,11 +1,15 @@
 //! `baton mount`.
 
+use crate::background;
 use crate::broker::begin_log;
 use crate::failure::{Failure, Kind};
 use crate::stop;
 use baton_binderfs::{Config, MountError};
 use clap::Args;
+use rustix::fd::{OwnedFd, RawFd};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Options of a mount.
@@ -28,20 +32,59 @@ pub struct MountArgs {
         default_value = "binder,hwbinder,vndbinder"
     )]
     contexts: Vec<String>,
+    /// Return once programs can use it, and leave it running
+    #[arg(long)]
+    background: bool,
+    /// This is the process that --background started
+    #[arg(long, hide = true)]
+    serving: bool,
+    /// A pipe's end of `baton run`: see [`Config::kept_open`]
+    #[arg(long, hide = true, value_name = "FD")]
+    kept_open: Option<RawFd>,
 }
 
 /// Mounts a binderfs, and serves it.
 pub fn mount(args: MountArgs, socket: &Path) -> Result<(), Failure> {
+    if args.background && !args.serving {
+        return background::start(&arguments(&args, socket));
+    }
+    if args.serving {
+        // This cannot fail: a process that was just started leads no process group.
+        let _ = rustix::process::setsid();
+    }
     let tried = format!("mount a binderfs at {}", args.directory.display());
     begin_log("baton-mount");
     let stop = stop::signals().map_err(|error| Failure::new(&tried, error))?;
-    let MountArgs { directory, contexts } = args;
-    let config = Config { directory, socket: socket.to_owned(), contexts, stop };
+    let kept_open = args.kept_open.map(inherited).transpose();
+    let kept_open = kept_open.map_err(|errno| Failure::new(&tried, errno).kind(Kind::Usage))?;
+    let MountArgs { directory, contexts, serving, .. } = args;
+    let config = Config { directory, socket: socket.to_owned(), contexts, stop, kept_open };
     let ready = || {
         // Without a NOTIFY_SOCKET this has no effect.
         let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
+        if serving {
+            background::ready();
+        }
     };
     baton_binderfs::serve(config, ready).map_err(|error| explain(&tried, socket, &error))
+}
+
+/// A descriptor that this process has been started with.
+fn inherited(fd: RawFd) -> Result<OwnedFd, Errno> {
+    // By its path: nobody owns it here.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open(format!("/proc/self/fd/{fd}"), flags, Mode::empty())
+}
+
+fn arguments(args: &MountArgs, socket: &Path) -> Vec<OsString> {
+    let mut all: Vec<OsString> = vec!["mount".into(), "--socket".into(), socket.into()];
+    all.extend(["--contexts".into(), args.contexts.join(",").into()]);
+    if let Some(fd) = args.kept_open {
+        all.extend(["--kept-open".into(), fd.to_string().into()]);
+    }
+    // The other process has the same working directory.
+    all.push(args.directory.clone().into());
+    all
 }
 
 fn explain(tried: &str, socket: &Path, error: &MountError) -> Failure {

@@ -6,7 +6,6 @@
 //! steps, so no scenario leads there.
 
 use crate::step::{Act, Control, Step};
-use baton_abi::uapi::{FLAT_BINDER_FLAG_ACCEPTS_FDS, TF_ACCEPT_FDS};
 
 /// A rule.
 #[derive(Debug)]
@@ -67,10 +66,8 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// Rules of mounted programs alone. docs/binderfs.md has the reasons.
-pub const MOUNT_RULES: &[Rule] = &[
-    Rule { name: "no-descriptors-arrive", does: Does::Explains(without_bits_for_descriptors) },
-    Rule { name: "unreadable-argument", does: Does::Explains(as_of_no_argument) },
-];
+pub const MOUNT_RULES: &[Rule] =
+    &[Rule { name: "unreadable-argument", does: Does::Explains(as_of_no_argument) }];
 
 /// The fewest rules that explain the step: one, or else all that apply.
 pub fn explain(scene: &Scene) -> Option<Vec<&'static Rule>> {
@@ -126,23 +123,6 @@ fn as_before_pending_frozen(scene: &Scene, whose: Whose, line: &str) -> Option<S
     let knows_it = release(scene.kernel_driver)? >= (6, 2);
     (whose == Whose::Baton && !knows_it)
         .then(|| line.replace("TRANSACTION_PENDING_FROZEN", "TRANSACTION_COMPLETE"))
-}
-
-/// Removes the bits that accept descriptors from the flags of transactions and objects.
-fn without_bits_for_descriptors(_: &Scene, _: Whose, line: &str) -> Option<String> {
-    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    for at in 1..words.len() {
-        // `flags 11`, and the last word of `[weak handle 1 0 17f]`.
-        let (digits, bit, end) = match (words[at - 1].as_str(), words[at].strip_suffix(']')) {
-            ("flags", None) => (words[at].as_str(), TF_ACCEPT_FDS, ""),
-            (_, Some(digits)) => (digits, FLAT_BINDER_FLAG_ACCEPTS_FDS, "]"),
-            _ => continue,
-        };
-        if let Ok(flags) = u32::from_str_radix(digits, 16) {
-            words[at] = format!("{:x}{end}", flags & !bit);
-        }
-    }
-    Some(words.join(" "))
 }
 
 /// An ioctl whose argument cannot be read: FUSE answers before the driver has looked at the
@@ -202,24 +182,6 @@ mod tests {
         let (steps, theirs, ours) = (&*steps, &theirs, &ours);
         let scene = Scene { kernel_driver: driver, steps, theirs, ours, more_rules: MOUNT_RULES };
         Some(explain(&scene)?.iter().map(|rule| rule.name).collect())
-    }
-
-    #[test]
-    fn mounted_programs_see_no_bits_that_accept_descriptors() {
-        let line = |flags, object| {
-            format!("p0.t2 ok TRANSACTION 0:0 code 12 flags {flags} at +0 8+8 bytes {object}")
-        };
-        let of = |theirs: &str, ours: &str| check(OLD, &[], theirs, ours);
-        let expect = Some(vec!["no-descriptors-arrive"]);
-        let (one, other) = ("[handle 1 0 17f] #12", "[handle 1 0 7f] #12");
-        assert_eq!(of(&line("11", one), &line("1", other)), expect);
-        assert_eq!(
-            of(&line("0", "[weak binder 1:2 100]"), &line("0", "[weak binder 1:2 0]")),
-            expect
-        );
-        assert_eq!(of(&line("11", one), &line("0", other)), None);
-        assert_eq!(of(&line("1", one), &line("1", "[handle 1 0 7e] #12")), None);
-        assert_eq!(of(&line("1", one), &line("1", "[handle 2 0 7f] #12")), None);
     }
 
     #[test]

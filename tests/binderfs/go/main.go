@@ -142,7 +142,7 @@ func (d device) take(reply transaction, payload []byte) {
 	if int(pid) != os.Getpid() || int(euid) != os.Geteuid() {
 		check("a call", fmt.Errorf("the service saw process %d of user %d", pid, euid))
 	}
-	if string(got[8:]) != string(payload) {
+	if string(got[8:8+payloadBytes]) != string(payload) {
 		check("a call", fmt.Errorf("another payload came back"))
 	}
 	free := binary.NativeEndian.AppendUint32(nil, bcFreeBuffer)

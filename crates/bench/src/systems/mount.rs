@@ -38,6 +38,7 @@ pub fn start(system: System, broker: &Path) -> io::Result<Box<dyn Server>> {
         socket: broker.to_owned(),
         contexts: vec![system.name().to_owned()],
         stop: OwnedFd::from(stopped),
+        kept_open: None,
     };
     let (tell, is_ready) = channel();
     let serving = thread::spawn(move || serve(config, move || _ = tell.send(())));

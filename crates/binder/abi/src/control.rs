@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 /// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.
@@ -101,6 +101,9 @@ pub struct Identity {
     pub uid: u32,
     /// Security label, never empty.
     pub security_context: String,
+    /// Root serves the process's device. The messages of such a process may say that it has another
+    /// user by now ([`crate::lane::SENDER_USER`]).
+    pub is_served_by_root: bool,
 }
 
 /// From an engine (or an observer) to the broker.

@@ -93,6 +93,10 @@ pub const MAX_CHAIN: usize = 64;
 pub const AT_THE_DOOR: u32 = 1;
 /// [`Message::param`] of a one-way transaction whose target was frozen when it was sent.
 pub const TO_FROZEN: i32 = 1;
+/// [`ChainEntry::process`] of an entry that is no caller. Its token is the sender's effective user,
+/// which has changed since the broker told of it. Only a sender whose device root serves is
+/// believed: see [`crate::control::Identity::is_served_by_root`].
+pub const SENDER_USER: u64 = u64::MAX;
 /// Most descriptors in one transaction: the limit of one SCM_RIGHTS message.
 pub const MAX_FDS: usize = 253;
 /// Size of a status page's file.
@@ -330,7 +334,7 @@ pub struct Message {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct ChainEntry {
-    /// [`crate::control::ProcessId`].
+    /// [`crate::control::ProcessId`], or [`SENDER_USER`].
     pub process: u64,
     /// Unguessable number, known only to processes that the call has passed through.
     pub token: u64,

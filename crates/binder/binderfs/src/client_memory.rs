@@ -61,8 +61,19 @@ pub fn duplicate(pidfd: impl AsFd, fd: i32) -> Result<OwnedFd, Errno> {
 
 /// The process of a thread, by its number; `None` if the thread has ended.
 pub fn process_of(tid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    status_number(tid, "Tgid:", 0)
+}
+
+/// The effective user of a process, which is that of its main thread; `None` if it has ended.
+pub fn user_of(pid: u32) -> Option<u32> {
+    status_number(pid, "Uid:", 1)
+}
+
+/// The number at an index of a line of /proc/PID/status.
+fn status_number(pid: u32, name: &str, index: usize) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 
 /// Whether the descriptor by which a thread now makes an ioctl has O_NONBLOCK; `None` if the system

@@ -6,12 +6,14 @@
 //! A client makes one request at a time.
 
 use crate::client_memory::ClientMemory;
+use crate::client_priority::ClientPriority;
+use crate::descriptors::Descriptors;
 use crate::opened_device::OpenedDevice;
 use crate::pending::Waiter;
 use crate::protocol::{IoctlOut, PollOut};
 use crate::shared::Shared;
 use crate::staging::Staged;
-use crate::watches::PollWatch;
+use crate::watches::{PollWatch, is_readable};
 use baton_abi::uapi::*;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use rustix::fd::{AsFd, OwnedFd};
@@ -32,6 +34,8 @@ pub enum Task {
     Ioctl {
         /// The request's number at the kernel.
         unique: u64,
+        /// The user by which the client's thread accesses files.
+        user: u32,
         /// The ioctl.
         request: u32,
         /// The argument.
@@ -69,8 +73,17 @@ impl ClientThread {
         let (shared, opened) = (Arc::clone(shared), Arc::clone(opened));
         let waiter = Arc::new(Waiter::new(Arc::clone(&opened), tid));
         let its = Arc::clone(&waiter);
-        let stand_in =
-            StandIn { shared, opened, tid, pidfd, waiter: its, nonblocking: false, poll: None };
+        let stand_in = StandIn {
+            shared,
+            opened,
+            tid,
+            pidfd,
+            waiter: its,
+            priority: ClientPriority::of(tid),
+            descriptors: Descriptors::default(),
+            nonblocking: false,
+            poll: None,
+        };
         std::thread::Builder::new()
             .name("binderfs-client".to_owned())
             .spawn(move || stand_in.run(&received))
@@ -97,6 +110,8 @@ struct StandIn {
     tid: u32,
     pidfd: Arc<OwnedFd>,
     waiter: Arc<Waiter>,
+    priority: ClientPriority,
+    descriptors: Descriptors,
     /// Whether the ioctl under way was known to have O_NONBLOCK when it began.
     nonblocking: bool,
     poll: Option<PollWatch>,
@@ -107,7 +122,11 @@ impl StandIn {
         self.waiter.runs();
         while let Ok(task) = tasks.recv() {
             match task {
-                Task::Ioctl { unique, request, data, out_bytes } => {
+                Task::Ioctl { unique, user, request, data, out_bytes } => {
+                    self.opened.note_user(user);
+                    if self.priority.take_over(&self.shared.urgency) {
+                        baton_driver::device::priorities_change();
+                    }
                     self.nonblocking = self.opened.is_nonblocking(self.tid);
                     self.ioctl(unique, request, data, out_bytes);
                 }
@@ -125,6 +144,11 @@ impl StandIn {
         }
         let mut nothing = [0u8; ARGUMENT_BYTES];
         let _ = self.drive(BINDER_THREAD_EXIT, &mut nothing);
+        // The number of a thread that has ended is another one's some day.
+        if is_readable(&self.pidfd) == Ok(false) {
+            self.priority.give_back(&self.shared.urgency);
+        }
+        self.shared.urgency.note(None);
         if let Some(poll) = self.poll.take() {
             self.shared.watches.forget_poll(&poll);
         }
@@ -138,7 +162,7 @@ impl StandIn {
         self.opened.device.ioctl(request, address, self.nonblocking).map(|_| ())
     }
 
-    fn ioctl(&self, unique: u64, request: u32, mut data: Vec<u8>, out_bytes: usize) {
+    fn ioctl(&mut self, unique: u64, request: u32, mut data: Vec<u8>, out_bytes: usize) {
         self.opened.find_map();
         data.resize(ARGUMENT_BYTES.max(data.len()).max(out_bytes), 0);
         let mut result = if request == BINDER_WRITE_READ {
@@ -147,8 +171,14 @@ impl StandIn {
             data[..size_of::<WriteRead>()].copy_from_slice(bytes_of(&exchange));
             result
         } else {
+            if request == BINDER_SET_CONTEXT_MGR_EXT && !self.shared.installs_fds {
+                let mut node: FlatObject = pod_read_unaligned(&data[..size_of::<FlatObject>()]);
+                node.flags &= !FLAT_BINDER_FLAG_ACCEPTS_FDS;
+                data[..size_of::<FlatObject>()].copy_from_slice(bytes_of(&node));
+            }
             self.drive(request, &mut data)
         };
+        self.priority.give_back(&self.shared.urgency);
         self.shared.pending.end(unique);
         if self.waiter.take_may_not_wait() && result == Err(Errno::INTR) {
             result = Err(Errno::AGAIN);
@@ -156,15 +186,18 @@ impl StandIn {
         // The kernel copies the argument back whatever the result, as Binder's driver does.
         let result = result.err().map_or(0, |errno| -errno.raw_os_error());
         let answer = IoctlOut { result, ..IoctlOut::default() };
-        self.shared.connection.answer(unique, &[bytes_of(&answer), &data[..out_bytes]]);
+        let connection = &self.shared.connection;
+        let answer = || _ = connection.answer(unique, &[bytes_of(&answer), &data[..out_bytes]]);
+        self.descriptors.answer(&self.opened, (self.tid, self.pidfd.as_fd()), answer);
     }
 
-    fn write_read(&self, exchange: &mut WriteRead) -> Result<(), Errno> {
+    fn write_read(&mut self, exchange: &mut WriteRead) -> Result<(), Errno> {
         let memory = ClientMemory::of(self.tid);
         while exchange.write_consumed < exchange.write_size {
             let address = exchange.write_buffer.wrapping_add(exchange.write_consumed);
             let left = exchange.write_size - exchange.write_consumed;
-            let staged = Staged::copy(memory, self.pidfd.as_fd(), address, left);
+            let accepts_fds = self.shared.installs_fds;
+            let staged = Staged::copy(memory, self.pidfd.as_fd(), accepts_fds, address, left);
             let is_last = staged.bytes == left;
             let (taken, result) = if is_last {
                 self.exchange(memory, &staged, exchange)
@@ -191,7 +224,7 @@ impl StandIn {
     /// Has the driver take these commands and give returns, which are then written to the client.
     /// Returns how many bytes of the commands it has taken, and notes those of returns.
     fn exchange(
-        &self,
+        &mut self,
         memory: ClientMemory,
         staged: &Staged,
         exchange: &mut WriteRead,
@@ -217,12 +250,14 @@ impl StandIn {
         let result = self.drive(BINDER_WRITE_READ, &mut argument);
         let own: WriteRead = pod_read_unaligned(&argument);
         let taken = own.write_consumed;
+        self.descriptors.note_commands(&self.opened, staged, taken);
         if room == 0 || !can_read {
             let unread = if room == 0 { Ok(()) } else { Err(Errno::FAULT) };
             return (taken, result.and(unread));
         }
         exchange.read_consumed = own.read_consumed;
         let filled = returns.get(consumed..own.read_consumed as usize).unwrap_or_default();
+        self.descriptors.note_returns(&self.opened, filled);
         let address = exchange.read_buffer.wrapping_add(consumed as u64);
         let mut written = memory.write(address, filled);
         // The driver asks for a looper at the front of the buffer, wherever the returns begin.

@@ -12,8 +12,10 @@
 //! - [`opened_device`]: one open device. [`client_thread`]: the threads that stand in for its
 //!   clients' threads. [`pending`]: those that wait. [`interrupt`]: their signals. [`watches`]:
 //!   what the server waits for, their polls among it. [`shared`]: what all threads use.
+//! - [`client_priority`]: the priority that a client's thread and its stand-in share.
 //! - [`client_memory`]: memory and descriptors of clients. [`staging`]: copies commands and all
-//!   that they point to.
+//!   that they point to. [`descriptors`]: gives clients the descriptors that come for them, by
+//!   [`injection`].
 //!
 //! **Invariant**: the driver gets no address of a client's; see [`staging`].
 //!
@@ -21,8 +23,11 @@
 //! the broker.
 
 mod client_memory;
+mod client_priority;
 mod client_thread;
 mod connection;
+mod descriptors;
+mod injection;
 mod interrupt;
 mod mount_error;
 mod opened_device;

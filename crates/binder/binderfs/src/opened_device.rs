@@ -4,15 +4,18 @@ use crate::client_memory::{self, process_of};
 use crate::protocol::InHeader;
 use baton_driver::device::Device;
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One open device. It is closed with the last reference: each stand-in has one.
 #[derive(Debug)]
 pub struct OpenedDevice {
     /// The driver's.
     pub device: Arc<Device>,
+    /// The user by which the last thread accessed files that made an ioctl.
+    last_user: AtomicU32,
     /// Whether the program had O_NONBLOCK when that was last looked at.
     nonblocking: AtomicBool,
     /// The kernel's number of the receive buffer's file.
@@ -23,6 +26,9 @@ pub struct OpenedDevice {
     /// The file system's device number.
     file_system: (u32, u32),
     is_mapped: AtomicBool,
+    /// The client's descriptors in arrays of a message, by the address of its buffer: they are
+    /// closed when the client frees it.
+    arrays: Mutex<HashMap<u64, Vec<i32>>>,
 }
 
 impl OpenedDevice {
@@ -44,12 +50,14 @@ impl OpenedDevice {
         let backing = register(&device)?;
         Ok(OpenedDevice {
             device,
+            last_user: AtomicU32::new(header.uid),
             nonblocking: AtomicBool::new(flags & libc::O_NONBLOCK.cast_unsigned() != 0),
             backing,
             process,
             inode: header.node,
             file_system,
             is_mapped: AtomicBool::new(false),
+            arrays: Mutex::default(),
         })
     }
 
@@ -62,6 +70,23 @@ impl OpenedDevice {
         if let Some((address, bytes)) = found {
             self.device.mapped(address, bytes);
             self.is_mapped.store(true, Ordering::Release);
+        }
+    }
+
+    /// The client's descriptors in arrays, by the addresses of buffers.
+    pub fn arrays(&self) -> MutexGuard<'_, HashMap<u64, Vec<i32>>> {
+        self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the user of a thread that makes an ioctl, as the kernel says it with the request. If
+    /// it is not that of the last ioctl, the process may have another user than before: the driver
+    /// gets that of the main thread, as in the kernel.
+    pub fn note_user(&self, user: u32) {
+        if self.last_user.load(Ordering::Acquire) != user
+            && let Some(effective) = client_memory::user_of(self.process)
+        {
+            self.device.set_user(effective);
+            self.last_user.store(user, Ordering::Release);
         }
     }
 

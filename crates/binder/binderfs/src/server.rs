@@ -1,9 +1,9 @@
 //! The server of one mounted binderfs: one thread reads all requests, and waits for nobody. What
 //! may wait (an open, an ioctl) is done and answered by another thread.
 
+use crate::client_priority::Urgency;
 use crate::client_thread::{ClientThread, Task};
 use crate::connection::{Connection, Mounted};
-use crate::interrupt;
 use crate::mount_error::MountError;
 use crate::opened_device::OpenedDevice;
 use crate::pending::Pending;
@@ -11,6 +11,7 @@ use crate::protocol::*;
 use crate::shared::Shared;
 use crate::tree::{self, CONTROL, FEATURE, Tree};
 use crate::watches::{Watch, Watches};
+use crate::{injection, interrupt};
 use baton_abi::uapi::{BINDER_CTL_ADD, BINDER_WRITE_READ, BinderfsDevice};
 use baton_driver::device::Device;
 use baton_driver::observer::Observer;
@@ -34,6 +35,9 @@ const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// Time after which an ioctl that still waits is looked at, whether it may.
 const SOON: Duration = Duration::from_millis(1);
 
+/// Time after which the next request has the urgency of this thread looked at.
+const REVIEW: Duration = Duration::from_millis(100);
+
 /// Where and what to serve.
 #[derive(Debug)]
 pub struct Config {
@@ -45,6 +49,9 @@ pub struct Config {
     pub contexts: Vec<String>,
     /// Serving ends once this is readable.
     pub stop: OwnedFd,
+    /// The end of a pipe, if there is one: once nobody has the other end, serving ends with the
+    /// last open device.
+    pub kept_open: Option<OwnedFd>,
 }
 
 /// An open device with the stand-ins for the threads that use it.
@@ -78,10 +85,25 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     interrupt::install().map_err(MountError::system("sigaction"))?;
     let watches = Watches::new().map_err(MountError::system("epoll_create"))?;
     let (connection, mounted) = Connection::mount(&config.directory)?;
-    for (fd, watch) in [(connection.as_fd(), Watch::Requests), (config.stop.as_fd(), Watch::Stop)] {
-        watches.add(fd, EventFlags::IN, watch).map_err(MountError::system("epoll_ctl"))?;
+    let once = EventFlags::IN | EventFlags::ONESHOT;
+    let kept_open = config.kept_open.as_ref().map(|fd| (fd.as_fd(), once, Watch::Left));
+    let watched = [
+        Some((connection.as_fd(), EventFlags::IN, Watch::Requests)),
+        Some((config.stop.as_fd(), EventFlags::IN, Watch::Stop)),
+        kept_open,
+    ];
+    for (fd, flags, watch) in watched.into_iter().flatten() {
+        watches.add(fd, flags, watch).map_err(MountError::system("epoll_ctl"))?;
     }
-    let shared = Arc::new(Shared { connection, pending: Pending::default(), watches });
+    let (pending, urgency) = (Pending::default(), Urgency::of_reader());
+    let installs_fds = injection::is_permitted();
+    if !installs_fds {
+        tracing::warn!(
+            "programs here get no descriptors: give the server CAP_SYS_PTRACE, and set \
+             kernel.yama.ptrace_scope to 2 or less"
+        );
+    }
+    let shared = Arc::new(Shared { connection, pending, watches, urgency, installs_fds });
     let mut server = Server {
         shared,
         opens: Arc::default(),
@@ -93,6 +115,8 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         file_system: (0, 0),
         interrupted: Vec::new(),
         begun: VecDeque::new(),
+        has_left: false,
+        reviewed: Instant::now(),
     };
     server.run(ready)
 }
@@ -118,6 +142,10 @@ struct Server {
     interrupted: Vec<u64>,
     /// Ioctls whose callers' O_NONBLOCK has not been looked at, oldest first.
     begun: VecDeque<Begun>,
+    /// Nobody has the other end of `kept_open`.
+    has_left: bool,
+    /// When the urgency of this thread was looked at.
+    reviewed: Instant,
 }
 
 /// The fate of a request that has an answer now.
@@ -144,9 +172,14 @@ impl Server {
                     Err(errno) => return Err(MountError::system("read of /dev/fuse")(errno)),
                 }
             }
+            if self.reviewed.elapsed() > REVIEW {
+                self.shared.urgency.review();
+                self.reviewed = Instant::now();
+            }
             self.look_at_waits();
             self.interrupt_waits();
-            if self.take_events()? {
+            let is_over = self.has_left && lock(&self.opens).is_empty();
+            if is_over || self.take_events()? {
                 return Ok(());
             }
         }
@@ -161,6 +194,7 @@ impl Server {
             match event {
                 Watch::Requests => {}
                 Watch::Stop => return Ok(true),
+                Watch::Left => self.has_left = true,
                 Watch::Poll { kernel_handle } => {
                     self.shared.connection.notify_readable(kernel_handle);
                 }
@@ -229,6 +263,7 @@ impl Server {
             Operation::Ioctl { handle, request, data, out_bytes } if node != CONTROL => {
                 let task = Task::Ioctl {
                     unique,
+                    user: header.uid,
                     request,
                     data: data.to_vec(),
                     out_bytes: out_bytes as usize,

@@ -1,5 +1,6 @@
 //! What the threads of a server share.
 
+use crate::client_priority::Urgency;
 use crate::connection::Connection;
 use crate::pending::Pending;
 use crate::watches::Watches;
@@ -13,4 +14,8 @@ pub struct Shared {
     pub pending: Pending,
     /// The descriptors that the server watches.
     pub watches: Watches,
+    /// How urgent the thread is that reads requests.
+    pub urgency: Urgency,
+    /// Whether descriptors can be installed in clients.
+    pub installs_fds: bool,
 }

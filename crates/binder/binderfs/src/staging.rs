@@ -11,9 +11,10 @@
 //! any bad address. Objects that overlap could change each other's addresses, so the first object
 //! that is out of place makes the rest of the list invalid.
 //!
-//! Descriptors cannot be installed in the client. So its objects and its calls do not accept any:
-//! the bits that say otherwise are cleared, and the sender is refused as by an object that accepts
-//! none. Descriptors that the client sends are duplicated into this process first.
+//! Where no descriptors can be installed in clients, their objects and calls do not accept any:
+//! the bits that say otherwise are cleared, and senders are refused as by an object that accepts
+//! none.
+//! Descriptors that the client sends are duplicated into this process first.
 
 use crate::client_memory::{ClientMemory, duplicate};
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
@@ -42,9 +43,17 @@ pub struct Staged {
     payloads: Vec<Vec<u8>>,
     payload_bytes: usize,
     fds: Vec<OwnedFd>,
+    /// Whether the client may get descriptors.
+    accepts_fds: bool,
 }
 
 impl Staged {
+    /// The commands with their payloads' addresses, of which the driver has taken so many bytes.
+    pub fn taken(&self, bytes: u64) -> impl Iterator<Item = (u32, &[u8])> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(self.commands.len());
+        items(&self.commands[..bytes])
+    }
+
     /// The address of the commands. They last as long as this value.
     pub fn address(&self) -> u64 {
         if self.commands.is_empty() { NOWHERE } else { self.commands.as_ptr() as u64 }
@@ -53,9 +62,15 @@ impl Staged {
     /// Copies commands from the client's write buffer, of which `left` bytes are left: at least
     /// one. If the first cannot be read, these are all the bytes that are left, [`NOWHERE`]: the
     /// driver does not look at them before a thread has read of its failed transaction. `pidfd` is
-    /// a thread of the client.
-    pub fn copy(memory: ClientMemory, pidfd: BorrowedFd<'_>, address: u64, left: u64) -> Staged {
-        let mut staged = Staged::default();
+    /// a thread of the client, which may get descriptors if it accepts them.
+    pub fn copy(
+        memory: ClientMemory,
+        pidfd: BorrowedFd<'_>,
+        accepts_fds: bool,
+        address: u64,
+        left: u64,
+    ) -> Staged {
+        let mut staged = Staged { accepts_fds, ..Staged::default() };
         let most = usize::try_from(left).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
         // The kernel reads a command that the end of the buffer cuts short, if its bytes are there.
         let mut commands = memory.read_up_to(address, most + LONGEST_COMMAND);
@@ -94,7 +109,9 @@ impl Staged {
             }
             _ => return,
         };
-        transaction.flags &= !TF_ACCEPT_FDS;
+        if !self.accepts_fds {
+            transaction.flags &= !TF_ACCEPT_FDS;
+        }
         let copy = |address, bytes: u64| {
             let fits = usize::try_from(bytes).ok().filter(|bytes| *bytes <= MAX_PAYLOAD_BYTES);
             fits.and_then(|bytes| memory.read(address, bytes).ok())
@@ -125,6 +142,7 @@ impl Staged {
         let mut objects = Objects {
             memory,
             pidfd,
+            accepts_fds: self.accepts_fds,
             buffers_left: buffers_size.min(MAX_PAYLOAD_BYTES as u64),
             buffers: Vec::new(),
             fds: Vec::new(),
@@ -160,6 +178,7 @@ impl Staged {
 struct Objects<'a> {
     memory: ClientMemory,
     pidfd: BorrowedFd<'a>,
+    accepts_fds: bool,
     /// Bytes of buffers that the transaction may still have.
     buffers_left: u64,
     /// The copies of buffers, by the indices of their objects.
@@ -174,7 +193,9 @@ impl Objects<'_> {
         Some(match value_at::<u32>(data, at)? {
             BINDER_TYPE_BINDER | BINDER_TYPE_WEAK_BINDER => {
                 let mut object: FlatObject = value_at(data, at)?;
-                object.flags &= !FLAT_BINDER_FLAG_ACCEPTS_FDS;
+                if !self.accepts_fds {
+                    object.flags &= !FLAT_BINDER_FLAG_ACCEPTS_FDS;
+                }
                 put_at(data, at, &object)
             }
             BINDER_TYPE_HANDLE | BINDER_TYPE_WEAK_HANDLE => {
@@ -241,6 +262,16 @@ impl Objects<'_> {
     }
 }
 
+/// The commands or returns in a buffer, each with what follows its number.
+pub fn items(mut bytes: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    std::iter::from_fn(move || {
+        let number = value_at::<u32>(bytes, 0)?;
+        let (body, rest) = bytes[4..].split_at_checked(payload_bytes(number))?;
+        bytes = rest;
+        Some((number, body))
+    })
+}
+
 /// The value at an offset, if all of it is there.
 fn value_at<T: AnyBitPattern>(bytes: &[u8], at: usize) -> Option<T> {
     bytes.get(at..at.checked_add(size_of::<T>())?).map(pod_read_unaligned)
@@ -259,9 +290,14 @@ mod tests {
     use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
     fn copy(commands: &[u8]) -> Staged {
+        copy_for(false, commands)
+    }
+
+    fn copy_for(accepts_fds: bool, commands: &[u8]) -> Staged {
         let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
         let memory = ClientMemory::of(std::process::id());
-        Staged::copy(memory, pidfd.as_fd(), commands.as_ptr() as u64, commands.len() as u64)
+        let (address, bytes) = (commands.as_ptr() as u64, commands.len() as u64);
+        Staged::copy(memory, pidfd.as_fd(), accepts_fds, address, bytes)
     }
 
     /// A transaction with this payload, and with buffers if they have a size.
@@ -287,17 +323,31 @@ mod tests {
     }
 
     #[test]
-    fn payloads_are_copied_and_accept_no_descriptors() {
+    fn payloads_are_copied_and_accept_descriptors_where_those_can_come() {
         let object = FlatObject {
             kind: BINDER_TYPE_BINDER,
             flags: FLAT_BINDER_FLAG_ACCEPTS_FDS | 7,
             binder: 5,
             cookie: 6,
         };
-        let (staged, found) = transaction(bytes_of(&object), &[0], 0);
-        assert_eq!(found.flags, TF_ONE_WAY);
-        let copied: FlatObject = value_at(kept(&staged, found.buffer), 0).unwrap();
-        assert_eq!(copied, FlatObject { flags: 7, ..object });
+        let sent = TransactionData {
+            flags: TF_ACCEPT_FDS | TF_ONE_WAY,
+            data_size: size_of::<FlatObject>() as u64,
+            offsets_size: 8,
+            buffer: std::ptr::from_ref(&object) as u64,
+            offsets: std::ptr::from_ref(&0u64) as u64,
+            ..bytemuck::Zeroable::zeroed()
+        };
+        let commands = [&BC_TRANSACTION.to_ne_bytes()[..], bytes_of(&sent)].concat();
+        for (accepts_fds, flags, object_flags) in
+            [(false, TF_ONE_WAY, 7), (true, sent.flags, object.flags)]
+        {
+            let staged = copy_for(accepts_fds, &commands);
+            let found: TransactionData = value_at(&staged.commands, 4).unwrap();
+            assert_eq!(found.flags, flags);
+            let copied: FlatObject = value_at(kept(&staged, found.buffer), 0).unwrap();
+            assert_eq!(copied, FlatObject { flags: object_flags, ..object });
+        }
     }
 
     /// No address of a client's survives, in whatever order and place objects lie.
@@ -360,7 +410,7 @@ mod tests {
         assert_eq!(copy(&looper).commands, looper);
         let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
         let memory = ClientMemory::of(std::process::id());
-        let staged = Staged::copy(memory, pidfd.as_fd(), NOWHERE, 64);
+        let staged = Staged::copy(memory, pidfd.as_fd(), false, NOWHERE, 64);
         assert_eq!((staged.bytes, staged.address()), (64, NOWHERE));
         // A number that no command has ends the chunk, and is the driver's to refuse.
         let staged = copy(&[&looper[..], &[0xff; 4], &looper].concat());

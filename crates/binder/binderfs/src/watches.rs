@@ -21,6 +21,8 @@ pub enum Watch {
     Requests,
     /// The end of serving.
     Stop,
+    /// Those have left for whom the file system was mounted.
+    Left,
     /// The end of a thread that uses an open device.
     Thread {
         /// The server's number of the device.
@@ -47,9 +49,14 @@ pub struct PollWatch {
 impl PollWatch {
     /// Whether it is readable now.
     pub fn is_readable(&self) -> Result<bool, Errno> {
-        let mut waits = [PollFd::new(&self.readable, PollFlags::IN)];
-        Ok(poll(&mut waits, Some(&Timespec::default()))? > 0)
+        is_readable(&self.readable)
     }
+}
+
+/// Whether a descriptor is readable now. A thread's pidfd is once the thread has ended.
+pub fn is_readable(fd: &OwnedFd) -> Result<bool, Errno> {
+    let mut waits = [PollFd::new(fd, PollFlags::IN)];
+    Ok(poll(&mut waits, Some(&Timespec::default()))? > 0)
 }
 
 /// All watches.

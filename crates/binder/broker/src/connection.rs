@@ -18,6 +18,8 @@ pub(crate) struct Connection {
     /// socket. `None` where the kernel has no pidfds.
     pub pidfd: Option<OwnedFd>,
     pub credentials: Credentials,
+    /// The process whose threads make the calls: the one that connected, whomever it serves.
+    pub server_pid: u32,
     /// Rights that the configuration gives to the process.
     pub rights: Rights,
     pub role: Role,
@@ -91,7 +93,18 @@ impl Connection {
         let rights = rights(&credentials);
         let role = Role::Ungreeted;
         let (on_behalf, exiting, unsent) = (None, None, None);
-        Ok(Connection { socket, pidfd, credentials, rights, role, on_behalf, exiting, unsent })
+        let server_pid = credentials.pid;
+        Ok(Connection {
+            socket,
+            pidfd,
+            credentials,
+            server_pid,
+            rights,
+            role,
+            on_behalf,
+            exiting,
+            unsent,
+        })
     }
 
     pub fn engine(&mut self) -> Option<&mut Engine> {

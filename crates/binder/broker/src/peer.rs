@@ -43,6 +43,8 @@ pub(crate) struct Credentials {
     /// Distinguishes the process from all others that have or will have its pid: its start time,
     /// or the number of its pidfd if /proc does not show the process.
     pub incarnation: Option<u64>,
+    /// See [`baton_abi::control::Identity::is_served_by_root`].
+    pub is_served_by_root: bool,
 }
 
 /// Asks the kernel who connected. Returns a pidfd as well, which becomes readable when the process
@@ -63,7 +65,16 @@ pub(crate) fn identify(socket: impl AsFd) -> Result<(Credentials, Option<OwnedFd
     let pid_namespace = pid_namespace(peer.pid, pidfd.as_ref())?;
     let incarnation = started.or_else(|| number_of(pidfd.as_ref()?));
     let PeerCredentials { pid, uid, .. } = peer;
-    let credentials = Credentials { pid, pid_namespace, uid, gids, security_context, incarnation };
+    let is_served_by_root = false;
+    let credentials = Credentials {
+        pid,
+        pid_namespace,
+        uid,
+        gids,
+        security_context,
+        incarnation,
+        is_served_by_root,
+    };
     #[cfg(simulated)]
     let credentials = match simulated_pid() {
         Some(pid) => Credentials { pid, incarnation: Some(pid.into()), ..credentials },
@@ -112,7 +123,15 @@ pub(crate) fn on_behalf(server: &Credentials, pid: u32) -> Result<Credentials, E
     if has_ended(&pidfd)? {
         return Err(Errno::SRCH);
     }
-    Ok(Credentials { pid, pid_namespace, uid, gids, security_context, incarnation })
+    Ok(Credentials {
+        pid,
+        pid_namespace,
+        uid,
+        gids,
+        security_context,
+        incarnation,
+        is_served_by_root: is_root,
+    })
 }
 
 /// On a simulated machine all processes are one of the kernel's: the number of the simulated one.

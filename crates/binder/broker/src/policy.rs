@@ -167,7 +167,15 @@ mod tests {
     fn credentials_of(uid: u32, gids: &[u32], label: &str) -> Credentials {
         let security_context = label.to_owned();
         let (pid_namespace, gids) = (PidNamespace::Brokers, gids.to_vec());
-        Credentials { pid: 1, pid_namespace, uid, gids, security_context, incarnation: None }
+        Credentials {
+            pid: 1,
+            pid_namespace,
+            uid,
+            gids,
+            security_context,
+            incarnation: None,
+            is_served_by_root: false,
+        }
     }
 
     const TEXT: &str = r#"

@@ -32,9 +32,10 @@ impl Broker {
     fn priority_of_caller(&mut self, id: ConnectionId, tid: u32) -> Result<SchedPriority, Errno> {
         let connection = self.connections.get_mut(&id).expect("just read from");
         let (pid, uid) = (connection.credentials.pid, connection.credentials.uid);
+        let server_pid = connection.server_pid;
         let engine = connection.engine().expect("only engines ask");
         engine.lane_requests.admit(now()).ok_or(Errno::AGAIN)?;
-        let priority = client_thread::priority(client_thread::find(pid, tid)?)?;
+        let priority = client_thread::priority(client_thread::find(server_pid, tid)?)?;
         let limit = self.real_time_limits.get(&uid).copied();
         let limit =
             limit.or_else(|| self.policy.real_time_limit(&self.connections[&id].credentials));
@@ -54,7 +55,7 @@ impl Broker {
         tid: u32,
     ) -> Result<Reply, Errno> {
         let priority = self.state.priority_of_lane(process, lane)?;
-        let thread = client_thread::find(self.connections[&id].credentials.pid, tid)?;
+        let thread = client_thread::find(self.connections[&id].server_pid, tid)?;
         let mut effects = Vec::new();
         let promoted = self.promote(lane, thread, priority, &mut effects);
         self.carry_out(self.connections[&id].credentials.uid, effects, None);
@@ -85,7 +86,7 @@ impl Broker {
         process: ProcessId,
         tid: u32,
     ) -> Result<Reply, Errno> {
-        let thread = client_thread::find(self.connections[&id].credentials.pid, tid)?;
+        let thread = client_thread::find(self.connections[&id].server_pid, tid)?;
         self.state.set_standby_looper(process, thread, tid);
         Ok(Reply::Done)
     }

@@ -231,10 +231,13 @@ impl Broker {
         channels: u32,
         files: [OwnedFd; 2],
     ) -> Result<(Credential, OwnedFd), Errno> {
+        let credentials = self.connections[&id].credentials.clone();
         let Credentials { pid, pid_namespace, uid, security_context, incarnation, .. } =
-            self.connections[&id].credentials.clone();
+            credentials;
+        let is_served_by_root = credentials.is_served_by_root;
         let rights = self.rights(id, &context);
-        let new = NewProcess { pid, pid_namespace, uid, security_context, rights };
+        let new =
+            NewProcess { pid, pid_namespace, uid, security_context, is_served_by_root, rights };
         let (ours, theirs, pages) = self.make_engine_parts(id, || StatusPages::map(files))?;
         let identity = self.state.admit(new, &context, channels)?;
         self.become_engine(id, identity.process, ours, pages);
@@ -276,8 +279,11 @@ impl Broker {
         files: [OwnedFd; 2],
     ) -> Result<(Credential, OwnedFd), Errno> {
         let credential = self.restart_state.verify(credential).ok_or(Errno::KEYREJECTED)?;
-        let Credentials { pid, pid_namespace, incarnation, .. } = self.connections[&id].credentials;
-        let is_same = (pid, incarnation) == (credential.identity.pid, credential.incarnation);
+        let Credentials { pid, pid_namespace, incarnation, is_served_by_root, .. } =
+            self.connections[&id].credentials;
+        let before = &credential.identity;
+        let is_same = (pid, incarnation) == (before.pid, credential.incarnation)
+            && is_served_by_root == before.is_served_by_root;
         if incarnation.is_none() || !is_same {
             return Err(Errno::KEYREJECTED);
         }

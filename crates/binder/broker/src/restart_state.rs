@@ -210,7 +210,13 @@ mod tests {
 
     fn credential(process: u64) -> Credential {
         let security_context = "label".to_owned();
-        let identity = Identity { process: ProcessId(process), pid: 7, uid: 8, security_context };
+        let identity = Identity {
+            process: ProcessId(process),
+            pid: 7,
+            uid: 8,
+            security_context,
+            is_served_by_root: false,
+        };
         Credential { identity, incarnation: Some(9), context: "binder".to_owned() }
     }
 

@@ -60,6 +60,8 @@ pub struct NewProcess {
     pub uid: u32,
     /// Security label, never empty.
     pub security_context: String,
+    /// See [`Identity::is_served_by_root`].
+    pub is_served_by_root: bool,
     /// Rights that the configuration gives to the process.
     pub rights: Rights,
 }
@@ -77,12 +79,13 @@ impl State {
         if !self.contexts.contains_key(context) {
             return Err(Errno::NOENT);
         }
-        let NewProcess { pid, pid_namespace, uid, security_context, rights } = new;
+        let NewProcess { pid, pid_namespace, uid, security_context, is_served_by_root, rights } =
+            new;
         let rights = self.rights(uid, rights);
         self.room_for_process(uid, &rights)?;
         self.last_process += 1;
         let id = ProcessId(self.last_process);
-        let identity = Identity { process: id, pid, uid, security_context };
+        let identity = Identity { process: id, pid, uid, security_context, is_served_by_root };
         let mut process = self.new_process(identity.clone(), context, rights, channels);
         process.pid_namespace = pid_namespace;
         self.add_process(process);

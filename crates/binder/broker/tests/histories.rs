@@ -753,7 +753,8 @@ impl History {
         let Engine { uid, pid, presence, frozen, .. } = self.engines[&who];
         if presence == Presence::Absent {
             let security_context = "label".to_owned();
-            let identity = Identity { process: who, pid, uid, security_context };
+            let identity =
+                Identity { process: who, pid, uid, security_context, is_served_by_root: false };
             let rights = Rights::default();
             let served = u32::MAX;
             let namespace = PidNamespace::Brokers;

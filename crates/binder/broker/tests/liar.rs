@@ -105,7 +105,8 @@ fn take_over(before: &Truth, liar: ProcessId, rng: &mut Rng) -> TestState {
             remove_contradictions(&mut claims);
         }
         let (pid, security_context) = (process.0 as u32, "label".to_owned());
-        let identity = Identity { process, pid, uid: OWNER, security_context };
+        let identity =
+            Identity { process, pid, uid: OWNER, security_context, is_served_by_root: false };
         core.state
             .readmit(identity, PidNamespace::Brokers, Rights::default(), "binder", u32::MAX, false)
             .unwrap();

@@ -142,6 +142,8 @@ fn root_serves_every_process_and_others_their_own_users() {
             let label = label.trim_end_matches(['\0', '\n']);
             let expect = if label.is_empty() { "unconfined" } else { label };
             assert_eq!(engine.identity.security_context, expect);
+            // Root alone may say that a process has another user by now.
+            assert_eq!(engine.identity.is_served_by_root, server == ROOT);
         }
     }
 }

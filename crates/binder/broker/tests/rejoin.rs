@@ -27,7 +27,7 @@ fn successor_of(limits: Limits, manager: ProcessId, node: u64) -> TestState {
 
 fn identity(process: ProcessId) -> Identity {
     let (pid, security_context) = (process.0 as u32, "label".to_owned());
-    Identity { process, pid, uid: OWNER, security_context }
+    Identity { process, pid, uid: OWNER, security_context, is_served_by_root: false }
 }
 
 fn readmit(broker: &mut TestState, process: ProcessId) -> Result<(), Errno> {

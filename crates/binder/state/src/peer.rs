@@ -3,9 +3,9 @@
 
 use crate::account::{Account, Held, Resource};
 use baton_abi::claim::era_of;
-use baton_abi::control::{NodeId, Strength};
+use baton_abi::control::{Identity, NodeId, Strength};
 use baton_abi::holder_list::ENTRIES;
-use baton_abi::lane::ReturnedGrants;
+use baton_abi::lane::{ChainEntry, ReturnedGrants, SENDER_USER};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The user of a process without a channel: unknown.
@@ -27,6 +27,8 @@ pub struct Peer {
     pub uid: u32,
     /// Thread group id.
     pub pid: u32,
+    /// Its messages may name another user: see [`Identity::is_served_by_root`].
+    pub is_served_by_root: bool,
     /// Security label, empty until there is a channel.
     pub label: String,
 }
@@ -74,7 +76,27 @@ impl Granted {
     }
 }
 
+/// The user that a message names as its sender's, if it does. Entries that do so are taken out of
+/// the chain: whoever sends the chain on is another sender.
+pub(crate) fn take_sender_user(chain: &mut Vec<ChainEntry>) -> Option<u32> {
+    let named = chain.iter().find(|entry| entry.process == SENDER_USER)?.token;
+    chain.retain(|entry| entry.process != SENDER_USER);
+    u32::try_from(named).ok()
+}
+
 impl Peer {
+    /// Notes who the peer is, by the broker's word.
+    pub fn identify(&mut self, peer: Identity) {
+        let Identity { pid, uid, security_context, is_served_by_root, .. } = peer;
+        (self.pid, self.uid, self.label) = (pid, uid, security_context);
+        self.is_served_by_root = is_served_by_root;
+    }
+
+    /// The peer's pid and user as the sender of a message, which may name another user.
+    pub(crate) fn sender(&self, named: Option<u32>) -> (u32, u32) {
+        (self.pid, named.filter(|_| self.is_served_by_root).unwrap_or(self.uid))
+    }
+
     /// How the peer holds a node of this process.
     pub fn holding(&self, node: NodeId) -> Option<Strength> {
         let introduced = self.introduced.get(&node).copied();

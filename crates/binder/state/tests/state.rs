@@ -1,6 +1,6 @@
 //! The state alone: what each way in which a buffer ends has in common.
-use baton_abi::control::{ChannelId, NodeId, ProcessId};
-use baton_abi::lane::{Kind, Message};
+use baton_abi::control::{ChannelId, Identity, NodeId, ProcessId};
+use baton_abi::lane::{ChainEntry, Kind, Message, SENDER_USER};
 use baton_state::transaction::{Arrival, LaneId, Received, Recipient, Room};
 use baton_state::{Effect, Return, State};
 
@@ -119,4 +119,34 @@ fn a_closed_device_keeps_no_descriptors_that_it_has_not_given_out() {
         assert!(!matches!(item, Return::Transaction(..)), "given out after all");
     }
     assert_eq!(state.contents.keys().copied().collect::<Vec<_>>(), [given.buffer]);
+}
+
+/// The entry reaches nobody else: whoever calls on with this chain is another sender.
+#[test]
+fn a_sender_whose_device_root_serves_names_its_user() {
+    let caller = ChainEntry { process: PEER.0, token: 5 };
+    let named = |user| ChainEntry { process: SENDER_USER, token: user };
+    for (is_served_by_root, chain, expect) in [
+        (true, vec![caller], 1000),
+        (true, vec![caller, named(7)], 7),
+        (true, vec![caller, named(7), named(0)], 7),
+        (true, vec![named(1 << 32), caller], 1000),
+        (false, vec![caller, named(0)], 1000),
+    ] {
+        let (mut state, node) = process();
+        state.peers.entry(PEER).or_default().identify(Identity {
+            process: PEER,
+            pid: 3,
+            uid: 1000,
+            security_context: "label".to_owned(),
+            is_served_by_root,
+        });
+        let message = message(Kind::Request, node);
+        let arrival = Arrival { chain: chain.clone(), ..arrival(&message) };
+        let room = state.admit(&arrival).unwrap();
+        state.deliver(Recipient::Pool, arrival, room, Received::default());
+        let Some(Return::Transaction(incoming, _)) = state.next_return(TID, true) else { panic!() };
+        assert_eq!(incoming.sender, (3, expect), "{is_served_by_root}, {chain:?}");
+        assert_eq!(incoming.serving.unwrap().chain, [caller]);
+    }
 }

@@ -4,6 +4,7 @@
 //! them: the order of returns, `BR_NOOP` first, when a command stops the rest, what is written
 //! back to `binder_write_read`, and when.
 
+pub mod descriptors;
 mod exchange;
 mod fast;
 mod priorities;
@@ -52,6 +53,12 @@ impl Device {
     ) -> Result<Arc<Device>, OpenError> {
         let settings = Settings::of_environment();
         Ok(Arc::new(Device { engine: Engine::start(context, socket, settings, Some(pid))? }))
+    }
+
+    /// The program has this effective user from now on: receivers see it as `sender_euid`. They
+    /// believe only a server that is root.
+    pub fn set_user(&self, user: u32) {
+        self.engine.set_user(user);
     }
 
     /// The engine behind the ioctls, for the simulator.

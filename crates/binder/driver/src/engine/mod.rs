@@ -21,6 +21,7 @@ use crate::sys::packet::descriptors;
 use crate::wait::pool::Pool;
 use crate::wait::settings::{Settings, count_processors};
 use baton_abi::control::{ChannelId, Identity};
+use baton_abi::lane::{ChainEntry, SENDER_USER};
 use baton_shm::forks::ForkGeneration;
 use baton_shm::lock::{Guard, Lock};
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
@@ -62,6 +63,9 @@ pub struct Engine {
     pub(crate) operations: Operations,
     pub(crate) real_time: RealTime,
     pub(crate) pollables: Pollables,
+    /// The program's effective user, changed under the state's lock. The broker has told peers of
+    /// the one in `identity`.
+    pub(crate) user: AtomicU32,
     pub(crate) control: Arc<ControlPoll>,
     pub(crate) stamp_clock: StampClock,
 }
@@ -97,8 +101,10 @@ impl Engine {
         let state = State::new(identity.process);
         let accounts = state.accounts.clone();
         accounts.set_owner(identity.uid, descriptors());
+        let user = AtomicU32::new(identity.uid);
         Ok(Engine {
             identity,
+            user,
             number: ENGINES.fetch_add(1, Ordering::Relaxed) + 1,
             generation: ForkGeneration::current(),
             closed: AtomicBool::new(false),
@@ -141,6 +147,19 @@ impl Engine {
     /// Whether threads poll.
     pub fn is_polling(&self) -> bool {
         self.pollables.is_used()
+    }
+
+    /// Whether every message goes by the state: threads poll, or messages name their sender's user.
+    pub(crate) fn goes_by_state(&self) -> bool {
+        self.is_polling() || self.user_entry().is_some()
+    }
+
+    /// The entry by which a message names its sender's user, if that is another one than the broker
+    /// has told peers of.
+    pub(crate) fn user_entry(&self) -> Option<ChainEntry> {
+        let user = self.user.load(Ordering::Relaxed);
+        let entry = ChainEntry { process: SENDER_USER, token: user.into() };
+        (user != self.identity.uid).then_some(entry)
     }
 
     /// The word at which a thread waits for work of its own.

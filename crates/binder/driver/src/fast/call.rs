@@ -302,7 +302,7 @@ impl Engine {
         };
         // Handle 0 stands for the manager of the moment.
         let other = handle == 0 && state.manager != Some(0);
-        if other || !outermost || self.is_polling() || channel.peer != reference.owner {
+        if other || !outermost || self.goes_by_state() || channel.peer != reference.owner {
             return;
         }
         let node = reference.node;
@@ -598,7 +598,7 @@ mod tests {
     #[test]
     fn a_route_is_learnt_from_an_outermost_call_to_a_live_owner_that_nobody_polls_for() {
         type Change = (&'static str, fn(&Stage));
-        let changes: [Change; 5] = [
+        let changes: [Change; 6] = [
             ("a dead owner", |stage| {
                 stage.client.lock().references.get_mut(0).unwrap().dead = true;
             }),
@@ -619,6 +619,9 @@ mod tests {
                 stage.client.lock().thread(tid()).stack.push(Frame::Calling(calling));
             }),
             ("a program that polls", |stage| stage.client.pollables.begin()),
+            ("a program that names its user", |stage| {
+                stage.client.user.store(1 << 30, Ordering::Relaxed)
+            }),
         ];
         for (name, change) in changes {
             let stage = stage();

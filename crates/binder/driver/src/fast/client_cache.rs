@@ -20,6 +20,14 @@ const NODES: usize = 8;
 /// No nice value.
 const NO_NICE: i32 = i32::MIN;
 
+/// Whether transactions like one that the state has admitted may bypass the state: a message there
+/// has no label and names no user, and neither does its answer.
+pub(super) fn may_be_cached(engine: &Engine, state: &State, incoming: &Incoming) -> bool {
+    let is_labelled = incoming.label.is_some();
+    let names_user = incoming.sender.1 != state.user_of(incoming.peer);
+    !is_labelled && !names_user && !engine.goes_by_state()
+}
+
 /// A node that a client calls.
 #[derive(Clone)]
 pub(super) struct CachedNode<T> {

@@ -4,7 +4,7 @@
 //! number of events. A plain request needs no event, and the general path waits for the events that
 //! a request needs.
 
-use super::client_cache::ClientCache;
+use super::client_cache::{ClientCache, may_be_cached};
 use super::receiver::Receiver;
 use super::serve::Taken;
 use crate::channel::Channel;
@@ -31,7 +31,7 @@ impl<T> Default for LaneCache<T> {
 impl<T: Clone> LaneCache<T> {
     /// Remembers sender, node and priority of a plain transaction that the state has admitted.
     pub fn insert(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
-        if incoming.label.is_some() || engine.is_polling() {
+        if !may_be_cached(engine, state, incoming) {
             return;
         }
         let serving = incoming.serving.as_ref();
@@ -101,6 +101,7 @@ mod tests {
     use crate::runner::tests::{TestBroker, broker, channel, other_end};
     use crate::sys::thread::tid;
     use baton_abi::lane::{ChainEntry, MAX_PAYLOAD_BYTES};
+    use baton_shm::sync::Ordering;
     use baton_state::Return;
     use baton_state::parcel::Sent;
     use baton_state::transaction::Target;
@@ -182,12 +183,16 @@ mod tests {
         }
     }
 
-    /// A plain message has no security context, and goes past who polls.
+    /// A plain message has no security context, names no user, and goes past who polls.
     #[test]
-    fn nothing_is_learnt_of_labelled_transactions_or_while_a_thread_polls() {
+    fn nothing_is_learnt_of_what_plain_messages_cannot_say() {
         type Change = fn(&Engine, &mut Incoming);
-        let changes: [(&str, Change); 2] = [
+        let changes: [(&str, Change); 4] = [
             ("a security context", |_, incoming| incoming.label = Some(0)),
+            ("a sender that names its user", |_, incoming| incoming.sender.1 += 1),
+            ("a receiver that has to name its user", |server, _| {
+                server.user.store(server.identity.uid + 1, Ordering::Relaxed);
+            }),
             ("a thread that polls", |server, _| server.pollables.begin()),
         ];
         for (name, change) in changes {

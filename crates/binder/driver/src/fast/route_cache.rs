@@ -1,6 +1,6 @@
 //! The cache of a looper for all its clients, and the choice of the client that it serves next.
 
-use super::client_cache::ClientCache;
+use super::client_cache::{ClientCache, may_be_cached};
 use super::pinned::PinnedLooper;
 use super::receiver::Receiver;
 use super::serve::Taken;
@@ -59,7 +59,7 @@ impl<T: Clone> RouteCache<T> {
     /// Remembers sender, node and priority of a plain transaction that the state has admitted.
     pub fn insert(&mut self, engine: &Engine, state: &State, incoming: &Incoming, object: T) {
         let Some(serving) = &incoming.serving else { return };
-        if incoming.label.is_some() || engine.is_polling() {
+        if !may_be_cached(engine, state, incoming) {
             return;
         }
         let epoch = engine.operations.revocation.epoch();

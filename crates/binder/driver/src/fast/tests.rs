@@ -42,7 +42,10 @@ const ANOTHER: usize = 4;
 const OTHER: Tid = (1 << 22) - 1;
 /// Where the manager's node is.
 const PTR: u64 = 0x10;
-const SENDER: (u32, u32) = (7, 8);
+/// The client's pid, as these tests have it, and its user.
+fn sender() -> (u32, u32) {
+    (7, rustix::process::geteuid().as_raw())
+}
 const SLOT: u32 = SLOT_BYTES as u32;
 
 pub(crate) struct Stage {
@@ -113,7 +116,7 @@ impl Stage {
             code: 1,
             flags: 0,
             sizes: (0, 0),
-            sender: SENDER,
+            sender: sender(),
             label: None,
             min_priority: None,
             lane_sender: None,
@@ -246,8 +249,8 @@ impl Drop for Stage {
 fn a_looper_of_the_pool_reads_past_the_state_while_nothing_else_wants_it() {
     type Case = (&'static str, Result<(u32, u32), &'static str>, fn(&Stage));
     let cases: [Case; 8] = [
-        ("a request", Ok(SENDER), |_| ()),
-        ("a caller that has left", Ok((0, 8)), |it| _ = it.callers_inbox(LANE).close()),
+        ("a request", Ok(sender()), |_| ()),
+        ("a caller that has left", Ok((0, sender().1)), |it| _ = it.callers_inbox(LANE).close()),
         ("a program that owes an answer", Err("no"), |it| _ = it.serve(ANOTHER)),
         ("a program that polls", Err("no"), |it| it.server.pollables.begin()),
         ("a lane that can have this looper", Err("no"), |it| it.offer(ANOTHER)),
@@ -428,7 +431,7 @@ fn a_request_that_is_not_taken_in_leaves_no_room_taken() {
     let in_flight = stage.server.in_flight().unwrap();
     let taken = stage.taken(&in_flight);
     let (message, is_pinned) = (taken.lane.header(), false);
-    let request = Posted { taken, epoch, sender: &SENDER, caller: 1, message, is_pinned };
+    let request = Posted { taken, epoch, sender: &sender(), caller: 1, message, is_pinned };
     assert!(!Buffered::new(tid()).take_request(&stage.server, &request));
     assert!(stage.server.lock().contents.is_empty());
 }
@@ -483,7 +486,7 @@ fn a_request_that_is_not_taken_in_keeps_its_descriptors() {
     let in_flight = stage.server.in_flight().unwrap();
     let taken = stage.taken(&in_flight);
     let (message, is_pinned) = (taken.lane.header(), false);
-    let request = Posted { taken, epoch, sender: &SENDER, caller: 1, message, is_pinned };
+    let request = Posted { taken, epoch, sender: &sender(), caller: 1, message, is_pinned };
     assert!(!Buffered::new(tid()).take_request_with_references(&stage.server, &request));
     assert!(!CopiedPayload::default().take_request_with_references(&stage.server, &request));
     assert!(stage.server.lock().contents.is_empty() && !is_closed(&pipe));

@@ -1,6 +1,7 @@
 //! Answers: this process posts them to its callers, and takes the answers to its own calls.
 
 use super::accept::Stop;
+use super::take_in::chain_in;
 use crate::channel::returns::objects_in;
 use crate::channel::{Channel, Lane};
 use crate::engine::Engine;
@@ -137,21 +138,16 @@ impl Engine {
     ) -> Result<bool, Stop> {
         let parts = message.parts().ok_or(Stop::Violation("impossible sizes"))?;
         let via = channel.via(0);
+        let chain = chain_in(message, areas.incoming(), parts.chain_at);
         let objects = objects_in(message, areas.incoming(), 0);
-        let arrival = Arrival {
-            via,
-            peer: channel.peer,
-            message,
-            chain: Vec::new(),
-            objects,
-            lane_sender: None,
-        };
+        let arrival =
+            Arrival { via, peer: channel.peer, message, chain, objects, lane_sender: None };
         let verdict = state.admit_reply(&arrival);
         let from = (areas.incoming(), parts.data_at);
         let copied = self.copy_in(state, &arrival, channel, verdict, from)?;
         areas.inbox().clear();
         match copied {
-            Ok((room, contents)) => state.answered(tid, message, room, contents),
+            Ok((room, contents)) => state.answered(tid, arrival, room, contents),
             Err((kind, errno)) => state.answered_with(tid, kind, -errno.raw_os_error()),
         }
         Ok(true)

@@ -147,8 +147,7 @@ impl Engine {
             return Ok(false);
         }
         // No validation has to be revoked: a process keeps its identity from its first channel on.
-        let known = state.peers.entry(peer.process).or_default();
-        (known.pid, known.uid, known.label) = (peer.pid, peer.uid, peer.security_context);
+        state.peers.entry(peer.process).or_default().identify(peer);
         self.pool.begin_as_recent(&channel);
         self.pool.channels.add(&channel);
         // The steps below take long in a process with many channels.

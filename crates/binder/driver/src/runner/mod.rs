@@ -100,6 +100,16 @@ impl Engine {
         Ok(pollable)
     }
 
+    /// The program has this effective user from now on. Messages name it if it is another one than
+    /// the broker has told peers of, which believe that only if root serves this device.
+    pub fn set_user(&self, user: u32) {
+        let mut state = self.lock();
+        self.user.store(user, Ordering::Relaxed);
+        // What goes past the state names no user.
+        self.revoke(&mut state);
+        self.unlock(state);
+    }
+
     fn begin_polling(&self) -> Result<(), Errno> {
         let tid = tid();
         let mut state = self.lock();

@@ -354,7 +354,12 @@ impl Engine {
     ) -> Result<Ready, Refusal> {
         let via = departure.via.expect("a reply has its lane");
         let channel = self.channel(via.channel).ok_or_else(Refusal::dead)?;
-        self.prepare(channel, via, departure, outgoing, (0, Vec::new()))
+        self.prepare(channel, via, departure, outgoing, self.chain_without_callers())
+    }
+
+    /// Token and chain of a message that is no call.
+    fn chain_without_callers(&self) -> (u64, Vec<ChainEntry>) {
+        (0, self.user_entry().into_iter().collect())
     }
 
     fn post_reply(&self, tid: Tid, ready: &Ready, outgoing: &Outgoing<'_>) {
@@ -368,7 +373,8 @@ impl Engine {
         }
     }
 
-    /// A call's chain: this process, then the processes that wait further up.
+    /// A call's chain: this process, its user where a message has to name it, then the processes
+    /// that wait further up.
     pub(crate) fn callers<'a>(
         &self,
         departure: &'a Departure,
@@ -376,7 +382,8 @@ impl Engine {
     ) -> impl Iterator<Item = ChainEntry> + use<'a> {
         let us = self.identity.process.0;
         let others = departure.chain.iter().filter(move |entry| entry.process != us);
-        std::iter::once(ChainEntry { process: us, token }).chain(others.copied()).take(MAX_CHAIN)
+        let own = [Some(ChainEntry { process: us, token }), self.user_entry()];
+        own.into_iter().flatten().chain(others.copied()).take(MAX_CHAIN)
     }
 
     fn ready_call(&self, departure: &Departure, outgoing: &Outgoing<'_>) -> Result<Ready, Refusal> {
@@ -478,8 +485,9 @@ impl Engine {
         };
         let frozen = self.refuse_if_frozen(&channel, true)?;
         let spam = self.one_way_room(&channel, lane, outgoing.allocation())?;
-        let (no_lane, no_chain) = (LaneId { channel: ChannelId(0), lane: 0 }, (0, Vec::new()));
-        let mut ready = self.prepare(channel, no_lane, departure, outgoing, no_chain)?;
+        let (no_lane, chain) =
+            (LaneId { channel: ChannelId(0), lane: 0 }, self.chain_without_callers());
+        let mut ready = self.prepare(channel, no_lane, departure, outgoing, chain)?;
         ready.message.param = if frozen { TO_FROZEN } else { 0 };
         let channel = Arc::clone(&ready.channel);
         // The one-way transactions of this process keep the order of a ring.

@@ -19,6 +19,13 @@ use rustix::io::Errno;
 /// A message in its room, or the error for its sender.
 pub(super) type CopyResult = Result<(Room, Received), (Kind, Errno)>;
 
+/// A message's chain, which lies there.
+pub(super) fn chain_in(message: &Message, map: View<'_>, at: usize) -> Vec<ChainEntry> {
+    let mut chain = vec![ChainEntry::default(); usize::from(message.chain)];
+    map.read(at, bytemuck::cast_slice_mut(&mut chain));
+    chain
+}
+
 impl Engine {
     /// Takes in a transaction; `lane_sender` as in [`Arrival`]. `Ok(Some)`: the transaction is
     /// refused, with the error for its sender.
@@ -43,8 +50,7 @@ impl Engine {
             self.broker.tell(&Request::FrozenTouched { target, two_way: true });
             return Ok(Some((Kind::Frozen, Errno::AGAIN)));
         }
-        let mut chain = vec![ChainEntry::default(); usize::from(message.chain)];
-        map.read(at + parts.chain_at, bytemuck::cast_slice_mut(&mut chain));
+        let chain = chain_in(message, map, at + parts.chain_at);
         // The call may be for a waiting thread of this process.
         self.revoke_callers(state, &chain);
         let objects = objects_in(message, map, at);

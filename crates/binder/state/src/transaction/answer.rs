@@ -5,11 +5,12 @@ use super::refusal::Refusal;
 use crate::buffer::Use;
 use crate::effect::Effect;
 use crate::message::{LaneId, Received};
+use crate::peer::take_sender_user;
 use crate::process::State;
 use crate::thread::{Calling, Frame, FrameKind, Thread, Waiting};
 use crate::work::{Completion, Queue, Tid, Work};
 use baton_abi::control::{ChannelId, ProcessId};
-use baton_abi::lane::{Kind, Message};
+use baton_abi::lane::Kind;
 use rustix::io::Errno;
 
 impl State {
@@ -20,12 +21,13 @@ impl State {
     }
 
     /// Ends the thread's innermost call with a reply that lies complete in its buffer.
-    pub fn answered(&mut self, tid: Tid, message: &Message, room: Room, contents: Received) {
+    pub fn answered(&mut self, tid: Tid, mut arrival: Arrival<'_>, room: Room, contents: Received) {
+        let (message, user) = (arrival.message, take_sender_user(&mut arrival.chain));
         self.fill(room, message, contents, None);
         let peer = self.thread(tid).calls_on().map_or(ProcessId::BROKER, |calling| calling.peer);
         self.pop_call(tid);
         self.unread_replies += 1;
-        let mut reply = self.incoming(peer, message, room);
+        let mut reply = self.incoming(peer, user, message, room);
         reply.sender.0 = 0;
         self.push(Queue::Thread(tid), Work::Reply(reply));
     }

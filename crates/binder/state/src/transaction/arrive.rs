@@ -3,7 +3,7 @@
 use crate::account::Resource;
 use crate::buffer::{NoRoom, Offset, Use, allocation_bytes};
 use crate::message::{Buffer, HeldObject, Incoming, LaneId, LaneSender, Received, Serving};
-use crate::peer::NOBODY;
+use crate::peer::{NOBODY, take_sender_user};
 use crate::priority::QueuePriority;
 use crate::process::State;
 use crate::ticket::Key;
@@ -46,7 +46,7 @@ pub struct Arrival<'a> {
     pub peer: ProcessId,
     /// Its header.
     pub message: &'a Message,
-    /// The callers above.
+    /// The callers above, and the sender's user where the message names it.
     pub chain: Vec<ChainEntry>,
     /// What its nodes and handles are.
     pub objects: Vec<Carried>,
@@ -256,11 +256,11 @@ impl State {
     pub fn deliver(
         &mut self,
         recipient: Recipient,
-        arrival: Arrival<'_>,
+        mut arrival: Arrival<'_>,
         room: Room,
         contents: Received,
     ) {
-        let message = arrival.message;
+        let (message, user) = (arrival.message, take_sender_user(&mut arrival.chain));
         let node = NodeId(message.node);
         let one_way = message.kind == Kind::OneWay as u32;
         let target = self.nodes.get_mut(node).expect("admitted");
@@ -274,7 +274,7 @@ impl State {
             Recipient::Dedicated(tid) => named.or(Some(tid)),
             Recipient::Pool => named,
         };
-        let received = self.incoming(arrival.peer, message, room);
+        let received = self.incoming(arrival.peer, user, message, room);
         let incoming = Incoming {
             node: Some(node),
             // The message's place decides whether it is one-way, not its flags: a thread with a
@@ -300,9 +300,16 @@ impl State {
         self.push(thread.map_or(Queue::Process, Queue::Thread), Work::Transaction(incoming));
     }
 
-    /// The common part of a transaction and a reply that lie in their buffer.
-    pub(super) fn incoming(&self, peer: ProcessId, message: &Message, room: Room) -> Incoming {
-        let sender = self.peers.get(&peer).map_or((0, NOBODY), |peer| (peer.pid, peer.uid));
+    /// The common part of a transaction and a reply that lie in their buffer. `user`: that of the
+    /// sender, where the message names it.
+    pub(super) fn incoming(
+        &self,
+        peer: ProcessId,
+        user: Option<u32>,
+        message: &Message,
+        room: Room,
+    ) -> Incoming {
+        let sender = self.peers.get(&peer).map_or((0, NOBODY), |peer| peer.sender(user));
         Incoming {
             buffer: room.buffer,
             peer,

@@ -1,0 +1,364 @@
+//! System calls that a thread of a client is made to do, by ptrace(2): descriptors are installed in
+//! a process by its own system calls alone.
+//!
+//! ```text
+//!   stand-in                     client's thread
+//!   seizes it, interrupts it     in its ioctl
+//!   answers the ioctl       -->  leaves the ioctl, stops before its next instruction
+//!   sets its registers      -->  does a system call, stops
+//!   puts the registers back -->  goes on
+//! ```
+//!
+//! The thread does these calls by the instruction by which it has entered the ioctl. All of its
+//! signals wait meanwhile. A server that is killed in between leaves the thread with registers of
+//! ours: it crashes.
+
+use crate::client_memory::{ClientMemory, duplicate};
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::mem::offset_of;
+use std::ptr::{null_mut, without_provenance_mut};
+
+/// `PTRACE_EVENT_STOP`: the event of a stop that the tracer has asked for.
+const PTRACE_EVENT_STOP: i32 = 128;
+/// The signal of a stop at a system call, by PTRACE_O_TRACESYSGOOD.
+const AT_SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
+/// `NT_PRSTATUS`: the general registers.
+const REGISTERS: usize = 1;
+/// Bytes of the memory in which a client's thread finds the arguments of its calls.
+const SCRATCH_BYTES: usize = 8192;
+/// In that memory: the header of a message, the vector of its bytes, two descriptors, the
+/// descriptors of the message.
+const HEADER_AT: usize = 0;
+const VECTOR_AT: usize = 64;
+const PAIR_AT: usize = 96;
+const CONTROL_AT: usize = 128;
+const CONTROL_BYTES: usize = SCRATCH_BYTES - CONTROL_AT;
+/// Bytes before the descriptors of a control message.
+const CONTROL_HEAD: usize = size_of::<libc::cmsghdr>();
+
+type Registers = libc::user_regs_struct;
+
+#[cfg(target_arch = "x86_64")]
+mod machine {
+    use super::Registers;
+
+    /// `syscall`.
+    pub const INSTRUCTION: [u8; 2] = [0x0f, 0x05];
+
+    pub fn next(registers: &Registers) -> u64 {
+        registers.rip
+    }
+
+    pub fn prepare(registers: &mut Registers, at: u64, number: u64, arguments: [u64; 6]) {
+        registers.rip = at;
+        registers.rax = number;
+        // No call is to be restarted.
+        registers.orig_rax = u64::MAX;
+        [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] =
+            arguments;
+    }
+
+    pub fn result(registers: &Registers) -> u64 {
+        registers.rax
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod machine {
+    use super::Registers;
+
+    /// `svc #0`.
+    pub const INSTRUCTION: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
+
+    pub fn next(registers: &Registers) -> u64 {
+        registers.pc
+    }
+
+    pub fn prepare(registers: &mut Registers, at: u64, number: u64, arguments: [u64; 6]) {
+        registers.pc = at;
+        registers.regs[8] = number;
+        registers.regs[..6].copy_from_slice(&arguments);
+    }
+
+    pub fn result(registers: &Registers) -> u64 {
+        registers.regs[0]
+    }
+}
+
+/// A request of ptrace by the thread's tracer.
+fn trace(request: libc::c_uint, tid: u32, address: usize, data: usize) -> Result<(), Errno> {
+    let (address, data) = (without_provenance_mut::<u8>(address), data);
+    // SAFETY: the requests of this module take no address of this process by these arguments.
+    let done = unsafe { libc::ptrace(request, tid.cast_signed(), address, data) };
+    if done >= 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// A request of ptrace that reads or writes a value of this process.
+fn transfer<T>(request: libc::c_uint, tid: u32, what: usize, value: &mut T) -> Result<(), Errno> {
+    let what = without_provenance_mut::<u8>(what);
+    // SAFETY: these requests read or write at most the value.
+    let done = unsafe { libc::ptrace(request, tid.cast_signed(), what, std::ptr::from_mut(value)) };
+    if done >= 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// A client's thread whose tracer is the calling thread. It stops once it leaves its ioctl.
+#[derive(Debug)]
+pub struct Seized {
+    tid: u32,
+}
+
+impl Seized {
+    /// Becomes the tracer of a thread that waits in an ioctl. `EPERM` if it has a tracer, or if
+    /// this process may not trace it.
+    pub fn seize(tid: u32) -> Result<Seized, Errno> {
+        trace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACESYSGOOD as usize)?;
+        // From here on the thread is let go whatever happens.
+        let seized = Seized { tid };
+        trace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
+        Ok(seized)
+    }
+
+    /// Waits until the thread has left its ioctl, which has been answered.
+    pub fn stop(self) -> Result<Stopped, Errno> {
+        let mut later = Vec::new();
+        let tid = self.tid;
+        await_stop(tid, &mut later, |status| status >> 16 == PTRACE_EVENT_STOP)?;
+        let mut registers = zeroed_registers();
+        get_registers(tid, &mut registers)?;
+        let entry = machine::next(&registers) - machine::INSTRUCTION.len() as u64;
+        let there = ClientMemory::of(tid).read(entry, machine::INSTRUCTION.len())?;
+        if there != machine::INSTRUCTION {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let mut mask = 0u64;
+        transfer(libc::PTRACE_GETSIGMASK as _, tid, size_of::<u64>(), &mut mask)?;
+        transfer(libc::PTRACE_SETSIGMASK as _, tid, size_of::<u64>(), &mut u64::MAX.clone())?;
+        Ok(Stopped { seized: self, registers, mask, entry, later })
+    }
+}
+
+impl Drop for Seized {
+    fn drop(&mut self) {
+        // A thread has to be stopped for that. One that has ended is let go by its end.
+        if trace(libc::PTRACE_DETACH, self.tid, 0, 0).is_err()
+            && await_stop(self.tid, &mut Vec::new(), |_| true).is_ok()
+        {
+            let _ = trace(libc::PTRACE_DETACH, self.tid, 0, 0);
+        }
+    }
+}
+
+/// A client's thread between its ioctl and its next instruction.
+#[derive(Debug)]
+pub struct Stopped {
+    seized: Seized,
+    registers: Registers,
+    mask: u64,
+    /// The instruction by which it enters the kernel.
+    entry: u64,
+    /// Signals that have come meanwhile.
+    later: Vec<i32>,
+}
+
+impl Stopped {
+    /// Has the thread do a system call.
+    fn call(&mut self, number: libc::c_long, arguments: &[u64]) -> Result<u64, Errno> {
+        let tid = self.seized.tid;
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        let mut registers = self.registers;
+        machine::prepare(&mut registers, self.entry, number as u64, all);
+        set_registers(tid, &mut registers)?;
+        // At its entry, and when it has been done.
+        for _ in 0..2 {
+            trace(libc::PTRACE_SYSCALL as _, tid, 0, 0)?;
+            let at_call = |status| libc::WSTOPSIG(status) == AT_SYSTEM_CALL;
+            await_stop(tid, &mut self.later, at_call)?;
+        }
+        get_registers(tid, &mut registers)?;
+        let result = machine::result(&registers);
+        match i32::try_from(result.cast_signed()) {
+            Ok(error @ -4095..0) => Err(Errno::from_raw_os_error(-error)),
+            _ => Ok(result),
+        }
+    }
+
+    /// Closes descriptors of the client.
+    pub fn close(&mut self, fds: &[i32]) {
+        for &fd in fds {
+            let _ = self.call(libc::SYS_close, &[fd as u64]);
+        }
+    }
+
+    /// Installs descriptors of this process in the client, all or none, and returns their numbers
+    /// there. `pidfd` is the thread's. `EMFILE` if the client may not have as many.
+    pub fn install(&mut self, pidfd: BorrowedFd<'_>, fds: &[i32]) -> Result<Vec<i32>, Errno> {
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (bytes, no_file) = (SCRATCH_BYTES as u64, u64::MAX);
+        let map = [0, bytes, access as u64, kind as u64, no_file, 0];
+        let scratch = self.call(libc::SYS_mmap, &map)?;
+        // SAFETY: the driver has installed them, and nobody else closes them meanwhile.
+        let borrow = |&fd: &i32| unsafe { BorrowedFd::borrow_raw(fd) };
+        let fds: Vec<_> = fds.iter().map(borrow).collect();
+        let installed = self.install_by(scratch, pidfd, &fds);
+        let _ = self.call(libc::SYS_munmap, &[scratch, bytes]);
+        installed
+    }
+
+    fn install_by(
+        &mut self,
+        scratch: u64,
+        pidfd: BorrowedFd<'_>,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Vec<i32>, Errno> {
+        let memory = ClientMemory::of(self.seized.tid);
+        let pair_at = scratch + PAIR_AT as u64;
+        let (family, kind) = (libc::AF_UNIX as u64, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC);
+        self.call(libc::SYS_socketpair, &[family, kind as u64, 0, pair_at])?;
+        let pair = ints(&memory.read(pair_at, 8)?);
+        let received = duplicate(pidfd, pair[0])
+            .and_then(|socket| send(&socket, fds))
+            .and_then(|()| self.receive(memory, scratch, pair[1]));
+        self.close(&pair);
+        let received = received?;
+        if received.len() < fds.len() {
+            self.close(&received);
+            return Err(Errno::MFILE);
+        }
+        Ok(received)
+    }
+
+    /// Has the thread receive the descriptors that wait in a socket of its process.
+    fn receive(
+        &mut self,
+        memory: ClientMemory,
+        scratch: u64,
+        socket: i32,
+    ) -> Result<Vec<i32>, Errno> {
+        let at = |offset: usize| without_provenance_mut(scratch as usize + offset);
+        // The byte that comes with the descriptors lies where the pair lay.
+        let vector = libc::iovec { iov_base: at(PAIR_AT), iov_len: 1 };
+        // SAFETY: zeroes are a header that names nothing.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        (header.msg_iov, header.msg_iovlen) = (at(VECTOR_AT).cast(), 1);
+        (header.msg_control, header.msg_controllen) = (at(CONTROL_AT), CONTROL_BYTES as _);
+        header.msg_name = null_mut();
+        memory.write(scratch + VECTOR_AT as u64, bytes_of_plain(&vector))?;
+        memory.write(scratch + HEADER_AT as u64, bytes_of_plain(&header))?;
+        let header_at = scratch + HEADER_AT as u64;
+        let flags = libc::MSG_CMSG_CLOEXEC as u64;
+        self.call(libc::SYS_recvmsg, &[socket as u64, header_at, flags])?;
+        let length_at = header_at + offset_of!(libc::msghdr, msg_controllen) as u64;
+        let length = memory.read(length_at, size_of::<usize>())?;
+        let length = usize::from_ne_bytes(length.try_into().expect("so many were read"));
+        let length = length.min(CONTROL_BYTES).saturating_sub(CONTROL_HEAD);
+        let fds_at = scratch + (CONTROL_AT + CONTROL_HEAD) as u64;
+        Ok(ints(&memory.read(fds_at, length / 4 * 4)?))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let tid = self.seized.tid;
+        let _ = set_registers(tid, &mut self.registers);
+        let _ = transfer(libc::PTRACE_SETSIGMASK as _, tid, size_of::<u64>(), &mut self.mask);
+        let _ = trace(libc::PTRACE_DETACH, tid, 0, 0);
+        for signal in self.later.drain(..) {
+            // SAFETY: sends a signal, and touches no memory.
+            unsafe { libc::syscall(libc::SYS_tkill, tid.cast_signed(), signal) };
+        }
+    }
+}
+
+/// Closes descriptors that the driver has installed in this process for a client.
+pub fn close_here(fds: impl Iterator<Item = i32>) {
+    for fd in fds {
+        // SAFETY: the driver has given it away.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+}
+
+/// Whether this process may make other processes' threads do system calls: it has CAP_SYS_PTRACE,
+/// and no security module keeps everybody from it.
+pub fn is_permitted() -> bool {
+    const CAP_SYS_PTRACE: u64 = 1 << 19;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|all| u64::from_str_radix(all.trim(), 16).ok());
+    let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    effective.is_some_and(|all| all & CAP_SYS_PTRACE != 0) && yama.trim() != "3"
+}
+
+/// Sends descriptors, with one byte.
+fn send(socket: &OwnedFd, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = vec![std::mem::MaybeUninit::uninit(); SCRATCH_BYTES];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::TOOMANYREFS);
+    }
+    sendmsg(socket.as_fd(), &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL).map(|_| ())
+}
+
+/// Waits until the thread stops so that `is_it` finds it. Signals that come meanwhile are for
+/// later.
+/// `ESRCH` if the thread ends.
+fn await_stop(tid: u32, later: &mut Vec<i32>, is_it: impl Fn(i32) -> bool) -> Result<(), Errno> {
+    loop {
+        let mut status = 0;
+        // SAFETY: waits for a thread that this one traces, and writes the status.
+        let waited = unsafe { libc::waitpid(tid.cast_signed(), &mut status, libc::__WALL) };
+        if waited < 0 {
+            match last_errno() {
+                Errno::INTR => continue,
+                _ => return Err(Errno::SRCH),
+            }
+        }
+        if !libc::WIFSTOPPED(status) {
+            return Err(Errno::SRCH);
+        }
+        if is_it(status) {
+            return Ok(());
+        }
+        let is_signal = status >> 16 == 0 && libc::WSTOPSIG(status) != AT_SYSTEM_CALL;
+        later.extend(is_signal.then(|| libc::WSTOPSIG(status)));
+        trace(libc::PTRACE_SYSCALL as _, tid, 0, 0)?;
+    }
+}
+
+fn zeroed_registers() -> Registers {
+    // SAFETY: numbers.
+    unsafe { std::mem::zeroed() }
+}
+
+fn get_registers(tid: u32, registers: &mut Registers) -> Result<(), Errno> {
+    move_registers(libc::PTRACE_GETREGSET as _, tid, registers)
+}
+
+fn set_registers(tid: u32, registers: &mut Registers) -> Result<(), Errno> {
+    move_registers(libc::PTRACE_SETREGSET as _, tid, registers)
+}
+
+fn move_registers(request: libc::c_uint, tid: u32, registers: &mut Registers) -> Result<(), Errno> {
+    let iov_base = std::ptr::from_mut(registers).cast();
+    let mut vector = libc::iovec { iov_base, iov_len: size_of::<Registers>() };
+    transfer(request, tid, REGISTERS, &mut vector)
+}
+
+/// The numbers in bytes.
+fn ints(bytes: &[u8]) -> Vec<i32> {
+    let number = |four: &[u8]| i32::from_ne_bytes(four.try_into().expect("4 bytes"));
+    bytes.chunks_exact(4).map(number).collect()
+}
+
+/// The bytes of a structure for a system call.
+fn bytes_of_plain<T>(value: &T) -> &[u8] {
+    // SAFETY: the structures here have been written as a whole; they hold numbers and addresses.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
