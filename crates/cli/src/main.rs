@@ -45,6 +45,7 @@ mod mount;
 mod observer;
 mod ping;
 mod policy;
+mod private_mount;
 mod program;
 mod ps;
 mod rt;

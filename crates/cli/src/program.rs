@@ -1,7 +1,8 @@
 //! Programs: whether one can be interposed, and the name of one that runs.
 //!
 //! The dynamic loader loads the interposer. A program without a loader, or whose loader ignores
-//! `LD_PRELOAD`, would run without Baton and fail in confusing ways. So it is refused.
+//! `LD_PRELOAD`, would run without Baton and fail in confusing ways. So it finds its devices in a
+//! mounted binderfs, or is refused.
 
 use crate::failure::{Failure, Kind};
 use object::elf::{DT_NEEDED, ELF_NOTE_GO, FileHeader32, FileHeader64, PT_INTERP};
@@ -33,11 +34,20 @@ enum Form {
     Unknown,
 }
 
-/// Finds a program as a shell does, and checks that it can be interposed.
-pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
+/// How a program gets to its devices.
+#[derive(Debug)]
+pub enum Way {
+    /// The interposer is loaded into it.
+    Interposed,
+    /// By a mounted binderfs, for this reason; the failure if there can be none.
+    Mounted(String, Failure),
+}
+
+/// Finds a program as a shell does, and how it gets to its devices.
+pub fn find(name: &OsStr) -> Result<(PathBuf, Way), Failure> {
     let path = search(name)?;
-    check(&path, &path, MAX_INTERPRETERS)?;
-    Ok(path)
+    let way = check(&path, &path, MAX_INTERPRETERS)?;
+    Ok((path, way))
 }
 
 /// The name of a running program, which the broker does not know. `?` if there is none.
@@ -84,55 +94,56 @@ fn executable(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Checks a file. `program` is the requested one, `path` that one or an interpreter of it.
-fn check(program: &Path, path: &Path, interpreters: u32) -> Result<(), Failure> {
-    let refuse = |why: &str, advice: &str| {
-        let subject = if program == path {
-            why.to_owned()
-        } else {
-            format!("its interpreter {}: {why}", path.display())
-        };
-        Err(Failure::new(tried(program), subject).kind(Kind::NotExecutable).advice(advice))
+fn check(program: &Path, path: &Path, interpreters: u32) -> Result<Way, Failure> {
+    let subject = |why: &str| match program == path {
+        true => why.to_owned(),
+        false => format!("its interpreter {}: {why}", path.display()),
     };
+    let refusal = |why: &str, advice: &str| {
+        Failure::new(tried(program), subject(why)).kind(Kind::NotExecutable).advice(advice)
+    };
+    let mounted = |why: &str, advice: &str| Ok(Way::Mounted(subject(why), refusal(why, advice)));
     if gains_privilege(path) {
-        return refuse(
+        return mounted(
             "it gains privileges when it starts (setuid, setgid or file capabilities), and the \
              loader of such a program ignores LD_PRELOAD",
-            "run a copy without these marks, as the user that it needs",
+            "run `baton run` as root, for a binderfs of its own; or run a copy without these \
+             marks, as the user that it needs",
         );
     }
     let Ok(bytes) = std::fs::read(path) else {
         // The file is executable but not readable, so it cannot be checked.
-        return Ok(());
+        return Ok(Way::Interposed);
     };
     match form(&bytes) {
         Form::Dynamic(loader) if loader.as_os_str().as_bytes().windows(4).any(|w| w == b"musl") => {
-            refuse(
+            mounted(
                 "it is linked with musl, and the interposer needs glibc",
-                "build it for a -gnu target",
+                "run it as root, for a binderfs of its own; or build it for a -gnu target",
             )
         }
-        Form::Dynamic(_) | Form::Unknown => Ok(()),
+        Form::Dynamic(_) | Form::Unknown => Ok(Way::Interposed),
         Form::Script(interpreter) if interpreters > 0 => {
             check(program, &interpreter, interpreters - 1)
         }
-        Form::Script(_) => Ok(()),
-        Form::Static => refuse(
+        Form::Script(_) => Ok(Way::Interposed),
+        Form::Static => mounted(
             "it is statically linked: without a dynamic loader there is nothing that could load \
              the interposer",
-            "link it dynamically (for Rust: a -gnu target without +crt-static), or have it open a \
-             device of `baton mount`",
+            "run it as root, for a binderfs of its own; or link it dynamically (for Rust: a -gnu \
+             target without +crt-static), or have it open a device of `baton mount`",
         ),
-        Form::GoWithoutCLibrary => refuse(
+        Form::GoWithoutCLibrary => mounted(
             "it is a Go program without the C library: Go's runtime then replaces the thread \
              pointer and the \
              signal handlers that the interposer needs",
-            "build it with CGO_ENABLED=1 -buildmode=pie, and import \"C\"; or have it open a \
-             device of `baton mount`",
+            "run it as root, for a binderfs of its own; or build it with CGO_ENABLED=1 \
+             -buildmode=pie, and import \"C\", or have it open a device of `baton mount`",
         ),
-        Form::Foreign => refuse(
+        Form::Foreign => Err(refusal(
             "it is built for another kind of processor or word size than the interposer",
             "build it for the same one as baton",
-        ),
+        )),
     }
 }
 

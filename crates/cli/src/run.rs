@@ -1,10 +1,12 @@
-//! `baton run`: executes a program with the interposer loaded.
+//! `baton run`: executes a program with the interposer loaded, or with a binderfs of its own where
+//! nothing can be loaded into it.
 
 use crate::failure::{Failure, Kind};
+use crate::program::Way;
 use crate::timeout::parse_seconds;
-use crate::{background, devices, interposer, program, wait};
+use crate::{background, devices, interposer, private_mount, program, wait};
 use clap::Args;
-use rustix::fd::IntoRawFd;
+use rustix::fd::{IntoRawFd, RawFd};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -40,8 +42,11 @@ no device that way, nor does a statically linked program that a shell starts; ei
 one line on \
 standard error.
 
-Exit codes: the program's own; 126 if it cannot be executed or interposed (statically linked, \
-setuid, Go without cgo), 127 if it was not found, 3 if no broker could be started.")]
+A program that nothing can be loaded into (statically linked, setuid, with musl, Go without cgo) \
+gets a binderfs of its own, in a private mount namespace: see `baton mount`. That needs root.
+
+Exit codes: the program's own; 126 if it cannot be executed, or can neither be interposed nor have \
+a binderfs, 127 if it was not found, 3 if no broker could be started.")]
 pub struct RunArgs {
     /// The context that the program finds as /dev/binder; added if there is none
     #[arg(long, value_name = "NAME")]
@@ -62,9 +67,22 @@ pub struct RunArgs {
 
 /// Executes the program in place of this process.
 pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
-    let path = program::find(&args.command[0])?;
+    let (path, way) = program::find(&args.command[0])?;
     let tried = format!("run {}", path.display());
-    let library = interposer::find(&tried)?;
+    let library = match way {
+        Way::Interposed => Some(interposer::find(&tried)?),
+        Way::Mounted(why, refusal) => {
+            if !rustix::process::geteuid().is_root() {
+                return Err(refusal);
+            }
+            eprintln!(
+                "baton: {}: {why}. It finds its devices in a binderfs of its own, in a private \
+                 mount namespace",
+                path.display()
+            );
+            None
+        }
+    };
     let socket = std::path::absolute(socket).map_err(|error| Failure::new(&tried, error))?;
     let broker = background::connect_or_start(&socket, &tried)?;
     let refused = |errno| Failure::refused(&tried, errno);
@@ -77,18 +95,27 @@ pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
     }
     let context = args.context.as_deref().unwrap_or("binder");
     wait::wait_for(&args.wait_for, context, &socket, args.wait_timeout)?;
-    let placeholders = devices::lay_out(&socket, &contexts)?;
-    keep_open(&broker).map_err(|errno| Failure::new(&tried, errno))?;
+    let keeps = |errno| Failure::new(&tried, errno);
+    keep_open(&broker, KEPT_FD).map_err(keeps)?;
     let mut command = Command::new(&path);
     command.arg0(&args.command[0]).args(&args.command[1..]);
-    command.env("LD_PRELOAD", preload(library));
-    command.env("BATON_SOCKET", &socket).env("BATON_DEV", placeholders);
-    match &args.context {
-        Some(context) => command.env("BATON_CONTEXT", context),
-        None => command.env_remove("BATON_CONTEXT"),
-    };
-    if args.no_trap {
-        command.env("BATON_TRAP", "0");
+    command.env("BATON_SOCKET", &socket);
+    match library {
+        Some(library) => {
+            let placeholders = devices::lay_out(&socket, &contexts)?;
+            command.env("LD_PRELOAD", preload(library)).env("BATON_DEV", placeholders);
+            match &args.context {
+                Some(context) => command.env("BATON_CONTEXT", context),
+                None => command.env_remove("BATON_CONTEXT"),
+            };
+            if args.no_trap {
+                command.env("BATON_TRAP", "0");
+            }
+        }
+        None => {
+            let kept = private_mount::enter(&contexts, context, &socket)?;
+            keep_open(&kept, KEPT_FD - 1).map_err(keeps)?;
+        }
     }
     let error = command.exec();
     let kind = match error.kind() {
@@ -98,12 +125,12 @@ pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
     Err(Failure::new(tried, error).kind(kind))
 }
 
-/// Keeps the broker running as long as the program or a child of it runs, whether or not a device
-/// is open.
-fn keep_open(broker: impl rustix::fd::AsFd) -> Result<(), Errno> {
-    let kept = rustix::io::fcntl_dupfd_cloexec(&broker, KEPT_FD)
+/// Keeps a server running as long as the program or a child of it runs, whether or not a device is
+/// open. `number` is that of the program's descriptor.
+fn keep_open(server: impl rustix::fd::AsFd, number: RawFd) -> Result<(), Errno> {
+    let kept = rustix::io::fcntl_dupfd_cloexec(&server, number)
         // The limit is lower or the number is taken: any number will do.
-        .or_else(|_| rustix::io::fcntl_dupfd_cloexec(&broker, 0))?;
+        .or_else(|_| rustix::io::fcntl_dupfd_cloexec(&server, 0))?;
     rustix::io::fcntl_setfd(&kept, rustix::io::FdFlags::empty())?;
     let _ = kept.into_raw_fd();
     Ok(())
