@@ -32,6 +32,9 @@ pub struct MountArgs {
         default_value = "binder,hwbinder,vndbinder"
     )]
     contexts: Vec<String>,
+    /// Contexts of this mount's own: the broker knows DIR/binder as the context binder.NAME
+    #[arg(long, value_name = "NAME")]
+    apart: Option<String>,
     /// Return once programs can use it, and leave it running
     #[arg(long)]
     background: bool,
@@ -57,8 +60,8 @@ pub fn mount(args: MountArgs, socket: &Path) -> Result<(), Failure> {
     let stop = stop::signals().map_err(|error| Failure::new(&tried, error))?;
     let kept_open = args.kept_open.map(inherited).transpose();
     let kept_open = kept_open.map_err(|errno| Failure::new(&tried, errno).kind(Kind::Usage))?;
-    let MountArgs { directory, contexts, serving, .. } = args;
-    let config = Config { directory, socket: socket.to_owned(), contexts, stop, kept_open };
+    let MountArgs { directory, contexts, apart, serving, .. } = args;
+    let config = Config { directory, socket: socket.to_owned(), contexts, apart, stop, kept_open };
     let ready = || {
         // Without a NOTIFY_SOCKET this has no effect.
         let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
@@ -79,6 +82,9 @@ fn inherited(fd: RawFd) -> Result<OwnedFd, Errno> {
 fn arguments(args: &MountArgs, socket: &Path) -> Vec<OsString> {
     let mut all: Vec<OsString> = vec!["mount".into(), "--socket".into(), socket.into()];
     all.extend(["--contexts".into(), args.contexts.join(",").into()]);
+    if let Some(apart) = &args.apart {
+        all.extend(["--apart".into(), apart.into()]);
+    }
     if let Some(fd) = args.kept_open {
         all.extend(["--kept-open".into(), fd.to_string().into()]);
     }

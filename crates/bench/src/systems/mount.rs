@@ -37,6 +37,7 @@ pub fn start(system: System, broker: &Path) -> io::Result<Box<dyn Server>> {
         directory,
         socket: broker.to_owned(),
         contexts: vec![system.name().to_owned()],
+        apart: None,
         stop: OwnedFd::from(stopped),
         kept_open: None,
     };

@@ -47,6 +47,9 @@ pub struct Config {
     pub socket: PathBuf,
     /// The contexts that have a device at first. The broker adds those that it lacks.
     pub contexts: Vec<String>,
+    /// The contexts of devices here are those of no other mount: to the broker, each has this as an
+    /// ending.
+    pub apart: Option<String>,
     /// Serving ends once this is readable.
     pub stop: OwnedFd,
     /// The end of a pipe, if there is one: once nobody has the other end, serving ends with the
@@ -77,10 +80,10 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     let broker = Observer::connect(&config.socket)?;
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let mut tree = Tree::new(owner.0, owner.1);
-    for context in &config.contexts {
-        tree.add(context).map_err(|_| MountError::BadContext(context.clone()))?;
-        add_context(&broker, context)
-            .map_err(|errno| MountError::Refused { context: context.clone(), errno })?;
+    for device in &config.contexts {
+        tree.add(device).map_err(|_| MountError::BadContext(device.clone()))?;
+        let context = context_of(device, config.apart.as_deref());
+        add_context(&broker, &context).map_err(|errno| MountError::Refused { context, errno })?;
     }
     interrupt::install().map_err(MountError::system("sigaction"))?;
     let watches = Watches::new().map_err(MountError::system("epoll_create"))?;
@@ -111,6 +114,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         mounted,
         broker,
         socket: config.socket,
+        apart: config.apart,
         tree,
         file_system: (0, 0),
         interrupted: Vec::new(),
@@ -119,6 +123,14 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         reviewed: Instant::now(),
     };
     server.run(ready)
+}
+
+/// The broker's name for the context of a device.
+fn context_of(device: &str, apart: Option<&str>) -> String {
+    match apart {
+        Some(ending) => format!("{device}.{ending}"),
+        None => device.to_owned(),
+    }
 }
 
 /// Adds a context at the broker, unless it has it.
@@ -135,6 +147,8 @@ struct Server {
     /// A broker that runs until it is idle runs for as long as this connection is open.
     broker: Observer,
     socket: PathBuf,
+    /// See [`Config::apart`].
+    apart: Option<String>,
     tree: Tree,
     /// The file system's device number, as maps of processes show it.
     file_system: (u32, u32),
@@ -393,7 +407,7 @@ impl Server {
 
     /// Opens a device in a thread that may wait for the broker.
     fn open_device(&mut self, header: InHeader, flags: u32) -> Result<(), Errno> {
-        let context = self.tree.open_device(header.node)?;
+        let context = context_of(&self.tree.open_device(header.node)?, self.apart.as_deref());
         let (shared, opens) = (Arc::clone(&self.shared), Arc::clone(&self.opens));
         let (socket, file_system) = (self.socket.clone(), self.file_system);
         self.last_handle += 1;
@@ -460,7 +474,8 @@ impl Server {
         let name = CStr::from_bytes_until_nul(&device.name).map_err(|_| Errno::NAMETOOLONG)?;
         let name = name.to_str().map_err(|_| Errno::INVAL)?;
         self.tree.add(name)?;
-        if let Err(errno) = add_context(&self.broker, name) {
+        let context = context_of(name, self.apart.as_deref());
+        if let Err(errno) = add_context(&self.broker, &context) {
             let _ = self.tree.unlink(tree::ROOT, name.as_bytes());
             return Err(errno);
         }
