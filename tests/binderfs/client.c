@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 enum { MAP_BYTES = 1 << 20, ECHO = 1, DESCRIPTOR = 2, PAYLOAD_BYTES = 64, N_THREADS = 4 };
@@ -173,7 +174,8 @@ static void *serve_loop(void *argument)
 			const struct binder_fd_object *object =
 				(void *)(uintptr_t)call.data.ptr.buffer;
 			received = object->fd;
-			if (write(received, "s", 1) != 1)
+			// A client that is killed leaves no reader.
+			if (write(received, "s", 1) != 1 && errno != EPIPE)
 				die("descriptor %d: %s", received, strerror(errno));
 			describe(&descriptor, received, &answer.data);
 		}
@@ -194,6 +196,7 @@ static void serve(void)
 					     .flags = FLAT_BINDER_FLAG_ACCEPTS_FDS | 19};
 	if (ioctl(fd, BINDER_SET_CONTEXT_MGR_EXT, &manager))
 		die("BINDER_SET_CONTEXT_MGR_EXT: %s", strerror(errno));
+	signal(SIGPIPE, SIG_IGN);
 	// A looper can be set aside for each real-time caller if there are others.
 	pthread_t thread;
 	for (int i = 1; i < N_THREADS; i++)
@@ -267,11 +270,18 @@ static void call_from_threads(uint32_t n)
 		pthread_join(threads[i], NULL);
 }
 
+static void on_signal(int signal) { (void)signal; }
+
 // Sends the end of a pipe, which the service writes to and sends back.
 static void send_descriptors(uint32_t n)
 {
 	int fd = open_device(0);
 	map_device(fd);
+	// Signals come at any moment.
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	sigaction(SIGALRM, &action, NULL);
+	struct itimerval often = {{0, 300}, {0, 300}}, never = {};
+	setitimer(ITIMER_REAL, &often, NULL);
 	for (uint32_t i = 0; i < n; i++) {
 		int ends[2];
 		if (pipe(ends))
@@ -309,7 +319,8 @@ static void send_descriptors(uint32_t n)
 		if (exchange(fd, &release, sizeof(release), NULL, NULL))
 			die("BC_FREE_BUFFER: %s", strerror(errno));
 	}
-	// Nothing is left of them, here or at the server.
+	setitimer(ITIMER_REAL, &never, NULL);
+	// Nothing is left of them.
 	int next = dup(fd);
 	if (next != fd + 1)
 		die("descriptors are left: the next is %d", next);
@@ -374,8 +385,6 @@ static void be_real_time(int priority, int32_t reader)
 	if (reads.policy != SCHED_FIFO || reads.priority != priority)
 		die("read at policy %d, priority %d", reads.policy, reads.priority);
 }
-
-static void on_signal(int signal) { (void)signal; }
 
 // A wait that ends by a signal, and by epoll when there is nothing.
 static void interrupted(void)

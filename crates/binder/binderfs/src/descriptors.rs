@@ -74,7 +74,10 @@ impl Descriptors {
             stopped.close(&self.freed);
             self.install(opened, &mut stopped, pidfd)
         });
-        if let Err(errno) = done {
+        // A client that has been killed needs none.
+        if let Err(errno) = done
+            && errno != Errno::SRCH
+        {
             let (received, freed) = (self.received.len(), self.freed.len());
             tracing::warn!(
                 tid,
