@@ -56,24 +56,15 @@ fn allocate(
     };
     let whole = if t.state.is_real_time.load(Relaxed) { Reach::Reserve } else { Reach::Whole };
     attempt(Reach::Limit).or_else(|full| {
-        let counts = t.vm.requests.as_ref();
-        if let Some(requests) = counts {
-            // There is room while the collector runs.
-            requests.request();
-            if let Ok(object) = attempt(whole) {
-                return Ok(object);
-            }
-        }
-        // Beside a collector that counts, other threads may take what it has freed.
-        let n_collections = if counts.is_some() { 3 } else { 1 };
-        for _ in 0..n_collections {
+        let Some(requests) = &t.vm.requests else {
             collector::collect(t);
-            let again = full == Full::Collect && counts.is_none();
-            let again = if again { attempt(Reach::Limit) } else { Err(full) };
-            if let Ok(object) = again.or_else(|_| attempt(whole)) {
-                return Ok(object);
-            }
-        }
-        Err(OutOfMemory)
+            let again = if full == Full::Collect { attempt(Reach::Limit) } else { Err(full) };
+            return again.or_else(|_| attempt(whole)).map_err(|_| OutOfMemory);
+        };
+        // There is room while the collector runs.
+        requests.request();
+        attempt(whole).or_else(|_| {
+            collector::await_memory(t, requests, || attempt(whole).ok()).ok_or(OutOfMemory)
+        })
     })
 }

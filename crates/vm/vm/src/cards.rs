@@ -41,25 +41,30 @@ pub const MOST_THREADS: usize = 4096;
 const CONDEMNED: u8 = u8::MAX;
 
 /// How far a thread, or all of them, have come in the sequence of collections.
+///
+/// ```text
+/// collection << 3 | 1: announced, 2: turned, 3: scanned, 4 and 5 in turn: settled;  0: at first
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stage(u32);
 
-const N_STEPS: u32 = 5;
+const STEP_BITS: u32 = 3;
+const STEP: u32 = (1 << STEP_BITS) - 1;
+const SETTLED: u32 = 4;
+const SETTLED_AGAIN: u32 = 5;
 
 /// What the last stage was for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// No collection, or the end of one: the thread has left the barrier, and the accessors of
-    /// referents, since the collector decided what to free.
-    Settled,
     /// The thread marks what it stores.
     Announced,
     /// The thread has begun the next epoch.
     Turned,
     /// The references of the thread's stack are marked.
     Scanned,
-    /// The thread has left the barrier since the collector freed what counts told.
-    Counted,
+    /// The thread has left the barrier, and the accessors of referents, since the collector decided
+    /// what to free. A collection settles as often as it gives memory away.
+    Settled,
 }
 
 impl Stage {
@@ -73,26 +78,36 @@ impl Stage {
         self.0
     }
 
-    /// The stage after this one.
+    /// The first stage of the next collection.
+    #[must_use]
+    pub fn announced(self) -> Stage {
+        Stage((self.0 | STEP).wrapping_add(2))
+    }
+
+    /// The stage after this one in the same collection. One that settles follows another such.
     #[must_use]
     pub fn next(self) -> Stage {
-        Stage(self.0.wrapping_add(1))
+        match self.0 & STEP {
+            SETTLED_AGAIN => Stage(self.0 - 1),
+            _ => Stage(self.0 + 1),
+        }
     }
 
     /// What the stage is for.
     pub fn step(self) -> Step {
-        match self.0 % N_STEPS {
-            0 => Step::Settled,
+        match self.0 & STEP {
             1 => Step::Announced,
             2 => Step::Turned,
             3 => Step::Scanned,
-            _ => Step::Counted,
+            0 | SETTLED | SETTLED_AGAIN => Step::Settled,
+            other => unreachable!("no stage has the step {other}"),
         }
     }
 
     /// The epoch of a thread at this stage.
     pub fn epoch(self) -> u32 {
-        self.0.wrapping_add(3) / N_STEPS
+        let is_behind = self.step() == Step::Announced;
+        (self.0 >> STEP_BITS).wrapping_sub(is_behind.into()) & u32::MAX >> STEP_BITS
     }
 
     fn marks_stores(self) -> bool {
@@ -277,8 +292,11 @@ impl Cards {
 
     /// Takes [`Cards::condemn`] back, or makes the granule fit for another object.
     pub fn pardon(&self, object: u32) {
-        // A failure means that the object was not condemned.
-        let _ = self.reached(object).compare_exchange(CONDEMNED, 0, Release, Relaxed);
+        let word = self.reached(object);
+        if word.load(Relaxed) == CONDEMNED {
+            // Nothing but this thread changes it from here.
+            word.store(0, Release);
+        }
     }
 
     /// The word at an address as it was when `epoch` began.
@@ -550,6 +568,28 @@ pub fn keeps_referent(object: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_epoch_begins_with_the_second_stage_of_each_collection() {
+        let mut stage = Stage::default();
+        for collection in 0..3 {
+            assert_eq!((stage.step(), stage.epoch()), (Step::Settled, collection));
+            stage = stage.announced();
+            assert_eq!((stage.step(), stage.epoch()), (Step::Announced, collection));
+            for step in [Step::Turned, Step::Scanned, Step::Settled, Step::Settled, Step::Settled] {
+                let before = stage;
+                stage = stage.next();
+                assert_ne!(stage, before);
+                assert_eq!((stage.step(), stage.epoch()), (step, collection + 1));
+            }
+        }
+        // Numbers begin afresh after the last one.
+        let last = Stage::of(u32::MAX - STEP + SETTLED);
+        let [announced, turned] = [last.announced(), last.announced().next()];
+        assert_eq!(announced.epoch(), last.epoch());
+        assert_eq!(turned.epoch(), 0);
+        assert_ne!(tag_bits(turned.epoch()), tag_bits(last.epoch()));
+    }
 
     #[test]
     fn a_referent_is_kept_or_condemned_by_whoever_is_first() {

@@ -1,16 +1,22 @@
 //! The two collectors, and the thread of the one that counts.
 
-use crate::cards::Stage;
+use crate::cards::{Cards, Stage};
 use crate::class::Class;
-use crate::heap::{Counter, Marker, Strength, World};
+use crate::heap::{Counter, Marker, Search, Strength, World};
 use crate::monitors::Word;
 use crate::object::Ref;
 use crate::reference::{self, Strengths};
 use crate::requests::Requests;
 use crate::vm::{Thread, Vm};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
+
+/// Objects that are freed before memory is given away: for each so many bytes of the heap one,
+/// within a range.
+const PORTION_SHARE: usize = 1024;
+const PORTION: std::ops::RangeInclusive<usize> = 1024..=1 << 16;
 
 /// Starts the thread that counts references, if the VM has one.
 ///
@@ -36,9 +42,9 @@ pub(crate) fn freeze(t: &Thread) {
     t.safe(|| {
         if let Some(cards) = vm.heap.cards() {
             let world = Program::new(vm);
-            let mut counter = Counter::new(cards.clone(), vm.threads.stage());
+            let mut counter = counter(vm, cards, vm.threads.stage());
             // SAFETY: the only thread is safe, and has a stage; the roots are complete.
-            unsafe { counter.collect(&vm.heap, &world) };
+            unsafe { counter.collect(&vm.heap, &world, Search::Whole) };
         }
         // SAFETY: a collection was just made, and the allocator begins afresh below.
         unsafe { vm.heap.freeze() };
@@ -46,28 +52,38 @@ pub(crate) fn freeze(t: &Thread) {
     t.allocator.take();
 }
 
+/// A collector for the VM's heap.
+fn counter(vm: &Vm, cards: &Arc<Cards>, stage: Stage) -> Counter {
+    let portion = (vm.heap.max_bytes() / PORTION_SHARE).clamp(*PORTION.start(), *PORTION.end());
+    Counter::new(cards.clone(), stage, portion)
+}
+
 fn run(t: &Thread, requests: &Requests) {
     let vm = t.vm;
     vm.threads.set_collector();
     let world = Program::new(vm);
     let mutator = t.state.mutator.as_ref().expect("a VM that counts has mutators");
-    let mut counter = Counter::new(mutator.cards().clone(), mutator.stage());
+    let mut counter = counter(vm, mutator.cards(), mutator.stage());
     loop {
         if !vm.options.is_tortured {
             requests.wait();
         }
-        requests.begin();
-        let since = Instant::now();
+        let search = requests.begin();
+        let (since, n_taken) = (Instant::now(), vm.heap.taken_blocks());
+        // What was held back is for the time until this collection gives memory away.
+        world.n_taken.set(Some(n_taken));
+        vm.heap.hold_back(0);
+        requests.released();
         // SAFETY: all threads of the VM have stages, and the roots are complete (see the crate).
-        let summary = unsafe { counter.collect(&vm.heap, &world) };
-        vm.heap.set_limit();
+        let summary = unsafe { counter.collect(&vm.heap, &world, search) };
+        vm.heap.set_limit(vm.heap.taken_blocks() - n_taken);
         if vm.options.reports_collections {
             report(vm, "counting", since, &format!("; {summary}"));
         }
         if vm.options.verify_heap {
             verify(t, &counter, &world);
         }
-        requests.end();
+        requests.end(vm.heap.is_at_limit());
     }
 }
 
@@ -106,12 +122,23 @@ fn verify(t: &Thread, counter: &Counter, world: &Program) {
 /// The VM as a collector that counts sees it.
 struct Program {
     vm: &'static Vm,
+    requests: &'static Requests,
+    /// The blocks that were taken when the collection began, until it has given memory away
+    n_taken: Cell<Option<usize>>,
+    /// The blocks that were taken until the last collection had given memory away
+    n_counting: Cell<usize>,
     strengths: RefCell<Strengths>,
 }
 
 impl Program {
     fn new(vm: &'static Vm) -> Program {
-        Program { vm, strengths: RefCell::default() }
+        Program {
+            vm,
+            requests: vm.requests.as_ref().expect("a VM that counts has requests"),
+            n_taken: Cell::default(),
+            n_counting: Cell::default(),
+            strengths: RefCell::default(),
+        }
     }
 }
 
@@ -147,6 +174,19 @@ impl World for Program {
             self.vm.monitors.remove(number);
         }
     }
+
+    fn released(&self) {
+        let heap = &self.vm.heap;
+        if let Some(n_taken) = self.n_taken.take() {
+            self.n_counting.set(heap.taken_blocks() - n_taken);
+        }
+        heap.hold_back(self.n_counting.get());
+        self.requests.released();
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.requests.is_awaited()
+    }
 }
 
 /// Calls `with` for each root that belongs to no thread.
@@ -172,11 +212,41 @@ pub(crate) fn collect(t: &Thread) {
         Some(requests) if !requests.has_thread() => {}
         Some(requests) => {
             let since = Instant::now();
-            t.safe(|| requests.await_one());
+            t.safe(|| requests.await_end(requests.ask(Search::Whole)));
             t.state.pauses.add(since);
         }
         None => mark_and_sweep(t),
     }
+}
+
+/// Waits for memory, beside a collector that counts, until `attempt` has got some. `None` if it has
+/// not, after two collections that freed all that was garbage.
+pub(crate) fn await_memory<T>(
+    t: &Thread,
+    requests: &Requests,
+    attempt: impl Fn() -> Option<T>,
+) -> Option<T> {
+    if !requests.has_thread() {
+        // What a zygote makes before it is frozen has to fit.
+        return None;
+    }
+    let since = Instant::now();
+    let found = [Search::Part, Search::Whole, Search::Whole].into_iter().find_map(|search| {
+        let number = requests.ask(search);
+        loop {
+            // What is given away from now on ends the wait.
+            let seen = requests.releases();
+            if let Some(found) = attempt() {
+                return Some(found);
+            }
+            if t.safe(|| requests.await_release(seen, number)) {
+                return None;
+            }
+        }
+    });
+    let found = found.or_else(attempt);
+    t.state.pauses.add(since);
+    found
 }
 
 /// Stops all threads, marks what they reach and frees the rest.

@@ -1,7 +1,7 @@
 //! The count word of an object's header, which only the collector uses.
 //!
 //! ```text
-//! count << 4 | is a zero << 3 | is a suspect << 2 | color
+//! count << 5 | is known << 4 | is a zero << 3 | is a suspect << 2 | color
 //! ```
 
 use crate::object::{Kind, Ref, Sort};
@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const COLOR: u32 = 3;
 const SUSPECT: u32 = 4;
 const ZERO: u32 = 8;
-const ONE: u32 = 16;
+const KNOWN: u32 = 16;
+const ONE: u32 = 32;
 /// A count that has come so far stays: the object is never freed.
 const MOST: u32 = u32::MAX / ONE;
 
@@ -91,6 +92,11 @@ impl Count {
         let word = self.word();
         self.set(word | flag);
         word & flag == 0
+    }
+
+    /// Makes the object known to the collector; false if it was.
+    pub fn become_known(self) -> bool {
+        self.flag(KNOWN)
     }
 
     /// Puts the object among those without references; false if it is there.

@@ -14,16 +14,20 @@
 //!    epoch's view no longer.
 //! 3. Objects of this epoch, and those whose count has come to zero, are freed unless they are
 //!    marked. What a freed object has referred to is counted no longer, step by step.
-//! 4. Cycles that nothing outside refers to are freed ([`cycles`](super::cycles)).
+//! 4. Cycles that nothing outside refers to are freed, in portions ([`cycles`](super::cycles)).
+//!    The program pays for this search by allocating; what it has not paid for is left to later
+//!    collections, and so is what threads that wait for memory would wait for in vain.
 //!
-//! After the third and the fourth step all threads pass a safepoint. Then no thread copies a card
-//! any more that it began to copy before an object on it was freed, and the memory is given away.
+//! After each portion of the third step and of the fourth, all threads pass a safepoint. Then no
+//! thread copies a card any more that it began to copy before an object on it was freed, and the
+//! memory is given away.
 //!
 //! **Invariant**: between collections, each count is the number of references in the current
 //! epoch's view.
 
 use super::count::{Color, Count, has_references};
-use super::{BLOCK_BYTES, Heap, NO_PERIOD, SIZES, Use, push_free};
+use super::search::Searching;
+use super::{BLOCK_BYTES, Block, Blocks, Heap, NO_PERIOD, SIZES, Use, push_free};
 use crate::cards::{CARD_BYTES, Cards, Stage};
 use crate::memory::{load32, store32};
 use crate::object::{Ref, Sort};
@@ -67,6 +71,21 @@ pub trait World {
 
     /// An object is about to be freed.
     fn free(&self, object: Ref);
+
+    /// Memory was given away.
+    fn released(&self);
+
+    /// Whether a thread waits for memory, and has not been told of any since.
+    fn is_awaited(&self) -> bool;
+}
+
+/// How far a collection searches for cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Search {
+    /// As far as the program has paid for
+    Part,
+    /// From every suspect
+    Whole,
 }
 
 /// What a collection has done.
@@ -78,15 +97,19 @@ pub struct Summary {
     pub n_freed: usize,
     /// Objects that were freed as parts of cycles
     pub n_in_cycles: usize,
+    /// Objects that the search for cycles looked at
+    pub n_searched: usize,
+    /// Objects that a search for cycles is still to begin at
+    pub n_suspects: usize,
     /// Objects without a counted reference that stay
     pub n_zeros: usize,
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Summary { n_cards, n_freed, n_in_cycles, n_zeros } = self;
+        let Summary { n_cards, n_freed, n_in_cycles, n_searched, n_suspects, n_zeros } = self;
         write!(to, "{n_cards} cards, {n_freed} objects freed ({n_in_cycles} in cycles), ")?;
-        write!(to, "{n_zeros} held by roots")
+        write!(to, "{n_searched} searched, {n_suspects} suspects, {n_zeros} held by roots")
     }
 }
 
@@ -97,8 +120,11 @@ pub struct Counter {
     stage: Stage,
     /// Objects with a count of zero
     zeros: Vec<Ref>,
-    /// Objects with references that may be part of a cycle
-    pub(super) suspects: Vec<Ref>,
+    /// Those of them that stay in this collection
+    kept: Vec<Ref>,
+    /// Objects with references that may be part of a cycle, for the next collection's search
+    suspects: Vec<Ref>,
+    pub(super) searching: Searching,
     /// References that are not counted, by their referent
     referrers: FxHashMap<Ref, Vec<Ref>>,
     /// Objects that were freed and whose memory is not given away yet, with their size
@@ -108,16 +134,22 @@ pub struct Counter {
     summary: Summary,
 }
 
+/// Objects whose memory is given away before another thread may have the heap's lock.
+const RELEASED_AT_ONCE: usize = 16;
+
 /// All addresses.
 const ALL: Range<u32> = 0..u32::MAX;
 
 impl Counter {
-    /// A collector for a heap, all of whose threads are at a stage.
-    pub fn new(cards: Arc<Cards>, stage: Stage) -> Counter {
+    /// A collector for a heap, all of whose threads are at a stage. Memory is given away when
+    /// `portion` objects were freed, or looked at in a search for cycles.
+    pub fn new(cards: Arc<Cards>, stage: Stage, portion: usize) -> Counter {
         Counter {
+            searching: Searching::new(portion),
             cards,
             stage,
             zeros: Vec::new(),
+            kept: Vec::new(),
             suspects: Vec::new(),
             referrers: FxHashMap::default(),
             freed: Vec::new(),
@@ -133,39 +165,78 @@ impl Counter {
 
     /// How many objects a search for cycles would begin at.
     pub fn n_suspects(&self) -> usize {
-        self.suspects.len()
+        self.suspects.len() + self.searching.queue.len()
     }
 
-    /// Frees what nothing reaches.
+    /// Frees what nothing reaches; cycles only as far as `search` says.
     ///
     /// # Safety
     /// All references are on stacks that `world` brings to stages, in the heap by way of
     /// [`before_store`](crate::cards::before_store), or among the roots of `world`.
-    pub unsafe fn collect(&mut self, heap: &Heap, world: &impl World) -> Summary {
+    pub unsafe fn collect(&mut self, heap: &Heap, world: &impl World, search: Search) -> Summary {
         let ended = self.stage.epoch();
         self.summary = Summary::default();
         self.cards.begin();
-        self.advance(world);
+        self.advance(self.stage.announced(), world);
         world.each_root(&mut |root| self.cards.reach(root.address()));
-        self.advance(world);
-        self.advance(world);
+        self.advance(self.stage.next(), world);
+        self.advance(self.stage.next(), world);
         // SAFETY: by the caller's promise; no thread is in the epoch that has ended.
         unsafe {
             self.count(heap, world, ended);
             let retired = heap.blocks_of(ended);
-            heap.each_object_in(&retired, |object| match Count::of(object).get() {
-                0 => self.enter_zeros(object),
-                _ => self.suspect(object),
+            let mut n_new = 0;
+            heap.each_object_in(&retired, |object| {
+                if Count::of(object).become_known() {
+                    n_new += 1;
+                    match Count::of(object).get() {
+                        0 => self.enter_zeros(object),
+                        _ => self.suspect(object),
+                    }
+                }
             });
-            self.free_zeros(world);
-            self.settle(heap, world);
-            heap.retire(&retired);
-            self.free_cycles(world);
-            self.free_zeros(world);
-            self.settle(heap, world);
+            self.searching.pay(n_new);
+            let mut retired = Some(retired);
+            loop {
+                // Each portion means a look at all suspects.
+                let portion = self.searching.portion_of(self.suspects.len());
+                let are_all_free = self.free_zeros(portion, world);
+                self.settle(heap, world);
+                if let Some(retired) = retired.take() {
+                    heap.retire(&retired);
+                }
+                world.released();
+                if are_all_free {
+                    break;
+                }
+            }
+            self.search(heap, world, search);
         }
         self.summary.n_zeros = self.zeros.len();
+        self.summary.n_suspects = self.n_suspects();
         self.summary
+    }
+
+    /// Frees cycles, portion by portion.
+    ///
+    /// # Safety
+    /// No block that was taken in the epoch that has ended is still to be retired.
+    unsafe fn search(&mut self, heap: &Heap, world: &impl World, search: Search) {
+        // What is suspected meanwhile is for the next search.
+        self.searching.begin(self.suspects.drain(..));
+        let is_part = search == Search::Part;
+        while if is_part { self.searching.is_due() } else { !self.searching.queue.is_empty() } {
+            self.summary.n_searched += self.free_cycles(is_part, world);
+            self.free_zeros(usize::MAX, world);
+            if !self.freed.is_empty() {
+                // SAFETY: by the caller's promise.
+                unsafe { self.settle(heap, world) };
+                world.released();
+            } else if is_part && world.is_awaited() {
+                // Counts may find more.
+                return;
+            }
+        }
     }
 
     /// Waits until no thread copies what was freed, and gives the memory away.
@@ -174,21 +245,27 @@ impl Counter {
     /// Blocks that were taken in the epoch that has ended are retired after the first call.
     unsafe fn settle(&mut self, heap: &Heap, world: &impl World) {
         self.suspects.retain(|object| object.exists());
-        self.advance(world);
+        self.searching.queue.retain(|object| object.exists());
+        self.advance(self.stage.next(), world);
         for &(address, n_bytes) in &self.freed {
             self.cards.forget(address, n_bytes);
             self.cards.pardon(address);
         }
         self.summary.n_freed += self.freed.len();
-        for (address, _) in self.freed.drain(..) {
-            // SAFETY: the memory is zero, and nobody uses it any more.
-            unsafe { heap.release(address) };
+        let epoch = self.epoch();
+        for freed in self.freed.chunks(RELEASED_AT_ONCE) {
+            let mut blocks = heap.lock();
+            for &(address, _) in freed {
+                // SAFETY: the memory is zero, and nobody uses it any more.
+                unsafe { heap.release(&mut blocks, address, epoch) };
+            }
         }
+        self.freed.clear();
     }
 
-    fn advance(&mut self, world: &impl World) {
-        self.stage = self.stage.next();
-        world.reach_stage(self.stage);
+    fn advance(&mut self, to: Stage, world: &impl World) {
+        self.stage = to;
+        world.reach_stage(to);
     }
 
     /// Calls `with` for the address of each counted reference of an object, within a range.
@@ -312,16 +389,20 @@ impl Counter {
         }
     }
 
-    /// Frees objects without references, and what only they refer to.
-    fn free_zeros(&mut self, world: &impl World) {
-        let mut kept = Vec::new();
-        while let Some(object) = self.zeros.pop() {
+    /// Frees objects without references, and what only they refer to, until so many are free. True
+    /// if these are all.
+    fn free_zeros(&mut self, most: usize, world: &impl World) -> bool {
+        while self.freed.len() < most {
+            let Some(object) = self.zeros.pop() else {
+                self.zeros = std::mem::take(&mut self.kept);
+                return true;
+            };
             if Count::of(object).get() > 0 {
                 Count::of(object).leave_zeros();
                 // Nothing tells when it leaves the stacks.
                 self.suspect(object);
             } else if self.cards.is_reached(object.address()) || !self.let_go(object, world) {
-                kept.push(object);
+                self.kept.push(object);
             } else {
                 let mut children = std::mem::take(&mut self.children);
                 self.each_child(object, world, |child| children.push(child));
@@ -330,7 +411,7 @@ impl Counter {
                 self.free(object, world);
             }
         }
-        self.zeros = kept;
+        false
     }
 
     /// Clears weak references to an object that nothing else reaches. False if it has to stay: a
@@ -481,24 +562,32 @@ impl Heap {
         }
     }
 
-    /// Gives the memory of a freed object away, unless an allocator has the block, or it is still
-    /// to be retired.
+    /// Gives the memory of a freed object away, unless its block is still to be retired. All
+    /// threads are in `period`.
     ///
     /// # Safety
     /// The memory is zero, and nobody uses it.
-    unsafe fn release(&self, address: u32) {
+    unsafe fn release(&self, blocks: &mut Blocks, address: u32, period: u32) {
         let block = ((address - self.region.start()) / BLOCK_BYTES) as usize;
-        let mut blocks = self.lock();
         let of = blocks.all[block];
         match self.used(block) {
             Use::Cells(size) if of.period == NO_PERIOD => {
                 let mut free = of.free;
                 // SAFETY: by the caller's promise.
                 unsafe { push_free(&mut free, address) };
-                self.offer(&mut blocks, block, size, free, of.n_free + 1);
+                self.offer(blocks, block, size, free, of.n_free + 1);
+            }
+            Use::Cells(size) if of.period == period => {
+                let mut free = of.free;
+                // SAFETY: by the caller's promise.
+                unsafe { push_free(&mut free, address) };
+                blocks.all[block] = Block { free, n_free: of.n_free + 1, is_listed: true, ..of };
+                if !of.is_listed {
+                    blocks.lists[size as usize].push(block as u32);
+                }
             }
             Use::Large(count) if of.period == NO_PERIOD => {
-                self.free_blocks(&mut blocks, block, count as usize);
+                self.free_blocks(blocks, block, count as usize);
             }
             _ => {}
         }

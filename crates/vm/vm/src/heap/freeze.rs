@@ -36,6 +36,6 @@ impl Heap {
             cards.freeze(self.address_of(n_frozen));
         }
         drop(blocks);
-        self.set_limit();
+        self.set_limit(0);
     }
 }

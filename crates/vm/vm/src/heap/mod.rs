@@ -10,6 +10,9 @@
 //! sweep a period ends for all threads at once, with a collection; a collector that counts ends it
 //! for one thread after the other, with the thread's epoch.
 //!
+//! A cell that a collector which counts frees in a block of the current period may be taken at
+//! once, by the allocator that has the block or by another one.
+//!
 //! **Invariant**: a cell is on one free list, or in one allocator's unused rest, or holds one
 //! object, or waits in a block that an allocator has for the end of the period. Unused rests are
 //! zero. With counting, free cells are zero but for their link.
@@ -22,8 +25,9 @@ mod counting;
 mod cycles;
 mod freeze;
 mod mark_sweep;
+mod search;
 
-pub use counting::{Counter, Strength, Summary, World};
+pub use counting::{Counter, Search, Strength, Summary, World};
 pub use mark_sweep::Marker;
 
 use crate::cards::Cards;
@@ -103,7 +107,7 @@ const NO_PERIOD: u32 = u32::MAX;
 struct Block {
     /// The period of the allocator that has the block, or of the large object in it
     period: u32,
-    /// Free cells, as a list, if no allocator has the block
+    /// Free cells, as a list: those that no allocator has
     free: u32,
     n_free: u16,
     /// Whether the block is in the list of its size
@@ -116,6 +120,8 @@ const UNUSED: Block = Block { period: NO_PERIOD, free: 0, n_free: 0, is_listed: 
 struct Blocks {
     all: Box<[Block]>,
     n_free: usize,
+    /// Blocks that were taken, ever
+    n_taken: usize,
     /// Where the search for free blocks begins.
     next: usize,
     /// How many blocks, from the first on, have been used: the others are zero.
@@ -139,6 +145,10 @@ pub struct Heap {
     collections: AtomicU32,
     /// How many blocks may be in use before an allocation asks for a collection.
     limit_blocks: AtomicUsize,
+    /// How many blocks threads are expected to take while a collection that counts runs.
+    expected_blocks: AtomicUsize,
+    /// Blocks that ordinary threads leave for the time until the next collection gives memory away.
+    held_back: AtomicUsize,
     /// With counting: what has changed. Free cells are zero then but for their link.
     cards: Option<Arc<Cards>>,
 }
@@ -218,6 +228,7 @@ impl Heap {
             blocks: Lock::new(Blocks {
                 all: vec![UNUSED; n_blocks].into(),
                 n_free: n_blocks,
+                n_taken: 0,
                 next: 0,
                 n_touched: 0,
                 n_frozen: 0,
@@ -226,6 +237,8 @@ impl Heap {
             marks: zeroed(n_bytes / 8 / 64),
             collections: AtomicU32::new(0),
             limit_blocks: AtomicUsize::new(first_limit(n_blocks)),
+            expected_blocks: AtomicUsize::new(0),
+            held_back: AtomicUsize::new(0),
             cards,
         })
     }
@@ -261,12 +274,37 @@ impl Heap {
         blocks.all.len() - blocks.n_free
     }
 
-    /// Sets the limit for the next collection that counts. It begins while there is memory for the
-    /// threads that allocate meanwhile.
-    pub(crate) fn set_limit(&self) {
+    /// How many blocks threads have taken since the heap exists.
+    pub(crate) fn taken_blocks(&self) -> usize {
+        self.lock().n_taken
+    }
+
+    /// Sets the limit for the next collection that counts, by the number of blocks that threads
+    /// took during the last one. It begins while what is free lasts twice as long as it: the
+    /// estimate of listing 5.1 of the RTAndroid thesis, in which a rate is multiplied by a time.
+    pub(crate) fn set_limit(&self, n_taken: usize) {
         let (n_blocks, used) = (self.n_blocks(), self.used_blocks());
+        // One quick collection does not mean that the next one is.
+        let expected = n_taken.max(self.expected_blocks.load(Relaxed) / 4 * 3);
+        self.expected_blocks.store(expected, Relaxed);
         let limit = (used * 2).max(first_limit(n_blocks)).min(n_blocks / 4 * 3);
-        self.limit_blocks.store(limit.max(used + n_blocks / 16), Relaxed);
+        let in_time = (n_blocks - reserved(n_blocks)).saturating_sub(2 * expected);
+        // The work of a collection has to be worth it.
+        let least = used + (n_blocks - used) / 8;
+        self.limit_blocks.store(limit.min(in_time).max(least), Relaxed);
+    }
+
+    /// Lets ordinary threads leave so many blocks until the next call, and at most half of those
+    /// that are free.
+    pub(crate) fn hold_back(&self, n_blocks: usize) {
+        let n_free = self.n_blocks() - self.used_blocks();
+        let half = n_free.saturating_sub(reserved(self.n_blocks())) / 2;
+        self.held_back.store(n_blocks.min(half), Relaxed);
+    }
+
+    /// Whether so much is in use that a collection is due.
+    pub(crate) fn is_at_limit(&self) -> bool {
+        self.used_blocks() >= self.limit_blocks.load(Relaxed)
     }
 
     /// Makes an object of zeroed fields, in the thread's period.
@@ -339,10 +377,15 @@ impl Heap {
         let mut blocks = self.lock();
         while let Some(block) = blocks.lists[size].pop() {
             let index = block as usize;
-            if blocks.all[index].is_listed && self.used(index) == Use::Cells(size as u8) {
-                let free = blocks.all[index].free;
+            let of = blocks.all[index];
+            if !of.is_listed || self.used(index) != Use::Cells(size as u8) {
+                continue;
+            }
+            // A block of a period that has ended comes back when it is retired.
+            blocks.all[index].is_listed = false;
+            if of.period == NO_PERIOD || of.period == period {
                 blocks.all[index] = Block { period, ..UNUSED };
-                return Ok(Rest { free, at: 0, end: 0 });
+                return Ok(Rest { free: of.free, at: 0, end: 0 });
             }
         }
         let (block, old) = self.take_blocks(&mut blocks, 1, reach)?;
@@ -390,8 +433,11 @@ impl Heap {
             return Err(Full::Collect);
         }
         // Only a collector that runs beside the program leaves others the time to use a reserve.
-        let reserved =
-            if self.cards.is_none() || reach == Reach::Reserve { 0 } else { n_blocks / 32 };
+        let reserved = if self.cards.is_none() || reach == Reach::Reserve {
+            0
+        } else {
+            reserved(n_blocks) + self.held_back.load(Relaxed)
+        };
         if used > n_blocks - reserved {
             return Err(Full::Exhausted);
         }
@@ -400,6 +446,7 @@ impl Heap {
             .or_else(|| self.free_run(blocks.n_frozen..n_blocks, count))
             .ok_or(Full::Exhausted)?;
         blocks.n_free -= count;
+        blocks.n_taken += count;
         blocks.next = if found + count < n_blocks { found + count } else { blocks.n_frozen };
         let n_old = blocks.n_touched.saturating_sub(found).min(count);
         blocks.n_touched = blocks.n_touched.max(found + count);
@@ -444,6 +491,11 @@ impl Heap {
         }
         blocks.all[block] = Block { period: NO_PERIOD, free, n_free, is_listed };
     }
+}
+
+/// Blocks that only real-time threads may use.
+fn reserved(n_blocks: usize) -> usize {
+    n_blocks / 32
 }
 
 fn first_limit(n_blocks: usize) -> usize {

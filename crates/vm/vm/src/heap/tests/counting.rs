@@ -3,10 +3,10 @@
 
 use super::{Random, frozen_words, objects, shape};
 use crate::cards::{Acting, Cards, Mutator, Stage, Step, before_store, keeps_referent};
-use crate::heap::{Allocator, Collector, Counter, Heap, Reach, Strength, World};
+use crate::heap::{Allocator, Collector, Counter, Heap, Reach, Search, Strength, World};
 use crate::memory::{load32, store32};
 use crate::object::{ELEMENTS, Kind, Ref, Shape, Sort, copy_elements};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -203,6 +203,14 @@ impl World for Simulation {
         }
         self.steps();
     }
+
+    fn released(&self) {
+        self.steps();
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.state.borrow_mut().random.below(8) == 0
+    }
 }
 
 /// How many seeds to try: `BATON_SEEDS` in the environment, few without.
@@ -214,15 +222,17 @@ fn seeds() -> std::ops::RangeInclusive<u64> {
 fn random_histories_free_what_nothing_reaches_and_nothing_else() {
     for seed in seeds() {
         let simulation = Simulation::new(seed);
-        let mut counting = Counter::new(simulation.cards.clone(), Stage::default());
+        let portion = 1 << (seed % 8);
+        let mut counting = Counter::new(simulation.cards.clone(), Stage::default(), portion);
         let verify = |counting: &Counter| {
             // SAFETY: no thread of the simulation is in a step.
             unsafe { counting.verify(&simulation.heap, &simulation) }
         };
         for collection in 0..40 {
             (0..40).for_each(|_| simulation.step());
+            let search = if collection % 4 == 3 { Search::Whole } else { Search::Part };
             // SAFETY: the simulation tells all roots.
-            unsafe { counting.collect(&simulation.heap, &simulation) };
+            unsafe { counting.collect(&simulation.heap, &simulation, search) };
             verify(&counting).unwrap_or_else(|wrong| panic!("{seed}/{collection}: {wrong:?}"));
             for object in simulation.reachable() {
                 let referent = match object.is_array() {
@@ -243,11 +253,11 @@ fn random_histories_go_on_after_a_freeze() {
     for seed in seeds() {
         let simulation = Simulation::new(seed);
         let heap = &simulation.heap;
-        let mut counting = Counter::new(simulation.cards.clone(), Stage::default());
+        let mut counting = Counter::new(simulation.cards.clone(), Stage::default(), PORTION);
         for _ in 0..5 {
             (0..60).for_each(|_| simulation.step());
             // SAFETY: the simulation tells all roots.
-            unsafe { counting.collect(heap, &simulation) };
+            unsafe { counting.collect(heap, &simulation, Search::Whole) };
         }
         settle(&simulation, &mut counting);
         let frozen = objects(heap);
@@ -257,28 +267,29 @@ fn random_histories_go_on_after_a_freeze() {
             actor.allocator = Allocator::new();
         }
         // What a child of fork has: a collector that knows nothing of frozen objects.
-        let mut counting = Counter::new(simulation.cards.clone(), simulation.collector.stage());
+        let stage = simulation.collector.stage();
+        let mut counting = Counter::new(simulation.cards.clone(), stage, PORTION);
         for collection in 0..30 {
             (0..40).for_each(|_| simulation.step());
-            let quiet = Quiet(&simulation);
+            let quiet = Quiet::of(&simulation);
             let before = frozen_words(heap);
             // SAFETY: no thread works.
-            unsafe { counting.collect(heap, &quiet) };
+            unsafe { counting.collect(heap, &quiet, Search::Whole) };
             let mut after = frozen_words(heap);
             forget_referents(&simulation, &frozen, &before, &mut after);
             assert!(before == after, "{seed}/{collection}: a frozen block was written to");
             // SAFETY: the simulation tells all roots.
-            unsafe { counting.collect(heap, &simulation) };
+            unsafe { counting.collect(heap, &simulation, Search::Whole) };
             // SAFETY: no thread of the simulation is in a step.
             let verified = unsafe { counting.verify(heap, &simulation) };
             verified.unwrap_or_else(|wrong| panic!("{seed}/{collection}: {wrong:?}"));
             assert!(frozen.iter().all(|object| object.exists()));
             simulation.reachable();
         }
-        let quiet = Quiet(&simulation);
+        let quiet = Quiet::of(&simulation);
         for _ in 0..2 {
             // SAFETY: no thread works.
-            unsafe { counting.collect(heap, &quiet) };
+            unsafe { counting.collect(heap, &quiet, Search::Whole) };
         }
         let mut live = simulation.reachable();
         live.extend(closure(frozen.iter().copied()));
@@ -316,10 +327,10 @@ fn closure(roots: impl Iterator<Item = Ref>) -> HashSet<Ref> {
 
 /// Without work in between, two collections free all garbage.
 fn settle(simulation: &Simulation, counting: &mut Counter) {
-    let quiet = Quiet(simulation);
+    let quiet = Quiet::of(simulation);
     for _ in 0..2 {
         // SAFETY: no thread works.
-        unsafe { counting.collect(&simulation.heap, &quiet) };
+        unsafe { counting.collect(&simulation.heap, &quiet, Search::Whole) };
     }
     let (all, live) = (objects(&simulation.heap), simulation.reachable());
     assert!(live.is_subset(&all));
@@ -327,26 +338,40 @@ fn settle(simulation: &Simulation, counting: &mut Counter) {
 }
 
 /// The simulation while no thread does anything but come to its stages.
-struct Quiet<'a>(&'a Simulation);
+struct Quiet<'a> {
+    simulation: &'a Simulation,
+    is_awaited: bool,
+    /// How many objects there were each time that memory had been given away
+    left: RefCell<Vec<usize>>,
+    n_stages: Cell<usize>,
+}
+
+impl Quiet<'_> {
+    fn of(simulation: &Simulation) -> Quiet<'_> {
+        Quiet { simulation, is_awaited: false, left: RefCell::default(), n_stages: Cell::new(0) }
+    }
+}
 
 impl World for Quiet<'_> {
     fn reach_stage(&self, stage: Stage) {
-        let state = self.0.state.borrow();
+        self.n_stages.update(|n| n + 1);
+        let state = self.simulation.state.borrow();
         for actor in &state.actors {
             if stage.step() == Step::Scanned {
-                actor.roots.iter().for_each(|root| self.0.cards.reach(root.address()));
+                let reach = |root: &Ref| self.simulation.cards.reach(root.address());
+                actor.roots.iter().for_each(reach);
             }
             actor.mutator.advance(stage);
         }
-        self.0.collector.advance(stage);
+        self.simulation.collector.advance(stage);
     }
 
     fn each_root(&self, with: &mut dyn FnMut(Ref)) {
-        with(self.0.state.borrow().shared);
+        with(self.simulation.state.borrow().shared);
     }
 
     fn strength(&self, reference: Ref) -> Strength {
-        self.0.strength(reference)
+        self.simulation.strength(reference)
     }
 
     fn clear(&self, reference: Ref) -> bool {
@@ -356,8 +381,156 @@ impl World for Quiet<'_> {
     }
 
     fn finalize(&self, reference: Ref, object: Ref) {
-        self.0.finalize(reference, object);
+        self.simulation.finalize(reference, object);
     }
 
     fn free(&self, _: Ref) {}
+
+    fn released(&self) {
+        self.left.borrow_mut().push(objects(&self.simulation.heap).len());
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.is_awaited
+    }
+}
+
+/// The first thread makes a list of arrays with two elements, the first of which is the next one.
+/// Returns its first object; the last one refers to it if the list is to be a ring.
+fn list(simulation: &Simulation, n: usize, is_ring: bool) -> Ref {
+    let Actor { mutator, allocator, .. } = &mut simulation.state.borrow_mut().actors[0];
+    let _acting = Acting::new(mutator.clone());
+    let mut make = |next: Ref| {
+        let (period, n_bytes) = (mutator.stage().epoch(), u64::from(ELEMENTS + 8));
+        let reach = Reach::Whole;
+        let array = simulation.array;
+        let made = simulation.heap.allocate(allocator, period, reach, array, n_bytes, Some(2));
+        let object = made.expect("the heap is large enough");
+        object.set_ref(0, next);
+        object
+    };
+    let last = make(Ref::NULL);
+    let first = (1..n).fold(last, |next, _| make(next));
+    if is_ring {
+        last.set_ref(0, first);
+    }
+    first
+}
+
+/// The first thread stores a second reference into an object of a list.
+fn refer(simulation: &Simulation, from: Ref, to: Ref) {
+    let _acting = Acting::new(simulation.state.borrow().actors[0].mutator.clone());
+    from.set_ref(1, to);
+}
+
+/// Keeps an object by another one, which is on a stack.
+fn hold(simulation: &Simulation, object: Ref) {
+    let holder = list(simulation, 1, false);
+    refer(simulation, holder, object);
+    simulation.state.borrow_mut().actors[0].roots[0] = holder;
+}
+
+/// Objects that are freed before memory is given away.
+const PORTION: usize = 256;
+
+/// The simulation's heap and a collector, without a history.
+fn empty() -> (Simulation, Counter) {
+    let simulation = Simulation::new(1);
+    let counting = Counter::new(simulation.cards.clone(), Stage::default(), PORTION);
+    (simulation, counting)
+}
+
+fn collect(counting: &mut Counter, quiet: &Quiet<'_>, search: Search) -> crate::heap::Summary {
+    let heap = &quiet.simulation.heap;
+    // SAFETY: no thread works.
+    let summary = unsafe { counting.collect(heap, quiet, search) };
+    // SAFETY: as above.
+    unsafe { counting.verify(heap, quiet) }.unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    summary
+}
+
+#[test]
+fn what_counts_tell_is_given_away_before_a_search() {
+    let (simulation, mut counting) = empty();
+    list(&simulation, 1000, false);
+    for _ in 0..100 {
+        list(&simulation, 10, true);
+    }
+    let quiet = Quiet::of(&simulation);
+    let summary = collect(&mut counting, &quiet, Search::Part);
+    assert_eq!((summary.n_freed, summary.n_in_cycles), (2000, 1000));
+    let left = quiet.left.take();
+    assert_eq!(left[..4], [1744, 1488, 1232, 1000]);
+    assert!(left[4..].is_sorted_by(|more, less| more > less) && left.ends_with(&[0]), "{left:?}");
+    assert_eq!(quiet.n_stages.take(), 3 + left.len());
+    collect(&mut counting, &quiet, Search::Part);
+    assert_eq!(quiet.n_stages.get(), 4, "nothing was to be searched");
+}
+
+#[test]
+fn a_search_gives_memory_away_portion_by_portion() {
+    let (simulation, mut counting) = empty();
+    for _ in 0..500 {
+        list(&simulation, 10, true);
+    }
+    let quiet = Quiet::of(&simulation);
+    let summary = collect(&mut counting, &quiet, Search::Part);
+    assert_eq!((summary.n_freed, summary.n_searched), (5000, 5000));
+    let left = quiet.left.take();
+    assert!(left.len() > 2 && left.is_sorted_by(|more, less| more >= less), "{left:?}");
+}
+
+#[test]
+fn a_search_costs_no_more_than_twice_what_was_allocated() {
+    let (simulation, mut counting) = empty();
+    let quiet = Quiet::of(&simulation);
+    // Much is in use, and each new object refers to it.
+    let root = list(&simulation, 5000, true);
+    hold(&simulation, root);
+    let (mut n_new, mut n_searched) = (5001, 0);
+    for _ in 0..200 {
+        refer(&simulation, list(&simulation, 100, true), root);
+        n_new += 100;
+        n_searched += collect(&mut counting, &quiet, Search::Part).n_searched;
+        assert!(n_searched <= 2 * n_new, "{n_searched} of {n_new}");
+    }
+    let n_left = objects(&simulation.heap).len();
+    assert!(n_left < 5000 + 12_000, "{n_left} objects are left of 25,000");
+    collect(&mut counting, &quiet, Search::Whole);
+    assert_eq!(objects(&simulation.heap).len(), 5001);
+}
+
+#[test]
+fn a_ring_that_is_larger_than_a_portion_is_found() {
+    let (simulation, mut counting) = empty();
+    let mut quiet = Quiet::of(&simulation);
+    quiet.is_awaited = true;
+    list(&simulation, 4000, true);
+    let mut n_collections = 0;
+    while collect(&mut counting, &quiet, Search::Part).n_in_cycles == 0 {
+        n_collections += 1;
+        assert!(n_collections < 20);
+    }
+    // A portion of 256 objects, and twice as many each time, as the program has paid for 8,000.
+    assert_eq!(n_collections, 4);
+    assert_eq!(objects(&simulation.heap).len(), 0);
+}
+
+#[test]
+fn a_search_stops_for_threads_that_wait_unless_it_frees_memory() {
+    let (simulation, mut counting) = empty();
+    let mut quiet = Quiet::of(&simulation);
+    let mut live = Ref::NULL;
+    for _ in 0..400 {
+        let ring = list(&simulation, 10, true);
+        refer(&simulation, ring, live);
+        live = ring;
+    }
+    hold(&simulation, live);
+    quiet.is_awaited = true;
+    let summary = collect(&mut counting, &quiet, Search::Part);
+    assert!((1..2000).contains(&summary.n_searched), "{summary:?}");
+    quiet.is_awaited = false;
+    let summary = collect(&mut counting, &quiet, Search::Part);
+    assert!(summary.n_searched >= 2000, "{summary:?}");
 }
