@@ -20,7 +20,8 @@ SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.
 	tests/clients/run tests/containers/run tests/docs/run tests/examples/run tests/host/run \
 	tests/package/run \
 	tests/programs/run tests/rsbinder/broadcasts tests/rsbinder/build tests/rsbinder/call \
-	tests/rsbinder/run tests/vm/compare tests/vm/debian-source tests/vm/run tests/vm/suites \
+	tests/rsbinder/run tests/vm/compare tests/vm/debian-source tests/vm/run tests/vm/soak \
+	tests/vm/suites \
 	crates/vm/dex/tests/golden/make scripts/vm-library tools/binder-vm
 
 .PHONY: help
@@ -35,7 +36,7 @@ help:
 #: make test          all tests
 #: make test-package  the packages and `cargo install` in a fresh Debian
 #: make test-vm       some of ART's run-tests and of JUnit suites on `baton dalvikvm`; all:
-#:                    tests/vm/run -a, tests/vm/suites -a
+#:                    tests/vm/run -a, tests/vm/suites -a, tests/vm/soak 1000000000
 #: make test-hostile  what strangers may do to others, and whether these survive: HOSTILE=
 #: make test-clients  programs of others, fetched over the network
 #: make conformance   the same scenarios on Baton and on the kernel, in a guest:
@@ -164,6 +165,8 @@ test-vm:
 	@tests/vm/run -b $(BUILT)/baton
 	@echo 'test: some of the JUnit tests of other projects'
 	@tests/vm/suites -b $(BUILT)/baton
+	@echo 'test: a Java heap that fills again and again'
+	@tests/vm/soak -b $(BUILT)/baton
 
 test-containers:
 	@echo 'test: processes in containers'

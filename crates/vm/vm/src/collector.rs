@@ -90,12 +90,8 @@ fn run(t: &Thread, requests: &Requests) {
 /// Tells of a collection on standard error: how long it took, what it did, and the longest pause of
 /// each thread so far.
 fn report(vm: &Vm, kind: &str, since: Instant, what: &str) {
-    let mut text = format!(
-        "gc: {kind}, {} us; {} of {} KiB in use{what}",
-        since.elapsed().as_micros(),
-        vm.heap.used_bytes() / 1024,
-        vm.heap.max_bytes() / 1024,
-    );
+    let mut text =
+        format!("gc: {kind}, {} us; {}{what}", since.elapsed().as_micros(), vm.heap.statistics(),);
     for state in vm.threads.all() {
         let (count, longest) = state.pauses.summary();
         if count > 0 {

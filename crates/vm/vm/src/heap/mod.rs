@@ -26,9 +26,11 @@ mod cycles;
 mod freeze;
 mod mark_sweep;
 mod search;
+mod statistics;
 
 pub use counting::{Counter, Search, Strength, Summary, World};
 pub use mark_sweep::Marker;
+pub use statistics::Statistics;
 
 use crate::cards::Cards;
 use crate::lock::{Guard, Lock};

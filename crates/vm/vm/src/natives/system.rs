@@ -1,7 +1,8 @@
-//! java.lang.System and java.lang.Runtime
+//! java.lang.System and java.lang.Runtime; baton.rt.Heap: how the heap's memory is used
 
 use super::values::{VOID, non_null, null_pointer, rust, strings, text, throw};
 use crate::class::{Class, java_name};
+use crate::heap::Statistics;
 use crate::object::{Kind, copy_elements};
 use crate::stack::{Args, Value};
 use crate::vm::{Native, Thread, Thrown};
@@ -10,6 +11,7 @@ use std::time::SystemTime;
 
 const SYSTEM: &str = "Ljava/lang/System;";
 const RUNTIME: &str = "Ljava/lang/Runtime;";
+const HEAP: &str = "Lbaton/rt/Heap;";
 const VM_RUNTIME: &str = "Ldalvik/system/VMRuntime;";
 
 pub(super) const TABLE: &[Native] = &[
@@ -82,7 +84,8 @@ pub(super) const TABLE: &[Native] = &[
         VOID
     }),
     (RUNTIME, "freeMemory", "()J", |t, _| {
-        Ok(Value::Long((t.vm.heap.max_bytes() - t.vm.heap.used_bytes()) as i64))
+        let heap = t.vm.heap.statistics();
+        Ok(Value::Long((heap.max - heap.live()) as i64))
     }),
     (RUNTIME, "totalMemory", "()J", |t, _| Ok(Value::Long(t.vm.heap.max_bytes() as i64))),
     (RUNTIME, "maxMemory", "()J", |t, _| Ok(Value::Long(t.vm.options.heap_bytes as i64))),
@@ -95,7 +98,14 @@ pub(super) const TABLE: &[Native] = &[
         let message = format!("{}: no JNI libraries can be loaded", rust(t, a.reference(0))?);
         Err(throw(t, "java/lang/UnsatisfiedLinkError", &message))
     }),
+    (HEAP, "usedBytes", "()J", |t, _| bytes(t, |of| of.used)),
+    (HEAP, "liveBytes", "()J", |t, _| bytes(t, |of| of.live())),
+    (HEAP, "longestFreeBytes", "()J", |t, _| bytes(t, |of| of.longest_free)),
 ];
+
+fn bytes(t: &Thread, what: impl FnOnce(Statistics) -> usize) -> Result<Value, Thrown> {
+    Ok(Value::Long(what(t.vm.heap.statistics()) as i64))
+}
 
 /// The name of a class as messages about arrays have it.
 fn pretty(class: &Class) -> String {

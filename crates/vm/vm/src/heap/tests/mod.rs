@@ -2,6 +2,7 @@
 
 mod counting;
 mod mark_sweep;
+mod statistics;
 
 use super::Heap;
 use crate::memory::{Arena, load32};
