@@ -125,6 +125,7 @@ test-loom:
 	@RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --quiet $(FOR_TARGET) \
 		--package baton-shm --package baton-log --package baton-nucleus \
 		--package baton-services --lib
+	@RUSTFLAGS='--cfg loom' $(CARGO) test --quiet $(FOR_TARGET) --package baton-vm --lib models::
 
 # SIMULATED_HISTORIES=: how many. SEED=: this one.
 test-simulation:

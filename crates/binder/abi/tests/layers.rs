@@ -152,6 +152,8 @@ const UNSAFE: &[(&str, &str)] = &[
     ("services/src/process/fork.rs", "fork, and functions of a shared object, which rustix lacks"),
     ("vm/vm/src/memory.rs", "memory below 4 GiB, and its words"),
     ("vm/vm/src/cards.rs", "words of the heap, and the calling thread's side of the barrier"),
+    ("vm/vm/src/models.rs", "looks at views, as the collector does"),
+    ("vm/vm/src/model_memory.rs", "has a function that is unsafe with other memory"),
     ("vm/vm/src/lock.rs", "a value that one thread at a time uses"),
     ("vm/vm/src/collector.rs", "frees what no root reaches"),
     ("vm/vm/src/dex_cache.rs", "files in memory that only their owner can change"),

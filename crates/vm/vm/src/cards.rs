@@ -20,23 +20,22 @@
 //! **Invariant**: a thread of epoch `e` stores a reference only into a card whose tag is of `e`, or
 //! of `e + 1`. A tag is exchanged for the next epoch's after its entry is whole.
 
-use crate::memory::{self, load32};
-use std::cell::Cell;
-use std::sync::atomic::{
-    AtomicU8, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
-    Ordering::SeqCst, fence,
+use crate::sync::{
+    AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    Ordering::SeqCst, fence, load32, zeroed,
 };
-use std::sync::{Arc, Mutex};
+use std::cell::Cell;
+use std::sync::Arc;
 
 /// The size of a card.
-pub const CARD_BYTES: u32 = 64;
+pub const CARD_BYTES: u32 = if cfg!(loom) { 16 } else { 64 };
 const CARD_WORDS: usize = CARD_BYTES as usize / 4;
 /// No two objects begin in one granule.
 const GRANULE_BYTES: u32 = 16;
 /// Entries that a thread takes at once.
-const RUN_ENTRIES: u32 = 32;
+const RUN_ENTRIES: u32 = if cfg!(loom) { 2 } else { 32 };
 /// Threads that may have an unfinished run at the same time.
-pub const MOST_THREADS: usize = 4096;
+pub const MOST_THREADS: usize = if cfg!(loom) { 3 } else { 4096 };
 /// In a granule's word: the object is about to be freed.
 const CONDEMNED: u8 = u8::MAX;
 
@@ -201,15 +200,15 @@ impl Cards {
         let n_entries = n_runs * RUN_ENTRIES as usize;
         Cards {
             start,
-            tags: memory::zeroed(n_cards),
-            reached: memory::zeroed((n_bytes / GRANULE_BYTES) as usize),
+            tags: zeroed(n_cards),
+            reached: zeroed((n_bytes / GRANULE_BYTES) as usize),
             collection: AtomicU8::new(1),
             frozen_end: AtomicU32::new(start),
             log: Log {
-                cards: memory::zeroed(n_entries),
-                words: memory::zeroed(n_entries * CARD_WORDS),
-                lengths: memory::zeroed(n_runs),
-                next: memory::zeroed(n_runs),
+                cards: zeroed(n_entries),
+                words: zeroed(n_entries * CARD_WORDS),
+                lengths: zeroed(n_runs),
+                next: zeroed(n_runs),
                 fresh: AtomicU32::new(0),
                 free: List::default(),
                 used: Default::default(),
@@ -448,7 +447,7 @@ impl Mutator {
 
     /// Logs and marks what a store needs that is about to happen.
     #[inline(always)]
-    fn before(&self, address: u32, value: u32) {
+    pub(crate) fn before(&self, address: u32, value: u32) {
         if self.cards.tag(address).load(Acquire) & TAG_BITS != self.fast.load(Relaxed) {
             self.log(address, value);
         }

@@ -62,7 +62,7 @@ fn run(t: &Thread, requests: &Requests) {
     let vm = t.vm;
     vm.threads.set_collector();
     let world = Program::new(vm);
-    let mutator = t.state.mutator.as_ref().expect("a VM that counts has mutators");
+    let mutator = t.state.mutator().expect("a VM that counts has mutators");
     let mut counter = counter(vm, mutator.cards(), mutator.stage());
     loop {
         if !vm.options.is_tortured {

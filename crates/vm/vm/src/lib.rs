@@ -29,6 +29,7 @@ mod dex_cache;
 pub mod exception;
 pub mod finalizer;
 pub mod globals;
+mod handshake;
 pub mod heap;
 pub mod initialize;
 mod interpreter;
@@ -36,6 +37,10 @@ mod invoke_dynamic;
 pub mod linker;
 mod lock;
 pub mod memory;
+#[cfg(loom)]
+mod model_memory;
+#[cfg(all(loom, test))]
+mod models;
 pub mod monitor;
 pub mod monitors;
 pub mod natives;
@@ -50,6 +55,7 @@ pub mod runtime;
 pub mod safepoint;
 pub mod stack;
 pub mod string;
+mod sync;
 pub mod thread;
 pub mod verified;
 pub mod verifier;

@@ -3,16 +3,15 @@
 //! A thread is *running* or *safe*. A running thread may hold references that nobody else knows,
 //! and looks at a flag of its own at every backward branch and call. A safe thread touches no
 //! object: it waits, or runs code that knows none. To stop the world is to set the flags and wait
-//! until no other thread runs.
+//! until no other thread runs. A collector that counts stops no thread, but brings each to its next
+//! [`Stage`]: see [`handshake`](crate::handshake).
 //!
-//! A collector that counts stops no thread. It brings each to its next [`Stage`]: a running thread
-//! does what the stage asks for when it sees its flag, and the collector does it for a safe one.
-//! Meanwhile that thread is *held*, but not kept: a held thread that has to run does it as well.
-//!
-//! Orders: a thread stores its state and then loads what is asked of it; whoever asks stores that
-//! and then loads the states. Both in sequential consistency, so that one of them sees the other.
+//! Orders: a thread stores its state and then loads whether the world stops; whoever stops it
+//! stores that and then loads the states. Both in sequential consistency, so that one of them sees
+//! the other.
 
-use crate::cards::{Cards, Mutator, Stage, Step};
+use crate::cards::{Cards, Mutator, Stage};
+use crate::handshake::{Handshake, Party};
 use crate::monitors::Activity;
 use crate::object::Ref;
 use crate::parker::Parker;
@@ -21,7 +20,7 @@ use rustix::thread::Pid;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
 };
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What other threads may know of a thread.
@@ -47,15 +46,11 @@ pub struct ThreadState {
     pub(crate) is_daemon: AtomicBool,
     /// The OS thread, which has another number in a child of fork
     tid: AtomicI32,
-    /// A [`Running`]
-    running: AtomicU8,
-    /// The thread is to look at what is asked of it
-    attention: AtomicBool,
+    /// What it has to do for collectors
+    pub(crate) party: Party,
     /// See [`ThreadState::set_real_time`]
     pub(crate) is_real_time: AtomicBool,
     pub(crate) pauses: Pauses,
-    /// What a collector that counts has to know
-    pub(crate) mutator: Option<Arc<Mutator>>,
 }
 
 /// What collectors have cost a thread: its own work for them, and waits.
@@ -77,25 +72,11 @@ impl Pauses {
     }
 }
 
-/// Whether a thread may touch objects.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-enum Running {
-    Yes,
-    Safe,
-    /// Safe, and the collector acts for it
-    Held,
-}
-
 impl ThreadState {
-    fn is_safe(&self) -> bool {
-        self.running.load(SeqCst) != Running::Yes as u8
-    }
-
     /// Whether the thread has to look at what is asked of it, by [`Threads::attend`].
     #[inline(always)]
     pub fn has_attention(&self) -> bool {
-        self.attention.load(Relaxed)
+        self.party.has_attention()
     }
 
     /// Says whether the scheduler runs the thread before all ordinary ones: memory is reserved for
@@ -120,12 +101,14 @@ impl ThreadState {
         self.tid.store(rustix::thread::gettid().as_raw_pid(), Relaxed);
     }
 
-    /// Does what a stage asks of the thread.
-    fn advance(&self, mutator: &Mutator, stage: Stage) {
-        if stage.step() == Step::Scanned {
-            self.each_root(|root| mutator.cards().reach(root.address()));
-        }
-        mutator.advance(stage);
+    /// What a collector that counts has to know; `None` with another one.
+    pub(crate) fn mutator(&self) -> Option<&Arc<Mutator>> {
+        self.party.mutator.as_ref()
+    }
+
+    /// Marks what the thread's stack refers to.
+    fn scan(&self, cards: &Cards) {
+        self.each_root(|root| cards.reach(root.address()));
     }
 
     /// The java.lang.Thread; null before it is set.
@@ -158,10 +141,7 @@ impl ThreadState {
 #[derive(Debug, Default)]
 pub struct Threads {
     stopping: AtomicBool,
-    /// The stage that all threads are to reach
-    stage: AtomicU32,
-    /// Waits for threads to reach it
-    collector: OnceLock<std::thread::Thread>,
+    handshake: Handshake,
     all: Mutex<Listed>,
     changed: Condvar,
 }
@@ -202,7 +182,8 @@ impl Threads {
     pub fn attach(&self, n_slots: usize, cards: Option<&Arc<Cards>>) -> Arc<ThreadState> {
         let mut listed = self.lock();
         // The collector asks for a stage before it looks at the list.
-        let mutator = |cards: &Arc<Cards>| Arc::new(Mutator::new(cards.clone(), self.stage()));
+        let stage = self.stage();
+        let mutator = |cards: &Arc<Cards>| Arc::new(Mutator::new(cards.clone(), stage));
         let is_free = |id: &u32| listed.threads.iter().all(|thread| thread.id != *id);
         let id = (1..).find(is_free).expect("fewer threads than numbers");
         let state = Arc::new(ThreadState {
@@ -216,11 +197,9 @@ impl Threads {
             activity: AtomicU8::new(Activity::Running as u8),
             is_daemon: AtomicBool::new(false),
             tid: AtomicI32::new(rustix::thread::gettid().as_raw_pid()),
-            running: AtomicU8::new(Running::Safe as u8),
-            attention: AtomicBool::new(false),
+            party: Party::new(cards.map(mutator)),
             is_real_time: AtomicBool::new(false),
             pauses: Pauses::default(),
-            mutator: cards.map(mutator),
         });
         listed.threads.push(state.clone());
         state
@@ -228,7 +207,7 @@ impl Threads {
 
     /// Removes a safe thread.
     pub fn detach(&self, state: &Arc<ThreadState>) {
-        assert!(state.is_safe());
+        assert!(state.party.is_safe());
         self.lock().threads.retain(|thread| !Arc::ptr_eq(thread, state));
         self.changed.notify_all();
     }
@@ -261,20 +240,14 @@ impl Threads {
 
     /// The stage that all threads are to reach, or have reached.
     pub(crate) fn stage(&self) -> Stage {
-        Stage::of(self.stage.load(SeqCst))
-    }
-
-    /// The stage that a thread has to reach, if it has not.
-    fn due<'a>(&self, state: &'a ThreadState) -> Option<(&'a Mutator, Stage)> {
-        let (mutator, stage) = (state.mutator.as_deref()?, self.stage());
-        (mutator.stage() != stage).then_some((mutator, stage))
+        self.handshake.stage()
     }
 
     /// Does what is asked of a running thread.
     #[cold]
     pub fn attend(&self, state: &ThreadState) {
         let since = Instant::now();
-        state.attention.store(false, SeqCst);
+        state.party.heed();
         self.reach_due(state);
         if self.stopping.load(SeqCst) {
             self.leave(state);
@@ -283,38 +256,28 @@ impl Threads {
         state.pauses.add(since);
     }
 
-    fn reach_due(&self, state: &ThreadState) {
-        if let Some((mutator, stage)) = self.due(state) {
-            state.advance(mutator, stage);
-            self.wake_collector();
-        }
-    }
-
-    fn wake_collector(&self) {
-        if let Some(collector) = self.collector.get() {
-            collector.unpark();
-        }
+    /// Brings a running thread to the stage that is due; false if none is.
+    fn reach_due(&self, state: &ThreadState) -> bool {
+        self.handshake.reach_due(&state.party, |cards| state.scan(cards))
     }
 
     /// Makes a running thread safe.
     pub fn leave(&self, state: &ThreadState) {
-        state.running.store(Running::Safe as u8, SeqCst);
+        state.party.become_safe();
         if self.stopping.load(SeqCst) {
             // Whoever stops holds the lock or waits: the notification is not lost.
             drop(self.lock());
             self.changed.notify_all();
         }
-        if self.due(state).is_some() {
-            self.wake_collector();
-        }
+        self.handshake.tell(&state.party);
     }
 
     /// Makes a safe thread running, after a stop that is under way.
     pub fn enter(&self, state: &ThreadState) {
         loop {
-            state.running.store(Running::Yes as u8, SeqCst);
+            state.party.become_running();
             if !self.stopping.load(SeqCst) {
-                if self.due(state).is_some() {
+                if self.handshake.is_due(&state.party) {
                     let since = Instant::now();
                     self.reach_due(state);
                     state.pauses.add(since);
@@ -334,40 +297,29 @@ impl Threads {
 
     /// Makes the calling thread the one that waits in [`Threads::reach`].
     pub fn set_collector(&self) {
-        self.collector.set(std::thread::current()).expect("a VM has one collector");
+        self.handshake.set_collector();
     }
 
     /// Brings all threads to the next stage; the calling one is safe.
     pub fn reach(&self, stage: Stage) {
-        self.stage.store(stage.number(), SeqCst);
+        self.handshake.ask(stage);
         let threads = self.all();
-        threads.iter().for_each(|state| state.attention.store(true, SeqCst));
+        threads.iter().for_each(|state| state.party.call());
         for state in threads {
-            while let Some((mutator, stage)) = self.due(&state) {
-                let exchange = |from: Running, to: Running| {
-                    state.running.compare_exchange(from as u8, to as u8, SeqCst, SeqCst).is_ok()
-                };
-                if exchange(Running::Safe, Running::Held) {
-                    state.advance(mutator, stage);
-                    // A failure means that the thread runs, and has done the same.
-                    exchange(Running::Held, Running::Safe);
-                } else {
-                    std::thread::park();
-                }
-            }
+            self.handshake.await_party(&state.party, |cards| state.scan(cards));
         }
     }
 
     /// Stops all threads but the calling one, which has to be safe.
     pub fn stop(&self, own: &ThreadState) -> Stopped<'_> {
-        assert!(own.is_safe());
+        assert!(own.party.is_safe());
         let mut listed = self.lock();
         while self.stopping.load(SeqCst) {
             listed = self.changed.wait(listed).expect("no holder panics");
         }
         self.stopping.store(true, SeqCst);
-        listed.threads.iter().for_each(|thread| thread.attention.store(true, SeqCst));
-        while !listed.threads.iter().all(|thread| thread.is_safe()) {
+        listed.threads.iter().for_each(|thread| thread.party.call());
+        while !listed.threads.iter().all(|thread| thread.party.is_safe()) {
             listed = self.changed.wait(listed).expect("no holder panics");
         }
         Stopped { threads: self, listed }

@@ -261,7 +261,7 @@ impl Thread {
         let state = vm.threads.attach(vm.options.stack_slots, vm.heap.cards());
         vm.threads.enter(&state);
         Thread {
-            acting: state.mutator.clone().map(Acting::new),
+            acting: state.mutator().cloned().map(Acting::new),
             vm,
             state,
             allocator: RefCell::default(),
@@ -337,7 +337,7 @@ impl Thread {
     /// In which period this thread allocates (see the heap).
     #[inline(always)]
     pub(crate) fn period(&self) -> u32 {
-        match &self.state.mutator {
+        match self.state.mutator() {
             Some(mutator) => mutator.stage().epoch(),
             None => self.vm.heap.collections(),
         }
@@ -384,7 +384,7 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         self.acting = None;
-        if let Some(mutator) = &self.state.mutator {
+        if let Some(mutator) = self.state.mutator() {
             mutator.end();
         }
         self.vm.threads.leave(&self.state);

@@ -1,0 +1,161 @@
+//! How each thread comes to the next [`Stage`] of a collection: by itself, when it sees its flag,
+//! or by the collector while it is *safe*.
+//!
+//! A safe thread is *held* while the collector acts for it, but not kept: if it has to run
+//! meanwhile, it does what the stage asks for as well. So each stage may be done twice, and the
+//! collector goes on only when the thread has done it.
+//!
+//! Orders: a thread stores its state and then loads the stage that is asked for; the collector
+//! stores that stage and then loads the states. Both in sequential consistency, so that one of them
+//! sees the other. States are exchanged, as loom may order a store of one behind the collector's
+//! exchange; x86 stores in sequential consistency by an exchange anyway.
+
+use crate::cards::{Cards, Mutator, Stage, Step};
+use crate::sync::{
+    AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed, Ordering::SeqCst, Thread, current,
+    fence_after_store, park,
+};
+use std::sync::{Arc, OnceLock};
+
+/// Whether a thread may touch objects.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Running {
+    Yes,
+    Safe,
+    /// Safe, and the collector acts for it
+    Held,
+}
+
+/// One thread.
+#[derive(Debug)]
+pub struct Party {
+    /// A [`Running`]
+    running: AtomicU8,
+    /// The thread is to look at what is asked of it
+    attention: AtomicBool,
+    /// What a collector that counts has to know
+    pub(crate) mutator: Option<Arc<Mutator>>,
+}
+
+impl Party {
+    /// A thread that is safe.
+    pub(crate) fn new(mutator: Option<Arc<Mutator>>) -> Party {
+        let running = AtomicU8::new(Running::Safe as u8);
+        Party { running, attention: AtomicBool::new(false), mutator }
+    }
+
+    pub(crate) fn is_safe(&self) -> bool {
+        self.running.load(SeqCst) != Running::Yes as u8
+    }
+
+    /// Whether the thread has to look at what is asked of it.
+    #[inline(always)]
+    pub(crate) fn has_attention(&self) -> bool {
+        self.attention.load(Relaxed)
+    }
+
+    /// Lets the thread look at what is asked of it.
+    pub(crate) fn call(&self) {
+        self.attention.store(true, SeqCst);
+    }
+
+    /// The thread is about to look.
+    pub(crate) fn heed(&self) {
+        self.attention.store(false, SeqCst);
+    }
+
+    /// The thread touches no object from now on. Then [`Handshake::tell`] is due.
+    pub(crate) fn become_safe(&self) {
+        self.running.swap(Running::Safe as u8, SeqCst);
+        fence_after_store();
+    }
+
+    /// The thread may touch objects after [`Handshake::reach_due`].
+    pub(crate) fn become_running(&self) {
+        self.running.swap(Running::Yes as u8, SeqCst);
+        fence_after_store();
+    }
+}
+
+/// The stage that all threads are to reach, and the thread that waits for them.
+#[derive(Debug, Default)]
+pub struct Handshake {
+    stage: AtomicU32,
+    collector: OnceLock<Thread>,
+}
+
+impl Handshake {
+    /// The stage that all threads are to reach. A new thread begins with it.
+    pub(crate) fn stage(&self) -> Stage {
+        Stage::of(self.stage.load(SeqCst))
+    }
+
+    /// The stage that a thread has to reach, if it has not.
+    fn due<'a>(&self, party: &'a Party) -> Option<(&'a Mutator, Stage)> {
+        let (mutator, stage) = (party.mutator.as_deref()?, self.stage());
+        (mutator.stage() != stage).then_some((mutator, stage))
+    }
+
+    /// Whether a thread has to reach another stage.
+    pub(crate) fn is_due(&self, party: &Party) -> bool {
+        self.due(party).is_some()
+    }
+
+    /// Brings a running thread to the stage that is due; false if none is. `scan` marks what the
+    /// thread's stack refers to.
+    pub(crate) fn reach_due(&self, party: &Party, scan: impl FnOnce(&Cards)) -> bool {
+        let Some((mutator, stage)) = self.due(party) else { return false };
+        advance(mutator, stage, scan);
+        self.wake();
+        true
+    }
+
+    /// Lets the collector act for a thread that has just become safe.
+    pub(crate) fn tell(&self, party: &Party) {
+        if self.is_due(party) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(collector) = self.collector.get() {
+            collector.unpark();
+        }
+    }
+
+    /// Makes the calling thread the one that waits for the others.
+    pub(crate) fn set_collector(&self) {
+        self.collector.set(current()).expect("a VM has one collector");
+    }
+
+    /// Asks for a stage. Then threads are listed and called.
+    pub(crate) fn ask(&self, stage: Stage) {
+        self.stage.store(stage.number(), SeqCst);
+        fence_after_store();
+    }
+
+    /// Waits until a thread has reached the stage that was asked for.
+    pub(crate) fn await_party(&self, party: &Party, scan: impl Fn(&Cards)) {
+        while let Some((mutator, stage)) = self.due(party) {
+            let exchange = |from: Running, to: Running| {
+                party.running.compare_exchange(from as u8, to as u8, SeqCst, SeqCst).is_ok()
+            };
+            if exchange(Running::Safe, Running::Held) {
+                advance(mutator, stage, &scan);
+                // A failure means that the thread runs, and does the same.
+                exchange(Running::Held, Running::Safe);
+            } else {
+                park();
+            }
+        }
+    }
+}
+
+/// Does what a stage asks of a thread.
+fn advance(mutator: &Mutator, stage: Stage, scan: impl FnOnce(&Cards)) {
+    if stage.step() == Step::Scanned {
+        scan(mutator.cards());
+    }
+    mutator.advance(stage);
+}
