@@ -20,6 +20,10 @@ Options of the program's VM, before the class:
                            [default: mark-sweep]
   -Xcheck:jni              accepted: what C does with JNI is always checked
   -verbose:gc              tell of each collection on standard error
+  --trace FILE             write collections and pauses for Perfetto (ui.perfetto.dev)
+  --profile-allocations FILE
+                           write which code makes how many objects of which class: as JSON if the
+                           name ends in .json, otherwise as text
   --verify-heap            check the heap after each collection of the counting collector
   --torture                let collections of the counting collector follow without a pause
   -D<NAME>=<VALUE>         a system property

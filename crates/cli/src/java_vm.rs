@@ -78,6 +78,13 @@ pub fn parse(arguments: &[String]) -> Result<CommandLine, Failure> {
             line.vm.verify_heap = true;
         } else if argument == "-verbose:gc" {
             line.vm.reports_collections = true;
+        } else if argument == "--trace" || argument == "--profile-allocations" {
+            let value = rest.next().ok_or_else(|| usage(format!("{argument} needs a file")))?;
+            let file = match argument.as_str() {
+                "--trace" => &mut line.vm.trace,
+                _ => &mut line.vm.allocation_profile,
+            };
+            *file = Some(value.into());
         } else if argument == "-Xcheck:jni" {
             // It always is.
         } else if argument == "--torture" {
@@ -168,6 +175,7 @@ mod tests {
         for arguments in [
             &["-cp"][..],
             &["-cp", "a"],
+            &["--trace"],
             &["-Xmx1x", "M"],
             &["-Xmx9g", "M"],
             &["-Xgc:none", "M"],

@@ -55,7 +55,7 @@ fn allocate(
         heap.allocate(&mut allocator, t.period(), reach, shape, n_bytes, length)
     };
     let whole = if t.state.is_real_time.load(Relaxed) { Reach::Reserve } else { Reach::Whole };
-    attempt(Reach::Limit).or_else(|full| {
+    let made = attempt(Reach::Limit).or_else(|full| {
         let Some(requests) = &t.vm.requests else {
             collector::collect(t);
             let again = if full == Full::Collect { attempt(Reach::Limit) } else { Err(full) };
@@ -66,5 +66,9 @@ fn allocate(
         attempt(whole).or_else(|_| {
             collector::await_memory(t, requests, || attempt(whole).ok()).ok_or(OutOfMemory)
         })
-    })
+    });
+    if let (Some(account), Ok(object)) = (&t.account, &made) {
+        account.add(&t.state.stack, *object, n_bytes);
+    }
+    made
 }

@@ -749,6 +749,20 @@ impl Field {
     }
 }
 
+impl Method {
+    /// The line of an instruction in the source file: -2 in native methods, -1 if it is not known.
+    pub fn line(&self, unit: u32) -> i32 {
+        if self.is_native() {
+            return -2;
+        }
+        let line = self.definition.zip(self.class().definition).and_then(|(method, class)| {
+            let file = &class.dex.file;
+            file.line(&file.code(&method)?, unit)
+        });
+        line.map_or(-1, |line| line as i32)
+    }
+}
+
 impl fmt::Display for Method {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{}.{}{}", self.class().java_name(), self.name, self.signature)

@@ -1,13 +1,16 @@
 //! The two collectors, and the thread of the one that counts.
 
-use crate::cards::{Cards, Stage};
+use crate::cards::{Cards, Stage, Step};
 use crate::class::Class;
 use crate::heap::{Counter, Marker, Search, Strength, World};
 use crate::monitors::Word;
 use crate::object::Ref;
+use crate::pauses::{Cause, now_ns};
 use crate::reference::{self, Strengths};
 use crate::requests::Requests;
+use crate::safepoint::ThreadState;
 use crate::vm::{Thread, Vm};
+use rustix::thread::gettid;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -77,9 +80,8 @@ fn run(t: &Thread, requests: &Requests) {
         // SAFETY: all threads of the VM have stages, and the roots are complete (see the crate).
         let summary = unsafe { counter.collect(&vm.heap, &world, search) };
         vm.heap.set_limit(vm.heap.taken_blocks() - n_taken);
-        if vm.options.reports_collections {
-            report(vm, "counting", since, &format!("; {summary}"));
-        }
+        world.end_work();
+        report(vm, "counting", since, &format!("; {summary}"));
         if vm.options.verify_heap {
             verify(t, &counter, &world);
         }
@@ -90,16 +92,64 @@ fn run(t: &Thread, requests: &Requests) {
 /// Tells of a collection on standard error: how long it took, what it did, and the longest pause of
 /// each thread so far.
 fn report(vm: &Vm, kind: &str, since: Instant, what: &str) {
-    let mut text =
-        format!("gc: {kind}, {} us; {}{what}", since.elapsed().as_micros(), vm.heap.statistics(),);
+    if !vm.options.reports_collections && vm.trace.is_none() {
+        return;
+    }
+    let used = vm.heap.statistics();
+    if let Some(trace) = &vm.trace {
+        let now_ns = now_ns();
+        let start_ns = now_ns - since.elapsed().as_nanos() as u64;
+        trace.slice(gettid(), || "collector".into(), kind, (start_ns, now_ns));
+        trace.heap(now_ns, &used);
+    }
+    vm.threads.all().iter().for_each(|state| report_pauses(vm, state));
+    if let Some(trace) = &vm.trace {
+        trace.flush();
+    }
+    if !vm.options.reports_collections {
+        return;
+    }
+    let mut text = format!("gc: {kind}, {} us; {used}{what}", since.elapsed().as_micros());
     for state in vm.threads.all() {
-        let (count, longest) = state.pauses.summary();
-        if count > 0 {
-            let (name, longest_us) = (state.os_name(), longest.as_micros());
-            text += &format!("; thread {name}: {count} pauses, longest {longest_us} us");
+        let of: Vec<_> = state.pauses.summary().collect();
+        let count: u64 = of.iter().map(|(_, count, _)| count).sum();
+        if let Some((cause, _, longest)) = of.iter().max_by_key(|(_, _, longest)| *longest) {
+            let (name, cause, longest_us) = (state.os_name(), cause.name(), longest.as_micros());
+            text += &format!("; thread {name}: {count} pauses, longest {longest_us} us ({cause})");
         }
     }
     eprintln!("{text}");
+}
+
+/// Pauses that have a line of their own.
+const LONG_PAUSE_NS: u64 = 50_000;
+
+/// Tells of the pauses of a thread since the last call. One thread at a time calls this: the one
+/// that has collected, or that ends the process.
+fn report_pauses(vm: &Vm, state: &ThreadState) {
+    state.pauses.take(|pause| {
+        let cause = pause.cause.name();
+        if let Some(trace) = &vm.trace {
+            let times = (pause.start_ns, pause.start_ns + pause.duration_ns);
+            trace.slice(state.tid(), || state.os_name(), cause, times);
+        }
+        if vm.options.reports_collections && pause.duration_ns >= LONG_PAUSE_NS {
+            let (name, pause_us) = (state.os_name(), pause.duration_ns / 1000);
+            eprintln!("pause: thread {name}: {pause_us} us ({cause})");
+        }
+    });
+}
+
+/// Ends reports: the process is about to end.
+pub(crate) fn finish(vm: &Vm) {
+    if let Some(trace) = &vm.trace {
+        trace.finish();
+    }
+    if let Some(profile) = &vm.profile
+        && let Err(error) = profile.write()
+    {
+        eprintln!("baton: no profile of allocations could be written: {error}");
+    }
 }
 
 /// Stops the program and compares all counts with the heap.
@@ -123,6 +173,8 @@ struct Program {
     n_taken: Cell<Option<usize>>,
     /// The blocks that were taken until the last collection had given memory away
     n_counting: Cell<usize>,
+    /// What the collector does since the last stage, and since when, for a trace
+    work: Cell<Option<(&'static str, u64)>>,
     strengths: RefCell<Strengths>,
 }
 
@@ -133,14 +185,35 @@ impl Program {
             requests: vm.requests.as_ref().expect("a VM that counts has requests"),
             n_taken: Cell::default(),
             n_counting: Cell::default(),
+            work: Cell::default(),
             strengths: RefCell::default(),
+        }
+    }
+
+    /// Ends what the collector has done since the last stage, in the trace.
+    fn end_work(&self) {
+        if let (Some((what, start_ns)), Some(trace)) = (self.work.take(), &self.vm.trace) {
+            trace.slice(gettid(), || "collector".into(), what, (start_ns, now_ns()));
         }
     }
 }
 
 impl World for Program {
     fn reach_stage(&self, stage: Stage) {
+        self.end_work();
+        let start_ns = now_ns();
         self.vm.threads.reach(stage);
+        let (name, next) = match stage.step() {
+            Step::Announced => ("stage: announced", Some("marks roots")),
+            Step::Turned => ("stage: turned", None),
+            Step::Scanned => ("stage: scanned", Some("counts and frees")),
+            Step::Settled => ("stage: settled", Some("frees, or searches for cycles")),
+        };
+        let end_ns = now_ns();
+        if let Some(trace) = &self.vm.trace {
+            trace.slice(gettid(), || "collector".into(), name, (start_ns, end_ns));
+        }
+        self.work.set(next.map(|what| (what, end_ns)));
     }
 
     fn each_root(&self, with: &mut dyn FnMut(Ref)) {
@@ -209,7 +282,7 @@ pub(crate) fn collect(t: &Thread) {
         Some(requests) => {
             let since = Instant::now();
             t.safe(|| requests.await_end(requests.ask(Search::Whole)));
-            t.state.pauses.add(since);
+            t.state.pauses.add(since, Cause::Collection);
         }
         None => mark_and_sweep(t),
     }
@@ -241,7 +314,7 @@ pub(crate) fn await_memory<T>(
         }
     });
     let found = found.or_else(attempt);
-    t.state.pauses.add(since);
+    t.state.pauses.add(since, Cause::Memory);
     found
 }
 
@@ -268,8 +341,6 @@ fn mark_and_sweep(t: &Thread) {
         // SAFETY: the world is stopped, and the roots are complete (see the crate).
         unsafe { vm.heap.collect(roots) };
     });
-    t.state.pauses.add(since);
-    if vm.options.reports_collections {
-        report(vm, "mark-sweep", since, "");
-    }
+    t.state.pauses.add(since, Cause::Collection);
+    report(vm, "mark-sweep", since, "");
 }

@@ -137,15 +137,7 @@ pub struct TraceEntry {
 impl TraceEntry {
     /// The line in the source file: -2 in native methods, -1 if it is not known.
     pub fn line(&self) -> i32 {
-        if self.method.is_native() {
-            return -2;
-        }
-        let definition = self.method.definition.zip(self.method.class().definition);
-        let line = definition.and_then(|(method, class)| {
-            let file = &class.dex.file;
-            file.line(&file.code(&method)?, self.unit)
-        });
-        line.map_or(-1, |line| line as i32)
+        self.method.line(self.unit)
     }
 }
 

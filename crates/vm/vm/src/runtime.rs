@@ -11,6 +11,7 @@ use crate::object::Ref;
 use crate::stack::Value;
 use crate::string;
 use crate::thread;
+use crate::trace::Trace;
 use crate::vm::{Known, Options, Program, Thread, Thrown, Vm};
 use std::path::PathBuf;
 
@@ -48,7 +49,14 @@ pub enum StartError {
 /// What the VM lacks.
 pub fn start(options: Options) -> Result<Thread, StartError> {
     let (class_path, properties) = (options.class_path.clone(), options.properties.clone());
-    let t = create(options)?;
+    let trace = options.trace.as_deref().map(|path| {
+        let failed = |error: std::io::Error| StartError::File {
+            path: path.to_owned(),
+            message: format!("no trace there: {error}"),
+        };
+        Trace::create(path).map_err(failed)
+    });
+    let t = create(options, trace.transpose()?)?;
     t.vm.program.set(Program { class_path, properties }).expect("a VM starts once");
     collector::start(t.vm).map_err(StartError::Thread)?;
     load_library(&t)?;
@@ -57,8 +65,10 @@ pub fn start(options: Options) -> Result<Thread, StartError> {
 }
 
 /// Makes a VM with the files of its class library; the calling thread becomes its main thread.
-pub(crate) fn create(options: Options) -> Result<Thread, StartError> {
-    let vm = Vm::new(options, &natives::table(), interpreter::enter).map_err(StartError::Heap)?;
+pub(crate) fn create(options: Options, trace: Option<Trace>) -> Result<Thread, StartError> {
+    let mut vm =
+        Vm::new(options, &natives::table(), interpreter::enter).map_err(StartError::Heap)?;
+    vm.trace = trace;
     let vm: &'static Vm = Box::leak(Box::new(vm));
     for path in &vm.options.boot_class_path {
         open(vm, Loader::BOOT, path)?;

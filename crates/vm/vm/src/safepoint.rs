@@ -15,13 +15,14 @@ use crate::handshake::{Handshake, Party};
 use crate::monitors::Activity;
 use crate::object::Ref;
 use crate::parker::Parker;
+use crate::pauses::{Cause, Pauses};
 use crate::stack::Stack;
 use rustix::thread::Pid;
 use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering::Relaxed, Ordering::SeqCst,
 };
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What other threads may know of a thread.
 #[derive(Debug)]
@@ -51,25 +52,6 @@ pub struct ThreadState {
     /// See [`ThreadState::set_real_time`]
     pub(crate) is_real_time: AtomicBool,
     pub(crate) pauses: Pauses,
-}
-
-/// What collectors have cost a thread: its own work for them, and waits.
-#[derive(Debug, Default)]
-pub struct Pauses {
-    count: AtomicU64,
-    longest_ns: AtomicU64,
-}
-
-impl Pauses {
-    pub(crate) fn add(&self, since: Instant) {
-        self.count.fetch_add(1, Relaxed);
-        self.longest_ns.fetch_max(since.elapsed().as_nanos() as u64, Relaxed);
-    }
-
-    /// How many there were, and the longest.
-    pub fn summary(&self) -> (u64, Duration) {
-        (self.count.load(Relaxed), Duration::from_nanos(self.longest_ns.load(Relaxed)))
-    }
 }
 
 impl ThreadState {
@@ -179,7 +161,12 @@ impl Drop for Stopped<'_> {
 
 impl Threads {
     /// Adds the calling thread, which is safe at first.
-    pub fn attach(&self, n_slots: usize, cards: Option<&Arc<Cards>>) -> Arc<ThreadState> {
+    pub fn attach(
+        &self,
+        n_slots: usize,
+        cards: Option<&Arc<Cards>>,
+        pauses: Pauses,
+    ) -> Arc<ThreadState> {
         let mut listed = self.lock();
         // The collector asks for a stage before it looks at the list.
         let stage = self.stage();
@@ -199,7 +186,7 @@ impl Threads {
             tid: AtomicI32::new(rustix::thread::gettid().as_raw_pid()),
             party: Party::new(cards.map(mutator)),
             is_real_time: AtomicBool::new(false),
-            pauses: Pauses::default(),
+            pauses,
         });
         listed.threads.push(state.clone());
         state
@@ -248,12 +235,14 @@ impl Threads {
     pub fn attend(&self, state: &ThreadState) {
         let since = Instant::now();
         state.party.heed();
-        self.reach_due(state);
+        if self.reach_due(state) {
+            state.pauses.add(since, Cause::Stage);
+        }
         if self.stopping.load(SeqCst) {
+            // The wait for the stop is a pause.
             self.leave(state);
             self.enter(state);
         }
-        state.pauses.add(since);
     }
 
     /// Brings a running thread to the stage that is due; false if none is.
@@ -280,7 +269,7 @@ impl Threads {
                 if self.handshake.is_due(&state.party) {
                     let since = Instant::now();
                     self.reach_due(state);
-                    state.pauses.add(since);
+                    state.pauses.add(since, Cause::Stage);
                 }
                 return;
             }
@@ -291,7 +280,7 @@ impl Threads {
                 listed = self.changed.wait(listed).expect("no holder panics");
             }
             drop(listed);
-            state.pauses.add(since);
+            state.pauses.add(since, Cause::Stop);
         }
     }
 

@@ -8,10 +8,13 @@ use crate::heap::{Allocator, Collector, Heap};
 use crate::memory::Arena;
 use crate::monitors::Monitors;
 use crate::object::{Kind, Ref};
+use crate::pauses::Pauses;
 use crate::pending::Pending;
+use crate::profile::{Account, Profile};
 use crate::requests::Requests;
 use crate::safepoint::{ThreadState, Threads};
 use crate::stack::{Args, Overflow, Value};
+use crate::trace::Trace;
 use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -72,6 +75,10 @@ pub struct Options {
     pub verify_heap: bool,
     /// Whether each collection is told of on standard error
     pub reports_collections: bool,
+    /// A file for a trace of collections and pauses
+    pub trace: Option<std::path::PathBuf>,
+    /// A file for a profile of allocations
+    pub allocation_profile: Option<std::path::PathBuf>,
     /// Whether collections follow each other without a pause
     pub is_tortured: bool,
     /// The directory that records which dex files have been checked: this user's alone
@@ -90,6 +97,8 @@ impl Default for Options {
             collector: Collector::default(),
             verify_heap: false,
             reports_collections: false,
+            trace: None,
+            allocation_profile: None,
             is_tortured: false,
             dex_cache: None,
             natives: Vec::new(),
@@ -144,6 +153,8 @@ pub struct Vm {
     pub(crate) native_functions: Vec<NativeFn>,
     pub(crate) enter: Enter,
     pub(crate) known: OnceLock<Known>,
+    pub(crate) trace: Option<Trace>,
+    pub(crate) profile: Option<Profile>,
 }
 
 /// Classes, fields and methods that the VM itself uses.
@@ -207,6 +218,8 @@ impl Vm {
             enter,
             known: OnceLock::new(),
             program: OnceLock::new(),
+            trace: None,
+            profile: options.allocation_profile.as_deref().map(Profile::new),
             options,
         })
     }
@@ -241,6 +254,8 @@ pub struct Thread {
     /// What other threads may know
     pub state: Arc<ThreadState>,
     pub(crate) allocator: RefCell<Allocator>,
+    /// Its part of a profile of allocations
+    pub(crate) account: Option<Account>,
     /// How many times Rust and Java call each other at this moment.
     pub(crate) nesting: Cell<u32>,
     /// An error says that these are too many, and is being made.
@@ -258,13 +273,15 @@ pub struct Thread {
 impl Thread {
     /// Makes the calling OS thread a thread of the VM, and running.
     pub fn attach(vm: &'static Vm) -> Thread {
-        let state = vm.threads.attach(vm.options.stack_slots, vm.heap.cards());
+        let pauses = Pauses::new(vm.trace.is_some() || vm.options.reports_collections);
+        let state = vm.threads.attach(vm.options.stack_slots, vm.heap.cards(), pauses);
         vm.threads.enter(&state);
         Thread {
             acting: state.mutator().cloned().map(Acting::new),
             vm,
             state,
             allocator: RefCell::default(),
+            account: vm.profile.as_ref().map(Profile::open),
             nesting: Cell::new(0),
             is_overflowing: Cell::new(false),
             result: Cell::new(0),

@@ -30,7 +30,9 @@ impl Zygote {
     /// # Errors
     /// What the VM lacks, or what a class has done.
     pub fn start(options: Options, classes: &[String]) -> Result<Zygote, StartError> {
-        let t = runtime::create(options)?;
+        // Each program would write over another one's reports.
+        let options = Options { trace: None, allocation_profile: None, ..options };
+        let t = runtime::create(options, None)?;
         runtime::load_library(&t)?;
         t.scope(|| rehearse(&t)).map_err(|Thrown| StartError::Library(runtime::describe(&t)))?;
         for name in classes {

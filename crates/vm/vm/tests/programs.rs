@@ -61,6 +61,9 @@ fn main() -> ExitCode {
             let same =
                 text(&expected) == text(&found) && expected.status.code() == found.status.code();
             println!("{name}, {collector}, {start} ... {}", if same { "ok" } else { "FAILED" });
+            if name == "References" && start == STARTS[0] {
+                check_reports(&dex, collector);
+            }
             if !same {
                 let errors = String::from_utf8_lossy(&found.stderr);
                 println!(
@@ -81,10 +84,12 @@ fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str, start: &s
     let dex_cache = Some(dex.with_file_name("checked"));
     let options = Options {
         boot_class_path: vec![library],
-        class_path: vec![dex],
+        class_path: vec![dex.clone()],
         heap_bytes: 64 << 20,
         collector: if is_counting { Collector::Counting } else { Collector::MarkSweep },
         verify_heap: is_counting,
+        trace: Some(report(&dex, "trace", collector)),
+        allocation_profile: Some(report(&dex, "profile", collector)),
         is_tortured: is_counting,
         dex_cache,
         ..Options::default()
@@ -109,4 +114,32 @@ fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str, start: &s
             ExitCode::FAILURE
         }
     }
+}
+
+/// A file for a report of the last program that ran with a collector.
+fn report(dex: &Path, of: &str, collector: &str) -> PathBuf {
+    dex.with_file_name(format!("{of}-{collector}.json"))
+}
+
+/// Reports of a program that collects say so.
+fn check_reports(dex: &Path, collector: &str) {
+    let read = |of: &str| -> serde_json::Value {
+        let text = std::fs::read_to_string(report(dex, of, collector)).expect("a report");
+        serde_json::from_str(&text).expect("a report is complete")
+    };
+    let trace = read("trace");
+    let events = trace.as_array().expect("a trace is an array");
+    let has = |name: &str| events.iter().any(|event| event["name"] == name);
+    assert!(has(collector) && has("heap") && has("thread_name"), "{trace}");
+    assert!(has("collection"), "System.gc is a pause: {trace}");
+    assert_eq!(has("stage: scanned"), collector == COLLECTORS[1]);
+    let profile = read("profile");
+    let sites = profile["sites"].as_array().expect("a profile has sites");
+    let bytes = |site: &serde_json::Value| site["bytes"].as_u64();
+    assert!(sites.is_sorted_by_key(|site| std::cmp::Reverse(bytes(site))));
+    // References.make has one line that makes ten.
+    let made = sites.iter().find(|it| it["class"] == "References").expect("its own site");
+    assert_eq!(made["objects"], 10, "{made}");
+    assert_eq!(made["method"], "References.make()V");
+    assert!(made["at"].as_str().is_some_and(|at| at.starts_with("References.java:")), "{made}");
 }

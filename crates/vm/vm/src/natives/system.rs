@@ -89,7 +89,10 @@ pub(super) const TABLE: &[Native] = &[
     }),
     (RUNTIME, "totalMemory", "()J", |t, _| Ok(Value::Long(t.vm.heap.max_bytes() as i64))),
     (RUNTIME, "maxMemory", "()J", |t, _| Ok(Value::Long(t.vm.options.heap_bytes as i64))),
-    (RUNTIME, "nativeExit", "(I)V", |_, a| std::process::exit(a.int(0))),
+    (RUNTIME, "nativeExit", "(I)V", |t, a| {
+        collector::finish(t.vm);
+        std::process::exit(a.int(0))
+    }),
     (RUNTIME, "runFinalization", "()V", |t, _| {
         finalizer::await_all(t)?;
         VOID
