@@ -22,10 +22,12 @@ const BEST_NICE: i32 = -20;
 /// CAP_SYS_NICE, in /proc/PID/status.
 const CAP_SYS_NICE: u64 = 1 << 23;
 
+/// A priority that is to be asked for.
+const UNKNOWN: (u32, SchedPriority) = (u32::MAX, SchedPriority::LEAST);
+
 thread_local! {
     /// The priority, when [`thread::priority_changes`] was this.
-    static OWN: Cell<(u32, SchedPriority)> =
-        const { Cell::new((u32::MAX, SchedPriority::LEAST)) };
+    static OWN: Cell<(u32, SchedPriority)> = const { Cell::new(UNKNOWN) };
     /// A priority that the thread has no right to.
     static DENIED: Cell<Option<SchedPriority>> = const { Cell::new(None) };
     /// The nice value, when [`thread::priority_changes`] was this.
@@ -120,6 +122,9 @@ pub fn end_raise((policy, priority): (i32, i32)) {
     // A thread that may not take the flag back keeps it.
     let _ = schedule::set(0, policy, priority)
         .or_else(|_| schedule::set(0, policy | libc::SCHED_RESET_ON_FORK, priority));
+    // It may have asked for its priority while it was raised.
+    thread::forget_priority();
+    OWN.set(UNKNOWN);
 }
 
 fn set_nice(value: i32) -> bool {
@@ -221,6 +226,23 @@ mod tests {
             schedule::set_nice(0, nice).unwrap();
             thread::become_ordinary();
             assert_eq!(own(), SchedPriority::nice(nice.min(19)));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_was_raised_does_not_take_that_for_its_own_priority() {
+        std::thread::spawn(|| {
+            let (ordinary, fifo) = (own(), SchedPriority::of_real_time(libc::SCHED_FIFO, 3));
+            let Some(before) = raise(thread::tid(), fifo.expect("a priority")) else {
+                return eprintln!("skipped: real-time priorities need CAP_SYS_NICE");
+            };
+            // As after any change that the thread hears of: it asks again.
+            thread::priorities_changed();
+            assert_eq!(Some(own()), fifo);
+            end_raise(before);
+            assert_eq!(own(), ordinary);
         })
         .join()
         .unwrap();

@@ -61,8 +61,11 @@ pub fn is_thread_of(pid: u32, tid: u32) -> bool {
 static PRIORITY_CHANGES: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    static PRIORITY: Cell<(u32, Option<SchedPriority>)> = const { Cell::new((u32::MAX, None)) };
+    static PRIORITY: Cell<(u32, Option<SchedPriority>)> = const { Cell::new(UNKNOWN) };
 }
+
+/// A priority that is to be asked for.
+const UNKNOWN: (u32, Option<SchedPriority>) = (u32::MAX, None);
 
 /// The calling thread's priority, if that is a real-time one: as it was when it first asked,
 /// after the last [`priorities_changed`], or at [`real_time_priority_again`].
@@ -81,6 +84,11 @@ pub fn real_time_priority_again() -> Option<SchedPriority> {
         .and_then(|_| SchedPriority::of_real_time(policy, schedule::priority(0).ok()?));
     PRIORITY.set((at, priority));
     priority
+}
+
+/// The calling thread's priority has changed, and other threads' have not.
+pub fn forget_priority() {
+    PRIORITY.set(UNKNOWN);
 }
 
 /// The calling thread's priority may have changed without a word: if it has, that is known now.
