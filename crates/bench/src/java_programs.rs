@@ -47,7 +47,7 @@ impl Machine {
 /// A program that `bench/vm/build` builds.
 ///
 /// # Errors
-/// It is not there.
+/// The program is not there.
 pub fn program(name: &str) -> io::Result<PathBuf> {
     beside(name, "`bench/vm/build` builds it")
 }
@@ -55,7 +55,7 @@ pub fn program(name: &str) -> io::Result<PathBuf> {
 /// The program `baton`.
 ///
 /// # Errors
-/// It is not there.
+/// The program is not there.
 pub fn baton() -> io::Result<PathBuf> {
     beside("baton", "`make build` builds it")
 }
@@ -69,7 +69,7 @@ fn beside(name: &str, advice: &str) -> io::Result<PathBuf> {
 /// Runs a program, and returns its output.
 ///
 /// # Errors
-/// It does not start, or fails: with the last line that it says.
+/// The program does not start, or fails: with the last line that it says.
 pub fn output(mut command: Command) -> io::Result<String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| {
         io::Error::other(format!("{}: {error}", command.get_program().display()))

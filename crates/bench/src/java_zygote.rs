@@ -39,7 +39,7 @@ fn key(system: &'static str, case: &'static str) -> RowKey {
     RowKey::new(system, case).heading(format!("zygote: {case}"))
 }
 
-/// What a round needs.
+/// A zygote, and the programs that it is to start.
 struct Zygote<'a> {
     socket: &'a Path,
     collector: &'static str,

@@ -14,7 +14,7 @@ use crate::observer::{self, Observer};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time for another broker to start or end at the same socket.
@@ -46,12 +46,8 @@ pub fn connect_or_start(socket: &Path, tried: &str) -> Result<Observer, Failure>
 
 fn start_until_idle(socket: &Path) -> Result<(), Failure> {
     let tried = "start a broker";
-    let output = itself(tried)?
-        .args(["broker", "--background", "--until-idle", "--socket"])
-        .arg(socket)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| Failure::new(tried, error))?;
+    let words = ["broker", "--background", "--until-idle", "--socket"].map(OsString::from);
+    let output = output(tried, &[&words, &[socket.into()][..]].concat())?;
     if output.status.success() {
         return Ok(());
     }
@@ -61,13 +57,17 @@ fn start_until_idle(socket: &Path) -> Result<(), Failure> {
     Err(Failure::new(tried, why).kind(if is_held { Kind::Held } else { Kind::NoBroker }))
 }
 
-/// Runs `baton` with these arguments, which start a server in the background.
-pub fn run_itself(tried: &str, arguments: &[OsString]) -> Result<(), Failure> {
-    let output = itself(tried)?
+fn output(tried: &str, arguments: &[OsString]) -> Result<Output, Failure> {
+    itself(tried)?
         .args(arguments)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Failure::new(tried, error))?;
+        .map_err(|error| Failure::new(tried, error))
+}
+
+/// Runs `baton` with these arguments, which start a server in the background.
+pub fn run_itself(tried: &str, arguments: &[OsString]) -> Result<(), Failure> {
+    let output = output(tried, arguments)?;
     if output.status.success() {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The stack of the main thread in Rust: for natives and initializers that call Java.
 const NATIVE_STACK_BYTES: usize = 64 << 20;
 
-/// What a command line asks for.
+/// A command line: the VM and the program that it asks for.
 #[derive(Debug, Default)]
 pub struct CommandLine {
     /// The options of the VM
