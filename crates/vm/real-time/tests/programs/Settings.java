@@ -53,12 +53,13 @@ public class Settings {
     }
 
     private static void onThreads() throws Exception {
+        String before = state();
         final Setting[] made = new Setting[1];
         Thread thread = new Thread(() -> made[0] = new FrequencyLock());
         thread.start();
         thread.join();
-        // The OS thread ends a little after the Java thread.
-        while (!"schedutil".equals(read(policy + "/scaling_governor"))) {
+        // The OS thread ends a little after the Java thread, and writes one file after the other.
+        while (!before.equals(state())) {
             Thread.yield();
         }
         System.out.println("ended with its thread");
