@@ -4,6 +4,7 @@ use crate::driver::Driver;
 use crate::handle::Handle;
 use crate::object::Object;
 use baton_abi::uapi::*;
+use baton_state::parcel::Few;
 use bytemuck::bytes_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use smallvec::SmallVec;
@@ -30,8 +31,8 @@ const SHORT_BYTES: usize = 32;
 /// Where a parcel's objects stand in its bytes, and what it keeps for them.
 #[derive(Clone, Default)]
 pub(crate) struct Objects {
-    offsets: Vec<u64>,
-    handles: Vec<Handle>,
+    offsets: Few<u64>,
+    handles: Few<Handle>,
     fds: Vec<Arc<OwnedFd>>,
 }
 
