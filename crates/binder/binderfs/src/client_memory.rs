@@ -34,6 +34,9 @@ impl ClientMemory {
 
     /// Reads exactly so many bytes.
     pub fn read(self, address: u64, bytes: usize) -> Result<Vec<u8>, Errno> {
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
         let read = self.read_up_to(address, bytes);
         if read.len() == bytes { Ok(read) } else { Err(Errno::FAULT) }
     }

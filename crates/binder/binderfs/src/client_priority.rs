@@ -9,7 +9,7 @@
 //! The thread that reads requests is as urgent as the most urgent of all stand-ins: a request of a
 //! real-time thread passes it.
 
-use baton_shm::schedule;
+use baton_shm::schedule::{self, Attributes};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,40 +19,38 @@ const CALLING: u32 = 0;
 /// The highest real-time priority: the stand-in of a SCHED_DEADLINE thread has it.
 const HIGHEST: i32 = 99;
 
-/// The scheduling of a thread: its policy with flags, its real-time priority, its nice value.
+/// The scheduling of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Scheduling {
-    policy: i32,
-    priority: i32,
-    nice: i32,
-}
+struct Scheduling(Attributes);
 
 impl Scheduling {
     fn of(tid: u32) -> Result<Scheduling, Errno> {
-        let (policy, priority) = (schedule::policy(tid)?, schedule::priority(tid)?);
-        let reset = policy & libc::SCHED_RESET_ON_FORK;
-        let (policy, priority) = match policy & !reset {
+        let found = schedule::attributes(tid)?;
+        let reset = found.policy & libc::SCHED_RESET_ON_FORK;
+        let (policy, priority) = match found.policy & !reset {
             libc::SCHED_DEADLINE => (libc::SCHED_FIFO | reset, HIGHEST),
-            _ => (policy, priority),
+            _ => (found.policy, found.priority),
         };
-        Ok(Scheduling { policy, priority, nice: schedule::nice(tid)? })
+        Ok(Scheduling(Attributes { policy, priority, ..found }))
     }
 
     /// Gives a thread this scheduling in place of that.
     fn give(self, tid: u32, before: Scheduling) -> Result<(), Errno> {
-        if (self.policy, self.priority) != (before.policy, before.priority) {
-            schedule::set(tid, self.policy, self.priority)?;
+        let (Scheduling(new), Scheduling(old)) = (self, before);
+        if (new.policy, new.priority) != (old.policy, old.priority) {
+            schedule::set(tid, new.policy, new.priority)?;
         }
-        if self.nice != before.nice {
-            schedule::set_nice(tid, self.nice)?;
+        // A real-time thread keeps its nice value until it is an ordinary one.
+        if let Some(nice) = new.nice.filter(|_| new.nice != old.nice) {
+            schedule::set_nice(tid, nice)?;
         }
         Ok(())
     }
 
     /// The real-time priority, if the policy has one.
     fn real_time(self) -> Option<i32> {
-        let policy = self.policy & !libc::SCHED_RESET_ON_FORK;
-        [libc::SCHED_FIFO, libc::SCHED_RR].contains(&policy).then_some(self.priority)
+        let policy = self.0.policy & !libc::SCHED_RESET_ON_FORK;
+        [libc::SCHED_FIFO, libc::SCHED_RR].contains(&policy).then_some(self.0.priority)
     }
 }
 

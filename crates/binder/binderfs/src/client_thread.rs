@@ -82,6 +82,7 @@ impl ClientThread {
             priority: ClientPriority::of(tid),
             descriptors: Descriptors::default(),
             nonblocking: false,
+            returned_to: None,
             poll: None,
         };
         std::thread::Builder::new()
@@ -114,6 +115,8 @@ struct StandIn {
     descriptors: Descriptors,
     /// Whether the ioctl under way was known to have O_NONBLOCK when it began.
     nonblocking: bool,
+    /// The read buffer to which the last returns were written: it can be written.
+    returned_to: Option<u64>,
     poll: Option<PollWatch>,
 }
 
@@ -156,8 +159,6 @@ impl StandIn {
 
     /// An ioctl of the driver, by the address of the argument's copy.
     fn drive(&self, request: u32, argument: &mut [u8]) -> Result<(), Errno> {
-        // Memory of this process comes and goes without a word, so nothing is remembered of it.
-        baton_driver::device::memory_changes();
         let address = argument.as_mut_ptr() as usize;
         self.opened.device.ioctl(request, address, self.nonblocking).map(|_| ())
     }
@@ -232,11 +233,14 @@ impl StandIn {
         let consumed = usize::try_from(exchange.read_consumed).unwrap_or(usize::MAX);
         let room = usize::try_from(exchange.read_size).unwrap_or(usize::MAX);
         let mut returns = vec![0; room.min(MOST_RETURNS)];
-        // As in the kernel: the first return is written before any wait.
+        // As in the kernel: the first return is written before any wait, and nothing is taken for a
+        // buffer that cannot be written. A program that unmaps the buffer between two ioctls loses
+        // returns, as if it did so during a wait.
         let first = if consumed == 0 { &BR_NOOP.to_ne_bytes()[..] } else { &[] };
         let first = &first[..first.len().min(returns.len())];
-        let can_read =
-            consumed <= returns.len() && memory.write(exchange.read_buffer, first).is_ok();
+        let is_known = self.returned_to.take() == Some(exchange.read_buffer);
+        let can_read = consumed <= returns.len()
+            && (is_known || memory.write(exchange.read_buffer, first).is_ok());
         let own = WriteRead {
             write_size: staged.bytes,
             write_consumed: 0,
@@ -265,6 +269,7 @@ impl StandIn {
         if consumed > 0 && front == BR_SPAWN_LOOPER.to_ne_bytes() {
             written = written.and_then(|()| memory.write(exchange.read_buffer, front));
         }
+        self.returned_to = written.is_ok().then_some(exchange.read_buffer);
         (taken, result.and(written))
     }
 

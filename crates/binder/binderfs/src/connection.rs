@@ -9,7 +9,6 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, c_ulong};
-use std::io::IoSlice;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -47,7 +46,7 @@ impl Connection {
             Err(MountError::Abandoned(_)) if unmount_abandoned(directory) => find(directory)?,
             found => found?,
         };
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let fuse = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(MountError::NoFuse)?;
         let options = format!(
             "fd={},rootmode=40755,user_id={},group_id={},allow_other,default_permissions",
@@ -74,7 +73,7 @@ impl Connection {
         Ok((Connection { fuse }, Mounted { directory }))
     }
 
-    /// Reads one request. `EAGAIN` if there is none, `ENODEV` if the file system was unmounted.
+    /// Waits for a request. `ENODEV` if the file system was unmounted.
     pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a [u8], Errno> {
         let bytes = rustix::io::read(&self.fuse, &mut *buffer)?;
         Ok(&buffer[..bytes])
@@ -98,9 +97,11 @@ impl Connection {
     fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) -> bool {
         let bytes = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
         let header = OutHeader { bytes: bytes as u32, error, unique };
-        let mut all = vec![IoSlice::new(bytes_of(&header))];
-        all.extend(parts.iter().map(|part| IoSlice::new(part)));
-        match rustix::io::writev(&self.fuse, &all) {
+        // In one piece: the kernel looks up the pages of each.
+        let mut all = Vec::with_capacity(bytes);
+        all.extend(bytes_of(&header));
+        parts.iter().for_each(|part| all.extend(*part));
+        match rustix::io::write(&self.fuse, &all) {
             Ok(_) => return true,
             // The caller has been killed, the open file closed, or the file system unmounted.
             Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN) => {}

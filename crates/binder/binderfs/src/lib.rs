@@ -8,10 +8,11 @@
 //! ```
 //!
 //! - [`protocol`]: FUSE's messages. [`connection`]: /dev/fuse and the mount.
-//! - [`tree`]: the files. [`server`]: reads requests.
+//! - [`tree`]: the files. [`server`]: reads requests. [`watcher`]: looks at everything else, by
+//!   [`watches`].
 //! - [`opened_device`]: one open device. [`client_thread`]: the threads that stand in for its
-//!   clients' threads. [`pending`]: those that wait. [`interrupt`]: their signals. [`watches`]:
-//!   what the server waits for, their polls among it. [`shared`]: what all threads use.
+//!   clients' threads. [`opens`]: all of them. [`pending`]: those that wait. [`interrupt`]: their
+//!   signals. [`shared`]: what all threads use.
 //! - [`client_priority`]: the priority that a client's thread and its stand-in share.
 //! - [`client_memory`]: memory and descriptors of clients. [`staging`]: copies commands and all
 //!   that they point to. [`descriptors`]: gives clients the descriptors that come for them, by
@@ -31,12 +32,14 @@ mod injection;
 mod interrupt;
 mod mount_error;
 mod opened_device;
+mod opens;
 mod pending;
 mod protocol;
 mod server;
 mod shared;
 mod staging;
 mod tree;
+mod watcher;
 mod watches;
 
 pub use mount_error::MountError;

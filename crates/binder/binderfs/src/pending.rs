@@ -2,9 +2,17 @@
 
 use crate::interrupt::interrupt;
 use crate::opened_device::OpenedDevice;
-use std::collections::HashMap;
+use baton_shm::blocking::Timer;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time after which an ioctl that still waits is looked at, whether it may, and after which a
+/// thread whose client has a signal is interrupted again.
+const SOON: Duration = Duration::from_millis(1);
 
 /// A stand-in that may wait in the driver.
 #[derive(Debug)]
@@ -52,35 +60,100 @@ impl Waiter {
 }
 
 /// The ioctls under way, by the kernel's numbers of their requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pending {
     all: Mutex<HashMap<u64, Arc<Waiter>>>,
+    looks: Mutex<Looks>,
+    /// Set while there are ioctls to be looked at.
+    timer: Timer,
+}
+
+/// The ioctls that are looked at when the timer says so, though they may have been answered.
+#[derive(Debug, Default)]
+struct Looks {
+    /// Their callers' O_NONBLOCK has not been looked at. Oldest first, with the times when they
+    /// began.
+    begun: VecDeque<(u64, Instant)>,
+    /// Their callers have signals, or may not wait.
+    interrupted: Vec<u64>,
+}
+
+impl Looks {
+    fn is_empty(&self) -> bool {
+        self.begun.is_empty() && self.interrupted.is_empty()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Pending {
-    fn all(&self) -> MutexGuard<'_, HashMap<u64, Arc<Waiter>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    /// No ioctls. Errors of `timerfd_create`.
+    pub fn new() -> Result<Pending, Errno> {
+        Ok(Pending { all: Mutex::default(), looks: Mutex::default(), timer: Timer::new()? })
+    }
+
+    /// Polls readable when it is time for [`Pending::look`].
+    pub fn timer(&self) -> BorrowedFd<'_> {
+        self.timer.descriptor()
     }
 
     /// An ioctl is about to begin.
     pub fn begin(&self, unique: u64, waiter: Arc<Waiter>) {
-        self.all().insert(unique, waiter);
+        lock(&self.all).insert(unique, waiter);
     }
 
     /// An ioctl is about to be answered: a signal has no effect on it any more.
     pub fn end(&self, unique: u64) {
-        self.all().remove(&unique);
+        lock(&self.all).remove(&unique);
     }
 
-    /// Interrupts the wait of an ioctl. False if that has been answered.
-    pub fn interrupt(&self, unique: u64) -> bool {
+    /// An ioctl that has begun may wait. If it does for a while, its caller's O_NONBLOCK is looked
+    /// at.
+    pub fn may_wait(&self, unique: u64) {
+        self.add(|looks| looks.begun.push_back((unique, Instant::now())));
+    }
+
+    /// Interrupts the wait of an ioctl until that has been answered.
+    pub fn interrupt(&self, unique: u64) {
+        if self.interrupt_once(unique) {
+            self.add(|looks| looks.interrupted.push(unique));
+        }
+    }
+
+    /// False if the ioctl has been answered.
+    fn interrupt_once(&self, unique: u64) -> bool {
         // Under the lock: a stand-in that still has its ioctl has not ended.
-        self.all().get(&unique).map(|waiter| waiter.interrupt()).is_some()
+        lock(&self.all).get(&unique).map(|waiter| waiter.interrupt()).is_some()
     }
 
-    /// Whether an ioctl still waits, and may not. It ends with `EAGAIN` once it is interrupted.
-    pub fn may_not_wait(&self, unique: u64) -> bool {
-        let waiter = self.all().get(&unique).cloned();
-        waiter.is_some_and(|waiter| waiter.look())
+    fn add(&self, add: impl FnOnce(&mut Looks)) {
+        let mut looks = lock(&self.looks);
+        if looks.is_empty() {
+            self.timer.set(SOON);
+        }
+        add(&mut looks);
+    }
+
+    /// Looks at the ioctls whose time has come.
+    pub fn look(&self) {
+        self.timer.clear();
+        let mut looks = lock(&self.looks);
+        let n_due = looks.begun.iter().take_while(|(_, at)| at.elapsed() >= SOON).count();
+        let due: Vec<(u64, Instant)> = looks.begun.drain(..n_due).collect();
+        drop(looks);
+        for (unique, _) in due {
+            let waiter = lock(&self.all).get(&unique).cloned();
+            // It ends with `EAGAIN` once it is interrupted.
+            if waiter.is_some_and(|waiter| waiter.look()) {
+                self.interrupt(unique);
+            }
+        }
+        let mut looks = lock(&self.looks);
+        looks.interrupted.retain(|unique| self.interrupt_once(*unique));
+        if !looks.is_empty() {
+            self.timer.set(SOON);
+        }
     }
 }

@@ -1,39 +1,35 @@
-//! The server of one mounted binderfs: one thread reads all requests, and waits for nobody. What
-//! may wait (an open, an ioctl) is done and answered by another thread.
+//! The server of one mounted binderfs: one thread reads all requests, and waits for nothing else.
+//! What may wait (an open, an ioctl) is done and answered by another thread. One more thread looks
+//! at everything that is no request.
 
 use crate::client_priority::Urgency;
 use crate::client_thread::{ClientThread, Task};
 use crate::connection::{Connection, Mounted};
 use crate::mount_error::MountError;
 use crate::opened_device::OpenedDevice;
+use crate::opens::{Open, Opens};
 use crate::pending::Pending;
 use crate::protocol::*;
 use crate::shared::Shared;
 use crate::tree::{self, CONTROL, FEATURE, Tree};
+use crate::watcher::{self, Ending};
 use crate::watches::{Watch, Watches};
 use crate::{injection, interrupt};
 use baton_abi::uapi::{BINDER_CTL_ADD, BINDER_WRITE_READ, BinderfsDevice};
 use baton_driver::device::Device;
 use baton_driver::observer::Observer;
 use bytemuck::{bytes_of, pod_read_unaligned};
-use rustix::event::Timespec;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Requests that are read between two looks at everything else.
-const AT_ONCE: usize = 64;
-/// Time after which a thread whose client has a signal is interrupted again.
-const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-/// Time after which an ioctl that still waits is looked at, whether it may.
-const SOON: Duration = Duration::from_millis(1);
 
 /// Time after which the next request has the urgency of this thread looked at.
 const REVIEW: Duration = Duration::from_millis(100);
@@ -57,23 +53,6 @@ pub struct Config {
     pub kept_open: Option<OwnedFd>,
 }
 
-/// An open device with the stand-ins for the threads that use it.
-struct Open {
-    device: Arc<OpenedDevice>,
-    threads: HashMap<u32, ClientThread>,
-}
-
-/// The open devices, by their numbers. Opens are answered by threads of their own.
-type Opens = Arc<Mutex<HashMap<u64, Open>>>;
-
-/// An ioctl that may wait, and was begun at this time. Once, a while later, its caller's O_NONBLOCK
-/// is looked at.
-type Begun = (u64, Instant);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Mounts a binderfs and serves it until `stop` is readable or it is unmounted. `ready` is called
 /// once programs can use it.
 pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
@@ -87,18 +66,22 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     }
     interrupt::install().map_err(MountError::system("sigaction"))?;
     let watches = Watches::new().map_err(MountError::system("epoll_create"))?;
+    let pending = Pending::new().map_err(MountError::system("timerfd_create"))?;
+    let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+    let (reader, reads) = pipe.map_err(MountError::system("pipe"))?;
     let (connection, mounted) = Connection::mount(&config.directory)?;
     let once = EventFlags::IN | EventFlags::ONESHOT;
     let kept_open = config.kept_open.as_ref().map(|fd| (fd.as_fd(), once, Watch::Left));
     let watched = [
-        Some((connection.as_fd(), EventFlags::IN, Watch::Requests)),
-        Some((config.stop.as_fd(), EventFlags::IN, Watch::Stop)),
+        Some((reader.as_fd(), EventFlags::empty(), Watch::Reader)),
+        Some((config.stop.as_fd(), once, Watch::Stop)),
+        Some((pending.timer(), EventFlags::IN, Watch::Ioctls)),
         kept_open,
     ];
     for (fd, flags, watch) in watched.into_iter().flatten() {
         watches.add(fd, flags, watch).map_err(MountError::system("epoll_ctl"))?;
     }
-    let (pending, urgency) = (Pending::default(), Urgency::of_reader());
+    let urgency = Urgency::of_reader();
     let installs_fds = injection::is_permitted();
     if !installs_fds {
         tracing::warn!(
@@ -107,9 +90,11 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         );
     }
     let shared = Arc::new(Shared { connection, pending, watches, urgency, installs_fds });
+    let (opens, ending) = (Arc::<Opens>::default(), Ending::default());
     let mut server = Server {
-        shared,
-        opens: Arc::default(),
+        shared: Arc::clone(&shared),
+        opens: Arc::clone(&opens),
+        ending: &ending,
         last_handle: 0,
         mounted,
         broker,
@@ -117,12 +102,15 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         apart: config.apart,
         tree,
         file_system: (0, 0),
-        interrupted: Vec::new(),
-        begun: VecDeque::new(),
-        has_left: false,
         reviewed: Instant::now(),
     };
-    server.run(ready)
+    let tid = baton_shm::thread::id();
+    std::thread::scope(|scope| {
+        // Closed when this thread is done, even if it panics.
+        let _reads = reads;
+        scope.spawn(|| watcher::watch(&shared, &opens, &ending, tid));
+        server.run(ready)
+    })
 }
 
 /// The broker's name for the context of a device.
@@ -139,9 +127,10 @@ fn add_context(broker: &Observer, context: &str) -> Result<(), Errno> {
     if exists { Ok(()) } else { broker.add_context(context) }
 }
 
-struct Server {
+struct Server<'a> {
     shared: Arc<Shared>,
-    opens: Opens,
+    opens: Arc<Opens>,
+    ending: &'a Ending,
     last_handle: u64,
     mounted: Mounted,
     /// A broker that runs until it is idle runs for as long as this connection is open.
@@ -152,12 +141,6 @@ struct Server {
     tree: Tree,
     /// The file system's device number, as maps of processes show it.
     file_system: (u32, u32),
-    /// Ioctls whose callers have signals, or may not wait.
-    interrupted: Vec<u64>,
-    /// Ioctls whose callers' O_NONBLOCK has not been looked at, oldest first.
-    begun: VecDeque<Begun>,
-    /// Nobody has the other end of `kept_open`.
-    has_left: bool,
     /// When the urgency of this thread was looked at.
     reviewed: Instant,
 }
@@ -169,74 +152,27 @@ fn bytes(value: &impl bytemuck::NoUninit) -> Answered {
     Ok(bytes_of(value).to_vec())
 }
 
-impl Server {
+impl Server<'_> {
     fn run(&mut self, ready: impl FnOnce()) -> Result<(), MountError> {
         let mut buffer = vec![0; REQUEST_BYTES];
         let mut ready = Some(ready);
-        loop {
-            for _ in 0..AT_ONCE {
-                let shared = Arc::clone(&self.shared);
-                match shared.connection.receive(&mut buffer) {
-                    Ok(request) => self.handle(request, &mut ready)?,
-                    Err(Errno::AGAIN) => break,
-                    // The caller of the next request has been killed meanwhile.
-                    Err(Errno::NOENT | Errno::INTR) => {}
-                    // Unmounted by others.
-                    Err(Errno::NODEV) => return Ok(()),
-                    Err(errno) => return Err(MountError::system("read of /dev/fuse")(errno)),
-                }
+        let shared = Arc::clone(&self.shared);
+        while !self.ending.is_over() {
+            match shared.connection.receive(&mut buffer) {
+                Ok(request) => self.handle(request, &mut ready)?,
+                // The caller of the next request has been killed meanwhile, or the watcher wants
+                // this thread to look up.
+                Err(Errno::NOENT | Errno::INTR) => {}
+                // Unmounted by others.
+                Err(Errno::NODEV) => return Ok(()),
+                Err(errno) => return Err(MountError::system("read of /dev/fuse")(errno)),
             }
             if self.reviewed.elapsed() > REVIEW {
                 self.shared.urgency.review();
                 self.reviewed = Instant::now();
             }
-            self.look_at_waits();
-            self.interrupt_waits();
-            let is_over = self.has_left && lock(&self.opens).is_empty();
-            if is_over || self.take_events()? {
-                return Ok(());
-            }
         }
-    }
-
-    /// Waits for the next event, and does what it asks for. True if serving ends.
-    fn take_events(&mut self) -> Result<bool, MountError> {
-        let is_due = !self.interrupted.is_empty() || !self.begun.is_empty();
-        let patience = is_due.then_some(AGAIN);
-        let events = self.shared.watches.wait(patience.as_ref());
-        for event in events.map_err(MountError::system("epoll_wait"))? {
-            match event {
-                Watch::Requests => {}
-                Watch::Stop => return Ok(true),
-                Watch::Left => self.has_left = true,
-                Watch::Poll { kernel_handle } => {
-                    self.shared.connection.notify_readable(kernel_handle);
-                }
-                Watch::Thread { handle, tid, .. } => {
-                    self.shared.watches.forget_threads(handle, Some(tid));
-                    if let Some(open) = lock(&self.opens).get_mut(&handle) {
-                        open.threads.remove(&tid);
-                    }
-                }
-            }
-        }
-        Ok(false)
-    }
-
-    /// Looks at the flags of callers whose ioctls have waited for a while, once.
-    fn look_at_waits(&mut self) {
-        while let Some(&(unique, _)) = self.begun.front().filter(|(_, at)| at.elapsed() > SOON) {
-            self.begun.pop_front();
-            if self.shared.pending.may_not_wait(unique) {
-                self.interrupted.push(unique);
-            }
-        }
-    }
-
-    /// Interrupts the waits whose clients have signals, until they are answered.
-    fn interrupt_waits(&mut self) {
-        let pending = &self.shared.pending;
-        self.interrupted.retain(|unique| pending.interrupt(*unique));
+        Ok(())
     }
 
     fn handle<F: FnOnce()>(
@@ -271,7 +207,7 @@ impl Server {
                 return Ok(());
             }
             Operation::Interrupt { unique } => {
-                self.interrupted.push(unique);
+                self.shared.pending.interrupt(unique);
                 return Ok(());
             }
             Operation::Ioctl { handle, request, data, out_bytes } if node != CONTROL => {
@@ -285,7 +221,7 @@ impl Server {
                 match self.give(handle, header.tid, Some(unique), task) {
                     Ok(()) => {
                         if request == BINDER_WRITE_READ {
-                            self.begun.push_back((unique, Instant::now()));
+                            self.shared.pending.may_wait(unique);
                         }
                         return Ok(());
                     }
@@ -428,7 +364,7 @@ impl Server {
     /// Gives a task to the stand-in of a client's thread.
     fn give(&self, handle: u64, tid: u32, unique: Option<u64>, task: Task) -> Result<(), Errno> {
         let shared = &self.shared;
-        let mut opens = lock(&self.opens);
+        let mut opens = self.opens.lock();
         let Open { device, threads } = opens.get_mut(&handle).ok_or(Errno::BADF)?;
         let thread = match threads.entry(tid) {
             Entry::Occupied(known) => known.into_mut(),
@@ -446,10 +382,11 @@ impl Server {
 
     /// The program has closed a device: all its stand-ins end, and the device with the last.
     fn release(&self, handle: u64) {
-        if let Some(open) = lock(&self.opens).remove(&handle) {
+        if let Some(open) = self.opens.lock().remove(&handle) {
             self.shared.watches.forget_threads(handle, None);
             self.shared.connection.close_backing(open.device.backing);
         }
+        self.ending.note_close(&self.opens);
     }
 
     fn list(&self, node: u64, offset: u64, room: usize) -> Answered {
@@ -488,11 +425,11 @@ impl Server {
 fn answer_open(shared: &Shared, opens: &Opens, unique: u64, handle: u64, opened: OpenedDevice) {
     let backing = opened.backing;
     let open = Open { device: Arc::new(opened), threads: HashMap::new() };
-    lock(opens).insert(handle, open);
+    opens.lock().insert(handle, open);
     let open_flags = FOPEN_DIRECT_IO | FOPEN_PASSTHROUGH | FOPEN_NOFLUSH;
     let answer = OpenOut { handle, open_flags, backing };
     if !shared.connection.answer(unique, &[bytes_of(&answer)]) {
-        lock(opens).remove(&handle);
+        opens.lock().remove(&handle);
         shared.connection.close_backing(backing);
     }
 }

@@ -1,4 +1,4 @@
-//! Descriptors that the server watches: the kernel's, the end, the threads of clients, and polls.
+//! Descriptors that the server watches: the end, the threads of clients, polls, and a timer.
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,10 +17,12 @@ const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_
 /// Something that the server waits for.
 #[derive(Clone, Debug)]
 pub enum Watch {
-    /// A request of the kernel.
-    Requests,
+    /// The end of the thread that reads requests.
+    Reader,
     /// The end of serving.
     Stop,
+    /// Ioctls have waited for a while.
+    Ioctls,
     /// Those have left for whom the file system was mounted.
     Left,
     /// The end of a thread that uses an open device.
@@ -93,15 +95,15 @@ impl Watches {
     }
 
     /// Waits for events, and returns what has come.
-    pub fn wait(&self, patience: Option<&Timespec>) -> Result<Vec<Watch>, Errno> {
+    pub fn wait(&self, patience: Option<&Timespec>) -> Vec<Watch> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         let room = rustix::buffer::spare_capacity(&mut events);
         match epoll::wait(&self.epoll, room, patience) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => panic!("epoll_wait of a set of our own: {errno}"),
         }
         let all = self.all();
-        Ok(events.iter().filter_map(|event| all.get(&event.data.u64()).cloned()).collect())
+        events.iter().filter_map(|event| all.get(&event.data.u64()).cloned()).collect()
     }
 
     /// Watches a thread that uses an open device. Returns its pidfd.

@@ -9,6 +9,49 @@ use crate::simulation;
 use rustix::io::Errno;
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 
+/// How a thread is scheduled, as one system call shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// As of [`policy`].
+    pub policy: i32,
+    /// As of [`priority`].
+    pub priority: i32,
+    /// The nice value. Not shown while the policy is a real-time one or SCHED_DEADLINE.
+    pub nice: Option<i32>,
+}
+
+/// How a thread is scheduled.
+pub fn attributes(tid: u32) -> Result<Attributes, Errno> {
+    #[cfg(simulated)]
+    if simulation::machine().is_some() {
+        let (policy, priority) = (policy(tid)?, priority(tid)?);
+        return Ok(Attributes { policy, priority, nice: shown_nice(policy, nice(tid)?) });
+    }
+    // SAFETY: zeroes are a structure without values.
+    let mut shown: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let bytes = size_of::<libc::sched_attr>() as u32;
+    // SAFETY: asks about a thread, and fills a structure of ours of this size.
+    let asked = unsafe {
+        libc::syscall(libc::SYS_sched_getattr, tid.cast_signed(), &raw mut shown, bytes, 0)
+    };
+    if asked != 0 {
+        return Err(last_error());
+    }
+    let resets = shown.sched_flags & libc::SCHED_FLAG_RESET_ON_FORK as u64 != 0;
+    let policy = shown.sched_policy.cast_signed();
+    Ok(Attributes {
+        policy: if resets { policy | libc::SCHED_RESET_ON_FORK } else { policy },
+        priority: shown.sched_priority.cast_signed(),
+        nice: shown_nice(policy, shown.sched_nice),
+    })
+}
+
+fn shown_nice(policy: i32, nice: i32) -> Option<i32> {
+    let policy = policy & !libc::SCHED_RESET_ON_FORK;
+    let is_hidden = [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy);
+    (!is_hidden).then_some(nice)
+}
+
 /// The policy of a thread, as the kernel numbers it, with `SCHED_RESET_ON_FORK` if the thread has
 /// that flag.
 pub fn policy(tid: u32) -> Result<i32, Errno> {
@@ -90,6 +133,12 @@ mod tests {
             set(tid, libc::SCHED_BATCH, 0).unwrap();
             assert_eq!((policy(0), policy(tid)), (Ok(libc::SCHED_BATCH), Ok(libc::SCHED_BATCH)));
             assert_eq!((priority(0), priority(tid)), (Ok(0), Ok(0)));
+            let nice = Some(less_urgent);
+            let batch = Attributes { policy: libc::SCHED_BATCH, priority: 0, nice };
+            assert_eq!((attributes(0), attributes(tid)), (Ok(batch), Ok(batch)));
+            let resets = libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK;
+            set(tid, resets, 0).unwrap();
+            assert_eq!(attributes(0), Ok(Attributes { policy: resets, ..batch }));
         };
         std::thread::spawn(own).join().unwrap();
     }
@@ -100,6 +149,7 @@ mod tests {
         let nobody = 1 << 30;
         assert_eq!(policy(nobody), Err(Errno::SRCH));
         assert_eq!(priority(nobody), Err(Errno::SRCH));
+        assert_eq!(attributes(nobody), Err(Errno::SRCH));
         assert_eq!(nice(nobody), Err(Errno::SRCH));
         assert_eq!(set(nobody, libc::SCHED_OTHER, 0), Err(Errno::SRCH));
         assert_eq!(set_nice(nobody, 0), Err(Errno::SRCH));
