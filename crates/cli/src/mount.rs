@@ -4,13 +4,15 @@ use crate::background;
 use crate::broker::begin_log;
 use crate::failure::{Failure, Kind};
 use crate::stop;
-use baton_binderfs::{Config, MountError};
+use baton_binderfs::{Config, MountError, Options};
 use clap::Args;
 use rustix::fd::{OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Options of a mount.
 #[derive(Args)]
@@ -35,6 +37,10 @@ pub struct MountArgs {
     /// Contexts of this mount's own: the broker knows DIR/binder as the context binder.NAME
     #[arg(long, value_name = "NAME")]
     apart: Option<String>,
+    /// Options as of a mount of the kernel's binderfs: max=N, the number of devices that there can
+    /// be, and stats=global, for DIR/binder_logs
+    #[arg(short, long, value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<MountOption>,
     /// Return once programs can use it, and leave it running
     #[arg(long)]
     background: bool,
@@ -44,6 +50,52 @@ pub struct MountArgs {
     /// A pipe's end of `baton run`: see [`Config::kept_open`]
     #[arg(long, hide = true, value_name = "FD")]
     kept_open: Option<RawFd>,
+}
+
+/// An option of `-o`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum MountOption {
+    /// `max=`
+    Max(usize),
+    /// `stats=global`
+    Stats,
+}
+
+impl FromStr for MountOption {
+    type Err = String;
+
+    fn from_str(option: &str) -> Result<MountOption, String> {
+        let most = Options::default().most_devices;
+        match option.split_once('=') {
+            Some(("max", number)) => match number.parse() {
+                Ok(number) if number <= most => Ok(MountOption::Max(number)),
+                _ => Err(format!("max= takes a number up to {most}")),
+            },
+            Some(("stats", "global")) => Ok(MountOption::Stats),
+            Some(("stats", _)) => Err("stats= takes the word global".to_owned()),
+            _ => Err("the options are max=N and stats=global".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for MountOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MountOption::Max(number) => write!(f, "max={number}"),
+            MountOption::Stats => f.write_str("stats=global"),
+        }
+    }
+}
+
+fn options(given: &[MountOption]) -> Options {
+    let mut options = Options::default();
+    for option in given {
+        match option {
+            MountOption::Max(number) => options.most_devices = *number,
+            MountOption::Stats => options.has_logs = true,
+        }
+    }
+    options
 }
 
 /// Mounts a binderfs, and serves it.
@@ -60,8 +112,11 @@ pub fn mount(args: MountArgs, socket: &Path) -> Result<(), Failure> {
     let stop = stop::signals().map_err(|error| Failure::new(&tried, error))?;
     let kept_open = args.kept_open.map(inherited).transpose();
     let kept_open = kept_open.map_err(|errno| Failure::new(&tried, errno).kind(Kind::Usage))?;
+    let options = options(&args.options);
     let MountArgs { directory, contexts, apart, serving, .. } = args;
-    let config = Config { directory, socket: socket.to_owned(), contexts, apart, stop, kept_open };
+    let socket_path = socket.to_owned();
+    let config =
+        Config { directory, socket: socket_path, contexts, apart, options, stop, kept_open };
     let ready = || {
         // Without a NOTIFY_SOCKET this has no effect.
         let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
@@ -84,6 +139,9 @@ fn arguments(args: &MountArgs, socket: &Path) -> Vec<OsString> {
     all.extend(["--contexts".into(), args.contexts.join(",").into()]);
     if let Some(apart) = &args.apart {
         all.extend(["--apart".into(), apart.into()]);
+    }
+    for option in &args.options {
+        all.extend(["--options".into(), option.to_string().into()]);
     }
     if let Some(fd) = args.kept_open {
         all.extend(["--kept-open".into(), fd.to_string().into()]);
@@ -116,8 +174,29 @@ fn explain(tried: &str, socket: &Path, error: &MountError) -> Failure {
             "a context has 1 to 255 bytes, no slash, is named once, and is neither \
              binder-control nor features",
         ),
+        MountError::TooManyDevices(_) => {
+            failure.kind(Kind::Usage).advice("name fewer contexts, or give a larger max=")
+        }
         MountError::Broker(error) => Failure::open(tried, socket, error),
         MountError::Refused { errno, .. } => Failure::refused(tried, *errno),
         MountError::Directory { .. } | MountError::System { .. } => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_those_of_the_kernels_binderfs() {
+        for option in ["max=0", "max=1048576", "stats=global"] {
+            assert_eq!(option.parse::<MountOption>().unwrap().to_string(), option);
+        }
+        for option in ["max=1048577", "max=-1", "max=", "max", "stats=none", "stats", "", "ro"] {
+            assert!(option.parse::<MountOption>().is_err(), "{option}");
+        }
+        let given = ["max=3", "stats=global"].map(|option| option.parse().unwrap());
+        assert_eq!(options(&given), Options { most_devices: 3, has_logs: true });
+        assert_eq!(options(&[]), Options::default());
     }
 }

@@ -77,7 +77,7 @@ pub fn ps(args: &PsArgs, socket: &Path) -> Result<(), Failure> {
         };
     }
     if args.calls {
-        let report = calls::described(&observer).map_err(refused)?;
+        let report = observer.described_report(calls::PATIENCE).map_err(refused)?;
         let services = Services::of(&report, socket);
         let methods = Methods::of(&report, &services, &args.aidl)?;
         return calls::show_calls(&report, &services, &methods, args.json);

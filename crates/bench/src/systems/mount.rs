@@ -1,7 +1,7 @@
 //! The mounted binderfs of a run, in a process of its own.
 
 use crate::system::{Server, System};
-use baton_binderfs::{Config, MountError, serve};
+use baton_binderfs::{Config, MountError, Options, serve};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,7 @@ pub fn start(system: System, broker: &Path) -> io::Result<Box<dyn Server>> {
         contexts: vec![system.name().to_owned()],
         apart: None,
         stop: OwnedFd::from(stopped),
+        options: Options::default(),
         kept_open: None,
     };
     let (tell, is_ready) = channel();

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 /// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.
@@ -664,8 +664,14 @@ pub struct RequestReport {
     pub node: u64,
     /// `binder_transaction_data.code`
     pub code: u32,
+    /// `binder_transaction_data.flags`
+    pub flags: u32,
     /// Bytes of data.
     pub data_bytes: u32,
+    /// Bytes of offsets.
+    pub offsets_bytes: u32,
+    /// The caller's nice value.
+    pub nice: i32,
     /// Time since the request was sent.
     pub age_us: u64,
 }

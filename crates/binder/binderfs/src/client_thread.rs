@@ -12,7 +12,8 @@ use crate::opened_device::OpenedDevice;
 use crate::pending::Waiter;
 use crate::protocol::{IoctlOut, PollOut};
 use crate::shared::Shared;
-use crate::staging::Staged;
+use crate::staging::{Staged, items};
+use crate::traffic::ThreadTraffic;
 use crate::watches::{PollWatch, is_readable};
 use baton_abi::uapi::*;
 use bytemuck::{bytes_of, pod_read_unaligned};
@@ -81,6 +82,7 @@ impl ClientThread {
             waiter: its,
             priority: ClientPriority::of(tid),
             descriptors: Descriptors::default(),
+            traffic: ThreadTraffic::default(),
             nonblocking: false,
             returned_to: None,
             poll: None,
@@ -113,6 +115,7 @@ struct StandIn {
     waiter: Arc<Waiter>,
     priority: ClientPriority,
     descriptors: Descriptors,
+    traffic: ThreadTraffic,
     /// Whether the ioctl under way was known to have O_NONBLOCK when it began.
     nonblocking: bool,
     /// The read buffer to which the last returns were written: it can be written.
@@ -251,9 +254,18 @@ impl StandIn {
         };
         let mut argument = [0u8; size_of::<WriteRead>()];
         argument.copy_from_slice(bytes_of(&own));
+        if let Some(traffic) = &self.shared.traffic {
+            let (client, device) = (self.opened.client(self.tid), &self.opened.device);
+            let commands = staged.taken(staged.bytes);
+            self.traffic.begin(traffic, client, commands, |handle| device.node_of(handle));
+        }
         let result = self.drive(BINDER_WRITE_READ, &mut argument);
         let own: WriteRead = pod_read_unaligned(&argument);
         let taken = own.write_consumed;
+        if let Some(traffic) = &self.shared.traffic {
+            let commands = staged.taken(taken);
+            self.traffic.take(traffic, self.opened.client(self.tid), commands, taken);
+        }
         self.descriptors.note_commands(&self.opened, staged, taken);
         if room == 0 || !can_read {
             let unread = if room == 0 { Ok(()) } else { Err(Errno::FAULT) };
@@ -262,6 +274,10 @@ impl StandIn {
         exchange.read_consumed = own.read_consumed;
         let filled = returns.get(consumed..own.read_consumed as usize).unwrap_or_default();
         self.descriptors.note_returns(&self.opened, filled);
+        if let Some(traffic) = &self.shared.traffic {
+            let (client, device) = (self.opened.client(self.tid), &self.opened.device);
+            self.traffic.get(traffic, client, items(filled), || device.last_failure());
+        }
         let address = exchange.read_buffer.wrapping_add(consumed as u64);
         let mut written = memory.write(address, filled);
         // The driver asks for a looper at the front of the buffer, wherever the returns begin.

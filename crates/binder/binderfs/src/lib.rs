@@ -8,11 +8,13 @@
 //! ```
 //!
 //! - [`protocol`]: FUSE's messages. [`connection`]: /dev/fuse and the mount.
-//! - [`tree`]: the files. [`server`]: reads requests. [`watcher`]: looks at everything else, by
-//!   [`watches`].
+//! - [`tree`]: the files; [`entry`]: an entry of a directory. [`server`]: reads requests.
+//!   [`watcher`]: looks at everything else, by [`watches`].
 //! - [`opened_device`]: one open device. [`client_thread`]: the threads that stand in for its
 //!   clients' threads. [`opens`]: all of them. [`pending`]: those that wait. [`interrupt`]: their
 //!   signals. [`shared`]: what all threads use.
+//! - [`logs`]: reads of `binder_logs`. [`log_files`]: its files. [`kernel_form`]: their text.
+//!   [`traffic`]: what clients have sent and got.
 //! - [`client_priority`]: the priority that a client's thread and its stand-in share.
 //! - [`client_memory`]: memory and descriptors of clients. [`staging`]: copies commands and all
 //!   that they point to. [`descriptors`]: gives clients the descriptors that come for them, by
@@ -28,8 +30,12 @@ mod client_priority;
 mod client_thread;
 mod connection;
 mod descriptors;
+mod entry;
 mod injection;
 mod interrupt;
+mod kernel_form;
+mod log_files;
+mod logs;
 mod mount_error;
 mod opened_device;
 mod opens;
@@ -38,9 +44,11 @@ mod protocol;
 mod server;
 mod shared;
 mod staging;
+mod traffic;
 mod tree;
 mod watcher;
 mod watches;
 
 pub use mount_error::MountError;
 pub use server::{Config, serve};
+pub use tree::Options;

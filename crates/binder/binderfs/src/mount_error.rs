@@ -33,6 +33,9 @@ pub enum MountError {
     /// A context has a name that no file can have, or is named twice.
     #[error("no context can be named {0:?}")]
     BadContext(String),
+    /// There are more contexts than devices that there may be.
+    #[error("there may be {0} devices, by max=")]
+    TooManyDevices(usize),
     /// The broker could not be reached.
     #[error(transparent)]
     Broker(#[from] OpenError),

@@ -2,6 +2,7 @@
 
 use crate::client_memory::{self, process_of};
 use crate::protocol::InHeader;
+use crate::traffic::{Client, Counts};
 use baton_driver::device::Device;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -21,7 +22,11 @@ pub struct OpenedDevice {
     /// The kernel's number of the receive buffer's file.
     pub backing: i32,
     /// The process that has opened it.
-    process: u32,
+    pub process: u32,
+    /// The broker's name of the context.
+    pub context: String,
+    /// Commands and returns, where they are counted.
+    pub counts: Counts,
     inode: u64,
     /// The file system's device number.
     file_system: (u32, u32),
@@ -54,6 +59,8 @@ impl OpenedDevice {
             nonblocking: AtomicBool::new(flags & libc::O_NONBLOCK.cast_unsigned() != 0),
             backing,
             process,
+            context: context.to_owned(),
+            counts: Counts::default(),
             inode: header.node,
             file_system,
             is_mapped: AtomicBool::new(false),
@@ -71,6 +78,11 @@ impl OpenedDevice {
             self.device.mapped(address, bytes);
             self.is_mapped.store(true, Ordering::Release);
         }
+    }
+
+    /// A thread of the client.
+    pub fn client(&self, tid: u32) -> Client<'_> {
+        Client { thread: (self.process, tid), context: &self.context, counts: &self.counts }
     }
 
     /// The client's descriptors in arrays, by the addresses of buffers.

@@ -39,6 +39,11 @@ impl Waiter {
             .store(rustix::thread::gettid().as_raw_pid().cast_unsigned(), Ordering::Release);
     }
 
+    /// The threads' ids: the stand-in's, 0 until it runs, and the client's.
+    pub fn threads(&self) -> (u32, u32) {
+        (self.stand_in.load(Ordering::Acquire), self.tid)
+    }
+
     /// Whether the ioctl that ends now was found to wait without a right to.
     pub fn take_may_not_wait(&self) -> bool {
         self.may_not_wait.swap(false, Ordering::AcqRel)

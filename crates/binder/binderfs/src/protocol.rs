@@ -321,6 +321,7 @@ pub enum Operation<'a> {
         flags: u32,
     },
     Read {
+        handle: u64,
         offset: u64,
         bytes: u32,
     },
@@ -392,8 +393,8 @@ fn operation(number: u32, mut rest: &[u8]) -> Option<Operation<'_>> {
         10 => Operation::Unlink { name: name(rest)? },
         14 => Operation::Open { flags: take::<OpenIn>(rest)?.flags },
         15 => {
-            let ReadIn { offset, bytes, .. } = take(rest)?;
-            Operation::Read { offset, bytes }
+            let ReadIn { handle, offset, bytes, .. } = take(rest)?;
+            Operation::Read { handle, offset, bytes }
         }
         17 => Operation::StatFs,
         18 => Operation::Release { handle: take::<ReleaseIn>(rest)?.handle },

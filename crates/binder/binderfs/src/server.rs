@@ -5,13 +5,16 @@
 use crate::client_priority::Urgency;
 use crate::client_thread::{ClientThread, Task};
 use crate::connection::{Connection, Mounted};
+use crate::log_files::LogNode;
+use crate::logs::{Job, LogClient, Logs};
 use crate::mount_error::MountError;
 use crate::opened_device::OpenedDevice;
 use crate::opens::{Open, Opens};
 use crate::pending::Pending;
 use crate::protocol::*;
 use crate::shared::Shared;
-use crate::tree::{self, CONTROL, FEATURE, Tree};
+use crate::traffic::Traffic;
+use crate::tree::{self, CONTROL, FEATURE, Options, Tree};
 use crate::watcher::{self, Ending};
 use crate::watches::{Watch, Watches};
 use crate::{injection, interrupt};
@@ -46,6 +49,8 @@ pub struct Config {
     /// The contexts of devices here are those of no other mount: to the broker, each has this as an
     /// ending.
     pub apart: Option<String>,
+    /// The options of the mount.
+    pub options: Options,
     /// Serving ends once this is readable.
     pub stop: OwnedFd,
     /// The end of a pipe, if there is one: once nobody has the other end, serving ends with the
@@ -58,9 +63,12 @@ pub struct Config {
 pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     let broker = Observer::connect(&config.socket)?;
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let mut tree = Tree::new(owner.0, owner.1);
+    let mut tree = Tree::new(owner, config.options);
     for device in &config.contexts {
-        tree.add(device).map_err(|_| MountError::BadContext(device.clone()))?;
+        tree.add(device).map_err(|errno| match errno {
+            Errno::NOSPC => MountError::TooManyDevices(config.options.most_devices),
+            _ => MountError::BadContext(device.clone()),
+        })?;
         let context = context_of(device, config.apart.as_deref());
         add_context(&broker, &context).map_err(|errno| MountError::Refused { context, errno })?;
     }
@@ -89,7 +97,11 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
              kernel.yama.ptrace_scope to 2 or less"
         );
     }
-    let shared = Arc::new(Shared { connection, pending, watches, urgency, installs_fds });
+    let traffic = config.options.has_logs.then(Traffic::default);
+    let shared = Shared { connection, pending, watches, urgency, traffic, installs_fds };
+    let shared = Arc::new(shared);
+    let logs = config.options.has_logs.then(|| Logs::start(&shared, &config.socket)).transpose();
+    let logs = logs.map_err(MountError::system("start a thread"))?;
     let (opens, ending) = (Arc::<Opens>::default(), Ending::default());
     let mut server = Server {
         shared: Arc::clone(&shared),
@@ -98,6 +110,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         last_handle: 0,
         mounted,
         broker,
+        logs,
         socket: config.socket,
         apart: config.apart,
         tree,
@@ -135,6 +148,7 @@ struct Server<'a> {
     mounted: Mounted,
     /// A broker that runs until it is idle runs for as long as this connection is open.
     broker: Observer,
+    logs: Option<Logs>,
     socket: PathBuf,
     /// See [`Config::apart`].
     apart: Option<String>,
@@ -241,6 +255,15 @@ impl Server<'_> {
                     Err(errno) => Err(errno),
                 }
             }
+            Operation::Read { handle, offset, bytes } if self.tree.log_node(node).is_some() => {
+                match self.read_log(unique, handle, offset, bytes as usize) {
+                    Some(answered) => answered,
+                    None => return Ok(()),
+                }
+            }
+            Operation::Open { .. } if self.tree.log_node(node).is_some() => {
+                self.open_log(header.uid, node)
+            }
             other => self.answer_at_once(node, other),
         };
         match answered {
@@ -251,6 +274,10 @@ impl Server<'_> {
     }
 
     fn answer_at_once(&mut self, node: u64, operation: Operation<'_>) -> Answered {
+        if self.tree.log_node(node).is_some() {
+            let opens = self.opens.lock();
+            self.tree.processes = opens.values().map(|open| open.device.process).collect();
+        }
         match operation {
             Operation::Lookup { name } => {
                 let node = self.tree.lookup(node, name)?;
@@ -271,7 +298,7 @@ impl Server<'_> {
             Operation::Open { .. } => {
                 bytes(&OpenOut { open_flags: FOPEN_DIRECT_IO, ..OpenOut::default() })
             }
-            Operation::Read { offset, bytes } if tree::is_feature(node) => {
+            Operation::Read { offset, bytes, .. } if tree::is_feature(node) => {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX).min(FEATURE.len());
                 Ok(FEATURE[from..].iter().copied().take(bytes as usize).collect())
             }
@@ -382,11 +409,39 @@ impl Server<'_> {
 
     /// The program has closed a device: all its stand-ins end, and the device with the last.
     fn release(&self, handle: u64) {
+        if let Some(logs) = &self.logs {
+            logs.close(handle);
+        }
         if let Some(open) = self.opens.lock().remove(&handle) {
             self.shared.watches.forget_threads(handle, None);
             self.shared.connection.close_backing(open.device.backing);
         }
         self.ending.note_close(&self.opens);
+    }
+
+    /// Opens a file of `binder_logs`.
+    fn open_log(&mut self, user: u32, node: u64) -> Answered {
+        let Some(LogNode::File(file)) = self.tree.log_node(node) else { return Err(Errno::ISDIR) };
+        let logs = self.logs.as_ref().ok_or(Errno::NOENT)?;
+        self.last_handle += 1;
+        logs.open(self.last_handle, user, file)?;
+        let (handle, open_flags) = (self.last_handle, FOPEN_DIRECT_IO | FOPEN_NOFLUSH);
+        bytes(&OpenOut { handle, open_flags, ..OpenOut::default() })
+    }
+
+    /// Reads a file of `binder_logs`. `None` if another thread answers.
+    fn read_log(&self, unique: u64, handle: u64, offset: u64, bytes: usize) -> Option<Answered> {
+        let Some(logs) = &self.logs else { return Some(Err(Errno::BADF)) };
+        if let Some(answered) = logs.read(handle, offset, bytes) {
+            return Some(answered);
+        }
+        let opens = self.opens.lock();
+        let clients = opens.values().map(|open| LogClient {
+            opened: Arc::clone(&open.device),
+            threads: open.threads.values().map(|thread| thread.waiter().threads()).collect(),
+        });
+        logs.give(Job { handle, unique, bytes, clients: clients.collect() });
+        None
     }
 
     fn list(&self, node: u64, offset: u64, room: usize) -> Answered {

@@ -3,6 +3,7 @@
 use crate::client_priority::Urgency;
 use crate::connection::Connection;
 use crate::pending::Pending;
+use crate::traffic::Traffic;
 use crate::watches::Watches;
 
 /// What the threads of a server share.
@@ -16,6 +17,8 @@ pub struct Shared {
     pub watches: Watches,
     /// How urgent the thread is that reads requests.
     pub urgency: Urgency,
+    /// What clients send and get, in a mount with logs.
+    pub traffic: Option<Traffic>,
     /// Whether descriptors can be installed in clients.
     pub installs_fds: bool,
 }

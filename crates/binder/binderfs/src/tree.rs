@@ -1,15 +1,17 @@
 //! The files of a binderfs, without I/O.
 //!
 //! ```text
-//!   /  binder-control  features/<feature>  <context>...
+//!   /  binder-control  features/<feature>  <context>...  binder_logs/...
 //! ```
 //!
 //! A context's file has a new node each time it is looked up: the kernel passes all opens of one
 //! node to one backing file, and each open of a device has a receive buffer of its own.
 
+use crate::entry::Entry;
+use crate::log_files::{self, LogNode};
 use crate::protocol::{Attributes, SET_GID, SET_MODE, SET_UID, SetAttributesIn};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The root directory's node, by FUSE.
 pub const ROOT: u64 = 1;
@@ -45,17 +47,6 @@ struct DeviceNode {
     owned: Owned,
 }
 
-/// An entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its node, or an inode number that only listings show.
-    pub node: u64,
-    /// Its name.
-    pub name: String,
-    /// Whether it is a directory.
-    pub is_directory: bool,
-}
-
 /// All files.
 #[derive(Debug)]
 pub struct Tree {
@@ -63,17 +54,43 @@ pub struct Tree {
     devices: BTreeMap<String, Owned>,
     nodes: HashMap<u64, DeviceNode>,
     last_node: u64,
+    options: Options,
+    /// The processes that have a file in `binder_logs/proc`.
+    pub processes: BTreeSet<u32>,
+}
+
+/// Options of a mount, as the kernel's binderfs has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `max=`: devices that there can be.
+    pub most_devices: usize,
+    /// `stats=global`: there is `binder_logs`, which shows the processes of all mounts.
+    pub has_logs: bool,
+}
+
+impl Default for Options {
+    /// As many devices as there are numbers for them in the kernel, and no logs.
+    fn default() -> Options {
+        Options { most_devices: 1 << 20, has_logs: false }
+    }
 }
 
 impl Tree {
     /// A tree without devices, whose files belong to this user and group.
-    pub fn new(uid: u32, gid: u32) -> Tree {
-        let (devices, nodes) = (BTreeMap::new(), HashMap::new());
-        Tree { owner: (uid, gid), devices, nodes, last_node: FIRST_DEVICE - 1 }
+    pub fn new((uid, gid): (u32, u32), options: Options) -> Tree {
+        Tree {
+            owner: (uid, gid),
+            devices: BTreeMap::new(),
+            nodes: HashMap::new(),
+            last_node: FIRST_DEVICE - 1,
+            options,
+            processes: BTreeSet::new(),
+        }
     }
 
     /// Adds a device. `EEXIST` if there is a file of this name, `EACCES` for a name that no file
-    /// can have, as the kernel's binderfs answers.
+    /// can have, `ENOSPC` if there are as many devices as there may be, as the kernel's binderfs
+    /// answers.
     pub fn add(&mut self, context: &str) -> Result<(), Errno> {
         let is_no_name = context.is_empty()
             || context.len() > MAX_NAME_BYTES
@@ -82,7 +99,11 @@ impl Tree {
         if is_no_name {
             return Err(Errno::ACCESS);
         }
-        if self.devices.contains_key(context) || [CONTROL_NAME, FEATURES_NAME].contains(&context) {
+        // As in the kernel, a full file system says so before it looks at the name.
+        if self.devices.len() >= self.options.most_devices {
+            return Err(Errno::NOSPC);
+        }
+        if self.devices.contains_key(context) || self.is_fixed(context) {
             return Err(Errno::EXIST);
         }
         let (uid, gid) = self.owner;
@@ -90,14 +111,25 @@ impl Tree {
         Ok(())
     }
 
+    /// Whether a name in the root directory is that of no device.
+    fn is_fixed(&self, name: &str) -> bool {
+        let is_logs = self.options.has_logs && name == log_files::NAME;
+        is_logs || [CONTROL_NAME, FEATURES_NAME].contains(&name)
+    }
+
+    /// The node of logs of a number, if there is one.
+    pub fn log_node(&self, node: u64) -> Option<LogNode> {
+        LogNode::of(node).filter(|_| self.options.has_logs)
+    }
+
     /// Removes a device's name. Programs that have it open keep it.
     pub fn unlink(&mut self, directory: u64, name: &[u8]) -> Result<(), Errno> {
         let device = std::str::from_utf8(name).ok().filter(|_| directory == ROOT);
         match device {
             Some(CONTROL_NAME) => Err(Errno::PERM),
-            Some(FEATURES_NAME) => Err(Errno::ISDIR),
+            Some(name) if self.is_fixed(name) => Err(Errno::ISDIR),
             Some(name) => self.devices.remove(name).map(|_| ()).ok_or(Errno::NOENT),
-            None if directory == FEATURES => Err(Errno::PERM),
+            None if directory == FEATURES || self.log_node(directory).is_some() => Err(Errno::PERM),
             None => Err(Errno::NOENT),
         }
     }
@@ -105,7 +137,13 @@ impl Tree {
     /// Finds a name in a directory. A device's node is new, and counts as looked up once.
     pub fn lookup(&mut self, directory: u64, name: &[u8]) -> Result<u64, Errno> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
+        if let Some(logs) = self.log_node(directory) {
+            return logs.lookup(name, &self.processes).map(LogNode::number);
+        }
         match (directory, name) {
+            (ROOT, log_files::NAME) if self.options.has_logs => {
+                return Ok(LogNode::Directory.number());
+            }
             (ROOT, CONTROL_NAME) => return Ok(CONTROL),
             (ROOT, FEATURES_NAME) => return Ok(FEATURES),
             (ROOT, _) => {}
@@ -151,6 +189,13 @@ impl Tree {
     pub fn attributes(&self, node: u64) -> Result<Attributes, Errno> {
         let (uid, gid) = self.owner;
         let (directory, file) = (libc::S_IFDIR, libc::S_IFREG);
+        if let Some(logs) = self.log_node(node) {
+            let (mode, links) = match logs.is_directory() {
+                true => (directory | 0o755, 2),
+                false => (file | 0o444, 1),
+            };
+            return Ok(Attributes { inode: node, links, mode, uid, gid, ..Attributes::default() });
+        }
         let (mode, links, size, owned) = match node {
             ROOT | FEATURES => (directory, 2, 0, Owned { permissions: 0o755, uid, gid }),
             CONTROL => (file, 1, 0, Owned { permissions: 0o600, uid, gid }),
@@ -193,8 +238,15 @@ impl Tree {
         let entry =
             |node, name: &str, is_directory| Entry { node, name: name.into(), is_directory };
         let mut entries = vec![entry(directory, ".", true), entry(ROOT, "..", true)];
+        if let Some(logs) = self.log_node(directory) {
+            entries.extend(logs.entries(&self.processes)?);
+            return Ok(entries);
+        }
         match directory {
             ROOT => {
+                if self.options.has_logs {
+                    entries.push(entry(LogNode::Directory.number(), log_files::NAME, true));
+                }
                 entries.push(entry(CONTROL, CONTROL_NAME, false));
                 entries.push(entry(FEATURES, FEATURES_NAME, true));
                 // A device's inode number is another one at each lookup.
@@ -220,7 +272,7 @@ mod tests {
     use super::*;
 
     fn tree() -> Tree {
-        let mut tree = Tree::new(1, 2);
+        let mut tree = Tree::new((1, 2), Options { has_logs: true, most_devices: 2 });
         tree.add("binder").unwrap();
         tree
     }
@@ -250,12 +302,15 @@ mod tests {
             ("binder", Errno::EXIST),
             ("binder-control", Errno::EXIST),
             ("features", Errno::EXIST),
+            ("binder_logs", Errno::EXIST),
         ] {
             assert_eq!(tree.add(name), Err(expected), "{name}");
         }
         for (directory, name, expected) in [
             (ROOT, "binder-control", Err(Errno::PERM)),
             (ROOT, "features", Err(Errno::ISDIR)),
+            (ROOT, "binder_logs", Err(Errno::ISDIR)),
+            (LogNode::Directory.number(), "state", Err(Errno::PERM)),
             (ROOT, "nothing", Err(Errno::NOENT)),
             (FEATURES, "extended_error", Err(Errno::PERM)),
             (ROOT, "binder", Ok(())),
@@ -279,11 +334,33 @@ mod tests {
     #[test]
     fn directories_list_what_can_be_looked_up() {
         let mut tree = tree();
-        for directory in [ROOT, FEATURES] {
+        tree.processes = BTreeSet::from([7]);
+        let logs = [LogNode::Directory, LogNode::Processes].map(LogNode::number);
+        for directory in [ROOT, FEATURES, logs[0], logs[1]] {
             for entry in tree.entries(directory).unwrap().split_off(2) {
-                assert!(tree.lookup(directory, entry.name.as_bytes()).is_ok(), "{entry:?}");
+                let node = tree.lookup(directory, entry.name.as_bytes()).unwrap();
+                let is_directory = tree.attributes(node).unwrap().mode & libc::S_IFDIR != 0;
+                assert_eq!(is_directory, entry.is_directory, "{entry:?}");
             }
         }
         assert_eq!(tree.entries(CONTROL), Err(Errno::NOTDIR));
+    }
+
+    #[test]
+    fn there_are_as_many_devices_as_there_may_be() {
+        let mut tree = tree();
+        assert_eq!(tree.add("two"), Ok(()));
+        assert_eq!(tree.add("three"), Err(Errno::NOSPC));
+        tree.unlink(ROOT, b"binder").unwrap();
+        assert_eq!(tree.add("three"), Ok(()));
+    }
+
+    #[test]
+    fn a_mount_has_logs_only_if_it_is_asked_to() {
+        let mut tree = Tree::new((1, 2), Options::default());
+        assert_eq!(tree.lookup(ROOT, b"binder_logs"), Err(Errno::NOENT));
+        assert_eq!(tree.attributes(LogNode::Directory.number()), Err(Errno::NOENT));
+        assert_eq!(tree.add("binder_logs"), Ok(()));
+        assert!(tree.entries(ROOT).unwrap().iter().all(|entry| entry.node != 16));
     }
 }

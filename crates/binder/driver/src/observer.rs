@@ -8,6 +8,10 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at a report.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// The connection. A broker that runs until it is idle runs for as long as one is open.
 #[derive(Debug)]
@@ -70,6 +74,21 @@ impl Observer {
         match self.ask(&Request::DescribeCalls)? {
             Reply::Done => Ok(()),
             _ => Err(Errno::PROTO),
+        }
+    }
+
+    /// A report in which the processes have described their calls, as far as they do within
+    /// `patience`: one that is stopped does not.
+    pub fn described_report(&self, patience: Duration) -> Result<Report, Errno> {
+        self.describe_calls()?;
+        let deadline = Instant::now() + patience;
+        loop {
+            let report = self.report()?;
+            let mut all = report.contexts.iter().flat_map(|context| &context.processes);
+            if all.all(|process| process.calls.is_some()) || Instant::now() > deadline {
+                return Ok(report);
+            }
+            std::thread::sleep(PAUSE);
         }
     }
 

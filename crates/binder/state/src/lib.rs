@@ -15,6 +15,7 @@
 //! | `counts`, `kept`, `offers`, `death`, `freeze` | commands of the program about references |
 //! | `looper`, `dedicated`, `transaction` | its other commands |
 //! | `read`, `event`, `rejoin` | returns to the program, and news of the broker |
+//! | `description` | a copy for logs |
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ pub mod buffer;
 mod counts;
 mod death;
 mod dedicated;
+pub mod description;
 mod effect;
 mod event;
 mod freeze;

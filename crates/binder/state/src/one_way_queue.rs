@@ -25,6 +25,11 @@ impl OneWayQueue {
         self.items.is_empty()
     }
 
+    /// All of them, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Incoming> {
+        self.items.iter()
+    }
+
     /// Adds one that has just come in. Earlier ones of its sender have its priority from then on,
     /// and stay before it.
     pub fn push(&mut self, incoming: Incoming) {

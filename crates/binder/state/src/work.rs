@@ -115,6 +115,11 @@ impl Todo {
         self.items.push_back(work);
     }
 
+    /// All items, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Work> {
+        self.items.iter()
+    }
+
     /// The item that comes next.
     pub fn first(&self) -> Option<&Work> {
         self.items.front()

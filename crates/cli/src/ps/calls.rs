@@ -11,31 +11,12 @@ use crate::program::name_of;
 use crate::stdout::{show, show_json};
 use baton::SchedPriority;
 use baton_abi::control::{CallReport, End, ProcessReport, Report};
-use baton_driver::observer::Observer;
-use rustix::io::Errno;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time for all processes to describe their calls. One that is stopped does not.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// Time between two looks.
-const PAUSE: Duration = Duration::from_millis(2);
-
-/// A report in which the processes have described their calls, as far as they do in time.
-pub fn described(observer: &Observer) -> Result<Report, Errno> {
-    observer.describe_calls()?;
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let report = observer.report()?;
-        let mut all = report.contexts.iter().flat_map(|context| &context.processes);
-        if all.all(|process| process.calls.is_some()) || Instant::now() > deadline {
-            return Ok(report);
-        }
-        thread::sleep(PAUSE);
-    }
-}
+pub const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Prints the calls, the oldest first.
 pub fn show_calls(
@@ -262,7 +243,15 @@ mod tests {
     use baton_abi::control::{ContextReport, EngineReport, RequestReport};
 
     fn call(end: End, tid: u32, peer: u64, lane: u32, code: u32) -> CallReport {
-        let request = Some(RequestReport { node: 5, code, data_bytes: 12, age_us: 1_500_000 });
+        let request = Some(RequestReport {
+            node: 5,
+            code,
+            flags: 0,
+            data_bytes: 12,
+            offsets_bytes: 0,
+            nice: 0,
+            age_us: 1_500_000,
+        });
         CallReport { end, tid, peer, channel: 9, lane, request }
     }
 

@@ -15,11 +15,13 @@ mod tests;
 mod write;
 
 pub use crate::engine::open_error::OpenError;
+pub use baton_state::description;
 
 use crate::engine::Engine;
 use crate::sys::thread::tid;
 use crate::sys::user;
 use crate::wait::settings::Settings;
+use baton_abi::control::CallReport;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
 use exchange::{Exchanged, Written};
@@ -128,6 +130,25 @@ impl Device {
             self.engine.lock().thread(tid()).return_once = false;
         }
         result.map(|()| 0)
+    }
+
+    /// Describes what the process has, and its calls: both ends of a call name its channel and
+    /// lane. Fast calls that are under way go on by the state.
+    pub fn snapshot(&self) -> (description::Description, Vec<CallReport>) {
+        self.engine.describe()
+    }
+
+    /// The node of a handle, by its owner and the owner's name for it.
+    pub fn node_of(&self, handle: u32) -> Option<(u64, u64)> {
+        let state = self.engine.lock();
+        let reference = state.references.get(handle)?;
+        Some((reference.owner.0, reference.node.0))
+    }
+
+    /// The errno of the calling thread's last failure, as BINDER_GET_EXTENDED_ERROR has it.
+    pub fn last_failure(&self) -> i32 {
+        let state = self.engine.lock();
+        state.threads.get(tid()).map_or(0, |thread| thread.error.param)
     }
 
     /// A descriptor that polls readable while the device would (`POLLIN`): level-triggered work of

@@ -1,4 +1,4 @@
-//! The two-way transactions that are under way, for `baton ps --calls`.
+//! The two-way transactions that are under way, for `baton ps --calls` and for logs.
 //!
 //! A request stays in its area of the lane until its answer, or until an answer in the opposite
 //! direction: a lane that has turned round for a nested call. So the innermost call or service of
@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use baton_abi::control::{CallReport, End, MAX_CALLS, Request, RequestReport};
 use baton_abi::lane::{Kind, Message};
 use baton_state::State;
+use baton_state::description::Description;
 use baton_state::thread::Frame;
 use baton_state::transaction::LaneId;
 use std::collections::BTreeSet;
@@ -21,6 +22,15 @@ impl Engine {
         let calls = self.calls(&state);
         self.unlock(state);
         self.broker.tell(&Request::Calls { calls });
+    }
+
+    /// What the process has, and its calls.
+    pub(crate) fn describe(&self) -> (Description, Vec<CallReport>) {
+        let mut state = self.lock();
+        self.revoke(&mut state);
+        let described = (state.describe(), self.calls(&state));
+        self.unlock(state);
+        described
     }
 
     fn calls(&self, state: &State) -> Vec<CallReport> {
@@ -56,7 +66,10 @@ impl Engine {
         (message.kind == Kind::Request as u32).then(|| RequestReport {
             node: message.node,
             code: message.code,
+            flags: message.flags,
             data_bytes: message.data_bytes,
+            offsets_bytes: message.offsets_bytes,
+            nice: message.param,
             age_us: self.stamp_clock.age_us(message.stamp),
         })
     }
