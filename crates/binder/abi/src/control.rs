@@ -208,7 +208,8 @@ pub enum Request {
         pid: u32,
     },
     /// Asks whether a process is frozen. `EPERM` unless the asker has a grant of the broker's on
-    /// one of its nodes, or has or had a channel with it. Reply: [`Reply::Frozen`].
+    /// one of its nodes, or has or had a channel with it; `ESRCH` once it has ended, whether the
+    /// broker has told so or not. Reply: [`Reply::Frozen`].
     IsFrozen {
         /// The owner.
         target: ProcessId,

@@ -9,6 +9,7 @@ use crate::status_pages::StatusPages;
 use crate::throttle::Throttle;
 use baton_abi::control::ProcessId;
 use baton_abi::quota::{QuotaClass, STRANGER};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
@@ -79,6 +80,14 @@ impl Engine {
 impl Connection {
     /// Descriptors of the broker that every connection needs: the socket and the pidfd.
     pub const DESCRIPTORS: u64 = 2;
+
+    /// Whether the peer has closed the connection or its process has ended. The broker may have
+    /// requests of it to read.
+    pub fn has_hung_up(&self) -> bool {
+        let mut waits = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let _ = poll(&mut waits, Some(&Timespec::default()));
+        self.exiting.is_some() || !waits[0].revents().is_empty()
+    }
 
     /// Looks up who connected. `ESRCH` if that process has already ended; other errors are
     /// shortages of the system. An error returns the socket with it.

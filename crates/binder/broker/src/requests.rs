@@ -348,6 +348,10 @@ impl Broker {
         if matches!(request, Request::BecomeContextManager { .. }) {
             self.release_context_of(process);
         }
+        let asked_of = match request {
+            Request::IsFrozen { target } => Some(target),
+            _ => None,
+        };
         let opens_channel = matches!(request, Request::ContextManager)
             && self.has_room_for_channel_to_manager(process);
         let mut effects = Vec::new();
@@ -371,9 +375,19 @@ impl Broker {
                 let outstanding = self.outstanding(process, pid.unwrap_or_default());
                 Reply::Freeze { outstanding, two_way_received, one_way_received }
             }
+            // A process that has just ended counts as dead for whoever asks, though its last
+            // requests are still to be read.
+            (Some(Reply::Frozen { .. }), None) if self.has_hung_up(asked_of) => {
+                Reply::Refused { errno: Errno::SRCH.raw_os_error() }
+            }
             (Some(reply), None) => reply,
         };
         self.reply(id, reply, None)
+    }
+
+    fn has_hung_up(&self, process: Option<ProcessId>) -> bool {
+        let connection = process.and_then(|process| self.engines.get(&process));
+        connection.is_some_and(|id| self.connections[id].has_hung_up())
     }
 
     /// Gives up the awaited manager of a process's context if it has ended.

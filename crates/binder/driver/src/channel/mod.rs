@@ -33,7 +33,7 @@ use baton_shm::revocation::Revocation;
 use baton_shm::ring::{Consumer, Producer};
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::account::{Account, Held, Resource};
-use baton_state::transaction::{LaneId, Refusal, Sender};
+use baton_state::transaction::{LaneId, Sender};
 use bytemuck::{bytes_of, bytes_of_mut};
 use descriptors::DescriptorSocket;
 pub use descriptors::TakenFds;
@@ -249,13 +249,10 @@ impl Channel {
     }
 
     /// Sends the descriptors of a message ahead of it. Returns their number. `EAGAIN` if the peer
-    /// does not read, `ETOOMANYREFS` if it or its user has as many unread as it may; dead if there
-    /// is none any more.
-    pub fn send_fds(&self, fds: &[BorrowedFd<'_>]) -> Result<u32, Refusal> {
-        self.descriptors.send(fds).map_err(|errno| match errno {
-            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => self.socket.ended(),
-            errno => Refusal::failed(errno),
-        })
+    /// does not read, `ETOOMANYREFS` if it or its user has as many unread as it may; `EPIPE`,
+    /// `ECONNRESET` or `ENOTCONN` if there is none any more.
+    pub fn send_fds(&self, fds: &[BorrowedFd<'_>]) -> Result<u32, Errno> {
+        self.descriptors.send(fds)
     }
 
     /// Tells the peer that a message will not come, if it has descriptors.

@@ -10,7 +10,6 @@ use baton_abi::lane::*;
 use baton_shm::lock::Lock;
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::Ordering;
-use baton_state::transaction::Refusal;
 use bytemuck::{bytes_of, bytes_of_mut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -114,15 +113,6 @@ impl Socket {
     /// Whether the server has ever taken its end up. If not, no call on the channel has reached it.
     pub fn was_taken_up(&self) -> bool {
         self.taken_up.load(Ordering::Relaxed)
-    }
-
-    /// The error of a call on the channel once it has ended: dead, or `EMFILE` if the server has
-    /// never taken it up.
-    pub fn ended(&self) -> Refusal {
-        match self.was_taken_up() {
-            true => Refusal::dead(),
-            false => Refusal::failed(Errno::MFILE),
-        }
     }
 
     /// Client: takes the server's first message, if it has come and no thread has taken it. The

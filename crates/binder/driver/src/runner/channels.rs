@@ -237,9 +237,7 @@ impl Engine {
         why: Option<&'static str>,
     ) {
         self.revoke_with(state, channel.peer);
-        // A peer that lives and has not taken the channel up lacks descriptors.
-        let is_refused = !channel.socket.was_taken_up() && state.peers.contains_key(&channel.peer);
-        if is_refused {
+        if state.peers.contains_key(&channel.peer) && self.was_refused(channel) {
             self.pool.channels.lists().refused = Some((channel.peer, Errno::MFILE));
             for (message, area) in channel.untaken_requests() {
                 state.take_back_grants(channel.peer, &objects_in(&message, area, 0));
@@ -252,6 +250,21 @@ impl Engine {
         self.remove_channel(state, channel, why);
         self.forget_tickets_without_channel(state, channel.peer);
         self.carry_out_effects(state);
+    }
+
+    /// Whether the server of a channel that has ended lives and has never taken it up: it lacks
+    /// descriptors. The channel of a server that has ended may end before the broker's event comes,
+    /// so the broker is asked.
+    fn was_refused(&self, channel: &Channel) -> bool {
+        let target = channel.peer;
+        !channel.socket.was_taken_up()
+            && self.broker.ask(&Request::IsFrozen { target }) != Err(Errno::SRCH)
+    }
+
+    /// The error of a call on a channel that has ended: dead, or `EMFILE` if the server has never
+    /// taken it up.
+    pub(crate) fn refusal_at_end(&self, channel: &Channel) -> Refusal {
+        if self.was_refused(channel) { Refusal::failed(Errno::MFILE) } else { Refusal::dead() }
     }
 
     /// Gives the references of a peer's tickets back if no channel to the peer is left, on which

@@ -314,21 +314,23 @@ impl Engine {
         }
     }
 
-    /// Sends the program's descriptors. `EBADF` if one is none, else as [`Channel::send_fds`].
+    /// Sends the program's descriptors. `EBADF` if one is none, else as [`Channel::send_fds`], and
+    /// as [`Engine::refusal_at_end`] of a channel that has ended.
     fn send_fds(&self, channel: &Channel, fds: &[i32]) -> Result<u32, Refusal> {
         if fds.is_empty() {
             return Ok(0);
         }
         let fds: Result<SmallVec<[_; 4]>, _> = fds.iter().map(|&fd| borrowed(fd)).collect();
         let fds = fds.map_err(Refusal::failed)?;
-        let full = Refusal::failed(Errno::TOOMANYREFS);
-        channel.send_fds(&fds).or_else(|refusal| {
-            if refusal == full {
-                // Other peers of this user may have read theirs.
-                self.pool.channels.all().iter().for_each(|it| it.descriptors.forget_read());
-                return channel.send_fds(&fds);
-            }
-            Err(refusal)
+        let mut sent = channel.send_fds(&fds);
+        if sent == Err(Errno::TOOMANYREFS) {
+            // Other peers of this user may have read theirs.
+            self.pool.channels.all().iter().for_each(|it| it.descriptors.forget_read());
+            sent = channel.send_fds(&fds);
+        }
+        sent.map_err(|errno| match errno {
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => self.refusal_at_end(channel),
+            errno => Refusal::failed(errno),
         })
     }
 
@@ -422,7 +424,7 @@ impl Engine {
         let reference = departure.handle.and_then(|handle| state.references.get(handle));
         let is_dead = reference.is_some_and(|reference| reference.dead);
         self.cancel(&ready);
-        Err(if is_dead { Refusal::dead() } else { channel.socket.ended() })
+        Err(if is_dead { Refusal::dead() } else { self.refusal_at_end(channel) })
     }
 
     /// With the state's lock held: the call is about to be posted.

@@ -22,7 +22,7 @@ use baton_shm::schedule;
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::parcel::Sent;
 use baton_state::thread::{Calling, Raise, Waiting};
-use baton_state::transaction::{LaneId, Target};
+use baton_state::transaction::{LaneId, Refusal, Target};
 use baton_state::work::{Tid, Work};
 use baton_state::{Effect, State};
 use bytemuck::{Zeroable, bytes_of};
@@ -659,6 +659,35 @@ fn a_channel_that_nobody_took_up_is_refused_by_a_living_peer_only() {
         drop(applying);
         client.close();
         server.close();
+    }
+}
+
+/// The channel of a server that ends goes before the broker has told of the end, and before it has
+/// seen that itself.
+#[test]
+fn a_server_that_has_just_ended_refuses_nothing() {
+    let broker = broker();
+    for _ in 0..50 {
+        let server = Engine::open("binder", broker.socket()).unwrap();
+        // The context is free once the broker has seen the end of the last one.
+        while server.become_manager(0x10, 0, 0) == Err(Errno::BUSY) {
+            std::thread::yield_now();
+        }
+        let client = Engine::open("binder", broker.socket()).unwrap();
+        // Neither takes an event from here on.
+        let applying = server.broker.applying.lock();
+        client.find_manager().unwrap();
+        let channel = client.channel_to(server.identity.process).unwrap();
+        let heard = client.broker.applying.lock();
+        server.close();
+        let mut state = client.lock();
+        assert!(state.peers.contains_key(&server.identity.process));
+        assert_eq!(client.refusal_at_end(&channel), Refusal::dead());
+        client.lose_channel(&mut state, &channel, None);
+        drop(state);
+        assert_eq!(client.pool.channels.lists().refused.take(), None);
+        drop((heard, applying));
+        client.close();
     }
 }
 
