@@ -167,9 +167,11 @@ fn explain(tried: &str, socket: &Path, error: &MountError) -> Failure {
         MountError::NoFuse(_) | MountError::NotPermitted => {
             failure.advice("run it as root, with CAP_SYS_ADMIN if in a container")
         }
-        MountError::NoPassthrough => {
-            failure.advice("this needs Linux 6.9, and CAP_SYS_ADMIN outside of user namespaces")
-        }
+        MountError::NoPassthrough => failure.advice("this needs Linux 6.9"),
+        MountError::MayNotPassThrough(_) => failure.advice(
+            "root of a user namespace may not do this: mount as root outside, and bind the \
+             directory into the container",
+        ),
         MountError::BadContext(_) => failure.kind(Kind::Usage).advice(
             "a context has 1 to 255 bytes, no slash, is named once, and is neither \
              binder-control nor features",

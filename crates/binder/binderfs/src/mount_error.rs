@@ -27,9 +27,12 @@ pub enum MountError {
     /// This process may not mount file systems.
     #[error("this process may not mount file systems")]
     NotPermitted,
-    /// The kernel cannot pass maps through to other files, or not for this process.
+    /// The kernel cannot pass maps through to other files.
     #[error("this kernel does not pass maps of a FUSE file through to another file")]
     NoPassthrough,
+    /// The kernel does not pass maps through for this process.
+    #[error("this process may not have maps of a FUSE file passed through: {0}")]
+    MayNotPassThrough(Errno),
     /// A context has a name that no file can have, or is named twice.
     #[error("no context can be named {0:?}")]
     BadContext(String),

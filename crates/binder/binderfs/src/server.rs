@@ -358,7 +358,7 @@ impl Server<'_> {
             .map_err(MountError::system("memfd_create"))?;
         match connection.open_backing(trial.as_fd()) {
             Ok(backing) => connection.close_backing(backing),
-            Err(_) => return Err(MountError::NoPassthrough),
+            Err(errno) => return Err(MountError::MayNotPassThrough(errno)),
         }
         // Without a request to this thread, which would have to answer it.
         let flags = AtFlags::STATX_DONT_SYNC;
