@@ -22,7 +22,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
@@ -128,7 +128,14 @@ pub fn send(
 pub fn receive<T: for<'a> Deserialize<'a>>(
     socket: impl AsFd,
 ) -> Result<Option<(T, Vec<OwnedFd>)>, Errno> {
-    let mut bytes = vec![0; MOST_BYTES];
+    // Room for this message alone: a child of the helper's keeps what the helper writes over next.
+    let peek = RecvFlags::PEEK | RecvFlags::TRUNC;
+    let length = match retry(|| recv(&socket, &mut [0u8], peek)) {
+        Ok((_, length)) => length,
+        Err(Errno::CONNRESET) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let mut bytes = vec![0; length];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;

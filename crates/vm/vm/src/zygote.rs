@@ -80,6 +80,11 @@ fn rehearse(t: &Thread) -> Result<(), Thrown> {
     let line = Value::Ref(values::text(t, "a line")?);
     values::call_on(t, stream, "println", "(Ljava/lang/String;)V", &[line])?;
     values::call_on(t, stream, "println", "(J)V", &[Value::Long(0)])?;
+    let null = Value::Ref(values::text(t, "/dev/null")?);
+    let input = values::construct(t, "java/io/FileInputStream", "(Ljava/lang/String;)V", &[null])?;
+    values::call_on(t, input, "read", "()I", &[])?;
+    values::call_on(t, input, "close", "()V", &[])?;
+    values::call(t, "java/lang/System", "gc", "()V", &[])?;
     let path = Value::Ref(values::text(t, "/")?);
     let file = values::construct(t, "java/io/File", "(Ljava/lang/String;)V", &[path])?;
     values::call_on(t, file, "getCanonicalPath", "()Ljava/lang/String;", &[])?;

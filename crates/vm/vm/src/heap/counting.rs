@@ -27,7 +27,7 @@
 
 use super::count::{Color, Count, has_references};
 use super::search::Searching;
-use super::{BLOCK_BYTES, Block, Blocks, Heap, NO_PERIOD, SIZES, Use, push_free};
+use super::{BLOCK_BYTES, Block, Blocks, FreeCells, Heap, NO_PERIOD, SIZES, Use, push_free};
 use crate::cards::{CARD_BYTES, Cards, Stage};
 use crate::memory::{load32, store32};
 use crate::object::{Ref, Sort};
@@ -575,7 +575,8 @@ impl Heap {
                 let mut free = of.free;
                 // SAFETY: by the caller's promise.
                 unsafe { push_free(&mut free, address) };
-                self.offer(blocks, block, size, free, of.n_free + 1);
+                let cells = FreeCells { free, n_free: of.n_free + 1, tail: of.tail };
+                self.offer(blocks, block, size, cells);
             }
             Use::Cells(size) if of.period == period => {
                 let mut free = of.free;
@@ -613,19 +614,12 @@ impl Heap {
                 }
                 Use::Free | Use::Rest(_) => unreachable!("the period is that of an allocation"),
             };
-            let cell = SIZES[size as usize];
-            let (mut free, mut n_free) = (0, 0);
-            for nth in (0..BLOCK_BYTES / cell).rev() {
-                let address = at + nth * cell;
-                // SAFETY: a cell without a class word is free.
-                unsafe {
-                    if load32(address, Relaxed) == 0 {
-                        push_free(&mut free, address);
-                        n_free += 1;
-                    }
-                }
-            }
-            self.offer(&mut self.lock(), block, size, free, n_free);
+            let tail = self.lock().all[block].tail;
+            // SAFETY: the address is a cell's.
+            let is_free = |cell| unsafe { object_at(cell) }.is_none();
+            // SAFETY: a cell without a class word is free, and zero if its link is zero.
+            let cells = unsafe { self.free_cells(block, size, tail, is_free) };
+            self.offer(&mut self.lock(), block, size, cells);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Mark and sweep, while no thread runs.
 
-use super::{BLOCK_BYTES, Blocks, Heap, SIZES, Use, push_free};
+use super::{BLOCK_BYTES, Blocks, Heap, SIZES, Use};
 use crate::memory::load32;
 use crate::object::{Ref, Sort};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -113,18 +113,13 @@ impl Heap {
                     index += count;
                 }
                 Use::Cells(size) => {
-                    let cell = SIZES[size as usize];
-                    let (mut free, mut n_free) = (0, 0);
-                    for nth in (0..BLOCK_BYTES / cell).rev() {
-                        let address = at + nth * cell;
-                        // SAFETY: a cell of the block; it may be free, and then has no mark.
-                        if !self.is_marked(unsafe { Ref::from_address(address) }) {
-                            // SAFETY: by the caller's promise.
-                            unsafe { push_free(&mut free, address) };
-                            n_free += 1;
-                        }
-                    }
-                    self.offer(blocks, index, size, free, n_free);
+                    // SAFETY: a cell of the block; it may be free, and then has no mark.
+                    let is_free = |cell| !self.is_marked(unsafe { Ref::from_address(cell) });
+                    // SAFETY: by the caller's promise. A cell beyond the last collection's tail
+                    // was made an object, which has a class word, or nobody has used it.
+                    let cells =
+                        unsafe { self.free_cells(index, size, blocks.all[index].tail, is_free) };
+                    self.offer(blocks, index, size, cells);
                     index += 1;
                 }
             }

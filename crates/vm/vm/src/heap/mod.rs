@@ -13,9 +13,10 @@
 //! A cell that a collector which counts frees in a block of the current period may be taken at
 //! once, by the allocator that has the block or by another one.
 //!
-//! **Invariant**: a cell is on one free list, or in one allocator's unused rest, or holds one
-//! object, or waits in a block that an allocator has for the end of the period. Unused rests are
-//! zero. With counting, free cells are zero but for their link.
+//! **Invariant**: a cell is on one free list, or in one allocator's unused rest, or in the *tail*
+//! of a block that no allocator has, or holds one object, or waits in a block that an allocator has
+//! for the end of the period. Rests and tails are zero: nobody has used them, and the kernel has
+//! not committed whole pages of them. With counting, free cells are zero but for their link.
 //!
 //! A zygote *freezes* its heap ([`Heap::freeze`]): no collector writes to the blocks again that
 //! hold its objects, so that its children share them.
@@ -34,7 +35,7 @@ pub use statistics::Statistics;
 
 use crate::cards::Cards;
 use crate::lock::{Guard, Lock};
-use crate::memory::{Region, load32, store32, zero, zeroed};
+use crate::memory::{Region, load32, load64, store32, zero, zeroed};
 use crate::object::{Ref, Shape};
 use std::io;
 use std::ops::Range;
@@ -111,12 +112,16 @@ struct Block {
     period: u32,
     /// Free cells, as a list: those that no allocator has
     free: u32,
+    /// How many cells are in the list and in the tail
     n_free: u16,
+    /// The first cell of the tail, as the last collection has found it
+    tail: u16,
     /// Whether the block is in the list of its size
     is_listed: bool,
 }
 
-const UNUSED: Block = Block { period: NO_PERIOD, free: 0, n_free: 0, is_listed: false };
+/// A block whose cells are all in the tail, if it has cells.
+const UNUSED: Block = Block { period: NO_PERIOD, free: 0, n_free: 0, tail: 0, is_listed: false };
 
 #[derive(Debug)]
 struct Blocks {
@@ -162,12 +167,20 @@ pub struct Allocator {
     sizes: [Rest; N_SIZES],
 }
 
-/// What is left of a block: a list of free cells, or zeroed memory from `at` to `end`.
+/// What is left of a block: a list of free cells, and zeroed memory from `at` to `end`.
 #[derive(Clone, Copy, Default, Debug)]
 struct Rest {
     free: u32,
     at: u32,
     end: u32,
+}
+
+/// The cells of a block that are free: see [`Block`].
+#[derive(Clone, Copy, Debug)]
+struct FreeCells {
+    free: u32,
+    n_free: u16,
+    tail: u16,
 }
 
 /// Why there was no memory.
@@ -385,10 +398,20 @@ impl Heap {
             }
             // A block of a period that has ended comes back when it is retired.
             blocks.all[index].is_listed = false;
-            if of.period == NO_PERIOD || of.period == period {
-                blocks.all[index] = Block { period, ..UNUSED };
-                return Ok(Rest { free: of.free, at: 0, end: 0 });
+            if of.period != NO_PERIOD && of.period != period {
+                continue;
             }
+            blocks.all[index] = Block { period, tail: of.tail, ..UNUSED };
+            let start = self.address_of(index);
+            return Ok(match of.period {
+                NO_PERIOD => Rest {
+                    free: of.free,
+                    at: start + u32::from(of.tail) * SIZES[size],
+                    end: start + BLOCK_BYTES,
+                },
+                // The allocator that has the block has the tail.
+                _ => Rest { free: of.free, ..Rest::default() },
+            });
         }
         let (block, old) = self.take_blocks(&mut blocks, 1, reach)?;
         self.set_use(block, Use::Cells(size as u8));
@@ -482,7 +505,8 @@ impl Heap {
     }
 
     /// Gives a block's free cells to whoever needs some, or the whole block if all are free.
-    fn offer(&self, blocks: &mut Blocks, block: usize, size: u8, free: u32, n_free: u16) {
+    fn offer(&self, blocks: &mut Blocks, block: usize, size: u8, cells: FreeCells) {
+        let FreeCells { free, n_free, tail } = cells;
         if u32::from(n_free) == BLOCK_BYTES / SIZES[size as usize] {
             self.free_blocks(blocks, block, 1);
             return;
@@ -491,7 +515,42 @@ impl Heap {
         if is_listed && !blocks.all[block].is_listed {
             blocks.lists[size as usize].push(block as u32);
         }
-        blocks.all[block] = Block { period: NO_PERIOD, free, n_free, is_listed };
+        blocks.all[block] = Block { period: NO_PERIOD, free, n_free, tail, is_listed };
+    }
+
+    /// Makes a list of the free cells of a block, which no allocator has, without those of its
+    /// tail. `tail` is where the tail began at the collection before.
+    ///
+    /// # Safety
+    /// Nobody uses a cell that `is_free` tells to be free. From `tail` on, those that nobody has
+    /// used are zero, and a free cell whose first two words are zero is one of these.
+    unsafe fn free_cells(
+        &self,
+        block: usize,
+        size: u8,
+        tail: u16,
+        is_free: impl Fn(u32) -> bool,
+    ) -> FreeCells {
+        let (at, cell) = (self.address_of(block), SIZES[size as usize]);
+        let n_cells = BLOCK_BYTES / cell;
+        let mut cells = FreeCells { free: 0, n_free: 0, tail: n_cells as u16 };
+        for nth in (0..n_cells).rev() {
+            let address = at + nth * cell;
+            if !is_free(address) {
+                continue;
+            }
+            cells.n_free += 1;
+            let is_next = nth + 1 == u32::from(cells.tail) && nth >= u32::from(tail);
+            // SAFETY: the first words of a cell; it is free, by the caller's promise.
+            unsafe {
+                if is_next && load64(address, Relaxed) == 0 {
+                    cells.tail = nth as u16;
+                } else {
+                    push_free(&mut cells.free, address);
+                }
+            }
+        }
+        cells
     }
 }
 

@@ -3,7 +3,9 @@
 
 use super::{Random, frozen_words, objects, shape};
 use crate::cards::{Acting, Cards, Mutator, Stage, Step, before_store, keeps_referent};
-use crate::heap::{Allocator, Collector, Counter, Heap, Reach, Search, Strength, World};
+use crate::heap::{
+    Allocator, BLOCK_BYTES, Collector, Counter, Heap, Reach, Search, Strength, World,
+};
 use crate::memory::{load32, store32};
 use crate::object::{ELEMENTS, Kind, Ref, Shape, Sort, copy_elements};
 use std::cell::{Cell, RefCell};
@@ -533,4 +535,24 @@ fn a_search_stops_for_threads_that_wait_unless_it_frees_memory() {
     quiet.is_awaited = false;
     let summary = collect(&mut counting, &quiet, Search::Part);
     assert!(summary.n_searched >= 2000, "{summary:?}");
+}
+
+#[test]
+fn the_tail_of_a_block_is_zero_until_it_is_used() {
+    let (simulation, mut counting) = empty();
+    let quiet = Quiet::of(&simulation);
+    let mut n_used = 0;
+    for n in [10, 30, 5, 100] {
+        let first = list(&simulation, n, false);
+        hold(&simulation, first);
+        n_used = n_used.max(objects(&simulation.heap).len());
+        collect(&mut counting, &quiet, Search::Whole);
+        let heap = &simulation.heap;
+        assert_eq!(heap.used_bytes(), BLOCK_BYTES as usize, "cells are used again");
+        let tail = heap.region.start() + n_used as u32 * (ELEMENTS + 8);
+        for word in (tail..heap.region.start() + BLOCK_BYTES).step_by(4) {
+            // SAFETY: the word lies in the heap.
+            assert_eq!(unsafe { load32(word, Relaxed) }, 0, "a word of the tail");
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Mark and sweep.
 
 use super::{Random, frozen_words, objects, shape};
-use crate::heap::{Allocator, Collector, Full, Heap, Reach};
+use crate::heap::{Allocator, BLOCK_BYTES, Collector, Full, Heap, Reach};
+use crate::memory::{load32, store32};
 use crate::object::{ELEMENTS, Kind, Ref, Sort};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -127,8 +128,8 @@ fn referents_do_not_count() {
     let (holder, kept, referent) = (make(), make(), make());
     // SAFETY: the words are references by the shape.
     unsafe {
-        crate::memory::store32(holder.address() + 12, referent.address(), Relaxed);
-        crate::memory::store32(holder.address() + 16, kept.address(), Relaxed);
+        store32(holder.address() + 12, referent.address(), Relaxed);
+        store32(holder.address() + 16, kept.address(), Relaxed);
         heap.collect(|marker| {
             marker.mark(holder);
             marker.trace();
@@ -191,5 +192,43 @@ fn a_frozen_heap_is_used_up_to_its_end() {
         assert_eq!(std::iter::from_fn(|| make(&mut young).ok()).count(), 64 - 8);
         // SAFETY: nothing uses the objects.
         unsafe { heap.collect(|_| {}) };
+    }
+}
+
+#[test]
+fn the_tail_of_a_block_is_zero_until_it_is_used() {
+    let heap = Heap::map(1 << 20, Collector::MarkSweep).unwrap();
+    let bytes = shape(Sort::Array(Kind::Byte), 0, &[]);
+    let mut allocator = Allocator::new();
+    let (cell, n_cells) = (128, BLOCK_BYTES / 128);
+    let mut n_used = 0;
+    // The last cell of the second round is freed, and stays free in the third one.
+    for n_more in [10, 21, 3, n_cells] {
+        let kept = objects(&heap);
+        let n_objects = n_more.min(n_cells - kept.len() as u32);
+        for _ in 0..n_objects {
+            let (period, reach) = (heap.collections(), Reach::Whole);
+            let made = heap.allocate(&mut allocator, period, reach, bytes, 128, Some(112));
+            let object = made.unwrap().address();
+            // SAFETY: the words are the object's elements.
+            unsafe {
+                for word in (object + ELEMENTS..object + cell).step_by(4) {
+                    assert_eq!(load32(word, Relaxed), 0, "an element of a new object");
+                    store32(word, u32::MAX, Relaxed);
+                }
+            }
+        }
+        assert_eq!(heap.used_bytes(), BLOCK_BYTES as usize, "cells are used again");
+        n_used = n_used.max(kept.len() as u32 + n_objects);
+        let keep = |object: &Ref| (object.address() / cell).is_multiple_of(2);
+        let live: Vec<Ref> = objects(&heap).into_iter().filter(keep).collect();
+        // SAFETY: nothing uses the other objects.
+        unsafe { heap.collect(|marker| live.iter().for_each(|it| marker.mark(*it))) };
+        let start = heap.region.start();
+        for word in (start + n_used * cell..start + BLOCK_BYTES).step_by(4) {
+            // SAFETY: the word lies in the heap.
+            assert_eq!(unsafe { load32(word, Relaxed) }, 0, "a word of the tail");
+        }
+        assert_eq!(heap.statistics().live(), live.len() * cell as usize);
     }
 }
