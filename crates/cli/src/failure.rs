@@ -145,6 +145,12 @@ impl Failure {
             .advice(format_args!("start one: `baton manager --context {context}`"))
     }
 
+    /// The reason and the advice, for another process to show.
+    pub fn reason(&self) -> String {
+        let advice = self.advice.iter().map(|advice| format!("; {advice}")).collect::<String>();
+        format!("{}{advice}", self.wrong)
+    }
+
     /// Whether the failure is of this kind.
     pub fn is(&self, kind: Kind) -> bool {
         self.kind == kind

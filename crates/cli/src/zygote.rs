@@ -111,9 +111,9 @@ pub fn zygote(args: &ZygoteArgs, socket: &Path) -> Result<(), Failure> {
 
 /// Forks programs until the zygote ends.
 fn parent(args: &ZygoteArgs, line: CommandLine, socket: &Path) -> Result<(), Failure> {
-    let vm = complete(line.vm, socket)?;
-    let classes = args.preload.clone();
+    let (socket, classes) = (socket.to_owned(), args.preload.clone());
     let load = move || -> Result<Option<Main>, String> {
+        let vm = complete(line.vm, &socket).map_err(|failure| failure.reason())?;
         let zygote = Zygote::start(vm, &classes).map_err(|error| error.to_string())?;
         Ok(Some(Box::new(move |arguments| match run(zygote, &arguments) {
             Ok(code) => code.into(),
@@ -126,9 +126,18 @@ fn parent(args: &ZygoteArgs, line: CommandLine, socket: &Path) -> Result<(), Fai
     on_main_thread(move || helper::run(load))?.map_err(|error| Failure::new(TRIED, error))
 }
 
+/// Reads the command line of a program from a zygote, which has the VM's options.
+fn parse_forked(arguments: &[String]) -> Result<(CommandLine, String), Failure> {
+    let parsed = parse_program(arguments)?;
+    match parsed.0.vm_arguments.first() {
+        Some(option) => Err(usage(format!("{option} is for the zygote to say"))),
+        None => Ok(parsed),
+    }
+}
+
 /// Runs a program in a process that the zygote has forked.
 fn run(zygote: Zygote, arguments: &[String]) -> Result<u8, Failure> {
-    let (line, class) = parse_program(&arguments[1..])?;
+    let (line, class) = parse_forked(&arguments[1..])?;
     let t = zygote
         .into_vm(complete_program(line.program))
         .map_err(|error| Failure::new("start the virtual machine", error))?;
@@ -144,10 +153,7 @@ pub fn run_from(
     socket: &Path,
 ) -> Result<(), Failure> {
     let tried = format!("run a program from the zygote {name:?}");
-    let (line, _) = parse_program(arguments)?;
-    if let Some(option) = line.vm_arguments.first() {
-        return Err(usage(format!("{option} is for the zygote to say")));
-    }
+    parse_forked(arguments)?;
     let manager = Manager::find(context, socket, &tried)?;
     let service = manager.service(&tried, name)?;
     let failed = |error: std::io::Error| Failure::new(&tried, error);

@@ -8,6 +8,7 @@ use baton_services::process::class::{Adjustment, MinFree};
 use baton_services::process::killer::Choice;
 use baton_services::process::package::Package;
 use baton_services::process::run::{Config, Event, ProcessManager, Report, StartRefused};
+use baton_services::process::start::Commands;
 use baton_services::process::table::{Caller, ProcessId};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -46,7 +47,10 @@ impl Driven {
         let manager = ProcessManager::new(Config {
             group: group.map(Path::to_owned),
             minfree,
-            helper: [BATON, "am", "helper"].map(Into::into).to_vec(),
+            commands: Commands {
+                helper: [BATON, "am", "helper"].map(Into::into).to_vec(),
+                zygote: Vec::new(),
+            },
             environment: Vec::new(),
         })
         .unwrap();

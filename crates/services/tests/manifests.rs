@@ -88,6 +88,15 @@ fn a_manifest_says_what_an_application_consists_of() {
     assert_eq!(alarm.filters, [ring, IntentFilter::new("RESET")]);
 }
 
+#[test]
+fn a_java_program_is_a_class_path_a_class_and_arguments() {
+    let text = within("<service android:name='.S' baton:java='a.dex:b.dex  org.Main -x'/>");
+    let program = Manifest::parse(&text).unwrap().components[0].program.clone();
+    let arguments = ["org.Main", "-x"].map(str::to_owned).to_vec();
+    let form = ProgramForm::Java;
+    assert_eq!(program, Some(Program { form, path: "a.dex:b.dex".into(), arguments }));
+}
+
 /// A manifest with these lines within its application, which begin in line 3.
 fn within(lines: &str) -> String {
     format!(
@@ -127,7 +136,15 @@ fn a_wrong_manifest_is_refused_with_line_and_column() {
         ),
         (
             within("<service android:name='.S' baton:exec=' '/>"),
-            "line 3, column 1: baton:exec or baton:load names no program",
+            "line 3, column 1: baton:exec names no program",
+        ),
+        (
+            within("<service android:name='.S' baton:java='a.dex:b.dex'/>"),
+            "line 3, column 1: baton:java names a class path, and no class",
+        ),
+        (
+            within("<service android:name='.S' baton:java='a.dex Main' baton:load='l.so'/>"),
+            "line 3, column 1: baton:load and baton:java are two programs",
         ),
         (
             within(

@@ -16,6 +16,7 @@ use baton_services::process::package::Package;
 use baton_services::process::protocol::NAME;
 use baton_services::process::run::{Config, ProcessManager};
 use baton_services::process::server::Server;
+use baton_services::process::start::Commands;
 use baton_services::process::table::ProcessId;
 use clap::Args;
 use rustix::fd::AsFd;
@@ -32,7 +33,8 @@ const N_LOOPERS: usize = 4;
 #[derive(Args)]
 #[command(after_help = "\
 A manifest is a file NAME.xml in the words of AndroidManifest.xml; baton:exec names the program of \
-a component, baton:load a shared object with a baton_main that a warm parent has loaded.
+a component, baton:load a shared object with a baton_main that a warm parent has loaded, \
+baton:java a class path, a class and its arguments, which run in a child of a zygote.
 
 When memory is short, the least important processes are killed first, and real-time ones never. \
 Free memory is that of --cgroup, or of the machine. What takes root is left out without it, and \
@@ -56,6 +58,9 @@ pub struct ServeArgs {
     /// Pages of free memory below which processes of adjustment 0, 1, 2, 7, 14 and 15 are killed
     #[arg(long, default_value = "1536,2048,4096,5120,5632,6144", value_name = "SIX NUMBERS")]
     minfree: MinFree,
+    /// Option of the zygote for Java programs, as `baton zygote` takes it; may be given again
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    zygote_option: Vec<String>,
     /// Wait so many seconds for a service manager
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Duration,
@@ -121,11 +126,16 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
 
 fn config(args: &ServeArgs, socket: &Path) -> Result<Config, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::new(TRIED, error))?;
-    let helper = [program.into_os_string(), OsString::from("am"), OsString::from("helper")];
+    let command = |words: &[&str]| {
+        let words = words.iter().map(OsString::from);
+        std::iter::once(program.clone().into_os_string()).chain(words).collect::<Vec<_>>()
+    };
+    let mut zygote = command(&["zygote", "--parent"]);
+    zygote.extend(args.zygote_option.iter().map(OsString::from));
     Ok(Config {
         group: args.cgroup.clone(),
         minfree: args.minfree,
-        helper: helper.to_vec(),
+        commands: Commands { helper: command(&["am", "helper"]), zygote },
         environment: vec![("BATON_SOCKET".into(), socket.into())],
     })
 }

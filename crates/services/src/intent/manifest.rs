@@ -21,7 +21,7 @@
 //! |---|---|
 //! | `manifest` | `package`, `baton:uid`: the user that the application asks for |
 //! | `application` | `android:persistent`, `baton:realtime` |
-//! | `application`, components | `android:process`, `permission`, `baton:exec`, `baton:load` |
+//! | `application`, components | `android:process`, `permission`, `baton:exec`, `load`, `java` |
 //! | `activity`, `service`, `provider`, `receiver` | `android:name`, `exported` |
 //! | `provider` | `android:authorities` |
 //! | `intent-filter` | `android:priority` |
@@ -32,7 +32,8 @@
 //!
 //! `baton:exec` is the program that a component's process runs on Linux, and its arguments, with
 //! white space between them. `baton:load` is a shared object in its place, with a `baton_main`,
-//! which a warm parent has loaded. An `android:persistent` application runs always. One that is
+//! which a warm parent has loaded. `baton:java` is a Java program in its place: a class path, the
+//! class with `main`, and arguments. An `android:persistent` application runs always. One that is
 //! `baton:realtime` may ask for a class that the low-memory killer spares.
 //!
 //! A class that begins with a dot, or has none, is one of the package. A process that begins with a
@@ -96,9 +97,9 @@ pub struct Component {
 pub struct Program {
     /// The form of the file.
     pub form: ProgramForm,
-    /// The program's file.
+    /// The program's file, or a Java program's class path.
     pub path: PathBuf,
-    /// The arguments behind its name.
+    /// The arguments behind its name. A Java program's class is among them.
     pub arguments: Vec<String>,
 }
 
@@ -109,6 +110,8 @@ pub enum ProgramForm {
     Executed,
     /// A shared object whose `baton_main` is called.
     Loaded,
+    /// A class in dex files whose `main` is called, by a machine with the class library.
+    Java,
 }
 
 impl fmt::Display for Program {
@@ -118,6 +121,7 @@ impl fmt::Display for Program {
         match self.form {
             ProgramForm::Executed => Ok(()),
             ProgramForm::Loaded => f.write_str(" (loaded)"),
+            ProgramForm::Java => f.write_str(" (java)"),
         }
     }
 }
@@ -194,7 +198,7 @@ impl Manifest {
             components: Vec::new(),
         };
         for application in elements(root, "application") {
-            check_attributes(application, &["exec", "load", "realtime"])?;
+            check_attributes(application, &["exec", "load", "java", "realtime"])?;
             manifest.persistent |= boolean(application, ANDROID, "persistent")?.unwrap_or(false);
             manifest.real_time |= boolean(application, BATON, "realtime")?.unwrap_or(false);
             for node in application.children().filter(Node::is_element) {
@@ -276,7 +280,7 @@ fn component(
     node: Node<'_, '_>,
     kind: ComponentKind,
 ) -> Result<Component> {
-    check_attributes(node, &["exec", "load"])?;
+    check_attributes(node, &["exec", "load", "java"])?;
     let class = required(node, "name")?;
     let name = match class.contains('.') {
         true => ComponentName::new(package, class),
@@ -319,19 +323,26 @@ fn component(
 }
 
 fn program(node: Node<'_, '_>) -> Result<Option<Program>> {
-    let (form, words) = match ["exec", "load"].map(|name| node.attribute((BATON, name))) {
-        [None, None] => return Ok(None),
-        [Some(words), None] => (ProgramForm::Executed, words),
-        [None, Some(words)] => (ProgramForm::Loaded, words),
-        [Some(_), Some(_)] => {
-            return Err(ManifestError::at(node, "baton:exec and baton:load are two programs"));
-        }
-    };
+    let forms = [
+        ("exec", ProgramForm::Executed),
+        ("load", ProgramForm::Loaded),
+        ("java", ProgramForm::Java),
+    ];
+    let mut named =
+        forms.iter().filter_map(|(name, form)| Some((name, form, node.attribute((BATON, *name))?)));
+    let Some((name, form, words)) = named.next() else { return Ok(None) };
+    if let Some((other, ..)) = named.next() {
+        let wrong = format!("baton:{name} and baton:{other} are two programs");
+        return Err(ManifestError::at(node, wrong));
+    }
     let mut words = words.split_whitespace().map(str::to_owned);
-    let path = words
-        .next()
-        .ok_or_else(|| ManifestError::at(node, "baton:exec or baton:load names no program"))?;
-    Ok(Some(Program { form, path: path.into(), arguments: words.collect() }))
+    let wrong = || ManifestError::at(node, format!("baton:{name} names no program"));
+    let path = words.next().ok_or_else(wrong)?;
+    let arguments: Vec<String> = words.collect();
+    if *form == ProgramForm::Java && arguments.is_empty() {
+        return Err(ManifestError::at(node, "baton:java names a class path, and no class"));
+    }
+    Ok(Some(Program { form: *form, path: path.into(), arguments }))
 }
 
 fn filter(node: Node<'_, '_>) -> Result<IntentFilter> {

@@ -12,7 +12,7 @@ use super::group::Group;
 use super::killer::{Candidate, Choice, Memory, Stall, choose, limit};
 use super::package::Package;
 use super::pressure::{Gauge, Triggers, next_look, rss_bytes};
-use super::start::{Running, StartError, Starter};
+use super::start::{Commands, Running, StartError, Starter};
 use super::table::{Caller, Effect, ProcessId, Refusal, State, Table, Time};
 use crate::intent::{ComponentName, Program};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -45,8 +45,8 @@ pub struct Config {
     pub group: Option<PathBuf>,
     /// The killer's thresholds.
     pub minfree: MinFree,
-    /// The command of a helper: [`Starter::new`].
-    pub helper: Vec<OsString>,
+    /// The commands of helpers.
+    pub commands: Commands,
     /// Variables for the processes.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -162,7 +162,7 @@ impl ProcessManager {
             }),
             settled: Condvar::new(),
             applied: Mutex::default(),
-            starter: Starter::new(config.helper, config.environment),
+            starter: Starter::new(config.commands, config.environment),
             group,
             gauge,
             triggers,

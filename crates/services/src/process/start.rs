@@ -27,6 +27,9 @@ pub enum StartError {
     /// The shared object cannot be loaded.
     #[error("{0} cannot be loaded: {1}")]
     Load(PathBuf, String),
+    /// The virtual machine for Java programs does not start.
+    #[error("the virtual machine cannot be started: {0}")]
+    Machine(String),
     /// The child could not become the program.
     #[error("{0}")]
     Child(String),
@@ -57,13 +60,44 @@ impl Drop for Helper {
     }
 }
 
+/// The commands of helpers: each is a program and its arguments, and calls
+/// [`helper::run`](super::helper::run).
+#[derive(Clone, Debug)]
+pub struct Commands {
+    /// The helper of programs; a shared object's path follows `--load`.
+    pub helper: Vec<OsString>,
+    /// The helper of Java programs, which has a virtual machine. Its children get the arguments
+    /// `dalvikvm -cp CLASSPATH CLASS ARGUMENTS`.
+    pub zygote: Vec<OsString>,
+}
+
 /// Starts processes.
 #[derive(Debug)]
 pub struct Starter {
-    /// The helper's program and arguments; a shared object's path follows `--load`.
-    command: Vec<OsString>,
+    commands: Commands,
     environment: Vec<(OsString, OsString)>,
-    helpers: Mutex<BTreeMap<Option<PathBuf>, Arc<Mutex<Helper>>>>,
+    helpers: Mutex<BTreeMap<Kind, Arc<Mutex<Helper>>>>,
+}
+
+/// What a helper's children share.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Nothing: they execute programs.
+    Programs,
+    /// A shared object.
+    Object(PathBuf),
+    /// A virtual machine.
+    Machine,
+}
+
+impl Kind {
+    fn of(program: &Program) -> Kind {
+        match program.form {
+            ProgramForm::Executed => Kind::Programs,
+            ProgramForm::Loaded => Kind::Object(program.path.clone()),
+            ProgramForm::Java => Kind::Machine,
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -71,28 +105,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Starter {
-    /// A starter whose helpers are started by this command, which calls
-    /// [`helper::run`](super::helper::run). They and all programs get these variables, too.
-    pub fn new(command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Starter {
-        Starter { command, environment, helpers: Mutex::default() }
+    /// A starter whose helpers are started by these commands. They and all programs get these
+    /// variables, too.
+    pub fn new(commands: Commands, environment: Vec<(OsString, OsString)>) -> Starter {
+        Starter { commands, environment, helpers: Mutex::default() }
     }
 
-    /// Starts the helper of a program, which loads the program's shared object, so that no start
-    /// has to wait for that. Returns the helper's pid if there was none before.
+    /// Starts the helper of a program, which loads the program's shared object or the class
+    /// library, so that no start has to wait for that. Returns the helper's pid if there was none
+    /// before.
     pub fn prepare(&self, program: &Program) -> Result<Option<u32>, StartError> {
         let (helper, is_new) = self.helper(program)?;
         Ok(is_new.then(|| lock(&helper).child.id()))
     }
 
-    /// Starts a program, as this user if one is given. Returns once it is executed, or `baton_main`
-    /// is called.
+    /// Starts a program, as this user if one is given. Returns once it is executed, or once
+    /// `baton_main` or the virtual machine is called.
     pub fn start(&self, program: &Program, uid: Option<u32>) -> Result<Running, StartError> {
-        let name = program.path.to_string_lossy().into_owned();
-        let arguments = [&[name], &program.arguments[..]].concat();
+        let words: &[&str] = match program.form {
+            ProgramForm::Executed | ProgramForm::Loaded => &[],
+            ProgramForm::Java => &["dalvikvm", "-cp"],
+        };
+        let path = program.path.to_string_lossy().into_owned();
+        let words = words.iter().map(|word| (*word).to_owned()).chain([path]);
+        let arguments = words.chain(program.arguments.iter().cloned()).collect();
         let (helper, _) = self.helper(program)?;
         let started = Running::start(helper, Start { arguments, uid, environment: None }, &[]);
         if let Err(StartError::Lost(_)) = started {
-            lock(&self.helpers).remove(&object(program));
+            lock(&self.helpers).remove(&Kind::of(program));
         }
         started
     }
@@ -104,36 +144,37 @@ impl Starter {
 
     /// The helper of a program, and whether it was started for this.
     fn helper(&self, program: &Program) -> Result<(Arc<Mutex<Helper>>, bool), StartError> {
-        let object = object(program);
+        let kind = Kind::of(program);
         let mut helpers = lock(&self.helpers);
-        if let Some(helper) = helpers.get(&object) {
+        if let Some(helper) = helpers.get(&kind) {
             if lock(helper).is_alive() {
                 return Ok((Arc::clone(helper), false));
             }
-            helpers.remove(&object);
+            helpers.remove(&kind);
         }
-        let helper = Arc::new(Mutex::new(self.start_helper(&object)?));
-        helpers.insert(object, Arc::clone(&helper));
+        let helper = Arc::new(Mutex::new(self.start_helper(&kind)?));
+        helpers.insert(kind, Arc::clone(&helper));
         Ok((helper, true))
     }
 
-    fn start_helper(&self, object: &Option<PathBuf>) -> Result<Helper, StartError> {
-        let program = self.command.first().cloned().unwrap_or_default();
+    fn start_helper(&self, kind: &Kind) -> Result<Helper, StartError> {
+        let words = match kind {
+            Kind::Programs | Kind::Object(_) => &self.commands.helper,
+            Kind::Machine => &self.commands.zygote,
+        };
+        let program = words.first().cloned().unwrap_or_default();
         let mut command = Command::new(&program);
-        command.args(self.command.iter().skip(1));
+        command.args(words.iter().skip(1));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        if let Some(object) = object {
+        if let Kind::Object(object) = kind {
             command.arg("--load").arg(object);
         }
-        Helper::start(command).map_err(|error| match (error, object) {
-            (StartError::Child(error), Some(object)) => StartError::Load(object.clone(), error),
+        Helper::start(command).map_err(|error| match (error, kind) {
+            (StartError::Child(error), Kind::Object(at)) => StartError::Load(at.clone(), error),
+            (StartError::Child(error), Kind::Machine) => StartError::Machine(error),
             (error, _) => error,
         })
     }
-}
-
-fn object(program: &Program) -> Option<PathBuf> {
-    (program.form == ProgramForm::Loaded).then(|| program.path.clone())
 }
 
 impl Helper {

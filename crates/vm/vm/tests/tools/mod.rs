@@ -27,11 +27,16 @@ pub fn library(wanted: &str) -> String {
 /// Compiles programs against the class library. Returns the dex file, in a directory in which their
 /// classes lie, too.
 pub fn build(sources: &[PathBuf], directory: &Path) -> PathBuf {
+    build_with("", sources, directory)
+}
+
+/// Compiles programs against the class library and a class path.
+pub fn build_with(class_path: &str, sources: &[PathBuf], directory: &Path) -> PathBuf {
     let jars = library("java");
     let (dx, classes) = jars.split_once(':').expect("two jars");
     let mut javac = Command::new("javac");
-    javac.args(["-nowarn", "-source", "8", "-target", "8", "-bootclasspath", classes, "-d"]);
-    succeed(javac.arg(directory).args(sources));
+    javac.args(["-nowarn", "-source", "8", "-target", "8", "-bootclasspath", classes]);
+    succeed(javac.args(["-cp", class_path, "-d"]).arg(directory).args(sources));
     let dex = directory.join("programs.dex");
     let mut command = Command::new("java");
     command.args(["-cp", dx, "com.android.dx.command.Main", "--dex", "--min-sdk-version=26"]);
