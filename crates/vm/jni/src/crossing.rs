@@ -3,19 +3,24 @@
 //! A native method's arguments are in registers of its Java frame. They go to the registers and the
 //! stack that the processor's calling convention says: integers and pointers in one file of
 //! registers, floats in the other, what is left on the stack in words of 8 bytes. No type of JNI
-//! takes more than a word, so a list of words for each is all there is to prepare.
+//! takes more than a word, so a list of words is all there is to prepare. Which argument becomes
+//! which word is known when the method gets its function.
+//!
+//! ```text
+//! words: | integer registers | float registers | stack . . |
+//!        the env and the receiver come first
+//! ```
 //!
 //! Sources: System V ABI for x86-64; Procedure Call Standard for the Arm 64-bit Architecture.
 
 use crate::env::Env;
 use crate::handle::{Handle, Kind as HandleKind};
 use crate::report;
-use baton_vm::class::{Class, Foreign, Method};
+use baton_vm::class::{Class, Foreign, ForeignArgument, Method};
 use baton_vm::exception::OrThrow;
 use baton_vm::object::{Kind, Ref};
 use baton_vm::stack::{Args, Overflow, Value};
 use baton_vm::vm::{Thread, Thrown};
-use smallvec::SmallVec;
 use std::arch::naked_asm;
 
 #[cfg(target_arch = "x86_64")]
@@ -24,52 +29,30 @@ const N_INTEGERS: usize = 6;
 const N_INTEGERS: usize = 8;
 const N_FLOATS: usize = 8;
 
-/// The words of a call's arguments.
-#[repr(C)]
-struct Words {
-    integers: [u64; N_INTEGERS],
-    floats: [u64; N_FLOATS],
-    n_integers: usize,
-    n_floats: usize,
-    stack: SmallVec<[u64; 16]>,
+const N_REGISTERS: usize = N_INTEGERS + N_FLOATS;
+/// Words that need no memory of their own.
+const N_USUAL_WORDS: usize = N_REGISTERS + 8;
+
+/// Where a method's arguments go, `this` left out, and how many words go to the stack.
+pub fn arguments(method: &Method) -> (Box<[ForeignArgument]>, usize) {
+    let mut register = u16::from(!method.is_static());
+    let mut integers = 2..N_INTEGERS;
+    let mut floats = N_INTEGERS..N_REGISTERS;
+    let mut stack = N_REGISTERS..;
+    let mut argument = |kind: &Kind| {
+        let file =
+            if matches!(kind, Kind::Float | Kind::Double) { &mut floats } else { &mut integers };
+        let word = file.next().or_else(|| stack.next()).expect("a range without an end") as u16;
+        let argument = ForeignArgument { register, word, kind: *kind };
+        register += 1 + u16::from(kind.is_wide());
+        argument
+    };
+    let arguments = method.parameters.iter().map(&mut argument).collect();
+    (arguments, stack.start - N_REGISTERS)
 }
 
-impl Words {
-    fn new() -> Words {
-        Words {
-            integers: [0; N_INTEGERS],
-            floats: [0; N_FLOATS],
-            n_integers: 0,
-            n_floats: 0,
-            stack: SmallVec::new(),
-        }
-    }
-
-    #[inline]
-    fn integer(&mut self, word: u64) {
-        match self.integers.get_mut(self.n_integers) {
-            Some(register) => {
-                *register = word;
-                self.n_integers += 1;
-            }
-            None => self.stack.push(word),
-        }
-    }
-
-    #[inline]
-    fn float(&mut self, bits: u64) {
-        match self.floats.get_mut(self.n_floats) {
-            Some(register) => {
-                *register = bits;
-                self.n_floats += 1;
-            }
-            None => self.stack.push(bits),
-        }
-    }
-}
-
-/// Calls the function at an address: (address, words of registers, words of the stack, how many of
-/// these). The result is where the function has left it.
+/// Calls the function at an address: (address, words, those of the stack, how many of these). The
+/// result is where the function has left it.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 extern "C" fn enter() {
@@ -152,12 +135,12 @@ extern "C" fn enter() {
 type Enter<T> = extern "C" fn(usize, *const u64, *const u64, usize) -> T;
 
 /// Calls a function whose result is of a type: an integer or a float.
-fn enter_for<T>(function: usize, words: &Words) -> T {
+fn enter_for<T>(function: usize, words: &[u64]) -> T {
     // SAFETY: `enter` leaves the result where a function of this type does. The function has
     // parameters of these words, as whoever has declared the native method answers for.
     let enter: Enter<T> = unsafe { std::mem::transmute(enter as extern "C" fn()) };
-    let registers = std::ptr::from_ref(words).cast();
-    enter(function, registers, words.stack.as_ptr(), words.stack.len())
+    let stack = &words[N_REGISTERS..];
+    enter(function, words.as_ptr(), stack.as_ptr(), stack.len())
 }
 
 /// Calls C for a native method, whose frame is the top one.
@@ -184,35 +167,40 @@ pub fn call(
             false => Handle::new(HandleKind::Local, first + register, object.address()),
         }
     };
-    let mut words = Words::new();
-    words.integer(std::ptr::from_ref(env).expose_provenance() as u64);
-    let mut register = 0;
+    let mut usual = [0; N_USUAL_WORDS];
+    let mut many = Vec::new();
+    let words = match usual.get_mut(..N_REGISTERS + foreign.n_stack_words) {
+        Some(words) => words,
+        None => {
+            many.resize(N_REGISTERS + foreign.n_stack_words, 0);
+            &mut many[..]
+        }
+    };
+    words[0] = std::ptr::from_ref(env).expose_provenance() as u64;
     let receiver = if method.is_static() {
         let added = env.locals.add(stack, method.class().mirror());
         added.unwrap_or_else(|_| no_room(t, method))
     } else {
-        register = 1;
         argument(0)
     };
-    words.integer(receiver.bits());
-    for kind in &method.parameters {
-        match kind {
-            Kind::Float => words.float(args.float(register).to_bits().into()),
-            Kind::Double => words.float(args.double(register).to_bits()),
-            Kind::Long => words.integer(args.long(register) as u64),
-            Kind::Reference => words.integer(argument(register).bits()),
-            _ => words.integer(args.int(register) as u64),
-        }
-        register += 1 + usize::from(kind.is_wide());
+    words[1] = receiver.bits();
+    for ForeignArgument { register, word, kind } in &foreign.arguments {
+        let register = usize::from(*register);
+        words[usize::from(*word)] = match kind {
+            Kind::Double | Kind::Long => args.long(register) as u64,
+            Kind::Reference => argument(register).bits(),
+            // A float's register has its bits.
+            _ => args.int(register) as u64,
+        };
     }
     let function = foreign.function;
     t.vm.threads.leave(&t.state);
     let result = match method.result {
-        Kind::Float => Value::Float(enter_for(function, &words)),
-        Kind::Double => Value::Double(enter_for(function, &words)),
+        Kind::Float => Value::Float(enter_for(function, words)),
+        Kind::Double => Value::Double(enter_for(function, words)),
         // C leaves the upper bits of a small result as they are.
         kind => {
-            let bits: u64 = enter_for(function, &words);
+            let bits: u64 = enter_for(function, words);
             match kind {
                 Kind::Void => Value::Void,
                 Kind::Boolean => Value::Int((bits as u8 != 0).into()),

@@ -4,6 +4,7 @@
 //! classes only. It is never unloaded, as classes and their loaders are not; so JNI_OnUnload runs
 //! only when C destroys the VM.
 
+use crate::crossing;
 use crate::env::Env;
 use crate::interface::{JavaVm, java_vm};
 use crate::mangle::{long_name, short_name};
@@ -185,7 +186,8 @@ pub fn foreign(t: &Thread, method: &'static Method, function: usize) -> Foreign 
     // Arguments are checked from here on.
     baton_vm::linker::parameter_classes(t, method);
     let result = restricting_class(t, method.class().loader, method.result_descriptor());
-    Foreign { function, result }
+    let (arguments, n_stack_words) = crossing::arguments(method);
+    Foreign { function, result, arguments, n_stack_words }
 }
 
 #[cfg(test)]

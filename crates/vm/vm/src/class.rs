@@ -175,6 +175,21 @@ pub struct Foreign {
     pub function: usize,
     /// The class that a result has to be an instance of, if that is not every object
     pub result: Option<&'static Class>,
+    /// Where the arguments go, `this` left out
+    pub arguments: Box<[ForeignArgument]>,
+    /// How many words go to the processor's stack
+    pub n_stack_words: usize,
+}
+
+/// An argument of a function of a library.
+#[derive(Debug)]
+pub struct ForeignArgument {
+    /// The register of the method's frame
+    pub register: u16,
+    /// Which of the call's words it becomes, as whoever calls the function counts them
+    pub word: u16,
+    /// Its kind
+    pub kind: Kind,
 }
 
 /// What the object of a lambda expression or method reference does.

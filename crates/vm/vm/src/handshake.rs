@@ -5,22 +5,23 @@
 //! meanwhile, it does what the stage asks for as well. So each stage may be done twice, and the
 //! collector goes on only when the thread has done it.
 //!
-//! Orders: a thread stores its state and then loads the stage that is asked for; the collector
-//! stores that stage and then loads the states. Both in sequential consistency, so that one of them
-//! sees the other. States are exchanged, as loom may order a store of one behind the collector's
-//! exchange; x86 stores in sequential consistency by an exchange anyway.
+//! Orders: a thread stores its state and then loads its attention; the collector stores the stage,
+//! each thread's attention, and then loads the states. An [asymmetric fence](asymmetric_fence) lies
+//! between, so that one of them sees the other. A thread whose attention is off has nothing to do:
+//! it takes the attention off by an exchange, and then looks at the stage.
 
+use crate::asymmetric_fence::{self, LightSide};
 use crate::cards::{Cards, Mutator, Stage, Step};
 use crate::sync::{
-    AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed, Ordering::SeqCst, Thread, current,
-    fence_after_store, park,
+    AtomicBool, AtomicU8, AtomicU32, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release,
+    Ordering::SeqCst, Thread, current, park,
 };
 use std::sync::{Arc, OnceLock};
 
 /// Whether a thread may touch objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Running {
+pub(crate) enum Running {
     Yes,
     Safe,
     /// Safe, and the collector acts for it
@@ -31,18 +32,20 @@ enum Running {
 #[derive(Debug)]
 pub struct Party {
     /// A [`Running`]
-    running: AtomicU8,
+    pub(crate) running: AtomicU8,
     /// The thread is to look at what is asked of it
     attention: AtomicBool,
+    light_side: LightSide,
     /// What a collector that counts has to know
     pub(crate) mutator: Option<Arc<Mutator>>,
 }
 
 impl Party {
-    /// A thread that is safe.
+    /// A thread that is safe. It has attention, as it may come while others are called.
     pub(crate) fn new(mutator: Option<Arc<Mutator>>) -> Party {
         let running = AtomicU8::new(Running::Safe as u8);
-        Party { running, attention: AtomicBool::new(false), mutator }
+        let attention = AtomicBool::new(true);
+        Party { running, attention, light_side: LightSide::new(), mutator }
     }
 
     pub(crate) fn is_safe(&self) -> bool {
@@ -55,27 +58,35 @@ impl Party {
         self.attention.load(Relaxed)
     }
 
-    /// Lets the thread look at what is asked of it.
+    /// Lets the thread look at what is asked of it. Then [`fence`] is due.
     pub(crate) fn call(&self) {
-        self.attention.store(true, SeqCst);
+        self.attention.store(true, Release);
     }
 
-    /// The thread is about to look.
+    /// The thread is about to look: it sees what was asked before [`Party::call`].
     pub(crate) fn heed(&self) {
-        self.attention.store(false, SeqCst);
+        self.attention.swap(false, AcqRel);
     }
 
-    /// The thread touches no object from now on. Then [`Handshake::tell`] is due.
+    /// The thread touches no object from now on. Then [`Handshake::tell`] is due, if the thread has
+    /// attention.
+    #[inline(always)]
     pub(crate) fn become_safe(&self) {
-        self.running.swap(Running::Safe as u8, SeqCst);
-        fence_after_store();
+        self.running.store(Running::Safe as u8, Release);
+        self.light_side.fence();
     }
 
-    /// The thread may touch objects after [`Handshake::reach_due`].
+    /// The thread may touch objects if it has no attention, or after [`Handshake::reach_due`].
+    #[inline(always)]
     pub(crate) fn become_running(&self) {
-        self.running.swap(Running::Yes as u8, SeqCst);
-        fence_after_store();
+        self.running.store(Running::Yes as u8, Release);
+        self.light_side.fence();
     }
+}
+
+/// Comes between the calls of threads and the look at their states.
+pub(crate) fn fence<'a>(called: impl Iterator<Item = &'a Party>) {
+    asymmetric_fence::heavy_fence(called.map(|party| &party.light_side));
 }
 
 /// The stage that all threads are to reach, and the thread that waits for them.
@@ -129,10 +140,9 @@ impl Handshake {
         self.collector.set(current()).expect("a VM has one collector");
     }
 
-    /// Asks for a stage. Then threads are listed and called.
+    /// Asks for a stage. Then threads are listed and called, and [`fence`] is due.
     pub(crate) fn ask(&self, stage: Stage) {
         self.stage.store(stage.number(), SeqCst);
-        fence_after_store();
     }
 
     /// Waits until a thread has reached the stage that was asked for.

@@ -21,6 +21,7 @@
 //! others there is [`vm::Thread::keep`].
 
 pub mod allocation;
+mod asymmetric_fence;
 pub mod boxing;
 mod cards;
 pub mod class;

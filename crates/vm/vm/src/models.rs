@@ -5,7 +5,7 @@
 //! have to be found.
 
 use crate::cards::{CARD_BYTES, Cards, Mutator, Stage};
-use crate::handshake::{Handshake, Party};
+use crate::handshake::{self, Handshake, Party, Running};
 use crate::model_memory::{self, load, store};
 use crate::sync::{AtomicU32, Ordering};
 use Ordering::Relaxed;
@@ -31,6 +31,8 @@ enum Mistake {
     PassesTwo,
     /// It does not look at what is asked of it when it begins to run.
     RunsUnasked,
+    /// It has no fence between its state and the look at what is asked of it.
+    RunsUnfenced,
 }
 
 /// How a thread spends its time between two steps.
@@ -70,6 +72,7 @@ impl World {
             let mutator = Mutator::new(cards.clone(), Stage::default());
             let party = Party::new(Some(StdArc::new(mutator)));
             party.become_running();
+            party.heed();
             Actor { party, roots: Default::default(), mistake, between }
         };
         let actors = actors.iter().map(actor).collect();
@@ -87,11 +90,13 @@ impl World {
     fn between(&self, actor: &Actor) {
         if actor.between == Between::Waits {
             self.leave(actor);
-            actor.party.become_running();
-            if actor.mistake != Mistake::RunsUnasked {
-                self.reach_due(actor);
+            if actor.mistake == Mistake::RunsUnfenced {
+                actor.party.running.store(Running::Yes as u8, Ordering::Release);
+            } else {
+                actor.party.become_running();
             }
-        } else if actor.party.has_attention() {
+        }
+        if actor.mistake != Mistake::RunsUnasked && actor.party.has_attention() {
             actor.party.heed();
             self.reach_due(actor);
         }
@@ -99,7 +104,9 @@ impl World {
 
     fn leave(&self, actor: &Actor) {
         actor.party.become_safe();
-        self.handshake.tell(&actor.party);
+        if actor.party.has_attention() {
+            self.handshake.tell(&actor.party);
+        }
     }
 
     fn set(&self, actor: &Actor, address: u32, value: u32) {
@@ -116,6 +123,7 @@ impl World {
     fn reach(&self, stage: Stage) {
         self.handshake.ask(stage);
         self.actors.iter().for_each(|actor| actor.party.call());
+        handshake::fence(self.actors.iter().map(|actor| &actor.party));
         for actor in &self.actors {
             self.handshake.await_party(&actor.party, |cards| actor.scan(cards));
         }
@@ -253,6 +261,12 @@ fn a_thread_that_passes_two_stages_at_once_is_caught() {
 #[should_panic(expected = "the object is lost")]
 fn a_thread_that_runs_unasked_is_caught() {
     moves(Way::OnTheStack, Mistake::RunsUnasked, Between::Waits);
+}
+
+#[test]
+#[should_panic(expected = "the object is lost")]
+fn a_thread_that_runs_unfenced_is_caught() {
+    moves(Way::OnTheStack, Mistake::RunsUnfenced, Between::Waits);
 }
 
 /// Two threads store to one card, of which one of them copies what was there.

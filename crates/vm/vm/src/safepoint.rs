@@ -4,14 +4,13 @@
 //! and looks at a flag of its own at every backward branch and call. A safe thread touches no
 //! object: it waits, or runs code that knows none. To stop the world is to set the flags and wait
 //! until no other thread runs. A collector that counts stops no thread, but brings each to its next
-//! [`Stage`]: see [`handshake`](crate::handshake).
+//! [`Stage`]: see [`handshake`].
 //!
-//! Orders: a thread stores its state and then loads whether the world stops; whoever stops it
-//! stores that and then loads the states. Both in sequential consistency, so that one of them sees
-//! the other.
+//! Orders: as in [`handshake`]. Whoever stops the world stores that, then each
+//! thread's attention, and then loads the states.
 
 use crate::cards::{Cards, Mutator, Stage};
-use crate::handshake::{Handshake, Party};
+use crate::handshake::{self, Handshake, Party};
 use crate::monitors::Activity;
 use crate::object::Ref;
 use crate::parker::Parker;
@@ -232,27 +231,42 @@ impl Threads {
 
     /// Does what is asked of a running thread.
     #[cold]
+    #[inline(never)]
     pub fn attend(&self, state: &ThreadState) {
-        let since = Instant::now();
-        state.party.heed();
-        if self.reach_due(state) {
-            state.pauses.add(since, Cause::Stage);
+        loop {
+            let since = Instant::now();
+            state.party.heed();
+            if !self.stopping.load(SeqCst) {
+                if self.handshake.reach_due(&state.party, |cards| state.scan(cards)) {
+                    state.pauses.add(since, Cause::Stage);
+                }
+                return;
+            }
+            state.party.become_safe();
+            self.tell(state);
+            let mut listed = self.lock();
+            while self.stopping.load(SeqCst) {
+                listed = self.changed.wait(listed).expect("no holder panics");
+            }
+            drop(listed);
+            state.pauses.add(since, Cause::Stop);
+            state.party.become_running();
         }
-        if self.stopping.load(SeqCst) {
-            // The wait for the stop is a pause.
-            self.leave(state);
-            self.enter(state);
-        }
-    }
-
-    /// Brings a running thread to the stage that is due; false if none is.
-    fn reach_due(&self, state: &ThreadState) -> bool {
-        self.handshake.reach_due(&state.party, |cards| state.scan(cards))
     }
 
     /// Makes a running thread safe.
+    #[inline]
     pub fn leave(&self, state: &ThreadState) {
         state.party.become_safe();
+        if state.has_attention() {
+            self.tell(state);
+        }
+    }
+
+    /// Tells whoever waits for a thread that it is safe.
+    #[cold]
+    #[inline(never)]
+    fn tell(&self, state: &ThreadState) {
         if self.stopping.load(SeqCst) {
             // Whoever stops holds the lock or waits: the notification is not lost.
             drop(self.lock());
@@ -262,25 +276,11 @@ impl Threads {
     }
 
     /// Makes a safe thread running, after a stop that is under way.
+    #[inline]
     pub fn enter(&self, state: &ThreadState) {
-        loop {
-            state.party.become_running();
-            if !self.stopping.load(SeqCst) {
-                if self.handshake.is_due(&state.party) {
-                    let since = Instant::now();
-                    self.reach_due(state);
-                    state.pauses.add(since, Cause::Stage);
-                }
-                return;
-            }
-            let since = Instant::now();
-            self.leave(state);
-            let mut listed = self.lock();
-            while self.stopping.load(SeqCst) {
-                listed = self.changed.wait(listed).expect("no holder panics");
-            }
-            drop(listed);
-            state.pauses.add(since, Cause::Stop);
+        state.party.become_running();
+        if state.has_attention() {
+            self.attend(state);
         }
     }
 
@@ -294,6 +294,7 @@ impl Threads {
         self.handshake.ask(stage);
         let threads = self.all();
         threads.iter().for_each(|state| state.party.call());
+        handshake::fence(threads.iter().map(|state| &state.party));
         for state in threads {
             self.handshake.await_party(&state.party, |cards| state.scan(cards));
         }
@@ -308,6 +309,7 @@ impl Threads {
         }
         self.stopping.store(true, SeqCst);
         listed.threads.iter().for_each(|thread| thread.party.call());
+        handshake::fence(listed.threads.iter().map(|thread| &thread.party));
         while !listed.threads.iter().all(|thread| thread.party.is_safe()) {
             listed = self.changed.wait(listed).expect("no holder panics");
         }

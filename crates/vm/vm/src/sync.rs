@@ -15,12 +15,3 @@ pub use {
     loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     loom::thread::{Thread, current, park},
 };
-
-/// Comes after a store in sequential consistency, before a load in it that has to see another
-/// thread's store or be seen by it. Loom takes such accesses for acquire and release, and knows
-/// this order of fences alone.
-#[inline(always)]
-pub fn fence_after_store() {
-    #[cfg(loom)]
-    fence(Ordering::SeqCst);
-}
