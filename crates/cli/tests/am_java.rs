@@ -32,7 +32,7 @@ static PROGRAM: LazyLock<(TempDir, String)> = LazyLock::new(|| {
         .collect();
     let android = tools::library("android");
     let (dex, jar) = android.split_once(':').expect("two paths");
-    let program = tools::build_with(jar, &sources, directory.path());
+    let program = tools::build(&sources, jar, directory.path());
     (directory, format!("{dex}:{}", program.display()))
 });
 

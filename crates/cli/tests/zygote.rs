@@ -28,7 +28,7 @@ static PROGRAM: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let sources = ["Child", "Starter"]
         .map(|name| format!("{}/tests/programs/{name}.java", env!("CARGO_MANIFEST_DIR")).into());
-    let dex = tools::build(&sources, directory.path());
+    let dex = tools::build(&sources, "", directory.path());
     (directory, dex)
 });
 

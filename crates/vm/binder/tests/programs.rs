@@ -14,6 +14,10 @@ use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::Mutex;
+use tools::{build, files, library};
+
+#[path = "../../vm/tests/tools/mod.rs"]
+mod tools;
 
 /// In the environment of a process that runs a program: its class, its argument, the class library,
 /// and the dex files of the class path.
@@ -130,7 +134,10 @@ impl Place {
             let (dex, jar) = both.split_once(':').expect("two paths");
             (dex.to_owned(), jar.to_owned())
         };
-        let dex = format!("{android}:{}", build(&jar, directory.path()).display());
+        let sources = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs"), "java");
+        let classes = directory.path().join("classes");
+        std::fs::create_dir(&classes).expect("a directory");
+        let dex = format!("{android}:{}", build(&sources, &jar, &classes).display());
         Place { broker, _manager: manager, library: library("library"), dex, _directory: directory }
     }
 
@@ -197,38 +204,6 @@ impl Drop for Started {
             let _ = self.child.wait();
         }
     }
-}
-
-fn library(wanted: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let script = root.join("scripts/vm-library");
-    succeed(Command::new(script).arg("-d").arg(root.join("target/vm")).arg(wanted))
-}
-
-fn succeed(command: &mut Command) -> String {
-    let output = command.output();
-    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}: is a JDK installed?"));
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// Compiles the programs against Android's classes. Returns the dex file.
-fn build(android: &str, directory: &Path) -> PathBuf {
-    let jars = library("java");
-    let (dx, classes) = jars.split_once(':').expect("two jars");
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-    let sources = std::fs::read_dir(programs).expect("the programs are there");
-    let compiled = directory.join("classes");
-    std::fs::create_dir(&compiled).expect("a directory");
-    let mut javac = Command::new("javac");
-    javac.args(["-nowarn", "-source", "8", "-target", "8", "-bootclasspath", classes]);
-    javac.arg("-cp").arg(android).arg("-d").arg(&compiled);
-    succeed(javac.args(sources.map(|entry| entry.expect("an entry").path())));
-    let dex = directory.join("programs.dex");
-    let mut command = Command::new("java");
-    command.args(["-cp", dx, "com.android.dx.command.Main", "--dex", "--min-sdk-version=26"]);
-    succeed(command.arg(format!("--output={}", dex.display())).arg(compiled));
-    dex
 }
 
 /// The beginning of a request to the service `Echo`.

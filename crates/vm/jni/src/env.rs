@@ -8,11 +8,12 @@ use crate::interface::{FUNCTIONS, N_FUNCTIONS, Table};
 use crate::locals::Locals;
 use crate::report;
 use baton_vm::class::{Class, Field, Loader, Method};
+use baton_vm::globals::Global;
 use baton_vm::object::{Array, Ref};
 use baton_vm::reference;
 use baton_vm::runtime;
 use baton_vm::vm::{Thread, Thrown};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char};
 use std::fmt::Display;
 
@@ -28,6 +29,8 @@ pub struct Env {
     low: usize,
     /// Who loads a library at this moment: its JNI_OnLoad sees classes as the loader does
     pub loading: Cell<Option<Loader>>,
+    /// Objects whose monitors C has entered and not left, once for each time
+    pub monitors: RefCell<Vec<Global>>,
 }
 
 thread_local! {
@@ -59,6 +62,7 @@ impl Env {
                 locals: Locals::new(&t.state.stack),
                 low: low_address(),
                 loading: Cell::new(None),
+                monitors: RefCell::default(),
             })
         };
         let env = t.extension.get_or_init(make).downcast_ref::<Env>();

@@ -6,6 +6,7 @@ use crate::env::{self, Env, begin};
 use crate::handle::Handle;
 use crate::interface::{JavaVm, N_MACHINE_FUNCTIONS, Table, java_vm};
 use crate::libraries::{is_version, unload_all};
+use crate::objects::leave_monitors;
 use crate::{env::give, report};
 use baton_vm::object::Ref;
 use baton_vm::thread;
@@ -161,6 +162,7 @@ fn detach(t: Box<Thread>) {
         if !t.exception().is_null() {
             thread::uncaught(&t, t.state.java());
         }
+        leave_monitors(&t, Env::of(&t));
         thread::end(&t, t.state.java());
     });
 }

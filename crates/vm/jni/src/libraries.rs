@@ -133,14 +133,9 @@ fn on_load(t: &Thread, path: &str, handle: usize, loader: Loader) -> Result<(), 
     // SAFETY: a function of this name has this type.
     let function: OnLoad = unsafe { std::mem::transmute(function) };
     let env = Env::of(t);
-    let version = t.scope(|| {
-        let callers = env.locals.begin(&t.state.stack);
-        let before = env.loading.replace(Some(loader));
-        let version = t.safe(|| function(java_vm(t.vm), std::ptr::null()));
-        env.loading.set(before);
-        env.locals.end(callers);
-        version
-    });
+    let before = env.loading.replace(Some(loader));
+    let version = in_frame(t, || function(java_vm(t.vm), std::ptr::null()));
+    env.loading.set(before);
     if !t.exception().is_null() {
         return Err(Thrown);
     }
@@ -151,14 +146,26 @@ fn on_load(t: &Thread, path: &str, handle: usize, loader: Loader) -> Result<(), 
     Ok(())
 }
 
-/// Runs JNI_OnUnload of all libraries, the last one first.
+/// Runs a function of a library, which has local references of its own.
+fn in_frame<T>(t: &Thread, run: impl FnOnce() -> T) -> T {
+    let locals = &Env::of(t).locals;
+    t.scope(|| {
+        let callers = locals.begin(&t.state.stack);
+        let result = t.safe(run);
+        locals.end(callers);
+        result
+    })
+}
+
+/// Runs JNI_OnUnload of all libraries, the last one first. What it throws is nobody's.
 pub fn unload_all(t: &Thread) {
     let handles: Vec<usize> = t.lock(&LIBRARIES).drain(..).map(|library| library.handle).collect();
     for handle in handles.into_iter().rev() {
         let Some(function) = symbol(handle, "JNI_OnUnload") else { continue };
         // SAFETY: a function of this name has this type.
         let function: OnUnload = unsafe { std::mem::transmute(function) };
-        t.safe(|| function(java_vm(t.vm), std::ptr::null()));
+        in_frame(t, || function(java_vm(t.vm), std::ptr::null()));
+        t.scope(|| t.take_exception());
     }
 }
 

@@ -47,6 +47,11 @@ pub extern "C" fn define_class(
             let name = descriptor.unwrap_or_default();
             return Err(values::throw(t, "java/lang/NoClassDefFoundError", &name));
         };
+        let descriptor = dex.file.descriptor(class.type_id).to_string();
+        if linker::loaded(t.vm, loader, &descriptor).is_some() {
+            let message = format!("the loader has a class {descriptor}");
+            return Err(values::throw(t, "java/lang/LinkageError", &message));
+        }
         Ok(linker::define(t, dex, class).or_throw(t)?.mirror())
     })
 }

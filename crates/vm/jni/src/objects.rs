@@ -3,10 +3,12 @@
 use crate::env::{Env, begin, begin_anyway, call, call_for_object};
 use crate::handle::Handle;
 use baton_vm::class::{Class, Field};
+use baton_vm::globals::Global;
 use baton_vm::monitor;
 use baton_vm::natives::values;
 use baton_vm::object::Ref;
 use baton_vm::stack::Value;
+use baton_vm::vm::Thread;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -14,7 +16,10 @@ use std::ptr;
 pub extern "C" fn monitor_enter(env: *const Env, object: Handle) -> i32 {
     let call = begin(env, "MonitorEnter");
     let object = call.non_null(object, "the object");
-    call.t.scope(|| monitor::enter(call.t, call.t.keep(object)));
+    call.t.scope(|| {
+        monitor::enter(call.t, call.t.keep(object));
+        call.env.monitors.borrow_mut().push(Global::new(&call.t.vm.globals, object));
+    });
     0
 }
 
@@ -23,7 +28,24 @@ pub extern "C" fn monitor_exit(env: *const Env, object: Handle) -> i32 {
     let call = begin_anyway(env, "MonitorExit");
     let object = call.non_null(object, "the object");
     let left = call.t.scope(|| monitor::exit(call.t, object));
-    if left.is_ok() { 0 } else { -1 }
+    if left.is_err() {
+        return -1;
+    }
+    let mut entered = call.env.monitors.borrow_mut();
+    if let Some(last) = entered.iter().rposition(|global| global.get() == object) {
+        entered.remove(last);
+    }
+    0
+}
+
+/// Leaves all monitors that C has entered on this thread, which ends.
+pub fn leave_monitors(t: &Thread, env: &Env) {
+    for global in env.monitors.take() {
+        // Java may have left it by a bytecode that has no entry.
+        if monitor::exit(t, t.keep(global.get())).is_err() {
+            t.take_exception();
+        }
+    }
 }
 
 /// `NewDirectByteBuffer`.

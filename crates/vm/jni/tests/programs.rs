@@ -3,7 +3,8 @@
 //! What they print on this VM has to be what they print on `java`, with the same libraries. Each
 //! runs with both collectors; with the one that counts, collections follow each other without a
 //! pause, and the heap is checked after each. The program `Misuse` breaks a rule of JNI at a time,
-//! and has to end with a message that names the function. `Database` uses a published library.
+//! and has to end with a message that names the function. `Ends` has to print what is expected of
+//! this VM alone. `Database` uses a published library.
 //!
 //! Each program runs in a process of its own: this test once more, with the program in its
 //! environment.
@@ -14,7 +15,7 @@ use baton_vm::vm::Options;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
-use tools::{library, output, succeed};
+use tools::{build, files, library, output, succeed, translate};
 
 #[path = "../../vm/tests/tools/mod.rs"]
 mod tools;
@@ -68,6 +69,23 @@ const MISUSES: &[(&str, &str)] = &[
     ("fatal error", "JNI: FatalError: it is fatal"),
 ];
 
+/// Arguments of `Ends`, what it has to print, and its exit code. `java` differs: it runs no
+/// JNI_OnUnload, and a thread that is not detached never ends.
+const ENDS: &[(&str, &str, i32)] = &[
+    (
+        "here",
+        "loaded\n\
+         java.lang.IllegalStateException: nobody catches it true\n\
+         the lock is free, and the thread TERMINATED\n\
+         the worker ends\n\
+         unloaded\n\
+         destroyed: 0 false\n\
+         again: 0\n",
+        3,
+    ),
+    ("elsewhere", "main ends\n", 0),
+];
+
 fn main() -> ExitCode {
     if let [Ok(program), Ok(argument), Ok(library), Ok(directory), Ok(collector)] =
         PROGRAM.map(std::env::var)
@@ -110,6 +128,23 @@ fn main() -> ExitCode {
             failed = true;
         }
     }
+    for (argument, expected, code) in ENDS {
+        for collector in COLLECTORS {
+            let name = format!("Ends {argument}, {collector}");
+            if !is_wanted(&name) {
+                continue;
+            }
+            let found = output(&mut place.command("Ends", argument, collector));
+            let said = String::from_utf8_lossy(&found.stdout);
+            let is_right = said == *expected && found.status.code() == Some(*code);
+            println!("{name} ... {}", if is_right { "ok" } else { "FAILED" });
+            if !is_right {
+                let errors = String::from_utf8_lossy(&found.stderr);
+                println!("{}:\n{said}{errors}", found.status);
+                failed = true;
+            }
+        }
+    }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
@@ -130,6 +165,7 @@ fn run(
         properties: vec![
             ("java.library.path".to_owned(), path.clone()),
             ("java.io.tmpdir".to_owned(), path),
+            ("defined".to_owned(), directory.join("defined/programs.dex").display().to_string()),
         ],
         heap_bytes: 64 << 20,
         collector: if is_counting { Collector::Counting } else { Collector::MarkSweep },
@@ -163,11 +199,17 @@ impl Place {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
         let sources = files(&tests.join("programs"), "java");
         let sqlite = library("sqlite");
-        build_java(&sources, &sqlite, directory.path());
+        build(&sources, &sqlite, directory.path());
+        // The driver's archive has its native libraries as well.
+        translate(Path::new(&sqlite), &directory.path().join("sqlite.jar"));
+        let defined = directory.path().join("defined");
+        std::fs::create_dir(&defined).expect("a directory");
+        let class_path = directory.path().display().to_string();
+        build(&files(&tests.join("defined"), "java"), &class_path, &defined);
         build_c(&tests.join("native"), directory.path());
         let name = |path: &PathBuf| path.file_stem()?.to_str().map(str::to_owned);
         let mut programs: Vec<String> = sources.iter().filter_map(name).collect();
-        programs.retain(|name| name != "Misuse");
+        programs.retain(|name| name != "Misuse" && name != "Ends");
         Place { programs, library: library("library"), sqlite, directory }
     }
 
@@ -176,6 +218,7 @@ impl Place {
         let path = self.directory.path();
         java.arg("-Dfile.encoding=UTF-8").arg(format!("-Djava.library.path={}", path.display()));
         java.arg(format!("-Djava.io.tmpdir={}", path.display()));
+        java.arg(format!("-Ddefined={}", path.join("defined/Defined.class").display()));
         java.arg("-cp").arg(format!("{}:{}", path.display(), self.sqlite)).arg(program);
         java
     }
@@ -190,45 +233,22 @@ impl Place {
     }
 }
 
-fn files(of: &Path, extension: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(of).expect("the tests are there");
-    let paths = entries.map(|entry| entry.expect("an entry").path());
-    let mut paths: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|it| it == extension)).collect();
-    paths.sort();
-    paths
-}
-
-/// Builds programs.dex, and sqlite.jar, which has the driver's native libraries as well.
-fn build_java(sources: &[PathBuf], sqlite: &str, directory: &Path) {
-    let jars = library("java");
-    let (dx, classes) = jars.split_once(':').expect("two jars");
-    let mut javac = Command::new("javac");
-    javac.args(["-nowarn", "-encoding", "UTF-8", "-source", "8", "-target", "8"]);
-    javac.args(["-bootclasspath", classes, "-cp", sqlite, "-d"]).arg(directory).args(sources);
-    succeed(&mut javac);
-    let main = "com.android.dx.command.Main";
-    for (output, input) in [("programs.dex", directory), ("sqlite.jar", Path::new(sqlite))] {
-        let mut command = Command::new("java");
-        command.args(["-cp", dx, main, "--dex", "--min-sdk-version=26"]);
-        let output = directory.join(output).display().to_string();
-        succeed(command.arg(format!("--output={output}")).arg(input));
-    }
-}
-
-/// Builds libjnitest.so of all C files but `version.c`, which is one of its own, as is C++.
+/// Builds libjnitest.so of all C files but those that are a library each. C++ is one, too.
 fn build_c(sources: &Path, directory: &Path) {
     let javac = succeed(Command::new("sh").args(["-c", "readlink -f \"$(command -v javac)\""]));
     let include = Path::new(&javac).parent().and_then(Path::parent).expect("a JDK").join("include");
-    let build = |compiler: &str, library: &str, sources: &[PathBuf]| {
+    let compile = |compiler: &str, library: &str, sources: &[PathBuf]| {
         let mut command = Command::new(compiler);
         command.args(["-shared", "-fPIC", "-O1", "-pthread", "-I"]).arg(&include);
         command.arg("-I").arg(include.join("linux")).arg("-o").arg(directory.join(library));
         succeed(command.args(sources));
     };
     let mut c = files(sources, "c");
-    c.retain(|path| !path.ends_with("version.c"));
-    build("cc", "libjnitest.so", &c);
-    build("cc", "libjniversion.so", &[sources.join("version.c")]);
-    build("c++", "libjnitestcpp.so", &files(sources, "cpp"));
+    for own in ["version", "unload"] {
+        let source = sources.join(format!("{own}.c"));
+        c.retain(|path| *path != source);
+        compile("cc", &format!("libjni{own}.so"), &[source]);
+    }
+    compile("cc", "libjnitest.so", &c);
+    compile("c++", "libjnitestcpp.so", &files(sources, "cpp"));
 }

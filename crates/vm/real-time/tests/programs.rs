@@ -41,12 +41,9 @@ fn main() -> ExitCode {
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut sources: Vec<PathBuf> = std::fs::read_dir(own.join("java/baton/rt"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut sources = tools::files(&own.join("java/baton/rt"), "java");
     sources.push(own.join("tests/programs/Settings.java"));
-    let dex = tools::build(&sources, directory.path());
+    let dex = tools::build(&sources, "", directory.path());
     let is_root = rustix::process::geteuid().is_root();
     with_rights(directory.path(), &dex);
     without_rights(directory.path(), &dex, is_root);

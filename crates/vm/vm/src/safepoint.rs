@@ -205,14 +205,15 @@ impl Threads {
         self.changed.notify_all();
     }
 
-    /// Waits until all threads but the calling one, which is safe, are daemons.
-    pub fn await_others(&self, own: &Arc<ThreadState>) {
+    /// Waits until all threads but the calling one, which is safe, are daemons or wait here, too.
+    pub fn await_others(&self, own: &ThreadState) {
+        let was_daemon = own.is_daemon.load(Relaxed);
+        self.make_daemon(own);
         let mut listed = self.lock();
-        let is_done =
-            |thread: &Arc<ThreadState>| Arc::ptr_eq(thread, own) || thread.is_daemon.load(Relaxed);
-        while !listed.threads.iter().all(is_done) {
+        while !listed.threads.iter().all(|thread| thread.is_daemon.load(Relaxed)) {
             listed = self.changed.wait(listed).expect("no holder panics");
         }
+        own.is_daemon.store(was_daemon, Relaxed);
     }
 
     /// The threads at this moment.

@@ -13,7 +13,7 @@ use baton_vm::zygote::Zygote;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
-use tools::{build, library, output};
+use tools::{build, files, library, output};
 
 mod tools;
 
@@ -37,13 +37,9 @@ fn main() -> ExitCode {
     }
     let directory = tempfile::tempdir().expect("a directory for classes");
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-    let mut sources: Vec<PathBuf> = std::fs::read_dir(programs)
-        .expect("the programs are there")
-        .map(|entry| entry.expect("an entry").path())
-        .collect();
-    sources.sort();
+    let sources = files(&programs, "java");
     let library = library("library");
-    let dex = build(&sources, directory.path());
+    let dex = build(&sources, "", directory.path());
     let mut failed = false;
     for source in &sources {
         let name = source.file_stem().and_then(|name| name.to_str()).expect("a name");

@@ -181,3 +181,22 @@ FUNCTION(void, endWithException)(JNIEnv *env, jclass c)
 	pthread_create(&id, NULL, failing, NULL);
 	pthread_join(id, NULL);
 }
+
+static void *with_monitor(void *lock)
+{
+	JNIEnv *env;
+	(*vm)->AttachCurrentThread(vm, (void **)&env, NULL);
+	for (int i = 0; i < 3; i++)
+		(*env)->MonitorEnter(env, lock);
+	(*env)->MonitorExit(env, lock);
+	(*vm)->DetachCurrentThread(vm);
+	return NULL;
+}
+FUNCTION(void, detachWithMonitor)(JNIEnv *env, jclass c, jobject lock)
+{
+	pthread_t id;
+	lock = (*env)->NewGlobalRef(env, lock);
+	pthread_create(&id, NULL, with_monitor, lock);
+	pthread_join(id, NULL);
+	(*env)->DeleteGlobalRef(env, lock);
+}

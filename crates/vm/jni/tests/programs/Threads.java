@@ -26,6 +26,7 @@ public class Threads {
         throw new IllegalStateException("nobody catches it");
     }
     static native void endWithException();
+    static native void detachWithMonitor(Object lock);
 
     static Throwable uncaught;
 
@@ -57,6 +58,10 @@ public class Threads {
         other.start();
         isHeld(null);
         other.join();
+        detachWithMonitor(lock);
+        synchronized (lock) {
+            System.out.println("a thread that is detached has no monitor");
+        }
         Thread.setDefaultUncaughtExceptionHandler((thread, exception) -> uncaught = exception);
         endWithException();
         System.out.println(uncaught);

@@ -24,22 +24,35 @@ pub fn library(wanted: &str) -> String {
     succeed(Command::new(script).arg("-d").arg(root.join("target/vm")).arg(wanted))
 }
 
-/// Compiles programs against the class library. Returns the dex file, in a directory in which their
-/// classes lie, too.
-pub fn build(sources: &[PathBuf], directory: &Path) -> PathBuf {
-    build_with("", sources, directory)
+/// Files of a directory with an extension, sorted.
+pub fn files(of: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(of).expect("the tests are there");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|it| it == extension)).collect();
+    paths.sort();
+    paths
 }
 
-/// Compiles programs against the class library and a class path.
-pub fn build_with(class_path: &str, sources: &[PathBuf], directory: &Path) -> PathBuf {
+/// Compiles programs against the class library, and against a class path. Returns the dex file, in
+/// a directory in which their classes lie, too.
+pub fn build(sources: &[PathBuf], class_path: &str, directory: &Path) -> PathBuf {
     let jars = library("java");
-    let (dx, classes) = jars.split_once(':').expect("two jars");
+    let (_, classes) = jars.split_once(':').expect("two jars");
     let mut javac = Command::new("javac");
-    javac.args(["-nowarn", "-source", "8", "-target", "8", "-bootclasspath", classes]);
-    succeed(javac.args(["-cp", class_path, "-d"]).arg(directory).args(sources));
+    javac.args(["-nowarn", "-encoding", "UTF-8", "-source", "8", "-target", "8"]);
+    javac.args(["-bootclasspath", classes, "-cp", class_path, "-d"]).arg(directory);
+    succeed(javac.args(sources));
     let dex = directory.join("programs.dex");
+    translate(directory, &dex);
+    dex
+}
+
+/// Makes a dex file, or an archive with one, of a directory's or an archive's classes.
+pub fn translate(classes: &Path, dex: &Path) {
+    let jars = library("java");
+    let (dx, _) = jars.split_once(':').expect("two jars");
     let mut command = Command::new("java");
     command.args(["-cp", dx, "com.android.dx.command.Main", "--dex", "--min-sdk-version=26"]);
-    succeed(command.arg(format!("--output={}", dex.display())).arg(directory));
-    dex
+    succeed(command.arg(format!("--output={}", dex.display())).arg(classes));
 }
