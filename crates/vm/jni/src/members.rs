@@ -3,6 +3,7 @@
 use crate::env::{Call, Env, call, call_for_object};
 use crate::handle::Handle;
 use baton_vm::class::{Class, Field, Loader, Method};
+use baton_vm::dex_files;
 use baton_vm::exception::OrThrow;
 use baton_vm::initialize;
 use baton_vm::linker::{self, HIDDEN};
@@ -33,7 +34,7 @@ pub extern "C" fn define_class(
         if bytes.starts_with(&0xcafe_babe_u32.to_be_bytes()) {
             return Err(malformed("a class file: this VM runs dex files"));
         }
-        let dex = linker::load(loader, "DefineClass", bytes).map_err(|it| malformed(&it))?;
+        let dex = dex_files::load(loader, "DefineClass", bytes).map_err(|it| malformed(&it))?;
         let descriptor = match name.is_null() {
             false => Some(format!("L{};", call.text(name, "the name").replace('.', "/"))),
             true => None,

@@ -3,8 +3,10 @@
 //! All of these live until the process ends. A class is complete when the linker publishes it:
 //! only its status, its mirror and the entries that are resolved later change.
 
-use crate::cards::before_store;
-use crate::memory::{load32, load64, placed, store32, store64};
+use crate::descriptor::{
+    java_name, package, parameter_descriptors, pretty_name, result_descriptor,
+};
+use crate::memory::placed;
 use crate::object::{Kind, Ref, Shape, Sort};
 use crate::resolved::Resolved;
 use crate::verified::{Deferred, Verified};
@@ -12,7 +14,7 @@ pub use baton_dex::access;
 use baton_dex::{ClassDef, DexFile, EncodedMethod, Try};
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// Who defines a class: null for the boot class path, else a java.lang.ClassLoader, which is never
 /// freed.
@@ -463,35 +465,6 @@ impl Class {
     }
 }
 
-/// The package in a class's descriptor, with the first character.
-pub(crate) fn package(descriptor: &str) -> &str {
-    descriptor.rsplit_once('/').map_or("", |(package, _)| package)
-}
-
-/// The name that error messages show for a descriptor: arrays with `[]`.
-pub fn pretty_name(descriptor: &str) -> String {
-    let component = descriptor.trim_start_matches('[');
-    java_name(component) + &"[]".repeat(descriptor.len() - component.len())
-}
-
-/// The name that Java shows for a descriptor.
-pub fn java_name(descriptor: &str) -> String {
-    let primitive = match descriptor {
-        "Z" => "boolean",
-        "B" => "byte",
-        "C" => "char",
-        "S" => "short",
-        "I" => "int",
-        "J" => "long",
-        "F" => "float",
-        "D" => "double",
-        "V" => "void",
-        _ if descriptor.starts_with('[') => return descriptor.replace('/', "."),
-        _ => return descriptor[1..descriptor.len() - 1].replace('/', "."),
-    };
-    primitive.to_owned()
-}
-
 impl Field {
     /// The class that declares it.
     #[inline(always)]
@@ -508,18 +481,6 @@ impl Field {
     #[inline(always)]
     pub fn is_volatile(&self) -> bool {
         self.access & access::VOLATILE != 0
-    }
-
-    #[inline(always)]
-    fn order(&self) -> Ordering {
-        if self.is_volatile() { Ordering::SeqCst } else { Ordering::Relaxed }
-    }
-
-    /// The address of the field's word in `object`: an instance, or the mirror of the class.
-    #[inline(always)]
-    fn address(&self, object: Ref) -> u32 {
-        assert!(self.is_in(object), "{} is a field of {}", self.name, self.class().descriptor);
-        object.address() + self.offset
     }
 
     /// Whether an object has the field: an instance, or the mirror of the class if it is static.
@@ -539,112 +500,6 @@ impl Field {
     /// The object that holds a static field.
     pub fn holder(&self) -> Ref {
         self.class().mirror()
-    }
-
-    /// Loads a field of 32 bits that is no reference. Bytes, chars and shorts are extended.
-    ///
-    /// # Panics
-    /// If the object has no such field (for a static one: is not [`Field::holder`]), or the field
-    /// is of another kind. The other accessors panic as well.
-    #[inline(always)]
-    pub fn get32(&self, object: Ref) -> u32 {
-        assert!(!self.kind.is_wide() && self.kind != Kind::Reference);
-        // SAFETY: the object has a field of 32 bits there.
-        unsafe { load32(self.address(object), self.order()) }
-    }
-
-    /// Stores a field of 32 bits that is no reference; what a byte, char or short has no room for
-    /// is cut off.
-    ///
-    /// # Panics
-    /// As [`Field::get32`].
-    #[inline(always)]
-    pub fn set32(&self, object: Ref, value: u32) {
-        let value = match self.kind {
-            Kind::Boolean => value & 1,
-            Kind::Byte => value as i8 as u32,
-            Kind::Char => u32::from(value as u16),
-            Kind::Short => value as i16 as u32,
-            Kind::Int | Kind::Float => value,
-            Kind::Long | Kind::Double | Kind::Reference | Kind::Void => {
-                panic!("{} has no 32 bits", self.name)
-            }
-        };
-        // SAFETY: the object has a field of 32 bits there.
-        unsafe { store32(self.address(object), value, self.order()) }
-    }
-
-    /// Loads a field of 64 bits.
-    ///
-    /// # Panics
-    /// As [`Field::get32`].
-    #[inline(always)]
-    pub fn get64(&self, object: Ref) -> u64 {
-        assert!(self.kind.is_wide());
-        // SAFETY: the object has a field of 64 bits there.
-        unsafe { load64(self.address(object), self.order()) }
-    }
-
-    /// Stores a field of 64 bits.
-    ///
-    /// # Panics
-    /// As [`Field::get32`].
-    #[inline(always)]
-    pub fn set64(&self, object: Ref, value: u64) {
-        assert!(self.kind.is_wide());
-        // SAFETY: the object has a field of 64 bits there.
-        unsafe { store64(self.address(object), value, self.order()) }
-    }
-
-    /// Loads a reference.
-    ///
-    /// # Panics
-    /// As [`Field::get32`].
-    #[inline(always)]
-    pub fn get_ref(&self, object: Ref) -> Ref {
-        assert!(self.kind == Kind::Reference);
-        // SAFETY: the object has a reference there.
-        unsafe { Ref::from_address(load32(self.address(object), self.order())) }
-    }
-
-    /// Stores a reference. The caller answers for its type.
-    ///
-    /// # Panics
-    /// As [`Field::get32`].
-    #[inline(always)]
-    pub fn set_ref(&self, object: Ref, value: Ref) {
-        assert!(self.kind == Kind::Reference);
-        let address = self.address(object);
-        let order = if self.is_volatile() { Ordering::SeqCst } else { Ordering::Release };
-        // SAFETY: the object has a reference there; no safepoint is in between.
-        unsafe {
-            before_store(address, value.address());
-            store32(address, value.address(), order);
-        }
-    }
-
-    /// The word of a field of 32 bits as an atomic, for compare-and-swap. Stores of references
-    /// have to be addresses of objects.
-    ///
-    /// # Safety
-    /// A store puts a value of the field's kind there.
-    ///
-    /// # Panics
-    /// As [`Field::get32`].
-    pub unsafe fn atomic32(&self, object: Ref) -> &'static AtomicU32 {
-        assert!(!self.kind.is_wide());
-        // SAFETY: the object has 32 bits there.
-        unsafe { crate::memory::atomic32(self.address(object)) }
-    }
-
-    /// The word of a field of 64 bits as an atomic.
-    ///
-    /// # Panics
-    /// As [`Field::get32`].
-    pub fn atomic64(&self, object: Ref) -> &'static AtomicU64 {
-        assert!(self.kind.is_wide());
-        // SAFETY: the object has 64 bits there.
-        unsafe { crate::memory::atomic64(self.address(object)) }
     }
 }
 
@@ -782,28 +637,6 @@ impl fmt::Display for Method {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{}.{}{}", self.class().java_name(), self.name, self.signature)
     }
-}
-
-/// The descriptor of the result of a signature.
-pub fn result_descriptor(signature: &str) -> &str {
-    signature.rsplit_once(')').map_or("V", |(_, result)| result)
-}
-
-/// Descriptors of the parameters of a signature.
-pub fn parameter_descriptors(signature: &str) -> Vec<&str> {
-    let inner = signature.trim_start_matches('(');
-    let mut rest = inner.split(')').next().unwrap_or("");
-    let mut found = Vec::new();
-    while !rest.is_empty() {
-        let dimensions = rest.bytes().take_while(|byte| *byte == b'[').count();
-        let n_bytes = match rest.as_bytes().get(dimensions) {
-            Some(b'L') => rest[dimensions..].find(';').map_or(rest.len(), |at| dimensions + at + 1),
-            _ => (dimensions + 1).min(rest.len()),
-        };
-        found.push(&rest[..n_bytes]);
-        rest = &rest[n_bytes..];
-    }
-    found
 }
 
 impl Sort {

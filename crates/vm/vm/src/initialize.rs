@@ -5,6 +5,7 @@ use crate::class::{Class, Definition, Field, Loader, Status};
 use crate::exception::{self, OrThrow};
 use crate::linker;
 use crate::object::{Kind, Ref};
+use crate::resolution;
 use crate::stack::Value;
 use crate::verifier;
 use crate::vm::{Thread, Thrown};
@@ -151,7 +152,7 @@ fn store_constant(
         (Kind::Double, Constant::Double(value)) => field.set64(holder, value.to_bits()),
         (Kind::Reference, Constant::Null) => field.set_ref(holder, Ref::NULL),
         (Kind::Reference, Constant::String(id)) => {
-            field.set_ref(holder, linker::resolve_string(t, dex, id).or_throw(t)?);
+            field.set_ref(holder, resolution::resolve_string(t, dex, id).or_throw(t)?);
         }
         (Kind::Reference, Constant::Type(id)) => {
             field.set_ref(holder, linker::resolve_type(t, dex, id).or_throw(t)?.mirror());

@@ -7,14 +7,13 @@
 
 use crate::boxing::{boxed, unboxed, widened};
 use crate::cards::note_root;
-use crate::class::{
-    Body, Class, Field, Lambda, LambdaCall, LoadedDex, Method, parameter_descriptors,
-    result_descriptor,
-};
+use crate::class::{Body, Class, Field, Lambda, LambdaCall, LoadedDex, Method};
+use crate::descriptor::{parameter_descriptors, result_descriptor};
 use crate::exception::{self, OrThrow};
 use crate::initialize;
 use crate::linker;
 use crate::object::{Kind, Ref};
+use crate::resolution;
 use crate::stack::{Args, Registers, Value};
 use crate::string;
 use crate::vm::{Thread, Thrown};
@@ -148,7 +147,7 @@ fn lambda_class(
         _ => return Err(bootstrap_error(t, "a lambda expression that is a field")),
     };
     let caller = t.caller().expect("a call site is in a method");
-    let target = linker::resolve_method(t, dex, id, Some(caller.class())).or_throw(t)?;
+    let target = resolution::resolve_method(t, dex, id, Some(caller.class())).or_throw(t)?;
     let interface = linker::find(t, dex.loader, result_descriptor(signature)).or_throw(t)?;
     let mut interfaces = vec![interface];
     let mut signatures: Vec<&'static str> = vec![file.signature(*erased).leak()];

@@ -5,7 +5,8 @@
 //! - [`memory`]: memory below 4 GiB. [`mod@cards`]: which of it has changed. [`object`]:
 //!   references, headers, fields and elements. [`heap`]: allocation; mark and sweep; counts of
 //!   references. [`resolved`]: a reference that is found once.
-//! - [`class`]: classes, fields, methods and dex files. [`stack`]: frames and registers.
+//! - [`descriptor`]: descriptors and names of types. [`class`]: classes, fields, methods and dex
+//!   files. [`stack`]: frames and registers. [`linker`]: how classes come to be.
 //!   [`safepoint`]: threads, the stopped world, and stages of single threads.
 //! - [`vm`]: the VM and a thread's side of it. [`mod@reference`]: referents after a collection.
 //!   [`collector`]: when to collect. [`allocation`]: objects of a thread. [`boxing`]: of primitive
@@ -26,8 +27,11 @@ pub mod boxing;
 mod cards;
 pub mod class;
 pub mod collector;
+pub mod descriptor;
 mod dex_cache;
+pub mod dex_files;
 pub mod exception;
+mod field_access;
 pub mod finalizer;
 pub mod globals;
 mod handshake;
@@ -35,9 +39,11 @@ pub mod heap;
 pub mod initialize;
 mod interpreter;
 mod invoke_dynamic;
+mod layout;
 pub mod linker;
 mod lock;
 pub mod memory;
+mod method_tables;
 #[cfg(loom)]
 mod model_memory;
 #[cfg(all(loom, test))]
@@ -53,6 +59,7 @@ mod profile;
 pub mod reference;
 mod regex;
 mod requests;
+pub mod resolution;
 mod resolved;
 pub mod runtime;
 pub mod safepoint;

@@ -1,29 +1,25 @@
-//! How classes come to be: found in dex files, laid out, and given their tables of methods.
+//! How classes come to be: found in [dex files](crate::dex_files), [laid out](crate::layout), and
+//! given their [tables of methods](crate::method_tables).
 //!
 //! Threads may link a class at the same time: the first one to publish it in the VM's table wins,
 //! and no lock is held meanwhile. What loses is never freed, like all of a class.
 
 use crate::allocation::{self, OutOfMemory};
 use crate::cards::note_root;
-use crate::class::{
-    Body, Class, Definition, Field, InterfaceTable, LoadedDex, Loader, Method, access, package,
-};
-use crate::dex_cache;
-use crate::object::{HEADER_BYTES, Kind, Ref, Shape, Sort};
+use crate::class::{Class, Definition, Field, InterfaceTable, LoadedDex, Loader, Method, access};
+use crate::descriptor::java_name;
+use crate::dex_files::text;
+use crate::layout::{lay_out, place, shape};
+use crate::method_tables::{interface_tables, vtable};
+use crate::object::{HEADER_BYTES, Kind, Shape, Sort};
 use crate::resolved::Resolved;
 use crate::stack::Value;
 use crate::string;
 use crate::vm::{Thread, Thrown, Vm};
-use baton_dex::{ClassDef, DexFile, EncodedField, EncodedMethod, FieldId, MethodId, Mutf8};
-use baton_dex::{StringId, TypeId};
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use baton_dex::{ClassDef, EncodedMethod, TypeId};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// Where static fields begin in a mirror, whatever fields java.lang.Class has.
-const STATICS: u32 = 32;
 /// Room for the hidden field at the start of java.lang.Class: the class.
 const MIRROR_FIELD_BYTES: u32 = 4;
 /// The index of a field that no dex file has.
@@ -54,80 +50,10 @@ impl From<Thrown> for LinkError {
     }
 }
 
-type Linked<T> = Result<T, LinkError>;
+pub(crate) type Linked<T> = Result<T, LinkError>;
 
 fn incompatible<T>(message: String) -> Linked<T> {
     Err(LinkError::Error("Ljava/lang/IncompatibleClassChangeError;", message))
-}
-
-/// Text of a dex file that lives as long as the file: for ever.
-pub(crate) fn text(of: Mutf8<'static>) -> &'static str {
-    of.to_str().unwrap_or_else(|| of.to_string().leak())
-}
-
-/// Opens dex files for a loader: bare ones, and archives with classes.dex, classes2.dex, ...
-///
-/// # Errors
-/// What is wrong with the file, as a text for people.
-pub fn open(vm: &Vm, loader: Loader, path: &Path) -> Result<(), String> {
-    let mut file = File::open(path).map_err(|error| error.to_string())?;
-    let cache = vm.dex_cache.as_ref();
-    let opened = dex_cache::read(cache, &mut file).map_err(|error| error.to_string())?;
-    let read = if opened.is_checked { DexFile::open_checked } else { DexFile::open };
-    for bytes in parts(opened.bytes)? {
-        let dex = read(bytes).map_err(|error| error.to_string())?;
-        let dex = place_file(loader, &path.display().to_string(), dex);
-        let mut dexes = vm.dexes.write().expect("no holder panics");
-        dexes.entry(loader).or_default().push(dex);
-    }
-    if let Some(cache) = cache.filter(|_| !opened.is_checked) {
-        cache.insert(&file, &opened);
-    }
-    Ok(())
-}
-
-/// The dex files in a file: itself, or those of an archive.
-fn parts(bytes: &'static [u8]) -> Result<Vec<&'static [u8]>, String> {
-    if !bytes.starts_with(b"PK") {
-        return Ok(vec![bytes]);
-    }
-    let mut archive =
-        zip::ZipArchive::new(std::io::Cursor::new(bytes)).map_err(|it| it.to_string())?;
-    let mut files: Vec<&'static [u8]> = Vec::new();
-    for number in 1.. {
-        let name = match number {
-            1 => "classes.dex".to_owned(),
-            _ => format!("classes{number}.dex"),
-        };
-        let Ok(mut entry) = archive.by_name(&name) else { break };
-        let mut file = Vec::new();
-        entry.read_to_end(&mut file).map_err(|error| error.to_string())?;
-        files.push(file.leak());
-    }
-    Ok(files)
-}
-
-/// A dex file in memory, for ever. Its loader does not look for classes in it.
-///
-/// # Errors
-/// What is wrong with the file, as a text for people.
-pub fn load(loader: Loader, path: &str, bytes: Vec<u8>) -> Result<&'static LoadedDex, String> {
-    let file = DexFile::open(bytes.leak()).map_err(|error| error.to_string())?;
-    Ok(place_file(loader, path, file))
-}
-
-fn place_file(loader: Loader, path: &str, file: DexFile<'static>) -> &'static LoadedDex {
-    let words = |n: u32| (0..n).map(|_| AtomicU32::new(0)).collect();
-    Box::leak(Box::new(LoadedDex {
-        types: Resolved::table(file.n_types() as usize),
-        fields: Resolved::table(file.n_fields() as usize),
-        methods: Resolved::table(file.n_methods() as usize),
-        strings: words(file.n_strings()),
-        lambdas: Resolved::table(file.n_call_sites() as usize),
-        path: path.to_owned(),
-        loader,
-        file,
-    }))
 }
 
 /// The class of a descriptor as a loader sees it.
@@ -227,17 +153,6 @@ pub fn array_of(t: &Thread, component: &'static Class) -> Linked<&'static Class>
     let class = publish(t, class)?;
     component.array.set(class);
     Ok(class)
-}
-
-/// A shape without references.
-fn shape(sort: Sort, instance_bytes: u32) -> Shape {
-    Shape {
-        sort,
-        instance_bytes,
-        references: Box::default(),
-        mirror_bytes: STATICS,
-        static_references: Box::default(),
-    }
 }
 
 /// A class without anything.
@@ -346,10 +261,6 @@ pub fn define(
     let linked = link(t, dex, descriptor, class);
     t.loading.borrow_mut().pop();
     publish(t, linked?)
-}
-
-fn java_name(descriptor: &str) -> String {
-    crate::class::java_name(descriptor)
 }
 
 fn link(
@@ -492,111 +403,6 @@ fn new_method(dex: &'static LoadedDex, definition: &EncodedMethod) -> Method {
     }
 }
 
-fn new_field(dex: &'static LoadedDex, definition: &EncodedField) -> Field {
-    let id = dex.file.field(definition.id);
-    let descriptor = text(dex.file.descriptor(id.type_id));
-    Field {
-        class: OnceLock::new(),
-        name: text(dex.file.string(id.name)),
-        descriptor,
-        kind: Kind::of(descriptor),
-        access: definition.access_flags,
-        dex_index: definition.id.0,
-        offset: 0,
-    }
-}
-
-/// Gives offsets to fields, and completes the shape.
-fn lay_out(
-    dex: &'static LoadedDex,
-    descriptor: &str,
-    statics: &[EncodedField],
-    instances: &[EncodedField],
-    shape: &mut Shape,
-) -> &'static [Field] {
-    let mut fields: Vec<Field> = statics.iter().map(|it| new_field(dex, it)).collect();
-    let (end, references) = place(&mut fields, STATICS);
-    shape.mirror_bytes = end;
-    shape.static_references = references.into();
-    let mut own: Vec<Field> = instances.iter().map(|it| new_field(dex, it)).collect();
-    if descriptor == "Ljava/lang/Throwable;" {
-        own.push(Field::synthetic("backtrace", "[J"));
-    }
-    let (end, mut references) = place(&mut own, shape.instance_bytes);
-    shape.instance_bytes = end;
-    if descriptor == "Ljava/lang/ref/Reference;"
-        && let Some(referent) = own.iter().find(|field| field.name == "referent")
-    {
-        shape.sort = Sort::Reference(referent.offset);
-        references.retain(|offset| *offset != referent.offset);
-    }
-    shape.references = shape.references.iter().copied().chain(references).collect();
-    fields.append(&mut own);
-    Box::leak(fields.into_boxed_slice())
-}
-
-/// Places fields from `start` on: wide ones at multiples of 8, with a narrow one in the gap before.
-/// Returns the end, and the offsets of references.
-fn place(fields: &mut [Field], start: u32) -> (u32, Vec<u32>) {
-    let mut at = start;
-    let mut references = Vec::new();
-    let mut gap = None;
-    if fields.iter().any(|field| field.kind.is_wide()) && !at.is_multiple_of(8) {
-        gap = Some(at);
-        at += 4;
-    }
-    for field in fields.iter_mut().filter(|field| field.kind.is_wide()) {
-        field.offset = at;
-        at += 8;
-    }
-    for field in fields.iter_mut().filter(|field| !field.kind.is_wide()) {
-        field.offset = gap.take().unwrap_or_else(|| {
-            at += 4;
-            at - 4
-        });
-        if field.kind == Kind::Reference {
-            references.push(field.offset);
-        }
-    }
-    (at, references)
-}
-
-/// Whether a method of a class overrides one that is in the superclass's table.
-fn overrides(descriptor: &str, loader: Loader, method: &Method, inherited: &Method) -> bool {
-    if method.name != inherited.name || method.signature != inherited.signature {
-        return false;
-    }
-    let of = inherited.class();
-    inherited.access & (access::PUBLIC | access::PROTECTED) != 0
-        || (of.loader == loader && package(of.descriptor) == package(descriptor))
-}
-
-fn vtable(
-    descriptor: &str,
-    loader: Loader,
-    superclass: Option<&'static Class>,
-    methods: &'static [Method],
-) -> Box<[&'static Method]> {
-    let mut table = superclass.map_or(Vec::new(), |it| it.vtable.to_vec());
-    for method in methods {
-        let mut place = None;
-        let inherited = superclass.map_or(&[][..], |it| &it.vtable);
-        for (index, inherited) in inherited.iter().enumerate() {
-            if !overrides(descriptor, loader, method, inherited) {
-                continue;
-            }
-            table[index] = method;
-            place = place.or(Some(index));
-        }
-        let index = place.unwrap_or_else(|| {
-            table.push(method);
-            table.len() - 1
-        });
-        method.table_index.store(index as u32, Relaxed);
-    }
-    table.into()
-}
-
 /// Whether a class overrides no final methods. A class that does is linked, and fails when it is
 /// initialized.
 ///
@@ -617,86 +423,6 @@ pub(crate) fn check_overrides(class: &'static Class) -> Linked<()> {
     }
 }
 
-fn interface_tables(
-    superclass: Option<&'static Class>,
-    direct: &[&'static Class],
-    vtable: &[&'static Method],
-    is_interface: bool,
-) -> Box<[InterfaceTable]> {
-    let mut all: Vec<&'static Class> = Vec::new();
-    let mut add = |interface: &'static Class| {
-        if !all.iter().any(|it| std::ptr::eq(*it, interface)) {
-            all.push(interface);
-        }
-    };
-    for table in superclass.iter().flat_map(|it| &it.interface_tables) {
-        add(table.interface);
-    }
-    for interface in direct {
-        add(interface);
-        interface.interface_tables.iter().for_each(|table| add(table.interface));
-    }
-    let table = |interface: &'static Class| {
-        let declared = interface.virtual_methods();
-        let methods = match is_interface {
-            true => Box::default(),
-            false => declared.map(|method| implementation(method, vtable, &all)).collect(),
-        };
-        InterfaceTable { interface, methods }
-    };
-    all.iter().map(|interface| table(interface)).collect()
-}
-
-/// The method that a class has for one of an interface: its own or an inherited one, else the most
-/// specific default method of its interfaces.
-fn implementation(
-    of: &'static Method,
-    vtable: &[&'static Method],
-    interfaces: &[&'static Class],
-) -> &'static Method {
-    let is_like = |it: &Method| it.name == of.name && it.signature == of.signature;
-    if let Some(method) = vtable.iter().rev().find(|it| is_like(it)) {
-        return method;
-    }
-    let candidates: Vec<&'static Method> = interfaces
-        .iter()
-        .filter_map(|interface| interface.virtual_methods().find(|it| is_like(it)))
-        .collect();
-    let is_hidden = |it: &Method| {
-        candidates.iter().any(|other| {
-            !std::ptr::eq(other.class(), it.class())
-                && other.class().interface_table(it.class()).is_some()
-        })
-    };
-    let mut defaults = candidates.iter().filter(|it| !is_hidden(it) && !it.is_abstract());
-    match (defaults.next(), defaults.next()) {
-        (Some(method), None) => method,
-        (Some(method), Some(_)) => conflict(method),
-        // An abstract method of a subinterface takes a default method away.
-        _ => candidates.iter().find(|it| !is_hidden(it)).copied().unwrap_or(of),
-    }
-}
-
-/// A method of which invocations throw IncompatibleClassChangeError.
-fn conflict(like: &'static Method) -> &'static Method {
-    let method = Method {
-        class: like.class.clone(),
-        name: like.name,
-        signature: like.signature,
-        parameters: like.parameters.clone(),
-        result: like.result,
-        access: like.access,
-        n_argument_registers: like.n_argument_registers,
-        dex_index: like.dex_index,
-        definition: None,
-        table_index: AtomicU32::new(like.table_index.load(Relaxed)),
-        body: Resolved::new(),
-        native_types: OnceLock::new(),
-    };
-    method.body.set(Box::leak(Box::new(Body::Conflict)));
-    Box::leak(Box::new(method))
-}
-
 /// The class of a type of a dex file.
 ///
 /// # Errors
@@ -709,119 +435,6 @@ pub fn resolve_type(t: &Thread, dex: &'static LoadedDex, id: TypeId) -> Linked<&
     let class = find(t, dex.loader, text(dex.file.descriptor(id)))?;
     dex.types[id.index()].set(class);
     Ok(class)
-}
-
-/// A class's code names what it may not.
-fn inaccessible<T>(what: &str, referrer: &Class) -> Linked<T> {
-    let message = format!("{what} is inaccessible to class '{}'", referrer.pretty_name());
-    Err(LinkError::Error("Ljava/lang/IllegalAccessError;", message))
-}
-
-/// Whether code of a class may name another one.
-pub(crate) fn check_access(referrer: &'static Class, class: &'static Class) -> Linked<()> {
-    if referrer.can_access(class) {
-        return Ok(());
-    }
-    inaccessible(&format!("Class '{}'", class.pretty_name()), referrer)
-}
-
-/// A field of a dex file, for code of `referrer`.
-///
-/// # Errors
-/// Why there is none, or none that the code may use.
-pub fn resolve_field(
-    t: &Thread,
-    dex: &'static LoadedDex,
-    id: FieldId,
-    referrer: Option<&'static Class>,
-) -> Linked<&'static Field> {
-    let entry = dex.file.field(id);
-    let class = resolve_type(t, dex, entry.class)?;
-    let field = match dex.fields[id.index()].get() {
-        Some(field) => field,
-        None => {
-            let name = text(dex.file.string(entry.name));
-            let descriptor = text(dex.file.descriptor(entry.type_id));
-            let field = class.find_field(name, descriptor).filter(|it| it.dex_index != HIDDEN);
-            field.ok_or_else(|| {
-                let message = format!(
-                    "No field {name} of type {descriptor} in class {} or its superclasses",
-                    class.descriptor
-                );
-                LinkError::Error("Ljava/lang/NoSuchFieldError;", message)
-            })?
-        }
-    };
-    if let Some(referrer) = referrer {
-        check_access(referrer, class)?;
-        if !referrer.can_access_member(field.class(), field.access) {
-            let names = (field.class().java_name(), field.name);
-            return inaccessible(&format!("Field '{}.{}'", names.0, names.1), referrer);
-        }
-    }
-    dex.fields[id.index()].set(field);
-    Ok(field)
-}
-
-/// A method of a dex file, for code of `referrer`.
-///
-/// # Errors
-/// Why there is none, or none that the code may call.
-pub fn resolve_method(
-    t: &Thread,
-    dex: &'static LoadedDex,
-    id: MethodId,
-    referrer: Option<&'static Class>,
-) -> Linked<&'static Method> {
-    let entry = dex.file.method(id);
-    let class = resolve_type(t, dex, entry.class)?;
-    let method = match dex.methods[id.index()].get() {
-        Some(method) => method,
-        None => find_method(t, dex, class, entry)?,
-    };
-    if let Some(referrer) = referrer {
-        check_access(referrer, class)?;
-        // An array's clone is public.
-        if !class.is_array() && !referrer.can_access_member(method.class(), method.access) {
-            return inaccessible(&format!("Method '{method}'"), referrer);
-        }
-    }
-    dex.methods[id.index()].set(method);
-    Ok(method)
-}
-
-/// The method that an interface inherits, if `inherited` is of one of its superinterfaces.
-fn in_interface(class: &'static Class, inherited: &'static Method) -> &'static Method {
-    let is_own = std::ptr::eq(inherited.class(), class);
-    if !class.is_interface() || is_own || inherited.is_direct() {
-        return inherited;
-    }
-    let interfaces = class.interface_tables.iter().map(|table| table.interface);
-    implementation(inherited, &[], &interfaces.collect::<Vec<_>>())
-}
-
-fn find_method(
-    t: &Thread,
-    dex: &'static LoadedDex,
-    class: &'static Class,
-    entry: baton_dex::Method,
-) -> Linked<&'static Method> {
-    let name = text(dex.file.string(entry.name));
-    let signature = dex.file.signature(entry.proto);
-    let method =
-        class.find_method(name, &signature).map(|it| in_interface(class, it)).or_else(|| {
-            // Interfaces have Object's methods, too.
-            let object =
-                class.is_interface().then(|| loaded(t.vm, Loader::BOOT, "Ljava/lang/Object;"));
-            object.flatten()?.find_method(name, &signature)
-        });
-    method.ok_or_else(|| {
-        let message = format!(
-            "No method {name}{signature} in class {} or its super classes",
-            class.descriptor
-        );
-        LinkError::Error("Ljava/lang/NoSuchMethodError;", message)
-    })
 }
 
 /// Registers of a method's parameters of classes and arrays, with their types. Every object is an
@@ -857,25 +470,4 @@ pub fn restricting_class(t: &Thread, loader: Loader, descriptor: &str) -> Option
         }
         Err(_) => None,
     }
-}
-
-/// A string constant of a dex file.
-///
-/// # Errors
-/// The heap is full.
-#[inline]
-pub fn resolve_string(
-    t: &Thread,
-    dex: &'static LoadedDex,
-    id: StringId,
-) -> Result<Ref, OutOfMemory> {
-    let word = &dex.strings[id.index()];
-    // SAFETY: the word is 0 or the address of an interned string, which is never freed.
-    let known = unsafe { Ref::from_address(word.load(Relaxed)) };
-    if !known.is_null() {
-        return Ok(known);
-    }
-    let string = string::intern(t, &dex.file.string(id).utf16().collect::<Vec<_>>())?;
-    word.store(string.address(), Relaxed);
-    Ok(string)
 }

@@ -2,6 +2,7 @@
 
 use crate::class::{Class, Loader};
 use crate::collector;
+use crate::dex_files;
 use crate::exception::{self, OrThrow};
 use crate::globals::Global;
 use crate::interpreter;
@@ -93,7 +94,7 @@ pub(crate) fn load_program(t: &Thread) -> Result<(), StartError> {
 }
 
 fn open(vm: &'static Vm, loader: Loader, path: &std::path::Path) -> Result<(), StartError> {
-    linker::open(vm, loader, path)
+    dex_files::open(vm, loader, path)
         .map_err(|message| StartError::File { path: path.to_owned(), message })
 }
 

@@ -412,7 +412,7 @@ fn assemble(directory: &Path, classes: &[(String, String)]) -> PathBuf {
 /// A class loader of its own for a file. Any object may be one whose file has all classes.
 fn open(t: &Thread, path: &Path) -> Loader {
     let loader = Loader(exception::new_string(t, "loader").unwrap());
-    linker::open(t.vm, loader, path).unwrap();
+    baton_vm::dex_files::open(t.vm, loader, path).unwrap();
     loader
 }
 

@@ -6,9 +6,9 @@ use crate::class::{Body, Class, Method};
 use crate::exception::{self, OrThrow};
 use crate::initialize;
 use crate::invoke_dynamic;
-use crate::linker;
 use crate::monitor;
 use crate::object::Ref;
+use crate::resolution;
 use crate::stack::{Args, Value};
 use crate::vm::{Thread, Thrown};
 use baton_dex::{CallSiteId, MethodId};
@@ -67,7 +67,7 @@ fn resolve(p: Place<'_>) -> Result<&'static Method, Thrown> {
     p.save();
     let id = MethodId(p.pc.bbbb() as u32);
     p.t.scope(|| {
-        linker::resolve_method(p.t, p.code().dex, id, Some(p.method().class())).or_throw(p.t)
+        resolution::resolve_method(p.t, p.code().dex, id, Some(p.method().class())).or_throw(p.t)
     })
 }
 

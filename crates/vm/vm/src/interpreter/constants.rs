@@ -4,6 +4,7 @@ use super::context::{Context, Flow};
 use crate::exception::OrThrow;
 use crate::linker;
 use crate::object::Ref;
+use crate::resolution;
 use crate::vm::Thrown;
 use baton_dex::{StringId, TypeId};
 
@@ -45,7 +46,7 @@ fn reference(c: Context<'_>, value: Result<Ref, Thrown>, n_units: i32) -> Flow {
 #[inline(always)]
 pub(super) fn string(c: Context<'_>, index: u32, n_units: i32) -> Flow {
     c.save();
-    let string = linker::resolve_string(c.t, c.dex(), StringId(index)).or_throw(c.t);
+    let string = resolution::resolve_string(c.t, c.dex(), StringId(index)).or_throw(c.t);
     reference(c, string, n_units)
 }
 

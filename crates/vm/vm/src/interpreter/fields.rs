@@ -4,8 +4,8 @@ use super::context::{Context, Flow, Place};
 use crate::class::Field;
 use crate::exception::OrThrow;
 use crate::initialize;
-use crate::linker;
 use crate::object::{Kind, Ref};
+use crate::resolution;
 use crate::vm::Thrown;
 use baton_dex::FieldId;
 
@@ -23,7 +23,7 @@ fn resolve(p: Place<'_>) -> Result<&'static Field, Thrown> {
     p.save();
     let id = FieldId(p.pc.bbbb() as u32);
     p.t.scope(|| {
-        linker::resolve_field(p.t, p.code().dex, id, Some(p.method().class())).or_throw(p.t)
+        resolution::resolve_field(p.t, p.code().dex, id, Some(p.method().class())).or_throw(p.t)
     })
 }
 
@@ -61,7 +61,7 @@ fn mismatch(p: Place<'_>, field: &Field) -> Thrown {
 
 /// `int java.lang.Foo.bar`
 fn pretty(field: &Field) -> String {
-    let types = (crate::class::pretty_name(field.descriptor), field.class().java_name());
+    let types = (crate::descriptor::pretty_name(field.descriptor), field.class().java_name());
     format!("{} {}.{}", types.0, types.1, field.name)
 }
 

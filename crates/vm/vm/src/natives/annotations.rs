@@ -8,6 +8,7 @@ use crate::class::{Class, Field, LoadedDex, Method};
 use crate::exception::OrThrow;
 use crate::linker;
 use crate::object::{Kind, Ref};
+use crate::resolution;
 use crate::stack::Value;
 use crate::vm::{Thread, Thrown};
 use baton_dex::{AnnotationSet, Annotations, EncodedAnnotation, Value as Encoded, Visibility};
@@ -233,10 +234,10 @@ fn value_object(
     let file = &dex.file;
     match *value {
         Encoded::Null | Encoded::MethodType(_) | Encoded::MethodHandle(_) => Ok(Ref::NULL),
-        Encoded::String(id) => linker::resolve_string(t, dex, id).or_throw(t),
+        Encoded::String(id) => resolution::resolve_string(t, dex, id).or_throw(t),
         Encoded::Type(id) => Ok(linker::resolve_type(t, dex, id).or_throw(t)?.mirror()),
         Encoded::Enum(id) | Encoded::Field(id) => {
-            let field = linker::resolve_field(t, dex, id, None).or_throw(t)?;
+            let field = resolution::resolve_field(t, dex, id, None).or_throw(t)?;
             crate::initialize::initialize(t, field.class())?;
             Ok(t.keep(field.get_ref(field.holder())))
         }

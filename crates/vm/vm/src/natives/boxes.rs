@@ -2,7 +2,8 @@
 
 use super::values::throw;
 use crate::boxing;
-use crate::class::{Class, java_name};
+use crate::class::Class;
+use crate::descriptor::java_name;
 use crate::object::{Kind, Ref};
 use crate::stack::Value;
 use crate::vm::{Thread, Thrown};

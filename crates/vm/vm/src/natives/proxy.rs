@@ -9,6 +9,7 @@ use super::values::{self, VOID, non_null, rust};
 use super::{boxes, members};
 use crate::boxing::boxed;
 use crate::class::{Body, Class, Loader, Method};
+use crate::dex_files;
 use crate::exception::OrThrow;
 use crate::linker;
 use crate::object::{Kind, Ref};
@@ -39,7 +40,7 @@ pub(super) const TABLE: &[Native] = &[
                 (0..list.length()).map(|i| Class::mirrored_by(list.get_ref(i))).collect();
             let image = image(&format!("L{name};"), &interfaces);
             let loader = Loader::of(a.reference(2));
-            let made = linker::load(loader, &name, image)
+            let made = dex_files::load(loader, &name, image)
                 .expect("a dex file of the VM's own is well formed");
             let definition = made.file.class(0);
             let class = linker::define(t, made, definition).or_throw(t)?;
@@ -194,7 +195,7 @@ fn shorty(signature: &str) -> String {
         b'[' => 'L',
         letter => char::from(letter),
     };
-    let parameters = crate::class::parameter_descriptors(signature);
+    let parameters = crate::descriptor::parameter_descriptors(signature);
     std::iter::once(result_of(signature)).chain(parameters).map(letter).collect()
 }
 
@@ -221,7 +222,7 @@ fn image(descriptor: &str, interfaces: &[&'static Class]) -> Vec<u8> {
     types.extend(interfaces.iter().map(|it| it.descriptor));
     let mut strings = BTreeSet::new();
     for (name, signature) in &methods {
-        types.extend(crate::class::parameter_descriptors(signature));
+        types.extend(crate::descriptor::parameter_descriptors(signature));
         types.insert(result_of(signature));
         strings.insert((*name).to_owned());
         strings.insert(shorty(signature));
@@ -238,7 +239,7 @@ fn image(descriptor: &str, interfaces: &[&'static Class]) -> Vec<u8> {
     let protos: BTreeSet<&str> = methods.iter().map(|(_, signature)| *signature).collect();
     let mut protos: Vec<&str> = protos.into_iter().collect();
     let parameters = |signature: &str| -> Vec<u32> {
-        let all = crate::class::parameter_descriptors(signature);
+        let all = crate::descriptor::parameter_descriptors(signature);
         all.into_iter().map(|it| image.type_index(it)).collect()
     };
     protos.sort_by_key(|it| (image.type_index(result_of(it)), parameters(it)));
@@ -285,7 +286,7 @@ fn write(
 
     let mut parameter_lists = Vec::new();
     for signature in &image.protos {
-        let types: Vec<u32> = crate::class::parameter_descriptors(signature)
+        let types: Vec<u32> = crate::descriptor::parameter_descriptors(signature)
             .into_iter()
             .map(|it| image.type_index(it))
             .collect();

@@ -1,7 +1,8 @@
 //! java.lang.System and java.lang.Runtime; baton.rt.Heap: how the heap's memory is used
 
 use super::values::{VOID, non_null, null_pointer, rust, strings, text, throw};
-use crate::class::{Class, java_name};
+use crate::class::Class;
+use crate::descriptor::java_name;
 use crate::heap::Statistics;
 use crate::object::{Kind, copy_elements};
 use crate::stack::{Args, Value};

@@ -3,7 +3,7 @@
 use super::line::expect;
 use super::step::Step;
 use super::types::{Assign, Checked, Name, Type, Value, found};
-use crate::linker;
+use crate::resolution;
 use baton_dex::Value as Constant;
 use baton_dex::{CallSiteId, IndexKind, Instruction, MethodId, Opcode, ProtoId, TypeId};
 
@@ -62,7 +62,9 @@ fn receiver(step: &mut Step<'_, '_>) -> Checked<()> {
 fn is_declared_above(step: &mut Step<'_, '_>, class: Name) -> bool {
     let (t, dex) = (step.types.t, step.subject.dex);
     let id = MethodId(step.instruction.index);
-    let Ok(method) = found(t, || linker::resolve_method(t, dex, id, None)) else { return false };
+    let Ok(method) = found(t, || resolution::resolve_method(t, dex, id, None)) else {
+        return false;
+    };
     step.types.class(class).is_some_and(|class| class.is_assignable_to(method.class()))
 }
 

@@ -32,7 +32,7 @@ fn object(step: &mut Step<'_, '_>, register: u16, field: baton_dex::Field) -> Ch
     match step.line.get(register) {
         found @ Type::UninitializedThis => {
             let own = step.subject.class;
-            let name = crate::linker::text(step.subject.dex.file.string(field.name));
+            let name = crate::dex_files::text(step.subject.dex.file.string(field.name));
             let is_own = step.types.text(class) == own.descriptor
                 && own.fields.iter().any(|it| !it.is_static() && it.name == name);
             if is_own { Ok(()) } else { expect("a reference", register, found) }

@@ -2,6 +2,7 @@
 
 use crate::class::{Class, Field, LoadedDex, access};
 use crate::linker::{self, LinkError};
+use crate::resolution;
 use crate::vm::Thread;
 use baton_dex::{FieldId, IndexKind, Instruction, MethodId, Opcode, TypeId};
 
@@ -18,14 +19,14 @@ pub(crate) fn check(
     let index = instruction.index;
     match instruction.opcode.index_kind() {
         IndexKind::Type => {
-            linker::check_access(referrer, linker::resolve_type(t, dex, TypeId(index))?)
+            resolution::check_access(referrer, linker::resolve_type(t, dex, TypeId(index))?)
         }
         IndexKind::Field => {
-            let field = linker::resolve_field(t, dex, FieldId(index), Some(referrer))?;
+            let field = resolution::resolve_field(t, dex, FieldId(index), Some(referrer))?;
             if is_put(instruction.opcode) { check_final(referrer, field) } else { Ok(()) }
         }
         IndexKind::Method => {
-            linker::resolve_method(t, dex, MethodId(index), Some(referrer))?;
+            resolution::resolve_method(t, dex, MethodId(index), Some(referrer))?;
             let class = linker::resolve_type(t, dex, dex.file.method(MethodId(index)).class)?;
             check_sort(instruction.opcode, class)
         }

@@ -12,6 +12,7 @@
 //! equal names.
 
 use crate::class::{Class, LoadedDex, Loader};
+use crate::dex_files;
 use crate::linker::{self, LinkError};
 use crate::vm::Thread;
 use baton_dex::TypeId;
@@ -138,7 +139,7 @@ impl<'a> Types<'a> {
 
     /// The descriptor of a type of a file.
     pub fn descriptor(&mut self, dex: &'static LoadedDex, id: TypeId) -> &'static str {
-        self.by_id.entry(id).or_insert_with(|| linker::text(dex.file.descriptor(id)))
+        self.by_id.entry(id).or_insert_with(|| dex_files::text(dex.file.descriptor(id)))
     }
 
     /// A name's descriptor: empty for [`Name::UNKNOWN`].
