@@ -105,9 +105,10 @@ impl Server {
         let [input, output, errors, directory, line] =
             <[OwnedFd; 5]>::try_from(fds).map_err(|_| illegal())?;
         let fds = [input.as_fd(), output.as_fd(), errors.as_fd(), directory.as_fd()];
-        let running = match Running::start(self.helper(), wanted.clone(), &fds) {
+        let helper = self.helper();
+        let running = match Running::start(Arc::clone(&helper), wanted.clone(), &fds) {
             Err(StartError::Lost(_)) => {
-                self.replace_helper().and_then(|()| Running::start(self.helper(), wanted, &fds))
+                self.replace(&helper).and_then(|helper| Running::start(helper, wanted, &fds))
             }
             done => done,
         };
@@ -126,13 +127,14 @@ impl Server {
         Arc::clone(&self.helper.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Starts another helper, unless another thread has.
-    fn replace_helper(&self) -> Result<(), StartError> {
+    /// The helper in place of one that is lost. Another thread may have started it. A process that
+    /// is killed closes its sockets before it can be waited for, so that is not asked.
+    fn replace(&self, lost: &Arc<Mutex<Helper>>) -> Result<Arc<Mutex<Helper>>, StartError> {
         let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
-        if !helper.lock().unwrap_or_else(PoisonError::into_inner).is_alive() {
+        if Arc::ptr_eq(&helper, lost) {
             *helper = Arc::new(Mutex::new(Helper::start((self.command)())?));
         }
-        Ok(())
+        Ok(Arc::clone(&helper))
     }
 }
 
