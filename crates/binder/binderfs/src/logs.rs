@@ -93,7 +93,7 @@ impl Logs {
         Ok(Logs { opens, jobs })
     }
 
-    /// OpenLogs a file. `EMFILE` if the user has too many of them open.
+    /// Opens a file. `EMFILE` if the user has too many of them open.
     pub fn open(&self, handle: u64, user: u32, file: LogFile) -> Result<(), Errno> {
         let mut opens = lock(&self.opens);
         if opens.values().filter(|open| open.user == user).count() >= MOST_OPEN {
