@@ -145,6 +145,8 @@ pub fn complete_program(mut program: Program) -> Program {
 pub fn on_main_thread<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
+    // As long as there is one thread.
+    baton_vm::asymmetric_fence::register();
     let builder = std::thread::Builder::new().name("main".to_owned());
     let thread = builder.stack_size(NATIVE_STACK_BYTES).spawn(run);
     let thread = thread.map_err(|error| Failure::new("start the main thread", error))?;

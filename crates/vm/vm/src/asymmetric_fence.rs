@@ -48,9 +48,11 @@ impl LightSide {
     }
 }
 
-/// A child of fork registers itself: its parent's registration need not be its own.
+/// Asks the kernel for fences of this process, once for all. A process of one thread does so in no
+/// time; in one with more, the kernel waits for all processors, some 15 ms. A child of fork asks
+/// itself: its parent's registration need not be its own.
 #[cfg(not(loom))]
-fn register() {
+pub fn register() {
     if membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() {
         IS_REGISTERED.store(true, Relaxed);
     }

@@ -22,7 +22,7 @@
 //! others there is [`vm::Thread::keep`].
 
 pub mod allocation;
-mod asymmetric_fence;
+pub mod asymmetric_fence;
 pub mod boxing;
 mod cards;
 pub mod class;
