@@ -54,16 +54,16 @@ impl Numbers {
 /// One open device, of this mount or of another program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its pid.
+    /// The pid.
     pub pid: u32,
     /// The broker's name of its context.
     pub context: String,
-    /// It manages its context.
+    /// Whether the process manages its context.
     pub is_manager: bool,
-    /// What it has, with tids of the program. Of a program that is not mounted, what the broker
-    /// knows.
+    /// Threads, nodes, handles and work, with tids of the program. Of a program that is not
+    /// mounted, what the broker knows.
     pub has: Description,
-    /// Its calls and services, each thread's outermost first.
+    /// Calls and services, each thread's outermost first.
     pub calls: Vec<CallReport>,
     /// Holders of its nodes: node, holder's process.
     pub holders: Vec<(u64, u64)>,

@@ -69,7 +69,7 @@ impl LogNode {
         }
     }
 
-    /// Its number.
+    /// The number of the node.
     pub fn number(self) -> u64 {
         match self {
             LogNode::Directory => FIRST,

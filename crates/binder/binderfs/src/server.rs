@@ -1,6 +1,6 @@
 //! The server of one mounted binderfs: one thread reads all requests, and waits for nothing else.
-//! What may wait (an open, an ioctl) is done and answered by another thread. One more thread looks
-//! at everything that is no request.
+//! Another thread does and answers each request that may wait (an open, an ioctl). The watcher
+//! looks at everything that is no request.
 
 use crate::client_priority::Urgency;
 use crate::client_thread::{ClientThread, Task};

@@ -17,7 +17,7 @@ pub struct Shared {
     pub watches: Watches,
     /// How urgent the thread is that reads requests.
     pub urgency: Urgency,
-    /// What clients send and get, in a mount with logs.
+    /// The traffic of clients, in a mount with logs.
     pub traffic: Option<Traffic>,
     /// Whether descriptors can be installed in clients.
     pub installs_fds: bool,

@@ -1,7 +1,6 @@
-//! What clients of a mount with logs have sent and got: counts of commands and returns, and the
-//! last transactions.
+//! Counts of the commands and returns of a mount's clients, and their last transactions.
 //!
-//! A mount without logs has none of this. Stand-ins write it; no call of the driver does.
+//! A mount without logs keeps neither. Stand-ins write them; no call of the driver does.
 
 use baton_abi::uapi::*;
 use bytemuck::pod_read_unaligned;
@@ -98,20 +97,20 @@ fn count(counts: &[AtomicU64], number: u32) {
 /// The kind of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It has an answer.
+    /// A call, which has an answer.
     Call,
-    /// It has none.
+    /// A one-way transaction.
     OneWay,
-    /// It is one.
+    /// An answer.
     Reply,
 }
 
 /// A transaction that a client has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Its number, by which it is told from all others of the mount.
+    /// The number, which no other transaction of the mount has.
     pub number: u64,
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
     /// The sender's pid and tid.
     pub from: (u32, u32),
@@ -129,7 +128,7 @@ pub struct Sent {
     pub failure: (u32, i32),
 }
 
-/// What all clients of a mount have sent and got.
+/// The traffic of all clients of a mount.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Counts of commands and returns.
@@ -166,7 +165,7 @@ impl Traffic {
 /// A thread of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'a> {
-    /// Its pid and tid.
+    /// The pid and tid.
     pub thread: (u32, u32),
     /// The broker's name of the context.
     pub context: &'a str,

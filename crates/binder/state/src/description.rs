@@ -23,11 +23,11 @@ const WAITING: u32 = 0x10;
 pub struct Description {
     /// The broker's name for it.
     pub process: u64,
-    /// Its threads.
+    /// Threads.
     pub threads: Vec<ThreadDescription>,
-    /// Its nodes.
+    /// Nodes.
     pub nodes: Vec<NodeDescription>,
-    /// Its handles.
+    /// Handles.
     pub references: Vec<ReferenceDescription>,
     /// The messages in its receive buffer.
     pub buffers: Vec<BufferDescription>,
@@ -52,15 +52,15 @@ pub struct Description {
 /// A thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadDescription {
-    /// Its id, as gettid has it.
+    /// The id, as gettid has it.
     pub tid: Tid,
     /// `BINDER_LOOPER_STATE_` bits.
     pub looper: u32,
-    /// Its next read returns, with work or without.
+    /// Whether the next read returns, with work or without.
     pub returns_once: bool,
     /// It waits for work of the process.
     pub is_ready: bool,
-    /// Its own work, in its order.
+    /// The thread's own work, in order.
     pub work: Vec<WorkDescription>,
 }
 
@@ -105,9 +105,9 @@ pub struct ReferenceDescription {
 /// A message in the receive buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferDescription {
-    /// Its place in the map.
+    /// The place in the map.
     pub offset: usize,
-    /// Its size.
+    /// The size.
     pub bytes: usize,
     /// The program has it and may free it.
     pub is_delivered: bool,
@@ -116,7 +116,7 @@ pub struct BufferDescription {
 /// A transaction or reply that lies in the receive buffer and has not been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransactionDescription {
-    /// Its place in the map.
+    /// The place in the map.
     pub offset: usize,
     /// The sender's process.
     pub peer: u64,

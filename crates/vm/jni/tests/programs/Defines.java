@@ -51,7 +51,8 @@ public class Defines {
         // Another loader has a class of its own, with static fields of its own.
         ClassLoader own = new Own();
         Class<?> other = define(null, own, bytes);
-        System.out.println(other.getName() + " " + (other != defined) + " " + (other.getClassLoader() == own));
+        System.out.println(other.getName() + " " + (other != defined) + " "
+                + (other.getClassLoader() == own));
         System.out.println(other.newInstance());
         System.gc();
         System.out.println(defined.newInstance() + " " + defined.isInstance(other.newInstance()));
