@@ -11,7 +11,7 @@ use crate::peer::{Broker, Entries, HoldingChange, Peer};
 use crate::pool::Pool;
 use crate::reference::References;
 use crate::reserved_slot::ReservedSlot;
-use crate::thread::{Thread, Threads, Waiting};
+use crate::thread::{Frame, Thread, Threads, Waiting};
 use crate::ticket::Tickets;
 use crate::watchdog::Watchdog;
 use crate::work::{Queue, Tid, Todo, Work};
@@ -152,6 +152,13 @@ impl State {
     pub(crate) fn push_own_or_process(&mut self, tid: Tid, work: Work) {
         let serves = self.thread(tid).looper.serves();
         self.push(if serves { Queue::Thread(tid) } else { Queue::Process }, work);
+    }
+
+    /// Adds a level to the thread's stack. What it serves or awaits there may depend on one-way
+    /// transactions that it has not read, so these are the pool's from then on.
+    pub(crate) fn push_frame(&mut self, tid: Tid, frame: Frame) {
+        self.give_one_ways_back(tid);
+        self.thread(tid).stack.push(frame);
     }
 
     /// Wakes the thread for work of its own.

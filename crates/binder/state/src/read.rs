@@ -104,7 +104,7 @@ impl State {
                     // The caller is dead: there is no process with that number any more.
                     incoming.sender.0 = 0;
                 }
-                self.thread(tid).stack.push(Frame::Serving(serving.clone()));
+                self.push_frame(tid, Frame::Serving(serving.clone()));
             }
             None => {
                 self.unread_one_way -= 1;

@@ -1,13 +1,16 @@
 //! One-way transactions of real-time and other senders: in which order a node serves them, and by
 //! which thread.
-use baton_abi::control::{ChannelId, NodeId, ProcessId, Strength};
+use baton_abi::control::{ChannelId, Event, Granted, NodeId, ProcessId, Strength, TicketId};
 use baton_abi::lane::{Kind, Message};
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT;
 use baton_state::buffer::Use;
-use baton_state::thread::Waiting;
-use baton_state::transaction::{Arrival, Incoming, LaneId, LaneSender, Received, Recipient};
-use baton_state::work::Work;
+use baton_state::parcel::Sent;
+use baton_state::thread::{Calling, Waiting};
+use baton_state::transaction::{
+    Arrival, Incoming, LaneId, LaneSender, Received, Recipient, Serving, Target,
+};
+use baton_state::work::{Completion, Work};
 use baton_state::{Effect, Return, State};
 
 const PEER: ProcessId = ProcessId(2);
@@ -58,10 +61,19 @@ fn take_in_from(
 ) {
     let kind = Kind::OneWay as u32;
     let message = Message { kind, node: node.0, code, data_bytes: 8, ..Message::default() };
+    take_in_message(state, &message, lane_sender, by);
+}
+
+fn take_in_message(
+    state: &mut State,
+    message: &Message,
+    lane_sender: Option<LaneSender>,
+    by: Option<u32>,
+) {
     let arrival = || Arrival {
         via: lane_sender.map_or(via(0), |sender| sender.via),
         peer: PEER,
-        message: &message,
+        message,
         chain: Vec::new(),
         objects: Vec::new(),
         lane_sender,
@@ -179,6 +191,49 @@ fn a_looper_takes_over_from_the_pool_and_gives_back_when_it_ends() {
     assert!(!state.has_process_work());
     state.thread_exit(OWN);
     assert_eq!(read(&mut state, POOL).map(|incoming| incoming.code), Some(5));
+}
+
+fn calling() -> Calling {
+    Calling { via: via(1), peer: PEER, handle: None, token: 1, owns_lane: true, dead: false }
+}
+
+fn serving() -> Serving {
+    Serving { via: via(1), peer: PEER, accepts_fds: false, chain: Vec::new() }
+}
+
+/// Has the process know a context manager.
+fn find_manager(state: &mut State) {
+    let (from, ticket, node) = (ProcessId::BROKER, TicketId(1), NodeId(1));
+    let (strength, flags, manages) = (Strength::Strong, 0, true);
+    let objects = vec![Granted { owner: PEER, node, strength, flags, manages }];
+    state.event(Event::Ticket { from, ticket, objects });
+    state.set_manager(ticket).expect("its ticket has come");
+}
+
+/// A call that its looper made meanwhile would be refused, or would serve it before it returns.
+#[test]
+fn a_looper_leaves_it_to_the_pool_when_it_serves_or_makes_a_call() {
+    type Act = fn(&mut State, NodeId);
+    let cases: [(&str, Act); 4] = [
+        ("a call comes in", |state, node| {
+            let call = Message { kind: Kind::Request as u32, node: node.0, ..Message::default() };
+            take_in_message(state, &call, None, Some(OWN));
+        }),
+        ("a call is served past the state", |state, _| state.adopt_service(OWN, serving())),
+        ("a call is made past the state", |state, _| state.adopt_call(OWN, calling())),
+        ("a call is made", |state, _| {
+            find_manager(state);
+            let departure = state.depart(OWN, Target::Handle(0), 0, &Sent::default());
+            drop(state.departed(OWN, departure.unwrap(), via(1), 1, Completion::Taken));
+        }),
+    ];
+    for (name, act) in cases {
+        let (mut state, node) = process_with_looper();
+        take_in(&mut state, node, 5, at(1, 10), None);
+        assert!(!state.has_process_work(), "{name}: it was the looper's");
+        act(&mut state, node);
+        assert_eq!(read(&mut state, POOL).map(|incoming| incoming.code), Some(5), "{name}");
+    }
 }
 
 #[test]

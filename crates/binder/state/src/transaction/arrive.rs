@@ -297,6 +297,10 @@ impl State {
             return self.queue_one_way(node, incoming, thread);
         }
         self.outstanding += 1;
+        if let Some(tid) = thread {
+            // A looper that has this call to serve makes none of its own for a one-way transaction.
+            self.give_one_ways_back(tid);
+        }
         self.push(thread.map_or(Queue::Process, Queue::Thread), Work::Transaction(incoming));
     }
 

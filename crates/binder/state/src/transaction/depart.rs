@@ -139,7 +139,11 @@ impl State {
                 let line = "got new transaction with bad transaction stack";
                 return Err(Refusal::failed(self.complain_of(line, Errno::PROTO)));
             }
-            if matches!(thread.todo.first(), Some(Work::Transaction(_) | Work::Reply(_))) {
+            let is_two_way = |work: &Work| match work {
+                Work::Transaction(incoming) => incoming.serving.is_some(),
+                work => matches!(work, Work::Reply(_)),
+            };
+            if thread.todo.first().is_some_and(is_two_way) {
                 let line = "new transaction not allowed when there is a transaction on thread todo";
                 return Err(Refusal::failed(self.complain_of(line, Errno::PROTO)));
             }
@@ -271,9 +275,9 @@ impl State {
                 let (peer, handle) = (departure.peer, departure.handle.take());
                 let calling = Calling { via, peer, handle, token, owns_lane, dead: false };
                 self.tokens.insert(token, tid);
-                let thread = self.thread(tid);
-                thread.stack.push(Frame::Calling(calling));
-                thread.todo.push_deferred(Work::Complete(Completion::CallTaken(token)));
+                self.push_frame(tid, Frame::Calling(calling));
+                let completion = Work::Complete(Completion::CallTaken(token));
+                self.thread(tid).todo.push_deferred(completion);
             }
             kind => {
                 self.thread(tid).todo.push(Work::Complete(completion));

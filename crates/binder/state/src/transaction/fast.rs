@@ -22,7 +22,7 @@ impl State {
         self.set_waiting(tid, Waiting::Lane(calling.via));
         let thread = self.thread(tid);
         thread.todo.push_deferred(Work::Complete(Completion::CallTaken(calling.token)));
-        thread.stack.push(Frame::Calling(calling));
+        self.push_frame(tid, Frame::Calling(calling));
     }
 
     /// Drops an adopted call that is not made after all. False if it has failed meanwhile.
@@ -40,7 +40,7 @@ impl State {
     pub fn adopt_service(&mut self, tid: Tid, serving: Serving) {
         self.set_waiting(tid, Waiting::No);
         self.outstanding += 1;
-        self.thread(tid).stack.push(Frame::Serving(serving));
+        self.push_frame(tid, Frame::Serving(serving));
     }
 
     /// Drops an adopted transaction that stays on its lane.

@@ -14,7 +14,8 @@
 //! serves one gets the priority of the most urgent one behind it ([`Effect::Raise`]). So a
 //! real-time sender waits for at most one handler of others, at its own priority.
 //!
-//! **Invariant**: a node that is not busy has an empty queue.
+//! **Invariants**: a node that is not busy has an empty queue. The to-do list of a thread that
+//! serves a call or awaits an answer has no one-way transaction.
 
 use crate::effect::Effect;
 use crate::message::{Incoming, LaneId};
