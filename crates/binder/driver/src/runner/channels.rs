@@ -237,25 +237,27 @@ impl Engine {
         why: Option<&'static str>,
     ) {
         self.revoke_with(state, channel.peer);
-        if state.peers.contains_key(&channel.peer) && self.was_refused(channel) {
-            self.pool.channels.lists().refused = Some((channel.peer, Errno::MFILE));
-            for (message, area) in channel.untaken_requests() {
-                state.take_back_grants(channel.peer, &objects_in(&message, area, 0));
-            }
-            state.refuse_channel(channel.id);
-        } else {
-            state.fail_channel(channel.id);
-        }
+        state.fail_channel(channel.id);
         self.carry_out_effects(state);
         self.remove_channel(state, channel, why);
         self.forget_tickets_without_channel(state, channel.peer);
         self.carry_out_effects(state);
     }
 
+    /// Fails the calls on a channel that [was refused](Engine::was_refused), of which no fast call
+    /// is left.
+    pub(crate) fn fail_refused(&self, state: &mut State, channel: &Channel) {
+        self.pool.channels.lists().refused = Some((channel.peer, Errno::MFILE));
+        for (message, area) in channel.untaken_requests() {
+            state.take_back_grants(channel.peer, &objects_in(&message, area, 0));
+        }
+        state.refuse_channel(channel.id);
+    }
+
     /// Whether the server of a channel that has ended lives and has never taken it up: it lacks
     /// descriptors. The channel of a server that has ended may end before the broker's event comes,
     /// so the broker is asked.
-    fn was_refused(&self, channel: &Channel) -> bool {
+    pub(crate) fn was_refused(&self, channel: &Channel) -> bool {
         let target = channel.peer;
         !channel.socket.was_taken_up()
             && self.broker.ask(&Request::IsFrozen { target }) != Err(Errno::SRCH)

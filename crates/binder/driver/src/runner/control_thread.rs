@@ -163,13 +163,17 @@ impl Engine {
     }
 
     /// Takes in the last messages of a peer that has hung up, and ends the channel.
-    fn end_after_hang_up(&self, channel: &Channel) -> Option<Candidate> {
+    pub(crate) fn end_after_hang_up(&self, channel: &Channel) -> Option<Candidate> {
         let (pid, peer) = (self.identity.pid, channel.peer.0);
         tracing::debug!(target: "binder", "{pid}: process {peer} has hung up");
+        let was_refused = self.was_refused(channel);
         let (mut state, later) = self.accept_posted_by(channel.peer);
         self.accept_answers(&mut state);
         self.revoke_with(&mut state, channel.peer);
         self.accept_last_words(&mut state, channel.peer);
+        if was_refused && state.peers.contains_key(&channel.peer) {
+            self.fail_refused(&mut state, channel);
+        }
         self.lose_channel(&mut state, channel, None);
         self.unlock(state);
         later

@@ -648,12 +648,10 @@ fn a_channel_that_nobody_took_up_is_refused_by_a_living_peer_only() {
         client.find_manager().unwrap();
         let peer = server.identity.process;
         let channel = client.channel_to(peer).unwrap();
-        let mut state = client.lock();
         if is_dead {
-            state.peers.remove(&peer);
+            client.lock().peers.remove(&peer);
         }
-        client.lose_channel(&mut state, &channel, None);
-        drop(state);
+        client.end_after_hang_up(&channel);
         let refused = client.pool.channels.lists().refused.take();
         assert_eq!(refused, (!is_dead).then_some((peer, Errno::MFILE)));
         drop(applying);
@@ -680,11 +678,9 @@ fn a_server_that_has_just_ended_refuses_nothing() {
         let channel = client.channel_to(server.identity.process).unwrap();
         let heard = client.broker.applying.lock();
         server.close();
-        let mut state = client.lock();
-        assert!(state.peers.contains_key(&server.identity.process));
+        assert!(client.lock().peers.contains_key(&server.identity.process));
         assert_eq!(client.refusal_at_end(&channel), Refusal::dead());
-        client.lose_channel(&mut state, &channel, None);
-        drop(state);
+        client.end_after_hang_up(&channel);
         assert_eq!(client.pool.channels.lists().refused.take(), None);
         drop((heard, applying));
         client.close();
