@@ -24,7 +24,7 @@ Options of the program's VM, before the class:
   --profile-allocations FILE
                            write which code makes how many objects of which class: as JSON if the
                            name ends in .json, otherwise as text
-  --verify-heap            check the heap after each collection of the counting collector
+  --verify-heap            check the heap after each collection
   --torture                let collections of the counting collector follow without a pause
   -D<NAME>=<VALUE>         a system property
 

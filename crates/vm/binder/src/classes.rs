@@ -10,6 +10,16 @@ use std::sync::OnceLock;
 /// Classes, fields and methods that this crate uses.
 #[derive(Debug)]
 pub struct Classes {
+    /// android.os.Parcel
+    pub parcel: &'static Class,
+    /// android.os.Parcel: its constructor, with a number of contents, or 0 for new ones
+    pub parcel_constructor: &'static Method,
+    /// android.os.Parcel: whether the contents are its own
+    pub parcel_owns: &'static Field,
+    /// android.os.Parcel: recycled ones that own their contents
+    pub owned_pool: &'static Field,
+    /// android.os.Parcel: recycled ones that do not
+    pub holder_pool: &'static Field,
     /// android.os.Parcel: the number of its contents
     pub parcel_number: &'static Field,
     /// android.os.Binder
@@ -85,6 +95,11 @@ fn look_up(t: &Thread) -> Result<Classes, Thrown> {
     let reference = class("Ljava/lang/ref/Reference;")?;
     let notice = "(Landroid/os/IBinder$DeathRecipient;)V";
     Ok(Classes {
+        parcel,
+        parcel_constructor: method(parcel, "<init>", "(I)V")?,
+        parcel_owns: field(parcel, "mOwnsNativeParcelObject", "Z")?,
+        owned_pool: field(parcel, "sOwnedPool", "[Landroid/os/Parcel;")?,
+        holder_pool: field(parcel, "sHolderPool", "[Landroid/os/Parcel;")?,
         parcel_number: field(parcel, "mNativePtr", "I")?,
         binder,
         binder_number: field(binder, "mObject", "I")?,

@@ -6,7 +6,8 @@
 //! - [`nodes`]: Java's Binder objects that others hold. [`remotes`]: objects of others.
 //! - [`parcel`]: what a parcel contains. [`parcels`]: parcels by their numbers.
 //! - [`classes`]: Android's classes. [`calls`]: a thread's dialogue with the driver.
-//! - [`binders`]: Java's objects of nodes and remote objects. [`natives`]: the methods.
+//! - [`binders`]: Java's objects of nodes and remote objects. [`pool`]: recycled parcels.
+//! - [`natives`]: the methods.
 //!
 //! **Invariant**: no lock of this crate is held while Java runs or an object is allocated. A thread
 //! that waits for such a lock is a running one, and a collection would wait for it.
@@ -21,6 +22,7 @@ mod natives;
 mod nodes;
 mod parcel;
 mod parcels;
+mod pool;
 mod remotes;
 
 use baton_vm::vm::Native;

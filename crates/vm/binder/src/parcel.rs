@@ -188,6 +188,8 @@ impl Parcel {
         &mut self,
         elements: impl ExactSizeIterator<Item = [u8; N]>,
     ) {
+        // One growth, in place of one for each doubling.
+        self.bytes.reserve(size_of::<i32>() + N * elements.len());
         self.write_i32(elements.len() as i32);
         if self.position == self.bytes.len() && N.is_multiple_of(4) {
             elements.for_each(|element| self.bytes.extend_from_slice(&element));
@@ -201,7 +203,8 @@ impl Parcel {
     pub fn write_string(&mut self, units: Option<&[u16]>) {
         let Some(units) = units else { return self.write_i32(-1) };
         self.write_i32(units.len() as i32);
-        let bytes: Vec<u8> = units.iter().chain(&[0]).flat_map(|unit| unit.to_le_bytes()).collect();
+        let mut bytes = Vec::with_capacity(size_of::<u16>() * (units.len() + 1));
+        bytes.extend(units.iter().chain(&[0]).flat_map(|unit| unit.to_le_bytes()));
         self.write(&bytes);
     }
 

@@ -269,6 +269,7 @@ fn java_calls_java(place: &Place) {
         "an error: false",
         "unknown code: false",
         "too large: android.os.TransactionTooLargeException: null",
+        "recycled: 10 parcels, 6 again, 0 bytes",
         "still there: 1",
         "pipe: to the pipe",
         "pipe: from Java",

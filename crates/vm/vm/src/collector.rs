@@ -83,7 +83,7 @@ fn run(t: &Thread, requests: &Requests) {
         world.end_work();
         report(vm, "counting", since, &format!("; {summary}"));
         if vm.options.verify_heap {
-            verify(t, &counter, &world);
+            verify_counts(t, &counter, &world);
         }
         requests.end(vm.heap.is_at_limit());
     }
@@ -153,16 +153,31 @@ pub(crate) fn finish(vm: &Vm) {
 }
 
 /// Stops the program and compares all counts with the heap.
-fn verify(t: &Thread, counter: &Counter, world: &Program) {
+fn verify_counts(t: &Thread, counter: &Counter, world: &Program) {
     let stopped = t.vm.threads.stop(&t.state);
     // SAFETY: no thread runs, and the collector is between two collections.
     let verified = unsafe { counter.verify(&t.vm.heap, world) };
     drop(stopped);
     if let Err((object, count, expected)) = verified {
-        let class = if object.exists() { Class::of(object).descriptor } else { "no object" };
+        let class = described(object);
         eprintln!("the heap is wrong: {class} has a count of {count}, and {expected} references");
         std::process::abort();
     }
+}
+
+/// Checks where the references of all objects lead. No other thread runs.
+fn verify_references(vm: &Vm) {
+    // SAFETY: by the caller's promise.
+    if let Err((object, to)) = unsafe { vm.heap.verify() } {
+        let [class, to] = [object, to].map(described);
+        eprintln!("the heap is wrong: {class} refers to {to}");
+        std::process::abort();
+    }
+}
+
+/// An object's class, for reports.
+fn described(object: Ref) -> &'static str {
+    if object.exists() { Class::of(object).descriptor } else { "no object" }
 }
 
 /// The VM as a collector that counts sees it.
@@ -340,6 +355,9 @@ fn mark_and_sweep(t: &Thread) {
         };
         // SAFETY: the world is stopped, and the roots are complete (see the crate).
         unsafe { vm.heap.collect(roots) };
+        if vm.options.verify_heap {
+            verify_references(vm);
+        }
     });
     t.state.pauses.add(since, Cause::Collection);
     report(vm, "mark-sweep", since, "");

@@ -8,6 +8,7 @@ use crate::classes::{classes, find};
 use crate::driver::duplicate_of;
 use crate::parcel::{Object, Parcel};
 use crate::parcels::PARCELS;
+use crate::pool;
 use baton_vm::natives::values::{
     NULL, Outcome, VOID, boolean, byte_range, bytes, call, construct, field, non_null, primitives,
     rust, throw, units, utf16,
@@ -123,6 +124,18 @@ pub fn table() -> Vec<Native> {
 }
 
 const TABLE: &[Native] = &[
+    (PARCEL, "obtain", "()Landroid/os/Parcel;", |t, _| Ok(Value::Ref(pool::obtain(t)?))),
+    (PARCEL, "obtain", "(I)Landroid/os/Parcel;", |t, a| {
+        Ok(Value::Ref(pool::obtain_holder(t, a.int(0))?))
+    }),
+    (
+        PARCEL,
+        "recycle",
+        "()V",
+        |t, a| {
+            if pool::recycle(a.reference(0)) { VOID } else { Err(freed(t)) }
+        },
+    ),
     (PARCEL, "writeString", "(Ljava/lang/String;)V", |t, a| {
         let text = a.reference(1);
         let units = (!text.is_null()).then(|| string::units(t, text));

@@ -12,6 +12,9 @@ import android.os.ServiceManager;
 import android.os.TransactionTooLargeException;
 import java.io.FileInputStream;
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.IdentityHashMap;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 
 /** Calls an Echo service by its name, and tells what comes back. */
@@ -57,6 +60,31 @@ public class Client {
         }
     }
 
+    /** More parcels than a pool has places, recycled and obtained again. */
+    static String recycled() {
+        Parcel[] before = new Parcel[10];
+        for (int i = 0; i < before.length; i++) {
+            before[i] = Parcel.obtain();
+            before[i].writeInt(i);
+        }
+        for (Parcel parcel : before) {
+            parcel.recycle();
+        }
+        Set<Parcel> after = Collections.newSetFromMap(new IdentityHashMap<>());
+        int nBytes = 0;
+        for (int i = 0; i < before.length; i++) {
+            Parcel parcel = Parcel.obtain();
+            nBytes += parcel.dataSize();
+            parcel.writeInt(i);
+            after.add(parcel);
+        }
+        int nEqual = 0;
+        for (Parcel parcel : before) {
+            nEqual += after.contains(parcel) ? 1 : 0;
+        }
+        return after.size() + " parcels, " + nEqual + " again, " + nBytes + " bytes";
+    }
+
     public static void main(String[] arguments) throws Exception {
         service = ServiceManager.getService(arguments[0]);
         System.out.println("same proxy: " + (service == ServiceManager.getService(arguments[0])));
@@ -91,6 +119,7 @@ public class Client {
                 Parcel.obtain(), 0));
         System.out.println("too large: " + thrown(Echo.ECHO, data ->
                 data.writeByteArray(new byte[2 << 20])));
+        System.out.println("recycled: " + recycled());
         System.out.println("still there: " + call(Echo.ECHO, data -> data.writeInt(1),
                 Parcel::readInt));
         ParcelFileDescriptor[] pipe = ParcelFileDescriptor.createPipe();

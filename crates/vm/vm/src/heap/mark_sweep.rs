@@ -149,7 +149,7 @@ impl Heap {
         }
     }
 
-    /// Checks the heap: each object's references lead to objects.
+    /// Checks the heap: each object's references lead to objects, referents included.
     ///
     /// # Errors
     /// The first false reference: the object that has it, and where it leads.
@@ -163,11 +163,19 @@ impl Heap {
         objects.sort_unstable();
         for &object in &objects {
             let mut wrong = None;
-            object.each_reference(|to| {
+            let mut check = |to| {
                 if objects.binary_search(&to).is_err() {
                     wrong = Some(to);
                 }
-            });
+            };
+            object.each_reference(&mut check);
+            if let Sort::Reference(offset) = object.shape().sort {
+                // SAFETY: the referent's word holds a reference.
+                let referent = unsafe { Ref::from_address(object.field32(offset)) };
+                if !referent.is_null() {
+                    check(referent);
+                }
+            }
             if let Some(to) = wrong {
                 return Err((object, to));
             }

@@ -138,6 +138,12 @@ fn referents_do_not_count() {
         });
     }
     assert_eq!(objects(&heap), HashSet::from([holder, kept]));
+    // SAFETY: the heap is this thread's alone; the referent is an address, and is not used.
+    unsafe {
+        assert_eq!(heap.verify(), Err((holder, referent)), "nobody has cleared the reference");
+        store32(holder.address() + 12, 0, Relaxed);
+        assert_eq!(heap.verify(), Ok(2));
+    }
 }
 
 #[test]
