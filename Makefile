@@ -16,7 +16,8 @@ LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked --workspace $(RSBINDER) --target-dir target/rsbinder/inline
 SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.prerm \
 	bench/peers/log/build bench/vm/build scripts/coverage-conformance scripts/demo scripts/demo-bench \
-	scripts/install scripts/setup scripts/with-binder tests/binderfs/run tests/clients/build \
+	scripts/install scripts/setup scripts/with-binder tests/binderfs/rootless \
+	tests/binderfs/run tests/clients/build \
 	tests/clients/run tests/containers/run tests/docs/run tests/examples/run tests/host/run \
 	tests/package/run \
 	tests/programs/run tests/rsbinder/broadcasts tests/rsbinder/build tests/rsbinder/call \
@@ -141,6 +142,8 @@ test-uapi:
 test-binderfs:
 	@echo 'test: static programs over a mounted binderfs'
 	@tests/binderfs/run
+	@echo 'test: the same, with stored pages'
+	@PAGES=stored tests/binderfs/run
 
 test-programs:
 	@echo 'test: goroutines and coroutines'

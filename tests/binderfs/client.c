@@ -410,6 +410,101 @@ static void interrupted(void)
 		die("readable without work");
 }
 
+// One of two opens of the device: its first map, and another one of an odd size.
+struct opened {
+	int fd;
+	uint8_t *map;
+	uint8_t *other;
+	size_t other_bytes;
+};
+
+static struct opened open_twice_mapped(size_t other_bytes)
+{
+	struct opened opened = {.fd = open_device(0), .other_bytes = other_bytes};
+	opened.map = map_device(opened.fd);
+	// The first map is the one that counts: a mounted device finds it by an ioctl.
+	struct binder_version version;
+	if (ioctl(opened.fd, BINDER_VERSION, &version))
+		die("BINDER_VERSION: %s", strerror(errno));
+	opened.other = mmap(NULL, other_bytes, PROT_READ, MAP_SHARED, opened.fd, 0);
+	if (opened.other == MAP_FAILED)
+		die("a second map: %s", strerror(errno));
+	return opened;
+}
+
+// Whether all maps show the reply of a call with this letter, which is then freed.
+static void look_at_reply(const struct opened *opened, uint8_t letter)
+{
+	uint8_t payload[PAYLOAD_BYTES];
+	memset(payload, letter, sizeof(payload));
+	struct __attribute__((packed)) {
+		uint32_t command;
+		struct binder_transaction_data data;
+	} send = {BC_TRANSACTION,
+		  {.code = ECHO,
+		   .data_size = sizeof(payload),
+		   .data.ptr.buffer = (uintptr_t)payload}};
+	struct binder_transaction_data reply;
+	uint8_t read[512];
+	size_t n = sizeof(read), write_bytes = sizeof(send);
+	for (;; n = sizeof(read), write_bytes = 0) {
+		if (exchange(opened->fd, &send, write_bytes, read, &n))
+			die("call: %s", strerror(errno));
+		if (find(read, read + n, BR_REPLY, &reply))
+			break;
+	}
+	size_t at = reply.data.ptr.buffer - (uintptr_t)opened->map;
+	size_t end = at + sizeof(struct echo);
+	const struct echo *echo = (void *)(opened->map + at);
+	const struct echo *other = (void *)(opened->other + at);
+	if (memcmp(echo->bytes, payload, sizeof(payload)))
+		die("a map shows another payload than %c: %c", letter, echo->bytes[0]);
+	if (end <= opened->other_bytes &&
+	    memcmp(other->bytes, payload, sizeof(payload)))
+		die("another map shows another payload than %c: %c", letter, other->bytes[0]);
+	struct __attribute__((packed)) {
+		uint32_t command;
+		uint64_t buffer;
+	} release = {BC_FREE_BUFFER, reply.data.ptr.buffer};
+	if (exchange(opened->fd, &release, sizeof(release), NULL, NULL))
+		die("BC_FREE_BUFFER: %s", strerror(errno));
+}
+
+// Maps show what has come, whatever becomes of the kernel's pages, and of the maps, meanwhile.
+static void look_at_pages(uint32_t n)
+{
+	struct opened opened[] = {open_twice_mapped(5000), open_twice_mapped((4 << 20) + 1)};
+	for (uint32_t i = 0; i < n; i++) {
+		for (int j = 0; j < 2; j++)
+			look_at_reply(&opened[j], 'A' + i % 26 + 32 * j);
+		struct opened *changed = &opened[i / 2 % 2];
+		switch (i % 5) {
+		case 0:
+			// The kernel may drop pages that no process has mapped.
+			madvise(changed->map, MAP_BYTES, MADV_DONTNEED);
+			madvise(changed->other, changed->other_bytes, MADV_DONTNEED);
+			posix_fadvise(changed->fd, 0, 0, POSIX_FADV_DONTNEED);
+			break;
+		case 1:
+			madvise(changed->map, MAP_BYTES, MADV_PAGEOUT);
+			break;
+		case 2:
+			if (mmap(changed->map, MAP_BYTES, PROT_READ, MAP_PRIVATE | MAP_FIXED,
+				 changed->fd, 0) != changed->map)
+				die("mapped again: %s", strerror(errno));
+			break;
+		case 3:
+			munmap(changed->other, changed->other_bytes);
+			changed->other_bytes = changed->other_bytes * 3 % (4 << 20) + 1;
+			changed->other = mmap(NULL, changed->other_bytes, PROT_READ, MAP_PRIVATE,
+					      changed->fd, 0);
+			if (changed->other == MAP_FAILED)
+				die("a second map: %s", strerror(errno));
+			break;
+		}
+	}
+}
+
 static uint64_t state;
 
 static uint64_t draw(uint64_t below)
@@ -485,7 +580,7 @@ int main(int argc, char **argv)
 	if (argc < 3)
 		die("usage: client DEVICE serve | call N [EUID [PID]] | interrupted | "
 		    "misuse SEED | runs-as EUID | change-user EUID | nice VALUE | "
-		    "real-time PRIORITY [READER] | descriptors N");
+		    "real-time PRIORITY [READER] | descriptors N | pages N");
 	device = argv[1];
 	const char *role = argv[2];
 	uint64_t number = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
@@ -505,6 +600,8 @@ int main(int argc, char **argv)
 		change_user(number);
 	else if (!strcmp(role, "descriptors"))
 		send_descriptors(number);
+	else if (!strcmp(role, "pages"))
+		look_at_pages(number);
 	else if (!strcmp(role, "nice"))
 		be_nice(number);
 	else if (!strcmp(role, "real-time")) {

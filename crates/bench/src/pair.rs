@@ -268,8 +268,7 @@ impl Endpoint {
 
     /// The file system that a system's ends need, if they need one.
     fn mount(system: System, place: Place<'_>) -> Result<Option<Endpoint>, PairError> {
-        let needs = system == System::BatonMounted;
-        needs.then(|| Endpoint::start(system, Side::Mount, place, 1)).transpose()
+        system.is_mounted().then(|| Endpoint::start(system, Side::Mount, place, 1)).transpose()
     }
 
     pub fn id(&self) -> u32 {
@@ -321,7 +320,7 @@ pub(crate) fn command(system: System, broker: &Path) -> Result<Command, PairErro
             command.env("LD_PRELOAD", library).env("BATON_SOCKET", broker);
             command.env("BATON_CONTEXT", system.name());
         }
-        System::BatonMounted => {
+        System::BatonMounted | System::BatonMountedStored => {
             if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
                 return Err(PairError::NotHere("a mount", "it needs root, and /dev/fuse"));
             }

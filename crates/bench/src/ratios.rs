@@ -69,6 +69,8 @@ fn of_times() -> Vec<Definition> {
         ("uapi_libc_same_over_futex", libc.clone(), same(Futex), None),
         ("uapi_trap_same_over_futex", same(BatonUapiTrap), same(Futex), None),
         ("mounted_same_over_pipe", same(BatonMounted), same(Pipe), None),
+        ("mounted_stored_same_over_pipe", same(BatonMountedStored), same(Pipe), None),
+        ("mounted_stored_same_over_mounted", same(BatonMountedStored), same(BatonMounted), None),
         ("mounted_same_over_uapi_trap", same(BatonMounted), same(BatonUapiTrap), None),
         ("loan_64k_over_floor", loan(Same, large), floor(Same, large), at_most(1.3)),
         ("loan_64k_diff_over_floor", loan(Different, large), floor(Different, large), at_most(1.3)),

@@ -72,6 +72,8 @@ pub enum System {
     BatonUapiTrap,
     /// A Binder program on a mounted binderfs, with nothing loaded into it.
     BatonMounted,
+    /// The same, with stored pages: no maps are passed through.
+    BatonMountedStored,
     /// The same Binder program on the kernel's own driver.
     KernelBinder,
     /// Two words of shared memory, both sides asleep on them.
@@ -144,7 +146,13 @@ impl System {
     /// Whether it is Binder: one server answers all clients, with a pool of threads, and it can do
     /// more than echo.
     pub(crate) fn is_binder(self) -> bool {
-        matches!(self, BatonTyped | BatonUapiLibc | BatonUapiTrap | BatonMounted | KernelBinder)
+        self.is_mounted()
+            || matches!(self, BatonTyped | BatonUapiLibc | BatonUapiTrap | KernelBinder)
+    }
+
+    /// Whether its programs open a mounted binderfs.
+    pub(crate) fn is_mounted(self) -> bool {
+        matches!(self, BatonMounted | BatonMountedStored)
     }
 
     /// Whether it can be measured so: two sides that spin on one processor wait for the end of

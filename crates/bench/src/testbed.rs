@@ -37,6 +37,7 @@ impl Testbed {
             System::BatonUapiLibc,
             System::BatonUapiTrap,
             System::BatonMounted,
+            System::BatonMountedStored,
             System::BatonLoan,
             System::Memcpy,
         ];

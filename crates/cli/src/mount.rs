@@ -4,7 +4,7 @@ use crate::background;
 use crate::broker::begin_log;
 use crate::failure::{Failure, Kind};
 use crate::stop;
-use baton_binderfs::{Config, MountError, Options};
+use baton_binderfs::{Config, MountError, Options, PageSource};
 use clap::Args;
 use rustix::fd::{OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags};
@@ -21,7 +21,11 @@ Serves until SIGTERM or SIGINT, or until DIR is unmounted. A program opens DIR/b
 open /dev/binder, and talks to all programs of the broker. To give DIR to a container, bind the \
 directory, not a file in it.
 
-Needs Linux 6.9, root and a running broker.")]
+Needs Linux 6.1, /dev/fuse and a running broker. As root, on Linux 6.9, programs map the server's \
+buffers. Elsewhere the server stores each message in the kernel's pages, which takes a little \
+longer. An ordinary user mounts in namespaces of his own, for programs in them:
+
+  unshare --user --map-root-user --mount sh -c 'baton mount --background DIR && exec sh'")]
 pub struct MountArgs {
     /// The directory, which exists
     #[arg(value_name = "DIR", default_value = "/dev/binderfs")]
@@ -38,7 +42,8 @@ pub struct MountArgs {
     #[arg(long, value_name = "NAME")]
     apart: Option<String>,
     /// Options as of a mount of the kernel's binderfs: max=N, the number of devices that there can
-    /// be, and stats=global, for DIR/binder_logs
+    /// be, and stats=global, for DIR/binder_logs. And pages=passthrough or pages=stored, in place
+    /// of the best that there is
     #[arg(short, long, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<MountOption>,
     /// Return once programs can use it, and leave it running
@@ -59,6 +64,8 @@ enum MountOption {
     Max(usize),
     /// `stats=global`
     Stats,
+    /// `pages=`
+    Pages(PageSource),
 }
 
 impl FromStr for MountOption {
@@ -73,7 +80,10 @@ impl FromStr for MountOption {
             },
             Some(("stats", "global")) => Ok(MountOption::Stats),
             Some(("stats", _)) => Err("stats= takes the word global".to_owned()),
-            _ => Err("the options are max=N and stats=global".to_owned()),
+            Some(("pages", "passthrough")) => Ok(MountOption::Pages(PageSource::Passthrough)),
+            Some(("pages", "stored")) => Ok(MountOption::Pages(PageSource::Stored)),
+            Some(("pages", _)) => Err("pages= takes passthrough or stored".to_owned()),
+            _ => Err("the options are max=N, stats=global and pages=".to_owned()),
         }
     }
 }
@@ -83,19 +93,21 @@ impl fmt::Display for MountOption {
         match self {
             MountOption::Max(number) => write!(f, "max={number}"),
             MountOption::Stats => f.write_str("stats=global"),
+            MountOption::Pages(source) => write!(f, "pages={source}"),
         }
     }
 }
 
-fn options(given: &[MountOption]) -> Options {
-    let mut options = Options::default();
+fn options(given: &[MountOption]) -> (Options, Option<PageSource>) {
+    let (mut options, mut pages) = (Options::default(), None);
     for option in given {
         match option {
             MountOption::Max(number) => options.most_devices = *number,
             MountOption::Stats => options.has_logs = true,
+            MountOption::Pages(source) => pages = Some(*source),
         }
     }
-    options
+    (options, pages)
 }
 
 /// Mounts a binderfs, and serves it.
@@ -112,11 +124,11 @@ pub fn mount(args: MountArgs, socket: &Path) -> Result<(), Failure> {
     let stop = stop::signals().map_err(|error| Failure::new(&tried, error))?;
     let kept_open = args.kept_open.map(inherited).transpose();
     let kept_open = kept_open.map_err(|errno| Failure::new(&tried, errno).kind(Kind::Usage))?;
-    let options = options(&args.options);
+    let (options, pages) = options(&args.options);
     let MountArgs { directory, contexts, apart, serving, .. } = args;
     let socket_path = socket.to_owned();
     let config =
-        Config { directory, socket: socket_path, contexts, apart, options, stop, kept_open };
+        Config { directory, socket: socket_path, contexts, apart, options, pages, stop, kept_open };
     let ready = || {
         // Without a NOTIFY_SOCKET this has no effect.
         let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
@@ -164,13 +176,15 @@ fn explain(tried: &str, socket: &Path, error: &MountError) -> Failure {
         MountError::NoFuse(Errno::NOENT) => {
             failure.advice("load the module (modprobe fuse), or give the container /dev/fuse")
         }
-        MountError::NoFuse(_) | MountError::NotPermitted => {
-            failure.advice("run it as root, with CAP_SYS_ADMIN if in a container")
+        MountError::NoFuse(_) | MountError::NotPermitted => failure.advice(
+            "run it as root, with CAP_SYS_ADMIN if in a container, or in namespaces of your \
+                 own: unshare --user --map-root-user --mount",
+        ),
+        MountError::NoPassthrough => {
+            failure.advice("pages=passthrough needs Linux 6.9: leave the option out")
         }
-        MountError::NoPassthrough => failure.advice("this needs Linux 6.9"),
         MountError::MayNotPassThrough(_) => failure.advice(
-            "root of a user namespace may not do this: mount as root outside, and bind the \
-             directory into the container",
+            "pages=passthrough needs root outside of user namespaces: leave the option out",
         ),
         MountError::BadContext(_) => failure.kind(Kind::Usage).advice(
             "a context has 1 to 255 bytes, no slash, is named once, and is neither \
@@ -181,7 +195,9 @@ fn explain(tried: &str, socket: &Path, error: &MountError) -> Failure {
         }
         MountError::Broker(error) => Failure::open(tried, socket, error),
         MountError::Refused { errno, .. } => Failure::refused(tried, *errno),
-        MountError::Directory { .. } | MountError::System { .. } => failure,
+        MountError::Directory { .. } | MountError::OtherFuse(_) | MountError::System { .. } => {
+            failure
+        }
     }
 }
 
@@ -191,14 +207,18 @@ mod tests {
 
     #[test]
     fn options_are_those_of_the_kernels_binderfs() {
-        for option in ["max=0", "max=1048576", "stats=global"] {
+        for option in ["max=0", "max=1048576", "stats=global", "pages=stored", "pages=passthrough"]
+        {
             assert_eq!(option.parse::<MountOption>().unwrap().to_string(), option);
         }
-        for option in ["max=1048577", "max=-1", "max=", "max", "stats=none", "stats", "", "ro"] {
+        for option in
+            ["max=1048577", "max=-1", "max=", "max", "stats=none", "stats", "pages=", "", "ro"]
+        {
             assert!(option.parse::<MountOption>().is_err(), "{option}");
         }
-        let given = ["max=3", "stats=global"].map(|option| option.parse().unwrap());
-        assert_eq!(options(&given), Options { most_devices: 3, has_logs: true });
-        assert_eq!(options(&[]), Options::default());
+        let given = ["max=3", "stats=global", "pages=stored"].map(|option| option.parse().unwrap());
+        let both = Options { most_devices: 3, has_logs: true };
+        assert_eq!(options(&given), (both, Some(PageSource::Stored)));
+        assert_eq!(options(&[]), (Options::default(), None));
     }
 }

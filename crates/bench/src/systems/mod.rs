@@ -31,7 +31,7 @@ use std::sync::mpsc::channel;
 fn access(system: System, broker: &Path) -> uapi::Access {
     let form = if system == BatonUapiTrap { uapi::Form::Trap } else { uapi::Form::Libc };
     let device = match system {
-        BatonMounted => mount::directory(broker).join(system.name()),
+        BatonMounted | BatonMountedStored => mount::directory(system, broker).join(system.name()),
         _ => "/dev/binder".into(),
     };
     let device = CString::new(device.into_os_string().into_vec()).expect("a path");
@@ -50,7 +50,7 @@ pub fn connect(system: System, directory: &Path, broker: &Path) -> io::Result<Bo
         BatonHosted | BatonHostedLeaving => Box::new(typed::connect(broker, system.name())?),
         BatonLoan => Box::new(loan::connect(broker)?),
         Memcpy => Box::new(loan::connect_floor(directory, broker)?),
-        BatonMounted | BatonUapiLibc | BatonUapiTrap | KernelBinder => {
+        BatonMounted | BatonMountedStored | BatonUapiLibc | BatonUapiTrap | KernelBinder => {
             Box::new(uapi::connect(&access(system, broker))?)
         }
         Futex | FutexSpin => Box::new(futex::connect(directory, waiting(system))?),
@@ -77,7 +77,7 @@ pub fn listen(
         BatonHostedLeaving => ready(hosted::listen(broker, system.name(), hosted::echo)?),
         BatonLoan => ready(loan::listen(broker)?),
         Memcpy => ready(loan::listen_floor(directory, broker)?),
-        BatonMounted | BatonUapiLibc | BatonUapiTrap | KernelBinder => {
+        BatonMounted | BatonMountedStored | BatonUapiLibc | BatonUapiTrap | KernelBinder => {
             ready(uapi::listen(&access(system, broker), service)?)
         }
         Futex | FutexSpin => ready(futex::listen(directory, waiting(system))?),

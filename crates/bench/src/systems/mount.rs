@@ -1,7 +1,7 @@
 //! The mounted binderfs of a run, in a process of its own.
 
 use crate::system::{Server, System};
-use baton_binderfs::{Config, MountError, Options, serve};
+use baton_binderfs::{Config, MountError, Options, PageSource, serve};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -23,15 +23,19 @@ impl Drop for Mount {
     }
 }
 
-/// Where the binderfs of a broker's run is mounted.
-pub fn directory(broker: &Path) -> PathBuf {
-    broker.with_file_name("binderfs")
+/// Where the binderfs of a system is mounted in a broker's run.
+pub fn directory(system: System, broker: &Path) -> PathBuf {
+    broker.with_file_name(format!("binderfs-{}", system.name()))
 }
 
 /// Mounts a binderfs that has a device for a system's context.
 pub fn start(system: System, broker: &Path) -> io::Result<Box<dyn Server>> {
-    let directory = directory(broker);
+    let directory = directory(system, broker);
     std::fs::create_dir_all(&directory)?;
+    let pages = match system {
+        System::BatonMountedStored => PageSource::Stored,
+        _ => PageSource::Passthrough,
+    };
     let (stopped, stop) = io::pipe()?;
     let config = Config {
         directory,
@@ -40,6 +44,7 @@ pub fn start(system: System, broker: &Path) -> io::Result<Box<dyn Server>> {
         apart: None,
         stop: OwnedFd::from(stopped),
         options: Options::default(),
+        pages: Some(pages),
         kept_open: None,
     };
     let (tell, is_ready) = channel();

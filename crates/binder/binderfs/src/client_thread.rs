@@ -192,7 +192,8 @@ impl StandIn {
         let answer = IoctlOut { result, ..IoctlOut::default() };
         let connection = &self.shared.connection;
         let answer = || _ = connection.answer(unique, &[bytes_of(&answer), &data[..out_bytes]]);
-        self.descriptors.answer(&self.opened, (self.tid, self.pidfd.as_fd()), answer);
+        let client = (self.tid, self.pidfd.as_fd());
+        self.descriptors.answer(connection, &self.opened, client, answer);
     }
 
     fn write_read(&mut self, exchange: &mut WriteRead) -> Result<(), Errno> {
@@ -259,6 +260,9 @@ impl StandIn {
             let commands = staged.taken(staged.bytes);
             self.traffic.begin(traffic, client, commands, |handle| device.node_of(handle));
         }
+        if self.opened.has_secrets() {
+            self.hide_freed(staged);
+        }
         let result = self.drive(BINDER_WRITE_READ, &mut argument);
         let own: WriteRead = pod_read_unaligned(&argument);
         let taken = own.write_consumed;
@@ -274,6 +278,7 @@ impl StandIn {
         exchange.read_consumed = own.read_consumed;
         let filled = returns.get(consumed..own.read_consumed as usize).unwrap_or_default();
         self.descriptors.note_returns(&self.opened, filled);
+        self.show_messages(filled);
         if let Some(traffic) = &self.shared.traffic {
             let (client, device) = (self.opened.client(self.tid), &self.opened.device);
             self.traffic.get(traffic, client, items(filled), || device.last_failure());
@@ -287,6 +292,29 @@ impl StandIn {
         }
         self.returned_to = written.is_ok().then_some(exchange.read_buffer);
         (taken, result.and(written))
+    }
+
+    /// Clears the client's copies of messages that it frees and that are to be cleared.
+    fn hide_freed(&self, staged: &Staged) {
+        for (command, body) in staged.taken(staged.bytes) {
+            if command == BC_FREE_BUFFER {
+                self.opened.hide(&self.shared.connection, pod_read_unaligned(body));
+            }
+        }
+    }
+
+    /// Has the client find the messages of these returns in its map.
+    fn show_messages(&self, returns: &[u8]) {
+        for (number, body) in items(returns) {
+            let (transaction, label) = body.split_at(body.len().min(size_of::<TransactionData>()));
+            let label = match number {
+                BR_TRANSACTION | BR_REPLY => None,
+                BR_TRANSACTION_SEC_CTX => Some(pod_read_unaligned(label)),
+                _ => continue,
+            };
+            let transaction = pod_read_unaligned(transaction);
+            self.opened.show_message(&self.shared.connection, &transaction, label);
+        }
     }
 
     /// Whether the device is readable for the client. Otherwise the kernel is notified once it is.

@@ -3,7 +3,7 @@
 //! Any thread may answer a request, and in any order.
 
 use crate::mount_error::MountError;
-use crate::protocol::{NOTIFY_POLL, OutHeader};
+use crate::protocol::{NOTIFY_POLL, NOTIFY_STORE, OutHeader, StoreOut};
 use bytemuck::bytes_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -92,6 +92,13 @@ impl Connection {
     /// Wakes the threads that poll an open file, by the kernel's number of it.
     pub fn notify_readable(&self, kernel_handle: u64) {
         self.send(0, NOTIFY_POLL, &[&kernel_handle.to_ne_bytes()]);
+    }
+
+    /// Puts bytes into the kernel's pages of a file, from this offset on. Waits for reads of these
+    /// pages that are under way: the thread that answers them must not call this.
+    pub fn store(&self, node: u64, offset: usize, bytes: &[u8]) {
+        let store = StoreOut { node, offset: offset as u64, bytes: bytes.len() as u32, padding: 0 };
+        self.send(0, NOTIFY_STORE, &[bytes_of(&store), bytes]);
     }
 
     fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) -> bool {

@@ -7,6 +7,7 @@
 //! Descriptors in an array are the driver's until the client frees the buffer. The thread that
 //! frees it closes the client's.
 
+use crate::connection::Connection;
 use crate::injection::{self, Seized, Stopped};
 use crate::opened_device::OpenedDevice;
 use crate::staging::{Staged, items};
@@ -61,6 +62,7 @@ impl Descriptors {
     /// descriptors before it goes on.
     pub fn answer(
         &mut self,
+        connection: &Connection,
         opened: &OpenedDevice,
         (tid, pidfd): (u32, BorrowedFd<'_>),
         answer: impl FnOnce(),
@@ -72,7 +74,7 @@ impl Descriptors {
         answer();
         let done = seized.and_then(Seized::stop).and_then(|mut stopped| {
             stopped.close(&self.freed);
-            self.install(opened, &mut stopped, pidfd)
+            self.install(connection, opened, &mut stopped, pidfd)
         });
         // A client that has been killed needs none.
         if let Err(errno) = done
@@ -94,6 +96,7 @@ impl Descriptors {
 
     fn install(
         &self,
+        connection: &Connection,
         opened: &OpenedDevice,
         stopped: &mut Stopped,
         pidfd: BorrowedFd<'_>,
@@ -105,6 +108,7 @@ impl Descriptors {
         let installed = stopped.install(pidfd, &fds)?;
         for (&(buffer, received), fd) in self.received.iter().zip(installed) {
             opened.device.renumber(&received, fd);
+            opened.show(connection, received.place());
             if received.is_in_array {
                 opened.arrays().entry(buffer).or_default().push(fd);
             }

@@ -4,12 +4,13 @@
 //! ```text
 //!   client thread --ioctl--> kernel --> server's reader --> stand-in --> driver --> channels
 //!                 <------------------ answer of the stand-in <----
-//!   client's map of the device = the engine's receive buffer (FUSE passthrough)
+//!   client's map of the device = the engine's receive buffer (FUSE passthrough), or a copy of it
 //! ```
 //!
 //! - [`protocol`]: FUSE's messages. [`connection`]: /dev/fuse and the mount.
 //! - [`tree`]: the files; [`entry`]: an entry of a directory. [`server`]: reads requests.
 //!   [`watcher`]: looks at everything else, by [`watches`].
+//! - [`pages`]: how a client's map gets the bytes of the receive buffer.
 //! - [`opened_device`]: one open device. [`client_thread`]: the threads that stand in for its
 //!   clients' threads. [`opens`]: all of them. [`pending`]: those that wait. [`interrupt`]: their
 //!   signals. [`shared`]: what all threads use.
@@ -39,6 +40,7 @@ mod logs;
 mod mount_error;
 mod opened_device;
 mod opens;
+mod pages;
 mod pending;
 mod protocol;
 mod server;
@@ -50,5 +52,6 @@ mod watcher;
 mod watches;
 
 pub use mount_error::MountError;
+pub use pages::PageSource;
 pub use server::{Config, serve};
 pub use tree::Options;

@@ -27,6 +27,9 @@ pub enum MountError {
     /// This process may not mount file systems.
     #[error("this process may not mount file systems")]
     NotPermitted,
+    /// The kernel's FUSE is another one than this server's.
+    #[error("this kernel speaks version {0} of FUSE")]
+    OtherFuse(u32),
     /// The kernel cannot pass maps through to other files.
     #[error("this kernel does not pass maps of a FUSE file through to another file")]
     NoPassthrough,

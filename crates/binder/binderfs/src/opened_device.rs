@@ -1,11 +1,15 @@
 //! One open device: the driver's, and what the kernel does not announce of its client.
 
 use crate::client_memory::{self, process_of};
+use crate::connection::Connection;
+use crate::pages;
 use crate::protocol::InHeader;
 use crate::traffic::{Client, Counts};
+use baton_abi::uapi::{TF_CLEAR_BUF, TransactionData};
 use baton_driver::device::Device;
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,8 +23,8 @@ pub struct OpenedDevice {
     last_user: AtomicU32,
     /// Whether the program had O_NONBLOCK when that was last looked at.
     nonblocking: AtomicBool,
-    /// The kernel's number of the receive buffer's file.
-    pub backing: i32,
+    /// The kernel's number of the receive buffer's file, if maps are passed through to it.
+    pub backing: Option<i32>,
     /// The process that has opened it.
     pub process: u32,
     /// The broker's name of the context.
@@ -34,18 +38,21 @@ pub struct OpenedDevice {
     /// The client's descriptors in arrays of a message, by the address of its buffer: they are
     /// closed when the client frees it.
     arrays: Mutex<HashMap<u64, Vec<i32>>>,
+    /// Places of messages whose bytes are to be cleared when the client frees them, by the
+    /// addresses of their buffers.
+    secrets: Mutex<HashMap<u64, Range<usize>>>,
 }
 
 impl OpenedDevice {
     /// Opens a context for the process that makes this request. `register` gives the receive
-    /// buffer's file to the kernel.
+    /// buffer's file to the kernel, if maps are to be passed through to it.
     pub fn open(
         context: &str,
         socket: &Path,
         header: InHeader,
         flags: u32,
         file_system: (u32, u32),
-        register: impl FnOnce(&Device) -> Result<i32, Errno>,
+        register: impl FnOnce(&Device) -> Result<Option<i32>, Errno>,
     ) -> Result<OpenedDevice, Errno> {
         let process = process_of(header.tid).ok_or(Errno::SRCH)?;
         let device = Device::open_on_behalf(context, socket, process).map_err(|error| {
@@ -65,6 +72,7 @@ impl OpenedDevice {
             file_system,
             is_mapped: AtomicBool::new(false),
             arrays: Mutex::default(),
+            secrets: Mutex::default(),
         })
     }
 
@@ -78,6 +86,49 @@ impl OpenedDevice {
             self.device.mapped(address, bytes);
             self.is_mapped.store(true, Ordering::Release);
         }
+    }
+
+    /// Has the client find the receive buffer's bytes of this range in its map.
+    pub fn show(&self, connection: &Connection, range: Range<usize>) {
+        if self.backing.is_none() {
+            let read = |at, bytes: &mut [u8]| self.device.read_receive_buffer(at, bytes);
+            pages::store(connection, self.inode, range, read);
+        }
+    }
+
+    /// Has the client find this message in its map.
+    pub fn show_message(
+        &self,
+        connection: &Connection,
+        told: &TransactionData,
+        label: Option<u64>,
+    ) {
+        if self.backing.is_some() {
+            return;
+        }
+        let range = self.device.message_range(told, label);
+        if told.flags & TF_CLEAR_BUF != 0 {
+            self.secrets().insert(told.buffer, range.clone());
+        }
+        self.show(connection, range);
+    }
+
+    /// Clears the client's copy of a message that it frees, if it is to be cleared. Called before
+    /// the driver frees it: then its place may be another message's.
+    pub fn hide(&self, connection: &Connection, buffer: u64) {
+        let secret = self.secrets().remove(&buffer);
+        if let Some(range) = secret {
+            pages::store(connection, self.inode, range, |_, bytes| bytes.fill(0));
+        }
+    }
+
+    /// Whether [`OpenedDevice::hide`] has anything to do.
+    pub fn has_secrets(&self) -> bool {
+        !self.secrets().is_empty()
+    }
+
+    fn secrets(&self) -> MutexGuard<'_, HashMap<u64, Range<usize>>> {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A thread of the client.

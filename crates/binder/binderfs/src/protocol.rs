@@ -22,12 +22,16 @@ pub const INIT_EXT: u32 = 1 << 30;
 pub const PASSTHROUGH: u32 = 1 << 5;
 /// OPEN: reads and writes come to the server.
 pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
+/// OPEN: pages that the kernel has of the file stay.
+pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 /// OPEN: a `close` is not announced.
 pub const FOPEN_NOFLUSH: u32 = 1 << 5;
 /// OPEN: the backing file is mapped in place of this one.
 pub const FOPEN_PASSTHROUGH: u32 = 1 << 7;
 /// The code of a notification that a file has become readable.
 pub const NOTIFY_POLL: i32 = 1;
+/// The code of a notification that puts bytes into the kernel's pages of a file.
+pub const NOTIFY_STORE: i32 = 4;
 /// SETATTR: which attributes are to be set.
 pub const SET_MODE: u32 = 1 << 0;
 /// See [`SET_MODE`].
@@ -272,6 +276,19 @@ pub struct PollOut {
     pub padding: u32,
 }
 
+/// A notification of bytes, which follow: [`NOTIFY_STORE`].
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct StoreOut {
+    /// The file's number.
+    pub node: u64,
+    /// Place of the bytes in the file.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: u32,
+    pub padding: u32,
+}
+
 /// The answer to STATFS.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
@@ -454,6 +471,7 @@ const _: () = {
     assert!(size_of::<AttributesOut>() == 104 && size_of::<SetAttributesIn>() == 88);
     assert!(size_of::<IoctlIn>() == 32 && size_of::<IoctlOut>() == 16);
     assert!(size_of::<StatFsOut>() == 80 && size_of::<ReadIn>() == 40);
+    assert!(size_of::<StoreOut>() == 24);
 };
 
 #[cfg(test)]

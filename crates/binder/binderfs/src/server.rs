@@ -10,6 +10,7 @@ use crate::logs::{Job, LogClient, Logs};
 use crate::mount_error::MountError;
 use crate::opened_device::OpenedDevice;
 use crate::opens::{Open, Opens};
+use crate::pages::{self, PageSource};
 use crate::pending::Pending;
 use crate::protocol::*;
 use crate::shared::Shared;
@@ -51,6 +52,8 @@ pub struct Config {
     pub apart: Option<String>,
     /// The options of the mount.
     pub options: Options,
+    /// How clients' maps get their bytes; `None` for the best way that there is.
+    pub pages: Option<PageSource>,
     /// Serving ends once this is readable.
     pub stop: OwnedFd,
     /// The end of a pipe, if there is one: once nobody has the other end, serving ends with the
@@ -113,6 +116,8 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         logs,
         socket: config.socket,
         apart: config.apart,
+        asked_pages: config.pages,
+        pages: PageSource::Stored,
         tree,
         file_system: (0, 0),
         reviewed: Instant::now(),
@@ -152,6 +157,10 @@ struct Server<'a> {
     socket: PathBuf,
     /// See [`Config::apart`].
     apart: Option<String>,
+    /// See [`Config::pages`].
+    asked_pages: Option<PageSource>,
+    /// How clients' maps get their bytes, from INIT on.
+    pages: PageSource,
     tree: Tree,
     /// The file system's device number, as maps of processes show it.
     file_system: (u32, u32),
@@ -302,6 +311,12 @@ impl Server<'_> {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX).min(FEATURE.len());
                 Ok(FEATURE[from..].iter().copied().take(bytes as usize).collect())
             }
+            Operation::Read { handle, offset, bytes }
+                if self.tree.is_device(node) && self.pages == PageSource::Stored =>
+            {
+                let device = self.opens.lock().get(&handle).map(|open| Arc::clone(&open.device));
+                pages::read(&device.ok_or(Errno::BADF)?.device, offset, bytes as usize)
+            }
             Operation::Release { handle } => {
                 self.release(handle);
                 Ok(Vec::new())
@@ -333,33 +348,31 @@ impl Server<'_> {
         }
     }
 
-    /// INIT: agrees on a version, and checks that receive buffers can be mapped.
+    /// INIT: agrees on a version, and finds out how receive buffers are mapped.
     fn begin(&mut self, unique: u64, init: &InitIn) -> Result<(), MountError> {
         let connection = &self.shared.connection;
-        let is_able =
-            init.major == MAJOR && init.flags & INIT_EXT != 0 && init.flags2 & PASSTHROUGH != 0;
-        if !is_able {
+        if init.major != MAJOR {
             connection.refuse(unique, Errno::PROTO);
-            return Err(MountError::NoPassthrough);
+            return Err(MountError::OtherFuse(init.major));
         }
+        let passes = self.asked_pages != Some(PageSource::Stored)
+            && init.flags & INIT_EXT != 0
+            && init.flags2 & PASSTHROUGH != 0;
         let answer = InitOut {
             major: MAJOR,
             minor: MINOR.min(init.minor),
-            max_readahead: init.max_readahead,
-            flags: INIT_EXT,
+            // Pages beside the one that a client touches would be read in vain: they are stored.
+            max_readahead: 0,
+            flags: init.flags & INIT_EXT,
             max_write: 4096,
             time_granularity: 1,
-            flags2: PASSTHROUGH,
-            max_stack_depth: 1,
+            flags2: if passes { PASSTHROUGH } else { 0 },
+            max_stack_depth: u32::from(passes),
             ..InitOut::default()
         };
         connection.answer(unique, &[bytes_of(&answer)]);
-        let trial = rustix::fs::memfd_create("binder", rustix::fs::MemfdFlags::CLOEXEC)
-            .map_err(MountError::system("memfd_create"))?;
-        match connection.open_backing(trial.as_fd()) {
-            Ok(backing) => connection.close_backing(backing),
-            Err(errno) => return Err(MountError::MayNotPassThrough(errno)),
-        }
+        self.pages = pages::choose(self.asked_pages, passes.then_some(connection))?;
+        tracing::info!(pages = %self.pages, "mounted at {}", self.mounted.directory().display());
         // Without a request to this thread, which would have to answer it.
         let flags = AtFlags::STATX_DONT_SYNC;
         let found = rustix::fs::statx(CWD, self.mounted.directory(), flags, StatxFlags::empty())
@@ -372,11 +385,14 @@ impl Server<'_> {
     fn open_device(&mut self, header: InHeader, flags: u32) -> Result<(), Errno> {
         let context = context_of(&self.tree.open_device(header.node)?, self.apart.as_deref());
         let (shared, opens) = (Arc::clone(&self.shared), Arc::clone(&self.opens));
-        let (socket, file_system) = (self.socket.clone(), self.file_system);
+        let (socket, file_system, pages) = (self.socket.clone(), self.file_system, self.pages);
         self.last_handle += 1;
         let handle = self.last_handle;
         let open = move || {
-            let register = |device: &Device| shared.connection.open_backing(device.file());
+            let register = |device: &Device| match pages {
+                PageSource::Passthrough => shared.connection.open_backing(device.file()).map(Some),
+                PageSource::Stored => Ok(None),
+            };
             let opened =
                 OpenedDevice::open(&context, &socket, header, flags, file_system, register);
             match opened {
@@ -396,7 +412,7 @@ impl Server<'_> {
         let thread = match threads.entry(tid) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let pidfd = shared.watches.add_thread(handle, tid)?;
+                let pidfd = shared.watches.add_thread(handle, (device.process, tid))?;
                 place.insert(ClientThread::start(shared, device, tid, pidfd)?)
             }
         };
@@ -414,7 +430,7 @@ impl Server<'_> {
         }
         if let Some(open) = self.opens.lock().remove(&handle) {
             self.shared.watches.forget_threads(handle, None);
-            self.shared.connection.close_backing(open.device.backing);
+            open.device.backing.map(|backing| self.shared.connection.close_backing(backing));
         }
         self.ending.note_close(&self.opens);
     }
@@ -481,10 +497,13 @@ fn answer_open(shared: &Shared, opens: &Opens, unique: u64, handle: u64, opened:
     let backing = opened.backing;
     let open = Open { device: Arc::new(opened), threads: HashMap::new() };
     opens.lock().insert(handle, open);
-    let open_flags = FOPEN_DIRECT_IO | FOPEN_PASSTHROUGH | FOPEN_NOFLUSH;
-    let answer = OpenOut { handle, open_flags, backing };
+    let open_flags = match backing {
+        Some(_) => FOPEN_DIRECT_IO | FOPEN_PASSTHROUGH | FOPEN_NOFLUSH,
+        None => FOPEN_KEEP_CACHE | FOPEN_NOFLUSH,
+    };
+    let answer = OpenOut { handle, open_flags, backing: backing.unwrap_or(0) };
     if !shared.connection.answer(unique, &[bytes_of(&answer)]) {
         opens.lock().remove(&handle);
-        shared.connection.close_backing(backing);
+        backing.map(|backing| shared.connection.close_backing(backing));
     }
 }

@@ -10,6 +10,7 @@
 use crate::entry::Entry;
 use crate::log_files::{self, LogNode};
 use crate::protocol::{Attributes, SET_GID, SET_MODE, SET_UID, SetAttributesIn};
+use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -205,7 +206,9 @@ impl Tree {
             _ => {
                 let found = self.nodes.get(&node).ok_or(Errno::NOENT)?;
                 // An unlinked device keeps what it had when it was looked up.
-                (file, 1, 0, *self.devices.get(&found.context).unwrap_or(&found.owned))
+                // Maps end with the file: it is as long as a receive buffer.
+                let size = MAX_PAYLOAD_BYTES as u64;
+                (file, 1, size, *self.devices.get(&found.context).unwrap_or(&found.owned))
             }
         };
         let Owned { permissions, uid, gid } = owned;

@@ -44,7 +44,13 @@ pub fn watch(shared: &Shared, opens: &Opens, ending: &Ending, reader: u32) {
         if is_over {
             interrupt(reader);
         }
-        for event in shared.watches.wait(is_over.then_some(&AGAIN)) {
+        let patience = if is_over { Some(&AGAIN) } else { shared.watches.thread_patience() };
+        let mut events = shared.watches.wait(patience);
+        // A busy watcher looks at threads without pidfds later.
+        if events.is_empty() && patience.is_some() {
+            events = shared.watches.ended_threads();
+        }
+        for event in events {
             match event {
                 Watch::Reader => return,
                 Watch::Stop => ending.is_over.store(true, Ordering::Release),

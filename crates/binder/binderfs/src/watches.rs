@@ -4,15 +4,18 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Events of one look.
 const EVENTS: usize = 64;
 /// `PIDFD_THREAD`: the pidfd of a thread, readable once that has ended. The flag is O_EXCL.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
+
+/// Time between two looks at threads that have no pidfd.
+const THREAD_PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Something that the server waits for.
 #[derive(Clone, Debug)]
@@ -67,13 +70,20 @@ pub struct Watches {
     epoll: OwnedFd,
     all: Mutex<HashMap<u64, Watch>>,
     last_number: AtomicU64,
+    /// Linux before 6.9 has no pidfds of threads: see [`Watches::ended_threads`].
+    has_threads_without_pidfd: AtomicBool,
 }
 
 impl Watches {
     /// No watches.
     pub fn new() -> Result<Watches, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Watches { epoll, all: Mutex::default(), last_number: AtomicU64::new(0) })
+        Ok(Watches {
+            epoll,
+            all: Mutex::default(),
+            last_number: AtomicU64::new(0),
+            has_threads_without_pidfd: AtomicBool::new(false),
+        })
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<u64, Watch>> {
@@ -106,13 +116,42 @@ impl Watches {
         events.iter().filter_map(|event| all.get(&event.data.u64()).cloned()).collect()
     }
 
-    /// Watches a thread that uses an open device. Returns its pidfd.
-    pub fn add_thread(&self, handle: u64, tid: u32) -> Result<Arc<OwnedFd>, Errno> {
+    /// Watches a thread of a process that uses an open device. Returns its pidfd, or that of the
+    /// process where there are no pidfds of threads.
+    pub fn add_thread(
+        &self,
+        handle: u64,
+        (process, tid): (u32, u32),
+    ) -> Result<Arc<OwnedFd>, Errno> {
         let pid = Pid::from_raw(tid.cast_signed()).ok_or(Errno::SRCH)?;
-        let pidfd = Arc::new(pidfd_open(pid, PIDFD_THREAD)?);
+        let pidfd = match pidfd_open(pid, PIDFD_THREAD) {
+            Err(Errno::INVAL) => {
+                let process = Pid::from_raw(process.cast_signed()).ok_or(Errno::SRCH)?;
+                self.has_threads_without_pidfd.store(true, Ordering::Relaxed);
+                pidfd_open(process, PidfdFlags::empty())?
+            }
+            opened => opened?,
+        };
+        let pidfd = Arc::new(pidfd);
         let watch = Watch::Thread { handle, tid, pidfd: Arc::clone(&pidfd) };
         self.add(&pidfd, EventFlags::IN | EventFlags::ONESHOT, watch)?;
         Ok(pidfd)
+    }
+
+    /// Time after which [`Watches::ended_threads`] is to be asked, if it is to be.
+    pub fn thread_patience(&self) -> Option<&'static Timespec> {
+        self.has_threads_without_pidfd.load(Ordering::Relaxed).then_some(&THREAD_PATIENCE)
+    }
+
+    /// The watches of threads that have ended, where pidfds do not say so: those are of whole
+    /// processes.
+    pub fn ended_threads(&self) -> Vec<Watch> {
+        let has_ended = |watch: &&Watch| match watch {
+            Watch::Thread { tid, .. } => Pid::from_raw(tid.cast_signed())
+                .is_some_and(|tid| test_kill_process(tid) == Err(Errno::SRCH)),
+            _ => false,
+        };
+        self.all().values().filter(has_ended).cloned().collect()
     }
 
     /// Ends the watches of threads that use an open device: of one of them, or of all.

@@ -5,6 +5,7 @@ use super::Device;
 use baton_abi::uapi::*;
 use bytemuck::{AnyBitPattern, NoUninit, Zeroable, bytes_of, bytes_of_mut};
 use std::mem::offset_of;
+use std::ops::Range;
 
 /// A descriptor in a transaction or a reply that an ioctl has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,14 @@ pub struct ReceivedDescriptor {
     /// It lies in an array (BINDER_TYPE_FDA). The driver closes it when the program frees the
     /// buffer; any other is the caller's to close.
     pub is_in_array: bool,
+}
+
+impl ReceivedDescriptor {
+    /// The bytes of the receive buffer that are its number.
+    pub fn place(&self) -> Range<usize> {
+        let bytes = if self.is_in_array { size_of::<i32>() } else { size_of::<u64>() };
+        self.at..self.at + bytes
+    }
 }
 
 impl Device {

@@ -7,6 +7,7 @@
 pub mod descriptors;
 mod exchange;
 mod fast;
+mod messages;
 mod priorities;
 mod read;
 mod request;
