@@ -430,7 +430,9 @@ impl Server<'_> {
         }
         if let Some(open) = self.opens.lock().remove(&handle) {
             self.shared.watches.forget_threads(handle, None);
-            open.device.backing.map(|backing| self.shared.connection.close_backing(backing));
+            if let Some(backing) = open.device.backing {
+                self.shared.connection.close_backing(backing);
+            }
         }
         self.ending.note_close(&self.opens);
     }
@@ -504,6 +506,8 @@ fn answer_open(shared: &Shared, opens: &Opens, unique: u64, handle: u64, opened:
     let answer = OpenOut { handle, open_flags, backing: backing.unwrap_or(0) };
     if !shared.connection.answer(unique, &[bytes_of(&answer)]) {
         opens.lock().remove(&handle);
-        backing.map(|backing| shared.connection.close_backing(backing));
+        if let Some(backing) = backing {
+            shared.connection.close_backing(backing);
+        }
     }
 }

@@ -4,9 +4,9 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, test_kill_process};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Events of one look.
@@ -71,7 +71,7 @@ pub struct Watches {
     all: Mutex<HashMap<u64, Watch>>,
     last_number: AtomicU64,
     /// Linux before 6.9 has no pidfds of threads: see [`Watches::ended_threads`].
-    has_threads_without_pidfd: AtomicBool,
+    lacks_thread_pidfds: bool,
 }
 
 impl Watches {
@@ -82,7 +82,7 @@ impl Watches {
             epoll,
             all: Mutex::default(),
             last_number: AtomicU64::new(0),
-            has_threads_without_pidfd: AtomicBool::new(false),
+            lacks_thread_pidfds: pidfd_open(getpid(), PIDFD_THREAD).err() == Some(Errno::INVAL),
         })
     }
 
@@ -125,9 +125,8 @@ impl Watches {
     ) -> Result<Arc<OwnedFd>, Errno> {
         let pid = Pid::from_raw(tid.cast_signed()).ok_or(Errno::SRCH)?;
         let pidfd = match pidfd_open(pid, PIDFD_THREAD) {
-            Err(Errno::INVAL) => {
+            Err(Errno::INVAL) if self.lacks_thread_pidfds => {
                 let process = Pid::from_raw(process.cast_signed()).ok_or(Errno::SRCH)?;
-                self.has_threads_without_pidfd.store(true, Ordering::Relaxed);
                 pidfd_open(process, PidfdFlags::empty())?
             }
             opened => opened?,
@@ -140,7 +139,7 @@ impl Watches {
 
     /// Time after which [`Watches::ended_threads`] is to be asked, if it is to be.
     pub fn thread_patience(&self) -> Option<&'static Timespec> {
-        self.has_threads_without_pidfd.load(Ordering::Relaxed).then_some(&THREAD_PATIENCE)
+        self.lacks_thread_pidfds.then_some(&THREAD_PATIENCE)
     }
 
     /// The watches of threads that have ended, where pidfds do not say so: those are of whole

@@ -31,7 +31,7 @@ impl Device {
             for at in objects.take((told.offsets_size / 8) as usize) {
                 let mut offset = 0u64;
                 self.read_receive_buffer(at, bytes_of_mut(&mut offset));
-                end = end.max(self.buffer_end(start, offset, &until).unwrap_or(start));
+                end = end.max(self.buffer_end(start, offset, until).unwrap_or(start));
             }
         }
         if let Some(label) = label.and_then(place) {
