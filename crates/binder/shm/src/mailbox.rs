@@ -319,6 +319,161 @@ mod tests {
     use std::sync::Arc;
     use std::thread;
 
+    /// Runs a step on a word, and checks the word after it.
+    fn step<T>(before: u32, after: u32, step: impl FnOnce(Mailbox<'_>) -> T) -> T {
+        let word = AtomicU32::new(before);
+        let returned = step(Mailbox::new(&word));
+        assert_eq!(word.load(Ordering::Relaxed), after, "from {before:#b}");
+        returned
+    }
+
+    #[test]
+    fn a_post_says_where_its_reader_is_and_changes_only_its_own_bit() {
+        for (before, reader) in [
+            (0, Reader::Elsewhere),
+            (NUDGED, Reader::Elsewhere),
+            (WATCHED, Reader::Watching),
+            (WATCHED | NUDGED | DEDICATED | POLLING, Reader::Watching),
+            (WAITING, Reader::Woken),
+            (WAITING | WATCHED | DEDICATED | POLLING, Reader::Woken),
+            (DEDICATED, Reader::Dedicated),
+            (DEDICATED | POLLING, Reader::Dedicated),
+            (POLLING, Reader::Polling),
+            (POLLING | NUDGED, Reader::Polling),
+        ] {
+            assert_eq!(step(before, before | FULL, |it| it.post()), reader, "{before:#b}");
+        }
+        for (before, reader) in [
+            (CLOSED, Reader::Closed),
+            (CLOSED | WAITING | WATCHED | DEDICATED, Reader::Closed),
+            (FULL, Reader::Elsewhere),
+            (FULL | WAITING | WATCHED | DEDICATED | POLLING, Reader::Elsewhere),
+            (FULL | CLOSED, Reader::Closed),
+            (FULL | CLOSED | WAITING, Reader::Closed),
+        ] {
+            assert_eq!(step(before, before, |it| it.post()), reader, "{before:#b}");
+        }
+    }
+
+    #[test]
+    fn a_look_reports_a_message_before_a_nudge_and_takes_the_nudge() {
+        for (before, seen, after) in [
+            (0, Seen::Nothing, 0),
+            (!(FULL | NUDGED), Seen::Nothing, !(FULL | NUDGED)),
+            (FULL | NUDGED, Seen::Message, FULL | NUDGED),
+            (NUDGED, Seen::Nudge, 0),
+            (NUDGED | WATCHED | DEDICATED, Seen::Nudge, WATCHED | DEDICATED),
+        ] {
+            assert_eq!(step(before, after, |it| it.look()), seen, "{before:#b}");
+        }
+    }
+
+    /// Each step from a word that shows the bits it needs, and from one that shows all others.
+    #[test]
+    fn each_step_changes_its_own_bits_and_asks_for_them_alone() {
+        type Step = fn(Mailbox<'_>) -> bool;
+        /// The word before, what the step returns, and the word after.
+        type Case = (u32, bool, u32);
+        let steps: [(&str, Step, &[Case]); 9] = [
+            ("is empty", |it| it.is_empty(), &[(!FULL, true, !FULL), (FULL, false, FULL)]),
+            (
+                "unwatch",
+                |it| it.unwatch(),
+                &[(!FULL, false, !(FULL | WATCHED)), (FULL | WATCHED, true, FULL | WATCHED)],
+            ),
+            (
+                "dedicate",
+                |it| it.dedicate(),
+                &[
+                    (WATCHED, true, WATCHED | DEDICATED),
+                    (DEDICATED, true, DEDICATED),
+                    (FULL, false, FULL),
+                ],
+            ),
+            (
+                "is dedicated",
+                |it| it.is_dedicated(),
+                &[(!DEDICATED, false, !DEDICATED), (DEDICATED, true, DEDICATED)],
+            ),
+            (
+                "end of dedication",
+                |it| it.end_dedicated(),
+                &[(!FULL, false, !(FULL | DEDICATED)), (FULL | DEDICATED, true, FULL)],
+            ),
+            (
+                "alert",
+                |it| it.alert(),
+                &[
+                    (0, false, NUDGED),
+                    (!DEDICATED, false, !DEDICATED),
+                    (!WAITING, false, !WAITING),
+                    (DEDICATED | WAITING, true, DEDICATED | WAITING | NUDGED),
+                    (!NUDGED, true, u32::MAX),
+                ],
+            ),
+            (
+                "close",
+                |it| it.close(),
+                &[(!FULL & !CLOSED, false, !FULL), (FULL, true, FULL | CLOSED)],
+            ),
+            (
+                "is closed",
+                |it| it.is_closed(),
+                &[(!CLOSED, false, !CLOSED), (CLOSED, true, CLOSED)],
+            ),
+            (
+                "is given back",
+                |it| it.is_given_back(),
+                &[(!RETURNED, false, !RETURNED), (RETURNED, true, RETURNED)],
+            ),
+        ];
+        for (name, run, cases) in steps {
+            for &(before, returned, after) in cases {
+                assert_eq!(step(before, after, run), returned, "{name} from {before:#b}");
+            }
+        }
+        type Change = fn(Mailbox<'_>);
+        let changes: [(&str, Change, u32, u32); 8] = [
+            ("clear", |it| it.clear(), u32::MAX, !(FULL | WAITING | WATCHED)),
+            ("clear, watched", |it| it.clear_watched(), u32::MAX, !(FULL | WAITING)),
+            ("watch", |it| it.watch(), WAITING, WAITING | WATCHED),
+            ("nudge", |it| it.nudge(), WAITING, WAITING | NUDGED),
+            ("give back", |it| it.give_back(), CLOSED, CLOSED | RETURNED),
+            ("polls", |it| it.set_polling(true), WATCHED, WATCHED | POLLING),
+            ("reset", |it| it.reset(), !DEDICATED, 0),
+            ("reset, dedicated", |it| it.reset(), 255, DEDICATED | WAITING | NUDGED),
+        ];
+        for (name, change, before, after) in changes {
+            let word = AtomicU32::new(before);
+            change(Mailbox::new(&word));
+            assert_eq!(word.load(Ordering::Relaxed), after, "{name}");
+        }
+        step(u32::MAX, !POLLING, |it| it.set_polling(false));
+    }
+
+    /// A wait that does not sleep, or whose time is over at once.
+    #[test]
+    fn a_wait_ends_by_a_message_a_nudge_or_something_else_and_waits_no_more() {
+        let at_once = Some(Duration::ZERO);
+        for (before, something_else, seen, after) in [
+            (0, false, Err(Wait::TimedOut), 0),
+            (WAITING, false, Err(Wait::TimedOut), 0),
+            (DEDICATED | WATCHED, false, Err(Wait::TimedOut), DEDICATED | WATCHED),
+            (DEDICATED, true, Ok(Seen::Nothing), DEDICATED),
+            (NUDGED | DEDICATED, false, Ok(Seen::Nudge), DEDICATED),
+            (NUDGED, true, Ok(Seen::Nudge), 0),
+            (FULL | NUDGED, false, Ok(Seen::Message), FULL | NUDGED | WAITING),
+        ] {
+            let wait = |it: Mailbox<'_>| it.wait_unless(at_once, || something_else);
+            assert_eq!(step(before, after, wait), seen, "{before:#b}");
+        }
+        let posted = |it: Mailbox<'_>| it.wait_unless(at_once, || it.post() == Reader::Woken);
+        assert_eq!(step(0, FULL | WAITING, posted), Ok(Seen::Message));
+        let dedicated = |it: Mailbox<'_>| it.await_dedicated(at_once);
+        assert_eq!(step(DEDICATED, DEDICATED, dedicated), Ok(()));
+        assert_eq!(step(!DEDICATED, !DEDICATED, dedicated), Err(Wait::TimedOut));
+    }
+
     /// Returns once a thread sleeps in the kernel. `None` if it has ended.
     fn wait_until_asleep(tid: i32) -> Option<()> {
         loop {
@@ -330,22 +485,37 @@ mod tests {
         }
     }
 
+    /// A thread that sleeps on the word.
+    fn sleeper(word: &Arc<AtomicU32>, body: fn(&AtomicU32)) -> thread::JoinHandle<()> {
+        let (word, (known, is_known)) = (Arc::clone(word), std::sync::mpsc::channel());
+        let thread = thread::spawn(move || {
+            known.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            body(&word);
+        });
+        wait_until_asleep(is_known.recv().unwrap()).unwrap();
+        thread
+    }
+
+    #[test]
+    fn a_reader_that_sleeps_is_woken_by_a_post_and_by_an_alert() {
+        let wakes: [fn(Mailbox<'_>); 2] = [
+            |mailbox| assert_eq!(mailbox.post(), Reader::Woken),
+            |mailbox| assert!(!mailbox.alert(), "the reader is not dedicated"),
+        ];
+        for wake in wakes {
+            let word = Arc::new(AtomicU32::new(0));
+            let reader = sleeper(&word, |word| _ = Mailbox::new(word).wait(None));
+            wake(Mailbox::new(&word));
+            reader.join().unwrap();
+        }
+    }
+
     #[test]
     fn a_nudge_reaches_the_reader_whatever_the_writer_does() {
         let word = Arc::new(AtomicU32::new(0));
-        let (known, is_known) = std::sync::mpsc::channel();
-        let sleeper = |body: fn(&AtomicU32)| {
-            let (word, known) = (word.clone(), known.clone());
-            let thread = thread::spawn(move || {
-                known.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
-                body(&word);
-            });
-            wait_until_asleep(is_known.recv().unwrap()).unwrap();
-            thread
-        };
         // The hostile writer's own sleeper is the first in the kernel's queue.
-        let hostile_sleeper = sleeper(|word| _ = futex::wait(word, 0, None));
-        let reader = sleeper(|word| _ = Mailbox::new(word).wait(None));
+        let hostile_sleeper = sleeper(&word, |word| _ = futex::wait(word, 0, None));
+        let reader = sleeper(&word, |word| _ = Mailbox::new(word).wait(None));
         word.store(0, Ordering::Release);
         Mailbox::new(&word).nudge();
         reader.join().unwrap();

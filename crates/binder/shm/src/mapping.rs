@@ -375,6 +375,96 @@ mod tests {
         assert_eq!(seen, expected[..]);
     }
 
+    /// The line of `/proc/self/smaps` that begins with `field`, of the mapping at this address.
+    /// `None` if the address is not mapped.
+    fn smaps_field(address: usize, field: &str) -> Option<String> {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut lines = smaps.lines().skip_while(|line| {
+            let bounds = line.split_once(' ').and_then(|(bounds, _)| bounds.split_once('-'));
+            bounds.and_then(|(start, _)| usize::from_str_radix(start, 16).ok()) != Some(address)
+        });
+        lines.find(|line| line.starts_with(field)).map(str::to_owned)
+    }
+
+    fn page() -> Mapping<4096> {
+        Mapping::new(create("page", 4096).unwrap(), Access::ReadWrite).unwrap()
+    }
+
+    #[test]
+    fn a_frozen_file_takes_no_more_seals() {
+        let file = create("page", 4096).unwrap();
+        freeze_seals(&file).unwrap();
+        assert_eq!(forbid_new_writers(&file), Err(Errno::PERM));
+    }
+
+    #[test]
+    fn pages_are_locked_until_they_are_released() {
+        let locked = |map: &Mapping<4096>| {
+            let flags = smaps_field(map.address(), "VmFlags:").unwrap();
+            flags.split_whitespace().any(|flag| flag == "lo")
+        };
+        let (one, other) = (page(), page());
+        assert!(!locked(&one) && !locked(&other));
+        if let Err(errno) = one.view().lock_in_memory(0, 4096) {
+            return println!("skipped: this process may lock no memory ({errno})");
+        }
+        lock_in_memory_at(other.address(), 4096).unwrap();
+        assert!(locked(&one) && locked(&other));
+        one.view().release(0, 4096);
+        assert!(!locked(&one) && locked(&other));
+    }
+
+    #[test]
+    fn a_mapping_ends_when_it_is_dropped() {
+        let file = create("a mapping that ends", 4096).unwrap();
+        let is_mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.contains("/memfd:a mapping that ends")
+        };
+        let map = Mapping::<4096>::new(&file, Access::Read).unwrap();
+        assert!(is_mapped());
+        drop(map);
+        assert!(!is_mapped());
+    }
+
+    #[test]
+    fn a_copy_of_any_length_is_of_these_bytes_alone() {
+        let (one, other) = (page(), page());
+        let from: Vec<u8> = (1..=40).collect();
+        for bytes in 0..=from.len() {
+            one.view().zero(0, 64);
+            one.view().write(3, &from[..bytes]);
+            let expected = [&[0; 3], &from[..bytes], &vec![0; 61 - bytes]].concat();
+            let mut seen = vec![0xff; 64];
+            one.view().read(0, &mut seen);
+            assert_eq!(seen, expected, "{bytes} bytes written");
+            other.view().zero(0, 64);
+            View::copy(one.view(), 3, other.view(), 5, bytes);
+            other.view().read(2, &mut seen);
+            assert_eq!(seen, expected, "{bytes} bytes copied");
+        }
+    }
+
+    #[test]
+    fn a_double_word_is_of_the_bytes_at_its_offset() {
+        let map = page();
+        map.view().write(16, &7u64.to_ne_bytes());
+        let found = [map.double_word(16), map.view().double_word(16)];
+        assert_eq!(found.map(|word| word.load(crate::sync::Ordering::Relaxed)), [7, 7]);
+    }
+
+    #[test]
+    fn a_fill_asks_once_for_each_word() {
+        for (bytes, words) in [(0, vec![]), (7, vec![0]), (16, vec![0, 1]), (17, vec![0, 1, 2])] {
+            let mut asked = vec![];
+            page().view().fill(0, bytes, |index| {
+                asked.push(index);
+                0
+            });
+            assert_eq!(asked, words, "{bytes} bytes");
+        }
+    }
+
     #[test]
     #[should_panic(expected = "outside the map")]
     fn access_past_the_end_panics() {

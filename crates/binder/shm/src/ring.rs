@@ -111,6 +111,44 @@ mod tests {
         }
     }
 
+    /// Each end at its own position, with the other end's: what it may use, up to the ring's end.
+    #[test]
+    fn each_end_accepts_the_others_position_within_the_ring() {
+        let corrupt = Err(Corrupt);
+        // Of the writer: its tail, the reader's head, the free bytes and those before the end.
+        for (tail, head, room) in [
+            (0, 0, Ok((64, 64))),
+            (24, 0, Ok((40, 40))),
+            (24, 24, Ok((64, 40))),
+            (64, 0, Ok((0, 0))),
+            (64, 40, Ok((40, 40))),
+            (88, 24, Ok((0, 0))),
+            (88, 56, Ok((32, 32))),
+            (65, 0, corrupt),
+            (24, 25, corrupt),
+            (24, u64::MAX, corrupt),
+        ] {
+            let producer = Producer { size: 64, tail };
+            assert_eq!(producer.room(&AtomicU64::new(head)), room, "{tail}, {head}");
+            assert_eq!((producer.position(), producer.place()), (tail, tail as usize % 64));
+        }
+        // Of the reader: its head, the writer's tail, and the bytes before the end.
+        for (head, tail, available) in [
+            (0, 0, Ok(0)),
+            (0, 64, Ok(64)),
+            (24, 88, Ok(40)),
+            (24, 40, Ok(16)),
+            (152, 160, Ok(8)),
+            (0, 65, Err(Corrupt)),
+            (24, 23, Err(Corrupt)),
+            (24, u64::MAX, Err(Corrupt)),
+        ] {
+            let consumer = Consumer { size: 64, head };
+            assert_eq!(consumer.available(&AtomicU64::new(tail)), available, "{head}, {tail}");
+            assert_eq!((consumer.position(), consumer.place()), (head, head as usize % 64));
+        }
+    }
+
     #[test]
     fn impossible_positions_are_detected() {
         let word = AtomicU64::new(0);
