@@ -204,3 +204,128 @@ impl<'a> OwnBell<'a> {
 pub fn fence_before_check() {
     fence_after_update();
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// A bell's page, its sleepers, and the owner's sleepers on all bells.
+    #[derive(Default)]
+    struct Words {
+        bell: AtomicU32,
+        slept_on: AtomicU32,
+        inactive: AtomicU32,
+        asleep: AtomicU32,
+        elsewhere: AtomicU32,
+    }
+
+    impl Words {
+        fn bell(&self) -> Bell<'_> {
+            Bell::new(&self.bell, &self.slept_on, &self.inactive)
+        }
+
+        fn own(&self) -> OwnBell<'_> {
+            self.bell().own(&self.asleep)
+        }
+
+        /// Whether the ringer is told of a sleeper, and the bell's value.
+        fn page(&self) -> (bool, u32) {
+            let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
+            (word(&self.slept_on) != 0, word(&self.bell))
+        }
+
+        /// Runs `body` while a thread sleeps on the bell in the kernel. `body` wakes it.
+        fn while_asleep(&self, body: impl FnOnce()) {
+            let (word, value) = self.own().announce(Sleep::Alone);
+            thread::scope(|scope| {
+                let (known, is_known) = std::sync::mpsc::channel();
+                let sleeper = scope.spawn(move || {
+                    known.send(rustix::thread::gettid()).unwrap();
+                    futex::wait(word, value, None);
+                });
+                let tid = is_known.recv().unwrap().as_raw_nonzero();
+                let stat = || std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"));
+                while !stat().is_ok_and(|stat| stat.contains(") S ")) {
+                    thread::yield_now();
+                }
+                body();
+                sleeper.join().unwrap();
+            });
+            self.own().withdraw(Sleep::Alone);
+        }
+    }
+
+    #[test]
+    fn a_ringer_is_told_of_sleepers_until_the_last_one_goes() {
+        let words = Words::default();
+        let own = words.own();
+        let (word, value) = own.announce(Sleep::Among);
+        assert!(std::ptr::eq(word, &words.bell));
+        assert_eq!((value, words.page()), (0, (true, 0)));
+        own.announce(Sleep::Alone);
+        own.withdraw(Sleep::Among);
+        assert_eq!(words.page(), (true, 0), "one is left");
+        own.withdraw(Sleep::Alone);
+        assert_eq!(words.page(), (false, 0));
+        assert_eq!(words.asleep.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_ring_says_who_has_to_be_told_where_it_wakes_nobody() {
+        for (slept_on, elsewhere, inactive, rung) in [
+            (0, 0, 0, Ring::NoSleeper),
+            (0, 0, 1, Ring::Nobody),
+            (0, 2, 0, Ring::Nobody),
+            (0, 2, 1, Ring::Nobody),
+            (1, 2, 0, Ring::Missed),
+        ] {
+            let words = Words::default();
+            words.slept_on.store(slept_on, Ordering::Relaxed);
+            words.elsewhere.store(elsewhere, Ordering::Relaxed);
+            words.inactive.store(inactive, Ordering::Relaxed);
+            assert_eq!(words.bell().ring(&words.elsewhere), rung, "{slept_on}, {elsewhere}");
+        }
+    }
+
+    #[test]
+    fn each_ring_wakes_a_sleeper() {
+        let rings: [fn(&Words); 4] = [
+            |words| assert_eq!(words.bell().ring(&words.elsewhere), Ring::Woken),
+            |words| assert_eq!(words.own().ring(), OwnRing::Rung),
+            |words| assert_eq!(words.own().ring_alone(), OwnRing::Rung),
+            |words| assert!(words.own().pass_on()),
+        ];
+        for ring in rings {
+            let words = Words::default();
+            words.while_asleep(|| ring(&words));
+        }
+    }
+
+    #[test]
+    fn an_owners_ring_changes_the_word_for_its_sleepers_alone() {
+        let words = Words::default();
+        let own = words.own();
+        assert_eq!([own.ring(), own.ring_alone()], [OwnRing::NoSleeper; 2]);
+        assert!(!own.pass_on());
+        own.announce(Sleep::Among);
+        assert_eq!((own.ring_alone(), words.page().1), (OwnRing::NoSleeper, 0));
+        assert_eq!((own.ring(), words.page().1), (OwnRing::Rung, 1));
+        own.announce(Sleep::Alone);
+        assert_eq!((own.ring_alone(), words.page().1), (OwnRing::Rung, 2));
+        assert_eq!(own.announce(Sleep::Alone).1, 2, "the value to sleep on");
+        assert!(!own.pass_on(), "nobody sleeps in the kernel");
+        assert_eq!(words.page().1, 2, "a ring that is passed on changes nothing");
+    }
+
+    #[test]
+    fn a_bell_is_deactivated_unless_a_message_lies_there() {
+        let words = Words::default();
+        let (own, inactive) = (words.own(), || words.inactive.load(Ordering::Relaxed) != 0);
+        assert!(!own.deactivate(|| inactive()), "the ringer is told before the look");
+        assert!(!inactive());
+        assert!(own.deactivate(|| false) && inactive());
+        own.reactivate();
+        assert!(!inactive());
+    }
+}

@@ -223,36 +223,43 @@ mod tests {
 
     #[test]
     fn a_reserved_lane_is_taken_by_its_number_only() {
-        let lanes = ClientLanes::default();
-        let lane = lanes.take(NO).unwrap() as u32;
-        lanes.reserve(lane);
-        lanes.give(lane);
-        assert!(!take_all(&lanes).contains(&(lane as usize)));
-        assert!(lanes.take_this(lane));
-        assert_eq!(lanes.ended().count(), 0);
-        lanes.give(lane);
-        lanes.unreserve(lane);
-        assert_eq!(lanes.ended().collect::<Vec<_>>(), [lane as usize]);
-        assert_eq!(take_all(&lanes), [lane as usize]);
-        lanes.reserve(lane);
-        assert_eq!(lanes.ended().count(), 0, "it is reserved again");
+        for lane in [0, 5, 63] {
+            let lanes = ClientLanes::default();
+            assert!(lanes.take_this(lane));
+            lanes.reserve(lane);
+            lanes.give(lane);
+            let others: Vec<_> = (0..MAX_LANES).filter(|&other| other != lane as usize).collect();
+            assert_eq!(take_all(&lanes), others);
+            assert!(lanes.take_this(lane));
+            assert_eq!(lanes.ended().count(), 0);
+            lanes.give(lane);
+            lanes.unreserve(lane);
+            assert_eq!(lanes.ended().collect::<Vec<_>>(), [lane as usize]);
+            assert_eq!(take_all(&lanes), [lane as usize]);
+            lanes.reserve(lane);
+            assert_eq!(lanes.ended().count(), 0, "it is reserved again");
+        }
     }
 
     #[test]
     fn a_lane_with_a_dedicated_looper_is_taken_last() {
-        let lanes = ClientLanes::default();
-        lanes.reserve(0);
-        lanes.unreserve(0);
-        let mut taken = vec![];
-        while let Some(lane) = lanes.take(|lane| lane == 0) {
-            taken.push(lane);
+        for old in [0, 5, 63] {
+            let lanes = ClientLanes::default();
+            lanes.reserve(old);
+            lanes.unreserve(old);
+            let mut taken = vec![];
+            while let Some(lane) = lanes.take(|lane| lane == old as usize) {
+                taken.push(lane);
+            }
+            assert_eq!((taken.len(), taken.last()), (MAX_LANES, Some(&(old as usize))));
+            let other = if old == 0 { 1 } else { 0 };
+            lanes.give(old);
+            lanes.give(other);
+            assert_eq!(lanes.take(NO), Some(old.min(other) as usize), "its looper has left");
+            assert_eq!(lanes.take(YES), Some(old.max(other) as usize));
+            lanes.give(old);
+            assert_eq!(lanes.take(YES), Some(old as usize), "and nobody asks about it again");
         }
-        assert_eq!((taken.len(), taken.last()), (MAX_LANES, Some(&0)));
-        lanes.give(0);
-        lanes.give(1);
-        assert_eq!(lanes.take(NO), Some(0), "its looper has left");
-        lanes.give(0);
-        assert_eq!(lanes.take(YES), Some(0), "and nobody asks about it again");
     }
 
     #[test]

@@ -80,3 +80,33 @@ impl EventFlag {
         self.word.load(Ordering::SeqCst) & WAITING != 0
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_that_is_raised_keeps_its_thread_from_waiting_until_it_is_reset() {
+        let flag = EventFlag::default();
+        let state = || (flag.is_waiting(), flag.is_raised());
+        assert_eq!((flag.begin_wait(), state()), (true, (true, false)));
+        flag.end_wait();
+        assert_eq!(state(), (false, false));
+        flag.raise();
+        assert_eq!(state(), (false, true));
+        assert_eq!((flag.begin_wait(), state()), (false, (true, true)));
+        flag.end_wait();
+        assert_eq!(state(), (false, true), "it stays raised");
+        flag.begin_wait();
+        flag.reset();
+        assert_eq!(state(), (false, false));
+    }
+
+    #[test]
+    fn a_wait_ends_at_once_if_the_flag_is_raised() {
+        let (flag, word) = (EventFlag::default(), AtomicU32::new(0));
+        assert!(flag.begin_wait());
+        flag.raise();
+        assert_eq!(flag.wait_on(Mailbox::new(&word)), Ok(Seen::Nothing));
+    }
+}

@@ -102,3 +102,48 @@ impl ReservedSlot {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Every step of the slot's thread from every state: the state after it, if it is taken.
+    #[test]
+    fn each_step_leads_from_its_state_only() {
+        type Step = fn(&ReservedSlot) -> bool;
+        let steps: [(&str, Step, u32, u32); 4] = [
+            ("begin", ReservedSlot::begin_fill, FREE, FILLING),
+            ("finish", ReservedSlot::finish_fill, FILLING, FILLED),
+            ("cancel", ReservedSlot::cancel_fill, FILLING, FREE),
+            ("free", ReservedSlot::free, FILLED, FREE),
+        ];
+        for (name, step, from, to) in steps {
+            for before in [FREE, FILLING, FILLED, TAKEN_OVER] {
+                let slot = ReservedSlot { word: AtomicU32::new(before) };
+                assert_eq!(step(&slot), before == from, "{name} from {before}");
+                let after = if before == from { to } else { before };
+                assert_eq!(slot.word.load(Ordering::Relaxed), after, "{name} from {before}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_keeper_takes_a_slot_over_in_any_state_and_learns_the_state() {
+        for (before, found) in
+            [(FREE, SlotState::Free), (FILLING, SlotState::Filling), (FILLED, SlotState::Filled)]
+        {
+            let slot = ReservedSlot { word: AtomicU32::new(before) };
+            assert_eq!((slot.is_free(), slot.is_taken_over()), (before == FREE, false));
+            assert_eq!(slot.take_over(), found);
+            assert_eq!((slot.is_free(), slot.is_taken_over()), (false, true));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "taken over twice")]
+    fn a_slot_is_taken_over_once() {
+        let slot = ReservedSlot::default();
+        slot.take_over();
+        slot.take_over();
+    }
+}

@@ -131,3 +131,56 @@ impl Entry {
         self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, take_over).ok()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The largest operation, and the smallest.
+    const OPERATIONS: [u32; 2] = [INSIDE - 1, 1];
+
+    #[test]
+    fn a_thread_enters_by_the_epoch_of_both_revocations() {
+        let (all, route) = (Revocation::default(), Revocation::default());
+        let (both, entry) = (Revocations(&all, &route), Entry::default());
+        for operation in OPERATIONS {
+            for revoked in [&all, &route] {
+                let epoch = both.epoch();
+                assert!(entry.enter(both, epoch, operation));
+                assert!(entry.leave());
+                revoked.revoke();
+                assert_ne!(both.epoch(), epoch);
+                assert!(!entry.enter(both, epoch, operation), "by an epoch that has ended");
+                assert!(entry.leave(), "and nobody has taken it over");
+                assert!(entry.enter(both, both.epoch(), operation));
+                assert!(entry.leave());
+            }
+        }
+        assert_eq!((all.epoch(), route.epoch(), both.epoch()), (2, 2, 4));
+    }
+
+    /// An operation is taken over at most once, before its thread ends or leaves it.
+    #[test]
+    fn an_operation_is_its_threads_or_its_keepers() {
+        for operation in OPERATIONS {
+            type End = fn(&Entry) -> bool;
+            for (end, stays_inside) in [(Entry::leave as End, false), (Entry::end, true)] {
+                let (revocation, entry) = (Revocation::default(), Entry::default());
+                let both = Revocations(&revocation, &revocation);
+                let enter = || assert!(entry.enter(both, 0, operation));
+                assert_eq!((entry.take_over(), entry.is_inside()), (None, false));
+                enter();
+                assert!(entry.is_inside());
+                assert!(end(&entry), "nobody has taken it over");
+                assert_eq!((entry.take_over(), entry.is_inside()), (None, stays_inside));
+                entry.come_out();
+                assert!(!entry.is_inside());
+                enter();
+                assert_eq!(entry.take_over(), Some(operation));
+                assert_eq!((entry.take_over(), entry.is_inside()), (None, true), "once");
+                assert!(!end(&entry), "it is the keeper's");
+                assert_eq!((entry.take_over(), entry.is_inside()), (None, stays_inside));
+            }
+        }
+    }
+}
