@@ -223,7 +223,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::thread::Waiting;
+    use crate::thread::{Calling, Frame, Waiting};
     use crate::watchdog::MAX_SPARED;
     use crate::work::{Queue, Work};
     use baton_abi::control::ProcessId;
@@ -268,6 +268,44 @@ mod tests {
             let went = (1..=loopers).filter(|tid| state.become_dedicated(*tid).is_some()).count();
             assert_eq!(went, dedicated, "{loopers} loopers, {lanes} lanes");
             assert_eq!(state.pool.lacks_loopers(), went < lanes as usize, "{loopers}, {lanes}");
+        }
+    }
+
+    #[test]
+    fn a_lane_is_offered_once_and_withdrawn_alone_or_with_its_channel() {
+        let elsewhere = LaneId { channel: ChannelId(2), lane: 0 };
+        let mut state = pool(4);
+        for lane in [via(0), via(1), elsewhere, via(1), via(2)] {
+            state.offer_lane(lane);
+        }
+        assert_eq!(state.pool.vacant, [via(0), via(1), elsewhere, via(2)]);
+        assert_eq!(state.become_dedicated(1), Some(via(0)));
+        state.offer_lane(via(0));
+        assert_eq!(state.pool.vacant, [via(1), elsewhere, via(2)], "it has a looper");
+        state.withdraw_lane(via(1));
+        assert_eq!(state.pool.vacant, [elsewhere, via(2)]);
+        state.withdraw_vacant(ChannelId(1));
+        assert_eq!(state.pool.vacant, [elsewhere]);
+        assert_eq!(state.dedicated_to(1), Some(via(0)), "that is told otherwise");
+    }
+
+    #[test]
+    fn which_loopers_ask_for_one_more_only_because_a_lane_lacks_one() {
+        type Change = fn(&mut State);
+        let cases: [(&str, Change, bool); 6] = [
+            ("a looper", |_| {}, true),
+            ("no lane", |state| state.withdraw_lane(via(0)), false),
+            ("no more loopers are allowed", |state| state.pool.max = 0, false),
+            ("the pool can spare one", |state| state.enter_looper(2), false),
+            ("no looper", |state| state.thread(1).looper = Default::default(), false),
+            ("a thread that is not known", |state| state.thread_exit(1), false),
+        ];
+        for (name, change, asks) in cases {
+            let mut state = pool(1);
+            state.pool.max = 1;
+            state.offer_lane(via(0));
+            change(&mut state);
+            assert_eq!(state.is_to_ask(1), asks, "{name}");
         }
     }
 
@@ -425,6 +463,32 @@ mod tests {
         assert_eq!(state.watchdog(), Round::Missed(vec![2]));
         state.end_round(true);
         assert_eq!(state.dedicated_to(1), Some(via(0)), "from then on it is counted anew");
+    }
+
+    #[test]
+    fn no_watchdog_runs_for_a_pool_without_dedicated_loopers_or_with_one_that_waits() {
+        let mut state = pool(2);
+        state.take_effects();
+        state.no_looper_waits();
+        assert_eq!(state.take_effects(), [], "no looper is dedicated");
+        assert_eq!(state.watchdog(), Round::Last);
+        state.offer_lane(via(0));
+        assert_eq!(state.become_dedicated(1), Some(via(0)));
+        assert_eq!(state.watchdog(), Round::Another, "no looper waits");
+        state.set_waiting(2, Waiting::Bell);
+        assert_eq!(state.watchdog(), Round::Last);
+    }
+
+    #[test]
+    fn a_dedicated_thread_is_idle_while_it_neither_calls_nor_owes_an_answer() {
+        let mut state = pool(2);
+        state.offer_lane(via(0));
+        assert_eq!(state.become_dedicated(1), Some(via(0)));
+        assert_eq!([1, 2, 3].map(|tid| state.idle_dedicated_to(tid)), [Some(via(0)), None, None]);
+        let (via, peer, handle, token) = (via(1), ProcessId(2), None, 1);
+        let calling = Calling { via, peer, handle, token, owns_lane: true, dead: false };
+        state.thread(1).stack.push(Frame::Calling(calling));
+        assert_eq!(state.idle_dedicated_to(1), None);
     }
 
     #[test]

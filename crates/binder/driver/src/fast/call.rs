@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn only_plain_answers_end_a_call() {
         type Change = (&'static str, bool, fn(&mut Message));
-        let changes: [Change; 9] = [
+        let changes: [Change; 10] = [
             ("nothing", true, |_| ()),
             ("the longest data", true, |it| it.data_bytes = INLINE_BYTES as u32),
             ("longer data", false, |it| it.data_bytes = INLINE_BYTES as u32 + 1),
@@ -462,6 +462,7 @@ mod tests {
             ("offsets", false, |it| it.offsets_bytes = 8),
             ("buffers", false, |it| it.buffers_bytes = 8),
             ("descriptors", false, |it| it.fds = 1),
+            ("objects", false, |it| it.objects = 1),
             ("a ticket", false, |it| it.ticket = 1 << 32),
         ];
         for (name, is_plain, change) in changes {

@@ -259,7 +259,7 @@ mod tests {
         let stage = stage();
         assert!(!stage.takes(&mut CopiedPayload::default()), "nothing has come");
         type Change = (&'static str, bool, fn(&mut Message));
-        let changes: [Change; 13] = [
+        let changes: [Change; 14] = [
             ("nothing", true, |_| ()),
             ("the longest data", true, |it| it.data_bytes = INLINE_BYTES as u32),
             ("longer data", false, |it| it.data_bytes = INLINE_BYTES as u32 + 1),
@@ -269,6 +269,7 @@ mod tests {
             ("offsets", false, |it| it.offsets_bytes = 8),
             ("buffers", false, |it| it.buffers_bytes = 8),
             ("descriptors", false, |it| it.fds = 1),
+            ("objects", false, |it| it.objects = 1),
             ("a ticket", false, |it| it.ticket = 1 << 32),
             ("one way", false, |it| it.flags = TF_ONE_WAY),
             ("a buffer to be cleared", false, |it| it.flags = TF_CLEAR_BUF),

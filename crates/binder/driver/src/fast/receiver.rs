@@ -72,3 +72,71 @@ pub(super) fn has_few_references(message: &Message, kind: Kind, chain: u8) -> bo
         && message.offsets_bytes as usize == n * size_of::<u64>()
         && is_plain(&without, kind, chain)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain() -> Message {
+        Message { kind: Kind::Request as u32, chain: 1, ..Message::default() }
+    }
+
+    /// One change each of a field that a plain message has no choice about.
+    const CHANGES: [fn(&mut Message); 7] = [
+        |it| it.kind ^= 4,
+        |it| it.fds ^= 4,
+        |it| it.chain ^= 4,
+        |it| it.objects ^= 4,
+        |it| it.offsets_bytes ^= 4,
+        |it| it.buffers_bytes ^= 4,
+        |it| it.ticket ^= 4,
+    ];
+
+    /// No change makes up for another one.
+    #[test]
+    fn a_message_with_one_or_two_fields_that_are_not_plain_is_not_plain() {
+        assert!(is_plain(&plain(), Kind::Request, 1));
+        let high = Message { ticket: 1 << 63, ..plain() };
+        assert!(!is_plain(&high, Kind::Request, 1));
+        for (i, one) in CHANGES.into_iter().enumerate() {
+            let mut message = plain();
+            one(&mut message);
+            assert!(!is_plain(&message, Kind::Request, 1), "{i}");
+            for (j, other) in CHANGES.into_iter().enumerate().filter(|&(j, _)| j != i) {
+                let mut message = message;
+                other(&mut message);
+                assert!(!is_plain(&message, Kind::Request, 1), "{i} and {j}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_with_few_references_has_one_offset_for_each_and_is_plain_otherwise() {
+        const MOST: u16 = FEW as u16;
+        for (objects, fds, offsets_bytes, has_few) in [
+            (0, 0, 0, false),
+            (0, 0, 8, false),
+            (1, 0, 8, true),
+            (0, 1, 8, true),
+            (1, 1, 16, true),
+            (1, 1, 8, false),
+            (1, 0, 16, false),
+            (1, 0, 0, false),
+            (1, 0, 9, false),
+            (MOST, 0, 8 * u32::from(MOST), true),
+            (MOST, 1, 8 * u32::from(MOST) + 8, false),
+            (u16::MAX, u8::MAX, u32::MAX, false),
+        ] {
+            let message = Message { objects, fds, offsets_bytes, ..plain() };
+            let found = has_few_references(&message, Kind::Request, 1);
+            assert_eq!(found, has_few, "{objects}, {fds}, {offsets_bytes}");
+        }
+        let changes: [fn(&mut Message); 4] =
+            [|it| it.kind ^= 4, |it| it.chain = 0, |it| it.buffers_bytes = 8, |it| it.ticket = 1];
+        for (i, change) in changes.into_iter().enumerate() {
+            let mut message = Message { objects: 1, offsets_bytes: 8, ..plain() };
+            change(&mut message);
+            assert!(!has_few_references(&message, Kind::Request, 1), "{i}");
+        }
+    }
+}

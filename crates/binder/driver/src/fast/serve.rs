@@ -204,3 +204,15 @@ fn reply(bytes: usize, (code, flags): (u32, u32)) -> Message {
     let (kind, data_bytes) = (Kind::Reply as u32, bytes as u32);
     Message { kind, code, flags, data_bytes, ..Message::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_requests_data_is_where_every_message_with_one_caller_has_it() {
+        let message = Message { chain: 1, data_bytes: 8, ..Message::default() };
+        let parts = message.parts().unwrap();
+        assert_eq!((parts.chain_at, parts.data_at), (size_of::<Message>(), DATA_AT));
+    }
+}

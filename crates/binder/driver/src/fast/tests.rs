@@ -4,13 +4,13 @@ use super::buffered::{Buffered, FastRead};
 use super::client_cache::ClientCache;
 use super::copied_payload::CopiedPayload;
 use super::pinned::PinnedLooper;
-use super::receiver::Receiver;
+use super::receiver::{PostedAnswer, Receiver};
 use super::references::{Nothing, References};
 use super::serve::{Answered, Posted, Taken};
 use crate::channel::payload::Payload;
 use crate::channel::{Channel, INLINE_BYTES};
 use crate::engine::Engine;
-use crate::engine::in_flight::InFlight;
+use crate::engine::in_flight::{CALLING, InFlight};
 use crate::runner::tests::{TestBroker, broker, channel, other_end};
 use crate::sys::priority::nice;
 use crate::sys::thread::tid;
@@ -34,6 +34,7 @@ use baton_state::work::{Tid, Work};
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::pipe::{PipeFlags, pipe_with};
+use std::cell::Cell;
 use std::sync::Arc;
 
 pub(crate) const LANE: usize = 3;
@@ -248,8 +249,9 @@ impl Drop for Stage {
 #[test]
 fn a_looper_of_the_pool_reads_past_the_state_while_nothing_else_wants_it() {
     type Case = (&'static str, Result<(u32, u32), &'static str>, fn(&Stage));
-    let cases: [Case; 8] = [
+    let cases: [Case; 9] = [
         ("a request", Ok(sender()), |_| ()),
+        ("work of its own", Err("no"), Stage::give_work),
         ("a caller that has left", Ok((0, sender().1)), |it| _ = it.callers_inbox(LANE).close()),
         ("a program that owes an answer", Err("no"), |it| _ = it.serve(ANOTHER)),
         ("a program that polls", Err("no"), |it| it.server.pollables.begin()),
@@ -500,6 +502,10 @@ fn an_answer_that_is_not_posted_takes_its_descriptors_back() {
     let stage = stage(Of::Pool);
     stage.post(LANE, &Message { flags: TF_ACCEPT_FDS, ..stage.message() });
     stage.read().unwrap();
+    let (earlier, _kept) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+    assert_eq!(stage.ours.send_fds(&[earlier.as_fd()]), Ok(0), "another message's");
+    let another = Message { fds: 1, ..Message::default() };
+    assert_eq!(stage.theirs.take_fds(&another).unwrap().len(), 1);
     let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
     let in_flight = stage.server.in_flight().unwrap();
     let taken = stage.taken(&in_flight);
@@ -516,6 +522,41 @@ fn an_answer_that_is_not_posted_takes_its_descriptors_back() {
     // The client's control thread hears of it.
     while !is_closed(&read) {
         std::thread::yield_now();
+    }
+}
+
+/// The call has been taken over since its thread has seen the answer.
+#[test]
+fn an_answer_to_a_call_that_is_the_states_stays_on_its_lane() {
+    type Take = fn(&Engine, &PostedAnswer<'_>) -> bool;
+    let takes: [Take; 4] = [
+        |client, answer| CopiedPayload::default().take_answer(client, answer),
+        |client, answer| CopiedPayload::default().take_answer_with_references(client, answer),
+        |client, answer| Buffered::new(tid()).take_answer(client, answer),
+        |client, answer| Buffered::new(tid()).take_answer_with_references(client, answer),
+    ];
+    for (take, is_taken_over) in takes.into_iter().flat_map(|take| [(take, false), (take, true)]) {
+        let stage = without_looper();
+        let (client, channel) = (&stage.client, &*stage.theirs);
+        let in_flight = client.in_flight().unwrap();
+        let (via, peer) = (channel.via(LANE), stage.server.identity.process);
+        let revocations = client.operations.revocations_of(channel);
+        in_flight.set_lane(via, peer);
+        assert!(in_flight.begin(CALLING, (revocations, revocations.epoch()), 0, 1));
+        client.with_state(|state| {
+            state.buffers.map(MAX_PAYLOAD_BYTES);
+            state.thread(tid()).return_once = false;
+            if is_taken_over {
+                client.revoke(state);
+            }
+        });
+        let message = Message { kind: Kind::Reply as u32, data_bytes: 8, ..Message::default() };
+        let lane = channel.lane(LANE).unwrap();
+        let answer = PostedAnswer { in_flight: &in_flight, channel, message: &message, lane };
+        assert_eq!(take(client, &answer), !is_taken_over);
+        if is_taken_over {
+            assert!(client.lock().contents.is_empty());
+        }
     }
 }
 
@@ -717,4 +758,24 @@ fn a_read_that_ends_with_a_signal_looks_for_work() {
             assert_eq!(reading.join().unwrap(), Some(expected), "{of:?}, work: {has_work}");
         });
     }
+}
+
+/// What a looper has learnt at one epoch says nothing at the next.
+#[test]
+fn a_client_is_cached_with_all_its_nodes_until_its_epoch_ends() {
+    let stage = stage(Of::Pool);
+    let state = stage.server.lock();
+    let (first, mut cache) = (stage.incoming(LANE), None);
+    let second = Incoming { node: Some(NodeId(stage.node.0 + 1)), ..stage.incoming(LANE) };
+    let mut insert = |epoch, incoming| {
+        ClientCache::insert(&mut cache, epoch, &state, incoming, ());
+        let client = cache.as_ref().unwrap();
+        let last = Cell::new(None);
+        let nodes = [&first, &second].map(|it| it.node.unwrap().0);
+        let known = nodes.map(|node| client.cached_node_again(node, &last).is_some());
+        (client.epoch(), known)
+    };
+    assert_eq!(insert(7, &first), (7, [true, false]));
+    assert_eq!(insert(7, &second), (7, [true, true]));
+    assert_eq!(insert(8, &second), (8, [false, true]));
 }
