@@ -48,6 +48,7 @@ help:
 #: make fuzz          fuzz every decoder of foreign bytes for a while
 #: make histories     a million random histories of the broker and of each of the nucleus's kernels,
 #:                    and some under Miri: HISTORIES=
+#: make mutants       change the checks of shared memory one by one: does a test fail?
 #: make bench         measure calls beside other ways to make them
 #: make bench-guest   and beside the kernel's own Binder, in a guest: BENCHES= KERNEL=
 #: make bench-guest-objects   times of calls that carry objects and descriptors, there:
@@ -272,6 +273,11 @@ histories:
 .PHONY: fuzz
 fuzz: setup
 	@fuzz/run
+
+# Needs `cargo install cargo-mutants --locked`.
+.PHONY: mutants
+mutants:
+	@$(CARGO) mutants --output target --package baton-shm --package baton-state
 
 .PHONY: bench
 bench: build

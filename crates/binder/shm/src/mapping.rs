@@ -431,7 +431,7 @@ mod tests {
     fn a_copy_of_any_length_is_of_these_bytes_alone() {
         let (one, other) = (page(), page());
         let from: Vec<u8> = (1..=40).collect();
-        for bytes in 0..=from.len() {
+        for bytes in (0..=from.len()).rev() {
             one.view().zero(0, 64);
             one.view().write(3, &from[..bytes]);
             let expected = [&[0; 3], &from[..bytes], &vec![0; 61 - bytes]].concat();
