@@ -10,9 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time after which an ioctl that still waits is looked at, whether it may, and after which a
-/// thread whose client has a signal is interrupted again.
-const SOON: Duration = Duration::from_millis(1);
+/// Time after which an ioctl that still waits is looked at, whether it may. The kernel passes no
+/// file flags on with an ioctl. While clients call each other, the watcher wakes so often for ioctls
+/// that have been answered.
+const LOOK_AFTER: Duration = Duration::from_millis(10);
+/// Time after which a thread whose client has a signal is interrupted again.
+const AGAIN: Duration = Duration::from_millis(1);
 
 /// A stand-in that may wait in the driver.
 #[derive(Debug)]
@@ -117,13 +120,21 @@ impl Pending {
     /// An ioctl that has begun may wait. If it does for a while, its caller's O_NONBLOCK is looked
     /// at.
     pub fn may_wait(&self, unique: u64) {
-        self.add(|looks| looks.begun.push_back((unique, Instant::now())));
+        let mut looks = lock(&self.looks);
+        if looks.is_empty() {
+            self.timer.set(LOOK_AFTER);
+        }
+        looks.begun.push_back((unique, Instant::now()));
     }
 
     /// Interrupts the wait of an ioctl until that has been answered.
     pub fn interrupt(&self, unique: u64) {
         if self.interrupt_once(unique) {
-            self.add(|looks| looks.interrupted.push(unique));
+            let mut looks = lock(&self.looks);
+            if looks.interrupted.is_empty() {
+                self.timer.set(AGAIN);
+            }
+            looks.interrupted.push(unique);
         }
     }
 
@@ -133,19 +144,11 @@ impl Pending {
         lock(&self.all).get(&unique).map(|waiter| waiter.interrupt()).is_some()
     }
 
-    fn add(&self, add: impl FnOnce(&mut Looks)) {
-        let mut looks = lock(&self.looks);
-        if looks.is_empty() {
-            self.timer.set(SOON);
-        }
-        add(&mut looks);
-    }
-
     /// Looks at the ioctls whose time has come.
     pub fn look(&self) {
         self.timer.clear();
         let mut looks = lock(&self.looks);
-        let n_due = looks.begun.iter().take_while(|(_, at)| at.elapsed() >= SOON).count();
+        let n_due = looks.begun.iter().take_while(|(_, at)| at.elapsed() >= LOOK_AFTER).count();
         let due: Vec<(u64, Instant)> = looks.begun.drain(..n_due).collect();
         drop(looks);
         for (unique, _) in due {
@@ -157,8 +160,10 @@ impl Pending {
         }
         let mut looks = lock(&self.looks);
         looks.interrupted.retain(|unique| self.interrupt_once(*unique));
-        if !looks.is_empty() {
-            self.timer.set(SOON);
+        if !looks.interrupted.is_empty() {
+            self.timer.set(AGAIN);
+        } else if !looks.begun.is_empty() {
+            self.timer.set(LOOK_AFTER);
         }
     }
 }
