@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MAP_BYTES = 1 << 20, ECHO = 1, DESCRIPTOR = 2, PAYLOAD_BYTES = 64, N_THREADS = 4 };
@@ -268,6 +269,52 @@ static void call_from_threads(uint32_t n)
 			die("no thread");
 	for (int i = 0; i < N_THREADS; i++)
 		pthread_join(threads[i], NULL);
+}
+
+// Opens, maps and closes the device, with and without an ioctl.
+static void open_and_close(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		int fd = i % 2 ? open(device, O_RDWR | O_CLOEXEC) : open_device(0);
+		if (fd < 0)
+			die("open %s: %s", device, strerror(errno));
+		munmap(map_device(fd), MAP_BYTES);
+		close(fd);
+	}
+}
+
+// So many processes open the device at once, and have it open together.
+static void open_at_once(uint32_t n)
+{
+	int begin[2], opened[2], end[2];
+	char byte;
+	if (pipe(begin) || pipe(opened) || pipe(end))
+		die("pipe: %s", strerror(errno));
+	for (uint32_t i = 0; i < n; i++) {
+		pid_t child = fork();
+		if (child < 0)
+			die("fork: %s", strerror(errno));
+		if (child > 0)
+			continue;
+		close(begin[1]);
+		close(end[1]);
+		if (read(begin[0], &byte, 1))
+			die("not to begin");
+		map_device(open_device(0));
+		if (write(opened[1], "o", 1) != 1 || read(end[0], &byte, 1))
+			die("not to end");
+		exit(0);
+	}
+	close(opened[1]);
+	close(begin[1]);
+	for (uint32_t i = 0; i < n; i++)
+		if (read(opened[0], &byte, 1) != 1)
+			die("%u of %u processes have opened %s", i, n, device);
+	close(end[1]);
+	int status;
+	while (wait(&status) > 0)
+		if (status)
+			die("a process ended with %d", status);
 }
 
 static void on_signal(int signal) { (void)signal; }
@@ -580,7 +627,8 @@ int main(int argc, char **argv)
 	if (argc < 3)
 		die("usage: client DEVICE serve | call N [EUID [PID]] | interrupted | "
 		    "misuse SEED | runs-as EUID | change-user EUID | nice VALUE | "
-		    "real-time PRIORITY [READER] | descriptors N | pages N");
+		    "real-time PRIORITY [READER] | descriptors N | pages N | opens N | "
+		    "at-once N");
 	device = argv[1];
 	const char *role = argv[2];
 	uint64_t number = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
@@ -592,6 +640,10 @@ int main(int argc, char **argv)
 		serve();
 	else if (!strcmp(role, "call"))
 		call_from_threads(number);
+	else if (!strcmp(role, "opens"))
+		open_and_close(number);
+	else if (!strcmp(role, "at-once"))
+		open_at_once(number);
 	else if (!strcmp(role, "interrupted"))
 		interrupted();
 	else if (!strcmp(role, "misuse"))

@@ -6,6 +6,11 @@
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
+use std::fs::File;
+use std::io::Read;
+
+/// Bytes of /proc/PID/status that have the lines up to that of the groups, and more.
+const STATUS_HEAD_BYTES: usize = 1024;
 
 /// The memory of one thread's process.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +69,14 @@ pub fn duplicate(pidfd: impl AsFd, fd: i32) -> Result<OwnedFd, Errno> {
 
 /// The process of a thread, by its number; `None` if the thread has ended.
 pub fn process_of(tid: u32) -> Option<u32> {
-    status_number(tid, "Tgid:", 0)
+    if is_main_thread(tid) { Some(tid) } else { status_number(tid, "Tgid:", 0) }
+}
+
+/// Whether a thread is its process's first. Tells so much faster than /proc.
+fn is_main_thread(tid: u32) -> bool {
+    let tid = tid.cast_signed();
+    // SAFETY: sends nothing, and touches no memory: signal 0 asks whether one could.
+    tid > 0 && unsafe { libc::syscall(libc::SYS_tgkill, tid, tid, 0) } == 0
 }
 
 /// The effective user of a process, which is that of its main thread; `None` if it has ended.
@@ -72,9 +84,12 @@ pub fn user_of(pid: u32) -> Option<u32> {
     status_number(pid, "Uid:", 1)
 }
 
-/// The number at an index of a line of /proc/PID/status.
+/// The number at an index of a line of /proc/PID/status, before that of the groups.
 fn status_number(pid: u32, name: &str, index: usize) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    // The lines of any length come later, so one read has it.
+    let mut head = [0; STATUS_HEAD_BYTES];
+    let bytes = File::open(format!("/proc/{pid}/status")).ok()?.read(&mut head).ok()?;
+    let status = String::from_utf8_lossy(&head[..bytes]);
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().nth(index)?.parse().ok()
 }
@@ -126,6 +141,19 @@ mod tests {
         assert_eq!(check(&line.replace("7297", "7298")), None);
         assert_eq!(check(&line.replace("00000000 00", "00001000 00")), None);
         assert_eq!(check("x"), None);
+    }
+
+    #[test]
+    fn a_thread_has_a_process_and_a_user() {
+        let pid = std::process::id();
+        let other = || baton_shm::thread::id();
+        let other = std::thread::spawn(move || (other(), process_of(other()))).join().unwrap();
+        assert_ne!(other.0, pid);
+        assert_eq!((process_of(pid), other.1), (Some(pid), Some(pid)));
+        assert_eq!(user_of(pid), Some(rustix::process::geteuid().as_raw()));
+        for nobody in [0, u32::MAX] {
+            assert_eq!((process_of(nobody), user_of(nobody)), (None, None), "{nobody}");
+        }
     }
 
     #[test]

@@ -11,7 +11,8 @@
 //! - [`tree`]: the files; [`entry`]: an entry of a directory. [`server`]: reads requests.
 //!   [`watcher`]: looks at everything else, by [`watches`].
 //! - [`pages`]: how a client's map gets the bytes of the receive buffer.
-//! - [`opened_device`]: one open device. [`client_thread`]: the threads that stand in for its
+//! - [`opened_device`]: one open device. [`device_threads`]: the threads that open devices, and are
+//!   then their control threads. [`client_thread`]: the threads that stand in for its
 //!   clients' threads. [`opens`]: all of them. [`pending`]: those that wait. [`interrupt`]: their
 //!   signals. [`shared`]: what all threads use.
 //! - [`logs`]: reads of `binder_logs`. [`log_files`]: its files. [`kernel_form`]: their text.
@@ -31,6 +32,7 @@ mod client_priority;
 mod client_thread;
 mod connection;
 mod descriptors;
+mod device_threads;
 mod entry;
 mod injection;
 mod interrupt;

@@ -6,7 +6,7 @@ use crate::pages;
 use crate::protocol::InHeader;
 use crate::traffic::{Client, Counts};
 use baton_abi::uapi::{TF_CLEAR_BUF, TransactionData};
-use baton_driver::device::Device;
+use baton_driver::device::{ControlThread, Device};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -45,7 +45,8 @@ pub struct OpenedDevice {
 
 impl OpenedDevice {
     /// Opens a context for the process that makes this request. `register` gives the receive
-    /// buffer's file to the kernel, if maps are to be passed through to it.
+    /// buffer's file to the kernel, if maps are to be passed through to it. A thread has to run the
+    /// control thread.
     pub fn open(
         context: &str,
         socket: &Path,
@@ -53,14 +54,15 @@ impl OpenedDevice {
         flags: u32,
         file_system: (u32, u32),
         register: impl FnOnce(&Device) -> Result<Option<i32>, Errno>,
-    ) -> Result<OpenedDevice, Errno> {
+    ) -> Result<(OpenedDevice, ControlThread), Errno> {
         let process = process_of(header.tid).ok_or(Errno::SRCH)?;
-        let device = Device::open_on_behalf(context, socket, process).map_err(|error| {
+        let opened = Device::open_on_behalf(context, socket, process);
+        let (device, control) = opened.map_err(|error| {
             tracing::warn!(process, context, "cannot open a device: {error}");
             error.errno()
         })?;
         let backing = register(&device)?;
-        Ok(OpenedDevice {
+        let opened = OpenedDevice {
             device,
             last_user: AtomicU32::new(header.uid),
             nonblocking: AtomicBool::new(flags & libc::O_NONBLOCK.cast_unsigned() != 0),
@@ -73,7 +75,8 @@ impl OpenedDevice {
             is_mapped: AtomicBool::new(false),
             arrays: Mutex::default(),
             secrets: Mutex::default(),
-        })
+        };
+        Ok((opened, control))
     }
 
     /// Looks for the client's map of the device, unless it is known: an `mmap` is not announced.

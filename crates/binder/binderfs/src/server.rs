@@ -5,6 +5,7 @@
 use crate::client_priority::Urgency;
 use crate::client_thread::{ClientThread, Task};
 use crate::connection::{Connection, Mounted};
+use crate::device_threads::DeviceThreads;
 use crate::log_files::LogNode;
 use crate::logs::{Job, LogClient, Logs};
 use crate::mount_error::MountError;
@@ -37,6 +38,13 @@ use std::time::{Duration, Instant};
 
 /// Time after which the next request has the urgency of this thread looked at.
 const REVIEW: Duration = Duration::from_millis(100);
+
+/// Time for which the attributes are valid that a lookup of a device gives: the open that follows
+/// asks for none.
+const LOOKED_UP_NS: u32 = 1_000_000;
+
+/// Time for which the root directory's attributes are valid, which never change.
+const ROOT_VALID_S: u64 = 24 * 60 * 60;
 
 /// Where and what to serve.
 #[derive(Debug)]
@@ -109,6 +117,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     let mut server = Server {
         shared: Arc::clone(&shared),
         opens: Arc::clone(&opens),
+        device_threads: DeviceThreads::default(),
         ending: &ending,
         last_handle: 0,
         mounted,
@@ -148,6 +157,7 @@ fn add_context(broker: &Observer, context: &str) -> Result<(), Errno> {
 struct Server<'a> {
     shared: Arc<Shared>,
     opens: Arc<Opens>,
+    device_threads: DeviceThreads,
     ending: &'a Ending,
     last_handle: u64,
     mounted: Mounted,
@@ -291,12 +301,14 @@ impl Server<'_> {
             Operation::Lookup { name } => {
                 let node = self.tree.lookup(node, name)?;
                 let attributes = self.tree.attributes(node)?;
-                // Nothing is valid for any time: the next lookup comes here again.
-                bytes(&EntryOut { node, attributes, ..EntryOut::default() })
+                // The entry is valid for no time: the next lookup comes here again.
+                let valid_ns = [0, if self.tree.is_device(node) { LOOKED_UP_NS } else { 0 }];
+                bytes(&EntryOut { node, attributes, valid_ns, ..EntryOut::default() })
             }
             Operation::GetAttributes => {
                 let attributes = self.tree.attributes(node)?;
-                bytes(&AttributesOut { attributes, ..AttributesOut::default() })
+                let valid_s = if node == tree::ROOT { ROOT_VALID_S } else { 0 };
+                bytes(&AttributesOut { valid_s, attributes, ..AttributesOut::default() })
             }
             Operation::SetAttributes(set) => {
                 self.tree.set_attributes(node, &set)?;
@@ -381,14 +393,14 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Opens a device in a thread that may wait for the broker.
+    /// Opens a device in a thread that may wait for the broker, and is its control thread then.
     fn open_device(&mut self, header: InHeader, flags: u32) -> Result<(), Errno> {
         let context = context_of(&self.tree.open_device(header.node)?, self.apart.as_deref());
         let (shared, opens) = (Arc::clone(&self.shared), Arc::clone(&self.opens));
         let (socket, file_system, pages) = (self.socket.clone(), self.file_system, self.pages);
         self.last_handle += 1;
         let handle = self.last_handle;
-        let open = move || {
+        self.device_threads.give(Box::new(move || {
             let register = |device: &Device| match pages {
                 PageSource::Passthrough => shared.connection.open_backing(device.file()).map(Some),
                 PageSource::Stored => Ok(None),
@@ -396,12 +408,13 @@ impl Server<'_> {
             let opened =
                 OpenedDevice::open(&context, &socket, header, flags, file_system, register);
             match opened {
-                Ok(opened) => answer_open(&shared, &opens, header.unique, handle, opened),
+                Ok((opened, control)) => {
+                    answer_open(&shared, &opens, header.unique, handle, opened);
+                    control.run();
+                }
                 Err(errno) => shared.connection.refuse(header.unique, errno),
             }
-        };
-        let thread = std::thread::Builder::new().name("binderfs-open".to_owned());
-        thread.spawn(open).map(drop).map_err(|_| Errno::NOMEM)
+        }))
     }
 
     /// Gives a task to the stand-in of a client's thread.

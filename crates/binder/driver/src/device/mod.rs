@@ -37,6 +37,20 @@ pub struct Device {
     engine: Arc<Engine>,
 }
 
+/// A device's control thread, which is still to run: it takes the broker's events, and messages
+/// that no thread of the program takes.
+#[derive(Debug)]
+pub struct ControlThread {
+    engine: Arc<Engine>,
+}
+
+impl ControlThread {
+    /// Makes the calling thread the control thread until the device is closed.
+    pub fn run(self) {
+        self.engine.run_control();
+    }
+}
+
 impl Device {
     /// Opens a context at the broker that listens at `socket`.
     pub fn open(context: &str, socket: &Path) -> Result<Arc<Device>, OpenError> {
@@ -49,13 +63,17 @@ impl Device {
     /// Each thread of that process needs a thread of this one that makes its ioctls. Addresses in
     /// their arguments are of this process; [`Device::mapped`] takes the other's address.
     /// Descriptors that arrive would be this process's: objects and calls must not accept them.
+    ///
+    /// The caller needs a thread that runs the [`ControlThread`] from now on.
     pub fn open_on_behalf(
         context: &str,
         socket: &Path,
         pid: u32,
-    ) -> Result<Arc<Device>, OpenError> {
+    ) -> Result<(Arc<Device>, ControlThread), OpenError> {
         let settings = Settings::of_environment();
-        Ok(Arc::new(Device { engine: Engine::start(context, socket, settings, Some(pid))? }))
+        let engine = Engine::connect_watched(context, socket, settings, Some(pid))?;
+        let control = ControlThread { engine: Arc::clone(&engine) };
+        Ok((Arc::new(Device { engine }), control))
     }
 
     /// The program has this effective user from now on: receivers see it as `sender_euid`. They

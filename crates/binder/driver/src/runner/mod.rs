@@ -56,12 +56,25 @@ impl Engine {
         on_behalf: Option<u32>,
     ) -> Result<Arc<Engine>, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
-        let engine = Arc::new(Engine::connect(context, socket, settings, on_behalf)?);
-        engine.watch_events(&engine.broker.link()).map_err(system("epoll_ctl"))?;
-        thread::forget_in_children();
+        let engine = Engine::connect_watched(context, socket, settings, on_behalf)?;
         let control = Arc::clone(&engine);
         thread::start("baton-control", move || control.run_control())
             .map_err(system("start the control thread"))?;
+        Ok(engine)
+    }
+
+    /// Like [`Engine::start`], but the caller's thread is to be the control thread:
+    /// [`Engine::run_control`].
+    pub(crate) fn connect_watched(
+        context: &str,
+        socket: &Path,
+        settings: Settings,
+        on_behalf: Option<u32>,
+    ) -> Result<Arc<Engine>, OpenError> {
+        let system = |operation| move |errno| OpenError::System { operation, errno };
+        let engine = Arc::new(Engine::connect(context, socket, settings, on_behalf)?);
+        engine.watch_events(&engine.broker.link()).map_err(system("epoll_ctl"))?;
+        thread::forget_in_children();
         Ok(engine)
     }
 
