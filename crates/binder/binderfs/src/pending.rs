@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time after which an ioctl that still waits is looked at, whether it may. The kernel passes no
-/// file flags on with an ioctl. While clients call each other, the watcher wakes so often for ioctls
-/// that have been answered.
+/// Time after which an ioctl that still waits is looked at, whether it may: the kernel passes no
+/// file flags on. While clients call each other, the watcher wakes as often for ioctls that have
+/// been answered.
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 /// Time after which a thread whose client has a signal is interrupted again.
 const AGAIN: Duration = Duration::from_millis(1);
