@@ -90,7 +90,8 @@ fn wanted_elsewhere(wanted: RequestedPriority) -> Option<(SchedPriority, SchedPr
 
 /// Gives the calling thread the priority that it had before [`adopt`].
 pub fn restore(Before { priority, children }: Before) {
-    let was_real_time = OWN.get().1.is_real_time();
+    // It is asked for if the thread has been raised since.
+    let was_real_time = own().is_real_time();
     let set = |children| {
         let real_time = Some(priority).filter(|priority| priority.is_real_time());
         thread::set_real_time_priority(real_time, children)
@@ -243,6 +244,23 @@ mod tests {
             assert_eq!(Some(own()), fifo);
             end_raise(before);
             assert_eq!(own(), ordinary);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_is_raised_while_it_has_a_priority_of_others_has_its_own_again() {
+        std::thread::spawn(|| {
+            let fifo = |level| SchedPriority::of_real_time(libc::SCHED_FIFO, level).unwrap();
+            let ordinary = own();
+            let wanted = RequestedPriority { nice: None, minimum: Some(fifo(2)) };
+            let Some(before) = adopt(wanted) else {
+                return eprintln!("skipped: real-time priorities need CAP_SYS_NICE");
+            };
+            end_raise(raise(thread::tid(), fifo(3)).expect("more urgent"));
+            restore(before);
+            assert_eq!(own_again(), ordinary);
         })
         .join()
         .unwrap();
