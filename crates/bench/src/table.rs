@@ -91,7 +91,7 @@ pub fn text(report: &Report, unit: Unit, notes: &str) -> String {
     };
     let tables: String = titles.iter().map(of_title).collect();
     let missing = report.rows.iter().filter_map(|row| {
-        Some(format!("{:<18}{}: not measured: {}\n", row.key.label, row.key.case, row.why()?))
+        Some(format!("{:<22}{}: not measured: {}\n", row.key.label, row.key.case, row.why()?))
     });
     let missing: String = missing.collect();
     let gap = if missing.is_empty() { "" } else { "\n" };
