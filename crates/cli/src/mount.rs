@@ -176,6 +176,9 @@ fn explain(tried: &str, socket: &Path, error: &MountError) -> Failure {
         MountError::NoFuse(Errno::NOENT) => {
             failure.advice("load the module (modprobe fuse), or give the container /dev/fuse")
         }
+        MountError::NoFuse(Errno::ACCESS) => {
+            failure.advice("run it as root, or let this user open it: chmod a+rw /dev/fuse")
+        }
         MountError::NoFuse(_) | MountError::NotPermitted => failure.advice(
             "run it as root, with CAP_SYS_ADMIN if in a container, or in namespaces of your \
                  own: unshare --user --map-root-user --mount",
