@@ -208,18 +208,15 @@ static void serve(void)
 	serve_loop(&fd);
 }
 
-// Calls, and returns how the service is scheduled that answers.
-static struct scheduling call(int fd, uint32_t number)
+// Sends the service PAYLOAD_BYTES to echo, and returns the reply.
+static struct binder_transaction_data echo_of(int fd, const uint8_t *payload)
 {
-	uint8_t payload[PAYLOAD_BYTES];
-	for (int i = 0; i < PAYLOAD_BYTES; i++)
-		payload[i] = number + i;
 	struct __attribute__((packed)) {
 		uint32_t command;
 		struct binder_transaction_data data;
 	} send = {BC_TRANSACTION,
 		  {.code = ECHO,
-		   .data_size = sizeof(payload),
+		   .data_size = PAYLOAD_BYTES,
 		   .data.ptr.buffer = (uintptr_t)payload}};
 	struct binder_transaction_data reply;
 	uint8_t read[512];
@@ -230,18 +227,33 @@ static struct scheduling call(int fd, uint32_t number)
 		if (find(read, read + n, BR_REPLY, &reply))
 			break;
 	}
+	return reply;
+}
+
+static void free_buffer(int fd, uint64_t buffer)
+{
+	struct __attribute__((packed)) {
+		uint32_t command;
+		uint64_t buffer;
+	} release = {BC_FREE_BUFFER, buffer};
+	if (exchange(fd, &release, sizeof(release), NULL, NULL))
+		die("BC_FREE_BUFFER: %s", strerror(errno));
+}
+
+// Calls, and returns how the service is scheduled that answers.
+static struct scheduling call(int fd, uint32_t number)
+{
+	uint8_t payload[PAYLOAD_BYTES];
+	for (int i = 0; i < PAYLOAD_BYTES; i++)
+		payload[i] = number + i;
+	struct binder_transaction_data reply = echo_of(fd, payload);
 	struct echo *echo = (void *)(uintptr_t)reply.data.ptr.buffer;
 	if (reply.data_size != sizeof(*echo) || memcmp(echo->bytes, payload, sizeof(payload)))
 		die("another payload came back");
 	if (echo->pid != seen_pid || echo->euid != seen_euid)
 		die("the service saw process %d of user %u", echo->pid, echo->euid);
 	struct scheduling scheduling = echo->scheduling;
-	struct __attribute__((packed)) {
-		uint32_t command;
-		uint64_t buffer;
-	} release = {BC_FREE_BUFFER, reply.data.ptr.buffer};
-	if (exchange(fd, &release, sizeof(release), NULL, NULL))
-		die("BC_FREE_BUFFER: %s", strerror(errno));
+	free_buffer(fd, reply.data.ptr.buffer);
 	return scheduling;
 }
 
@@ -484,22 +496,7 @@ static void look_at_reply(const struct opened *opened, uint8_t letter)
 {
 	uint8_t payload[PAYLOAD_BYTES];
 	memset(payload, letter, sizeof(payload));
-	struct __attribute__((packed)) {
-		uint32_t command;
-		struct binder_transaction_data data;
-	} send = {BC_TRANSACTION,
-		  {.code = ECHO,
-		   .data_size = sizeof(payload),
-		   .data.ptr.buffer = (uintptr_t)payload}};
-	struct binder_transaction_data reply;
-	uint8_t read[512];
-	size_t n = sizeof(read), write_bytes = sizeof(send);
-	for (;; n = sizeof(read), write_bytes = 0) {
-		if (exchange(opened->fd, &send, write_bytes, read, &n))
-			die("call: %s", strerror(errno));
-		if (find(read, read + n, BR_REPLY, &reply))
-			break;
-	}
+	struct binder_transaction_data reply = echo_of(opened->fd, payload);
 	size_t at = reply.data.ptr.buffer - (uintptr_t)opened->map;
 	size_t end = at + sizeof(struct echo);
 	const struct echo *echo = (void *)(opened->map + at);
@@ -509,12 +506,7 @@ static void look_at_reply(const struct opened *opened, uint8_t letter)
 	if (end <= opened->other_bytes &&
 	    memcmp(other->bytes, payload, sizeof(payload)))
 		die("another map shows another payload than %c: %c", letter, other->bytes[0]);
-	struct __attribute__((packed)) {
-		uint32_t command;
-		uint64_t buffer;
-	} release = {BC_FREE_BUFFER, reply.data.ptr.buffer};
-	if (exchange(opened->fd, &release, sizeof(release), NULL, NULL))
-		die("BC_FREE_BUFFER: %s", strerror(errno));
+	free_buffer(opened->fd, reply.data.ptr.buffer);
 }
 
 // Maps show what has come, whatever becomes of the kernel's pages, and of the maps, meanwhile.

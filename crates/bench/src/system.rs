@@ -72,7 +72,7 @@ pub enum System {
     BatonUapiTrap,
     /// A Binder program on a mounted binderfs, with nothing loaded into it.
     BatonMounted,
-    /// The same, with stored pages: no maps are passed through.
+    /// A Binder program on a mounted binderfs with stored pages: no maps are passed through.
     BatonMountedStored,
     /// The same Binder program on the kernel's own driver.
     KernelBinder,

@@ -760,7 +760,7 @@ fn a_read_that_ends_with_a_signal_looks_for_work() {
     }
 }
 
-/// What a looper has learnt at one epoch says nothing at the next.
+/// A looper's cache of one epoch says nothing at the next.
 #[test]
 fn a_client_is_cached_with_all_its_nodes_until_its_epoch_ends() {
     let stage = stage(Of::Pool);

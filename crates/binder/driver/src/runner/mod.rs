@@ -38,42 +38,32 @@ impl Engine {
         Engine::open_with(context, socket, Settings::of_environment())
     }
 
-    /// [`Engine::start`] for this process.
+    /// Connects to the broker at `socket` and starts the control thread.
     pub fn open_with(
         context: &str,
         socket: &Path,
         settings: Settings,
     ) -> Result<Arc<Engine>, OpenError> {
-        Engine::start(context, socket, settings, None)
-    }
-
-    /// Connects to the broker at `socket` and starts the control thread. `on_behalf`: the pid of
-    /// the process whose device the engine serves, if that is another one.
-    pub fn start(
-        context: &str,
-        socket: &Path,
-        settings: Settings,
-        on_behalf: Option<u32>,
-    ) -> Result<Arc<Engine>, OpenError> {
-        let system = |operation| move |errno| OpenError::System { operation, errno };
-        let engine = Engine::connect_watched(context, socket, settings, on_behalf)?;
+        let engine = Engine::connect_watched(context, socket, settings, None)?;
         let control = Arc::clone(&engine);
         thread::start("baton-control", move || control.run_control())
-            .map_err(system("start the control thread"))?;
+            .map_err(|errno| OpenError::System { operation: "start the control thread", errno })?;
         Ok(engine)
     }
 
-    /// Like [`Engine::start`], but the caller's thread is to be the control thread:
-    /// [`Engine::run_control`].
+    /// Connects to the broker at `socket`. A thread of the caller's is to be the control thread:
+    /// [`Engine::run_control`]. `on_behalf`: the pid of the process whose device the engine serves,
+    /// if that is another one.
     pub(crate) fn connect_watched(
         context: &str,
         socket: &Path,
         settings: Settings,
         on_behalf: Option<u32>,
     ) -> Result<Arc<Engine>, OpenError> {
-        let system = |operation| move |errno| OpenError::System { operation, errno };
         let engine = Arc::new(Engine::connect(context, socket, settings, on_behalf)?);
-        engine.watch_events(&engine.broker.link()).map_err(system("epoll_ctl"))?;
+        engine
+            .watch_events(&engine.broker.link())
+            .map_err(|errno| OpenError::System { operation: "epoll_ctl", errno })?;
         thread::forget_in_children();
         Ok(engine)
     }
