@@ -124,6 +124,11 @@ impl Channel {
         ring.first(&mut self.ring_end(lane).consumer)
     }
 
+    /// Server: the position up to which a lane's ring has been read.
+    pub fn real_time_read(&self, lane: usize) -> u64 {
+        self.ring_end(lane).consumer.position()
+    }
+
     /// Server: the records of a lane whose ring has been found.
     pub fn real_time_records(&self, lane: usize) -> Option<View<'_>> {
         self.lane_rings[lane].get().map(Mapping::view)

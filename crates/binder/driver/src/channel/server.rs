@@ -34,7 +34,8 @@ pub struct OneWay;
 impl Channel {
     /// Two sets of lanes: the pool's lanes with a request, new or left by an earlier look; and
     /// announced lanes with another owner. A client whose request stays untaken announces it to the
-    /// pool too; the owners of such lanes are nudged.
+    /// pool too; the owners of such lanes are nudged. A lane in whose ring a one-way record lies is
+    /// in one of the sets until the record has been taken.
     pub fn ready_lanes(&self, ends: &mut Ends) -> (u64, u64) {
         let word = self.head.double_word(header::READY);
         // SeqCst: the load comes after the announcement of a sleeper; see `bell`.
@@ -45,7 +46,11 @@ impl Channel {
         let owned = ends.ready.remove_owned(|lane| self.is_pools(lane as u32));
         let areas = lanes_of(owned).filter_map(|lane| self.lane(lane).ok());
         areas.for_each(|areas| areas.inbox().nudge());
-        (ends.ready.all(), owned)
+        let ready = ends.ready.all();
+        // This look may end before it takes them.
+        let with_records = lanes_of(owned).filter(|&lane| self.has_real_time(lane));
+        with_records.for_each(|lane| ends.ready.leave(lane as u32, false));
+        (ready, owned)
     }
 
     /// The lock of the thread to which a lane is dedicated. The next such thread waits for the

@@ -312,12 +312,17 @@ impl Engine {
             if !dedicated.ring_is_locked.swap(true, Ordering::Relaxed) {
                 self.mlock_lane_ring(channel, lane);
             }
-            if self.accept_own_ring(&mut state, dedicated).is_some() {
-                // As of a request without its grant or ticket.
+            let mut waits = self.accept_own_ring(&mut state, dedicated);
+            while waits.is_some() {
+                // As of a request without its grant or ticket. Another one that waits may have been
+                // sent after the barrier.
                 self.unlock(state);
                 state = self.pass_barrier();
-                if self.accept_own_ring(&mut state, dedicated).is_some() {
+                let before = waits;
+                waits = self.accept_own_ring(&mut state, dedicated);
+                if waits == before {
                     self.end_channel(&mut state, channel, "a one-way transaction without a grant");
+                    break;
                 }
             }
         }

@@ -281,14 +281,14 @@ impl Engine {
     }
 
     /// Takes in all one-way transactions in the ring of the lane that is dedicated to the calling
-    /// thread. One that has to wait for an event is returned.
-    pub(crate) fn accept_own_ring(&self, state: &mut State, own: &DedicatedLooper) -> Option<Stop> {
+    /// thread. Returns the position in the ring of one that has to wait for an event.
+    pub(crate) fn accept_own_ring(&self, state: &mut State, own: &DedicatedLooper) -> Option<u64> {
         let (channel, lane) = (&own.channel, own.lane as usize);
         loop {
             match self.accept_real_time(state, channel, lane, Some(own)) {
                 Ok(()) => channel.count_fruitful(),
                 Err(Stop::Gone) => return None,
-                Err(Stop::Later) => return Some(Stop::Later),
+                Err(Stop::Later) => return Some(channel.real_time_read(lane)),
                 Err(Stop::NoRoom) => {
                     self.pool.channels.wait_for_room(Arc::clone(channel), Some(lane));
                     return None;

@@ -8,10 +8,10 @@ use crate::engine::thread_end::remember;
 use crate::runner::send::Outgoing;
 use crate::sys::thread::is_running;
 use crate::sys::thread::tid;
-use baton_abi::control::{ChannelId, HeldNode, NodeId, Request, Strength};
-use baton_abi::lane::{Kind, MAX_CHAIN, MAX_FDS, MAX_PAYLOAD_BYTES, Message, status};
+use baton_abi::control::{ChannelId, HeldNode, NodeId, Reply, Request, Strength};
+use baton_abi::lane::{Carried, Kind, MAX_CHAIN, MAX_FDS, MAX_PAYLOAD_BYTES, Message, status};
 use baton_abi::sched_priority::SchedPriority;
-use baton_abi::uapi::{BINDER_TYPE_PTR, BufferObject, TF_ONE_WAY};
+use baton_abi::uapi::{BINDER_TYPE_HANDLE, BINDER_TYPE_PTR, BufferObject, FlatObject, TF_ONE_WAY};
 use baton_broker::{Config, Running};
 use baton_shm::bell::Sleep;
 use baton_shm::futex::{self, Wait};
@@ -586,6 +586,50 @@ fn a_dedicated_looper_passes_on_the_wake_up_for_an_answer() {
     server.close();
 }
 
+/// The ticket of the second one comes later than the first one's, or never.
+#[test]
+fn each_one_way_transaction_of_a_lane_waits_for_its_own_ticket() {
+    let broker = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let mut state = server.lock();
+    state.buffers.map(MAX_PAYLOAD_BYTES);
+    let node = state.nodes.at(0x10).unwrap().0;
+    server.unlock(state);
+    server.begin_dedicated(channel.id, 0, SchedPriority::fifo(1), 0);
+    let dedicated = server.dedicated(theirs.via(0)).unwrap();
+    let events = server.broker.applying.lock();
+    let third = Engine::open("binder", broker.socket()).unwrap();
+    let (owner, strength) = (third.identity.process, Strength::Strong);
+    let object = HeldNode { owner, node: NodeId(77), strength, entry: None };
+    let introduce = Request::Introduce { target: server.identity.process, objects: vec![object] };
+    let Ok(Reply::Ticket { ticket }) = client.broker.ask(&introduce) else { panic!("no ticket") };
+    let handle = FlatObject { kind: BINDER_TYPE_HANDLE, ..FlatObject::zeroed() };
+    let (data_bytes, offsets_bytes) = (size_of::<FlatObject>() as u32, size_of::<u64>() as u32);
+    for ticket in [ticket.0, ticket.0 + 1] {
+        let kind = Kind::OneWay as u32;
+        let sizes = Message { data_bytes, offsets_bytes, objects: 1, ..Message::default() };
+        let message = Message { kind, node, ticket, ..sizes };
+        let parts = message.parts().unwrap();
+        let write = |map: View<'_>, at: usize| {
+            map.write(at + parts.objects_at, bytes_of(&Carried::of_third(Strength::Strong)));
+            map.write(at + parts.data_at, bytes_of(&handle));
+            map.write(at + parts.offsets_at, bytes_of(&0u64));
+        };
+        assert_eq!(channel.put_real_time(0, &message, 0, write), Ok(true));
+    }
+    let first = server.accept_own_ring(&mut server.lock(), &dedicated);
+    assert_eq!(first, Some(0));
+    drop(events);
+    let second = server.accept_own_ring(&mut server.pass_barrier(), &dedicated);
+    assert!(second > first, "{second:?}");
+    drop(server.accept_own(server.lock(), &dedicated));
+    assert!(theirs.ends().dead, "the second ticket never comes");
+    third.close();
+    client.close();
+    server.close();
+}
+
 /// The thread has not left the driver, and its next transaction is an ordinary caller's.
 #[test]
 fn a_thread_that_cannot_have_its_lane_yet_is_the_pools_at_once() {
@@ -631,6 +675,26 @@ fn a_request_that_comes_during_a_look_is_not_forgotten() {
     assert!(theirs.start_serving(0, Owner::Pool));
     theirs.leave_ready(0, true);
     assert_eq!((theirs.forget_ready(1), ready()), (1, 0));
+    client.close();
+    server.close();
+}
+
+/// A look ends before it takes the record, as one does that finds only what is younger.
+#[test]
+fn a_record_of_an_owned_lane_is_found_until_it_is_taken() {
+    let broker = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    assert!(theirs.pin(theirs.lane(0).unwrap(), 0));
+    let message = Message { kind: Kind::OneWay as u32, ..Message::default() };
+    assert_eq!(channel.put_real_time(0, &message, 0, |_, _| {}), Ok(true));
+    theirs.leave_ready(0, true);
+    let look = || theirs.ready_lanes(&mut theirs.ends());
+    assert_eq!((look(), look()), ((0, 1), (0, 1)));
+    let (record, _) = theirs.first_real_time(0).unwrap().unwrap();
+    theirs.release_real_time(0, &record);
+    assert_eq!((look(), look()), ((0, 1), (0, 0)));
+    theirs.unpin(theirs.lane(0).unwrap(), 0);
     client.close();
     server.close();
 }
