@@ -16,7 +16,7 @@ LINT_RSBINDER := CARGO_BUILD_BUILD_DIR=$(CURDIR)/target/rsbinder/build \
 	$(CARGO) clippy --quiet --locked --workspace $(RSBINDER) --target-dir target/rsbinder/inline
 SCRIPTS := .ci/run .github/actions/baton/start debian/baton.postrm debian/baton.prerm \
 	bench/peers/log/build bench/vm/build scripts/coverage-conformance scripts/demo scripts/demo-bench \
-	scripts/install scripts/setup scripts/with-binder tests/binderfs/rootless \
+	scripts/has-32-bit scripts/install scripts/setup scripts/with-binder tests/binderfs/rootless \
 	tests/binderfs/run tests/clients/build \
 	tests/clients/run tests/containers/run tests/docs/run tests/examples/run tests/host/run \
 	tests/package/run \

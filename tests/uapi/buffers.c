@@ -95,7 +95,7 @@ TEST(buffers_whole_mapping)
 // Sizes near 2^64 are refused.
 TEST(buffers_absurd_sizes)
 {
-	static const size_t sizes[] = {1ull << 31, 1ull << 32, 1ull << 40, ~0ull - 7, ~0ull};
+	static const uint64_t sizes[] = {1ull << 31, 1ull << 32, 1ull << 40, ~0ull - 7, ~0ull};
 	struct thread *manager = manager_new(), *client = process_new("client");
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		struct parcel *p = parcel_bytes(8);

@@ -130,7 +130,7 @@ void sys_ioctl_begin(struct thread *, unsigned long request, void *argument);
 long sys_open(struct thread *, const char *path, int flags);
 struct binder_extended_error extended_error(struct thread *); // of its last failure
 long sys_close(struct thread *, int fd);
-long sys_mmap(struct thread *, int fd, size_t bytes, int protection, int flags);
+int64_t sys_mmap(struct thread *, int fd, size_t bytes, int protection, int flags);
 long sys_poll(struct thread *, short events, int timeout_ms); // answers revents
 long sys_pipe(struct thread *, int fds[2]);
 long sys_read(struct thread *, int fd, void *buffer, size_t bytes);
@@ -204,11 +204,11 @@ void set_read_bytes(struct thread *, size_t bytes);
 
 struct parcel {
 	uint8_t *data;
-	size_t data_bytes;
+	uint64_t data_bytes;
 	binder_size_t *offsets;
 	size_t n_offsets;
 	bool sg; // goes by BC_TRANSACTION_SG, BC_REPLY_SG
-	size_t buffers_bytes;
+	uint64_t buffers_bytes;
 };
 
 struct parcel *parcel_new(void);
@@ -223,9 +223,9 @@ size_t put_handle(struct parcel *, uint32_t handle);
 size_t put_weak_handle(struct parcel *, uint32_t handle);
 size_t put_fd(struct parcel *, int fd);
 size_t put_ptr(struct parcel *, const void *buffer, size_t bytes);
-size_t put_child(struct parcel *, const void *buffer, size_t bytes, size_t parent,
-		 size_t parent_offset);
-size_t put_fda(struct parcel *, size_t n_fds, size_t parent, size_t parent_offset);
+size_t put_child(struct parcel *, const void *buffer, size_t bytes, uint64_t parent,
+		 uint64_t parent_offset);
+size_t put_fda(struct parcel *, uint64_t n_fds, uint64_t parent, uint64_t parent_offset);
 
 void bc_transaction(struct thread *, uint32_t handle, uint32_t code, uint32_t flags,
 		    const struct parcel *); // NULL: no payload

@@ -38,7 +38,7 @@ static void put_free(struct load_thread *p, const struct binder_transaction_data
 }
 
 // Writes the queued commands and reads until a command of interest; its body goes to txn.
-static long next(struct load_thread *p, struct binder_transaction_data *txn)
+static int64_t next(struct load_thread *p, struct binder_transaction_data *txn)
 {
 	for (;;) {
 		struct binder_write_read bwr = {
@@ -82,7 +82,7 @@ static long step_serve(void *argument)
 	struct binder_transaction_data txn;
 	put(p, BC_ENTER_LOOPER, NULL, 0);
 	for (;;) {
-		long command = next(p, &txn);
+		int64_t command = next(p, &txn);
 		if (command != BR_TRANSACTION)
 			return command;
 		put_reply(p, &txn);
@@ -107,7 +107,7 @@ static long step_call(void *argument)
 		struct binder_transaction_data txn = {.code = ECHO, .data_size = fill(p)};
 		txn.data.ptr.buffer = (uintptr_t)p->payload;
 		put(p, BC_TRANSACTION, &txn, sizeof(txn));
-		long command = next(p, &reply);
+		int64_t command = next(p, &reply);
 		if (command != BR_REPLY) {
 			p->ending = (uint32_t)command;
 			return 0;

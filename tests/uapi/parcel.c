@@ -85,7 +85,7 @@ static size_t put_buffer(struct parcel *p, struct binder_buffer_object o)
 {
 	o.hdr.type = BINDER_TYPE_PTR;
 	p->sg = true;
-	p->buffers_bytes += (o.length + 7) & ~(size_t)7;
+	p->buffers_bytes += (o.length + 7) & ~(uint64_t)7;
 	return put_object(p, &o, sizeof(o));
 }
 
@@ -95,8 +95,8 @@ size_t put_ptr(struct parcel *p, const void *buffer, size_t bytes)
 							   .length = bytes});
 }
 
-size_t put_child(struct parcel *p, const void *buffer, size_t bytes, size_t parent,
-		 size_t parent_offset)
+size_t put_child(struct parcel *p, const void *buffer, size_t bytes, uint64_t parent,
+		 uint64_t parent_offset)
 {
 	return put_buffer(p, (struct binder_buffer_object){.buffer = (uintptr_t)buffer,
 							   .length = bytes,
@@ -105,7 +105,7 @@ size_t put_child(struct parcel *p, const void *buffer, size_t bytes, size_t pare
 							   .parent_offset = parent_offset});
 }
 
-size_t put_fda(struct parcel *p, size_t n_fds, size_t parent, size_t parent_offset)
+size_t put_fda(struct parcel *p, uint64_t n_fds, uint64_t parent, uint64_t parent_offset)
 {
 	struct binder_fd_array_object o = {.hdr.type = BINDER_TYPE_FDA, .num_fds = n_fds,
 					   .parent = parent, .parent_offset = parent_offset};

@@ -221,7 +221,7 @@ struct thread *process_with(struct process_options o)
 	if (o.unmapped)
 		return t;
 	size_t bytes = o.map_bytes ? o.map_bytes : MAP_BYTES;
-	long map = sys_mmap(t, (int)fd, bytes, PROT_READ, MAP_PRIVATE | MAP_NORESERVE);
+	int64_t map = sys_mmap(t, (int)fd, bytes, PROT_READ, MAP_PRIVATE | MAP_NORESERVE);
 	if (map < 0)
 		fail("%s: mmap of %zu bytes: %s", o.name, bytes, strerror((int)-map));
 	t->process->map = (uint64_t)map;
@@ -384,11 +384,11 @@ long sys_close(struct thread *t, int fd)
 	return run(t, step_close, (void *)(intptr_t)fd);
 }
 
-long sys_mmap(struct thread *t, int fd, size_t bytes, int protection, int flags)
+int64_t sys_mmap(struct thread *t, int fd, size_t bytes, int protection, int flags)
 {
 	struct mapping m = {fd, bytes, protection, flags, 0}, *shared = arena_copy(&m, sizeof(m));
 	long result = run(t, step_mmap, shared);
-	return result < 0 ? result : (long)shared->address;
+	return result < 0 ? result : (int64_t)shared->address;
 }
 
 static long step_poll(void *argument)

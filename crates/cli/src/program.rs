@@ -5,7 +5,9 @@
 //! mounted binderfs, or is refused.
 
 use crate::failure::{Failure, Kind};
-use object::elf::{DT_NEEDED, ELF_NOTE_GO, FileHeader32, FileHeader64, PT_INTERP};
+use object::elf::{
+    DT_NEEDED, ELF_NOTE_GO, EM_386, EM_AARCH64, EM_X86_64, FileHeader32, FileHeader64, PT_INTERP,
+};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, FileKind};
 use rustix::fs::Access;
@@ -28,7 +30,9 @@ enum Form {
     Script(PathBuf),
     /// An ELF file without a loader.
     Static,
-    /// An ELF file for another machine or word size.
+    /// An ELF file of 32 bits that this machine runs.
+    ThirtyTwoBits,
+    /// An ELF file for another machine.
     Foreign,
     /// Another file, which `exec` will judge.
     Unknown,
@@ -140,8 +144,12 @@ fn check(program: &Path, path: &Path, interpreters: u32) -> Result<Way, Failure>
             "run it as root, for a binderfs of its own; or build it with CGO_ENABLED=1 \
              -buildmode=pie, and import \"C\", or have it open a device of `baton mount`",
         ),
+        Form::ThirtyTwoBits => mounted(
+            "it is a 32-bit program, and the interposer has 64 bits",
+            "run it as root, for a binderfs of its own; or have it open a device of `baton mount`",
+        ),
         Form::Foreign => Err(refusal(
-            "it is built for another kind of processor or word size than the interposer",
+            "it is built for another kind of processor than the interposer",
             "build it for the same one as baton",
         )),
     }
@@ -179,10 +187,11 @@ fn form(bytes: &[u8]) -> Form {
 fn elf<E: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Form {
     let Ok(header) = E::parse(bytes) else { return Form::Unknown };
     let Ok(endian) = header.endian() else { return Form::Unknown };
-    let machine =
-        if cfg!(target_arch = "x86_64") { object::elf::EM_X86_64 } else { object::elf::EM_AARCH64 };
-    if !header.is_class_64() || header.e_machine(endian) != machine {
-        return Form::Foreign;
+    let machine = if cfg!(target_arch = "x86_64") { EM_X86_64 } else { EM_AARCH64 };
+    match (header.is_class_64(), header.e_machine(endian)) {
+        (true, it) if it == machine => {}
+        (false, EM_386) if machine == EM_X86_64 => return Form::ThirtyTwoBits,
+        _ => return Form::Foreign,
     }
     let Ok(segments) = header.program_headers(endian, bytes) else { return Form::Unknown };
     let loader = segments.iter().find(|segment| segment.p_type(endian) == PT_INTERP);
@@ -244,5 +253,16 @@ mod tests {
         assert_eq!(form(&bytes), Form::Static);
         bytes[18] ^= 0xff;
         assert_eq!(form(&bytes), Form::Foreign);
+    }
+
+    #[test]
+    fn programs_of_32_bits_run_where_the_machine_is_theirs() {
+        for (machine, runs) in [(EM_386, cfg!(target_arch = "x86_64")), (EM_AARCH64, false)] {
+            let mut header = [0u8; size_of::<FileHeader32<Endianness>>()];
+            header[..7].copy_from_slice(b"\x7fELF\x01\x01\x01");
+            header[18..20].copy_from_slice(&machine.0.to_le_bytes());
+            let expected = if runs { Form::ThirtyTwoBits } else { Form::Foreign };
+            assert_eq!(form(&header), expected, "{machine:?}");
+        }
     }
 }

@@ -17,73 +17,187 @@ use crate::client_memory::{ClientMemory, duplicate};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use std::mem::offset_of;
-use std::ptr::{null_mut, without_provenance_mut};
+use std::ptr::without_provenance_mut;
 
 /// `PTRACE_EVENT_STOP`: the event of a stop that the tracer has asked for.
 const PTRACE_EVENT_STOP: i32 = 128;
 /// The signal of a stop at a system call, by PTRACE_O_TRACESYSGOOD.
 const AT_SYSTEM_CALL: i32 = libc::SIGTRAP | 0x80;
-/// `NT_PRSTATUS`: the general registers.
-const REGISTERS: usize = 1;
 /// Bytes of the memory in which a client's thread finds the arguments of its calls.
 const SCRATCH_BYTES: usize = 8192;
 /// In that memory: the header of a message, the vector of its bytes, two descriptors, the
 /// descriptors of the message.
-const HEADER_AT: usize = 0;
-const VECTOR_AT: usize = 64;
-const PAIR_AT: usize = 96;
-const CONTROL_AT: usize = 128;
-const CONTROL_BYTES: usize = SCRATCH_BYTES - CONTROL_AT;
-/// Bytes before the descriptors of a control message.
-const CONTROL_HEAD: usize = size_of::<libc::cmsghdr>();
+const HEADER_AT: u64 = 0;
+const VECTOR_AT: u64 = 64;
+const PAIR_AT: u64 = 96;
+const CONTROL_AT: u64 = 128;
+const CONTROL_BYTES: u64 = SCRATCH_BYTES as u64 - CONTROL_AT;
+/// The place of `msg_controllen` among the words of a `msghdr`.
+const CONTROL_LENGTH: u64 = 5;
 
 type Registers = libc::user_regs_struct;
 
+/// How a thread enters the kernel: its instruction, the registers of its arguments, the numbers of
+/// its system calls, and the size of a word in their structures.
+#[derive(Debug)]
+struct Abi {
+    instruction: &'static [u8],
+    arguments: fn(&mut Registers) -> [&mut u64; 6],
+    word_bytes: u64,
+    mmap: i64,
+    munmap: i64,
+    socketpair: i64,
+    recvmsg: i64,
+    close: i64,
+}
+
 #[cfg(target_arch = "x86_64")]
 mod machine {
-    use super::Registers;
+    use super::{Abi, Registers, transfer};
+    use rustix::io::Errno;
 
-    /// `syscall`.
-    pub const INSTRUCTION: [u8; 2] = [0x0f, 0x05];
+    pub const ABIS: &[Abi] = &[
+        Abi {
+            // `syscall`
+            instruction: &[0x0f, 0x05],
+            arguments: |it| {
+                [&mut it.rdi, &mut it.rsi, &mut it.rdx, &mut it.r10, &mut it.r8, &mut it.r9]
+            },
+            word_bytes: 8,
+            mmap: libc::SYS_mmap,
+            munmap: libc::SYS_munmap,
+            socketpair: libc::SYS_socketpair,
+            recvmsg: libc::SYS_recvmsg,
+            close: libc::SYS_close,
+        },
+        // 32-bit programs: the numbers are those of the kernel's `syscall_32.tbl`, and `mmap` is
+        // mmap2.
+        Abi {
+            // `int 0x80`. After it go on those, too, that enter the kernel by the vDSO.
+            instruction: &[0xcd, 0x80],
+            arguments: |it| {
+                [&mut it.rbx, &mut it.rcx, &mut it.rdx, &mut it.rsi, &mut it.rdi, &mut it.rbp]
+            },
+            word_bytes: 4,
+            mmap: 192,
+            munmap: 91,
+            socketpair: 360,
+            recvmsg: 372,
+            close: 6,
+        },
+    ];
 
     pub fn next(registers: &Registers) -> u64 {
         registers.rip
     }
 
-    pub fn prepare(registers: &mut Registers, at: u64, number: u64, arguments: [u64; 6]) {
+    pub fn enter(registers: &mut Registers, at: u64, number: u64) {
         registers.rip = at;
         registers.rax = number;
         // No call is to be restarted.
         registers.orig_rax = u64::MAX;
-        [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] =
-            arguments;
     }
 
     pub fn result(registers: &Registers) -> u64 {
         registers.rax
     }
+
+    /// The registers of a 32-bit thread have this form, too.
+    pub fn get_registers(tid: u32, registers: &mut Registers) -> Result<(), Errno> {
+        transfer(libc::PTRACE_GETREGS as _, tid, 0, registers)
+    }
+
+    pub fn set_registers(tid: u32, registers: &mut Registers) -> Result<(), Errno> {
+        transfer(libc::PTRACE_SETREGS as _, tid, 0, registers)
+    }
 }
 
 #[cfg(target_arch = "aarch64")]
 mod machine {
-    use super::Registers;
+    use super::{Abi, Registers, transfer};
+    use rustix::io::Errno;
 
-    /// `svc #0`.
-    pub const INSTRUCTION: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
+    /// `NT_PRSTATUS`: the general registers.
+    const REGISTERS: usize = 1;
+
+    pub const ABIS: &[Abi] = &[Abi {
+        // `svc #0`
+        instruction: &[0x01, 0x00, 0x00, 0xd4],
+        arguments: |it| {
+            let [a, b, c, d, e, f, ..] = &mut it.regs;
+            [a, b, c, d, e, f]
+        },
+        word_bytes: 8,
+        mmap: libc::SYS_mmap,
+        munmap: libc::SYS_munmap,
+        socketpair: libc::SYS_socketpair,
+        recvmsg: libc::SYS_recvmsg,
+        close: libc::SYS_close,
+    }];
 
     pub fn next(registers: &Registers) -> u64 {
         registers.pc
     }
 
-    pub fn prepare(registers: &mut Registers, at: u64, number: u64, arguments: [u64; 6]) {
+    pub fn enter(registers: &mut Registers, at: u64, number: u64) {
         registers.pc = at;
         registers.regs[8] = number;
-        registers.regs[..6].copy_from_slice(&arguments);
     }
 
     pub fn result(registers: &Registers) -> u64 {
         registers.regs[0]
+    }
+
+    pub fn get_registers(tid: u32, registers: &mut Registers) -> Result<(), Errno> {
+        move_registers(libc::PTRACE_GETREGSET as _, tid, registers)
+    }
+
+    pub fn set_registers(tid: u32, registers: &mut Registers) -> Result<(), Errno> {
+        move_registers(libc::PTRACE_SETREGSET as _, tid, registers)
+    }
+
+    fn move_registers(
+        request: libc::c_uint,
+        tid: u32,
+        registers: &mut Registers,
+    ) -> Result<(), Errno> {
+        let iov_base = std::ptr::from_mut(registers).cast();
+        let mut vector = libc::iovec { iov_base, iov_len: size_of::<Registers>() };
+        transfer(request, tid, REGISTERS, &mut vector)
+    }
+}
+
+impl Abi {
+    /// The ABI of the thread that goes on at this address, and the address of the instruction by
+    /// which it has entered the kernel. `EOPNOTSUPP` if it is none of these.
+    fn of(memory: ClientMemory, next: u64) -> Result<(&'static Abi, u64), Errno> {
+        for abi in machine::ABIS {
+            let length = abi.instruction.len();
+            let entry = next.wrapping_sub(length as u64);
+            if memory.read(entry, length)? == abi.instruction {
+                return Ok((abi, entry));
+            }
+        }
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// A structure of these words.
+    fn structure(&self, words: &[u64]) -> Vec<u8> {
+        let word_bytes = self.word_bytes as usize;
+        words.iter().flat_map(|word| word.to_le_bytes().into_iter().take(word_bytes)).collect()
+    }
+
+    /// The first word of a structure.
+    fn word(&self, memory: ClientMemory, at: u64) -> Result<u64, Errno> {
+        let mut word = [0; 8];
+        let read = memory.read(at, self.word_bytes as usize)?;
+        word[..read.len()].copy_from_slice(&read);
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// Bytes of a control message before its descriptors: its length, a level and a type.
+    fn control_head(&self) -> u64 {
+        self.word_bytes + 8
     }
 }
 
@@ -130,16 +244,12 @@ impl Seized {
         let tid = self.tid;
         await_stop(tid, &mut later, |status| status >> 16 == PTRACE_EVENT_STOP)?;
         let mut registers = zeroed_registers();
-        get_registers(tid, &mut registers)?;
-        let entry = machine::next(&registers) - machine::INSTRUCTION.len() as u64;
-        let there = ClientMemory::of(tid).read(entry, machine::INSTRUCTION.len())?;
-        if there != machine::INSTRUCTION {
-            return Err(Errno::OPNOTSUPP);
-        }
+        machine::get_registers(tid, &mut registers)?;
+        let (abi, entry) = Abi::of(ClientMemory::of(tid), machine::next(&registers))?;
         let mut mask = 0u64;
         transfer(libc::PTRACE_GETSIGMASK as _, tid, size_of::<u64>(), &mut mask)?;
         transfer(libc::PTRACE_SETSIGMASK as _, tid, size_of::<u64>(), &mut u64::MAX.clone())?;
-        Ok(Stopped { seized: self, registers, mask, entry, later })
+        Ok(Stopped { seized: self, registers, mask, abi, entry, later })
     }
 }
 
@@ -160,7 +270,8 @@ pub struct Stopped {
     seized: Seized,
     registers: Registers,
     mask: u64,
-    /// The instruction by which it enters the kernel.
+    abi: &'static Abi,
+    /// The address of the instruction by which it enters the kernel.
     entry: u64,
     /// Signals that have come meanwhile.
     later: Vec<i32>,
@@ -168,20 +279,20 @@ pub struct Stopped {
 
 impl Stopped {
     /// Has the thread do a system call.
-    fn call(&mut self, number: libc::c_long, arguments: &[u64]) -> Result<u64, Errno> {
+    fn call(&mut self, number: i64, arguments: &[u64]) -> Result<u64, Errno> {
         let tid = self.seized.tid;
-        let mut all = [0; 6];
-        all[..arguments.len()].copy_from_slice(arguments);
         let mut registers = self.registers;
-        machine::prepare(&mut registers, self.entry, number as u64, all);
-        set_registers(tid, &mut registers)?;
+        machine::enter(&mut registers, self.entry, number as u64);
+        let places = (self.abi.arguments)(&mut registers);
+        places.into_iter().zip(arguments).for_each(|(place, argument)| *place = *argument);
+        machine::set_registers(tid, &mut registers)?;
         // At its entry, and when it has been done.
         for _ in 0..2 {
             trace(libc::PTRACE_SYSCALL as _, tid, 0, 0)?;
             let at_call = |status| libc::WSTOPSIG(status) == AT_SYSTEM_CALL;
             await_stop(tid, &mut self.later, at_call)?;
         }
-        get_registers(tid, &mut registers)?;
+        machine::get_registers(tid, &mut registers)?;
         let result = machine::result(&registers);
         match i32::try_from(result.cast_signed()) {
             Ok(error @ -4095..0) => Err(Errno::from_raw_os_error(-error)),
@@ -192,7 +303,7 @@ impl Stopped {
     /// Closes descriptors of the client.
     pub fn close(&mut self, fds: &[i32]) {
         for &fd in fds {
-            let _ = self.call(libc::SYS_close, &[fd as u64]);
+            let _ = self.call(self.abi.close, &[fd as u64]);
         }
     }
 
@@ -203,12 +314,12 @@ impl Stopped {
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let (bytes, no_file) = (SCRATCH_BYTES as u64, u64::MAX);
         let map = [0, bytes, access as u64, kind as u64, no_file, 0];
-        let scratch = self.call(libc::SYS_mmap, &map)?;
+        let scratch = self.call(self.abi.mmap, &map)?;
         // SAFETY: the driver has installed them, and nobody else closes them meanwhile.
         let borrow = |&fd: &i32| unsafe { BorrowedFd::borrow_raw(fd) };
         let fds: Vec<_> = fds.iter().map(borrow).collect();
         let installed = self.install_by(scratch, pidfd, &fds);
-        let _ = self.call(libc::SYS_munmap, &[scratch, bytes]);
+        let _ = self.call(self.abi.munmap, &[scratch, bytes]);
         installed
     }
 
@@ -219,9 +330,9 @@ impl Stopped {
         fds: &[BorrowedFd<'_>],
     ) -> Result<Vec<i32>, Errno> {
         let memory = ClientMemory::of(self.seized.tid);
-        let pair_at = scratch + PAIR_AT as u64;
+        let pair_at = scratch + PAIR_AT;
         let (family, kind) = (libc::AF_UNIX as u64, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC);
-        self.call(libc::SYS_socketpair, &[family, kind as u64, 0, pair_at])?;
+        self.call(self.abi.socketpair, &[family, kind as u64, 0, pair_at])?;
         let pair = ints(&memory.read(pair_at, 8)?);
         let received = duplicate(pidfd, pair[0])
             .and_then(|socket| send(&socket, fds))
@@ -242,32 +353,28 @@ impl Stopped {
         scratch: u64,
         socket: i32,
     ) -> Result<Vec<i32>, Errno> {
-        let at = |offset: usize| without_provenance_mut(scratch as usize + offset);
+        let abi = self.abi;
         // The byte that comes with the descriptors lies where the pair lay.
-        let vector = libc::iovec { iov_base: at(PAIR_AT), iov_len: 1 };
-        // SAFETY: zeroes are a header that names nothing.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        (header.msg_iov, header.msg_iovlen) = (at(VECTOR_AT).cast(), 1);
-        (header.msg_control, header.msg_controllen) = (at(CONTROL_AT), CONTROL_BYTES as _);
-        header.msg_name = null_mut();
-        memory.write(scratch + VECTOR_AT as u64, bytes_of_plain(&vector))?;
-        memory.write(scratch + HEADER_AT as u64, bytes_of_plain(&header))?;
-        let header_at = scratch + HEADER_AT as u64;
+        let vector = abi.structure(&[scratch + PAIR_AT, 1]);
+        let control_at = scratch + CONTROL_AT;
+        // No name, the vector, the control messages, no flags.
+        let words = [0, 0, scratch + VECTOR_AT, 1, control_at, CONTROL_BYTES, 0];
+        let header_at = scratch + HEADER_AT;
+        memory.write(scratch + VECTOR_AT, &vector)?;
+        memory.write(header_at, &abi.structure(&words))?;
         let flags = libc::MSG_CMSG_CLOEXEC as u64;
-        self.call(libc::SYS_recvmsg, &[socket as u64, header_at, flags])?;
-        let length_at = header_at + offset_of!(libc::msghdr, msg_controllen) as u64;
-        let length = memory.read(length_at, size_of::<usize>())?;
-        let length = usize::from_ne_bytes(length.try_into().expect("so many were read"));
-        let length = length.min(CONTROL_BYTES).saturating_sub(CONTROL_HEAD);
-        let fds_at = scratch + (CONTROL_AT + CONTROL_HEAD) as u64;
-        Ok(ints(&memory.read(fds_at, length / 4 * 4)?))
+        self.call(abi.recvmsg, &[socket as u64, header_at, flags])?;
+        let length = abi.word(memory, header_at + CONTROL_LENGTH * abi.word_bytes)?;
+        let length = length.min(CONTROL_BYTES).saturating_sub(abi.control_head());
+        let fds_at = control_at + abi.control_head();
+        Ok(ints(&memory.read(fds_at, length as usize / 4 * 4)?))
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
         let tid = self.seized.tid;
-        let _ = set_registers(tid, &mut self.registers);
+        let _ = machine::set_registers(tid, &mut self.registers);
         let _ = transfer(libc::PTRACE_SETSIGMASK as _, tid, size_of::<u64>(), &mut self.mask);
         let _ = trace(libc::PTRACE_DETACH, tid, 0, 0);
         for signal in self.later.drain(..) {
@@ -337,28 +444,8 @@ fn zeroed_registers() -> Registers {
     unsafe { std::mem::zeroed() }
 }
 
-fn get_registers(tid: u32, registers: &mut Registers) -> Result<(), Errno> {
-    move_registers(libc::PTRACE_GETREGSET as _, tid, registers)
-}
-
-fn set_registers(tid: u32, registers: &mut Registers) -> Result<(), Errno> {
-    move_registers(libc::PTRACE_SETREGSET as _, tid, registers)
-}
-
-fn move_registers(request: libc::c_uint, tid: u32, registers: &mut Registers) -> Result<(), Errno> {
-    let iov_base = std::ptr::from_mut(registers).cast();
-    let mut vector = libc::iovec { iov_base, iov_len: size_of::<Registers>() };
-    transfer(request, tid, REGISTERS, &mut vector)
-}
-
 /// The numbers in bytes.
 fn ints(bytes: &[u8]) -> Vec<i32> {
     let number = |four: &[u8]| i32::from_ne_bytes(four.try_into().expect("4 bytes"));
     bytes.chunks_exact(4).map(number).collect()
-}
-
-/// The bytes of a structure for a system call.
-fn bytes_of_plain<T>(value: &T) -> &[u8] {
-    // SAFETY: the structures here have been written as a whole; they hold numbers and addresses.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
