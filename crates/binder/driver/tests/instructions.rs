@@ -14,7 +14,7 @@ mod program;
 
 use baton::{Parcel, Process};
 use baton_abi::control::End;
-use baton_abi::lane::{AREA_BYTES, ChainEntry, Kind, Message, area_at, header};
+use baton_abi::lane::{AREA_BYTES, Carried, ChainEntry, Kind, Message, area_at, header};
 use baton_abi::uapi::BC_ENTER_LOOPER;
 use baton_broker::{Config, Running};
 use baton_shm::mailbox::{Mailbox, Seen};
@@ -28,9 +28,10 @@ use std::thread;
 
 /// Ways to call, the instructions that a call may take without the peers', and how many more calls
 /// the longer run makes.
-const WAYS: [Way; 3] = [
+const WAYS: [Way; 4] = [
     (MAILBOXES, post_and_take, 130, 100_000),
     ("typed", call, 800, 400_000),
+    ("typed with an object", call_with_object, 3_700, 100_000),
     ("raw", exchange, 11_000, 50_000),
 ];
 type Way = (&'static str, fn(u64), u64, u64);
@@ -83,6 +84,8 @@ fn on_one_processor() {
 struct Peer {
     head: usize,
     lane: usize,
+    /// How many objects a request carries.
+    objects: usize,
 }
 
 /// A processor on which no end runs.
@@ -90,7 +93,7 @@ const ELSEWHERE: u32 = 4096;
 
 impl Peer {
     /// Of a channel that both ends have used.
-    fn find() -> Peer {
+    fn find(objects: usize) -> Peer {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("our own maps");
         let hex = |word: &str| usize::from_str_radix(word, 16).expect("a number");
         // Where a byte of the channel's file is mapped.
@@ -104,7 +107,7 @@ impl Peer {
             });
             places.next().expect("it is mapped")
         };
-        Peer { head: place(0), lane: place(area_at(0, End::Server)) }
+        Peer { head: place(0), lane: place(area_at(0, End::Server)), objects }
     }
 
     fn word(self, at: usize) -> &'static AtomicU32 {
@@ -135,7 +138,7 @@ impl Peer {
     /// Sends a request to the server, or an answer to the client.
     fn send(self, to: End, data: u32) {
         let chain = match to {
-            End::Server => size_of::<ChainEntry>(),
+            End::Server => size_of::<ChainEntry>() + self.objects * size_of::<Carried>(),
             End::Client => 0,
         };
         self.word(self.area(to) + size_of::<Message>() + chain).store(data, Relaxed);
@@ -208,10 +211,10 @@ impl Stage {
     }
 
     /// Counts both ends of the calls, which `call` makes.
-    fn count(&self, mut call: impl FnMut(u32) -> u32) {
+    fn count(&self, objects: usize, mut call: impl FnMut(u32) -> u32) {
         let mut check = |value: u32| assert_eq!(call(value), value);
         (0..KNOWN_AFTER).for_each(|number| check(number as u32));
-        let peer = *self.peer.get_or_init(Peer::find);
+        let peer = *self.peer.get_or_init(|| Peer::find(objects));
         self.act.store(KEEPS, Relaxed);
         check(0);
         peer.is_elsewhere(End::Client);
@@ -228,7 +231,7 @@ impl Stage {
 fn play(calls: u64) {
     let lane = vec![0_u64; 2 * AREA_BYTES / 8].leak().as_ptr().addr();
     let stage = Stage::new(calls);
-    let peer = *stage.peer.get_or_init(|| Peer { head: lane, lane });
+    let peer = *stage.peer.get_or_init(|| Peer { head: lane, lane, objects: 0 });
     stage.act.store(calls, Relaxed);
     for number in 0..calls {
         let number = black_box(number as u32);
@@ -256,10 +259,40 @@ fn call(calls: u64) {
     let looper = thread::spawn(move || serving.serve());
     let client = Process::open("binder", broker.socket()).expect("open");
     let manager = client.context_manager().expect("there is one");
-    stage.count(|value| {
+    stage.count(0, |value| {
         let request = value.to_ne_bytes();
         let reply = manager.call(1, &Parcel::from(&request[..])).expect("answered");
         value_of(reply.data())
+    });
+    server.close();
+    looper.join().expect("it ends");
+}
+
+/// The like of [`call`], with an object of the client's that the server holds already.
+fn call_with_object(calls: u64) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let broker = Running::start(Config::at(directory.path().join("broker.sock"))).expect("broker");
+    let server = Process::open("binder", broker.socket()).expect("open");
+    let stage = Stage::new(calls);
+    let (handler, kept) = (Arc::clone(&stage), OnceLock::new());
+    let object = server
+        .object(move |request| {
+            kept.get_or_init(|| request.received.handle(0).expect("the client's object"));
+            let value = request.data().get(..4).expect("four bytes");
+            handler.handle(value_of(value));
+            Ok(Parcel::from(value))
+        })
+        .add();
+    server.become_context_manager(object).expect("nobody else is");
+    let serving = server.clone();
+    let looper = thread::spawn(move || serving.serve());
+    let client = Process::open("binder", broker.socket()).expect("open");
+    let own = client.object(|_| Ok(Parcel::new())).add();
+    let manager = client.context_manager().expect("there is one");
+    stage.count(1, |value| {
+        let mut request = Parcel::from(&value.to_ne_bytes()[..]);
+        request.write_object(own);
+        value_of(manager.call(1, &request).expect("answered").data())
     });
     server.close();
     looper.join().expect("it ends");
@@ -289,7 +322,7 @@ fn exchange(calls: u64) {
         server.exchange_in(&commands, &mut []).expect("it is taken");
     });
     let mut commands = Commands::default();
-    stage.count(|value| {
+    stage.count(0, |value| {
         let calling = std::mem::take(&mut commands).call(0, &value.to_ne_bytes());
         let reply = client.await_message(calling);
         commands = Commands::default().free(&reply);

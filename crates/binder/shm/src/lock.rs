@@ -84,6 +84,11 @@ impl<T> Lock<T> {
         self.take(holder).then(|| self.guard(holder))
     }
 
+    /// The value, of which this is the only reference.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     /// Whether a real-time thread, or one that holds another lock, waits for this one. A long-time
     /// holder should release it then.
     #[inline]

@@ -152,20 +152,47 @@ fn lies_within(offset: u64, bytes: u64, length: u64) -> bool {
 /// The objects of `data` that takes the fast path. `None` if they are too many, if some object is a
 /// buffer or an array, or if [`send`] would find them invalid.
 pub fn few_objects(data: &[u8], offsets: &[u64]) -> Option<FewObjects> {
+    let mut few = FewObjects::default();
+    for_each_few(data, offsets, |kind, at| {
+        match kind {
+            BINDER_TYPE_FD => few.fds.push(number(read(data, at)?)),
+            _ => few.named.push(named(kind, read(data, at)?)),
+        }
+        Some(())
+    })?;
+    Some(few)
+}
+
+/// How many nodes and handles [`few_objects`] finds.
+pub fn count_few_named(data: &[u8], offsets: &[u64]) -> Option<usize> {
+    let mut n_named = 0;
+    for_each_few(data, offsets, |kind, _| {
+        n_named += usize::from(kind != BINDER_TYPE_FD);
+        Some(())
+    })?;
+    Some(n_named)
+}
+
+/// Calls `each` with the kind and the start of every object of [`few_objects`].
+#[inline(always)]
+fn for_each_few(
+    data: &[u8],
+    offsets: &[u64],
+    mut each: impl FnMut(u32, usize) -> Option<()>,
+) -> Option<()> {
     if offsets.len() > FEW {
         return None;
     }
-    let (mut few, mut end_of_last) = (FewObjects::default(), 0);
+    let mut end_of_last = 0;
     for &offset in offsets {
         let (kind, at, end) = object_at(data, offset).filter(|(_, at, _)| *at >= end_of_last)?;
         end_of_last = end;
-        match kind {
-            BINDER_TYPE_FD => few.fds.push(number(read(data, at)?)),
-            BINDER_TYPE_PTR | BINDER_TYPE_FDA => return None,
-            _ => few.named.push(named(kind, read(data, at)?)),
+        if matches!(kind, BINDER_TYPE_PTR | BINDER_TYPE_FDA) {
+            return None;
         }
+        each(kind, at)?;
     }
-    Some(few)
+    Some(())
 }
 
 fn number(object: FdObject) -> i32 {

@@ -105,7 +105,7 @@ impl CopiedPayload {
         }
         let taken = taken.keep();
         *held = copied.take(&mut state, channel.sender(), lane, data, &taken);
-        *fds.lock() = taken;
+        *fds.get_mut() = taken;
         engine.unlock_if_changed(state);
         *offsets = copied.offsets;
         (self.code, self.flags, self.bytes) = (message.code, message.flags, bytes);
@@ -136,7 +136,7 @@ impl CopiedPayload {
         let Some(long) = self.long.take() else { return };
         let mut long = ManuallyDrop::into_inner(long);
         long.offsets.clear();
-        long.fds.lock().clear();
+        long.fds.get_mut().clear();
         let _ = FREE_BOXES.try_with(|free| {
             let mut free = free.borrow_mut();
             if free.len() < MOST_FREE_BOXES {

@@ -195,21 +195,16 @@ impl CopiedReferences {
         let Message { fds, fds_number, objects, .. } = *message;
         let (parts, objects) = (message.parts()?, usize::from(objects));
         let n = objects + usize::from(fds);
-        let mut carried: Few<Carried> = (0..objects).map(|_| Carried::default()).collect();
-        let mut offsets: Few<u64> = (0..n).map(|_| 0).collect();
+        let mut carried = Few::from_elem(Carried::default(), objects);
+        let mut offsets = Few::from_elem(0, n);
         area.read(parts.objects_at, cast_slice_mut(&mut carried));
         area.read(parts.data_at, data);
         area.read(parts.offsets_at, cast_slice_mut(&mut offsets));
-        let few = parcel::few_objects(data, &offsets)?;
+        let n_named = parcel::count_few_named(data, &offsets)?;
         let has_fds = fds > 0 && message.kind == Kind::Request as u32;
         let accepting = has_fds.then_some(NodeId(message.node));
         let fds = (fds, fds_number);
-        (few.named.len() == objects).then_some(CopiedReferences {
-            offsets,
-            carried,
-            fds,
-            accepting,
-        })
+        (n_named == objects).then_some(CopiedReferences { offsets, carried, fds, accepting })
     }
 
     /// The descriptors, if the references can be taken in at once. Losses that were postponed may
