@@ -25,7 +25,8 @@ Options of the program's VM, before the class:
                            write which code makes how many objects of which class: as JSON if the
                            name ends in .json, otherwise as text
   --verify-heap            check the heap after each collection
-  --torture                let collections of the counting collector follow without a pause
+  --torture                collect before each allocation; with counting, let collections follow
+                           each other without a pause
   -D<NAME>=<VALUE>         a system property
 
 The exit code is 1 after an uncaught exception, and System.exit's otherwise. A program from a \

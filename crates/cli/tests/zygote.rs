@@ -172,7 +172,8 @@ fn a_program_has_all_from_its_client_and_nothing_else() {
 
 #[test]
 fn garbage_of_a_child_is_collected() {
-    for options in [&COLLECTORS[..1], &["-Xgc:counting", "--verify-heap", "--torture"]] {
+    for collector in COLLECTORS {
+        let options = &[collector, "--verify-heap", "--torture"];
         let place = Place::new(options);
         for _ in 0..2 {
             let output = place.forked(&[], &["collect"]).output().unwrap();

@@ -169,7 +169,7 @@ fn run(
         ],
         heap_bytes: 64 << 20,
         collector: if is_counting { Collector::Counting } else { Collector::MarkSweep },
-        verify_heap: is_counting,
+        verify_heap: true,
         is_tortured: is_counting,
         // The first program checks the library, the others find its record.
         dex_cache: Some(directory.join("checked")),

@@ -50,6 +50,9 @@ fn allocate(
     length: Option<u32>,
 ) -> Result<Ref, OutOfMemory> {
     let heap = &t.vm.heap;
+    if t.vm.options.is_tortured && t.vm.requests.is_none() {
+        collector::collect(t);
+    }
     let attempt = |reach| {
         let mut allocator = t.allocator.borrow_mut();
         heap.allocate(&mut allocator, t.period(), reach, shape, n_bytes, length)

@@ -79,7 +79,8 @@ pub struct Options {
     pub trace: Option<std::path::PathBuf>,
     /// A file for a profile of allocations
     pub allocation_profile: Option<std::path::PathBuf>,
-    /// Whether collections follow each other without a pause
+    /// Whether collections follow each other without a pause; with mark-sweep, whether there is one
+    /// before each allocation
     pub is_tortured: bool,
     /// The directory that records which dex files have been checked: this user's alone
     pub dex_cache: Option<std::path::PathBuf>,

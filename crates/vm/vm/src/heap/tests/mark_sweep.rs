@@ -174,6 +174,8 @@ fn a_collection_writes_nothing_into_frozen_blocks_and_frees_nothing_there() {
         // SAFETY: as above; an object that nothing reaches is not used.
         unsafe { heap.collect(|marker| root.iter().for_each(|it| marker.mark(*it))) };
         assert_eq!(objects(&heap), frozen.iter().copied().chain(young).collect());
+        // SAFETY: as above. At last the holder refers to an object that was freed.
+        assert_eq!(unsafe { heap.verify() }, Ok(frozen.len() + usize::from(young.is_some())));
         assert!(words() == before, "a collection has written into a frozen block");
     }
 }
