@@ -3,12 +3,16 @@
 //! A proxy class is a dex file of its own, written here, so that the linker treats it as any other.
 //! Its methods are native and have one function, which finds in its frame the method that was
 //! called.
+//!
+//! A method that several interfaces declare with equal parameters and result is one method of the
+//! proxy class. The handler gets the declaration of the first of these interfaces, or Object's.
 
 use super::annotations;
 use super::values::{self, VOID, non_null, rust};
 use super::{boxes, members};
 use crate::boxing::boxed;
 use crate::class::{Body, Class, Loader, Method};
+use crate::descriptor::{parameter_descriptors, result_descriptor};
 use crate::dex_files;
 use crate::exception::OrThrow;
 use crate::linker;
@@ -16,7 +20,9 @@ use crate::object::{Kind, Ref};
 use crate::stack::{Args, Value};
 use crate::vm::{Native, Thread, Thrown};
 use baton_dex::access;
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
+use std::sync::{LazyLock, RwLock};
 
 const PROXY: &str = "Ljava/lang/reflect/Proxy;";
 const HANDLER: &str = "Ljava/lang/reflect/InvocationHandler;";
@@ -38,16 +44,23 @@ pub(super) const TABLE: &[Native] = &[
             let (name, list) = (rust(t, a.reference(0))?, a.reference(1));
             let interfaces: Vec<&'static Class> =
                 (0..list.length()).map(|i| Class::mirrored_by(list.get_ref(i))).collect();
-            let image = image(&format!("L{name};"), &interfaces);
+            let merged = merged(t, &interfaces)?;
+            let image = image(&format!("L{name};"), &interfaces, &merged);
             let loader = Loader::of(a.reference(2));
             let made = dex_files::load(loader, &name, image)
                 .expect("a dex file of the VM's own is well formed");
             let definition = made.file.class(0);
             let class = linker::define(t, made, definition).or_throw(t)?;
+            let mut all = MERGED.write().expect("no holder panics");
             for method in class.methods {
-                let function =
-                    if method.is_constructor() { "constructorPrototype" } else { "$call" };
-                let signature = if method.is_constructor() { CONSTRUCTOR } else { "()V" };
+                let is_of = |it: &&Merged| is_same(it.declaration, method);
+                let (function, signature) = match merged.iter().find(is_of) {
+                    Some(merged) => {
+                        all.insert(std::ptr::from_ref(method).addr(), merged.clone());
+                        ("$call", "()V")
+                    }
+                    None => ("constructorPrototype", CONSTRUCTOR),
+                };
                 let index = t.vm.natives[&(PROXY, function, signature)];
                 method.body.set(Box::leak(Box::new(Body::Native(index))));
             }
@@ -63,37 +76,110 @@ pub(super) const TABLE: &[Native] = &[
     (PROXY, "$call", "()V", call),
 ];
 
-/// All methods of interfaces and of what they extend, one for each name and signature.
-fn methods_of(interfaces: &[&'static Class]) -> BTreeSet<(&'static str, &'static str)> {
-    let mut all = BTreeSet::new();
-    for interface in interfaces {
-        let own = interface.methods.iter().filter(|method| !method.is_direct());
-        all.extend(own.map(|method| (method.name, method.signature)));
-        all.extend(methods_of(&interface.interfaces));
-    }
-    all
+/// A method of proxy classes.
+#[derive(Clone)]
+struct Merged {
+    /// What the handler gets
+    declaration: &'static Method,
+    /// The checked exceptions that all interfaces allow
+    throws: Vec<&'static Class>,
 }
 
-/// The declaration of a method that a proxy stands for.
-fn declaration(t: &Thread, method: &Method) -> &'static Method {
-    fn find(interfaces: &[&'static Class], of: &Method) -> Option<&'static Method> {
-        interfaces.iter().find_map(|interface| {
-            interface
-                .declared_method(of.name, of.signature)
-                .or_else(|| find(&interface.interfaces, of))
-        })
+/// The methods of proxy classes, by their addresses.
+static MERGED: LazyLock<RwLock<FxHashMap<usize, Merged>>> = LazyLock::new(RwLock::default);
+
+/// What a method of a proxy class stands for; `None` for another method.
+fn merged_of(method: &Method) -> Option<Merged> {
+    let all = MERGED.read().expect("no holder panics");
+    all.get(&std::ptr::from_ref(method).addr()).cloned()
+}
+
+/// The classes of a method's `throws` clause, which proxy classes do not write down.
+pub(super) fn throws(t: &Thread, method: &'static Method) -> Result<Vec<&'static Class>, Thrown> {
+    merged_of(method).map_or_else(|| annotations::throws(t, method), |merged| Ok(merged.throws))
+}
+
+fn is_same(one: &Method, other: &Method) -> bool {
+    (one.name, one.signature) == (other.name, other.signature)
+}
+
+/// The methods of an interface and of what it extends, without those that are overridden.
+fn methods_of(interface: &'static Class) -> Vec<&'static Method> {
+    let overrides = |it: &Method, other: &Method| {
+        is_same(it, other) && it.class().is_assignable_to(other.class())
+    };
+    let mut found: Vec<&'static Method> =
+        interface.methods.iter().filter(|method| !method.is_direct()).collect();
+    for method in interface.interfaces.iter().flat_map(|it| methods_of(it)) {
+        if !found.iter().any(|it| overrides(it, method)) {
+            found.retain(|it| !overrides(method, it));
+            found.push(method);
+        }
     }
-    let object = t.vm.known().object;
-    object
-        .declared_method(method.name, method.signature)
-        .or_else(|| find(&method.class().interfaces, method))
-        .expect("a proxy's method has a declaration")
+    found
+}
+
+/// The methods of a proxy class for some interfaces.
+fn merged(t: &Thread, interfaces: &[&'static Class]) -> Result<Vec<Merged>, Thrown> {
+    let of_object = OF_OBJECT.iter().map(|(name, signature)| {
+        let declaration = t.vm.known().object.declared_method(name, signature);
+        Merged { declaration: declaration.expect("a method of Object"), throws: Vec::new() }
+    });
+    let mut all: Vec<Merged> = of_object.collect();
+    for declaration in interfaces.iter().flat_map(|it| methods_of(it)) {
+        let throws = annotations::throws(t, declaration)?;
+        match all.iter_mut().find(|it| is_same(it.declaration, declaration)) {
+            Some(known) => known.throws = allowed_by_both(&throws, &known.throws),
+            None => all.push(Merged { declaration, throws }),
+        }
+    }
+    check_results(t, &all)?;
+    Ok(all)
+}
+
+/// The exceptions that two `throws` clauses allow.
+fn allowed_by_both(one: &[&'static Class], other: &[&'static Class]) -> Vec<&'static Class> {
+    let within = |of: &[&'static Class], by: &[&'static Class]| -> Vec<&'static Class> {
+        let is_allowed = |it: &&'static Class| by.iter().any(|by| it.is_subclass_of(by));
+        of.iter().copied().filter(is_allowed).collect()
+    };
+    let mut both = within(one, other);
+    for class in within(other, one) {
+        if !both.iter().any(|it| std::ptr::eq(*it, class)) {
+            both.push(class);
+        }
+    }
+    both
+}
+
+/// Throws IllegalArgumentException if methods of equal names and parameters have results none of
+/// which is all of them.
+fn check_results(t: &Thread, methods: &[Merged]) -> Result<(), Thrown> {
+    let parameters = |method: &Method| method.signature.rsplit_once(')').map(|it| it.0);
+    let mut of_names: FxHashMap<_, Vec<&'static Method>> = FxHashMap::default();
+    for Merged { declaration, .. } in methods {
+        let key = (declaration.name, parameters(declaration));
+        of_names.entry(key).or_default().push(declaration);
+    }
+    for methods in of_names.values().filter(|it| it.len() > 1) {
+        let results =
+            methods.iter().map(|it| values::find(t, it.class().loader, it.result_descriptor()));
+        let results = results.collect::<Result<Vec<_>, Thrown>>()?;
+        let is_all = |it: &&'static Class| {
+            !it.is_primitive() && results.iter().all(|other| it.is_assignable_to(other))
+        };
+        if !results.iter().any(is_all) {
+            let message = format!("incompatible results of {}", methods[0].pretty());
+            return Err(values::throw(t, "java/lang/IllegalArgumentException", &message));
+        }
+    }
+    Ok(())
 }
 
 fn call(t: &Thread, a: Args) -> Result<Value, Thrown> {
     let stack = &t.state.stack;
     let method = stack.frame(stack.depth() - 1).method.get().expect("a frame has a method");
-    let method = declaration(t, method);
+    let Merged { declaration: method, throws } = merged_of(method).expect("a proxy's method");
     let this = a.reference(0);
     let mut arguments = Vec::new();
     let mut register = 1;
@@ -119,7 +205,7 @@ fn call(t: &Thread, a: Args) -> Result<Value, Thrown> {
     let result = values::call_on(t, non_null(t, handler, "h")?, "invoke", signature, &args);
     match result {
         Ok(result) => unboxed(t, method, result.reference()),
-        Err(Thrown) => Err(rethrow(t, method)),
+        Err(Thrown) => Err(rethrow(t, &throws)),
     }
 }
 
@@ -145,8 +231,8 @@ fn unboxed(t: &Thread, method: &'static Method, result: Ref) -> Result<Value, Th
     boxes::unboxed(t, class, result, 0).map_err(fits)
 }
 
-/// Throws the handler's exception, wrapped if the method does not declare it.
-fn rethrow(t: &Thread, method: &'static Method) -> Thrown {
+/// Throws the handler's exception, wrapped if it is checked and none of those declared.
+fn rethrow(t: &Thread, declared: &[&'static Class]) -> Thrown {
     let exception = t.take_exception();
     let class = Class::of(exception);
     let wrapped = || -> Result<Ref, Thrown> {
@@ -155,7 +241,6 @@ fn rethrow(t: &Thread, method: &'static Method) -> Thrown {
                 return Ok(exception);
             }
         }
-        let declared = annotations::throws(t, method)?;
         if declared.iter().any(|declared| class.is_subclass_of(declared)) {
             return Ok(exception);
         }
@@ -186,17 +271,13 @@ impl Image {
     }
 }
 
-fn result_of(signature: &str) -> &str {
-    &signature[signature.rfind(')').expect("a signature") + 1..]
-}
-
 fn shorty(signature: &str) -> String {
     let letter = |descriptor: &str| match descriptor.as_bytes()[0] {
         b'[' => 'L',
         letter => char::from(letter),
     };
-    let parameters = crate::descriptor::parameter_descriptors(signature);
-    std::iter::once(result_of(signature)).chain(parameters).map(letter).collect()
+    let parameters = parameter_descriptors(signature);
+    std::iter::once(result_descriptor(signature)).chain(parameters).map(letter).collect()
 }
 
 fn utf16(text: &str) -> Vec<u16> {
@@ -212,9 +293,8 @@ fn uleb128(to: &mut Vec<u8>, mut value: u32) {
 }
 
 /// A dex file with the proxy class of some interfaces.
-fn image(descriptor: &str, interfaces: &[&'static Class]) -> Vec<u8> {
-    let mut virtuals = methods_of(interfaces);
-    virtuals.extend(OF_OBJECT);
+fn image(descriptor: &str, interfaces: &[&'static Class], merged: &[Merged]) -> Vec<u8> {
+    let virtuals = merged.iter().map(|it| (it.declaration.name, it.declaration.signature));
     let methods: Vec<(&str, &str)> =
         std::iter::once(("<init>", CONSTRUCTOR)).chain(virtuals).collect();
 
@@ -222,8 +302,8 @@ fn image(descriptor: &str, interfaces: &[&'static Class]) -> Vec<u8> {
     types.extend(interfaces.iter().map(|it| it.descriptor));
     let mut strings = BTreeSet::new();
     for (name, signature) in &methods {
-        types.extend(crate::descriptor::parameter_descriptors(signature));
-        types.insert(result_of(signature));
+        types.extend(parameter_descriptors(signature));
+        types.insert(result_descriptor(signature));
         strings.insert((*name).to_owned());
         strings.insert(shorty(signature));
     }
@@ -239,10 +319,10 @@ fn image(descriptor: &str, interfaces: &[&'static Class]) -> Vec<u8> {
     let protos: BTreeSet<&str> = methods.iter().map(|(_, signature)| *signature).collect();
     let mut protos: Vec<&str> = protos.into_iter().collect();
     let parameters = |signature: &str| -> Vec<u32> {
-        let all = crate::descriptor::parameter_descriptors(signature);
+        let all = parameter_descriptors(signature);
         all.into_iter().map(|it| image.type_index(it)).collect()
     };
-    protos.sort_by_key(|it| (image.type_index(result_of(it)), parameters(it)));
+    protos.sort_by_key(|it| (image.type_index(result_descriptor(it)), parameters(it)));
     let protos = protos.into_iter().map(str::to_owned).collect();
     let image = Image { protos, ..image };
     let mut ids: Vec<(u32, u32, bool)> = methods
@@ -286,10 +366,8 @@ fn write(
 
     let mut parameter_lists = Vec::new();
     for signature in &image.protos {
-        let types: Vec<u32> = crate::descriptor::parameter_descriptors(signature)
-            .into_iter()
-            .map(|it| image.type_index(it))
-            .collect();
+        let types: Vec<u32> =
+            parameter_descriptors(signature).into_iter().map(|it| image.type_index(it)).collect();
         n_lists += u32::from(!types.is_empty());
         parameter_lists.push(list(&mut data, &types));
     }
@@ -308,7 +386,7 @@ fn write(
     image.types.iter().for_each(|descriptor| word(&mut ids, image.string(descriptor)));
     for (signature, parameters_at) in image.protos.iter().zip(parameter_lists) {
         word(&mut ids, image.string(&shorty(signature)));
-        word(&mut ids, image.type_index(result_of(signature)));
+        word(&mut ids, image.type_index(result_descriptor(signature)));
         word(&mut ids, parameters_at);
     }
     let own = image.type_index(descriptor);

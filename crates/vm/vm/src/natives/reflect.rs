@@ -5,6 +5,7 @@ use super::boxes::unboxed;
 use super::members::{
     check_instantiable, mirrors, numbered_field, numbered_method, parameter_types,
 };
+use super::proxy;
 use super::values::{self, NULL, Outcome, VOID, find, non_null, text, throw};
 use crate::boxing::boxed;
 use crate::class::{Class, Field, Method, access};
@@ -143,7 +144,7 @@ pub(super) const TABLE: &[Native] = &[
         Ok(Value::Ref(mirrors(t, &types)?))
     }),
     (METHOD, "getExceptionTypes", "(J)[Ljava/lang/Class;", |t, a| {
-        let types = annotations::throws(t, method(t, a)?)?;
+        let types = proxy::throws(t, method(t, a)?)?;
         Ok(Value::Ref(mirrors(t, &types)?))
     }),
     (METHOD, "getSignatureAttribute", "(J)Ljava/lang/String;", |t, a| {
