@@ -81,7 +81,7 @@ fn run(t: &Thread, requests: &Requests) {
         let summary = unsafe { counter.collect(&vm.heap, &world, search) };
         vm.heap.set_limit(vm.heap.taken_blocks() - n_taken);
         world.end_work();
-        report(vm, "counting", since, &format!("; {summary}"));
+        report(t, "counting", since, &format!("; {summary}"));
         if vm.options.verify_heap {
             verify_counts(t, &counter, &world);
         }
@@ -89,9 +89,10 @@ fn run(t: &Thread, requests: &Requests) {
     }
 }
 
-/// Tells of a collection on standard error: how long it took, what it did, and the longest pause of
-/// each thread so far.
-fn report(vm: &Vm, kind: &str, since: Instant, what: &str) {
+/// Tells of a collection by the calling thread on standard error: how long it took, what it did, and
+/// the longest pause of each thread so far.
+fn report(t: &Thread, kind: &str, since: Instant, what: &str) {
+    let vm = t.vm;
     if !vm.options.reports_collections && vm.trace.is_none() {
         return;
     }
@@ -99,7 +100,7 @@ fn report(vm: &Vm, kind: &str, since: Instant, what: &str) {
     if let Some(trace) = &vm.trace {
         let now_ns = now_ns();
         let start_ns = now_ns - since.elapsed().as_nanos() as u64;
-        trace.slice(gettid(), || "collector".into(), kind, (start_ns, now_ns));
+        trace.slice(t.state.tid(), || t.state.os_name(), kind, (start_ns, now_ns));
         trace.heap(now_ns, &used);
     }
     vm.threads.all().iter().for_each(|state| report_pauses(vm, state));
@@ -360,5 +361,5 @@ fn mark_and_sweep(t: &Thread) {
         }
     });
     t.state.pauses.add(since, Cause::Collection);
-    report(vm, "mark-sweep", since, "");
+    report(t, "mark-sweep", since, "");
 }

@@ -128,6 +128,8 @@ fn check_reports(dex: &Path, collector: &str) {
     let events = trace.as_array().expect("a trace is an array");
     let has = |name: &str| events.iter().any(|event| event["name"] == name);
     assert!(has(collector) && has("heap") && has("thread_name"), "{trace}");
+    let is_collector = |event: &serde_json::Value| event["args"]["name"] == "collector";
+    assert_eq!(events.iter().any(is_collector), collector == COLLECTORS[1], "a thread of its own");
     assert!(has("collection"), "System.gc is a pause: {trace}");
     assert_eq!(has("stage: scanned"), collector == COLLECTORS[1]);
     let profile = read("profile");
