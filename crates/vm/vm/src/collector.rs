@@ -89,8 +89,8 @@ fn run(t: &Thread, requests: &Requests) {
     }
 }
 
-/// Tells of a collection by the calling thread on standard error: how long it took, what it did, and
-/// the longest pause of each thread so far.
+/// Tells of a collection by the calling thread on standard error: how long it took, what it did,
+/// and the longest pause of each thread so far.
 fn report(t: &Thread, kind: &str, since: Instant, what: &str) {
     let vm = t.vm;
     if !vm.options.reports_collections && vm.trace.is_none() {

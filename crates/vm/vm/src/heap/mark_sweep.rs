@@ -149,8 +149,9 @@ impl Heap {
         }
     }
 
-    /// Checks the heap: each object's references lead to objects, referents included. Frozen objects
-    /// that the last collection has not reached are garbage, and may refer to what it has freed.
+    /// Checks the heap: each object's references lead to objects, referents included. Frozen
+    /// objects that the last collection has not reached are garbage, and may refer to what it has
+    /// freed.
     ///
     /// # Errors
     /// The first false reference: the object that has it, and where it leads.
