@@ -5,10 +5,11 @@
 //! has 64 MB, and 3 GB for the machine that never collects. The kinds of garbage are those of table
 //! 5.2 of the RTAndroid thesis, the mutations those of its tables 5.3 and 5.4.
 
+use crate::distribution::divide;
 use crate::form::progress;
 use crate::java_programs::{baton, program};
-use crate::report::{Bar, Ratio, RowKey};
-use crate::results::{P50, P999, Results, median, ratio};
+use crate::report::{Bar, Keys, Ratio, RowKey};
+use crate::results::{Found, P50, P999, Results, Rounds, median, ratio};
 use std::io;
 use std::process::{Command, Stdio};
 use strum::VariantArray;
@@ -21,6 +22,7 @@ const NONE: &str = "none";
 const MUTATIONS: [&str; 2] = ["allocations", "stores"];
 /// Times that a process repeats its mutations.
 const N_MUTATIONS: &str = "200";
+const LATE: &str = "late";
 /// The value of a round: the longest time that the machine has kept the real-time thread.
 const PAUSE_US: &str = "pause_us";
 
@@ -73,7 +75,7 @@ impl Collector {
 
     fn late(self, shape: &'static str) -> RowKey {
         let title = format!("lateness of a real-time thread, garbage: {shape}");
-        RowKey::new(self.into(), "late").with("garbage", shape).heading(title)
+        RowKey::new(self.into(), LATE).with("garbage", shape).heading(title)
     }
 
     fn mutation(self, kind: &'static str) -> RowKey {
@@ -153,6 +155,32 @@ fn late(
     });
 }
 
+/// The lateness that 999 of 1,000 periods do not exceed, of all rounds together: a round alone has
+/// one period that does.
+fn pooled_p999_ns(rounds: &Rounds) -> u64 {
+    rounds.times.curve(&[0.999])[0].min(rounds.times.max_ns())
+}
+
+/// What a row of the real-time thread has beside the medians of its rounds.
+pub fn keys(key: &RowKey, rounds: &Rounds) -> Keys {
+    let spread = rounds.times.over_rounds(|round| round.p999 as f64);
+    let Some(spread) = spread.filter(|_| key.case == LATE) else { return Keys::new() };
+    vec![
+        ("pooled_p999_ns", pooled_p999_ns(rounds).into()),
+        ("p999_spread_ns", vec![spread.least, spread.greatest].into()),
+    ]
+}
+
+/// A ratio of the latenesses of all rounds together, and the ratios of the rounds.
+fn late_ratio(name: String, over: Found<'_>, under: Found<'_>, bar: Bar) -> Ratio {
+    let divided = over.and_then(|over| {
+        let under = under?;
+        let pooled = pooled_p999_ns(over) as f64 / pooled_p999_ns(under) as f64;
+        Ok((pooled, divide(&P999(over), &P999(under)).1))
+    });
+    Ratio::new(name, divided, Some(bar))
+}
+
 /// The bars of the counting collector.
 pub fn ratios(found: &Results) -> Vec<Ratio> {
     let mut ratios = Vec::new();
@@ -169,11 +197,11 @@ pub fn ratios(found: &Results) -> Vec<Ratio> {
         ratios.push(Ratio::new(format!("pause_us_{shape}"), pause, Some(Bar::AtMost(50.0))));
         let name = format!("late_p999_counting_over_none_{shape}");
         let none = of(Collector::BatonNone);
-        ratios.push(ratio(name, counting(), none, P999, Bar::AtMost(1.1)));
+        ratios.push(late_ratio(name, counting(), none, Bar::AtMost(1.1)));
         for peer in [Collector::JavaZgc, Collector::JavaShenandoah] {
             let name: &str = peer.into();
             let name = format!("late_p999_{}_over_counting_{shape}", name.replace('-', "_"));
-            ratios.push(ratio(name, of(peer), counting(), P999, Bar::AtLeast(1.0)));
+            ratios.push(late_ratio(name, of(peer), counting(), Bar::AtLeast(1.0)));
         }
     }
     ratios
@@ -182,6 +210,33 @@ pub fn ratios(found: &Results) -> Vec<Ratio> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn late_periods_of_all_rounds_count_together() {
+        // Of 3,000 periods four are late, all in one round.
+        let rounds = |late_ns: u64| {
+            let mut rounds = Rounds::default();
+            for n_late in [0, 4, 0] {
+                let mut times_ns = vec![100; 1000 - n_late];
+                times_ns.resize(1000, late_ns);
+                rounds.times.add_round(&times_ns);
+            }
+            rounds
+        };
+        let (over, under) = (rounds(1200), rounds(400));
+        let ratio = late_ratio("a".into(), Ok(&over), Ok(&under), Bar::AtMost(1.1));
+        assert_eq!(
+            (ratio.value, ratio.spread, ratio.holds),
+            (Some(3.0), Some([1.0, 3.0]), Some(false))
+        );
+        let key = Collector::BatonNone.late("mixed");
+        let expected =
+            serde_json::json!([["pooled_p999_ns", 400], ["p999_spread_ns", [100.0, 400.0]]]);
+        assert_eq!(serde_json::to_value(keys(&key, &under)).unwrap(), expected);
+        assert!(keys(&Collector::BatonNone.mutation("stores"), &under).is_empty());
+        let missing = late_ratio("b".into(), Err("no java".into()), Ok(&under), Bar::AtMost(1.1));
+        assert_eq!(missing.why.as_deref(), Some("no java"));
+    }
 
     #[test]
     fn the_last_report_tells_the_longest_pause() {

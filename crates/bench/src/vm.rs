@@ -12,7 +12,6 @@
 //! [`java_programs`]: crate::java_programs
 
 use crate::form::{self, BenchError, Finding, FormArgs};
-use crate::report::Keys;
 use crate::results::Results;
 use crate::testbed::Setting;
 use crate::{java_binder, java_collectors, java_jni, java_kernels, java_start, java_zygote};
@@ -123,7 +122,7 @@ fn run(args: &VmArgs) -> Result<Finding, BenchError> {
             }
         }
     }
-    let report = setting.report(NAME, rounds, found.rows(|_, _| Keys::new()), ratios);
+    let report = setting.report(NAME, rounds, found.rows(java_collectors::keys), ratios);
     let lead = "How long a program computes, and how long a process takes to its main: how many \
                 times are not longer, all rounds together. Time is on a logarithmic axis, as are \
                 the nines of the share.";
