@@ -21,6 +21,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAP_BYTES = 1 << 20, ECHO = 1, DESCRIPTOR = 2, PAYLOAD_BYTES = 64, N_THREADS = 4 };
@@ -293,6 +294,40 @@ static void open_and_close(uint32_t n)
 		munmap(map_device(fd), MAP_BYTES);
 		close(fd);
 	}
+}
+
+static double now_us(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
+}
+
+static int compare(const void *a, const void *b)
+{
+	double left = *(const double *)a, right = *(const double *)b;
+	return (left > right) - (left < right);
+}
+
+// Says how long an open, a map and a close take, of so many in turn.
+static void time_opens(uint32_t n)
+{
+	double *took = calloc(n + 1, sizeof(*took));
+	if (!took || n == 0)
+		die("no opens to measure");
+	for (uint32_t i = 0; i < n; i++) {
+		double began = now_us();
+		int fd = open(device, O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			die("open %s: %s", device, strerror(errno));
+		munmap(map_device(fd), MAP_BYTES);
+		close(fd);
+		took[i] = now_us() - began;
+	}
+	qsort(took, n, sizeof(*took), compare);
+	printf("%u opens: p50 %.0f us, p99 %.0f us, min %.0f us\n", n, took[n / 2],
+	       took[n - 1 - n / 100], took[0]);
+	free(took);
 }
 
 // So many processes open the device at once, and have it open together.
@@ -620,7 +655,7 @@ int main(int argc, char **argv)
 		die("usage: client DEVICE serve | call N [EUID [PID]] | interrupted | "
 		    "misuse SEED | runs-as EUID | change-user EUID | nice VALUE | "
 		    "real-time PRIORITY [READER] | descriptors N | pages N | opens N | "
-		    "at-once N");
+		    "time-opens N | at-once N");
 	device = argv[1];
 	const char *role = argv[2];
 	uint64_t number = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
@@ -634,6 +669,8 @@ int main(int argc, char **argv)
 		call_from_threads(number);
 	else if (!strcmp(role, "opens"))
 		open_and_close(number);
+	else if (!strcmp(role, "time-opens"))
+		time_opens(number);
 	else if (!strcmp(role, "at-once"))
 		open_at_once(number);
 	else if (!strcmp(role, "interrupted"))

@@ -1,7 +1,7 @@
 //! The threads that open devices. Each is then the control thread of its device.
 //!
-//! One that has served a device is kept for the next open: a program that opens and closes starts
-//! no thread each time.
+//! Two that have served a device are kept for the next opens: a program that opens and closes in
+//! turn starts no thread each time, even if it opens while the last thread still closes.
 
 use rustix::io::Errno;
 use std::sync::mpsc::{SendError, Sender, channel};
@@ -10,23 +10,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// All of the work on one device: its open, and its control thread.
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The place of the thread that waits for work, if there is one.
-type Spare = Mutex<Option<Sender<Work>>>;
+/// The threads that wait for work.
+type Spare = Mutex<Vec<Sender<Work>>>;
 
-/// The threads that open devices. The one that waits ends when this is dropped.
+/// Most threads that wait for work.
+const MOST_SPARE: usize = 2;
+
+/// The threads that open devices. Those that wait end when this is dropped.
 #[derive(Debug, Default)]
 pub struct DeviceThreads {
     spare: Arc<Spare>,
 }
 
-fn lock(spare: &Spare) -> MutexGuard<'_, Option<Sender<Work>>> {
+fn lock(spare: &Spare) -> MutexGuard<'_, Vec<Sender<Work>>> {
     spare.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DeviceThreads {
-    /// Gives a device to the thread that waits, or to a new one. `ENOMEM` if there can be none.
+    /// Gives a device to a thread that waits, or to a new one. `ENOMEM` if there can be none.
     pub fn give(&self, mut work: Work) -> Result<(), Errno> {
-        let spare = lock(&self.spare).take();
+        let spare = lock(&self.spare).pop();
         if let Some(spare) = spare {
             match spare.send(work) {
                 Ok(()) => return Ok(()),
@@ -40,7 +43,7 @@ impl DeviceThreads {
     }
 }
 
-/// Does this work, and then what comes, until another thread waits or nothing comes any more.
+/// Does this work, and then what comes, until enough others wait or nothing comes any more.
 fn serve(mut work: Work, spare: &Weak<Spare>) {
     loop {
         work();
@@ -48,10 +51,10 @@ fn serve(mut work: Work, spare: &Weak<Spare>) {
         let (give, next) = channel();
         {
             let mut spare = lock(&place);
-            if spare.is_some() {
+            if spare.len() == MOST_SPARE {
                 return;
             }
-            *spare = Some(give);
+            spare.push(give);
         }
         drop(place);
         match next.recv() {
@@ -65,6 +68,7 @@ fn serve(mut work: Work, spare: &Weak<Spare>) {
 mod tests {
     use super::*;
     use std::cell::RefCell;
+    use std::sync::mpsc::{Receiver, TryRecvError};
     use std::thread::{self, ThreadId};
 
     /// Has a thread tell its id, and end its work when it may.
@@ -89,7 +93,7 @@ mod tests {
         let second = told.recv().unwrap();
         assert_ne!(first, second, "the first thread has work");
         drop(end_first);
-        while lock(&threads.spare).is_none() {
+        while lock(&threads.spare).is_empty() {
             thread::yield_now();
         }
         let (third, end_third) = work(&tell);
@@ -99,11 +103,38 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_that_waits_ends_with_the_server() {
+    fn of_three_threads_without_work_two_wait() {
+        let threads = DeviceThreads::default();
+        let (ready, is_ready) = channel();
+        let start = || {
+            let ((alive, ended), (end, ends)) = (channel::<()>(), channel::<()>());
+            let ready = ready.clone();
+            let work = move || {
+                ALIVE.set(Some(alive));
+                ready.send(()).unwrap();
+                _ = ends.recv();
+            };
+            threads.give(Box::new(work)).unwrap();
+            (ended, end)
+        };
+        let (alive, ends): (Vec<_>, Vec<_>) = [start(), start(), start()].into_iter().unzip();
+        (0..3).for_each(|_| is_ready.recv().unwrap());
+        drop(ends);
+        let has_ended = |ended: &Receiver<()>| ended.try_recv() == Err(TryRecvError::Disconnected);
+        while lock(&threads.spare).len() < 2 || !alive.iter().any(has_ended) {
+            thread::yield_now();
+        }
+        assert_eq!(alive.iter().filter(|ended| has_ended(ended)).count(), 1);
+        drop(threads);
+        assert!(alive.iter().all(|ended| ended.recv().is_err()));
+    }
+
+    #[test]
+    fn threads_that_wait_end_with_the_server() {
         let threads = DeviceThreads::default();
         let (alive, ended) = channel::<()>();
         threads.give(Box::new(move || ALIVE.set(Some(alive)))).unwrap();
-        while lock(&threads.spare).is_none() {
+        while lock(&threads.spare).is_empty() {
             thread::yield_now();
         }
         drop(threads);

@@ -12,7 +12,8 @@
 //!   [`watcher`]: looks at everything else, by [`watches`].
 //! - [`pages`]: how a client's map gets the bytes of the receive buffer.
 //! - [`opened_device`]: one open device. [`device_threads`]: the threads that open devices, and are
-//!   then their control threads. [`client_thread`]: the threads that stand in for its
+//!   then their control threads. [`next_device`]: the device that is prepared for the next open.
+//!   [`client_thread`]: the threads that stand in for its
 //!   clients' threads. [`opens`]: all of them. [`pending`]: those that wait. [`interrupt`]: their
 //!   signals. [`shared`]: what all threads use.
 //! - [`logs`]: reads of `binder_logs`. [`log_files`]: its files. [`kernel_form`]: their text.
@@ -40,6 +41,7 @@ mod kernel_form;
 mod log_files;
 mod logs;
 mod mount_error;
+mod next_device;
 mod opened_device;
 mod opens;
 mod pages;

@@ -2,6 +2,7 @@
 
 use crate::client_memory::{self, process_of};
 use crate::connection::Connection;
+use crate::next_device::NextDevice;
 use crate::pages;
 use crate::protocol::InHeader;
 use crate::traffic::{Client, Counts};
@@ -10,7 +11,6 @@ use baton_driver::device::{ControlThread, Device};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -48,15 +48,17 @@ impl OpenedDevice {
     /// buffer's file to the kernel, if maps are to be passed through to it. A thread has to run the
     /// control thread.
     pub fn open(
+        next: &NextDevice,
         context: &str,
-        socket: &Path,
         header: InHeader,
         flags: u32,
         file_system: (u32, u32),
         register: impl FnOnce(&Device) -> Result<Option<i32>, Errno>,
     ) -> Result<(OpenedDevice, ControlThread), Errno> {
         let process = process_of(header.tid).ok_or(Errno::SRCH)?;
-        let opened = Device::open_on_behalf(context, socket, process);
+        let prepared = next.take();
+        let opened =
+            prepared.and_then(|prepared| Device::open_on_behalf(prepared, context, process));
         let (device, control) = opened.map_err(|error| {
             tracing::warn!(process, context, "cannot open a device: {error}");
             error.errno()

@@ -9,6 +9,7 @@ use crate::device_threads::DeviceThreads;
 use crate::log_files::LogNode;
 use crate::logs::{Job, LogClient, Logs};
 use crate::mount_error::MountError;
+use crate::next_device::NextDevice;
 use crate::opened_device::OpenedDevice;
 use crate::opens::{Open, Opens};
 use crate::pages::{self, PageSource};
@@ -114,6 +115,8 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     let logs = config.options.has_logs.then(|| Logs::start(&shared, &config.socket)).transpose();
     let logs = logs.map_err(MountError::system("start a thread"))?;
     let (opens, ending) = (Arc::<Opens>::default(), Ending::default());
+    let next = Arc::new(NextDevice::new(config.socket));
+    next.prepare();
     let mut server = Server {
         shared: Arc::clone(&shared),
         opens: Arc::clone(&opens),
@@ -123,7 +126,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         mounted,
         broker,
         logs,
-        socket: config.socket,
+        next,
         apart: config.apart,
         asked_pages: config.pages,
         pages: PageSource::Stored,
@@ -164,7 +167,7 @@ struct Server<'a> {
     /// A broker that runs until it is idle runs for as long as this connection is open.
     broker: Observer,
     logs: Option<Logs>,
-    socket: PathBuf,
+    next: Arc<NextDevice>,
     /// See [`Config::apart`].
     apart: Option<String>,
     /// See [`Config::pages`].
@@ -397,7 +400,7 @@ impl Server<'_> {
     fn open_device(&mut self, header: InHeader, flags: u32) -> Result<(), Errno> {
         let context = context_of(&self.tree.open_device(header.node)?, self.apart.as_deref());
         let (shared, opens) = (Arc::clone(&self.shared), Arc::clone(&self.opens));
-        let (socket, file_system, pages) = (self.socket.clone(), self.file_system, self.pages);
+        let (next, file_system, pages) = (Arc::clone(&self.next), self.file_system, self.pages);
         self.last_handle += 1;
         let handle = self.last_handle;
         self.device_threads.give(Box::new(move || {
@@ -405,11 +408,11 @@ impl Server<'_> {
                 PageSource::Passthrough => shared.connection.open_backing(device.file()).map(Some),
                 PageSource::Stored => Ok(None),
             };
-            let opened =
-                OpenedDevice::open(&context, &socket, header, flags, file_system, register);
+            let opened = OpenedDevice::open(&next, &context, header, flags, file_system, register);
             match opened {
                 Ok((opened, control)) => {
                     answer_open(&shared, &opens, header.unique, handle, opened);
+                    next.prepare();
                     control.run();
                 }
                 Err(errno) => shared.connection.refuse(header.unique, errno),

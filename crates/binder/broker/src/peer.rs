@@ -4,13 +4,14 @@ use crate::shortage::is_shortage;
 use crate::state::PidNamespace;
 use baton_shm::namespaces::{depth_below_proc, pids_in};
 use baton_shm::socket::{self, PeerCredentials};
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 
 /// Longest security label that the broker accepts; SELinux' labels are shorter.
 const MAX_LABEL_BYTES: usize = 1024;
@@ -112,12 +113,12 @@ pub(crate) fn on_behalf(server: &Credentials, pid: u32) -> Result<Credentials, E
         let mut gids = numbers("Groups:").unwrap_or_default();
         gids.truncate(MAX_GROUPS);
         gids.push(effective("Gid:")?);
-        let label = read_of(pid, "attr/current")?.unwrap_or_default();
-        (gids, label_text(label.as_bytes()))
+        let label = if has_labels() { read_of(pid, "attr/current")? } else { None };
+        (gids, label_text(label.unwrap_or_default().as_bytes()))
     } else {
         (server.gids.clone(), server.security_context.clone())
     };
-    let pid_namespace = pid_namespace(pid, Some(&pidfd))?;
+    let pid_namespace = namespace_of(pid, &status);
     let incarnation = started_or_shortage(pid)?;
     // All of the files were this process's if it still lives.
     if has_ended(&pidfd)? {
@@ -184,16 +185,31 @@ fn pid_namespace(pid: u32, pidfd: Option<&OwnedFd>) -> Result<PidNamespace, Errn
     }
     let Some(pidfd) = pidfd else { return Ok(PidNamespace::Brokers) };
     let fdinfo = read(&format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;
-    let pids = pids_in(&fdinfo.unwrap_or_default());
+    Ok(namespace_of(pid, &fdinfo.unwrap_or_default()))
+}
+
+/// The pid namespace of the process that has this pid. The text has the process's pids: see
+/// [`pids_in`].
+fn namespace_of(pid: u32, text: &str) -> PidNamespace {
+    let pids = pids_in(text);
     // The process is in the broker's namespace or below it, so the depth decides.
     if pids.len() <= depth_below_proc() {
-        return Ok(PidNamespace::Brokers);
+        return PidNamespace::Brokers;
     }
     let namespace = process_file(pid, "ns/pid").and_then(|path| std::fs::metadata(path).ok());
-    Ok(match (namespace, pids.last()) {
+    match (namespace, pids.last()) {
         (Some(namespace), Some(&pid)) => PidNamespace::Other { number: namespace.ino(), pid },
         _ => PidNamespace::Unknown,
-    })
+    }
+}
+
+/// Whether a security module labels processes. None comes later: without one, the kernel does not
+/// know the file, for any process.
+fn has_labels() -> bool {
+    static HAS_LABELS: OnceLock<bool> = OnceLock::new();
+    let read = || std::fs::read("/proc/self/attr/current");
+    let is_unknown = |error: std::io::Error| error.raw_os_error() == Some(libc::EINVAL);
+    *HAS_LABELS.get_or_init(|| !read().is_err_and(is_unknown))
 }
 
 /// Whether /proc can show the process with a pid: the mounted one may be another namespace's, whose
@@ -226,15 +242,25 @@ fn process_uids(pid: u32) -> Result<Option<Vec<u32>>, Errno> {
 /// Reads a file of /proc. `None` if the file is missing or not readable. An error is a shortage of
 /// the system and says nothing about the file.
 fn read(path: &str) -> Result<Option<String>, Errno> {
-    let mut text = String::with_capacity(PROC_BYTES);
-    // `take` keeps the reader from asking for the file's size, which is 0.
-    let read = |file: File| file.take(u64::MAX).read_to_string(&mut text);
-    match File::open(path).and_then(read) {
-        Ok(_) => Ok(Some(text)),
-        Err(error) => match Errno::from_io_error(&error) {
-            Some(errno) if is_shortage(errno) => Err(errno),
-            _ => Ok(None),
-        },
+    let read_all = || -> Result<Vec<u8>, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty())?;
+        let mut text = Vec::with_capacity(PROC_BYTES);
+        loop {
+            let room = text.capacity() - text.len();
+            // The kernel makes the whole file for each read: one that fills less has read the end.
+            match rustix::io::read(&file, spare_capacity(&mut text)) {
+                Ok(n) if n < room => return Ok(text),
+                Ok(_) => text.reserve(PROC_BYTES),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    };
+    match read_all() {
+        Ok(text) => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
+        Err(errno) if is_shortage(errno) => Err(errno),
+        Err(_) => Ok(None),
     }
 }
 
@@ -340,6 +366,32 @@ mod tests {
                 assert_eq!(credentials.security_context, NO_LABEL);
             }
         }
+    }
+
+    #[test]
+    fn files_are_read_to_their_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file").display().to_string();
+        assert_eq!(read(&path), Ok(None));
+        for bytes in [0, 1, PROC_BYTES - 1, PROC_BYTES, PROC_BYTES + 1, 5 * PROC_BYTES] {
+            let text: String = ('a'..='z').cycle().take(bytes).collect();
+            std::fs::write(&path, &text).unwrap();
+            assert_eq!(read(&path), Ok(Some(text)), "{bytes}");
+        }
+        // A program may have any name.
+        std::fs::write(&path, b"Name:\t\xff\n").unwrap();
+        assert_eq!(read(&path), Ok(Some("Name:\t\u{fffd}\n".to_owned())));
+    }
+
+    #[test]
+    fn the_pids_of_a_status_say_the_namespace() {
+        let (pid, inner) = (std::process::id(), std::process::id() + 1);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        assert_eq!(namespace_of(pid, &status), PidNamespace::Brokers);
+        assert_eq!(namespace_of(pid, ""), PidNamespace::Brokers);
+        let below = format!("Name:\tbelow\nNSpid:\t{pid}\t{inner}\n");
+        let number = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
+        assert_eq!(namespace_of(pid, &below), PidNamespace::Other { number, pid: inner });
     }
 
     #[test]

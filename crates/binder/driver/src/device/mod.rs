@@ -18,7 +18,7 @@ mod write;
 pub use crate::engine::open_error::OpenError;
 pub use baton_state::description;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Parts};
 use crate::sys::thread::tid;
 use crate::sys::user;
 use crate::wait::settings::Settings;
@@ -35,6 +35,35 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Device {
     engine: Arc<Engine>,
+    closer: Closer,
+}
+
+/// The thread that closes a device once the last reference has gone.
+#[derive(Clone, Copy, Debug)]
+enum Closer {
+    /// The thread that has had the last reference: all is over when it goes on.
+    Dropper,
+    /// The control thread: nobody else waits.
+    ControlThread,
+}
+
+/// The parts of a device that it has whosever it is, with a connection to the broker: made before a
+/// program opens the device, they shorten that.
+#[derive(Debug)]
+pub struct PreparedDevice {
+    parts: Parts,
+}
+
+impl PreparedDevice {
+    /// Connects to the broker that listens at `socket`.
+    pub fn new(socket: &Path) -> Result<PreparedDevice, OpenError> {
+        Parts::new(socket).map(|parts| PreparedDevice { parts })
+    }
+
+    /// Whether the broker has ended or closed the connection: nothing can be opened with this.
+    pub fn has_hung_up(&self) -> bool {
+        self.parts.has_hung_up()
+    }
 }
 
 /// A device's control thread, which is still to run: it takes the broker's events, and messages
@@ -45,16 +74,24 @@ pub struct ControlThread {
 }
 
 impl ControlThread {
-    /// Makes the calling thread the control thread until the device is closed.
+    /// Makes the calling thread the control thread until the last reference to the device has gone.
+    /// Then this thread closes the device.
     pub fn run(self) {
         self.engine.run_control();
+    }
+}
+
+impl Drop for ControlThread {
+    fn drop(&mut self) {
+        self.engine.close();
     }
 }
 
 impl Device {
     /// Opens a context at the broker that listens at `socket`.
     pub fn open(context: &str, socket: &Path) -> Result<Arc<Device>, OpenError> {
-        Ok(Arc::new(Device { engine: Engine::open(context, socket)? }))
+        let engine = Engine::open(context, socket)?;
+        Ok(Arc::new(Device { engine, closer: Closer::Dropper }))
     }
 
     /// Opens a context on behalf of another process, by its pid. The broker accepts that from root,
@@ -66,14 +103,14 @@ impl Device {
     ///
     /// The caller needs a thread that runs the [`ControlThread`] from now on.
     pub fn open_on_behalf(
+        prepared: PreparedDevice,
         context: &str,
-        socket: &Path,
         pid: u32,
     ) -> Result<(Arc<Device>, ControlThread), OpenError> {
         let settings = Settings::of_environment();
-        let engine = Engine::connect_watched(context, socket, settings, Some(pid))?;
+        let engine = Engine::connect_watched(prepared.parts, context, settings, Some(pid))?;
         let control = ControlThread { engine: Arc::clone(&engine) };
-        Ok((Arc::new(Device { engine }), control))
+        Ok((Arc::new(Device { engine, closer: Closer::ControlThread }), control))
     }
 
     /// The program has this effective user from now on: receivers see it as `sender_euid`. They
@@ -227,7 +264,10 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        self.engine.close();
+        match self.closer {
+            Closer::Dropper => self.engine.close(),
+            Closer::ControlThread => self.engine.control.stop(),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use baton_shm::mapping::{self, Mapping};
 use baton_shm::namespaces::is_overflow_uid;
 use baton_shm::socket::peer_credentials;
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -87,13 +88,10 @@ pub enum Greeting {
     Welcome(Link),
 }
 
-/// A connection to a broker that has been greeted and has not answered yet: meanwhile the engine
-/// makes its other parts.
+/// A connection to a broker that has not been greeted, with what the greeting carries.
 #[derive(Debug)]
-pub struct Greeted {
+pub struct Dialled {
     place: PathBuf,
-    context: String,
-    on_behalf: Option<u32>,
     requests: OwnedFd,
     uid: Uid,
     pages: [OwnedFd; 2],
@@ -113,36 +111,43 @@ fn say_on_behalf(requests: &OwnedFd, on_behalf: Option<u32>) -> Result<(), Errno
     send(requests, &encode(&Request::OnBehalf { pid }), &[], SendFlags::empty())
 }
 
-impl Greeted {
-    /// Introduces the engine with its status page and a tally page, over a connection of [`dial`].
-    /// `on_behalf` as in [`Broker`].
-    pub fn greet(
+impl Dialled {
+    /// Makes a tally page. The connection is [`dial`]'s to this socket.
+    pub fn new(
         (requests, uid): (OwnedFd, Uid),
         socket: &Path,
-        context: &str,
-        on_behalf: Option<u32>,
         status_page: OwnedFd,
-    ) -> Result<Greeted, OpenError> {
+    ) -> Result<Dialled, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
         let (tally_file, tally) =
             mapping::create_mapped("baton-tally").map_err(system("memfd_create, mmap"))?;
         let tally: Mapping<TALLY_FILE_BYTES> = tally;
         tally.word(ticket_ring::CONNECTION).store(FIRST_CONNECTION, Ordering::Relaxed);
         let pages = [status_page, tally_file];
-        let context = context.to_owned();
-        let channels = channels();
+        // The program may go to another directory.
+        let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
+        Ok(Dialled { place, requests, uid, pages, tally })
+    }
+
+    /// Whether the broker has ended or closed the connection.
+    pub fn has_hung_up(&self) -> bool {
+        let mut waits = [PollFd::new(&self.requests, PollFlags::RDHUP)];
+        rustix::event::poll(&mut waits, Some(&Timespec::default())) != Ok(0)
+    }
+
+    /// Introduces the engine with its status page and tally page, and waits for the broker's
+    /// answer. `on_behalf` as in [`Broker`].
+    pub fn greet(
+        self,
+        context: &str,
+        on_behalf: Option<u32>,
+    ) -> Result<(Broker, Identity), OpenError> {
+        let Dialled { place, requests, uid, pages, tally } = self;
+        let (context, channels) = (context.to_owned(), channels());
         let hello = Request::Hello { version: VERSION, context: context.clone(), channels };
         let carried = pages.each_ref().map(AsFd::as_fd);
         say_on_behalf(&requests, on_behalf).map_err(talk_failed)?;
         send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(talk_failed)?;
-        // The program may go to another directory.
-        let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
-        Ok(Greeted { place, context, on_behalf, requests, uid, pages, tally })
-    }
-
-    /// Waits for the broker's answer.
-    pub fn await_welcome(self) -> Result<(Broker, Identity), OpenError> {
-        let Greeted { place, context, on_behalf, requests, uid, pages, tally } = self;
         let (packet, fds) = receive_patiently(&requests).map_err(talk_failed)?;
         match decode(&packet) {
             Some(Reply::Welcome { identity, era, credential, stamps }) => {

@@ -28,7 +28,7 @@ use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::State;
 use baton_state::account::Accounts;
 use baton_state::work::Tid;
-use broker::{Broker, Greeted};
+use broker::{Broker, Dialled};
 use in_flight::Operations;
 use open_error::OpenError;
 use pollables::Pollables;
@@ -70,27 +70,47 @@ pub struct Engine {
     pub(crate) stamp_clock: StampClock,
 }
 
+/// What an engine has whosever it is, which may be made before that is known.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    dialled: Dialled,
+    page: StatusPage,
+    buffer: ReceiveBuffer,
+    control: Arc<ControlPoll>,
+}
+
 /// Engines so far.
 static ENGINES: AtomicU64 = AtomicU64::new(0);
 
+impl Parts {
+    /// Connects to the broker at `socket`, which looks up this process meanwhile.
+    pub fn new(socket: &Path) -> Result<Parts, OpenError> {
+        let system = |operation| move |errno| OpenError::System { operation, errno };
+        let connection = broker::dial(socket)?;
+        let (page, page_file) = StatusPage::new()?;
+        let dialled = Dialled::new(connection, socket, page_file)?;
+        let buffer = ReceiveBuffer::new()?;
+        let control = ControlPoll::new().map_err(system("make the control thread's timers"))?;
+        Ok(Parts { dialled, page, buffer, control: Arc::new(control) })
+    }
+
+    /// Whether the broker of these parts has ended or closed the connection.
+    pub fn has_hung_up(&self) -> bool {
+        self.dialled.has_hung_up()
+    }
+}
+
 impl Engine {
-    /// Connects to the broker at `socket`. Nothing takes its events yet.
+    /// Introduces an engine of these parts to the broker. Nothing takes its events yet.
     pub(crate) fn connect(
+        parts: Parts,
         context: &str,
-        socket: &Path,
         settings: Settings,
         on_behalf: Option<u32>,
     ) -> Result<Engine, OpenError> {
-        let system = |operation| move |errno| OpenError::System { operation, errno };
-        // The broker looks up this process, and admits it, while this process makes its parts.
-        let requests = broker::dial(socket)?;
-        let (page, page_file) = StatusPage::new()?;
-        let greeted = Greeted::greet(requests, socket, context, on_behalf, page_file)?;
-        let buffer = ReceiveBuffer::new()?;
-        let control = ControlPoll::new().map_err(system("make the control thread's timers"))?;
-        let control = Arc::new(control);
+        let Parts { dialled, page, buffer, control } = parts;
         count_processors();
-        let (broker, mut identity) = greeted.await_welcome()?;
+        let (broker, mut identity) = dialled.greet(context, on_behalf)?;
         if cfg!(not(simulated)) {
             // The broker may not see this process's own pid.
             identity.pid = on_behalf.unwrap_or_else(std::process::id);

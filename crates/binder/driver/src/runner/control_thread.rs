@@ -61,7 +61,12 @@ impl Engine {
             let mut wanted = false;
             for event in &events {
                 match event.data.u64() {
-                    STOP => return self.ring_until_all_have_left(),
+                    STOP => {
+                        // Whoever has stopped this thread has closed the engine, or leaves that to
+                        // this thread.
+                        self.close();
+                        return self.ring_until_all_have_left();
+                    }
                     REPEAT => self.repeat_rings(),
                     WATCHDOG => self.watchdog(),
                     EVENTS => {

@@ -18,8 +18,8 @@ mod take_in;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::engine::Engine;
 use crate::engine::open_error::OpenError;
+use crate::engine::{Engine, Parts};
 use crate::sys::thread::{self, tid};
 use crate::wait::settings::Settings;
 use baton_abi::control::{NodeId, ProcessId, Reply, Request, Strength};
@@ -44,23 +44,23 @@ impl Engine {
         socket: &Path,
         settings: Settings,
     ) -> Result<Arc<Engine>, OpenError> {
-        let engine = Engine::connect_watched(context, socket, settings, None)?;
+        let engine = Engine::connect_watched(Parts::new(socket)?, context, settings, None)?;
         let control = Arc::clone(&engine);
         thread::start("baton-control", move || control.run_control())
             .map_err(|errno| OpenError::System { operation: "start the control thread", errno })?;
         Ok(engine)
     }
 
-    /// Connects to the broker at `socket`. A thread of the caller's is to be the control thread:
+    /// Introduces an engine to the broker. A thread of the caller's is to be the control thread:
     /// [`Engine::run_control`]. `on_behalf`: the pid of the process whose device the engine serves,
     /// if that is another one.
     pub(crate) fn connect_watched(
+        parts: Parts,
         context: &str,
-        socket: &Path,
         settings: Settings,
         on_behalf: Option<u32>,
     ) -> Result<Arc<Engine>, OpenError> {
-        let engine = Arc::new(Engine::connect(context, socket, settings, on_behalf)?);
+        let engine = Arc::new(Engine::connect(parts, context, settings, on_behalf)?);
         engine
             .watch_events(&engine.broker.link())
             .map_err(|errno| OpenError::System { operation: "epoll_ctl", errno })?;
