@@ -108,10 +108,19 @@ pub fn is_nonblocking(tid: u32) -> Option<bool> {
 }
 
 /// Address and length of a process's map of this inode at offset 0, if there is one. Inode numbers
-/// are unique only in their file system, so the path has to begin with that one's directory.
+/// are unique only in their file system, of this device number. Of several maps it is the one that
+/// was made first, as far as that can be seen.
 pub fn find_map(pid: u32, inode: u64, device: (u32, u32)) -> Option<(usize, usize)> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    maps.lines().find_map(|line| parse(line, inode, device))
+    first_made(&maps, inode, device)
+}
+
+/// The highest map of an inode. The kernel gives each map the highest gap that it fits into. So a
+/// later map that is as long lies below, and a shorter one does unless there was a hole. A program
+/// that names addresses itself, or has them given upwards (ADDR_COMPAT_LAYOUT), is not seen through.
+fn first_made(maps: &str, inode: u64, device: (u32, u32)) -> Option<(usize, usize)> {
+    // /proc has them by rising addresses.
+    maps.lines().rev().find_map(|line| parse(line, inode, device))
 }
 
 /// `7f00-7f10 r--p 00000000 00:2a 4294967297   /mnt/binder`
@@ -141,6 +150,17 @@ mod tests {
         assert_eq!(check(&line.replace("7297", "7298")), None);
         assert_eq!(check(&line.replace("00000000 00", "00001000 00")), None);
         assert_eq!(check("x"), None);
+    }
+
+    #[test]
+    fn of_two_maps_the_first_one_counts() {
+        let maps = "00400000-00401000 r-xp 00000000 08:01 7 /bin/true\n\
+                    7f0000000000-7f0000200000 r--p 00000000 00:2a 7 /mnt/binder\n\
+                    7f0000200000-7f0000300000 r--p 00000000 00:2a 7 /mnt/binder\n\
+                    7f0000300000-7f0000400000 r--p 00100000 00:2a 7 /mnt/binder\n\
+                    7ffe00000000-7ffe00001000 rw-p 00000000 00:00 0 [stack]\n";
+        assert_eq!(first_made(maps, 7, (0, 0x2a)), Some((0x7f00_0020_0000, 0x10_0000)));
+        assert_eq!(first_made(maps, 8, (0, 0x2a)), None);
     }
 
     #[test]
