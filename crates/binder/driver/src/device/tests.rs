@@ -1,7 +1,7 @@
 //! The waits of a real-time caller of a raw server.
 
-use super::Device;
 use super::exchange::Written;
+use super::{Closer, Device};
 use crate::engine::Engine;
 use crate::fast::tests::{LANE, Of};
 use crate::fast::{self, FastRead};
@@ -376,7 +376,7 @@ fn a_call_that_is_not_plain_or_cannot_be_returned_at_once_is_left_to_the_state()
 #[test]
 fn a_read_that_does_not_wait_or_has_no_room_is_left_to_the_state() {
     let stage = fast::tests::stage(Of::Pool);
-    let server = Device { engine: Arc::clone(&stage.server) };
+    let server = Device { engine: Arc::clone(&stage.server), closer: Closer::Dropper };
     stage.post(LANE, &stage.message());
     for (name, change) in READS {
         let mut read = Exchange::new();
