@@ -213,12 +213,12 @@ test-conformance: conformance-programs
 		{ echo 'test: once more'; $(CONFORMANCE) --seeds $(FIXED_SEEDS); }
 
 # SEEDS=: how many of each family, or FIRST..END. KERNEL=: generic or rt. FAMILY=: one of them.
-# MOUNT=1: over a mounted binderfs, too.
+# MOUNT=1: over a mounted binderfs, too. PAGES=: passthrough or stored.
 .PHONY: conformance conformance-programs
 conformance: conformance-programs
 	@echo 'conformance: the same scenarios on Baton and on the kernel'
 	@$(CONFORMANCE) --seeds '$(or $(SEEDS),$(FIXED_SEEDS))' $(KERNEL:%=--kernel %) \
-		$(FAMILY:%=--family %) $(if $(MOUNT),--mount)
+		$(FAMILY:%=--family %) $(if $(MOUNT),--mount) $(PAGES:%=--pages %)
 
 # What of the engine and the broker these scenarios alone reach.
 .PHONY: coverage-conformance

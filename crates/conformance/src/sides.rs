@@ -25,6 +25,9 @@ pub struct Parts {
     /// Seconds that one portion of a run may take
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     pub timeout: u64,
+    /// Pages of the mounted binderfs, if not those that `baton mount` chooses
+    #[arg(long, value_parser = ["passthrough", "stored"])]
+    pub pages: Option<String>,
 }
 
 /// The driver of a side.
@@ -233,6 +236,7 @@ impl Mount {
         std::fs::create_dir(&directory)?;
         let mut command = Command::new(&parts.baton);
         command.arg("mount").arg(&directory).env("BATON_SOCKET", &broker.socket);
+        command.args(parts.pages.iter().map(|pages| format!("--options=pages={pages}")));
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.map_err(|error| failed(&parts.baton.display(), error))?;
         let mut mount = Mount { child, directory };
