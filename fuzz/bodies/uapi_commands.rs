@@ -2,7 +2,7 @@
 //! invalid names, and buffers that contain no commands.
 
 use super::input::Input;
-use super::machine::{Opened, new_context, parse};
+use super::machine::{MAP_BYTES, Opened, new_context, parse};
 use super::parcel_objects::objects;
 use baton_abi::uapi::*;
 use bytemuck::{bytes_of, pod_read_unaligned};
@@ -200,6 +200,7 @@ impl Party {
                 let size = size_of::<TransactionData>();
                 let transaction: TransactionData = pod_read_unaligned(&payload[..size]);
                 self.buffers.push(transaction.buffer);
+                self.look_at_place(&transaction, payload.get(size..));
                 self.close_descriptors(&transaction);
             }
             BR_INCREFS => self.acks.push((BC_INCREFS_DONE, pod_read_unaligned(payload))),
@@ -208,6 +209,17 @@ impl Party {
             BR_FROZEN_BINDER => self.cookies.push(pod_read_unaligned(&payload[..8])),
             _ => {}
         }
+    }
+
+    /// The message lies in the map, with all of its data and offsets.
+    fn look_at_place(&self, transaction: &TransactionData, label: Option<&[u8]>) {
+        let label = label.filter(|label| label.len() == 8).map(pod_read_unaligned);
+        let range = self.opened.device.message_range(transaction, label);
+        let at = |address: u64| (address - self.opened.map.address() as u64) as usize;
+        assert_eq!(range.start, at(transaction.buffer));
+        assert!(at(transaction.buffer + transaction.data_size) <= range.end);
+        assert!(at(transaction.offsets + transaction.offsets_size) <= range.end);
+        assert!(range.end <= MAP_BYTES);
     }
 
     fn close_descriptors(&self, transaction: &TransactionData) {

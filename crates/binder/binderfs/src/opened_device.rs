@@ -118,12 +118,14 @@ impl OpenedDevice {
         self.show(connection, range);
     }
 
-    /// Clears the client's copy of a message that it frees, if it is to be cleared. Called before
-    /// the driver frees it: then its place may be another message's.
+    /// Clears a message that the client frees, and the client's copy, if it is to be cleared. To be
+    /// called before the driver frees it: then its place may be another message's.
     pub fn hide(&self, connection: &Connection, buffer: u64) {
         let secret = self.secrets().remove(&buffer);
         if let Some(range) = secret {
-            pages::store(connection, self.inode, range, |_, bytes| bytes.fill(0));
+            // First: a page that the kernel drops from now on is read again without the message.
+            self.device.clear_receive_buffer(range.clone());
+            self.show(connection, range);
         }
     }
 

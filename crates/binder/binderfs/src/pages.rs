@@ -10,8 +10,9 @@
 //! **Invariant**: stores are exactly as long as messages. Bytes beside a message may be another
 //! one's, which another thread stores at this moment, and which would be overwritten by older ones.
 //!
-//! A message that is to be cleared when it is freed is cleared in the pages just before the driver
-//! frees it.
+//! A message that is to be cleared when it is freed is cleared in the receive buffer and then in
+//! the pages, just before the driver frees it. A page that is read again meanwhile has no older
+//! bytes.
 //!
 //! **Invariant**: the thread that answers reads stores nothing. The kernel locks a page while it is
 //! read, so a read that was answered with older bytes comes to its end before a store of newer ones
