@@ -922,16 +922,17 @@ fn a_lane_has_one_caller_at_a_time() {
 fn a_reserved_lane_is_not_taken_by_others() {
     loom::model(|| {
         let lanes = Arc::new(ClientLanes::default());
+        assert!(lanes.take_this(0), "another call has the first one");
         let real_time = lanes.clone();
         let real_time = loom::thread::spawn(move || {
-            let has_it = real_time.take_this(0);
+            let has_it = real_time.take_this(1);
             if has_it {
-                real_time.reserve(0);
-                real_time.give(0);
+                real_time.reserve(1);
+                real_time.give(1);
             }
             has_it
         });
-        let is_taken = lanes.take(|_| false) == Some(0);
+        let is_taken = lanes.take(|_| false) == Some(1);
         assert!(real_time.join().unwrap() != is_taken);
     });
 }

@@ -276,6 +276,15 @@ impl Channel {
         if word >> LANE_SHIFT == lane { word & COUNT_MASK } else { 0 }
     }
 
+    /// The lane among these, which are at least one, whose turn it is: the first one after the lane
+    /// from which the pool has taken the last request.
+    #[inline]
+    pub fn next_in_turn(&self, lanes: u64) -> u32 {
+        let last = self.in_a_row.load(Ordering::Relaxed);
+        let beyond = if last == 0 { 0 } else { lanes & (u64::MAX << (last >> LANE_SHIFT)) << 1 };
+        (if beyond != 0 { beyond } else { lanes }).trailing_zeros()
+    }
+
     /// Counts looks here that found nothing, and returns how many there are.
     pub fn count_fruitless(&self, times: u32) -> u32 {
         self.fruitless.fetch_add(times, Ordering::Relaxed).saturating_add(times)

@@ -330,7 +330,7 @@ mod tests {
     use baton_state::thread::{Calling, Frame};
     use baton_state::work::Work;
     use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
 
     const LANE: usize = 3;
 
@@ -521,6 +521,17 @@ mod tests {
         assert_eq!(stage.channel.niced(1 << LANE), 1 << LANE);
     }
 
+    /// The server takes calls and one-way transactions in by their age.
+    #[test]
+    fn a_call_says_when_it_was_posted() {
+        let (stage, stamp) = (stage(), AtomicU64::new(0));
+        let theirs = other_end(&stage.server, &stage.channel);
+        let look = || stamp.store(theirs.lane(LANE).unwrap().header().stamp, Ordering::Relaxed);
+        let answer = Message { kind: Kind::Reply as u32, ..Message::default() };
+        stage.answered_with(answer, look);
+        assert_ne!(stamp.load(Ordering::Relaxed), 0);
+    }
+
     #[test]
     fn a_program_calls_past_the_state_while_that_has_nothing_for_its_thread() {
         type Change = fn(&Engine, &mut State);
@@ -553,6 +564,7 @@ mod tests {
         let is_refused = |outcome| matches!(outcome, Outcome::No) && stage.is_idle();
         assert!(is_refused(stage.call(&[0; INLINE_BYTES + 1])), "long");
         assert!(is_refused(while_serving(|| stage.call(&[]))), "nested");
+        assert!(!local::is_serving(), "a later call is outermost");
         stage.server.page.set_frozen(true);
         assert!(is_refused(stage.call(&[])), "to a frozen process");
         stage.server.page.set_frozen(false);

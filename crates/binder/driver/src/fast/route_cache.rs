@@ -208,13 +208,13 @@ impl<T: Clone> RouteCache<T> {
         Ok((taken, object))
     }
 
-    /// Chooses the lane to serve next: the first one with a request after the lane that was served
-    /// last, so that all lanes have their turn. If some request has a nice value other than 0, it
-    /// is mostly the lane with the best value. `Err` if a one-way transaction waits.
+    /// Chooses the lane to serve next: one of the next client with a request, so that all clients
+    /// have their turn, and all lanes of each. If some request has a nice value other than 0, it is
+    /// mostly the lane with the best value. `Err` if a one-way transaction waits.
     #[inline(always)]
     fn choose(&self, active: &[Arc<Channel>], posted: bool) -> Result<Option<Chosen>, OneWay> {
         let last = self.last.filter(|_| posted);
-        let (last_place, last_number) = self.last.unwrap_or((usize::MAX, 0));
+        let last_place = self.last.map_or(usize::MAX, |(place, _)| place);
         let mut first: Option<(usize, u64)> = None;
         let mut niced = 0;
         for (place, channel) in active.iter().enumerate() {
@@ -237,9 +237,7 @@ impl<T: Clone> RouteCache<T> {
             // It is another lane's turn: the request on the last lane is announced.
             active[place].set_ready(number as usize);
         }
-        let beyond = if place == last_place { ready & (u64::MAX << last_number) << 1 } else { 0 };
-        let ready = if beyond != 0 { beyond } else { ready };
-        Ok(Some(Chosen { place, number: ready.trailing_zeros(), ours: false }))
+        Ok(Some(Chosen { place, number: active[place].next_in_turn(ready), ours: false }))
     }
 }
 
@@ -302,20 +300,27 @@ mod tests {
         server: Arc<Engine>,
         /// The client's end, and its engine.
         client: (Arc<Channel>, Arc<Engine>),
-        _broker: TestBroker,
+        broker: TestBroker,
     }
 
     fn stage() -> Stage {
         let broker = broker();
         let server = Engine::open("binder", broker.socket()).unwrap();
         server.become_manager(0x10, 0, 0).unwrap();
+        let client = client(&server, &broker);
+        Stage { server, client, broker }
+    }
+
+    /// One more client.
+    fn client(server: &Engine, broker: &TestBroker) -> (Arc<Channel>, Arc<Engine>) {
+        let n_others = server.pool.channels.active().len();
         let client = Engine::open("binder", broker.socket()).unwrap();
         client.find_manager().unwrap();
         let channel = client.channel_to(server.identity.process).unwrap();
-        while server.pool.channels.active().is_empty() {
+        while server.pool.channels.active().len() == n_others {
             server.take_events();
         }
-        Stage { server, client: (channel, client), _broker: broker }
+        (channel, client)
     }
 
     impl Stage {
@@ -333,6 +338,7 @@ mod tests {
             let active = self.server.pool.channels.active();
             let chosen = route_cache.choose(&active, false).ok().flatten()?;
             assert!(active[chosen.place].claim_ready(chosen.number as usize));
+            active[chosen.place].count_in_a_row(chosen.number);
             route_cache.last = Some((chosen.place, chosen.number));
             Some(chosen.number)
         }
@@ -361,6 +367,34 @@ mod tests {
             values.iter().enumerate().for_each(|(lane, nice)| stage.post(lane, *nice));
             let served: Vec<u32> = std::iter::from_fn(|| stage.take(&mut route_cache)).collect();
             assert_eq!(served, order, "{values:?}");
+        }
+    }
+
+    /// Without nice values clients have their turn, and so have the lanes of each.
+    #[test]
+    fn lanes_that_always_have_a_request_are_served_in_turn() {
+        const BUSY: [(usize, u32); 4] = [(0, 1), (0, 2), (1, 5), (2, 3)];
+        let cases = [
+            (0, [(0, 1), (1, 5), (2, 3), (0, 2), (1, 5), (2, 3)]),
+            (5, [(0, 1), (0, 2), (1, 5), (2, 3), (0, 1), (0, 2)]),
+        ];
+        for (nice, expected) in cases {
+            let (stage, mut route_cache) = (stage(), RouteCache::default());
+            let others = [(); 2].map(|()| client(&stage.server, &stage.broker));
+            let _control_waits = stage.server.lock();
+            let active = stage.server.pool.channels.active();
+            for (place, number) in BUSY {
+                active[place].show_nice(number as usize, nice);
+                active[place].set_ready(number as usize);
+            }
+            let served = [(); 6].map(|()| {
+                stage.take(&mut route_cache).unwrap();
+                let (place, number) = route_cache.last.unwrap();
+                active[place].set_ready(number as usize);
+                (place, number)
+            });
+            assert_eq!(served, expected, "{nice}");
+            others.iter().for_each(|(_, client)| client.close());
         }
     }
 

@@ -5,7 +5,8 @@ use super::client_cache::ClientCache;
 use super::copied_payload::CopiedPayload;
 use super::pinned::PinnedLooper;
 use super::receiver::{PostedAnswer, Receiver};
-use super::references::{Nothing, References};
+use super::references::{Counted, Nothing, References};
+use super::route_cache::RouteCache;
 use super::serve::{Answered, Posted, Taken};
 use crate::channel::payload::Payload;
 use crate::channel::{Channel, INLINE_BYTES};
@@ -15,21 +16,23 @@ use crate::runner::tests::{TestBroker, broker, channel, other_end};
 use crate::sys::priority::nice;
 use crate::sys::thread::tid;
 use crate::sys::user::Source;
-use baton_abi::control::{ChannelId, NodeId, ProcessId};
+use baton_abi::control::{ChannelId, NodeId, ProcessId, Strength};
 use baton_abi::lane::header::OWNERS;
 use baton_abi::lane::{ChainEntry, Kind, MAX_PAYLOAD_BYTES, Message, status};
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::{
-    BINDER_TYPE_FD, FLAT_BINDER_FLAG_ACCEPTS_FDS, FdObject, TF_ACCEPT_FDS, TF_CLEAR_BUF,
+    BINDER_TYPE_FD, FLAT_BINDER_FLAG_ACCEPTS_FDS, FdObject, PtrCookie, TF_ACCEPT_FDS, TF_CLEAR_BUF,
 };
 use baton_shm::lane_owner::Owner;
 use baton_shm::mailbox::{Mailbox, Seen};
 use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::State;
-use baton_state::parcel::FewObjects;
+use baton_state::parcel::{Few, FewObjects, Named};
 use baton_state::priority::QueuePriority;
 use baton_state::thread::{Calling, ExtendedError, Frame, Thread, Waiting};
-use baton_state::transaction::{BufferedMessage, Incoming, LaneId, SLOT_BYTES, Serving};
+use baton_state::transaction::{
+    BufferedMessage, HeldObject, Incoming, LaneId, SLOT_BYTES, Serving,
+};
 use baton_state::work::{Tid, Work};
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -48,6 +51,9 @@ fn sender() -> (u32, u32) {
     (7, rustix::process::geteuid().as_raw())
 }
 const SLOT: u32 = SLOT_BYTES as u32;
+/// Where the server has another node.
+const OWN_PTR: u64 = 0x20;
+const OWN: Named = Named::Binder { ptr: OWN_PTR, cookie: 0, flags: 0, strength: Strength::Strong };
 
 pub(crate) struct Stage {
     pub server: Arc<Engine>,
@@ -129,6 +135,14 @@ impl Stage {
     /// The looper has served a call on the lane by the general path.
     fn learn(&self, lane: usize) {
         self.server.cache_client(&self.server.lock(), &self.incoming(lane), (PTR, 0));
+    }
+
+    /// The client as a looper caches it that has served a call on the lane.
+    fn cached(&self) -> ClientCache<()> {
+        let (server, mut client) = (&self.server, None);
+        let epoch = server.operations.revocations_of(&self.ours).epoch();
+        ClientCache::insert(&mut client, epoch, &server.lock(), &self.incoming(LANE), ());
+        client.unwrap()
     }
 
     /// The lane waits for a looper of its own.
@@ -279,6 +293,36 @@ fn a_looper_of_the_pool_reads_past_the_state_while_nothing_else_wants_it() {
         let waiting = stage.with_looper(|thread| thread.waiting);
         assert_eq!(waiting, Waiting::No, "{name}: it is with its program");
     }
+}
+
+/// Its last lane's next request needs no announcement, which others could claim.
+#[test]
+fn a_looper_claims_what_it_takes_and_leaves_the_rest_announced() {
+    let stage = stage(Of::Pool);
+    let (server, active) = (&stage.server, stage.server.pool.channels.active());
+    let any_work = server.pool.any_work.load(Ordering::Relaxed);
+    let mut cache = RouteCache::default();
+    cache.insert(server, &server.lock(), &stage.incoming(LANE), ());
+    let mut takes = |posted| {
+        let taken = cache.take(server, &active, (any_work, posted), &mut CopiedPayload::default());
+        let Ok((taken, ())) = taken else { return false };
+        assert!(taken.leave(server));
+        taken.post(server, 0, (0, 0), |_, _| ());
+        stage.callers_inbox(LANE).clear();
+        true
+    };
+    stage.post(LANE, &stage.message());
+    assert!(takes(false));
+    assert_eq!(stage.ours.new_lanes().ok(), Some(0));
+    stage.post(LANE, &stage.message());
+    stage.ours.claim_ready(LANE);
+    assert!(!takes(false), "another looper has claimed it");
+    assert!(takes(true));
+    stage.theirs.set_ready(LANE);
+    assert!(!takes(false), "nothing lies there");
+    assert_eq!(stage.ours.forget_ready(1 << LANE), 1, "the client has said so");
+    assert!(!takes(true));
+    assert_eq!(stage.ours.forget_ready(1 << LANE), 0, "nobody has said so");
 }
 
 #[test]
@@ -525,6 +569,86 @@ fn an_answer_that_is_not_posted_takes_its_descriptors_back() {
     }
 }
 
+/// Whoever sends them has counted them, and then finds no such descriptor.
+#[test]
+fn references_of_an_answer_that_cannot_be_sent_are_taken_back() {
+    let stage = stage(Of::Pool);
+    stage.post(LANE, &Message { flags: TF_ACCEPT_FDS, ..stage.message() });
+    stage.read().unwrap();
+    let in_flight = stage.server.in_flight().unwrap();
+    let few = FewObjects { named: [OWN].into_iter().collect(), fds: [-1].into_iter().collect() };
+    let references = References { offsets: &[0, 24], objects: &few };
+    let answered =
+        stage.taken(&in_flight).answer_with_references(&stage.server, &[0; 48], references);
+    assert_eq!(answered, Answered::No);
+    let state = stage.server.lock();
+    let node = state.nodes.at(OWN_PTR).and_then(|id| state.nodes.get(id));
+    assert!(node.is_none_or(|node| node.holders.strong == 0));
+}
+
+#[test]
+fn a_call_carries_descriptors_to_a_node_for_them_and_no_reference_to_the_dead() {
+    let stage = without_looper();
+    let (client, channel) = (&stage.client, &*stage.theirs);
+    let (_read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+    let node = FewObjects { named: [OWN].into_iter().collect(), ..FewObjects::default() };
+    let fds = [write.as_raw_fd()].into_iter().collect();
+    let fds = FewObjects { fds, ..FewObjects::default() };
+    for (objects, accepts_fds, dead, expected) in [
+        (&node, false, false, true),
+        (&node, true, true, false),
+        (&fds, true, false, true),
+        (&fds, false, false, false),
+    ] {
+        let mut state = client.lock();
+        let reference = state.references.get_mut(0).unwrap();
+        reference.flags = if accepts_fds { FLAT_BINDER_FLAG_ACCEPTS_FDS } else { 0 };
+        reference.dead = dead;
+        client.unlock(state);
+        let references = References { offsets: &[0], objects };
+        let counted = Counted::of_call(client, 0, channel, references);
+        let is_carried = counted.map(|counted| counted.take_back(client, channel)).is_some();
+        assert_eq!(is_carried, expected, "{objects:?}, {accepts_fds}, {dead}");
+    }
+}
+
+/// A refusal comes first: no command runs before it is read.
+#[test]
+fn a_thread_counts_past_the_state_what_concerns_no_other_thread() {
+    let stage = stage(Of::Pool);
+    let (server, client) = (&*stage.server, &*stage.client);
+    let mut carried = Few::new();
+    let mut state = server.lock();
+    assert!(state.carry_few(tid(), client.identity.process, &[OWN], |_| None, &mut carried));
+    assert_eq!(state.take_own_news(tid()).len(), 1);
+    server.unlock(state);
+    let fail = |engine: &Engine, failed| engine.lock().thread(tid()).failed = failed;
+    let acknowledges = || {
+        let node = PtrCookie { ptr: OWN_PTR, cookie: 0 };
+        server.acknowledge_quietly(tid(), node, Strength::Strong)
+    };
+    fail(server, true);
+    assert!(!acknowledges());
+    fail(server, false);
+    assert_eq!([acknowledges(), acknowledges()], [true, false], "there was one request");
+
+    let held = client.lock().hold_few(stage.theirs.sender(), &carried);
+    let HeldObject::Handle { handle, .. } = held[0] else { panic!("a handle has come") };
+    let count = |handle, increases| {
+        let counts = client.count_handle(tid(), handle, Strength::Strong, increases);
+        (counts, client.lock().references.get(handle).map_or(0, |it| it.counts.strong))
+    };
+    fail(client, true);
+    assert_eq!(count(handle, true), (false, 1));
+    fail(client, false);
+    assert!(!count(0, true).0, "the manager of the moment");
+    assert_eq!(count(handle + 1, true), (false, 0), "no such handle");
+    assert_eq!(count(handle, true), (true, 2));
+    assert_eq!(count(handle, false), (true, 1));
+    assert_eq!(count(handle, false), (true, 0));
+    assert_eq!(count(handle, false), (false, 0), "there is none left");
+}
+
 /// The call has been taken over since its thread has seen the answer.
 #[test]
 fn an_answer_to_a_call_that_is_the_states_stays_on_its_lane() {
@@ -554,6 +678,7 @@ fn an_answer_to_a_call_that_is_the_states_stays_on_its_lane() {
         let lane = channel.lane(LANE).unwrap();
         let answer = PostedAnswer { in_flight: &in_flight, channel, message: &message, lane };
         assert_eq!(take(client, &answer), !is_taken_over);
+        assert!(in_flight.take_over().is_none(), "the call is over, or the state's already");
         if is_taken_over {
             assert!(client.lock().contents.is_empty());
         }
@@ -582,6 +707,18 @@ fn a_thread_owes_answers_at_one_device_while_it_serves_at_another() {
         other.post(LANE, &other.message());
         assert_eq!(other.read().err(), Some("no"));
         assert!(owing.answers());
+    }
+}
+
+/// It may read another one, and answers that first.
+#[test]
+fn a_thread_that_comes_to_read_leaves_its_transaction_to_the_state() {
+    for of in [Of::Pool, Of::Lane] {
+        let stage = stage(of);
+        stage.serve(LANE);
+        stage.server.settle_answer();
+        assert_eq!(stage.server.lock().outstanding, 1, "{of:?}");
+        assert!(!stage.answers(), "{of:?}");
     }
 }
 
@@ -626,10 +763,7 @@ fn an_answer_repays_its_caller_and_gives_the_lane_back_if_that_has_left() {
 fn a_pinned_looper_takes_the_requests_of_its_lane_while_there_is_nothing_else() {
     let stage = stage(Of::Pool);
     let (server, in_flight) = (&stage.server, stage.server.in_flight().unwrap());
-    let mut client = None;
-    let epoch = server.operations.revocations_of(&stage.ours).epoch();
-    ClientCache::insert(&mut client, epoch, &server.lock(), &stage.incoming(LANE), ());
-    let (client, any_work) = (client.unwrap(), server.pool.any_work.load(Ordering::Relaxed));
+    let (client, any_work) = (stage.cached(), server.pool.any_work.load(Ordering::Relaxed));
     let sleepers = || server.pool.page.word(status::SLEEPERS).load(Ordering::Relaxed);
     let pin = || PinnedLooper::begin(server, stage.taken(&in_flight), &client, any_work);
     assert!(stage.ours.start_serving(LANE as u32, Owner::Pool));
@@ -648,6 +782,27 @@ fn a_pinned_looper_takes_the_requests_of_its_lane_while_there_is_nothing_else() 
         assert!(pinned.find().is_none(), "the process has work");
     }
     assert_eq!(sleepers(), 0);
+}
+
+#[test]
+fn a_pinned_looper_takes_references_in_while_there_is_nothing_else() {
+    let stage = stage(Of::Pool);
+    let (server, in_flight) = (&stage.server, stage.server.in_flight().unwrap());
+    let (client, any_work) = (stage.cached(), server.pool.any_work.load(Ordering::Relaxed));
+    let pinned = PinnedLooper::begin(server, stage.taken(&in_flight), &client, any_work).unwrap();
+    stage.accept_fds(true);
+    let _pipe = stage.send_pipe();
+    stage.post_for_descriptor(0);
+    let takes = || pinned.take_with_references(&mut CopiedPayload::default()).is_some();
+    stage.theirs.set_ready(ANOTHER);
+    assert!(!takes(), "another lane has a request");
+    stage.ours.claim_ready(ANOTHER);
+    server.pool.any_work.fetch_add(1, Ordering::Relaxed);
+    assert!(!takes(), "the process has work");
+    server.pool.any_work.fetch_sub(1, Ordering::Relaxed);
+    assert!(takes());
+    assert!(in_flight.leave(), "the transaction is its own");
+    server.page.set_open(&in_flight.slot, false);
 }
 
 #[test]
@@ -703,10 +858,14 @@ fn a_channel_counts_its_requests_in_a_row() {
     ] {
         requests.iter().for_each(|lane| ours.count_in_a_row(*lane));
         assert_eq!(ours.in_a_row(lane), counted, "{requests:?}");
+        if let Some(last) = requests.last() {
+            assert_eq!(ours.next_in_turn(u64::MAX), (last + 1) % 64, "{requests:?}");
+            assert_eq!(ours.next_in_turn(1 << last), *last, "the only one");
+        }
         let areas = ours.lane(LANE).unwrap();
         assert!(ours.pin(areas, LANE as u32));
         ours.unpin(areas, LANE as u32);
-        assert_eq!(ours.in_a_row(lane), 0);
+        assert_eq!((ours.in_a_row(lane), ours.next_in_turn(u64::MAX)), (0, 0));
     }
 }
 
