@@ -138,9 +138,7 @@ impl<'a> Buffered<'a> {
         }
         let buffer = slot.buffer;
         if !request.begin(engine) {
-            if !slot.cancel_fill() {
-                engine.with_state(|state| state.give_plain_room_back(buffer));
-            }
+            engine.cancel_fill(slot);
             request.turn_back(engine);
             return Ok(false);
         }
@@ -313,6 +311,15 @@ impl Arrived {
 }
 
 impl Engine {
+    /// Leaves the slot empty that the thread has begun to fill. If the state has taken it over, its
+    /// room goes back.
+    #[cold]
+    pub(super) fn cancel_fill(&self, slot: &ReservedSlot) {
+        if !slot.cancel_fill() {
+            self.with_state(|state| state.give_plain_room_back(slot.buffer));
+        }
+    }
+
     /// Calls by the fast path. The answer goes to `receiver`.
     pub(crate) fn call_buffered(
         &self,

@@ -521,6 +521,19 @@ mod tests {
         assert_eq!(stage.channel.niced(1 << LANE), 1 << LANE);
     }
 
+    /// A short payload goes to a full process, too: its thread has room on its lane.
+    #[test]
+    fn a_long_payload_goes_to_a_process_that_has_room() {
+        let stage = stage();
+        let sizes = [UNCOUNTED_BYTES, UNCOUNTED_BYTES + 1, MAX_PAYLOAD_BYTES];
+        let fit = || sizes.map(|bytes| has_room(&stage.channel, bytes));
+        assert_eq!(fit(), [true; 3]);
+        let mut state = stage.server.lock();
+        state.take_plain_room((MAX_PAYLOAD_BYTES, 0), None).unwrap();
+        stage.server.unlock_room(state);
+        assert_eq!(fit(), [true, false, false]);
+    }
+
     /// The server takes calls and one-way transactions in by their age.
     #[test]
     fn a_call_says_when_it_was_posted() {

@@ -260,14 +260,14 @@ mod tests {
         let is_kept = |local: &mut Local| Some(local.routes.iter().any(Option::is_some));
         assert_eq!(with(&client, is_kept), Some(false), "no route by any handle");
         assert!(!is_free(&channel, 3), "it is the one's who asked");
-        let handle = ROUTES as u32 + 1;
-        [handle, 2].into_iter().for_each(|handle| add_route(&client, handle, &channel, 5));
+        let handle = 2 * ROUTES as u32 + 1;
+        [handle, 3].into_iter().for_each(|handle| add_route(&client, handle, &channel, 5));
         let leave = |local: &mut Local| {
             local.leave_lane(handle);
             Some(())
         };
         with(&client, leave).unwrap();
-        assert_eq!(lanes(&client, [handle, 2]), [None; 2]);
+        assert_eq!(lanes(&client, [handle, 3]), [None; 2]);
         assert!(!is_free(&channel, 5), "it is the state's");
         [server, client].iter().for_each(|engine| engine.close());
     }

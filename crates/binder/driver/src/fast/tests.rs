@@ -429,6 +429,24 @@ fn no_slot_is_reserved_while_others_wait_for_room() {
     }
 }
 
+/// The epoch has ended since the looper has looked.
+#[test]
+fn a_slot_that_is_not_filled_leaves_no_room_taken() {
+    let stage = stage(Of::Lane);
+    for is_taken_over in [false, true] {
+        let mut state = stage.server.lock();
+        let slot = state.reserve_slot(tid(), stage.client.identity.process).unwrap();
+        assert!(slot.begin_fill(stage.node));
+        if is_taken_over {
+            state.take_over_slots_of(None);
+        }
+        stage.server.unlock(state);
+        stage.server.cancel_fill(&slot);
+        assert_eq!((slot.is_taken_over(), slot.free()), (is_taken_over, false));
+        assert!(stage.server.lock().contents.is_empty(), "taken over: {is_taken_over}");
+    }
+}
+
 #[test]
 fn a_thread_frees_past_the_state_what_is_room_only() {
     type Case = (&'static str, bool, fn(&mut State, usize));
