@@ -48,7 +48,8 @@ help:
 #: make fuzz          fuzz every decoder of foreign bytes for a while
 #: make histories     a million random histories of the broker and of each of the nucleus's kernels,
 #:                    and some under Miri: HISTORIES=
-#: make mutants       change the checks of shared memory one by one: does a test fail?
+#: make mutants       change the checks of shared memory and of the fast path one by one: does a
+#:                    test fail? MUTANTS=
 #: make bench         measure calls beside other ways to make them
 #: make bench-guest   and beside the kernel's own Binder, in a guest: BENCHES= KERNEL=
 #: make bench-guest-objects   times of calls that carry objects and descriptors, there:
@@ -274,10 +275,12 @@ histories:
 fuzz: setup
 	@fuzz/run
 
-# Needs `cargo install cargo-mutants --locked`.
+# Needs `cargo install cargo-mutants --locked`. MUTANTS=: further words, such as `--shard 0/50`.
 .PHONY: mutants
 mutants:
-	@$(CARGO) mutants --output target --package baton-shm --package baton-state
+	@CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=false CARGO_INCREMENTAL=1 \
+		$(CARGO) mutants --output target --package baton-shm --package baton-state \
+		--package baton-driver $(MUTANTS)
 
 .PHONY: bench
 bench: build

@@ -604,6 +604,20 @@ fn references_of_an_answer_that_cannot_be_sent_are_taken_back() {
     assert!(node.is_none_or(|node| node.holders.strong == 0));
 }
 
+/// A dedicated looper that bypasses the state counts nothing there.
+#[test]
+fn a_looper_of_the_pool_answers_with_references_past_the_state() {
+    for (of, expected) in [(Of::Pool, true), (Of::Lane, false)] {
+        let stage = stage(of);
+        stage.serve(LANE);
+        let few = FewObjects { named: [OWN].into_iter().collect(), ..FewObjects::default() };
+        let (payload, references) =
+            (Payload::Bytes(&[0; 24]), References { offsets: &[0], objects: &few });
+        let told = stage.server.answer_fast(tid(), (0, 0), payload, references);
+        assert_eq!(told.is_some(), expected, "{of:?}");
+    }
+}
+
 #[test]
 fn a_call_carries_descriptors_to_a_node_for_them_and_no_reference_to_the_dead() {
     let stage = without_looper();
