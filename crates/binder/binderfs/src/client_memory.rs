@@ -116,8 +116,9 @@ pub fn find_map(pid: u32, inode: u64, device: (u32, u32)) -> Option<(usize, usiz
 }
 
 /// The highest map of an inode. The kernel gives each map the highest gap that it fits into. So a
-/// later map that is as long lies below, and a shorter one does unless there was a hole. It is another
-/// one if the program names addresses itself, or has them given upwards (ADDR_COMPAT_LAYOUT).
+/// later map that is as long lies below, and a shorter one does unless there was a hole. Another
+/// one was first if the program names addresses itself, or has them given upwards
+/// (ADDR_COMPAT_LAYOUT).
 fn first_made(maps: &str, inode: u64, device: (u32, u32)) -> Option<(usize, usize)> {
     // /proc has them by rising addresses.
     maps.lines().rev().find_map(|line| parse(line, inode, device))
