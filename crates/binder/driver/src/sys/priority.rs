@@ -90,6 +90,10 @@ fn wanted_elsewhere(wanted: RequestedPriority) -> Option<(SchedPriority, SchedPr
 
 /// Gives the calling thread the priority that it had before [`adopt`].
 pub fn restore(Before { priority, children }: Before) {
+    if priority.is_real_time() && thread::real_time_priority_again().is_none() {
+        // The broker, which had given it the priority before, has taken it back meanwhile.
+        return OWN.set(UNKNOWN);
+    }
     // It is asked for if the thread has been raised since.
     let was_real_time = own().is_real_time();
     let set = |children| {
@@ -261,6 +265,26 @@ mod tests {
             end_raise(raise(thread::tid(), fifo(3)).expect("more urgent"));
             restore(before);
             assert_eq!(own_again(), ordinary);
+        })
+        .join()
+        .unwrap();
+    }
+
+    /// The broker relieves a looper while that serves a more urgent transaction.
+    #[test]
+    fn a_priority_that_was_taken_back_meanwhile_does_not_come_back() {
+        std::thread::spawn(|| {
+            let fifo = |level| SchedPriority::of_real_time(libc::SCHED_FIFO, level).unwrap();
+            let ordinary = own();
+            let Some(given) = raise(thread::tid(), fifo(2)) else {
+                return eprintln!("skipped: real-time priorities need CAP_SYS_NICE");
+            };
+            thread::priorities_changed();
+            let wanted = RequestedPriority { nice: None, minimum: Some(fifo(3)) };
+            let before = adopt(wanted).expect("more urgent");
+            schedule::set(0, given.0, given.1).unwrap();
+            restore(before);
+            assert_eq!(own(), ordinary);
         })
         .join()
         .unwrap();
