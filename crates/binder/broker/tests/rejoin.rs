@@ -558,21 +558,27 @@ fn frozen_processes_stay_frozen_and_holders_are_told() {
     }
 }
 
-/// The broker does not see what owners grant, so each of the two says with whom it had to do.
+/// The broker does not see what owners grant, so each of the two says with whom it had to do. A
+/// server that has not taken a channel up does not know of its client.
 #[test]
 fn claimed_peers_are_watched_and_nobody_else_is() {
-    for owner_first in [true, false] {
+    let claims = [|peer| Claim::Peer { peer }, |peer| channel(8, End::Client, peer)];
+    for (claim, claimed_first) in claims.iter().flat_map(|claim| [(claim, true), (claim, false)]) {
         let mut broker = successor();
-        let peer = |peer| [Claim::Peer { peer }];
-        let (first, second) = if owner_first { (OWNING, HOLDING) } else { (HOLDING, OWNING) };
-        rejoin(&mut broker, first, &peer(second));
-        rejoin(&mut broker, second, &[]);
+        let mut all = [(HOLDING, vec![claim(OWNING)]), (OWNING, Vec::new())];
+        all.rotate_left(usize::from(!claimed_first));
+        all.iter().for_each(|(process, claims)| rejoin(&mut broker, *process, claims));
         assert_eq!(broker.events(), []);
-        broker.gone(second);
-        assert_eq!(broker.events(), [(first, dead(second))], "{first:?} has claimed it");
-        broker.gone(first);
+        broker.gone(OWNING);
+        assert_eq!(broker.events(), [(HOLDING, dead(OWNING))], "{claimed_first}");
+        broker.gone(HOLDING);
         assert_eq!(broker.events(), []);
     }
+    let mut broker = successor();
+    rejoin(&mut broker, HOLDING, &[]);
+    rejoin(&mut broker, OWNING, &[Claim::Peer { peer: HOLDING }]);
+    broker.gone(OWNING);
+    assert_eq!(broker.events(), [], "{HOLDING:?} has not claimed it");
     let mut broker = successor();
     rejoin(&mut broker, HOLDING, &[Claim::Peer { peer: OWNING }]);
     end_rejoin(&mut broker);

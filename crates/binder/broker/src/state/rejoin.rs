@@ -270,14 +270,16 @@ impl State {
         let rebuild = self.rebuild.as_mut().expect("somebody has come back");
         let claimants = rebuild.watchers.remove(&from).unwrap_or_default();
         self.processes.get_mut(&from).expect("it is here").watchers.extend(claimants);
-        for peer in peers {
-            match self.processes.get_mut(&peer) {
-                Some(peer) => drop(peer.watchers.insert(from)),
-                None => {
-                    rebuild.add_absent_peer(from, peer);
-                    rebuild.watchers.entry(peer).or_default().insert(from);
-                }
-            }
+        peers.into_iter().for_each(|peer| self.watch(from, peer));
+    }
+
+    /// The process is told of the peer's death, here or absent.
+    fn watch(&mut self, from: ProcessId, peer: ProcessId) {
+        if let Some(peer) = self.processes.get_mut(&peer) {
+            peer.watchers.insert(from);
+        } else if let Some(rebuild) = &mut self.rebuild {
+            rebuild.add_absent_peer(from, peer);
+            rebuild.watchers.entry(peer).or_default().insert(from);
         }
     }
 
@@ -403,9 +405,8 @@ impl State {
         let rebuild = self.rebuild.as_mut().expect("somebody has come back");
         if !rebuild.channels.remove(&(peer, theirs)) {
             rebuild.channels.insert((from, claim));
-            if !self.processes.contains_key(&peer) {
-                rebuild.add_absent_peer(from, peer);
-            }
+            // A peer that does not claim it has not taken it up, or has lost it.
+            self.watch(from, peer);
             return;
         }
         let (client, server) = if is_server { (peer, from) } else { (from, peer) };
