@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         }
         Side::Client => endpoint::calls(connect(system, &directory)?),
         Side::Server | Side::Pool => endpoint::serves(listen(system, &directory, service)?),
-        Side::Threads | Side::Idlers | Side::Owner => Err(elsewhere()),
+        Side::Threads | Side::Idlers | Side::Owner | Side::Mount => Err(elsewhere()),
     })
 }
 
