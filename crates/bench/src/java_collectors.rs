@@ -161,7 +161,7 @@ fn pooled_p999_ns(rounds: &Rounds) -> u64 {
     rounds.times.curve(&[0.999])[0].min(rounds.times.max_ns())
 }
 
-/// What a row of the real-time thread has beside the medians of its rounds.
+/// The values of a row of the real-time thread beside the medians of its rounds.
 pub fn keys(key: &RowKey, rounds: &Rounds) -> Keys {
     let spread = rounds.times.over_rounds(|round| round.p999 as f64);
     let Some(spread) = spread.filter(|_| key.case == LATE) else { return Keys::new() };

@@ -37,12 +37,18 @@ const CONTROL_LENGTH: u64 = 5;
 
 type Registers = libc::user_regs_struct;
 
-/// How a thread enters the kernel: its instruction, the registers of its arguments, the numbers of
-/// its system calls, and the size of a word in their structures.
+/// How a thread enters the kernel: its instruction, the registers of its arguments, and its system
+/// calls.
 #[derive(Debug)]
 struct Abi {
     instruction: &'static [u8],
     arguments: fn(&mut Registers) -> [&mut u64; 6],
+    calls: Calls,
+}
+
+/// The numbers of system calls, and the size of a word in their structures.
+#[derive(Debug)]
+struct Calls {
     word_bytes: u64,
     mmap: i64,
     munmap: i64,
@@ -51,9 +57,19 @@ struct Abi {
     close: i64,
 }
 
+/// The system calls of this process's own ABI.
+const NATIVE: Calls = Calls {
+    word_bytes: size_of::<usize>() as u64,
+    mmap: libc::SYS_mmap,
+    munmap: libc::SYS_munmap,
+    socketpair: libc::SYS_socketpair,
+    recvmsg: libc::SYS_recvmsg,
+    close: libc::SYS_close,
+};
+
 #[cfg(target_arch = "x86_64")]
 mod machine {
-    use super::{Abi, Registers, transfer};
+    use super::{Abi, Calls, NATIVE, Registers, transfer};
     use rustix::io::Errno;
 
     pub const ABIS: &[Abi] = &[
@@ -63,12 +79,7 @@ mod machine {
             arguments: |it| {
                 [&mut it.rdi, &mut it.rsi, &mut it.rdx, &mut it.r10, &mut it.r8, &mut it.r9]
             },
-            word_bytes: 8,
-            mmap: libc::SYS_mmap,
-            munmap: libc::SYS_munmap,
-            socketpair: libc::SYS_socketpair,
-            recvmsg: libc::SYS_recvmsg,
-            close: libc::SYS_close,
+            calls: NATIVE,
         },
         // 32-bit programs: the numbers are those of the kernel's `syscall_32.tbl`, and `mmap` is
         // mmap2.
@@ -78,12 +89,14 @@ mod machine {
             arguments: |it| {
                 [&mut it.rbx, &mut it.rcx, &mut it.rdx, &mut it.rsi, &mut it.rdi, &mut it.rbp]
             },
-            word_bytes: 4,
-            mmap: 192,
-            munmap: 91,
-            socketpair: 360,
-            recvmsg: 372,
-            close: 6,
+            calls: Calls {
+                word_bytes: 4,
+                mmap: 192,
+                munmap: 91,
+                socketpair: 360,
+                recvmsg: 372,
+                close: 6,
+            },
         },
     ];
 
@@ -114,7 +127,7 @@ mod machine {
 
 #[cfg(target_arch = "aarch64")]
 mod machine {
-    use super::{Abi, Registers, transfer};
+    use super::{Abi, NATIVE, Registers, transfer};
     use rustix::io::Errno;
 
     /// `NT_PRSTATUS`: the general registers.
@@ -127,12 +140,7 @@ mod machine {
             let [a, b, c, d, e, f, ..] = &mut it.regs;
             [a, b, c, d, e, f]
         },
-        word_bytes: 8,
-        mmap: libc::SYS_mmap,
-        munmap: libc::SYS_munmap,
-        socketpair: libc::SYS_socketpair,
-        recvmsg: libc::SYS_recvmsg,
-        close: libc::SYS_close,
+        calls: NATIVE,
     }];
 
     pub fn next(registers: &Registers) -> u64 {
@@ -180,7 +188,9 @@ impl Abi {
         }
         Err(Errno::OPNOTSUPP)
     }
+}
 
+impl Calls {
     /// A structure of these words.
     fn structure(&self, words: &[u64]) -> Vec<u8> {
         let word_bytes = self.word_bytes as usize;
@@ -303,7 +313,7 @@ impl Stopped {
     /// Closes descriptors of the client.
     pub fn close(&mut self, fds: &[i32]) {
         for &fd in fds {
-            let _ = self.call(self.abi.close, &[fd as u64]);
+            let _ = self.call(self.abi.calls.close, &[fd as u64]);
         }
     }
 
@@ -314,12 +324,12 @@ impl Stopped {
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let (bytes, no_file) = (SCRATCH_BYTES as u64, u64::MAX);
         let map = [0, bytes, access as u64, kind as u64, no_file, 0];
-        let scratch = self.call(self.abi.mmap, &map)?;
+        let scratch = self.call(self.abi.calls.mmap, &map)?;
         // SAFETY: the driver has installed them, and nobody else closes them meanwhile.
         let borrow = |&fd: &i32| unsafe { BorrowedFd::borrow_raw(fd) };
         let fds: Vec<_> = fds.iter().map(borrow).collect();
         let installed = self.install_by(scratch, pidfd, &fds);
-        let _ = self.call(self.abi.munmap, &[scratch, bytes]);
+        let _ = self.call(self.abi.calls.munmap, &[scratch, bytes]);
         installed
     }
 
@@ -332,7 +342,7 @@ impl Stopped {
         let memory = ClientMemory::of(self.seized.tid);
         let pair_at = scratch + PAIR_AT;
         let (family, kind) = (libc::AF_UNIX as u64, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC);
-        self.call(self.abi.socketpair, &[family, kind as u64, 0, pair_at])?;
+        self.call(self.abi.calls.socketpair, &[family, kind as u64, 0, pair_at])?;
         let pair = ints(&memory.read(pair_at, 8)?);
         let received = duplicate(pidfd, pair[0])
             .and_then(|socket| send(&socket, fds))
@@ -353,20 +363,20 @@ impl Stopped {
         scratch: u64,
         socket: i32,
     ) -> Result<Vec<i32>, Errno> {
-        let abi = self.abi;
+        let calls = &self.abi.calls;
         // The byte that comes with the descriptors lies where the pair lay.
-        let vector = abi.structure(&[scratch + PAIR_AT, 1]);
+        let vector = calls.structure(&[scratch + PAIR_AT, 1]);
         let control_at = scratch + CONTROL_AT;
         // No name, the vector, the control messages, no flags.
         let words = [0, 0, scratch + VECTOR_AT, 1, control_at, CONTROL_BYTES, 0];
         let header_at = scratch + HEADER_AT;
         memory.write(scratch + VECTOR_AT, &vector)?;
-        memory.write(header_at, &abi.structure(&words))?;
+        memory.write(header_at, &calls.structure(&words))?;
         let flags = libc::MSG_CMSG_CLOEXEC as u64;
-        self.call(abi.recvmsg, &[socket as u64, header_at, flags])?;
-        let length = abi.word(memory, header_at + CONTROL_LENGTH * abi.word_bytes)?;
-        let length = length.min(CONTROL_BYTES).saturating_sub(abi.control_head());
-        let fds_at = control_at + abi.control_head();
+        self.call(calls.recvmsg, &[socket as u64, header_at, flags])?;
+        let length = calls.word(memory, header_at + CONTROL_LENGTH * calls.word_bytes)?;
+        let length = length.min(CONTROL_BYTES).saturating_sub(calls.control_head());
+        let fds_at = control_at + calls.control_head();
         Ok(ints(&memory.read(fds_at, length as usize / 4 * 4)?))
     }
 }

@@ -70,7 +70,7 @@ pub struct Engine {
     pub(crate) stamp_clock: StampClock,
 }
 
-/// What an engine has whosever it is, which may be made before that is known.
+/// The parts of an engine that do not depend on its process: they may be made before that is known.
 #[derive(Debug)]
 pub(crate) struct Parts {
     dialled: Dialled,

@@ -742,7 +742,7 @@ fn a_thread_owes_answers_at_one_device_while_it_serves_at_another() {
     }
 }
 
-/// It may read another one, and answers that first.
+/// The looper may read another transaction, and answers that first.
 #[test]
 fn a_thread_that_comes_to_read_leaves_its_transaction_to_the_state() {
     for of in [Of::Pool, Of::Lane] {

@@ -79,7 +79,7 @@ pub(super) const TABLE: &[Native] = &[
 /// A method of proxy classes.
 #[derive(Clone)]
 struct Merged {
-    /// What the handler gets
+    /// The method that the handler gets
     declaration: &'static Method,
     /// The checked exceptions that all interfaces allow
     throws: Vec<&'static Class>,
@@ -88,7 +88,7 @@ struct Merged {
 /// The methods of proxy classes, by their addresses.
 static MERGED: LazyLock<RwLock<FxHashMap<usize, Merged>>> = LazyLock::new(RwLock::default);
 
-/// What a method of a proxy class stands for; `None` for another method.
+/// The declaration of a method of a proxy class; `None` for another method.
 fn merged_of(method: &Method) -> Option<Merged> {
     let all = MERGED.read().expect("no holder panics");
     all.get(&std::ptr::from_ref(method).addr()).cloned()
