@@ -191,6 +191,8 @@ pub mod status {
     pub const ATTENDANCE: usize = 8;
     /// u32: 1 if a real-time caller's lane gets a looper of its own, for which the caller can wait.
     pub const LANE_LOOPERS: usize = 12;
+    /// u32: 1 while loopers look so often that nobody has to ring for a one-way transaction.
+    pub const ATTENTIVE: usize = 16;
     /// u32, written by the broker: 1 while the engine is frozen.
     pub const FROZEN: usize = 64;
     /// u32: size of the receive buffer.

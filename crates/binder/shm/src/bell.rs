@@ -31,6 +31,8 @@
 //! set, the owner's threads do not check for this ringer's messages in (b), and the ringer uses
 //! other means wherever it would have relied on the check. Again either the owner sees the message,
 //! or the ringer sees `inactive`.
+//!
+//! While the owner's threads look often, ringers of some messages need not ring: [`Attentive`].
 
 use crate::futex;
 use crate::sync::{AtomicU32, Ordering, fence, fence_after_update};
@@ -93,7 +95,8 @@ pub enum Ring {
 pub enum OwnRing {
     /// No thread slept here.
     NoSleeper,
-    /// All sleeping threads were woken, but maybe not all that were about to sleep.
+    /// All threads that had to be woken and slept were woken, but maybe not all that were about to
+    /// sleep.
     Rung,
 }
 
@@ -121,6 +124,14 @@ impl<'a> Bell<'a> {
             0 if self.inactive.load(Ordering::Relaxed) == 0 => Ring::NoSleeper,
             _ => Ring::Nobody,
         }
+    }
+}
+
+impl Bell<'_> {
+    /// Whether the owner's threads check for this ringer's messages.
+    #[inline]
+    pub fn is_active(self) -> bool {
+        self.inactive.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -164,16 +175,21 @@ impl<'a> OwnBell<'a> {
     }
 
     /// Wakes every thread that sleeps here, after work was published. Also wakes threads that are
-    /// about to sleep, unless a hostile ringer undoes that. All sleepers are woken because the
-    /// ringer could take a single wake-up.
+    /// about to sleep, unless a hostile ringer undoes that.
     pub fn ring(self) -> OwnRing {
-        self.ring_if(|asleep| asleep != 0)
+        self.ring_if(|asleep| asleep != 0, i32::MAX as u32)
     }
 
     /// Like [`OwnBell::ring`], but only if a thread sleeps on bells [alone](Sleep::Alone). The
     /// owner's own word has woken all others.
     pub fn ring_alone(self) -> OwnRing {
-        self.ring_if(|asleep| asleep >= ALONE)
+        self.ring_if(|asleep| asleep >= ALONE, i32::MAX as u32)
+    }
+
+    /// Like [`OwnBell::ring_alone`], but wakes one of those that sleep. The ringer could take the
+    /// wake-up.
+    pub fn ring_one(self) -> OwnRing {
+        self.ring_if(|asleep| asleep >= ALONE, 1)
     }
 
     /// Passes a ring on to another sleeper. A thread that sleeps on several bells takes the rings
@@ -184,7 +200,7 @@ impl<'a> OwnBell<'a> {
         self.asleep.load(Ordering::SeqCst) != 0 && futex::wake(self.page.bell, 1) > 0
     }
 
-    fn ring_if(self, wanted: impl FnOnce(u32) -> bool) -> OwnRing {
+    fn ring_if(self, wanted: impl FnOnce(u32) -> bool, most: u32) -> OwnRing {
         // Pairs with `fence_before_check`: either this ring sees the sleeper, or the sleeper sees
         // the work.
         fence(Ordering::SeqCst);
@@ -193,8 +209,40 @@ impl<'a> OwnBell<'a> {
         }
         // Release pairs with the acquire in `announce`; the changed word fails the futex wait.
         self.page.bell.fetch_add(1, Ordering::AcqRel);
-        futex::wake(self.page.bell, i32::MAX as u32);
+        futex::wake(self.page.bell, most);
         OwnRing::Rung
+    }
+}
+
+/// A word by which the owner tells ringers that they need not ring: its threads look at their
+/// messages often. The word is cleared by a thread that is about to announce itself as a sleeper,
+/// so either that thread's check sees a message, or the ringer sees the cleared word.
+#[derive(Clone, Copy)]
+pub struct Attentive<'a>(&'a AtomicU32);
+
+impl<'a> Attentive<'a> {
+    /// With this word, which is zero at first.
+    #[inline]
+    pub fn new(word: &'a AtomicU32) -> Attentive<'a> {
+        Attentive(word)
+    }
+
+    /// Whether a ringer need not ring. Called after a SeqCst fence that follows the message.
+    #[inline]
+    pub fn is_on(self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Threads of the owner look often from now on.
+    pub fn begin(self) {
+        self.0.store(1, Ordering::Relaxed);
+    }
+
+    /// They may look no more. A SeqCst fence and a check for messages follow.
+    pub fn end(self) {
+        if self.is_on() {
+            self.0.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -290,10 +338,11 @@ mod tests {
 
     #[test]
     fn each_ring_wakes_a_sleeper() {
-        let rings: [fn(&Words); 4] = [
+        let rings: [fn(&Words); 5] = [
             |words| assert_eq!(words.bell().ring(&words.elsewhere), Ring::Woken),
             |words| assert_eq!(words.own().ring(), OwnRing::Rung),
             |words| assert_eq!(words.own().ring_alone(), OwnRing::Rung),
+            |words| assert_eq!(words.own().ring_one(), OwnRing::Rung),
             |words| assert!(words.own().pass_on()),
         ];
         for ring in rings {
@@ -306,7 +355,8 @@ mod tests {
     fn an_owners_ring_changes_the_word_for_its_sleepers_alone() {
         let words = Words::default();
         let own = words.own();
-        assert_eq!([own.ring(), own.ring_alone()], [OwnRing::NoSleeper; 2]);
+        let rings = || [own.ring(), own.ring_alone(), own.ring_one()];
+        assert_eq!(rings(), [OwnRing::NoSleeper; 3]);
         assert!(!own.pass_on());
         own.announce(Sleep::Among);
         assert_eq!((own.ring_alone(), words.page().1), (OwnRing::NoSleeper, 0));

@@ -9,7 +9,7 @@
     expect(dead_code, unused_imports, reason = "other crates' models use only the waits")
 )]
 
-use crate::bell::{self, Bell, OwnBell, Ring, Sleep};
+use crate::bell::{self, Attentive, Bell, OwnBell, Ring, Sleep};
 use crate::client_lanes::ClientLanes;
 use crate::event_flag::EventFlag;
 use crate::futex::{self, WAITERS, Wait};
@@ -20,7 +20,7 @@ use crate::ready_lanes::ReadyLanes;
 use crate::reserved_slot::{ReservedSlot, SlotState};
 use crate::revocation::{Entry, Revocation, Revocations};
 use crate::ring::{Consumer, Producer};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_after_update};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, fence_after_update};
 use crate::use_count::{self, UseCount};
 use core::cell::Cell;
 use core::time::Duration;
@@ -363,6 +363,10 @@ impl Bells {
     /// thread, notified by socket, rings every bell.
     fn post(&self, stranger: usize) {
         self.messages[stranger].swap(1, Ordering::SeqCst);
+        self.ring(stranger);
+    }
+
+    fn ring(&self, stranger: usize) {
         let ring = self.bell(stranger).ring(&self.elsewhere);
         if matches!(ring, Ring::Missed | Ring::Nobody) {
             let _ = self.own_bell(0).ring_alone();
@@ -468,6 +472,28 @@ fn a_message_during_deactivation_is_seen_or_reported() {
         let ring = stranger.join().unwrap();
         assert!(!inactive || ring == Ring::Nobody, "no thread checks, and none was told");
         assert_eq!(inactive, bells.inactive[0].load(Ordering::Relaxed) == 1);
+    });
+}
+
+/// A ringer publishes while the owner's last thread that looks goes to sleep.
+#[test]
+fn a_message_to_an_owner_that_ends_its_attention_is_taken() {
+    loom::model(|| {
+        let bells = Arc::new(Bells::default());
+        bells.messages[1].store(1, Ordering::Release);
+        let attentive = Arc::new(AtomicU32::new(0));
+        Attentive::new(&attentive).begin();
+        let (theirs, seen) = (bells.clone(), attentive.clone());
+        let stranger = loom::thread::spawn(move || {
+            theirs.messages[0].store(1, Ordering::Release);
+            fence(Ordering::SeqCst);
+            if !Attentive::new(&seen).is_on() {
+                theirs.ring(0);
+            }
+        });
+        Attentive::new(&attentive).end();
+        bells.take(&[0]);
+        stranger.join().unwrap();
     });
 }
 

@@ -15,7 +15,7 @@ use baton_abi::sched_priority::SchedPriority;
 pub enum Effect {
     /// This thread sleeps and has work of its own.
     Wake(Tid, Waiting),
-    /// The process has work: wake a looper.
+    /// Wake a looper that sleeps: this one leaves work to it.
     WakeLooper,
     /// Tell the broker.
     Tell(Request),

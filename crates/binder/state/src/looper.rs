@@ -20,12 +20,30 @@ impl State {
             }
             (true, false) => {
                 self.sleepers -= 1;
+                self.wakes_looper = false;
                 if self.sleepers == 0 {
                     self.no_looper_waits();
                 }
             }
             _ => {}
         }
+    }
+
+    /// Whether a looper that sleeps has to be woken: there is more of the process's work than the
+    /// `n_taken` items that the calling thread takes itself. One is woken at a time, which wakes
+    /// the next one if there is work left: by then it mostly has been done.
+    pub fn needs_looper(&self, n_taken: usize) -> bool {
+        self.todo.len() > n_taken && self.sleepers > 0 && !self.wakes_looper
+    }
+
+    /// Notes that a looper is woken, which comes to look.
+    pub fn wakes_looper(&mut self) {
+        self.wakes_looper = true;
+    }
+
+    /// Forgets that a looper was woken: it has not come.
+    pub fn forget_wake_up(&mut self) {
+        self.wakes_looper = false;
     }
 
     /// Whether the thread's read is to ask for one more looper; if so, one is being asked for.
@@ -149,5 +167,38 @@ impl State {
             Work::Complete(_) | Work::Error(_) | Work::Refused(_) => {}
         }
         owed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_abi::control::ProcessId;
+
+    #[test]
+    fn one_sleeper_at_a_time_is_woken_for_what_nobody_takes() {
+        for (n_items, n_taken, n_sleepers, needs) in [
+            (0, 0, 1, false),
+            (1, 0, 1, true),
+            (1, 1, 1, false),
+            (2, 1, 1, true),
+            (2, 1, 0, false),
+            (5, 0, 3, true),
+        ] {
+            let mut state = State::new(ProcessId(1));
+            (0..n_sleepers).for_each(|tid| state.set_waiting(tid, Waiting::Bell));
+            (0..n_items).for_each(|_| state.push_process(Work::Error(0)));
+            let case = format!("{n_items} {n_taken} {n_sleepers}");
+            assert_eq!(state.needs_looper(n_taken), needs, "{case}");
+            state.wakes_looper();
+            assert!(!state.needs_looper(n_taken), "{case}: one is under way");
+            if n_sleepers > 1 {
+                state.set_waiting(1, Waiting::No);
+                assert_eq!(state.needs_looper(n_taken), needs, "{case}: it has come");
+                state.wakes_looper();
+                state.forget_wake_up();
+                assert_eq!(state.needs_looper(n_taken), needs, "{case}: it will not come");
+            }
+        }
     }
 }

@@ -73,8 +73,8 @@ pub struct State {
     pub(crate) cleared_freezes: Vec<u64>,
     pub(crate) numbers: u64,
     pub(crate) sleepers: u32,
-    /// How many of them are woken by the effects.
-    pub(crate) wake_ups: u32,
+    /// One of them has been woken for the process's work, and has not come yet.
+    pub(crate) wakes_looper: bool,
     pub(crate) made_room: bool,
     pub(crate) effects: Vec<Effect>,
 }
@@ -87,7 +87,6 @@ impl State {
 
     /// Takes the effects, in order; there are none most of the time.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        self.wake_ups = 0;
         std::mem::take(&mut self.effects)
     }
 
@@ -180,11 +179,6 @@ impl State {
                 self.todo.push_real_time(one_way);
             }
             work => self.todo.push(work),
-        }
-        // Each looper that sleeps is woken once for all work that comes at once.
-        if self.wake_ups < self.sleepers {
-            self.wake_ups += 1;
-            self.effect(Effect::WakeLooper);
         }
     }
 

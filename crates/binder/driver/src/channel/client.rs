@@ -5,7 +5,7 @@ use super::{Channel, Ends, OneWayAccount};
 #[cfg(simulated)]
 use baton_abi::control::End;
 use baton_abi::lane::*;
-use baton_shm::bell::{Bell, Ring};
+use baton_shm::bell::{Attentive, Bell, Ring};
 use baton_shm::client_lanes::Progress;
 #[cfg(simulated)]
 use baton_shm::lane_owner::Owner;
@@ -64,6 +64,20 @@ impl Channel {
             self.socket.ring();
         }
         false
+    }
+
+    /// Like [`Channel::announce`], for a one-way record in the channel's ring, unless loopers will
+    /// look anyway: see [`crate::wait::attention`].
+    pub fn announce_one_way(&self, must_look: bool) {
+        let is_looked_at = || {
+            let front = self.front.as_ref()?;
+            let has_loopers = self.status_word(status::ATTENDANCE) == Attendance::Loopers as u32;
+            let is_attentive = Attentive::new(front.word(status::ATTENTIVE)).is_on();
+            Some(has_loopers && is_attentive && self.bell()?.is_active())
+        };
+        if must_look || is_looked_at() != Some(true) {
+            self.announce(must_look);
+        }
     }
 
     /// Rings the bell, repeatedly for a looper that is just about to sleep: a second ring is

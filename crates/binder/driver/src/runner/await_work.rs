@@ -2,7 +2,7 @@
 
 use super::accept::{ChannelSet, Look};
 use crate::engine::Engine;
-use crate::sys::clock::{now, stamp};
+use crate::sys::clock::{now, now_ns, stamp};
 use crate::wait::policy::{WaitPolicy, left_until};
 use crate::wait::server::Server;
 use baton_shm::futex::Wait;
@@ -54,9 +54,17 @@ impl Engine {
                 state = self.lock();
             }
             let answered = self.accept_answer(&mut state, tid);
-            let look =
-                if process_work { self.accept(&mut state, ChannelSet::Watched) } else { Look::All };
-            self.carry_out(&mut state);
+            let look = if process_work {
+                if until != Until::Now {
+                    self.pool.attention.begin_look(now_ns());
+                }
+                self.accept(&mut state, ChannelSet::Watched)
+            } else {
+                Look::All
+            };
+            // The next item of the process's work is this thread's, if it has none of its own.
+            let takes_one = process_work && state.thread(tid).todo.is_empty();
+            self.carry_out_and_take(&mut state, usize::from(takes_one));
             if state.has_work(tid, process_work) {
                 return Ok(state);
             }

@@ -205,10 +205,14 @@ impl Engine {
         }
         let mut state = self.lock();
         state.round();
+        state.forget_wake_up();
         let unseen = state.has_work_for_sleepers();
         self.unlock_if_changed(state);
         if unseen {
             self.pool.ring_again();
+        }
+        if self.pool.attention.ends_neglect() {
+            self.accept_and_catch_up(ChannelSet::Watched);
         }
     }
 

@@ -15,6 +15,12 @@ impl Engine {
     /// Carries out the effects, admits messages that waited for room, and publishes the status
     /// page.
     pub fn carry_out(&self, state: &mut State) {
+        self.carry_out_and_take(state, 0);
+    }
+
+    /// Like [`Engine::carry_out`], for a thread that takes `n_taken` items of the process's work
+    /// before it unlocks the state.
+    pub(crate) fn carry_out_and_take(&self, state: &mut State, n_taken: usize) {
         if !state.postponed.is_empty() {
             self.apply_postponed(state);
         }
@@ -23,6 +29,7 @@ impl Engine {
             self.made_room(state);
             self.carry_out_effects(state);
         }
+        self.wake_for_work(state, n_taken);
         self.publish(state);
         if self.is_polling() {
             self.pollables.show(|tid| state.would_read(tid) || self.has_answer(state, tid));
@@ -39,10 +46,22 @@ impl Engine {
         }
     }
 
+    /// Wakes a looper for the process's work, if one sleeps.
+    fn wake_for_work(&self, state: &mut State, n_taken: usize) {
+        if state.needs_looper(n_taken) {
+            state.wakes_looper();
+            self.pool.wake_looper();
+            // It may serve a call past the state first.
+            self.control.repeats.expect();
+        }
+    }
+
     pub(crate) fn carry_out_one(&self, state: &mut State, effect: Effect) {
         match effect {
             Effect::Wake(_, Waiting::No) => {}
-            Effect::Wake(_, Waiting::Bell) | Effect::WakeLooper => self.pool.wake_looper(),
+            // This thread among them.
+            Effect::Wake(_, Waiting::Bell) => self.pool.wake_loopers(),
+            Effect::WakeLooper => self.pool.wake_looper(),
             Effect::Wake(_, Waiting::Lane(via)) => {
                 if let Some(channel) = self.channel(via.channel)
                     && let Ok(lane) = channel.lane(via.lane as usize)
@@ -136,7 +155,7 @@ impl Engine {
     /// Like [`Engine::unlock`], after changes of the receive buffer alone: publishes its room, and
     /// does the rest only if there are effects.
     pub(crate) fn unlock_room(&self, mut state: Guard<'_, State>) {
-        if self.pool.channels.has_full() || self.is_polling() || state.has_effects() {
+        if self.pool.channels.has_full() || self.is_polling() || has_changed(&state) {
             return self.unlock(state);
         }
         state.take_made_room();
@@ -152,4 +171,9 @@ impl Engine {
             })
         })
     }
+}
+
+/// Whether others have to hear of changes by the thread that unlocks the state.
+pub(super) fn has_changed(state: &State) -> bool {
+    state.has_effects() || state.needs_looper(0)
 }

@@ -83,7 +83,7 @@ impl Engine {
 
     /// Unlocks the state after changes that peers see by effects alone.
     pub(crate) fn unlock_if_changed(&self, state: Guard<'_, State>) {
-        if state.has_effects() {
+        if effects::has_changed(&state) {
             self.unlock(state);
         }
     }

@@ -515,7 +515,7 @@ impl Engine {
         fence(Ordering::SeqCst);
         match lane {
             Some(lane) => channel.notify_of_real_time(lane, is_calling, frozen),
-            None => _ = channel.announce(frozen),
+            None => channel.announce_one_way(frozen),
         }
         ready.completion = match (frozen, spam) {
             (true, _) => Completion::PendingFrozen,

@@ -16,10 +16,16 @@ use baton_shm::sync::Ordering;
 use std::sync::Arc;
 
 impl Pool {
-    /// Wakes at least one looper that sleeps. All loopers that sleep on a single bell are rung.
+    /// Wakes a looper that sleeps, also one that is pinned.
     pub(crate) fn wake_looper(&self) {
-        if !self.wake_one() {
-            self.ring_own_bells();
+        if !self.wake_one()
+            && self
+                .channels
+                .active()
+                .iter()
+                .any(|it| ring(it, |bell| bell.ring_one()) == OwnRing::Rung)
+        {
+            self.control.repeats.expect();
         }
     }
 

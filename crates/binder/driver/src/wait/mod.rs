@@ -2,6 +2,7 @@
 
 pub(crate) mod active_set;
 pub(crate) mod affinity;
+mod attention;
 mod bells;
 pub(crate) mod mute;
 pub(crate) mod policy;

@@ -1,5 +1,6 @@
 //! The pool: the part that all its loopers share, and how one looper waits for any client.
 
+use super::attention::Attention;
 use super::policy::{WaitMode, WaitPolicy};
 use super::server::{Served, Server};
 use super::settings::Settings;
@@ -35,6 +36,8 @@ pub(crate) struct Pool {
     pub page: Arc<Mapping<STATUS_BYTES>>,
     /// A word of this process's own, on which loopers sleep beside their clients' bells.
     pub any_work: AtomicU32,
+    /// How often loopers look.
+    pub attention: Attention,
     /// How long loopers wait for clients.
     pub gaps: SpinBudget,
     /// Whether a looper spins: at most one does.
@@ -73,6 +76,7 @@ impl Pool {
         page: Arc<Mapping<STATUS_BYTES>>,
     ) -> Pool {
         Pool {
+            attention: Attention::new(Arc::clone(&page), Arc::clone(&control)),
             channels: ChannelTable::default(),
             settings,
             stamps,
@@ -229,6 +233,7 @@ impl Pool {
     /// which costs the kernel least.
     #[inline]
     fn sleep_as_looper(&self, active: &[Arc<Channel>], recent: &[&Channel], any_work: u32) -> Wait {
+        self.attention.end();
         let asleep = self.page.word(status::SLEEPERS);
         asleep.fetch_add(1, Ordering::SeqCst);
         self.idle.fetch_add(1, Ordering::Relaxed);
