@@ -11,12 +11,14 @@
 
 use baton_driver::typed::Engine;
 use baton_shm::lock::Lock;
+use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 pub(crate) type Recipient = Box<dyn FnOnce() + Send>;
-type Handlers = HashMap<u64, Arc<dyn Any + Send + Sync>>;
+/// This process chooses the numbers.
+type Handlers = FxHashMap<u64, Arc<dyn Any + Send + Sync>>;
 /// Each with the number of its link.
 type Recipients = HashMap<u64, Vec<(u64, Recipient)>>;
 

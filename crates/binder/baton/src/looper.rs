@@ -237,7 +237,9 @@ struct Looper<'a> {
 impl Looper<'_> {
     fn learn(&mut self, state: &State, item: &Return) {
         let Return::Transaction(incoming, (ptr, _)) = item else { return };
-        if let Some(handler) = self.callbacks.handler(*ptr) {
+        if incoming.serving.is_some()
+            && let Some(handler) = self.callbacks.handler(*ptr)
+        {
             self.route_cache.insert(&self.driver.engine, state, incoming, handler);
         }
     }

@@ -6,6 +6,9 @@ use crate::process::State;
 use crate::thread::{Frame, FrameKind, Looper, Waiting};
 use crate::work::{Tid, Work};
 
+/// So many one-way transactions may wait for one looper whose handlers are short.
+const FEW: usize = 32;
+
 impl State {
     /// Notes on which word the thread sleeps, or that it does not. While loopers sleep the driver
     /// asks for no further ones.
@@ -29,11 +32,19 @@ impl State {
         }
     }
 
+    /// Loopers of the pool, dedicated ones among them, that do not wait for clients.
+    pub fn n_awake(&self) -> usize {
+        self.pool.n_present.saturating_sub(self.sleepers as usize)
+    }
+
     /// Whether a looper that sleeps has to be woken: there is more of the process's work than the
     /// `n_taken` items that the calling thread takes itself. One is woken at a time, which wakes
-    /// the next one if there is work left: by then it mostly has been done.
-    pub fn needs_looper(&self, n_taken: usize) -> bool {
-        self.todo.len() > n_taken && self.sleepers > 0 && !self.wakes_looper
+    /// the next one if there is work left: by then it mostly has been done. `is_attentive`: a
+    /// looper that is awake comes soon for [a few](FEW) ordinary one-way transactions.
+    pub fn needs_looper(&self, n_taken: usize, is_attentive: bool) -> bool {
+        let n_left = self.todo.len().saturating_sub(n_taken);
+        let may_wait = is_attentive && n_left <= FEW && self.todo.is_patient();
+        n_left > 0 && !may_wait && self.sleepers > 0 && !self.wakes_looper
     }
 
     /// Notes that a looper is woken, which comes to look.
@@ -173,7 +184,10 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Incoming;
+    use crate::priority::QueuePriority;
     use baton_abi::control::ProcessId;
+    use baton_abi::sched_priority::SchedPriority;
 
     #[test]
     fn one_sleeper_at_a_time_is_woken_for_what_nobody_takes() {
@@ -189,16 +203,46 @@ mod tests {
             (0..n_sleepers).for_each(|tid| state.set_waiting(tid, Waiting::Bell));
             (0..n_items).for_each(|_| state.push_process(Work::Error(0)));
             let case = format!("{n_items} {n_taken} {n_sleepers}");
-            assert_eq!(state.needs_looper(n_taken), needs, "{case}");
+            assert_eq!(state.needs_looper(n_taken, false), needs, "{case}");
             state.wakes_looper();
-            assert!(!state.needs_looper(n_taken), "{case}: one is under way");
+            assert!(!state.needs_looper(n_taken, false), "{case}: one is under way");
             if n_sleepers > 1 {
                 state.set_waiting(1, Waiting::No);
-                assert_eq!(state.needs_looper(n_taken), needs, "{case}: it has come");
+                assert_eq!(state.needs_looper(n_taken, false), needs, "{case}: it has come");
                 state.wakes_looper();
                 state.forget_wake_up();
-                assert_eq!(state.needs_looper(n_taken), needs, "{case}: it will not come");
+                assert_eq!(state.needs_looper(n_taken, false), needs, "{case}: it will not come");
             }
+        }
+    }
+
+    #[test]
+    fn few_ordinary_one_way_transactions_wait_for_a_looper_that_comes_soon() {
+        let one_way = Incoming {
+            buffer: 0,
+            peer: ProcessId(2),
+            node: None,
+            code: 0,
+            flags: 0,
+            sizes: (0, 0),
+            sender: (0, 0),
+            label: None,
+            min_priority: None,
+            queue_priority: QueuePriority::default(),
+            lane_sender: None,
+            serving: None,
+        };
+        let min_priority = Some(SchedPriority::fifo(1));
+        let urgent = Work::Transaction(Incoming { min_priority, ..one_way.clone() });
+        for (n_one_ways, n_others, needs) in
+            [(1, 0, false), (FEW, 0, false), (FEW + 1, 0, true), (1, 1, true), (0, 1, true)]
+        {
+            let mut state = State::new(ProcessId(1));
+            state.set_waiting(1, Waiting::Bell);
+            (0..n_one_ways).for_each(|_| state.push_process(Work::Transaction(one_way.clone())));
+            (0..n_others).for_each(|_| state.push_process(urgent.clone()));
+            assert!(state.needs_looper(0, false));
+            assert_eq!(state.needs_looper(0, true), needs, "{n_one_ways} {n_others}");
         }
     }
 }

@@ -90,6 +90,13 @@ impl State {
         std::mem::take(&mut self.effects)
     }
 
+    /// Gives back the memory of effects that have been carried out.
+    pub fn keep_room_for_effects(&mut self, empty: Vec<Effect>) {
+        if self.effects.capacity() == 0 {
+            self.effects = empty;
+        }
+    }
+
     /// Whether [`State::take_effects`] has any.
     pub fn has_effects(&self) -> bool {
         !self.effects.is_empty()

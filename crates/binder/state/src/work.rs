@@ -67,14 +67,23 @@ pub enum Completion {
 #[derive(Clone, Debug, Default)]
 pub struct Todo {
     items: VecDeque<Work>,
+    /// How many of them are [patient](is_patient).
+    n_patient: usize,
     /// Some item is worth waking up for.
     pub urgent: bool,
+}
+
+/// Whether the item is a one-way transaction of an ordinary thread, to a node that asks for no
+/// priority.
+fn is_patient(work: &Work) -> bool {
+    let Work::Transaction(incoming) = work else { return false };
+    incoming.serving.is_none() && incoming.lane_sender.is_none() && incoming.min_priority.is_none()
 }
 
 impl Todo {
     /// Adds an item worth waking up for.
     pub fn push(&mut self, work: Work) {
-        self.items.push_back(work);
+        self.push_deferred(work);
         self.urgent = true;
     }
 
@@ -106,12 +115,15 @@ impl Todo {
         while at > 0 && lets_by(&mut self.items[at - 1]) {
             at -= 1;
         }
-        self.items.insert(at, Work::Transaction(incoming));
+        let work = Work::Transaction(incoming);
+        self.n_patient += usize::from(is_patient(&work));
+        self.items.insert(at, work);
         self.urgent = true;
     }
 
     /// Adds an item that waits until there is another reason to return.
     pub fn push_deferred(&mut self, work: Work) {
+        self.n_patient += usize::from(is_patient(&work));
         self.items.push_back(work);
     }
 
@@ -128,8 +140,13 @@ impl Todo {
     /// The next item.
     pub fn pop(&mut self) -> Option<Work> {
         let work = self.items.pop_front();
-        self.urgent &= !self.items.is_empty();
+        self.forget(work.as_ref());
         work
+    }
+
+    fn forget(&mut self, work: Option<&Work>) {
+        self.n_patient -= usize::from(work.is_some_and(is_patient));
+        self.urgent &= !self.items.is_empty();
     }
 
     /// Nothing at all.
@@ -146,14 +163,19 @@ impl Todo {
     pub fn take_if(&mut self, mut matches: impl FnMut(&Work) -> bool) -> Option<Work> {
         let at = self.items.iter().position(&mut matches)?;
         let work = self.items.remove(at);
-        self.urgent &= !self.items.is_empty();
+        self.forget(work.as_ref());
         work
     }
 
     /// Everything, in order.
     pub fn drain(&mut self) -> impl Iterator<Item = Work> {
-        self.urgent = false;
-        std::mem::take(&mut self.items).into_iter()
+        std::mem::take(self).items.into_iter()
+    }
+
+    /// Whether every item is a one-way transaction of an ordinary thread, to a node that asks for
+    /// no priority.
+    pub fn is_patient(&self) -> bool {
+        self.n_patient == self.items.len()
     }
 
     /// How many.
@@ -218,6 +240,28 @@ mod tests {
             todo.push_call(call(-5, 2));
             assert_eq!(order(&mut todo), [1, 0, 2]);
         }
+    }
+
+    #[test]
+    fn patient_items_are_counted_whichever_way_they_come_and_go() {
+        let one_way = || Incoming { serving: None, ..call(0, 1) };
+        type Step = (fn(&mut Todo, Incoming), bool);
+        let steps: [Step; 8] = [
+            (|todo, it| todo.push(Work::Transaction(it)), true),
+            (|todo, it| todo.push_real_time(it), true),
+            (|todo, it| todo.push_deferred(Work::Transaction(it)), true),
+            (|todo, _| todo.push_call(call(0, 2)), false),
+            (|todo, _| _ = todo.pop(), false),
+            (|todo, _| _ = todo.take_if(|work| !is_patient(work)), true),
+            (|todo, _| _ = todo.take_if(is_patient), true),
+            (|todo, _| _ = todo.drain(), true),
+        ];
+        let mut todo = Todo::default();
+        for (nth, (step, alone)) in steps.into_iter().enumerate() {
+            step(&mut todo, one_way());
+            assert_eq!(todo.is_patient(), alone, "{nth}");
+        }
+        assert_eq!((todo.len(), todo.n_patient), (0, 0));
     }
 
     #[test]

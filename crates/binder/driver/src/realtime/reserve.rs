@@ -223,14 +223,19 @@ impl Engine {
             .all(|LaneId { channel, lane }| link.tell(&Request::Ordinary { channel, lane }))
     }
 
+    /// Whether the calling thread keeps lanes.
+    pub(crate) fn keeps_lanes(&self) -> bool {
+        self.real_time.reservations.count.load(Ordering::Relaxed) != 0
+            && self.real_time.reservations.all.lock().iter().any(|ours| ours.tid == tid())
+    }
+
     /// Ends the reservations of the calling thread, which is no real-time thread any more, except
     /// where the server has yet to take in what it has sent: what it sends now comes after that.
     /// True if none is left.
     fn end_own_reservations(&self) -> bool {
         let tid = tid();
         self.end_reservations_if(tid, |channel, lane| !channel.has_real_time(lane as usize));
-        self.real_time.reservations.count.load(Ordering::Relaxed) == 0
-            || !self.real_time.reservations.all.lock().iter().any(|ours| ours.tid == tid)
+        !self.keeps_lanes()
     }
 
     /// Ends the reservations of a thread that has ended, or is no looper any more.

@@ -46,8 +46,9 @@ impl Engine {
             ChannelSet::All => Arc::new(self.pool.channels.incoming()),
             ChannelSet::These(channels) => Arc::new(channels.to_vec()),
         };
+        let mut found = FoundMessages::default();
         loop {
-            let Some((mut found, until)) = self.find(state, &channels, muted) else {
+            let Some(until) = self.find(state, &channels, muted, &mut found) else {
                 return self.cut(taken, 0);
             };
             if found.is_empty() {
@@ -154,28 +155,32 @@ impl Engine {
         state: &mut State,
         channels: &[Arc<Channel>],
         muted: bool,
-    ) -> Option<(FoundMessages, u64)> {
+        found: &mut FoundMessages,
+    ) -> Option<u64> {
         let began = stamp_in_order(self.broker.stamps);
-        let found = self.look(state, channels, muted)?;
+        self.look(state, channels, muted, found)?;
         if found.is_empty() || found.is_older_than(began) {
-            return Some((found, began));
+            return Some(began);
         }
-        let mut found =
-            if channels.len() == 1 { found } else { self.look(state, channels, muted)? };
+        if channels.len() > 1 {
+            self.look(state, channels, muted, found)?;
+        }
         if found.is_older_than(began) {
-            return Some((found, began));
+            return Some(began);
         }
         found.keep_first();
-        Some((found, u64::MAX))
+        Some(u64::MAX)
     }
 
+    /// `None` if the look ended early.
     fn look(
         &self,
         state: &mut State,
         channels: &[Arc<Channel>],
         muted: bool,
-    ) -> Option<FoundMessages> {
-        let mut found = FoundMessages::default();
+        found: &mut FoundMessages,
+    ) -> Option<()> {
+        found.clear();
         for (nth, channel) in channels.iter().enumerate() {
             if nth >= CHANNELS_AT_ONCE && self.state.is_awaited() {
                 return None;
@@ -193,10 +198,10 @@ impl Engine {
             let (ready, owned) = channel.ready_lanes(&mut ends);
             drop(ends);
             self.look_for_absent(state, channel, owned);
-            self.add_one_way(state, channel, one_way, &mut found);
+            self.add_one_way(state, channel, one_way, found);
             let rings = if muted { u64::MAX } else { ready | owned };
             for lane in lanes_of(rings & channel.used_rings()) {
-                self.find_real_time(state, channel, lane, &mut found);
+                self.find_real_time(state, channel, lane, found);
             }
             let mut empty = 0u64;
             for lane in lanes_of(ready) {
@@ -215,7 +220,7 @@ impl Engine {
             }
         }
         found.sort();
-        Some(found)
+        Some(())
     }
 
     /// Finds the oldest one-way transaction in a channel's ring, if it can come in.
@@ -476,6 +481,11 @@ pub(crate) struct FoundMessages {
 }
 
 impl FoundMessages {
+    fn clear(&mut self) {
+        self.calls.clear();
+        self.one_ways.clear();
+    }
+
     fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.one_ways.is_empty()
     }

@@ -40,15 +40,20 @@ impl Engine {
     /// itself.
     pub(crate) fn carry_out_effects(&self, state: &mut State) {
         while state.has_effects() {
-            for effect in state.take_effects() {
-                self.carry_out_one(state, effect);
-            }
+            let mut effects = state.take_effects();
+            effects.drain(..).for_each(|effect| self.carry_out_one(state, effect));
+            state.keep_room_for_effects(effects);
         }
+    }
+
+    /// Whether others have to hear of changes by the thread that unlocks the state.
+    pub(super) fn has_changed(&self, state: &State) -> bool {
+        state.has_effects() || state.needs_looper(0, self.pool.attention.is_paid())
     }
 
     /// Wakes a looper for the process's work, if one sleeps.
     fn wake_for_work(&self, state: &mut State, n_taken: usize) {
-        if state.needs_looper(n_taken) {
+        if state.needs_looper(n_taken, self.pool.attention.is_paid()) {
             state.wakes_looper();
             self.pool.wake_looper();
             // It may serve a call past the state first.
@@ -155,7 +160,7 @@ impl Engine {
     /// Like [`Engine::unlock`], after changes of the receive buffer alone: publishes its room, and
     /// does the rest only if there are effects.
     pub(crate) fn unlock_room(&self, mut state: Guard<'_, State>) {
-        if self.pool.channels.has_full() || self.is_polling() || has_changed(&state) {
+        if self.pool.channels.has_full() || self.is_polling() || self.has_changed(&state) {
             return self.unlock(state);
         }
         state.take_made_room();
@@ -171,9 +176,4 @@ impl Engine {
             })
         })
     }
-}
-
-/// Whether others have to hear of changes by the thread that unlocks the state.
-pub(super) fn has_changed(state: &State) -> bool {
-    state.has_effects() || state.needs_looper(0)
 }

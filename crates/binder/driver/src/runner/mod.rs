@@ -83,7 +83,7 @@ impl Engine {
 
     /// Unlocks the state after changes that peers see by effects alone.
     pub(crate) fn unlock_if_changed(&self, state: Guard<'_, State>) {
-        if effects::has_changed(&state) {
+        if self.has_changed(&state) {
             self.unlock(state);
         }
     }

@@ -1,8 +1,8 @@
 //! Sending: from a checked departure to a posted message.
 
-use crate::channel::Channel;
 use crate::channel::loan::LoanedLane;
 use crate::channel::payload::Payload;
+use crate::channel::{Channel, Ends, INLINE_BYTES};
 use crate::engine::Engine;
 use crate::engine::real_time::Purpose;
 use crate::sys::clock::{stamp, stamp_in_order};
@@ -38,6 +38,9 @@ pub struct Outgoing<'a> {
     /// The objects.
     pub sent: Sent,
 }
+
+/// The lane of what travels in a ring.
+const NO_LANE: LaneId = LaneId { channel: ChannelId(0), lane: 0 };
 
 /// How often a sender looks, 50 us apart, whether a full target has made room after all.
 const LOOKS: u32 = 40;
@@ -94,6 +97,10 @@ impl Outgoing<'_> {
         map.write(at + parts.buffers_at, &self.sent.buffers);
     }
 
+    fn has_objects(&self) -> bool {
+        !self.offsets.is_empty() || !self.sent.buffers.is_empty() || self.sent.failed.is_some()
+    }
+
     fn allocation(&self) -> usize {
         let offsets = size_of_val(self.offsets);
         allocation_bytes(self.data.bytes(), offsets, self.sent.buffers.len(), 0)
@@ -110,6 +117,44 @@ fn refuse_if_full(channel: &Channel, outgoing: &Outgoing<'_>) -> Result<(), Refu
         return Err(Refusal::failed(Errno::NOSPC));
     }
     Ok(())
+}
+
+/// What a sender of a one-way transaction sees of its target's room.
+enum OneWayRoom {
+    /// There is room. `spam`: the target may count the transaction as spam.
+    Found { spam: bool },
+    /// There is none, and so many of this process's records wait in the ring.
+    Full { n_pending: usize },
+}
+
+/// Checks the room of the target: the room that it publishes, less the transactions still in the
+/// channel's ring, or in that of this lane.
+fn look_for_room(
+    channel: &Channel,
+    ends: &mut Ends,
+    lane: Option<usize>,
+    bytes: usize,
+) -> Result<OneWayRoom, Refusal> {
+    let account = match lane {
+        Some(lane) => channel.real_time_account(lane).map_err(Refusal::failed)?,
+        None => channel.one_way_account(ends),
+    };
+    let published = lane.map_or(status::ONE_WAY_FREE, |_| status::REAL_TIME_FREE);
+    let largest = channel.status_word(status::LARGEST_FREE) as usize;
+    let free = channel.status_word(published) as usize;
+    let size = channel.status_word(status::BUFFER_BYTES) as usize;
+    if size == 0 {
+        return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
+    }
+    if account.pending_bytes + bytes > free.min(largest) {
+        return Ok(OneWayRoom::Full { n_pending: account.pending });
+    }
+    let left = free - account.pending_bytes - bytes;
+    let ours = account.pending_bytes + account.taken_bytes + bytes;
+    let many = account.pending + account.taken + 1 > 50;
+    let spam = left < size / 10 && !ends.spam_reported && (many || ours > size / 4);
+    ends.spam_reported = left < size / 10 && (ends.spam_reported || spam);
+    Ok(OneWayRoom::Found { spam })
 }
 
 impl Engine {
@@ -171,6 +216,15 @@ impl Engine {
                 return self.unlock(state);
             }
         };
+        if departure.kind == Kind::OneWay
+            && let Ok(outgoing) = &outgoing
+            && let Some((channel, completion)) = self.put_at_once(&departure, outgoing)
+        {
+            let pinned = state.departed(tid, departure, NO_LANE, 0, completion);
+            debug_assert!(pinned.is_empty(), "it has no objects");
+            self.unlock(state);
+            return channel.announce_one_way(false);
+        }
         if !departure.objects.is_empty() {
             // The list of holders says what this process has granted before the message is posted.
             self.carry_out_effects(&mut state);
@@ -472,6 +526,44 @@ impl Engine {
         self.cancel(ready);
     }
 
+    /// Puts a short one-way transaction without objects into a channel's ring, under the state's
+    /// lock. `None` if there is more to do: the thread has or had a lane of its own, or the target
+    /// has no channel, is frozen or full.
+    fn put_at_once(
+        &self,
+        departure: &Departure,
+        outgoing: &Outgoing<'_>,
+    ) -> Option<(Arc<Channel>, Completion)> {
+        let bytes = outgoing.data.bytes();
+        if bytes > INLINE_BYTES
+            || outgoing.has_objects()
+            || thread::is_real_time()
+            || self.keeps_lanes()
+            || self.user_entry().is_some()
+        {
+            return None;
+        }
+        let channel = self.pool.channels.newest_to(departure.peer)?;
+        if channel.status_word(status::FROZEN) != 0 {
+            return None;
+        }
+        let mut ends = channel.ends();
+        let spam = match look_for_room(&channel, &mut ends, None, outgoing.allocation()).ok()? {
+            OneWayRoom::Found { spam } => spam,
+            OneWayRoom::Full { .. } => return None,
+        };
+        let stamp = stamp_in_order(self.broker.stamps);
+        let message = Message { stamp, ..outgoing.message(departure, 0) };
+        let data_at = message.parts()?.data_at;
+        let write = |map: View<'_>, at| outgoing.data.copy_to(map, at + data_at);
+        let put = channel.put_one_way(&mut ends, &message, outgoing.allocation(), write);
+        drop(ends);
+        // As in `put_one_way`.
+        fence(Ordering::SeqCst);
+        let completion = if spam { Completion::SpamSuspect } else { Completion::Taken };
+        (put == Ok(true)).then_some((channel, completion))
+    }
+
     /// Puts a one-way transaction into the ring of the thread's lane, if it is a real-time thread,
     /// else into that of a channel. `is_calling`: it is called back, so its lane's looper is busy.
     fn put_one_way(
@@ -487,9 +579,8 @@ impl Engine {
         };
         let frozen = self.refuse_if_frozen(&channel, true)?;
         let spam = self.one_way_room(&channel, lane, outgoing.allocation())?;
-        let (no_lane, chain) =
-            (LaneId { channel: ChannelId(0), lane: 0 }, self.chain_without_callers());
-        let mut ready = self.prepare(channel, no_lane, departure, outgoing, chain)?;
+        let chain = self.chain_without_callers();
+        let mut ready = self.prepare(channel, NO_LANE, departure, outgoing, chain)?;
         ready.message.param = if frozen { TO_FROZEN } else { 0 };
         let channel = Arc::clone(&ready.channel);
         // The one-way transactions of this process keep the order of a ring.
@@ -525,42 +616,20 @@ impl Engine {
         Ok(ready)
     }
 
-    /// Checks the room of the target: the room that it publishes, less the transactions still in
-    /// the channel's ring, or in that of this lane. True if the target may count the transaction as
-    /// spam.
+    /// Waits for a while until the target has room: see [`look_for_room`]. True if the target may
+    /// count the transaction as spam.
     fn one_way_room(
         &self,
         channel: &Channel,
         lane: Option<usize>,
         bytes: usize,
     ) -> Result<bool, Refusal> {
-        let published = lane.map_or(status::ONE_WAY_FREE, |_| status::REAL_TIME_FREE);
         for attempt in 0..LOOKS {
-            let mut ends = channel.ends();
-            let account = match lane {
-                Some(lane) => channel.real_time_account(lane).map_err(Refusal::failed)?,
-                None => channel.one_way_account(&mut ends),
+            let n_pending = match look_for_room(channel, &mut channel.ends(), lane, bytes)? {
+                OneWayRoom::Found { spam } => return Ok(spam),
+                OneWayRoom::Full { n_pending } => n_pending,
             };
-            let largest = channel.status_word(status::LARGEST_FREE) as usize;
-            let free = channel.status_word(published) as usize;
-            let size = channel.status_word(status::BUFFER_BYTES) as usize;
-            if size == 0 {
-                return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
-            }
-            if account.pending_bytes + bytes <= free.min(largest) {
-                let left = free - account.pending_bytes - bytes;
-                let ours = account.pending_bytes + account.taken_bytes + bytes;
-                let many = account.pending + account.taken + 1 > 50;
-                if left >= size / 10 {
-                    ends.spam_reported = false;
-                } else if !ends.spam_reported && (many || ours > size / 4) {
-                    ends.spam_reported = true;
-                    return Ok(true);
-                }
-                return Ok(false);
-            }
-            drop(ends);
-            if account.pending == 0 {
+            if n_pending == 0 {
                 break;
             }
             // Records in the ring may be counted twice while they are taken in: the target's

@@ -5,11 +5,12 @@
 //! [a moment](OFTEN_NS) ago, tells senders not to ring for one-way transactions. It is like a
 //! network card's driver that polls while packets come. Calls ring as ever.
 //!
-//! The pool is attentive until a looper is about to sleep: that one tells senders to ring, and then
-//! looks once more (see `shm::bell`). A handler may take longer than those before it. So while the
-//! pool is attentive, the control thread looks once in [`REPEAT_AFTER`] whether a looper has looked
-//! since. If not, the pool is attentive no more, and the control thread takes in what has come. An
-//! ordinary one-way transaction waits for that at most twice as long.
+//! The pool is attentive until its last looper is about to sleep: that one tells senders to ring,
+//! and then looks once more (see `shm::bell`). A handler may take longer than those before it, and
+//! a looper may not come back. So while the pool is attentive, the control thread looks once in
+//! [`REPEAT_AFTER`] whether a looper has looked since. If not, the pool is attentive no more, and
+//! the control thread takes in what has come. An ordinary one-way transaction waits for that at
+//! most twice as long.
 //!
 //! [`REPEAT_AFTER`]: crate::sys::control_poll::REPEAT_AFTER
 
@@ -19,6 +20,7 @@ use baton_shm::bell::Attentive;
 use baton_shm::mapping::Mapping;
 use baton_shm::sync::{AtomicU64, Ordering, fence};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 /// Two looks that are no further apart come often.
 const OFTEN_NS: u64 = 50_000;
@@ -28,6 +30,8 @@ const OFTEN_NS: u64 = 50_000;
 pub(crate) struct Attention {
     page: Arc<Mapping<STATUS_BYTES>>,
     control: Arc<ControlPoll>,
+    /// Loopers that did not wait for clients when the last one began to.
+    n_awake: AtomicUsize,
     last_look_ns: AtomicU64,
     /// The last look that the control thread knows of.
     seen_look_ns: AtomicU64,
@@ -36,12 +40,17 @@ pub(crate) struct Attention {
 impl Attention {
     /// Of a pool in which nobody has looked yet.
     pub fn new(page: Arc<Mapping<STATUS_BYTES>>, control: Arc<ControlPoll>) -> Attention {
-        let (last_look_ns, seen_look_ns) = Default::default();
-        Attention { page, control, last_look_ns, seen_look_ns }
+        let (n_awake, last_look_ns, seen_look_ns) = Default::default();
+        Attention { page, control, n_awake, last_look_ns, seen_look_ns }
     }
 
     fn attentive(&self) -> Attentive<'_> {
         Attentive::new(self.page.word(status::ATTENTIVE))
+    }
+
+    /// Whether a looper that is awake will look soon.
+    pub fn is_paid(&self) -> bool {
+        self.attentive().is_on()
     }
 
     /// A looper of the pool is about to look at all channels, and will look again before it sleeps.
@@ -55,9 +64,17 @@ impl Attention {
         }
     }
 
-    /// A looper is about to sleep: it looks once more after this.
-    pub fn end(&self) {
-        self.attentive().end();
+    /// A looper waits for clients from now on, and so many others do not. Called under the state's
+    /// lock.
+    pub fn begin_wait(&self, n_awake: usize) {
+        self.n_awake.store(n_awake, Ordering::Relaxed);
+    }
+
+    /// A looper that waits for clients is about to sleep: it looks once more after this.
+    pub fn begin_sleep(&self) {
+        if self.n_awake.load(Ordering::Relaxed) == 0 {
+            self.attentive().end();
+        }
     }
 
     /// A round of the control thread. True if the pool was attentive, and no looper has looked
@@ -71,7 +88,7 @@ impl Attention {
             self.control.repeats.expect();
             return false;
         }
-        self.end();
+        self.attentive().end();
         // Either the caller sees a transaction, or its sender sees the word.
         fence(Ordering::SeqCst);
         true
@@ -93,7 +110,7 @@ mod tests {
     const SELDOM: u64 = OFTEN_NS;
 
     #[test]
-    fn looks_that_come_often_make_the_pool_attentive_until_a_looper_sleeps() {
+    fn looks_that_come_often_make_the_pool_attentive_until_the_last_looper_sleeps() {
         let broker = broker();
         let (server, client, _channel) = channel(&broker);
         let attention = &server.pool.attention;
@@ -104,8 +121,11 @@ mod tests {
             attention.begin_look(now_ns);
             assert_eq!(is_attentive(), expected, "{now_ns}");
         }
-        attention.end();
-        assert!(!is_attentive());
+        for n_awake in [1, 0] {
+            attention.begin_wait(n_awake);
+            attention.begin_sleep();
+            assert_eq!(is_attentive(), n_awake > 0);
+        }
         client.close();
         server.close();
     }

@@ -16,9 +16,12 @@ use baton_shm::sync::Ordering;
 use std::sync::Arc;
 
 impl Pool {
-    /// Wakes a looper that sleeps, also one that is pinned.
+    /// Wakes a looper that sleeps, also one that is pinned, unless one spins.
     pub(crate) fn wake_looper(&self) {
-        if !self.wake_one()
+        self.any_work.fetch_add(1, Ordering::SeqCst);
+        // SeqCst, as where a looper ceases to spin: that one looks at `any_work` after it.
+        if !self.spinning.load(Ordering::SeqCst)
+            && futex::wake(&self.any_work, 1) == 0
             && self
                 .channels
                 .active()

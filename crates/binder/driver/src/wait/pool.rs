@@ -168,7 +168,7 @@ impl Pool {
             wanted.then_some(())
         });
         let posted = last.filter(|_| watched.is_some_and(Mailbox::unwatch));
-        self.spinning.store(false, Ordering::Release);
+        self.spinning.store(false, Ordering::SeqCst);
         match spun {
             Spun::Since(start) if posted.is_none() => {
                 let outcome = self.sleep_as_looper(active, recent, any_work);
@@ -233,7 +233,7 @@ impl Pool {
     /// which costs the kernel least.
     #[inline]
     fn sleep_as_looper(&self, active: &[Arc<Channel>], recent: &[&Channel], any_work: u32) -> Wait {
-        self.attention.end();
+        self.attention.begin_sleep();
         let asleep = self.page.word(status::SLEEPERS);
         asleep.fetch_add(1, Ordering::SeqCst);
         self.idle.fetch_add(1, Ordering::Relaxed);
