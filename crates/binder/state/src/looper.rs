@@ -32,11 +32,6 @@ impl State {
         }
     }
 
-    /// Loopers of the pool, dedicated ones among them, that do not wait for clients.
-    pub fn n_awake(&self) -> usize {
-        self.pool.n_present.saturating_sub(self.sleepers as usize)
-    }
-
     /// Whether a looper that sleeps has to be woken: there is more of the process's work than the
     /// `n_taken` items that the calling thread takes itself. One is woken at a time, which wakes
     /// the next one if there is work left: by then it mostly has been done. `is_attentive`: a

@@ -142,7 +142,6 @@ impl Engine {
             }
         } else if process_work {
             state.set_waiting(tid, Waiting::Bell);
-            self.pool.attention.begin_wait(state.n_awake());
             // Acquire pairs with the release in `wake_looper`.
             let any_work = self.pool.any_work.load(Ordering::Acquire);
             drop(state);

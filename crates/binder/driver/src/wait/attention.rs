@@ -5,12 +5,12 @@
 //! [a moment](OFTEN_NS) ago, tells senders not to ring for one-way transactions. It is like a
 //! network card's driver that polls while packets come. Calls ring as ever.
 //!
-//! The pool is attentive until its last looper is about to sleep: that one tells senders to ring,
-//! and then looks once more (see `shm::bell`). A handler may take longer than those before it, and
-//! a looper may not come back. So while the pool is attentive, the control thread looks once in
-//! [`REPEAT_AFTER`] whether a looper has looked since. If not, the pool is attentive no more, and
-//! the control thread takes in what has come. An ordinary one-way transaction waits for that at
-//! most twice as long.
+//! The pool is attentive until a looper is about to sleep: that one tells senders to ring, and then
+//! looks once more (see `shm::bell`). Others that are awake may be so for long. A handler may take
+//! longer than those before it, and a looper may not come back. So while the pool is attentive, the
+//! control thread looks once in [`REPEAT_AFTER`] whether a looper has looked since. If not, the
+//! pool is attentive no more, and the control thread takes in what has come. An ordinary one-way
+//! transaction waits for that at most twice as long.
 //!
 //! [`REPEAT_AFTER`]: crate::sys::control_poll::REPEAT_AFTER
 
@@ -20,7 +20,6 @@ use baton_shm::bell::Attentive;
 use baton_shm::mapping::Mapping;
 use baton_shm::sync::{AtomicU64, Ordering, fence};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 /// Two looks that are no further apart come often.
 const OFTEN_NS: u64 = 50_000;
@@ -30,8 +29,6 @@ const OFTEN_NS: u64 = 50_000;
 pub(crate) struct Attention {
     page: Arc<Mapping<STATUS_BYTES>>,
     control: Arc<ControlPoll>,
-    /// Loopers that did not wait for clients when the last one began to.
-    n_awake: AtomicUsize,
     last_look_ns: AtomicU64,
     /// The last look that the control thread knows of.
     seen_look_ns: AtomicU64,
@@ -40,8 +37,8 @@ pub(crate) struct Attention {
 impl Attention {
     /// Of a pool in which nobody has looked yet.
     pub fn new(page: Arc<Mapping<STATUS_BYTES>>, control: Arc<ControlPoll>) -> Attention {
-        let (n_awake, last_look_ns, seen_look_ns) = Default::default();
-        Attention { page, control, n_awake, last_look_ns, seen_look_ns }
+        let (last_look_ns, seen_look_ns) = Default::default();
+        Attention { page, control, last_look_ns, seen_look_ns }
     }
 
     fn attentive(&self) -> Attentive<'_> {
@@ -49,7 +46,7 @@ impl Attention {
     }
 
     /// Whether a looper that is awake will look soon.
-    pub fn is_paid(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.attentive().is_on()
     }
 
@@ -64,17 +61,9 @@ impl Attention {
         }
     }
 
-    /// A looper waits for clients from now on, and so many others do not. Called under the state's
-    /// lock.
-    pub fn begin_wait(&self, n_awake: usize) {
-        self.n_awake.store(n_awake, Ordering::Relaxed);
-    }
-
-    /// A looper that waits for clients is about to sleep: it looks once more after this.
+    /// A looper is about to sleep: it looks once more after this.
     pub fn begin_sleep(&self) {
-        if self.n_awake.load(Ordering::Relaxed) == 0 {
-            self.attentive().end();
-        }
+        self.attentive().end();
     }
 
     /// A round of the control thread. True if the pool was attentive, and no looper has looked
@@ -110,7 +99,7 @@ mod tests {
     const SELDOM: u64 = OFTEN_NS;
 
     #[test]
-    fn looks_that_come_often_make_the_pool_attentive_until_the_last_looper_sleeps() {
+    fn looks_that_come_often_make_the_pool_attentive_until_a_looper_sleeps() {
         let broker = broker();
         let (server, client, _channel) = channel(&broker);
         let attention = &server.pool.attention;
@@ -121,11 +110,8 @@ mod tests {
             attention.begin_look(now_ns);
             assert_eq!(is_attentive(), expected, "{now_ns}");
         }
-        for n_awake in [1, 0] {
-            attention.begin_wait(n_awake);
-            attention.begin_sleep();
-            assert_eq!(is_attentive(), n_awake > 0);
-        }
+        attention.begin_sleep();
+        assert!(!is_attentive());
         client.close();
         server.close();
     }
