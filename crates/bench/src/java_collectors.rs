@@ -1,15 +1,23 @@
 //! Collectors of Java machines: how late a real-time thread is beside a thread that makes garbage
 //! (bench/vm/Periodic.java), and what collectors cost the program (bench/vm/Mutations.java).
 //!
-//! The real-time thread has SCHED_FIFO 80. Each 10 ms it allocates 8 objects of 16 bytes. The heap
-//! has 64 MB, and 3 GB for the machine that never collects. The kinds of garbage are those of table
-//! 5.2 of the RTAndroid thesis, the mutations those of its tables 5.3 and 5.4.
+//! The real-time thread has SCHED_FIFO 80, and is bound to one processor. Each period it allocates
+//! 8 objects of 16 bytes. The heap has 64 MB, and 3 GB for the machine that never collects. The
+//! kinds of garbage are those of table 5.2 of the RTAndroid thesis, the
+//! mutations those of its tables 5.3 and 5.4.
+//!
+//! A [`Sentinel`] measures the machine's own lateness at the same instants on the same processor.
+//! What the thread's lateness has more is what the Java machine and its collector add: bars are of
+//! that. All systems are alike: the sentinel beside them, processors that do not sleep, and memory
+//! that is there before the periods begin.
 
-use crate::distribution::divide;
-use crate::form::progress;
+use crate::form::{or_without, progress};
 use crate::java_programs::{baton, program};
+use crate::pooled::{self, Pooled};
 use crate::report::{Bar, Keys, Ratio, RowKey};
-use crate::results::{Found, P50, P999, Results, Rounds, median, ratio};
+use crate::results::{Found, P50, Results, Rounds, median, ratio};
+use crate::sentinel::{Beat, Sentinel, added_ns};
+use baton_rt::{Paths, idle};
 use std::io;
 use std::process::{Command, Stdio};
 use strum::VariantArray;
@@ -19,12 +27,29 @@ const GARBAGE_MB: &str = "50";
 /// Kinds of garbage. Without any, a row shows what the machine itself does to the thread.
 const SHAPES: [&str; 4] = [NONE, "acyclic", "cyclic", "mixed"];
 const NONE: &str = "none";
+/// The size of a heap that is collected, and of one that is not a quarter full at the end: that is
+/// when the first collection would be.
+const HEAP_MB: u32 = 64;
+const WHOLE_HEAP_MB: u32 = 3 << 10;
+/// The JDK's machines.
+const PEERS: [Collector; 2] = [Collector::JavaZgc, Collector::JavaShenandoah];
 const MUTATIONS: [&str; 2] = ["allocations", "stores"];
 /// Times that a process repeats its mutations.
 const N_MUTATIONS: &str = "200";
+/// Rounds of the mutations, whose medians differ little.
+const MUTATION_ROUNDS: u32 = 5;
+/// Cases: when the work was done, when the machine ran the sentinel, and the difference.
 const LATE: &str = "late";
-/// The value of a round: the longest time that the machine has kept the real-time thread.
+const MACHINE: &str = "machine";
+const ADDED: &str = "added";
+/// Values of a round: the longest time that the Java machine has kept its threads; minor faults and
+/// preemptions of the real-time thread; the share of periods that [`added_ns`] leaves out.
 const PAUSE_US: &str = "pause_us";
+const FAULTS: &str = "faults";
+const PREEMPTIONS: &str = "preemptions";
+const LEFT_OUT: &str = "left_out_percent";
+/// Periods of a sentinel: a Java machine that takes longer to start than this has got stuck.
+const PATIENCE_S: u32 = 30;
 
 /// A machine with one of its collectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, VariantArray)]
@@ -41,29 +66,51 @@ enum Collector {
 /// The work of the real-time thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Periods in a round, of 10 ms
+    /// Periods in a round
     pub n_periods: u32,
+    /// The length of one
+    pub period_us: u32,
     /// Objects of 16 bytes that it allocates in each
     pub n_objects: u32,
+    /// Where it runs
+    pub cpu: usize,
+}
+
+/// What a process has measured.
+struct Lateness {
+    late_ns: Vec<u64>,
+    machine_ns: Vec<[u64; 2]>,
+    pause_us: f64,
+    n_faults: u64,
+    n_preemptions: u64,
+}
+
+impl Work {
+    fn seconds(self) -> u32 {
+        (u64::from(self.n_periods) * u64::from(self.period_us)).div_ceil(1_000_000) as u32
+    }
 }
 
 impl Collector {
-    fn command(self) -> io::Result<Command> {
-        let options = match self {
-            Collector::BatonCounting => ["-Xgc:counting", "-Xmx64m"],
-            Collector::BatonMarkSweep => ["-Xgc:mark-sweep", "-Xmx64m"],
-            Collector::BatonNone => ["-Xgc:mark-sweep", "-Xmx3g"],
-            Collector::JavaZgc => ["-XX:+UseZGC", "-Xmx64m"],
-            Collector::JavaShenandoah => ["-XX:+UseShenandoahGC", "-Xmx64m"],
-        };
+    fn command(self, heap_mb: u32) -> io::Result<Command> {
         let mut command;
         if self.is_ours() {
             command = Command::new(baton()?);
-            command.args(["dalvikvm", "-verbose:gc"]).args(options);
+            let collector = match self {
+                Collector::BatonCounting => "-Xgc:counting",
+                _ => "-Xgc:mark-sweep",
+            };
+            command.args(["dalvikvm", "-verbose:gc", collector, &format!("-Xmx{heap_mb}m")]);
             command.arg("-cp").arg(program("vm-kernels.dex")?);
         } else {
             command = Command::new("java");
-            command.args(options).arg("-cp").arg(program("vm-kernels.jar")?);
+            let collector = match self {
+                Collector::JavaZgc => "-XX:+UseZGC",
+                _ => "-XX:+UseShenandoahGC",
+            };
+            // As the program does on the other machine, by a class that this one has not.
+            command.args(["-XX:+AlwaysPreTouch", "-Xlog:safepoint:stderr:none", collector]);
+            command.arg(format!("-Xmx{heap_mb}m")).arg("-cp").arg(program("vm-kernels.jar")?);
         }
         command.stdin(Stdio::null());
         Ok(command)
@@ -73,9 +120,15 @@ impl Collector {
         !matches!(self, Collector::JavaZgc | Collector::JavaShenandoah)
     }
 
-    fn late(self, shape: &'static str) -> RowKey {
-        let title = format!("lateness of a real-time thread, garbage: {shape}");
-        RowKey::new(self.into(), LATE).with("garbage", shape).heading(title)
+    /// One of [`LATE`], [`MACHINE`] and [`ADDED`].
+    fn late(self, case: &'static str, shape: &'static str) -> RowKey {
+        let what = match case {
+            LATE => "of a real-time thread",
+            MACHINE => "of the machine beside it",
+            _ => "of that thread less the machine's own",
+        };
+        let title = format!("lateness {what}, garbage: {shape}");
+        RowKey::new(self.into(), case).with("garbage", shape).heading(title)
     }
 
     fn mutation(self, kind: &'static str) -> RowKey {
@@ -84,8 +137,8 @@ impl Collector {
 }
 
 /// The numbers that a program prints, and what it says on standard error.
-fn run(collector: Collector, arguments: &[&str]) -> io::Result<(Vec<u64>, String)> {
-    let output = collector.command()?.args(arguments).output()?;
+fn run(collector: Collector, heap_mb: u32, arguments: &[&str]) -> io::Result<(Vec<u64>, String)> {
+    let output = collector.command(heap_mb)?.args(arguments).output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
         return Err(io::Error::other(format!("it ends with {}, saying {said}", output.status)));
@@ -109,23 +162,43 @@ fn longest_pause_us(said: &str, thread: &str) -> Option<f64> {
     rest.split_once("longest ")?.1.split(' ').next()?.parse().ok()
 }
 
+/// The longest stop of all threads by a collector of the JDK, by the log of safepoints.
+fn longest_stop_us(said: &str) -> Option<f64> {
+    let is_collectors = |line: &&str| {
+        ["Safepoint \"Z", "Safepoint \"Shenandoah"].iter().any(|it| line.starts_with(it))
+    };
+    let stops = said.lines().filter(is_collectors);
+    let total = |line: &str| line.split_once(", Total: ")?.1.strip_suffix(" ns")?.parse().ok();
+    let totals: Vec<f64> = stops.map(total).collect::<Option<_>>()?;
+    Some(totals.into_iter().fold(0.0, f64::max) / 1000.0)
+}
+
 /// Measures all, in turn.
 pub fn measure(found: &mut Results, rounds: u32, work: Work) {
-    let n_cases = Collector::VARIANTS.len() * SHAPES.len() + 2 * MUTATIONS.len();
-    let progress = progress(rounds as usize * n_cases);
-    for _ in 0..rounds {
+    let mutation_rounds = rounds.min(MUTATION_ROUNDS);
+    let n_cases = Collector::VARIANTS.len() * SHAPES.len() * rounds as usize;
+    let progress = progress(n_cases + 2 * MUTATIONS.len() * mutation_rounds as usize);
+    let awake = or_without("vm", idle::Bound::new(&Paths::default(), 0));
+    for round in 0..rounds {
         for shape in SHAPES {
-            for collector in Collector::VARIANTS {
-                progress.set_message(format!("{}, {shape}", Into::<&str>::into(*collector)));
-                late(found, *collector, shape, work);
+            // Nobody always comes after the same neighbour.
+            let mut collectors = Collector::VARIANTS.to_vec();
+            collectors.rotate_left(round as usize % Collector::VARIANTS.len());
+            for collector in collectors {
+                progress.set_message(format!("{}, {shape}", Into::<&str>::into(collector)));
+                let done = late(collector, shape, round, work);
+                add(found, collector, shape, done);
                 progress.inc(1);
             }
         }
+    }
+    drop(awake);
+    for _ in 0..mutation_rounds {
         for kind in MUTATIONS {
             for collector in [Collector::BatonCounting, Collector::BatonMarkSweep] {
                 progress.set_message(kind);
                 let arguments = ["Mutations", kind, N_MUTATIONS];
-                let times_ns = run(collector, &arguments).map(|(times_ns, _)| times_ns);
+                let times_ns = run(collector, HEAP_MB, &arguments).map(|(times_ns, _)| times_ns);
                 found.add_times(collector.mutation(kind), times_ns);
                 progress.inc(1);
             }
@@ -134,51 +207,131 @@ pub fn measure(found: &mut Results, rounds: u32, work: Work) {
     progress.finish_and_clear();
 }
 
-fn late(
-    found: &mut Results,
-    collector: Collector,
-    shape: &'static str,
-    Work { n_periods, n_objects }: Work,
-) {
+fn late(collector: Collector, shape: &'static str, round: u32, work: Work) -> io::Result<Lateness> {
+    // Each round is somewhere else between two ticks of the kernel.
+    let phase_us = (f64::from(round) * 0.618).fract() * f64::from(work.period_us);
+    let beat = Beat { period_us: work.period_us, phase_us: phase_us as u32 };
+    let seconds = u64::from(work.seconds() + PATIENCE_S);
+    let most_periods = seconds * 1_000_000 / u64::from(work.period_us);
+    let heap_mb = if collector == Collector::BatonNone { WHOLE_HEAP_MB } else { HEAP_MB };
     let garbage_mb = if shape == NONE { "0" } else { GARBAGE_MB };
-    let numbers = [n_periods, n_objects].map(|number| number.to_string());
-    let arguments = ["Periodic", &numbers[0], &numbers[1], garbage_mb, shape];
-    let done = run(collector, &arguments).and_then(|(times_ns, said)| {
-        let pause_us = longest_pause_us(&said, "periodic");
-        Ok((times_ns, pause_us.ok_or_else(|| io::Error::other(said))?))
+    let [n_periods, period_us, phase_us, n_objects] =
+        [work.n_periods, beat.period_us, beat.phase_us, work.n_objects].map(|it| it.to_string());
+    let cpu = work.cpu.to_string();
+    let arguments =
+        ["Periodic", &n_periods, &period_us, &phase_us, &cpu, &n_objects, garbage_mb, shape];
+    let sentinel = Sentinel::start(work.cpu, beat, most_periods as usize);
+    let done = run(collector, heap_mb, &arguments);
+    let wakes = sentinel.finish().map_err(io::Error::other)?;
+    let (numbers, said) = done?;
+    let pause_us = match collector.is_ours() {
+        true => longest_pause_us(&said, "periodic"),
+        false => longest_stop_us(&said),
+    };
+    let [first, n_faults, n_preemptions, late_ns @ ..] = &numbers[..] else {
+        return Err(io::Error::other("it prints too few numbers"));
+    };
+    let machine_ns = wakes.of(*first, late_ns.len());
+    Ok(Lateness {
+        late_ns: late_ns.to_vec(),
+        machine_ns: machine_ns.ok_or_else(|| io::Error::other("the sentinel slept"))?.to_vec(),
+        pause_us: pause_us.ok_or_else(|| io::Error::other(said))?,
+        n_faults: *n_faults,
+        n_preemptions: *n_preemptions,
+    })
+}
+
+fn add(found: &mut Results, collector: Collector, shape: &'static str, done: io::Result<Lateness>) {
+    let done = done.map_err(|error| error.to_string());
+    let missing = || done.as_ref().map_err(String::clone);
+    found.add(collector.late(LATE, shape), missing(), |rounds, it| {
+        rounds.keep_round(it.late_ns.clone());
+        rounds.add_value(PAUSE_US, it.pause_us);
+        rounds.add_value(FAULTS, it.n_faults as f64);
+        rounds.add_value(PREEMPTIONS, it.n_preemptions as f64);
     });
-    found.add(collector.late(shape), done, |rounds, (times_ns, pause_us)| {
-        rounds.times.add_round(&times_ns);
-        if collector.is_ours() {
-            rounds.add_value(PAUSE_US, pause_us);
-        }
+    found.add(collector.late(MACHINE, shape), missing(), |rounds, it| {
+        rounds.keep_round(it.machine_ns.iter().map(|late_ns| late_ns[0]).collect());
+    });
+    found.add(collector.late(ADDED, shape), missing(), |rounds, it| {
+        let added_ns = added_ns(&it.late_ns, &it.machine_ns);
+        let n_left_out = it.late_ns.len() - added_ns.len();
+        rounds.add_value(LEFT_OUT, 100.0 * n_left_out as f64 / it.late_ns.len() as f64);
+        rounds.keep_round(added_ns);
     });
 }
 
-/// The lateness that 999 of 1,000 periods do not exceed, of all rounds together: a round alone has
-/// one period that does.
-fn pooled_p999_ns(rounds: &Rounds) -> u64 {
-    rounds.times.curve(&[0.999])[0].min(rounds.times.max_ns())
-}
-
-/// The values of a row of the real-time thread beside the medians of its rounds.
+/// The values of a row of the real-time thread beside the medians of its rounds: those of all
+/// rounds together, with the interval in which p99.9 lies.
 pub fn keys(key: &RowKey, rounds: &Rounds) -> Keys {
-    let spread = rounds.times.over_rounds(|round| round.p999 as f64);
-    let Some(spread) = spread.filter(|_| key.case == LATE) else { return Keys::new() };
-    vec![
-        ("pooled_p999_ns", pooled_p999_ns(rounds).into()),
-        ("p999_spread_ns", vec![spread.least, spread.greatest].into()),
-    ]
+    if ![LATE, MACHINE, ADDED].contains(&key.case) {
+        return Keys::new();
+    }
+    let pooled = Pooled::new(rounds.kept());
+    let mut keys: Keys = [("all_p50_ns", 0.5), ("all_p99_ns", 0.99), ("all_p999_ns", 0.999)]
+        .map(|(name, quantile)| (name, pooled.quantile(quantile).into()))
+        .into();
+    if let Ok(interval) = pooled::interval(&pooled, 0.999) {
+        keys.push(("all_p999_interval_ns", interval.to_vec().into()));
+    }
+    for name in [PAUSE_US, FAULTS, PREEMPTIONS, LEFT_OUT] {
+        keys.extend(rounds.spread(name).map(|spread| (name, spread.median.into())));
+    }
+    keys
 }
 
-/// A ratio of the latenesses of all rounds together, and the ratios of the rounds.
-fn late_ratio(name: String, over: Found<'_>, under: Found<'_>, bar: Bar) -> Ratio {
-    let divided = over.and_then(|over| {
-        let under = under?;
-        let pooled = pooled_p999_ns(over) as f64 / pooled_p999_ns(under) as f64;
-        Ok((pooled, divide(&P999(over), &P999(under)).1))
-    });
-    Ratio::new(name, divided, Some(bar))
+/// A ratio of a quantile of all rounds, of one kind of garbage or of several together, with the
+/// interval that decides its bar.
+fn late_ratio(
+    name: String,
+    over: &[Found<'_>],
+    under: &[Found<'_>],
+    quantile: f64,
+    bar: Option<Bar>,
+) -> Ratio {
+    let pooled = |all: &[Found<'_>]| {
+        let all: Vec<&Rounds> = all.iter().cloned().collect::<Result<_, _>>()?;
+        let n_rounds = all.iter().map(|rounds| rounds.kept().len()).min().unwrap_or(0);
+        let round = |at: usize| all.iter().flat_map(|rounds| rounds.kept()[at].clone()).collect();
+        Ok::<_, String>(Pooled::new(&(0..n_rounds).map(round).collect::<Vec<_>>()))
+    };
+    match pooled(over).and_then(|over| Ok(pooled::ratio(&over, &pooled(under)?, quantile))) {
+        Ok((value, interval)) => Ratio::new(name, Ok((value, None)), bar).decided_by(interval),
+        Err(why) => Ratio::new(name, Err(why), bar),
+    }
+}
+
+/// A quantile of lateness beside some kinds of garbage together.
+#[derive(Clone, Copy)]
+struct Comparison<'a> {
+    case: &'static str,
+    shapes: &'a [&'static str],
+    /// Its name, and the share of periods that are not later
+    quantile: (&'static str, f64),
+    has_bar: bool,
+}
+
+impl Comparison<'_> {
+    /// Counting over no collector, and each of the JDK's over counting.
+    fn ratios(self, found: &Results) -> Vec<Ratio> {
+        let Comparison { case, shapes, quantile: (word, quantile), has_bar } = self;
+        let of = |collector: Collector| {
+            let all = shapes.iter().map(|shape| found.find(&collector.late(case, shape)));
+            all.collect::<Vec<_>>()
+        };
+        let end = if let [shape] = shapes { format!("_{shape}") } else { String::new() };
+        let counting = of(Collector::BatonCounting);
+        let bar = |bar| has_bar.then_some(bar);
+        let name = format!("{case}_{word}_counting_over_none{end}");
+        let (none, at_most) = (of(Collector::BatonNone), bar(Bar::AtMost(1.1)));
+        let mut ratios = vec![late_ratio(name, &counting, &none, quantile, at_most)];
+        for peer in PEERS {
+            let name = format!("{case}_{word}_{}_over_counting{end}", underscored(peer));
+            let at_least = bar(Bar::AtLeast(1.0));
+            ratios.push(late_ratio(name, &of(peer), &counting, quantile, at_least));
+        }
+        ratios
+    }
 }
 
 /// The bars of the counting collector.
@@ -190,52 +343,112 @@ pub fn ratios(found: &Results) -> Vec<Ratio> {
         let name = format!("{kind}_counting_over_mark_sweep");
         ratios.push(ratio(name, over, under, P50, Bar::AtMost(bar)));
     }
-    for shape in SHAPES.into_iter().filter(|shape| *shape != NONE) {
-        let of = |collector: Collector| found.find(&collector.late(shape));
-        let counting = || of(Collector::BatonCounting);
-        let pause = median(counting(), PAUSE_US);
-        ratios.push(Ratio::new(format!("pause_us_{shape}"), pause, Some(Bar::AtMost(50.0))));
-        let name = format!("late_p999_counting_over_none_{shape}");
-        let none = of(Collector::BatonNone);
-        ratios.push(late_ratio(name, counting(), none, Bar::AtMost(1.1)));
-        for peer in [Collector::JavaZgc, Collector::JavaShenandoah] {
-            let name: &str = peer.into();
-            let name = format!("late_p999_{}_over_counting_{shape}", name.replace('-', "_"));
-            ratios.push(late_ratio(name, of(peer), counting(), Bar::AtLeast(1.0)));
+    let shapes = SHAPES.map(|shape| [shape]);
+    let shapes = || shapes.iter().filter(|shape| **shape != [NONE]);
+    for shapes @ [shape] in shapes() {
+        let pause =
+            |collector: Collector| median(found.find(&collector.late(LATE, shape)), PAUSE_US);
+        let own = pause(Collector::BatonCounting);
+        let own_us = own.as_ref().map_or(f64::NAN, |own| own.0);
+        ratios.push(Ratio::new(format!("pause_us_{shape}"), own, Some(Bar::AtMost(50.0))));
+        for peer in PEERS {
+            let name = format!("pause_us_{}_{shape}", underscored(peer));
+            ratios.push(Ratio::new(name, pause(peer), Some(Bar::AtLeast(own_us))));
+        }
+        for case in [ADDED, LATE] {
+            let quantile = ("p999", 0.999);
+            let comparison = Comparison { case, shapes, quantile, has_bar: false };
+            ratios.extend(comparison.ratios(found));
         }
     }
+    let shapes: Vec<_> = shapes().map(|[shape]| *shape).collect();
+    for (quantile, has_bar) in
+        [(("p50", 0.5), false), (("p99", 0.99), false), (("p999", 0.999), true)]
+    {
+        let comparison = Comparison { case: ADDED, shapes: &shapes, quantile, has_bar };
+        ratios.extend(comparison.ratios(found));
+    }
     ratios
+}
+
+fn underscored(peer: Collector) -> String {
+    Into::<&str>::into(peer).replace('-', "_")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Rounds of 1,000 periods, of which four of one round are late.
+    fn rounds(n_rounds: usize, late_ns: u64) -> Rounds {
+        let mut rounds = Rounds::default();
+        for round in 0..n_rounds {
+            let n_late = if round == 1 { 4 } else { 0 };
+            let mut times_ns = vec![100; 1000 - n_late];
+            times_ns.resize(1000, late_ns);
+            rounds.keep_round(times_ns);
+        }
+        rounds
+    }
+
     #[test]
     fn late_periods_of_all_rounds_count_together() {
-        // Of 3,000 periods four are late, all in one round.
-        let rounds = |late_ns: u64| {
-            let mut rounds = Rounds::default();
-            for n_late in [0, 4, 0] {
-                let mut times_ns = vec![100; 1000 - n_late];
-                times_ns.resize(1000, late_ns);
-                rounds.times.add_round(&times_ns);
-            }
-            rounds
-        };
-        let (over, under) = (rounds(1200), rounds(400));
-        let ratio = late_ratio("a".into(), Ok(&over), Ok(&under), Bar::AtMost(1.1));
-        assert_eq!(
-            (ratio.value, ratio.spread, ratio.holds),
-            (Some(3.0), Some([1.0, 3.0]), Some(false))
-        );
-        let key = Collector::BatonNone.late("mixed");
-        let expected =
-            serde_json::json!([["pooled_p999_ns", 400], ["p999_spread_ns", [100.0, 400.0]]]);
-        assert_eq!(serde_json::to_value(keys(&key, &under)).unwrap(), expected);
-        assert!(keys(&Collector::BatonNone.mutation("stores"), &under).is_empty());
-        let missing = late_ratio("b".into(), Err("no java".into()), Ok(&under), Bar::AtMost(1.1));
-        assert_eq!(missing.why.as_deref(), Some("no java"));
+        let (over, under, many) = (rounds(3, 1200), rounds(3, 400), rounds(10, 400));
+        let bar = Some(Bar::AtMost(1.1));
+        for (over, under, value, interval, holds, why) in [
+            (vec![&over], vec![&under], Some(3.0), None, None, Some("not decided: 3 rounds")),
+            // Eight of 6,000 are late.
+            (vec![&over, &over], vec![&under, &under], Some(3.0), None, None, Some("not decided")),
+            (vec![&many], vec![&many], Some(1.0), Some([1.0, 1.0]), Some(true), None),
+            (vec![], vec![&many], None, None, Some(false), Some("lost")),
+        ] {
+            let over: Vec<Found<'_>> = match over.is_empty() {
+                true => vec![Err("lost".into())],
+                false => over.into_iter().map(Ok).collect(),
+            };
+            let under: Vec<Found<'_>> = under.into_iter().map(Ok).collect();
+            let ratio = late_ratio("a".into(), &over, &under, 0.999, bar);
+            assert_eq!((ratio.value, ratio.interval, ratio.holds), (value, interval, holds));
+            let said = ratio.why.unwrap_or_default();
+            assert!(said.starts_with(why.unwrap_or_default()), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_quantiles_of_all_rounds() {
+        let mut rounds = rounds(10, 400);
+        rounds.add_value(FAULTS, 3.0);
+        for (case, expected) in [
+            (
+                LATE,
+                serde_json::json!([
+                    ["all_p50_ns", 100],
+                    ["all_p99_ns", 100],
+                    ["all_p999_ns", 100],
+                    ["all_p999_interval_ns", [100.0, 400.0]],
+                    ["faults", 3.0]
+                ]),
+            ),
+            ("stores", serde_json::json!([])),
+        ] {
+            let key = RowKey::new("baton-none", case);
+            assert_eq!(serde_json::to_value(keys(&key, &rounds)).unwrap(), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn stops_of_a_collector_are_found_among_others() {
+        let stop =
+            |name, total| format!("Safepoint \"{name}\", At safepoint: 1 ns, Total: {total}\n");
+        for (said, expected) in [
+            (String::new(), Some(0.0)),
+            (stop("Cleanup", "900000 ns"), Some(0.0)),
+            (stop("ZMarkEnd", "9000 ns") + &stop("ZMarkStart", "19000 ns") + "load: 5", Some(19.0)),
+            (stop("ShenandoahInitMark", "1500 ns") + &stop("Cleanup", "9000 ns"), Some(1.5)),
+            (stop("ZMarkEnd", "soon"), None),
+        ] {
+            assert_eq!(longest_stop_us(&said), expected, "{said}");
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! - [`broadcast`]: real-time intents among ordinary ones, with a directory of its own.
 //! - [`nucleus`]: Greenaway's experiments, on the kernels of the nucleus.
 //! - [`log`]: what a record costs, with a directory of its own.
-//! - [`vm`]: Java programs on the Dalvik VM, with a file for each of its parts.
+//! - [`vm`]: Java programs on the Dalvik VM, with a file for each of its parts; a [`sentinel`]
+//!   measures the machine beside them.
 //! - [`pages`]: what superpages would gain; [`memory`] on them, and the [`drawing`] of a frame.
 //! - [`system`]: what can be measured; [`systems`]: one file each; [`service`]: what a server does;
 //!   [`payload`]: what an echo carries.
@@ -18,9 +19,9 @@
 //!   each other; [`start_barrier`]: where clients wait, in a [`shared_map`]; [`processors`]: where
 //!   they run; [`testbed`]: what they need around them.
 //! - [`form`]: what every benchmark takes and prints; [`results`]: what came of it, of
-//!   [`distribution`]s of times; [`report`]: in JSON, [`table`]: for a person, [`chart`]: as a
-//!   page; [`machine`]: where all this was true; [`perf`]: what the kernel counts of other
-//!   processes.
+//!   [`distribution`]s of times, and of all rounds [`pooled`]; [`report`]: in JSON, [`table`]: for
+//!   a person, [`chart`]: as a page; [`machine`]: where all this was true; [`perf`]: what the
+//!   kernel counts of other processes.
 //!
 //! **Invariant**: at any instant one server and its clients at most are measured, and everything
 //! else sleeps.
@@ -56,12 +57,14 @@ mod pages;
 mod pair;
 pub mod payload;
 mod perf;
+mod pooled;
 mod processors;
 mod ratios;
 pub mod report;
 mod results;
 mod rpc;
 pub mod rt;
+mod sentinel;
 pub mod service;
 mod shared_map;
 mod start_barrier;

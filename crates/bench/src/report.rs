@@ -110,13 +110,16 @@ pub struct Ratio {
     /// Least and greatest of the rounds' own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<[f64; 2]>,
+    /// Between which bounds the value lies, where these decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
     /// The bound, if it has one.
     pub bar: Option<f64>,
     /// On which side of it the value is to be.
     pub want: Option<&'static str>,
-    /// Whether it is; not, if it was not measured.
+    /// Whether it is; not, if it was not measured. `None` without a bar, and if it is not decided.
     pub holds: Option<bool>,
-    /// Why there is no value.
+    /// Why there is no value, or no decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -242,15 +245,40 @@ impl Ratio {
         let thousandths = |value| rounded(value, 1000.0);
         let spread = spread.flatten().map(|it| [it.least, it.greatest].map(thousandths));
         let value = value.map(thousandths);
-        Ratio { name: name.into(), value, spread, bar: bound, want, holds, why }
+        let (name, interval) = (name.into(), None);
+        Ratio { name, value, spread, interval, bar: bound, want, holds, why }
+    }
+
+    /// The same ratio, whose bar holds only if it does at both ends of an interval, and fails only
+    /// if it does at neither. Without an interval, for that reason, nothing is decided.
+    pub(crate) fn decided_by(mut self, interval: Result<[f64; 2], String>) -> Ratio {
+        if self.value.is_none() {
+            return self;
+        }
+        let interval = interval.map_err(|why| self.why = Some(why)).ok();
+        if let Some((bound, want)) = self.bar.zip(self.want) {
+            let ends = interval
+                .map(|ends| ends.map(|end| if want == "<=" { end <= bound } else { end >= bound }));
+            self.holds = ends.and_then(|[least, greatest]| (least == greatest).then_some(least));
+            if self.holds.is_none() {
+                let why = "not decided: the bar is within the interval";
+                self.why.get_or_insert_with(|| why.to_owned());
+            }
+        }
+        self.interval = interval.map(|ends| ends.map(|end| rounded(end, 1000.0)));
+        self
     }
 }
 
 impl Report {
-    /// Whether every ratio that has a bar holds it.
+    /// Whether every ratio that has a bar holds it. One that is not decided does not.
     pub fn holds(&self) -> bool {
-        self.ratios.iter().all(|ratio| ratio.holds != Some(false))
+        all_hold(&self.ratios)
     }
+}
+
+fn all_hold(ratios: &[Ratio]) -> bool {
+    ratios.iter().all(|ratio| ratio.bar.is_none() || ratio.holds == Some(true))
 }
 
 #[cfg(test)]
@@ -285,6 +313,45 @@ mod tests {
             ),
         ] {
             assert_eq!(to_value(&ratio).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn an_interval_decides_or_does_not() {
+        let lacks = || Err("too few".to_owned());
+        for (bar, interval, holds, why) in [
+            (Some(Bar::AtMost(1.1)), Ok([0.8, 1.1]), Some(true), None),
+            (Some(Bar::AtMost(1.1)), Ok([1.2, 1.3]), Some(false), None),
+            (Some(Bar::AtMost(1.1)), Ok([0.8, 1.2]), None, Some("within the interval")),
+            (Some(Bar::AtMost(1.1)), lacks(), None, Some("too few")),
+            (Some(Bar::AtLeast(1.0)), Ok([1.0, 3.0]), Some(true), None),
+            (Some(Bar::AtLeast(1.0)), Ok([0.9, 3.0]), None, Some("within the interval")),
+            (Some(Bar::AtLeast(1.0)), Ok([0.2, 0.9]), Some(false), None),
+            (None, Ok([0.2, 0.9]), None, None),
+            (None, lacks(), None, Some("too few")),
+        ] {
+            let ratio = Ratio::new("a", Ok((1.0, None)), bar).decided_by(interval.clone());
+            assert_eq!((ratio.holds, ratio.interval), (holds, interval.ok()), "{bar:?}");
+            assert_eq!(ratio.why.is_some(), why.is_some(), "{bar:?}");
+            assert!(ratio.why.unwrap_or_default().ends_with(why.unwrap_or_default()));
+        }
+        let missing = Ratio::new("a", Err("lost".into()), Some(Bar::AtMost(1.0)));
+        let missing = missing.decided_by(lacks());
+        assert_eq!((missing.holds, missing.why.as_deref()), (Some(false), Some("lost")));
+    }
+
+    #[test]
+    fn what_is_not_decided_does_not_hold() {
+        let ratio = |bar, holds| {
+            let interval = Ok(if holds { [0.5, 0.6] } else { [0.5, 2.0] });
+            Ratio::new("a", Ok((0.5, None)), bar).decided_by(interval)
+        };
+        let bar = Some(Bar::AtMost(1.0));
+        for (ratios, expected) in [
+            (vec![ratio(None, false), ratio(bar, true)], true),
+            (vec![ratio(bar, true), ratio(bar, false)], false),
+        ] {
+            assert_eq!(all_hold(&ratios), expected);
         }
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct Rounds {
     pub times: Distribution,
     /// Other values by their names, one of each round.
     values: BTreeMap<&'static str, Vec<f64>>,
+    /// See [`Rounds::keep_round`]
+    kept: Vec<Vec<u64>>,
 }
 
 /// What was measured of a row, or why there is nothing.
@@ -30,6 +32,16 @@ pub(crate) const MAX: Value = |rounds| rounds.times.of_rounds(|round| round.max 
 pub(crate) const MEAN: Value = |rounds| rounds.times.of_rounds(|round| round.mean);
 
 impl Rounds {
+    /// Adds a round, and keeps its times one by one: for what is said of all rounds together.
+    pub fn keep_round(&mut self, times: Vec<u64>) {
+        self.times.add_round(&times);
+        self.kept.push(times);
+    }
+
+    pub fn kept(&self) -> &[Vec<u64>] {
+        &self.kept
+    }
+
     pub fn add_value(&mut self, name: &'static str, value: f64) {
         self.values.entry(name).or_default().push(value);
     }

@@ -14,12 +14,16 @@ pub enum Unit {
 }
 
 /// Columns in their order, with their heads; others follow under their names in JSON.
-const COLUMNS: [(&str, &str); 11] = [
+const COLUMNS: [(&str, &str); 15] = [
     ("p50_ns", "p50"),
     ("p50_spread_ns", ""),
     ("quartiles_ns", "quartiles"),
     ("p99_ns", "p99"),
     ("p999_ns", "p99.9"),
+    ("all_p50_ns", "all p50"),
+    ("all_p99_ns", "all p99"),
+    ("all_p999_ns", "all p99.9"),
+    ("all_p999_interval_ns", ""),
     ("min_ns", "min"),
     ("max_ns", "max"),
     ("mean_ns", "mean"),
@@ -162,19 +166,23 @@ fn short(ratio: f64) -> String {
 }
 
 fn ratios(all: &[Ratio]) -> String {
+    // An interval stands in place of the rounds' own ratios.
+    let has_interval = all.iter().any(|ratio| ratio.interval.is_some());
+    let head = if has_interval { "rounds, or interval" } else { "rounds" };
     // Of what has no bar, its rows say why there is none.
     let told = || all.iter().filter(|ratio| ratio.value.is_some() || ratio.bar.is_some());
     if told().next().is_none() {
         return String::new();
     }
-    let mut lines = vec![["ratio of medians", "", "rounds", "bar"].map(str::to_owned).to_vec()];
+    let mut lines = vec![["ratio of medians", "", head, "bar"].map(str::to_owned).to_vec()];
     for ratio in told() {
         let value = ratio.value.map_or("-".to_owned(), short);
-        let spread = ratio.spread.map(|spread| spread.map(short).join(" .. "));
+        let spread = ratio.interval.or(ratio.spread).map(|spread| spread.map(short).join(" .. "));
         let spread = spread.map_or(String::new(), |spread| format!("[{spread}]"));
         let bar = ratio.bar.zip(ratio.want).map_or(String::new(), |(bar, want)| {
             let how = match ratio.holds {
                 Some(true) => "holds",
+                None => "NOT DECIDED",
                 _ if ratio.value.is_none() => "not measured",
                 _ => "DOES NOT HOLD",
             };
