@@ -1,8 +1,11 @@
 //! The device that is prepared for the next open: no program waits for what all devices have.
 
-use baton_driver::device::{OpenError, PreparedDevice};
+use baton_driver::device::{AskedDevice, OpenError, PreparedDevice, SpareControl};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Most parts of closed devices that are kept.
+const MOST_SPARE: usize = 2;
 
 /// The device that is prepared for the next open, if there is one.
 #[derive(Debug)]
@@ -10,35 +13,56 @@ pub struct NextDevice {
     /// The broker's.
     socket: PathBuf,
     prepared: Mutex<Option<PreparedDevice>>,
+    /// Parts of closed devices, for the next ones.
+    spare: Mutex<Vec<SpareControl>>,
 }
 
 impl NextDevice {
     /// None yet. `socket` is the broker's.
     pub fn new(socket: PathBuf) -> NextDevice {
-        NextDevice { socket, prepared: Mutex::default() }
+        NextDevice { socket, prepared: Mutex::default(), spare: Mutex::default() }
     }
 
     /// Prepares a device, unless one is prepared. If that fails, the next open tries again, and has
     /// the error.
     pub fn prepare(&self) {
-        if self.lock().is_none()
-            && let Ok(prepared) = PreparedDevice::new(&self.socket)
+        if self.prepared().is_none()
+            && let Ok(prepared) = self.make()
         {
-            *self.lock() = Some(prepared);
+            *self.prepared() = Some(prepared);
         }
     }
 
-    /// The prepared device, or one that is made now: if there is none, or if the broker is another
-    /// one since.
-    pub fn take(&self) -> Result<PreparedDevice, OpenError> {
-        let prepared = self.lock().take();
-        match prepared.filter(|prepared| !prepared.has_hung_up()) {
-            Some(prepared) => Ok(prepared),
-            None => PreparedDevice::new(&self.socket),
+    /// Has the prepared device ask the broker for a context on behalf of a process, and waits for
+    /// nothing. `None` if no device is prepared, or if the broker is another one since.
+    pub fn ask_now(&self, context: &str, process: u32) -> Option<AskedDevice> {
+        let prepared = self.prepared().take();
+        prepared.filter(|prepared| !prepared.has_hung_up())?.ask(context, process).ok()
+    }
+
+    /// Makes a device that asks the broker for a context on behalf of a process.
+    pub fn ask(&self, context: &str, process: u32) -> Result<AskedDevice, OpenError> {
+        self.make()?.ask(context, process)
+    }
+
+    /// Keeps a part of a closed device, unless enough are kept.
+    pub fn keep(&self, control: SpareControl) {
+        let mut spare = self.spare();
+        if spare.len() < MOST_SPARE {
+            spare.push(control);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<PreparedDevice>> {
+    fn make(&self) -> Result<PreparedDevice, OpenError> {
+        let spare = self.spare().pop();
+        PreparedDevice::new(&self.socket, spare)
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<SpareControl>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn prepared(&self) -> MutexGuard<'_, Option<PreparedDevice>> {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -67,21 +91,23 @@ mod tests {
         let path = directory.path().join("broker");
         let next = NextDevice::new(path.clone());
         next.prepare();
-        assert_eq!(next.take().unwrap_err().errno(), Errno::NOENT);
+        assert!(next.ask_now("binder", 1).is_none());
+        assert_eq!(next.ask("binder", 1).unwrap_err().errno(), Errno::NOENT);
         let socket = listen(&path);
         let accept = || rustix::net::accept(&socket);
         next.prepare();
         next.prepare();
         let first = accept().unwrap();
-        let taken = next.take().unwrap();
+        let taken = next.ask_now("binder", 1).unwrap();
         assert_eq!(accept().unwrap_err(), Errno::AGAIN, "it was prepared, and once");
         drop((taken, first));
         next.prepare();
         drop(accept().unwrap());
-        let taken = next.take().unwrap();
+        assert!(next.ask_now("binder", 1).is_none(), "it has hung up");
+        let taken = next.ask("binder", 1).unwrap();
         let second = accept().unwrap();
-        drop(next.take().unwrap());
-        assert!(accept().is_ok(), "none is prepared");
+        next.prepare();
+        drop(accept().unwrap());
         drop((taken, second));
     }
 }

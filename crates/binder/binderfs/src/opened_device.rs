@@ -1,13 +1,12 @@
 //! One open device: the driver's, and what the kernel does not announce of its client.
 
-use crate::client_memory::{self, process_of};
+use crate::client_memory;
 use crate::connection::Connection;
-use crate::next_device::NextDevice;
 use crate::pages;
 use crate::protocol::InHeader;
 use crate::traffic::{Client, Counts};
 use baton_abi::uapi::{TF_CLEAR_BUF, TransactionData};
-use baton_driver::device::{ControlThread, Device};
+use baton_driver::device::{AskedDevice, ControlThread, Device, OpenError};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -44,21 +43,19 @@ pub struct OpenedDevice {
 }
 
 impl OpenedDevice {
-    /// Opens a context for the process that makes this request. `register` gives the receive
-    /// buffer's file to the kernel, if maps are to be passed through to it. A thread has to run the
-    /// control thread.
+    /// Opens a context for the process that makes this request, for which the broker has been
+    /// asked. `register` gives the receive buffer's file to the kernel, if maps are to be passed
+    /// through to it. A thread has to run the control thread.
     pub fn open(
-        next: &NextDevice,
+        asked: Result<AskedDevice, OpenError>,
         context: &str,
+        process: u32,
         header: InHeader,
         flags: u32,
         file_system: (u32, u32),
         register: impl FnOnce(&Device) -> Result<Option<i32>, Errno>,
     ) -> Result<(OpenedDevice, ControlThread), Errno> {
-        let process = process_of(header.tid).ok_or(Errno::SRCH)?;
-        let prepared = next.take();
-        let opened =
-            prepared.and_then(|prepared| Device::open_on_behalf(prepared, context, process));
+        let opened = asked.and_then(Device::open_on_behalf);
         let (device, control) = opened.map_err(|error| {
             tracing::warn!(process, context, "cannot open a device: {error}");
             error.errno()

@@ -2,6 +2,7 @@
 //! Another thread does and answers each request that may wait (an open, an ioctl). The watcher
 //! looks at everything that is no request.
 
+use crate::client_memory::process_of;
 use crate::client_priority::Urgency;
 use crate::client_thread::{ClientThread, Task};
 use crate::connection::{Connection, Mounted};
@@ -401,6 +402,9 @@ impl Server<'_> {
         let context = context_of(&self.tree.open_device(header.node)?, self.apart.as_deref());
         let (shared, opens) = (Arc::clone(&self.shared), Arc::clone(&self.opens));
         let (next, file_system, pages) = (Arc::clone(&self.next), self.file_system, self.pages);
+        let process = process_of(header.tid).ok_or(Errno::SRCH)?;
+        // The broker answers while a thread is woken for the rest.
+        let asked = next.ask_now(&context, process);
         self.last_handle += 1;
         let handle = self.last_handle;
         self.device_threads.give(Box::new(move || {
@@ -408,12 +412,16 @@ impl Server<'_> {
                 PageSource::Passthrough => shared.connection.open_backing(device.file()).map(Some),
                 PageSource::Stored => Ok(None),
             };
-            let opened = OpenedDevice::open(&next, &context, header, flags, file_system, register);
+            let asked = asked.map_or_else(|| next.ask(&context, process), Ok);
+            let opened =
+                OpenedDevice::open(asked, &context, process, header, flags, file_system, register);
             match opened {
                 Ok((opened, control)) => {
                     answer_open(&shared, &opens, header.unique, handle, opened);
                     next.prepare();
-                    control.run();
+                    if let Some(spare) = control.run() {
+                        next.keep(spare);
+                    }
                 }
                 Err(errno) => shared.connection.refuse(header.unique, errno),
             }

@@ -4,7 +4,7 @@
 use crate::ledger::Reader;
 use crate::limits::Rights;
 use crate::outbox::Outbox;
-use crate::peer::{self, Credentials};
+use crate::peer::{self, Credentials, LastPeer};
 use crate::status_pages::StatusPages;
 use crate::throttle::Throttle;
 use baton_abi::control::ProcessId;
@@ -93,9 +93,10 @@ impl Connection {
     /// shortages of the system. An error returns the socket with it.
     pub fn new(
         socket: OwnedFd,
+        last_peer: &mut LastPeer,
         rights: impl FnOnce(&Credentials) -> Rights,
     ) -> Result<Connection, (OwnedFd, Errno)> {
-        let (credentials, pidfd) = match peer::identify(&socket) {
+        let (credentials, pidfd) = match peer::identify(&socket, last_peer) {
             Ok(peer) => peer,
             Err(errno) => return Err((socket, errno)),
         };

@@ -26,6 +26,8 @@ const PROC_BYTES: usize = 2048;
 /// From `linux/magic.h`: the file system of pidfds since Linux 6.9, whose inode numbers are never
 /// used twice.
 const PID_FS_MAGIC: u64 = 0x5049_4446;
+/// Marks an incarnation that is the number of a pidfd. A start time is smaller.
+const IS_NUMBER: u64 = 1 << 63;
 
 /// The process that connected, as the kernel recorded it at the connect.
 #[derive(Clone, Debug)]
@@ -41,17 +43,50 @@ pub(crate) struct Credentials {
     pub gids: Vec<u32>,
     /// Security label, never empty.
     pub security_context: String,
-    /// Distinguishes the process from all others that have or will have its pid: its start time,
-    /// or the number of its pidfd if /proc does not show the process.
+    /// Distinguishes the process from all others that have or will have its pid: the number of its
+    /// pidfd with [`IS_NUMBER`], or its start time where pidfds have no numbers.
     pub incarnation: Option<u64>,
     /// See [`baton_abi::control::Identity::is_served_by_root`].
     pub is_served_by_root: bool,
 }
 
+/// The process that was identified last, by the number of its pidfd, with its pid namespace. No
+/// other process ever has that number, and no process ever changes its namespace.
+#[derive(Debug, Default)]
+pub(crate) struct LastPeer(Option<(u64, PidNamespace)>);
+
+impl LastPeer {
+    /// The pid namespace of the process of this incarnation. `look_up` finds it out if this is
+    /// another process than the last one.
+    fn namespace(
+        &mut self,
+        incarnation: Option<u64>,
+        look_up: impl FnOnce() -> Result<PidNamespace, Errno>,
+    ) -> Result<PidNamespace, Errno> {
+        let number = incarnation.filter(|incarnation| incarnation & IS_NUMBER != 0);
+        if let Some((last, namespace)) = self.0
+            && Some(last) == number
+        {
+            return Ok(namespace);
+        }
+        let found = look_up()?;
+        if found != PidNamespace::Unknown {
+            self.0 = number.map(|number| (number, found));
+        }
+        Ok(found)
+    }
+}
+
 /// Asks the kernel who connected. Returns a pidfd as well, which becomes readable when the process
 /// ends; `None` where the kernel has no pidfds. `ESRCH` if the process has ended, `ERANGE` for a
 /// label that is too long; other errors are shortages of the system.
-pub(crate) fn identify(socket: impl AsFd) -> Result<(Credentials, Option<OwnedFd>), Errno> {
+///
+/// User, groups and label are read from each socket, since a process may change them between two
+/// connections.
+pub(crate) fn identify(
+    socket: impl AsFd,
+    last: &mut LastPeer,
+) -> Result<(Credentials, Option<OwnedFd>), Errno> {
     let peer = socket::peer_credentials(&socket)?;
     let security_context = match peer_label(&socket) {
         Ok(label) => label_text(&label),
@@ -61,10 +96,16 @@ pub(crate) fn identify(socket: impl AsFd) -> Result<(Credentials, Option<OwnedFd
     };
     let mut gids = peer_groups(&socket).unwrap_or_default();
     gids.push(peer.gid);
-    let started = started_or_shortage(peer.pid)?;
-    let pidfd = pidfd(&socket, peer, started)?;
-    let pid_namespace = pid_namespace(peer.pid, pidfd.as_ref())?;
-    let incarnation = started.or_else(|| number_of(pidfd.as_ref()?));
+    let pidfd = pidfd(&socket, peer)?;
+    let incarnation = incarnation(peer.pid, pidfd.as_ref())?;
+    let look_up = || pid_namespace(peer.pid, pidfd.as_ref());
+    let pid_namespace = last.namespace(incarnation, look_up)?;
+    // All that was found by the pid was this process's if it still lives.
+    if let Some(pidfd) = &pidfd
+        && has_ended(pidfd)?
+    {
+        return Err(Errno::SRCH);
+    }
     let PeerCredentials { pid, uid, .. } = peer;
     let is_served_by_root = false;
     let credentials = Credentials {
@@ -119,7 +160,7 @@ pub(crate) fn on_behalf(server: &Credentials, pid: u32) -> Result<Credentials, E
         (server.gids.clone(), server.security_context.clone())
     };
     let pid_namespace = namespace_of(pid, &status);
-    let incarnation = started_or_shortage(pid)?;
+    let incarnation = incarnation(pid, Some(&pidfd))?;
     // All of the files were this process's if it still lives.
     if has_ended(&pidfd)? {
         return Err(Errno::SRCH);
@@ -146,15 +187,9 @@ fn simulated_pid() -> Option<u32> {
 /// Since Linux 6.5 the kernel gives the pidfd itself. On older kernels the broker trusts the
 /// process that has the pid now, if it belongs to the user that connected: no process can borrow a
 /// pid of another user.
-fn pidfd(
-    socket: impl AsFd,
-    peer: PeerCredentials,
-    started: Option<u64>,
-) -> Result<Option<OwnedFd>, Errno> {
+fn pidfd(socket: impl AsFd, peer: PeerCredentials) -> Result<Option<OwnedFd>, Errno> {
     match socket::peer_pidfd(socket) {
         Err(Errno::NOPROTOOPT | Errno::NODATA) => {}
-        // The process may have ended, and its pid may have been another's when it was looked up.
-        Ok(pidfd) if has_ended(&pidfd)? => return Err(Errno::SRCH),
         found => return found.map(Some),
     }
     // Without a pidfd only the socket tells of the process's end.
@@ -163,19 +198,43 @@ fn pidfd(
         Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => return Ok(None),
         opened => opened?,
     };
-    // The pidfd was opened before these checks: while its process lives, the pid is that process's.
+    // The pidfd was opened before this check: while its process lives, the pid is that process's.
     let is_theirs = process_uids(peer.pid)?.is_none_or(|uids| uids.contains(&peer.uid));
-    if is_theirs && started == started_or_shortage(peer.pid)? {
-        Ok(Some(pidfd))
-    } else {
-        Err(Errno::SRCH)
+    if is_theirs { Ok(Some(pidfd)) } else { Err(Errno::SRCH) }
+}
+
+/// See [`Credentials::incarnation`]. A start time is this process's if the process of the pidfd
+/// still lives afterwards.
+fn incarnation(pid: u32, pidfd: Option<&OwnedFd>) -> Result<Option<u64>, Errno> {
+    match pidfd.and_then(number_of) {
+        Some(number) => Ok(Some(number | IS_NUMBER)),
+        None => started_or_shortage(pid),
+    }
+}
+
+/// Whether a process has this incarnation, by the word of this broker or of an earlier version.
+/// Those had the start time, or the bare number of a process that /proc did not show. An error is a
+/// shortage of the system.
+pub(crate) fn has_incarnation(who: &Credentials, claimed: u64) -> Result<bool, Errno> {
+    match who.incarnation {
+        Some(number) if number & IS_NUMBER != 0 && claimed & IS_NUMBER == 0 => {
+            if is_in_proc(who.pid) {
+                Ok(started_or_shortage(who.pid)? == Some(claimed))
+            } else {
+                Ok(number == claimed | IS_NUMBER)
+            }
+        }
+        found => Ok(found == Some(claimed)),
     }
 }
 
 /// The number of a pidfd's process that no other process of this boot has.
 fn number_of(pidfd: &OwnedFd) -> Option<u64> {
-    let is_unique = rustix::fs::fstatfs(pidfd).ok()?.f_type as u64 == PID_FS_MAGIC;
-    is_unique.then_some(rustix::fs::fstat(pidfd).ok()?.st_ino)
+    static ARE_UNIQUE: OnceLock<bool> = OnceLock::new();
+    let is_of_pid_fs = |fs: rustix::fs::StatFs| fs.f_type as u64 == PID_FS_MAGIC;
+    let are_unique = || rustix::fs::fstatfs(pidfd).is_ok_and(is_of_pid_fs);
+    let number = || rustix::fs::fstat(pidfd).ok().map(|found| found.st_ino);
+    ARE_UNIQUE.get_or_init(are_unique).then(number).flatten()
 }
 
 /// The pid namespace of a process.
@@ -286,6 +345,11 @@ pub(crate) fn may_live(pid: u32, incarnation: u64) -> bool {
     let found = match &pidfd {
         Some(Ok(pidfd)) if has_ended(pidfd) == Ok(true) => return false,
         Some(Err(Errno::SRCH)) => return false,
+        Some(Ok(pidfd)) if incarnation & IS_NUMBER != 0 => {
+            number_of(pidfd).map(|number| number | IS_NUMBER)
+        }
+        // No descriptor is left for a pidfd.
+        _ if incarnation & IS_NUMBER != 0 => None,
         Some(Ok(pidfd)) => started(pid).or_else(|| number_of(pidfd)),
         _ => started(pid),
     };
@@ -351,11 +415,13 @@ mod tests {
     #[test]
     fn a_connection_identifies_its_peer() {
         let (_ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let (credentials, pidfd) = identify(&theirs).unwrap();
+        let (credentials, pidfd) = identify(&theirs, &mut LastPeer::default()).unwrap();
         let own = (std::process::id(), PidNamespace::Brokers);
         assert_eq!((credentials.pid, credentials.pid_namespace), own);
-        assert_eq!(credentials.incarnation, started(std::process::id()));
-        assert!(!has_ended(&pidfd.unwrap()).unwrap());
+        let pidfd = pidfd.unwrap();
+        let number = number_of(&pidfd).map(|number| number | IS_NUMBER);
+        assert_eq!(credentials.incarnation, number.or(started(std::process::id())));
+        assert!(!has_ended(&pidfd).unwrap());
         assert_eq!(credentials.uid, rustix::process::geteuid().as_raw());
         // Where sockets have labels, the label is this process's own.
         let own = std::fs::read("/proc/self/attr/current").unwrap_or_default();
@@ -366,6 +432,106 @@ mod tests {
                 assert_eq!(credentials.security_context, NO_LABEL);
             }
         }
+    }
+
+    #[test]
+    fn what_is_known_of_the_last_peer_is_of_no_other_process() {
+        let known = |number| LastPeer(Some((number, PidNamespace::Unknown)));
+        let namespace = |last: &mut LastPeer| {
+            let (_ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            identify(&theirs, last).unwrap().0.pid_namespace
+        };
+        let (_ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let own = identify(&theirs, &mut LastPeer::default()).unwrap().0.incarnation.unwrap();
+        if own & IS_NUMBER == 0 {
+            return println!("skipped: no numbers before Linux 6.9");
+        }
+        assert_eq!(namespace(&mut known(own)), PidNamespace::Unknown, "it is this process");
+        for other in [own + 1, own - 1, own & !IS_NUMBER] {
+            let mut last = known(other);
+            assert_eq!(namespace(&mut last), PidNamespace::Brokers, "it is another process");
+            assert_eq!(last.0, Some((own, PidNamespace::Brokers)));
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_looked_up_for_each_process_and_once_if_it_has_a_number() {
+        let mut last = LastPeer::default();
+        let (one, other) = (7 | IS_NUMBER, 8 | IS_NUMBER);
+        let below = PidNamespace::Other { number: 1, pid: 2 };
+        for (incarnation, found, is_looked_up) in [
+            (Some(one), PidNamespace::Brokers, true),
+            (Some(one), PidNamespace::Brokers, false),
+            (Some(other), below, true),
+            (Some(other), below, false),
+            (Some(one), PidNamespace::Unknown, true),
+            (Some(one), PidNamespace::Brokers, true),
+            // A start time, and nothing.
+            (Some(7), PidNamespace::Brokers, true),
+            (Some(7), PidNamespace::Brokers, true),
+            (None, PidNamespace::Brokers, true),
+            (None, PidNamespace::Brokers, true),
+            (Some(one), PidNamespace::Brokers, true),
+        ] {
+            let mut looks = 0;
+            let mut look_up = || {
+                looks += 1;
+                Ok(found)
+            };
+            assert_eq!(last.namespace(incarnation, &mut look_up), Ok(found));
+            assert_eq!(looks == 1, is_looked_up, "{incarnation:?}");
+        }
+        let shortage = last.namespace(Some(other), || Err(Errno::MFILE));
+        assert_eq!(shortage, Err(Errno::MFILE));
+    }
+
+    /// A process that waits, killed at the end.
+    fn sleeper() -> std::process::Child {
+        let mut command = std::process::Command::new("cat");
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    #[test]
+    fn an_incarnation_is_of_one_process_by_the_word_of_either_version() {
+        let (_ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let own = identify(&theirs, &mut LastPeer::default()).unwrap().0;
+        if own.incarnation.unwrap() & IS_NUMBER == 0 {
+            return println!("skipped: no numbers before Linux 6.9");
+        }
+        let mut child = sleeper();
+        let pid = child.id();
+        let pidfd = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        let number = number_of(&pidfd.unwrap()).unwrap();
+        let who = Credentials { pid, incarnation: Some(number | IS_NUMBER), ..own.clone() };
+        let hidden = Credentials { pid: 0, ..who.clone() };
+        let start = started(pid).unwrap();
+        for (claimed, of_shown, of_hidden) in [
+            (number | IS_NUMBER, true, true),
+            (start, true, false),
+            (number, false, true),
+            (number + 1, false, false),
+            ((number + 1) | IS_NUMBER, false, false),
+            (start | IS_NUMBER, false, false),
+            (start + 1, false, false),
+            (0, false, false),
+        ] {
+            assert_eq!(has_incarnation(&who, claimed), Ok(of_shown), "{claimed}");
+            assert_eq!(has_incarnation(&hidden, claimed), Ok(of_hidden), "{claimed} not in /proc");
+            assert_eq!(may_live(pid, claimed), of_shown, "{claimed}");
+        }
+        for (known, claimed, expected) in [
+            (Some(start), start, true),
+            (Some(start), start + 1, false),
+            (None, start, false),
+            (None, 0, false),
+        ] {
+            let who = Credentials { incarnation: known, ..who.clone() };
+            assert_eq!(has_incarnation(&who, claimed), Ok(expected), "{known:?}, {claimed}");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!may_live(pid, number | IS_NUMBER) && !may_live(pid, start));
     }
 
     #[test]

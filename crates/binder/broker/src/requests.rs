@@ -279,12 +279,13 @@ impl Broker {
         files: [OwnedFd; 2],
     ) -> Result<(Credential, OwnedFd), Errno> {
         let credential = self.restart_state.verify(credential).ok_or(Errno::KEYREJECTED)?;
-        let Credentials { pid, pid_namespace, incarnation, is_served_by_root, .. } =
-            self.connections[&id].credentials;
+        let who = &self.connections[&id].credentials;
+        let &Credentials { pid, pid_namespace, is_served_by_root, .. } = who;
         let before = &credential.identity;
-        let is_same = (pid, incarnation) == (before.pid, credential.incarnation)
-            && is_served_by_root == before.is_served_by_root;
-        if incarnation.is_none() || !is_same {
+        let claimed = credential.incarnation.ok_or(Errno::KEYREJECTED)?;
+        let is_same = (pid, is_served_by_root) == (before.pid, before.is_served_by_root)
+            && peer::has_incarnation(who, claimed)?;
+        if !is_same {
             return Err(Errno::KEYREJECTED);
         }
         let rights = self.rights(id, &credential.context);

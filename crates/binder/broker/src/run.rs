@@ -13,7 +13,7 @@ use crate::ledger::{Ledger, Reader};
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::packet;
-use crate::peer::Credentials;
+use crate::peer::{Credentials, LastPeer};
 use crate::policy::Policy;
 use crate::poll::{ConnectionId, Poll, Source};
 use crate::restart_state::RestartState;
@@ -203,6 +203,7 @@ pub(crate) struct Broker {
     /// The time at which engines of the previous broker that have not rejoined count as dead.
     rejoin_deadline: Option<Instant>,
     last_connection: u64,
+    last_peer: LastPeer,
     /// The engine whose unread descriptors were counted last.
     last_recounted: ProcessId,
     /// The last entry of `blocked` that was looked at.
@@ -251,6 +252,7 @@ impl Broker {
             unserved_socket: None,
             rejoin_deadline: None,
             last_connection: 0,
+            last_peer: LastPeer::default(),
             last_recounted: ProcessId::BROKER,
             last_blocked: ConnectionId(0),
         }
@@ -404,7 +406,7 @@ impl Broker {
     /// for another attempt.
     fn add_connection(&mut self, socket: OwnedFd) -> Result<(), Errno> {
         let rights = |who: &Credentials| self.policy.rights(who, own_uid());
-        let connection = match Connection::new(socket, rights) {
+        let connection = match Connection::new(socket, &mut self.last_peer, rights) {
             Ok(connection) => connection,
             Err((socket, errno)) if is_shortage(errno) => {
                 self.unserved_socket = Some(socket);

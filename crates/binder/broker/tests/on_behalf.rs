@@ -8,7 +8,7 @@ use baton_broker::Policy;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions, setrlimit};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -239,6 +239,103 @@ fn an_engine_outlives_its_process_but_not_its_broker() {
     // A credential is of one process: neither another one's nor the server's own.
     assert_eq!(refused(resume_for(three.pid(), &one_of, path)), Errno::KEYREJECTED);
     assert_eq!(refused(one_of.resume(path)), Errno::KEYREJECTED);
+}
+
+/// Another process with the pid of one that has ended. `None` where nobody can choose a pid.
+fn with_pid(pid: u32) -> Option<Process> {
+    // Others may start processes meanwhile.
+    for _ in 0..1000 {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+        let process = Process::of(USER);
+        if process.pid() == pid {
+            return Some(process);
+        }
+    }
+    None
+}
+
+#[test]
+fn a_process_is_not_the_one_that_had_its_pid_before() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new();
+    let first = start(&directory);
+    let path = directory.socket();
+    let process = Process::of(USER);
+    let pid = process.pid();
+    let engine = open_for(pid, ROOT, &path, "binder").unwrap();
+    drop(process);
+    let Some(_other) = with_pid(pid) else { return println!("skipped: no pid can be chosen") };
+    // Whoever looks up the pid while the first engine is there finds the other process.
+    let other = open_for(pid, ROOT, &path, "binder").unwrap();
+    assert_eq!((other.identity.pid, other.identity.uid), (pid, USER));
+    assert_ne!(other.id(), engine.id());
+    first.stop().unwrap();
+    let second = start(&directory);
+    let refused = resume_for(pid, &engine, second.socket()).map(drop);
+    assert_eq!(refused, Err(Errno::KEYREJECTED), "the process has ended");
+    let resumed = resume_for(pid, &other, second.socket()).unwrap();
+    assert_eq!(resumed.identity, other.identity);
+}
+
+#[test]
+fn each_connection_of_a_process_has_the_user_that_the_process_had_then() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new();
+    let broker = start(&directory);
+    let mut engines = Vec::new();
+    for user in [ROOT, USER, OTHER, USER, ROOT] {
+        let connection = connect_as(user, broker.socket());
+        let engine = BareEngine::open_on(connection, "binder").map(TestEngine).unwrap();
+        let Identity { pid, uid, .. } = engine.identity;
+        assert_eq!((pid, uid), (std::process::id(), user));
+        engines.push(engine);
+    }
+}
+
+/// The child process of the next test. Does nothing when it runs alone.
+#[test]
+fn child_that_becomes_other_users() {
+    if std::env::var_os("BATON_TEST_USERS").is_none() {
+        return;
+    }
+    println!("\nready");
+    for (line, user) in std::io::stdin().lines().zip([USER, ROOT]) {
+        line.unwrap();
+        // SAFETY: changes the effective user of this process, which does nothing else.
+        assert_eq!(unsafe { libc::seteuid(user) }, 0);
+        println!("\nready");
+    }
+}
+
+#[test]
+fn a_served_process_has_the_user_that_it_has_at_each_open() {
+    if !is_root() {
+        return;
+    }
+    let directory = Directory::new();
+    let broker = start(&directory);
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_becomes_other_users", "--nocapture"])
+        .env("BATON_TEST_USERS", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut asks = child.stdin.take().unwrap();
+    let pid = child.id();
+    for user in [ROOT, USER, ROOT] {
+        assert!(lines.any(|line| line.unwrap() == "ready"));
+        let engine = open_for(pid, ROOT, broker.socket(), "binder").unwrap();
+        assert_eq!((engine.identity.pid, engine.identity.uid), (pid, user));
+        writeln!(asks).unwrap();
+    }
+    drop(asks);
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

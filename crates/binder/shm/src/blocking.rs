@@ -105,6 +105,15 @@ impl Timer {
         let _ = rustix::time::timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once);
     }
 
+    /// The timer is not set any more, nor readable. On a simulated machine, the time that was set
+    /// still comes.
+    pub fn cancel(&self) {
+        let never = Timespec::default();
+        let never = Itimerspec { it_interval: never, it_value: never };
+        // It cannot fail: the descriptor is a timer.
+        let _ = rustix::time::timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &never);
+    }
+
     /// The timer is readable no more.
     pub fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);

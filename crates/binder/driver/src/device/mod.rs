@@ -18,7 +18,8 @@ mod write;
 pub use crate::engine::open_error::OpenError;
 pub use baton_state::description;
 
-use crate::engine::{Engine, Parts};
+use crate::engine::{Engine, GreetedParts, Parts};
+use crate::sys::control_poll::{ControlPoll, Stopper};
 use crate::sys::thread::tid;
 use crate::sys::user;
 use crate::wait::settings::Settings;
@@ -35,17 +36,22 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Device {
     engine: Arc<Engine>,
+    /// Dropped after `engine`, whose last reference is then the control thread's.
     closer: Closer,
 }
 
 /// The thread that closes a device once the last reference has gone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Closer {
     /// The thread that has had the last reference: all is over when it goes on.
     Dropper,
-    /// The control thread: nobody else waits.
-    ControlThread,
+    /// The control thread, which this ends: nobody else waits.
+    ControlThread(#[expect(dead_code, reason = "for its drop")] Stopper),
 }
+
+/// The descriptors that woke a control thread, which another one can use.
+#[derive(Debug)]
+pub struct SpareControl(ControlPoll);
 
 /// The parts of a device that it has whosever it is, with a connection to the broker: made before a
 /// program opens the device, they shorten that.
@@ -55,15 +61,28 @@ pub struct PreparedDevice {
 }
 
 impl PreparedDevice {
-    /// Connects to the broker that listens at `socket`.
-    pub fn new(socket: &Path) -> Result<PreparedDevice, OpenError> {
-        Parts::new(socket).map(|parts| PreparedDevice { parts })
+    /// Connects to the broker that listens at `socket`. `spare` saves making what it is.
+    pub fn new(socket: &Path, spare: Option<SpareControl>) -> Result<PreparedDevice, OpenError> {
+        let control = spare.map(|SpareControl(control)| control);
+        Parts::new(socket, control).map(|parts| PreparedDevice { parts })
+    }
+
+    /// Asks the broker for a context on behalf of another process, by its pid, and does not wait
+    /// for the answer. The broker accepts that from root, and from the process's own user.
+    pub fn ask(self, context: &str, pid: u32) -> Result<AskedDevice, OpenError> {
+        self.parts.greet(context, Some(pid)).map(|parts| AskedDevice { parts })
     }
 
     /// Whether the broker has ended or closed the connection: nothing can be opened with this.
     pub fn has_hung_up(&self) -> bool {
         self.parts.has_hung_up()
     }
+}
+
+/// A device for which the broker has been asked.
+#[derive(Debug)]
+pub struct AskedDevice {
+    parts: GreetedParts,
 }
 
 /// A device's control thread, which is still to run: it takes the broker's events, and messages
@@ -75,9 +94,13 @@ pub struct ControlThread {
 
 impl ControlThread {
     /// Makes the calling thread the control thread until the last reference to the device has gone.
-    /// Then this thread closes the device.
-    pub fn run(self) {
+    /// Then this thread closes the device. The descriptors that have woken it are returned, unless
+    /// a part of the device is still in use.
+    pub fn run(self) -> Option<SpareControl> {
         self.engine.run_control();
+        let control = Arc::clone(&self.engine.control);
+        drop(self);
+        Arc::into_inner(control).map(ControlPoll::renew).map(SpareControl)
     }
 }
 
@@ -94,23 +117,18 @@ impl Device {
         Ok(Arc::new(Device { engine, closer: Closer::Dropper }))
     }
 
-    /// Opens a context on behalf of another process, by its pid. The broker accepts that from root,
-    /// and from the process's own user.
+    /// Opens a context on behalf of another process, once the broker has answered.
     ///
     /// Each thread of that process needs a thread of this one that makes its ioctls. Addresses in
     /// their arguments are of this process; [`Device::mapped`] takes the other's address.
     /// Descriptors that arrive would be this process's: objects and calls must not accept them.
     ///
     /// The caller needs a thread that runs the [`ControlThread`] from now on.
-    pub fn open_on_behalf(
-        prepared: PreparedDevice,
-        context: &str,
-        pid: u32,
-    ) -> Result<(Arc<Device>, ControlThread), OpenError> {
-        let settings = Settings::of_environment();
-        let engine = Engine::connect_watched(prepared.parts, context, settings, Some(pid))?;
+    pub fn open_on_behalf(asked: AskedDevice) -> Result<(Arc<Device>, ControlThread), OpenError> {
+        let engine = Engine::connect_watched(asked.parts, Settings::of_environment())?;
         let control = ControlThread { engine: Arc::clone(&engine) };
-        Ok((Arc::new(Device { engine, closer: Closer::ControlThread }), control))
+        let closer = Closer::ControlThread(engine.control.stopper());
+        Ok((Arc::new(Device { engine, closer }), control))
     }
 
     /// The program has this effective user from now on: receivers see it as `sender_euid`. They
@@ -264,9 +282,8 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        match self.closer {
-            Closer::Dropper => self.engine.close(),
-            Closer::ControlThread => self.engine.control.stop(),
+        if let Closer::Dropper = self.closer {
+            self.engine.close();
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The waits of a real-time caller of a raw server.
+//! The waits of a real-time caller of a raw server, and devices that follow each other.
 
 use super::exchange::Written;
-use super::{Closer, Device};
+use super::{Closer, Device, PreparedDevice};
 use crate::engine::Engine;
 use crate::fast::tests::{LANE, Of};
 use crate::fast::{self, FastRead};
 use crate::runner::tests::{TestBroker, broker};
 use crate::sys::thread;
 use baton::{Parcel, Process};
-use baton_abi::control::ProcessId;
+use baton_abi::control::{NodeId, ProcessId, Reply, Request};
 use baton_abi::uapi::*;
 use baton_shm::sync::AtomicU32;
 use baton_state::State;
@@ -384,4 +384,29 @@ fn a_read_that_does_not_wait_or_has_no_room_is_left_to_the_state() {
         assert!(!read.is_read_fast(&server), "{name}");
     }
     assert!(Exchange::new().is_read_fast(&server));
+}
+
+#[test]
+fn the_descriptors_that_woke_one_control_thread_wake_the_next_one() {
+    let broker = broker();
+    let mut spare = None;
+    for _ in 0..3 {
+        let prepared = PreparedDevice::new(broker.socket(), spare).unwrap();
+        let asked = prepared.ask("binder", std::process::id()).unwrap();
+        let (device, control) = Device::open_on_behalf(asked).unwrap();
+        let thread = std::thread::spawn(move || control.run());
+        // The control thread takes the events of the channel, which ends with the device.
+        let server = Device::open("binder", broker.socket()).unwrap();
+        let node = NodeId(1);
+        let manage = Request::BecomeContextManager { node, flags: 0 };
+        assert_eq!(server.engine.broker.ask(&manage), Ok(Reply::Done));
+        assert!(device.engine.broker.ask(&Request::ContextManager).is_ok());
+        while device.engine.pool.channels.all().is_empty() {
+            std::thread::yield_now();
+        }
+        drop(device);
+        spare = thread.join().unwrap();
+        assert!(spare.is_some(), "nobody else uses the device");
+        drop(server);
+    }
 }

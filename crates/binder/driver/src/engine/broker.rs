@@ -98,6 +98,15 @@ pub struct Dialled {
     tally: Mapping<TALLY_FILE_BYTES>,
 }
 
+/// A connection to a broker that has been greeted and has not answered yet.
+#[derive(Debug)]
+pub struct Greeted {
+    dialled: Dialled,
+    context: String,
+    /// As in [`Broker`].
+    pub on_behalf: Option<u32>,
+}
+
 /// The number of a process's connection to its first broker.
 const FIRST_CONNECTION: u32 = 1;
 
@@ -122,7 +131,10 @@ impl Dialled {
         let (tally_file, tally) =
             mapping::create_mapped("baton-tally").map_err(system("memfd_create, mmap"))?;
         let tally: Mapping<TALLY_FILE_BYTES> = tally;
-        tally.word(ticket_ring::CONNECTION).store(FIRST_CONNECTION, Ordering::Relaxed);
+        // Not through the mapping: what is never touched need not be taken back from processors.
+        let at = ticket_ring::CONNECTION as u64;
+        rustix::io::pwrite(&tally_file, &FIRST_CONNECTION.to_ne_bytes(), at)
+            .map_err(system("pwrite"))?;
         let pages = [status_page, tally_file];
         // The program may go to another directory.
         let place = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
@@ -135,19 +147,24 @@ impl Dialled {
         rustix::event::poll(&mut waits, Some(&Timespec::default())) != Ok(0)
     }
 
-    /// Introduces the engine with its status page and tally page, and waits for the broker's
-    /// answer. `on_behalf` as in [`Broker`].
-    pub fn greet(
-        self,
-        context: &str,
-        on_behalf: Option<u32>,
-    ) -> Result<(Broker, Identity), OpenError> {
-        let Dialled { place, requests, uid, pages, tally } = self;
+    /// Introduces the engine with its status page and tally page, and does not wait for the
+    /// broker's answer. `on_behalf` as in [`Broker`].
+    pub fn greet(self, context: &str, on_behalf: Option<u32>) -> Result<Greeted, OpenError> {
+        let Dialled { requests, pages, .. } = &self;
         let (context, channels) = (context.to_owned(), channels());
         let hello = Request::Hello { version: VERSION, context: context.clone(), channels };
         let carried = pages.each_ref().map(AsFd::as_fd);
-        say_on_behalf(&requests, on_behalf).map_err(talk_failed)?;
-        send(&requests, &encode(&hello), &carried, SendFlags::empty()).map_err(talk_failed)?;
+        say_on_behalf(requests, on_behalf).map_err(talk_failed)?;
+        send(requests, &encode(&hello), &carried, SendFlags::empty()).map_err(talk_failed)?;
+        Ok(Greeted { dialled: self, context, on_behalf })
+    }
+}
+
+impl Greeted {
+    /// Waits for the broker's answer.
+    pub fn await_welcome(self) -> Result<(Broker, Identity), OpenError> {
+        let Greeted { dialled, context, on_behalf } = self;
+        let Dialled { place, requests, uid, pages, tally } = dialled;
         let (packet, fds) = receive_patiently(&requests).map_err(talk_failed)?;
         match decode(&packet) {
             Some(Reply::Welcome { identity, era, credential, stamps }) => {

@@ -28,7 +28,7 @@ use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use baton_state::State;
 use baton_state::account::Accounts;
 use baton_state::work::Tid;
-use broker::{Broker, Dialled};
+use broker::{Broker, Dialled, Greeted};
 use in_flight::Operations;
 use open_error::OpenError;
 use pollables::Pollables;
@@ -79,19 +79,37 @@ pub(crate) struct Parts {
     control: Arc<ControlPoll>,
 }
 
+/// The parts of an engine that has greeted the broker.
+#[derive(Debug)]
+pub(crate) struct GreetedParts {
+    greeted: Greeted,
+    page: StatusPage,
+    buffer: ReceiveBuffer,
+    control: Arc<ControlPoll>,
+}
+
 /// Engines so far.
 static ENGINES: AtomicU64 = AtomicU64::new(0);
 
 impl Parts {
-    /// Connects to the broker at `socket`, which looks up this process meanwhile.
-    pub fn new(socket: &Path) -> Result<Parts, OpenError> {
+    /// Connects to the broker at `socket`, which looks up this process meanwhile. `control` is a
+    /// control thread's that is over, if there is one.
+    pub fn new(socket: &Path, control: Option<ControlPoll>) -> Result<Parts, OpenError> {
         let system = |operation| move |errno| OpenError::System { operation, errno };
         let connection = broker::dial(socket)?;
         let (page, page_file) = StatusPage::new()?;
         let dialled = Dialled::new(connection, socket, page_file)?;
         let buffer = ReceiveBuffer::new()?;
-        let control = ControlPoll::new().map_err(system("make the control thread's timers"))?;
+        let control = control.map_or_else(ControlPoll::new, Ok);
+        let control = control.map_err(system("make the control thread's timers"))?;
         Ok(Parts { dialled, page, buffer, control: Arc::new(control) })
+    }
+
+    /// Introduces an engine of these parts to the broker, without waiting for the answer.
+    pub fn greet(self, context: &str, on_behalf: Option<u32>) -> Result<GreetedParts, OpenError> {
+        let Parts { dialled, page, buffer, control } = self;
+        let greeted = dialled.greet(context, on_behalf)?;
+        Ok(GreetedParts { greeted, page, buffer, control })
     }
 
     /// Whether the broker of these parts has ended or closed the connection.
@@ -101,16 +119,12 @@ impl Parts {
 }
 
 impl Engine {
-    /// Introduces an engine of these parts to the broker. Nothing takes its events yet.
-    pub(crate) fn connect(
-        parts: Parts,
-        context: &str,
-        settings: Settings,
-        on_behalf: Option<u32>,
-    ) -> Result<Engine, OpenError> {
-        let Parts { dialled, page, buffer, control } = parts;
+    /// The engine of these parts, once the broker has answered. Nothing takes its events yet.
+    pub(crate) fn connect(parts: GreetedParts, settings: Settings) -> Result<Engine, OpenError> {
+        let GreetedParts { greeted, page, buffer, control } = parts;
         count_processors();
-        let (broker, mut identity) = dialled.greet(context, on_behalf)?;
+        let on_behalf = greeted.on_behalf;
+        let (broker, mut identity) = greeted.await_welcome()?;
         if cfg!(not(simulated)) {
             // The broker may not see this process's own pid.
             identity.pid = on_behalf.unwrap_or_else(std::process::id);

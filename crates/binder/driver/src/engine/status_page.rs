@@ -20,6 +20,8 @@ pub(crate) struct StatusPage {
     /// The state's share of two counters, to which the fast path adds its own.
     outstanding: AtomicU32,
     received: AtomicU64,
+    /// The word that says whether lane loopers come.
+    lane_loopers: AtomicU32,
 }
 
 impl StatusPage {
@@ -33,6 +35,7 @@ impl StatusPage {
             shown: Default::default(),
             outstanding: AtomicU32::new(0),
             received: AtomicU64::new(0),
+            lane_loopers: AtomicU32::new(0),
         };
         Ok((page, file))
     }
@@ -106,10 +109,10 @@ impl StatusPage {
 
     /// Shows whether real-time callers can wait for loopers of their own.
     pub fn publish_lane_loopers(&self, come: bool) {
-        let (come, word) = (u32::from(come), self.page.word(status::LANE_LOOPERS));
-        // Relaxed: the word is written under the state's lock alone.
-        if word.load(Ordering::Relaxed) != come {
-            word.store(come, Ordering::Release);
+        let come = u32::from(come);
+        // Relaxed: changed under the state's lock alone.
+        if self.lane_loopers.swap(come, Ordering::Relaxed) != come {
+            self.page.word(status::LANE_LOOPERS).store(come, Ordering::Release);
         }
     }
 

@@ -70,8 +70,12 @@ impl Engine {
         true
     }
 
-    /// Wakes the standby looper, if there is one.
+    /// Wakes the standby looper, if there is one. A looper that begins to wait later locks its
+    /// place first, and then sees the cause.
     pub(crate) fn wake_standby(&self) {
+        if self.real_time.standby.lock().waits.is_none() {
+            return;
+        }
         let word = self.broker.lanes_word();
         word.fetch_add(1, Ordering::Release);
         futex::wake(word, 1);

@@ -64,7 +64,7 @@ impl Engine {
                     STOP => {
                         // Whoever has stopped this thread has closed the engine, or leaves that to
                         // this thread.
-                        self.close();
+                        self.close_by_control_thread();
                         return self.ring_until_all_have_left();
                     }
                     REPEAT => self.repeat_rings(),

@@ -19,7 +19,7 @@ mod take_in;
 pub(crate) mod tests;
 
 use crate::engine::open_error::OpenError;
-use crate::engine::{Engine, Parts};
+use crate::engine::{Engine, GreetedParts, Parts};
 use crate::sys::thread::{self, tid};
 use crate::wait::settings::Settings;
 use baton_abi::control::{NodeId, ProcessId, Reply, Request, Strength};
@@ -44,23 +44,21 @@ impl Engine {
         socket: &Path,
         settings: Settings,
     ) -> Result<Arc<Engine>, OpenError> {
-        let engine = Engine::connect_watched(Parts::new(socket)?, context, settings, None)?;
+        let parts = Parts::new(socket, None)?.greet(context, None)?;
+        let engine = Engine::connect_watched(parts, settings)?;
         let control = Arc::clone(&engine);
         thread::start("baton-control", move || control.run_control())
             .map_err(|errno| OpenError::System { operation: "start the control thread", errno })?;
         Ok(engine)
     }
 
-    /// Introduces an engine to the broker. A thread of the caller's is to be the control thread:
-    /// [`Engine::run_control`]. `on_behalf`: the pid of the process whose device the engine serves,
-    /// if that is another one.
+    /// The engine of these parts, once the broker has answered. A thread of the caller's is to be
+    /// the control thread: [`Engine::run_control`].
     pub(crate) fn connect_watched(
-        parts: Parts,
-        context: &str,
+        parts: GreetedParts,
         settings: Settings,
-        on_behalf: Option<u32>,
     ) -> Result<Arc<Engine>, OpenError> {
-        let engine = Arc::new(Engine::connect(parts, context, settings, on_behalf)?);
+        let engine = Arc::new(Engine::connect(parts, settings)?);
         engine
             .watch_events(&engine.broker.link())
             .map_err(|errno| OpenError::System { operation: "epoll_ctl", errno })?;
@@ -160,10 +158,25 @@ impl Engine {
 
     /// Closes the device: the broker is told by the end of the connection.
     pub fn close(&self) {
-        if self.is_inherited() || self.closed.swap(true, Ordering::AcqRel) {
-            return;
+        if self.begin_close() {
+            self.control.stop();
+            self.close_for_peers();
         }
-        self.control.stop();
+    }
+
+    /// Like [`Engine::close`], by the control thread, which need not be stopped.
+    pub(crate) fn close_by_control_thread(&self) {
+        if self.begin_close() {
+            self.close_for_peers();
+        }
+    }
+
+    /// Whether the device is open until now, and this process's.
+    fn begin_close(&self) -> bool {
+        !self.is_inherited() && !self.closed.swap(true, Ordering::AcqRel)
+    }
+
+    fn close_for_peers(&self) {
         self.wake_standby();
         self.broker.link().shut_down();
         let mut state = self.lock();

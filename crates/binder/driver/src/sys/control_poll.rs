@@ -5,6 +5,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ const WATCHDOG_ROUND: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct ControlPoll {
     pub epoll: OwnedFd,
-    stop: OwnedFd,
+    stop: Arc<OwnedFd>,
     /// Due when rings that may have missed a looper are repeated.
     pub repeats: RoundTimer,
     /// Due when the control thread looks for work that nobody has taken.
@@ -44,7 +45,7 @@ impl ControlPoll {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let poll = ControlPoll {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            stop: eventfd(0, flags)?,
+            stop: Arc::new(eventfd(0, flags)?),
             repeats: RoundTimer::new(REPEAT_AFTER)?,
             watchdog: RoundTimer::new(WATCHDOG_ROUND)?,
         };
@@ -78,9 +79,34 @@ impl ControlPoll {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
+    /// Makes it ready for another engine. The last one is gone: it has taken its channels back from
+    /// the epoll, and has closed its sockets to brokers.
+    pub fn renew(self) -> ControlPoll {
+        self.repeats.cancel();
+        self.watchdog.cancel();
+        // It fails only if there is nothing to read.
+        let _ = rustix::io::read(&*self.stop, &mut [0; 8]);
+        self
+    }
+
     /// The control thread ends.
     pub fn stop(&self) {
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        drop(self.stopper());
+    }
+
+    /// Ends the control thread when it is dropped.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.stop))
+    }
+}
+
+/// See [`ControlPoll::stopper`].
+#[derive(Debug)]
+pub(crate) struct Stopper(Arc<OwnedFd>);
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }
 
@@ -112,9 +138,57 @@ impl RoundTimer {
         }
     }
 
+    /// No round comes.
+    fn cancel(&self) {
+        if self.expected.swap(false, Ordering::SeqCst) {
+            self.timer.cancel();
+        }
+    }
+
     /// The round begins. Work that comes from now on expects another one.
     pub fn begin(&self) {
         self.timer.clear();
         self.expected.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::Timespec;
+
+    /// The numbers of what is ready now.
+    fn ready(poll: &ControlPoll) -> Vec<u64> {
+        let mut events = Vec::with_capacity(8);
+        let room = rustix::buffer::spare_capacity(&mut events);
+        epoll::wait(&poll.epoll, room, Some(&Timespec::default())).unwrap();
+        events.iter().map(|event: &epoll::Event| event.data.u64()).collect()
+    }
+
+    #[test]
+    fn a_stopped_poll_serves_another_engine() {
+        let poll = ControlPoll::new().unwrap();
+        drop(poll.stopper());
+        poll.stop();
+        assert_eq!(ready(&poll), [STOP]);
+        let poll = poll.renew();
+        assert_eq!(ready(&poll), []);
+        poll.repeats.expect();
+        while ready(&poll) != [REPEAT] {
+            std::thread::yield_now();
+        }
+        // The other timer is still running.
+        poll.watchdog.expect();
+        let poll = poll.renew();
+        let (repeats, watchdog) = (poll.repeats.timer(), poll.watchdog.timer());
+        for timer in [repeats, watchdog] {
+            let left = rustix::time::timerfd_gettime(timer).unwrap().it_value;
+            assert_eq!((left.tv_sec, left.tv_nsec), (0, 0), "it is running");
+        }
+        assert_eq!(ready(&poll), []);
+        poll.watchdog.expect();
+        while ready(&poll) != [WATCHDOG] {
+            std::thread::yield_now();
+        }
     }
 }
