@@ -56,6 +56,11 @@ pub(crate) struct Credentials {
 pub(crate) struct LastPeer(Option<(u64, PidNamespace)>);
 
 impl LastPeer {
+    /// The pid namespace of the process of this incarnation, if that is the last one.
+    fn known(&self, incarnation: Option<u64>) -> Option<PidNamespace> {
+        self.0.filter(|(last, _)| Some(*last) == incarnation).map(|(_, namespace)| namespace)
+    }
+
     /// The pid namespace of the process of this incarnation. `look_up` finds it out if this is
     /// another process than the last one.
     fn namespace(
@@ -63,14 +68,12 @@ impl LastPeer {
         incarnation: Option<u64>,
         look_up: impl FnOnce() -> Result<PidNamespace, Errno>,
     ) -> Result<PidNamespace, Errno> {
-        let number = incarnation.filter(|incarnation| incarnation & IS_NUMBER != 0);
-        if let Some((last, namespace)) = self.0
-            && Some(last) == number
-        {
+        if let Some(namespace) = self.known(incarnation) {
             return Ok(namespace);
         }
         let found = look_up()?;
         if found != PidNamespace::Unknown {
+            let number = incarnation.filter(|incarnation| incarnation & IS_NUMBER != 0);
             self.0 = number.map(|number| (number, found));
         }
         Ok(found)
@@ -128,7 +131,16 @@ pub(crate) fn identify(
 /// The credentials of a process whose device another one serves. A server that is root says who
 /// the process is in every respect. Any other server lends its own groups and label, since a
 /// process of the same user may have rights by its own that the server has not.
-pub(crate) fn on_behalf(server: &Credentials, pid: u32) -> Result<Credentials, Errno> {
+///
+/// `last` is the process that was served last. Its user and group are asked for by its pidfd, which
+/// is much faster than /proc. That does not tell the further groups, so /proc is read nevertheless
+/// if somebody `needs_groups`.
+pub(crate) fn on_behalf(
+    server: &Credentials,
+    pid: u32,
+    needs_groups: bool,
+    last: &mut LastPeer,
+) -> Result<Credentials, Errno> {
     if server.pid_namespace != PidNamespace::Brokers {
         return Err(Errno::PERM);
     }
@@ -138,29 +150,27 @@ pub(crate) fn on_behalf(server: &Credentials, pid: u32) -> Result<Credentials, E
         Err(Errno::INVAL | Errno::NOENT) => return Err(Errno::SRCH),
         opened => opened?,
     };
-    let status = read_of(pid, "status")?.ok_or(Errno::SRCH)?;
-    let numbers = |name: &str| -> Option<Vec<u32>> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().map(|number| number.parse().ok()).collect()
+    let incarnation = incarnation(pid, Some(&pidfd))?;
+    let known = last.known(incarnation).filter(|_| !needs_groups);
+    let ids = known.and_then(|_| socket::effective_ids(&pidfd).ok());
+    let (uid, own_gids, pid_namespace) = match (known, ids) {
+        (Some(namespace), Some((uid, gid))) => (uid, vec![gid], namespace),
+        _ => {
+            let status = read_of(pid, "status")?.ok_or(Errno::SRCH)?;
+            let (uid, gids) = ids_in(&status).ok_or(Errno::SRCH)?;
+            (uid, gids, last.namespace(incarnation, || Ok(namespace_of(pid, &status)))?)
+        }
     };
-    // The second id is the effective one.
-    let effective = |name| numbers(name).and_then(|ids| ids.get(1).copied()).ok_or(Errno::SRCH);
-    let uid = effective("Uid:")?;
     let is_root = server.uid == 0;
     if !is_root && uid != server.uid {
         return Err(Errno::PERM);
     }
     let (gids, security_context) = if is_root {
-        let mut gids = numbers("Groups:").unwrap_or_default();
-        gids.truncate(MAX_GROUPS);
-        gids.push(effective("Gid:")?);
         let label = if has_labels() { read_of(pid, "attr/current")? } else { None };
-        (gids, label_text(label.unwrap_or_default().as_bytes()))
+        (own_gids, label_text(label.unwrap_or_default().as_bytes()))
     } else {
         (server.gids.clone(), server.security_context.clone())
     };
-    let pid_namespace = namespace_of(pid, &status);
-    let incarnation = incarnation(pid, Some(&pidfd))?;
     // All of the files were this process's if it still lives.
     if has_ended(&pidfd)? {
         return Err(Errno::SRCH);
@@ -174,6 +184,20 @@ pub(crate) fn on_behalf(server: &Credentials, pid: u32) -> Result<Credentials, E
         incarnation,
         is_served_by_root: is_root,
     })
+}
+
+/// The effective user that /proc/PID/status tells, and all groups.
+fn ids_in(status: &str) -> Option<(u32, Vec<u32>)> {
+    let numbers = |name: &str| -> Option<Vec<u32>> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().map(|number| number.parse().ok()).collect()
+    };
+    // The second id is the effective one.
+    let effective = |name| numbers(name).and_then(|ids| ids.get(1).copied());
+    let mut gids = numbers("Groups:").unwrap_or_default();
+    gids.truncate(MAX_GROUPS);
+    gids.push(effective("Gid:")?);
+    Some((effective("Uid:")?, gids))
 }
 
 /// On a simulated machine all processes are one of the kernel's: the number of the simulated one.

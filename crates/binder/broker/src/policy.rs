@@ -122,6 +122,12 @@ impl Policy {
         self.contexts.iter().map(|context| context.name.as_str())
     }
 
+    /// Whether an entry names a group.
+    pub(crate) fn names_groups(&self) -> bool {
+        let mut managers = self.contexts.iter().filter_map(|it| it.managers.as_ref()).flatten();
+        self.users.iter().any(|user| user.gid.is_some()) || managers.any(|who| who.gid.is_some())
+    }
+
     /// The amounts that a process may have. `owner` is the broker's own user.
     /// [`Policy::may_manage`] decides about managing.
     pub(crate) fn rights(&self, credentials: &Credentials, owner: u32) -> Rights {
@@ -237,6 +243,20 @@ mod tests {
             );
         }
         assert_eq!(policy.contexts().collect::<Vec<_>>(), ["binder", "mine"]);
+    }
+
+    #[test]
+    fn groups_are_named_by_entries_of_either_kind() {
+        for (text, expected) in [
+            ("", false),
+            ("[[user]]\nuid = 1", false),
+            ("[[user]]\ngid = 1", true),
+            ("[[context]]\nname = 'a'", false),
+            ("[[context]]\nname = 'a'\nmanagers = [{ uid = 1 }]", false),
+            ("[[context]]\nname = 'a'\nmanagers = [{ uid = 1 }, { gid = 1 }]", true),
+        ] {
+            assert_eq!(Policy::parse(text).unwrap().names_groups(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -201,7 +201,10 @@ impl Broker {
         if connection.on_behalf.is_some() || !matches!(pages, Attached::None) {
             return Err(CloseReason::Malformed);
         }
-        let found = peer::on_behalf(&connection.credentials, pid).and_then(|credentials| {
+        let needs_groups = self.policy.names_groups();
+        let found =
+            peer::on_behalf(&connection.credentials, pid, needs_groups, &mut self.last_served);
+        let found = found.and_then(|credentials| {
             let rights = self.policy.rights(&credentials, rustix::process::geteuid().as_raw());
             let class = if rights.reserve { QuotaClass::Owner } else { STRANGER };
             let room =

@@ -204,6 +204,8 @@ pub(crate) struct Broker {
     rejoin_deadline: Option<Instant>,
     last_connection: u64,
     last_peer: LastPeer,
+    /// The process whose device another one served last.
+    pub last_served: LastPeer,
     /// The engine whose unread descriptors were counted last.
     last_recounted: ProcessId,
     /// The last entry of `blocked` that was looked at.
@@ -253,6 +255,7 @@ impl Broker {
             rejoin_deadline: None,
             last_connection: 0,
             last_peer: LastPeer::default(),
+            last_served: LastPeer::default(),
             last_recounted: ProcessId::BROKER,
             last_blocked: ConnectionId(0),
         }

@@ -1,11 +1,12 @@
-//! The kernel's word on a Unix socket: its peer, and the bytes that its receiver has not read.
+//! The kernel's word on a Unix socket: its peer, and the bytes that its receiver has not read; and
+//! on a process, by its pidfd.
 //!
 //! Ids are plain integers here: in another pid namespace than its peer's, a process reads the pid
 //! 0.
 
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, Result};
-use rustix::ioctl::{Getter, Opcode, ioctl};
+use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
 
 /// From `asm-generic/socket.h`, since Linux 6.5.
 const SO_PEERPIDFD: i32 = 77;
@@ -49,6 +50,40 @@ pub fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(i32::from_ne_bytes(number)) })
 }
 
+/// `struct pidfd_info` of `linux/pidfd.h`, in its first form.
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    /// Asks for parts, and says which are there.
+    mask: u64,
+    cgroup: u64,
+    /// The process, its thread group and its parent.
+    pids: [u32; 3],
+    real: [u32; 2],
+    /// User and group.
+    effective: [u32; 2],
+    saved: [u32; 2],
+    /// Of file accesses.
+    files: [u32; 2],
+    exit_code: i32,
+}
+
+/// `PIDFD_INFO_CREDS`: the ids are there.
+const INFO_CREDS: u64 = 1 << 1;
+/// `PIDFD_GET_INFO`: `_IOWR(0xff, 11, struct pidfd_info)`.
+const PIDFD_GET_INFO: Opcode = opcode::read_write::<PidfdInfo>(0xff, 11);
+
+/// Effective user and group of a process, as its main thread has them now, in the caller's user
+/// namespace. `ESRCH` if the process has ended. Other errors say that the kernel does not tell so,
+/// as Linux before 6.13.
+pub fn effective_ids(pidfd: impl AsFd) -> Result<(u32, u32)> {
+    let mut info = PidfdInfo { mask: INFO_CREDS, ..PidfdInfo::default() };
+    // SAFETY: the request has this number, and reads and writes this structure.
+    unsafe { ioctl(pidfd, Updater::<PIDFD_GET_INFO, PidfdInfo>::new(&mut info)) }?;
+    let [user, group] = info.effective;
+    if info.mask & INFO_CREDS != 0 { Ok((user, group)) } else { Err(Errno::NODATA) }
+}
+
 /// Reads an option of SOL_SOCKET into `into`. Returns its length in bytes. `ERANGE` for a list that
 /// does not fit.
 pub fn option(socket: impl AsFd, name: i32, into: &mut [u8]) -> Result<usize> {
@@ -75,6 +110,18 @@ pub fn unread_bytes(socket: impl AsFd) -> Result<u32> {
 mod tests {
     use super::*;
     use std::os::unix::net::{UnixDatagram, UnixStream};
+
+    #[test]
+    fn a_pidfd_tells_the_effective_ids() {
+        use rustix::process::{PidfdFlags, getegid, geteuid, getpid, pidfd_open};
+        let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+        match effective_ids(&pidfd) {
+            Err(Errno::NOTTY) => println!("skipped: not before Linux 6.13"),
+            found => assert_eq!(found, Ok((geteuid().as_raw(), getegid().as_raw()))),
+        }
+        let no_pidfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+        assert!(effective_ids(no_pidfd).is_err());
+    }
 
     #[test]
     fn credentials_are_plain_integers() {
