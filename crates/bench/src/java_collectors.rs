@@ -3,13 +3,13 @@
 //!
 //! The real-time thread has SCHED_FIFO 80, and is bound to one processor. Each period it allocates
 //! 8 objects of 16 bytes. The heap has 64 MB, and 3 GB for the machine that never collects. The
-//! kinds of garbage are those of table 5.2 of the RTAndroid thesis, the
-//! mutations those of its tables 5.3 and 5.4.
+//! kinds of garbage are those of table 5.2 of the RTAndroid thesis, the mutations those of its
+//! tables 5.3 and 5.4.
 //!
 //! A [`Sentinel`] measures the machine's own lateness at the same instants on the same processor.
-//! What the thread's lateness has more is what the Java machine and its collector add: bars are of
-//! that. All systems are alike: the sentinel beside them, processors that do not sleep, and memory
-//! that is there before the periods begin.
+//! Bars are of the difference, which the Java machine and its collector add. All systems are alike:
+//! the sentinel beside them, processors that do not sleep, and memory that is there before the
+//! periods begin.
 
 use crate::form::{or_without, progress};
 use crate::java_programs::{baton, program};
@@ -76,7 +76,7 @@ pub struct Work {
     pub cpu: usize,
 }
 
-/// What a process has measured.
+/// The measurements of one process.
 struct Lateness {
     late_ns: Vec<u64>,
     machine_ns: Vec<[u64; 2]>,

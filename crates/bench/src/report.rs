@@ -249,8 +249,8 @@ impl Ratio {
         Ratio { name, value, spread, interval, bar: bound, want, holds, why }
     }
 
-    /// The same ratio, whose bar holds only if it does at both ends of an interval, and fails only
-    /// if it does at neither. Without an interval, for that reason, nothing is decided.
+    /// An interval decides this ratio: its bar holds only if it does at both ends, and fails only
+    /// if it does at neither. Without an interval, for the reason given, nothing is decided.
     pub(crate) fn decided_by(mut self, interval: Result<[f64; 2], String>) -> Ratio {
         if self.value.is_none() {
             return self;

@@ -99,8 +99,8 @@ impl Wakes {
     }
 }
 
-/// What is left of a thread's lateness without the machine's own. Periods in which the machine
-/// delayed the sentinel by more than [`LATER_NS`] are left out: the processor was not there.
+/// A thread's lateness without the machine's own. Periods in which the machine delayed the sentinel
+/// by more than [`LATER_NS`] are left out: the processor was not there.
 pub(crate) fn added_ns(late_ns: &[u64], machine_ns: &[[u64; 2]]) -> Vec<u64> {
     let is_there = |machine_ns: &[u64; 2]| machine_ns.iter().all(|&late_ns| late_ns <= LATER_NS);
     let both = late_ns.iter().zip(machine_ns);

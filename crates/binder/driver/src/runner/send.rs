@@ -119,7 +119,7 @@ fn refuse_if_full(channel: &Channel, outgoing: &Outgoing<'_>) -> Result<(), Refu
     Ok(())
 }
 
-/// What a sender of a one-way transaction sees of its target's room.
+/// The room of a target, as a sender of a one-way transaction sees it.
 enum OneWayRoom {
     /// There is room. `spam`: the target may count the transaction as spam.
     Found { spam: bool },

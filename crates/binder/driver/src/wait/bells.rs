@@ -2,9 +2,9 @@
 //!
 //! A looper that sleeps on several bells also sleeps on `any_work`, which no client can reach. A
 //! looper that sleeps on a single bell is rung there. The client of that bell can make one such
-//! ring miss a looper that is just about to sleep (`shm::bell`). So while a ring may have missed a
-//! looper, the control thread rings once more after [`REPEAT_AFTER`], if there is still work for a
-//! sleeper.
+//! ring miss a looper that is just about to sleep (`shm::bell`), and can take a ring for one looper
+//! itself. So while a ring may have missed a looper, the control thread rings once more after
+//! [`REPEAT_AFTER`], for all of them, if there is still work for a sleeper.
 //!
 //! [`REPEAT_AFTER`]: crate::sys::control_poll::REPEAT_AFTER
 
@@ -20,14 +20,11 @@ impl Pool {
     pub(crate) fn wake_looper(&self) {
         self.any_work.fetch_add(1, Ordering::SeqCst);
         // SeqCst, as where a looper ceases to spin: that one looks at `any_work` after it.
-        if !self.spinning.load(Ordering::SeqCst)
-            && futex::wake(&self.any_work, 1) == 0
-            && self
-                .channels
-                .active()
-                .iter()
-                .any(|it| ring(it, |bell| bell.ring_one()) == OwnRing::Rung)
-        {
+        if self.spinning.load(Ordering::SeqCst) || futex::wake(&self.any_work, 1) != 0 {
+            return;
+        }
+        let rings = |channel: &Channel| ring(channel, |bell| bell.ring_one()) == OwnRing::Rung;
+        if self.channels.active().iter().any(|channel| rings(channel)) {
             self.control.repeats.expect();
         }
     }
