@@ -23,7 +23,7 @@ use baton_shm::sync::{AtomicU32, Ordering};
 use baton_state::parcel::Sent;
 use baton_state::thread::{Calling, Raise, Waiting};
 use baton_state::transaction::{LaneId, Refusal, Target};
-use baton_state::work::{Tid, Work};
+use baton_state::work::{Completion, Tid, Work};
 use baton_state::{Effect, State};
 use bytemuck::{Zeroable, bytes_of};
 use rustix::io::Errno;
@@ -894,4 +894,21 @@ fn a_dedicated_looper_is_relieved_if_the_pool_waits_and_not_if_it_runs() {
         });
         server.close();
     }
+}
+
+#[test]
+fn a_short_transaction_to_a_frozen_process_says_that_it_waits() {
+    let broker = broker();
+    let (server, client, _channel) = channel(&broker);
+    server.with_state(|state| state.buffers.map(MAX_PAYLOAD_BYTES));
+    for (is_frozen, expected) in [(false, Completion::Taken), (true, Completion::PendingFrozen)] {
+        server.page.set_frozen(is_frozen);
+        let (data, sent) = (Payload::Bytes(&[]), Sent::default());
+        let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
+        client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
+        let completed = client.lock().thread(tid()).todo.pop();
+        assert!(matches!(completed, Some(Work::Complete(it)) if it == expected), "{is_frozen}");
+    }
+    client.close();
+    server.close();
 }
