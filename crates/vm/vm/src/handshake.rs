@@ -5,6 +5,9 @@
 //! meanwhile, it does what the stage asks for as well. So each stage may be done twice, and the
 //! collector goes on only when the thread has done it.
 //!
+//! The collector acts for all safe threads first, and then waits for one after the other. A thread
+//! wakes it only while it waits for that very thread.
+//!
 //! Orders: a thread stores its state and then loads its attention; the collector stores the stage,
 //! each thread's attention, and then loads the states. An [asymmetric fence](asymmetric_fence) lies
 //! between, so that one of them sees the other. A thread whose attention is off has nothing to do:
@@ -13,8 +16,8 @@
 use crate::asymmetric_fence::{self, LightSide};
 use crate::cards::{Cards, Mutator, Stage, Step};
 use crate::sync::{
-    AtomicBool, AtomicU8, AtomicU32, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release,
-    Ordering::SeqCst, Thread, current, park,
+    self, AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::AcqRel, Ordering::Relaxed,
+    Ordering::Release, Ordering::SeqCst, Thread, current, park,
 };
 use std::sync::{Arc, OnceLock};
 
@@ -46,6 +49,11 @@ impl Party {
         let running = AtomicU8::new(Running::Safe as u8);
         let attention = AtomicBool::new(true);
         Party { running, attention, light_side: LightSide::new(), mutator }
+    }
+
+    /// No other living thread has this number.
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     pub(crate) fn is_safe(&self) -> bool {
@@ -94,6 +102,9 @@ pub(crate) fn fence<'a>(called: impl Iterator<Item = &'a Party>) {
 pub struct Handshake {
     stage: AtomicU32,
     collector: OnceLock<Thread>,
+    /// The [number](Party::number) of the thread for which the collector waits; 0 for none. No
+    /// other one spends a system call on waking it.
+    awaited: AtomicUsize,
 }
 
 impl Handshake {
@@ -118,19 +129,24 @@ impl Handshake {
     pub(crate) fn reach_due(&self, party: &Party, scan: impl FnOnce(&Cards)) -> bool {
         let Some((mutator, stage)) = self.due(party) else { return false };
         advance(mutator, stage, scan);
-        self.wake();
+        self.wake(party);
         true
     }
 
     /// Lets the collector act for a thread that has just become safe.
     pub(crate) fn tell(&self, party: &Party) {
         if self.is_due(party) {
-            self.wake();
+            self.wake(party);
         }
     }
 
-    fn wake(&self) {
-        if let Some(collector) = self.collector.get() {
+    /// Wakes the collector if it waits for this thread, whose state has just changed: either the
+    /// collector sees the state, or this thread sees that it is awaited.
+    fn wake(&self, party: &Party) {
+        sync::fence(SeqCst);
+        if self.awaited.load(Relaxed) == party.number()
+            && let Some(collector) = self.collector.get()
+        {
             collector.unpark();
         }
     }
@@ -145,20 +161,33 @@ impl Handshake {
         self.stage.store(stage.number(), SeqCst);
     }
 
+    /// Brings a thread that is safe to the stage that was asked for. False if it runs, and has to
+    /// come there by itself.
+    pub(crate) fn act_for(&self, party: &Party, scan: impl FnOnce(&Cards)) -> bool {
+        let Some((mutator, stage)) = self.due(party) else { return true };
+        let exchange = |from: Running, to: Running| {
+            party.running.compare_exchange(from as u8, to as u8, SeqCst, SeqCst).is_ok()
+        };
+        let is_safe = exchange(Running::Safe, Running::Held);
+        if is_safe {
+            advance(mutator, stage, scan);
+            // A failure means that the thread runs, and does the same.
+            exchange(Running::Held, Running::Safe);
+        }
+        is_safe
+    }
+
     /// Waits until a thread has reached the stage that was asked for.
     pub(crate) fn await_party(&self, party: &Party, scan: impl Fn(&Cards)) {
-        while let Some((mutator, stage)) = self.due(party) {
-            let exchange = |from: Running, to: Running| {
-                party.running.compare_exchange(from as u8, to as u8, SeqCst, SeqCst).is_ok()
-            };
-            if exchange(Running::Safe, Running::Held) {
-                advance(mutator, stage, &scan);
-                // A failure means that the thread runs, and does the same.
-                exchange(Running::Held, Running::Safe);
-            } else {
+        self.awaited.store(party.number(), Relaxed);
+        // Pairs with the one in `wake`.
+        sync::fence(SeqCst);
+        while self.is_due(party) {
+            if !self.act_for(party, &scan) {
                 park();
             }
         }
+        self.awaited.store(0, Relaxed);
     }
 }
 

@@ -125,6 +125,9 @@ impl World {
         self.actors.iter().for_each(|actor| actor.party.call());
         handshake::fence(self.actors.iter().map(|actor| &actor.party));
         for actor in &self.actors {
+            self.handshake.act_for(&actor.party, |cards| actor.scan(cards));
+        }
+        for actor in &self.actors {
             self.handshake.await_party(&actor.party, |cards| actor.scan(cards));
         }
     }

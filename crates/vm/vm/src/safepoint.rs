@@ -296,6 +296,10 @@ impl Threads {
         let threads = self.all();
         threads.iter().for_each(|state| state.party.call());
         handshake::fence(threads.iter().map(|state| &state.party));
+        // Those that sleep first: a real-time thread that wakes up meanwhile has nothing to do.
+        for state in &threads {
+            self.handshake.act_for(&state.party, |cards| state.scan(cards));
+        }
         for state in threads {
             self.handshake.await_party(&state.party, |cards| state.scan(cards));
         }

@@ -5,13 +5,15 @@
 pub use {
     crate::memory::{load32, zeroed},
     std::sync::Mutex,
-    std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
+    std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     std::thread::{Thread, current, park},
 };
 #[cfg(loom)]
 pub use {
     crate::model_memory::{load32, zeroed},
     loom::sync::Mutex,
-    loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
+    loom::sync::atomic::{
+        AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    },
     loom::thread::{Thread, current, park},
 };
