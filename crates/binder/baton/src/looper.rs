@@ -6,8 +6,8 @@ use crate::{Parcel, Process, Received, Request};
 use baton_abi::control::Strength;
 use baton_abi::uapi::*;
 use baton_driver::typed::{
-    self, ActiveSet, Answered, INLINE_BYTES, PinnedLooper, References, RouteCache, Served, Server,
-    Taken, Until, tid, while_serving,
+    ActiveSet, Answered, INLINE_BYTES, PinnedLooper, References, RouteCache, Served, Server, Taken,
+    Until, tid, while_serving,
 };
 use baton_shm::futex::Wait;
 use baton_shm::lock::Guard;
@@ -65,12 +65,10 @@ impl Driver {
         match item {
             Return::Transaction(incoming, (ptr, _)) => {
                 // Under the lock: another thread may raise this one from then on.
-                let before = typed::adopt(incoming.requested_priority());
+                let before = engine.adopt(&mut state, incoming.requested_priority());
                 engine.unlock(state);
-                self.serve_one(incoming, ptr);
-                let mut state = engine.lock();
-                engine.end_raise(&mut state);
-                before.into_iter().for_each(typed::restore);
+                let mut state = self.serve_one(incoming, ptr, before.is_none());
+                engine.give_priority_back(&mut state, before);
                 state
             }
             Return::Node(news) => {
@@ -103,15 +101,27 @@ impl Driver {
         }
     }
 
-    fn serve_one(self: &Arc<Self>, incoming: Incoming, ptr: u64) {
+    /// Serves a transaction, and returns the locked state. `serves_on` as in
+    /// [`Received::free_and_lock`].
+    fn serve_one(
+        self: &Arc<Self>,
+        incoming: Incoming,
+        ptr: u64,
+        serves_on: bool,
+    ) -> Guard<'_, State> {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
         let handler = self.handler(ptr);
         let request = Request { received: Received::in_buffer(self, incoming) };
         let answer = handler.map_or(Err(Errno::NOENT), |handler| handle(&handler, &request));
-        drop(request);
         if two_way {
+            drop(request);
             self.reply(&answer);
+            // The answer is the program's, and is dropped before the lock is taken.
+            drop(answer);
+            return self.engine.lock();
         }
+        drop(answer);
+        request.received.free_and_lock(serves_on)
     }
 
     /// Serves a transaction of the fast path, whichever way its answer goes.

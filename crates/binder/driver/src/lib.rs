@@ -49,7 +49,7 @@ pub mod typed {
     };
     pub use crate::runner::await_work::Until;
     pub use crate::runner::send::Outgoing;
-    pub use crate::sys::priority::{adopt, of_transaction, restore};
+    pub use crate::sys::priority::of_transaction;
     pub use crate::sys::thread::{
         Children, become_ordinary, priorities_changed, set_real_time_priority, start, tid,
     };

@@ -51,6 +51,10 @@ struct Server {
     shared: Arc<Shared>,
 }
 
+/// The payload of a one-way transaction, the priority at which it was served at last, and the
+/// thread.
+type ServedOneWay = (Vec<u8>, [i32; 2], u32);
+
 #[derive(Default)]
 struct Shared {
     /// Threads that were started because they were asked for.
@@ -63,8 +67,7 @@ struct Shared {
     tid: AtomicU32,
     interrupted: AtomicU32,
     one_ways: AtomicU32,
-    /// The payload of each one-way transaction, and the priority at which it was served at last.
-    served: Mutex<Vec<(Vec<u8>, [i32; 2])>>,
+    served: Mutex<Vec<ServedOneWay>>,
     /// After each answer its thread asks for what came of it, at a real-time priority.
     asks: AtomicBool,
     /// Answers of which it was told, and others.
@@ -158,12 +161,13 @@ impl Server {
     /// What the thread does next, unless it ends.
     fn answer(&self, request: &Message) -> Option<Commands> {
         // SAFETY: asks about the calling thread, and touches no memory.
-        self.shared.tid.store(unsafe { libc::gettid() } as u32, Ordering::SeqCst);
+        let tid = unsafe { libc::gettid() } as u32;
+        self.shared.tid.store(tid, Ordering::SeqCst);
         if request.transaction.flags & TF_ONE_WAY != 0 {
             if request.transaction.code == HOLD {
                 self.shared.pass();
             }
-            let served = (request.data.clone(), sched_priority());
+            let served = (request.data.clone(), sched_priority(), tid);
             self.shared.served.lock().unwrap().push(served);
             self.shared.one_ways.fetch_add(1, Ordering::SeqCst);
             return Some(none().free(request));
@@ -563,9 +567,9 @@ fn one_way_transactions_are_served_at_their_senders_priority_in_order() {
         });
         let served = stage.server.shared.served.lock().unwrap();
         let numbers =
-            served.iter().map(|(data, _)| u32::from_ne_bytes(data[..].try_into().unwrap()));
+            served.iter().map(|(data, ..)| u32::from_ne_bytes(data[..].try_into().unwrap()));
         assert!(numbers.eq(0..MANY), "{max_threads}");
-        let at_priority = served.iter().filter(|(_, at)| *at == [libc::SCHED_FIFO, 30]).count();
+        let at_priority = served.iter().filter(|(_, at, _)| *at == [libc::SCHED_FIFO, 30]).count();
         // The first come before the server has heard of the priority.
         assert!(at_priority >= MANY as usize * 9 / 10, "{max_threads}: {at_priority}");
     }
@@ -594,10 +598,11 @@ fn a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service
     });
     let served = shared.served.lock().unwrap();
     let numbers: Vec<u32> =
-        served.iter().map(|(data, _)| u32::from_ne_bytes(data[..].try_into().unwrap())).collect();
+        served.iter().map(|(data, ..)| u32::from_ne_bytes(data[..].try_into().unwrap())).collect();
     assert_eq!(numbers, [0, 100, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     let fifo = [libc::SCHED_FIFO, 30];
     assert_eq!([served[0].1, served[1].1, served[2].1], [fifo, fifo, ORDINARY]);
+    assert_eq!(served[0].2, served[1].2, "a thread that was raised serves on");
 }
 
 /// Its looper, which has been dedicated to its lane without a call from there, goes on waiting

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 use support::Broker;
 
@@ -43,7 +43,7 @@ fn main() {
         return;
     }
     become_ordinary();
-    let tests: [(&str, fn()); 16] = [
+    let tests: [(&str, fn()); 17] = [
         (
             "a_prepared_callers_first_call_is_served_at_its_priority",
             a_prepared_callers_first_call_is_served_at_its_priority,
@@ -72,6 +72,7 @@ fn main() {
             "a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service",
             a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service,
         ),
+        ("a_thread_that_was_raised_serves_on", a_thread_that_was_raised_serves_on),
         (
             "ordinary_senders_leave_room_for_a_real_time_one",
             ordinary_senders_leave_room_for_a_real_time_one,
@@ -481,6 +482,8 @@ const HOLD: u32 = 4;
 struct OneWayServer {
     process: Process,
     served: Mutex<Receiver<Served>>,
+    /// By which threads.
+    by: Mutex<Receiver<ThreadId>>,
     /// Opens the gate for one transaction.
     gate: Sender<()>,
     /// One transaction waits at the gate.
@@ -491,6 +494,7 @@ impl OneWayServer {
     fn start(broker: &Path, n_loopers: usize) -> OneWayServer {
         let process = Process::open("binder", broker).unwrap();
         let (tell, served) = mpsc::channel();
+        let (tell_by, by) = mpsc::channel();
         let (gate, opened) = mpsc::channel();
         let (begins, waits) = mpsc::channel();
         let opened = Mutex::new(opened);
@@ -501,6 +505,7 @@ impl OneWayServer {
                     begins.send(()).unwrap();
                     opened.lock().unwrap().recv().unwrap();
                 }
+                tell_by.send(thread::current().id()).unwrap();
                 tell.send((request.data().to_vec(), [begun, sched_priority()])).unwrap();
                 Ok(Parcel::new())
             })
@@ -510,11 +515,17 @@ impl OneWayServer {
             let serving = process.clone();
             thread::spawn(move || serving.serve());
         }
-        OneWayServer { process, served: Mutex::new(served), gate, waits: Mutex::new(waits) }
+        let (served, by, waits) = (Mutex::new(served), Mutex::new(by), Mutex::new(waits));
+        OneWayServer { process, served, by, gate, waits }
     }
 
     fn next(&self) -> Served {
         self.served.lock().unwrap().recv_timeout(LONG).expect("a transaction is served")
+    }
+
+    /// The thread that served the next transaction that nobody has asked about.
+    fn next_by(&self) -> ThreadId {
+        self.by.lock().unwrap().recv_timeout(LONG).expect("a transaction is served")
     }
 
     fn await_held(&self) {
@@ -574,15 +585,8 @@ fn a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service
     for (priority, number) in [(20, 100), (30, 200), (20, 101)] {
         at_fifo(&manager, priority, || send(&manager, 0, number));
     }
-    let in_state = |socket: &Path| {
-        let report = Observer::connect(socket).unwrap().report().unwrap();
-        let processes = report.contexts.into_iter().flat_map(|context| context.processes);
-        processes.map(|process| process.engine.outstanding).sum::<u32>()
-    };
     // All have come in before the gate opens.
-    while in_state(&broker.socket) < 12 {
-        thread::yield_now();
-    }
+    await_taken_in(&broker.socket, 12);
     server.gate.send(()).unwrap();
     assert_eq!(server.next(), (0u32.to_ne_bytes().to_vec(), [ordinary, fifo(30)]));
     let expected = [(200u32, fifo(30)), (100, fifo(20)), (101, fifo(20))].into_iter();
@@ -591,6 +595,46 @@ fn a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service
         assert_eq!(data, number.to_ne_bytes());
         // One whose sender has ended is the pool's, at its sender's priority.
         assert_eq!((begun, ended), (at, at), "{number}");
+    }
+    server.process.close();
+}
+
+/// Waits until so many transactions are in their receivers' states, unread.
+fn await_taken_in(socket: &Path, n_transactions: u32) {
+    let in_state = || {
+        let report = Observer::connect(socket).unwrap().report().unwrap();
+        let processes = report.contexts.into_iter().flat_map(|context| context.processes);
+        processes.map(|process| process.engine.outstanding).sum::<u32>()
+    };
+    while in_state() < n_transactions {
+        thread::yield_now();
+    }
+}
+
+/// The sender's own looper, which waits at its lane, is not woken.
+fn a_thread_that_was_raised_serves_on() {
+    let broker = Broker::start();
+    let server = OneWayServer::start(&broker.socket, 1);
+    let client = Process::open("binder", &broker.socket).unwrap();
+    let manager = client.context_manager().unwrap();
+    let (ordinary, fifo) = ([libc::SCHED_OTHER, 0], [libc::SCHED_FIFO, 20]);
+    for _ in 0..20 {
+        send(&manager, HOLD, 0);
+        server.await_held();
+        at_fifo(&manager, 20, || {
+            send(&manager, 0, 1);
+            await_taken_in(&broker.socket, 1);
+            server.gate.send(()).unwrap();
+            assert_eq!(server.next().1, [ordinary, fifo]);
+            assert_eq!(server.next().1, [fifo, fifo]);
+            assert_eq!(server.next_by(), server.next_by());
+            send(&manager, 0, 2);
+            assert_eq!(server.next().1, [fifo, fifo], "by its own looper");
+            server.next_by();
+        });
+        send(&manager, 0, 3);
+        assert_eq!(server.next().1, [ordinary, ordinary]);
+        server.next_by();
     }
     server.process.close();
 }

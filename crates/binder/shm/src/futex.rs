@@ -136,6 +136,51 @@ pub fn wake(word: &AtomicU32, n: u32) -> usize {
     rustix::thread::futex::wake(kernels(word), flags, n).unwrap_or(0)
 }
 
+/// Sleeps while a word that no other process uses contains `expected`. [`wake_own`] wakes the
+/// thread, and [`wake_thread`] by its id.
+#[cfg(not(loom))]
+pub(crate) fn wait_own(word: &AtomicU32, expected: u32, thread: u32) {
+    use rustix::thread::futex::{Flags, wait_bitset};
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        simulation::wait(&machine, &[(word, expected)], None);
+        return;
+    }
+    // Whatever has ended the wait, the caller checks the word.
+    let _ = wait_bitset(kernels(word), Flags::PRIVATE, expected, None, marks_of(thread));
+}
+
+/// Wakes one of the threads that sleep by [`wait_own`].
+#[cfg(not(loom))]
+pub(crate) fn wake_own(word: &AtomicU32) {
+    use rustix::thread::futex::{Flags, wake};
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        simulation::wake(&machine, word, 1);
+        return;
+    }
+    let _ = wake(kernels(word), Flags::PRIVATE, 1);
+}
+
+/// Wakes a thread if it sleeps by [`wait_own`]; others may wake up with it.
+#[cfg(not(loom))]
+pub(crate) fn wake_thread(word: &AtomicU32, thread: u32) {
+    use rustix::thread::futex::{Flags, wake_bitset};
+    const ALL: u32 = i32::MAX as u32;
+    #[cfg(simulated)]
+    if let Some(machine) = simulation::machine() {
+        simulation::wake(&machine, word, ALL);
+        return;
+    }
+    let _ = wake_bitset(kernels(word), Flags::PRIVATE, ALL, marks_of(thread));
+}
+
+/// The bits by which the kernel knows a sleeping thread.
+#[cfg(not(loom))]
+fn marks_of(thread: u32) -> core::num::NonZeroU32 {
+    core::num::NonZeroU32::new(1 << (thread % u32::BITS)).expect("a bit")
+}
+
 /// Takes the priority-inheriting lock of a word. The lock's holder inherits the calling thread's
 /// priority meanwhile.
 #[cfg(not(loom))]
@@ -184,6 +229,9 @@ pub(crate) fn unlock(word: &AtomicU32) {
 
 #[cfg(loom)]
 pub use crate::models::{can_wait_any, wait, wait_any, wait_any_of, wake};
+#[cfg(loom)]
+pub(crate) use crate::models::{wait_own, wake_own, wake_thread};
+
 /// Bit that the kernel sets in a lock's word while threads wait in the kernel.
 pub const WAITERS: u32 = 1 << 31;
 

@@ -3,7 +3,8 @@
 //! ```text
 //!   word      0, or the holder's thread id and the kernel's bit for waiters: a
 //!             priority-inheriting futex
-//!   sleepers  1 while ordinary threads sleep on it, or are about to
+//!   sleepers  a mark while ordinary threads sleep on it, or are about to; above it, how often
+//!             one of them was made to compete anew
 //! ```
 //!
 //! Without contention, taking and releasing are one compare-and-swap each.
@@ -15,7 +16,7 @@
 //! Ordinary threads sleep on `sleepers` and compete for the lock once they are awake. Passing the
 //! lock to a thread that still has to wake up would block all running threads meanwhile. Under
 //! contention that costs nine of ten calls. Who gives a sleeper a real-time policy calls
-//! [`Lock::wake_all`], and it waits on `word` then.
+//! [`Lock::wake`], and it waits on `word` then.
 //!
 //! Memory order: a release, by the swap here or in the kernel, pairs with the acquire of the thread
 //! that takes the lock. Fences on both sides separate the accesses to `word` and `sleepers`
@@ -34,6 +35,10 @@ use core::cell::UnsafeCell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
+
+/// In [`Lock::sleepers`]: the mark, and the unit of the number above it.
+const MARK: u32 = 1;
+const ANEW: u32 = 2;
 
 /// A value that one thread at a time can use.
 pub struct Lock<T> {
@@ -98,7 +103,7 @@ impl<T> Lock<T> {
 
     /// Whether any thread sleeps until the lock is free.
     pub fn is_contended(&self) -> bool {
-        self.is_awaited() || self.sleepers.load(Ordering::Relaxed) != 0
+        self.is_awaited() || self.sleepers.load(Ordering::Relaxed) & MARK != 0
     }
 
     #[inline]
@@ -127,36 +132,34 @@ impl<T> Lock<T> {
         loop {
             // Also for the threads that already sleep: the one that was woken must keep the mark
             // for the others.
-            self.sleepers.swap(1, Ordering::SeqCst);
+            let sleepers = self.sleepers.fetch_or(MARK, Ordering::SeqCst) | MARK;
             fence_after_update();
             if self.take(holder) {
                 return;
             }
-            // It may have become one while it slept: see `wake_all`.
+            // It may have become one while it slept: see `wake`.
             if thread::is_real_time() {
                 return futex::lock(&self.word, holder);
             }
-            futex::wait(&self.sleepers, 1, None);
+            futex::wait_own(&self.sleepers, sleepers, holder);
         }
     }
 
-    /// Has all ordinary threads that sleep compete anew. Called after one of them may have become a
+    /// Has a thread that sleeps as an ordinary one compete anew. Called after it has become a
     /// real-time thread: it waits on `word` from then on.
     ///
-    /// Threads may sleep without a mark, until the one that a release has woken sets it again.
-    ///
-    /// Memory order: that thread marks `sleepers` before it looks at its policy. The caller has set
-    /// the policy before. So either this call takes the mark away, and that thread does not sleep,
-    /// or that thread sees its policy.
-    pub fn wake_all(&self) {
-        self.sleepers.swap(0, Ordering::SeqCst);
-        futex::wake(&self.sleepers, i32::MAX as u32);
+    /// Memory order: that thread reads `sleepers` before it looks at its policy. The caller has set
+    /// the policy before. So either this call changes what that thread has read, and that thread
+    /// does not sleep, or that thread sees its policy.
+    pub fn wake(&self, thread: u32) {
+        self.sleepers.fetch_add(ANEW, Ordering::SeqCst);
+        futex::wake_thread(&self.sleepers, thread);
     }
 
     #[cold]
     fn wake_sleeper(&self) {
-        if self.sleepers.swap(0, Ordering::Relaxed) != 0 {
-            futex::wake(&self.sleepers, 1);
+        if self.sleepers.fetch_and(!MARK, Ordering::Relaxed) & MARK != 0 {
+            futex::wake_own(&self.sleepers);
         }
     }
 }
@@ -186,7 +189,7 @@ impl<T> Drop for Guard<'_, T> {
             futex::unlock(word);
         }
         fence_after_update();
-        if sleepers.load(Ordering::Relaxed) != 0 {
+        if sleepers.load(Ordering::Relaxed) & MARK != 0 {
             self.lock.wake_sleeper();
         }
     }
@@ -218,16 +221,17 @@ mod tests {
 
     /// The one that a release has woken may not run for long.
     #[test]
-    fn all_sleepers_wake_up_before_the_woken_one_has_set_the_mark_again() {
+    fn a_sleeper_competes_anew_before_the_woken_one_has_set_the_mark_again() {
         let (lock, sleeper) = (Lock::new(()), AtomicU32::new(0));
         let load = |word: &AtomicU32| word.load(Ordering::SeqCst);
+        let is_marked = || load(&lock.sleepers) & MARK != 0;
         scope(|scope| {
             let held = lock.lock();
             scope.spawn(|| {
                 sleeper.store(thread::id(), Ordering::SeqCst);
                 drop(lock.lock());
             });
-            while load(&lock.sleepers) == 0 {
+            while !is_marked() {
                 yield_now();
             }
             let stat = format!("/proc/self/task/{}/stat", load(&sleeper));
@@ -235,9 +239,9 @@ mod tests {
                 yield_now();
             }
             // As a release does.
-            lock.sleepers.store(0, Ordering::SeqCst);
-            lock.wake_all();
-            while load(&lock.sleepers) == 0 {
+            lock.sleepers.fetch_and(!MARK, Ordering::SeqCst);
+            lock.wake(load(&sleeper));
+            while !is_marked() {
                 yield_now();
             }
             drop(held);

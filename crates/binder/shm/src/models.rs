@@ -89,6 +89,21 @@ pub fn wake(word: &AtomicU32, n: u32) -> usize {
     woken
 }
 
+/// Model of [`crate::futex`]: a wait on a word of this process.
+pub fn wait_own(word: &AtomicU32, expected: u32, _: u32) {
+    wait(word, expected, None);
+}
+
+/// Model of [`crate::futex`]: a wake of one.
+pub fn wake_own(word: &AtomicU32) {
+    wake(word, 1);
+}
+
+/// Model of [`crate::futex`]: a wake by a thread's id, which wakes all.
+pub fn wake_thread(word: &AtomicU32, _: u32) {
+    wake(word, u32::MAX);
+}
+
 loom::thread_local! {
     static THREAD: u32 = {
         let mut names = NAMES.lock().unwrap();

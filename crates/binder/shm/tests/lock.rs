@@ -148,7 +148,7 @@ fn a_sleeper_that_is_made_a_real_time_thread_waits_as_one() {
         if schedule::set(tid.cast_unsigned(), libc::SCHED_FIFO, HIGH).is_err() {
             println!("skipped: no real-time priority here");
         } else {
-            lock.wake_all();
+            lock.wake(tid.cast_unsigned());
             while !lock.is_awaited() {
                 thread::yield_now();
             }

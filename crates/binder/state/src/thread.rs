@@ -1,7 +1,7 @@
 //! Threads as the driver knows them, each with its calls, its services and its wait.
 
-use crate::message::{LaneId, Serving};
-use crate::work::{Tid, Todo};
+use crate::message::{Incoming, LaneId, Serving};
+use crate::work::{Tid, Todo, Work};
 use baton_abi::control::ProcessId;
 use baton_abi::sched_priority::SchedPriority;
 use baton_shm::event_flag::EventFlag;
@@ -171,6 +171,23 @@ impl Thread {
     /// own.
     pub fn is_available(&self) -> bool {
         self.stack.is_empty() && self.todo.is_empty()
+    }
+
+    /// Whether the thread, which has served a one-way transaction and reads next, can serve the one
+    /// for which it was raised: it serves nothing else, and has no other priority to give back.
+    pub(crate) fn may_serve_on(&self, next: &Incoming) -> bool {
+        self.is_available() && !self.is_off_priority && self.was_raised_for(next)
+    }
+
+    /// Whether the thread keeps the priority to which it was raised: the transaction that it reads
+    /// next is the one for which it was.
+    pub fn serves_on(&self) -> bool {
+        let next = self.todo.first();
+        matches!(next, Some(Work::Transaction(next)) if self.was_raised_for(next))
+    }
+
+    fn was_raised_for(&self, next: &Incoming) -> bool {
+        self.raised.is_some_and(|raise| next.real_time() == Some(raise.to))
     }
 
     /// The lane whose answer it waits for.

@@ -6,7 +6,7 @@ use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::FLAT_BINDER_FLAG_SCHED_POLICY_SHIFT;
 use baton_state::buffer::Use;
 use baton_state::parcel::Sent;
-use baton_state::thread::{Calling, Waiting};
+use baton_state::thread::{Calling, Frame, Raise, Thread, Waiting};
 use baton_state::transaction::{
     Arrival, Incoming, LaneId, LaneSender, Received, Recipient, Serving, Target,
 };
@@ -256,6 +256,48 @@ fn the_server_of_a_transaction_is_raised_to_the_most_urgent_one_behind_it() {
     take_in(&mut state, node, 4, at(3, 30), None);
     assert_eq!(raised(&mut state), [], "nobody serves the next one yet");
     assert_eq!(read(&mut state, POOL).map(|incoming| incoming.code), Some(4));
+}
+
+#[test]
+fn a_thread_that_was_raised_serves_on_if_it_reads_next() {
+    let raise = |to| Some(Raise { from: (0, 0), to: SchedPriority::fifo(to) });
+    type Change<'a> = &'a dyn Fn(&mut Thread);
+    let cases: [(&str, bool, Change<'_>, bool); 6] = [
+        ("it reads", true, &|thread| thread.raised = raise(20), true),
+        ("it does not read", false, &|thread| thread.raised = raise(20), false),
+        ("it may not be raised", true, &|_| {}, false),
+        ("it was raised for another one", true, &|thread| thread.raised = raise(30), false),
+        (
+            "it has a priority to give back",
+            true,
+            &|thread| (thread.raised, thread.is_off_priority) = (raise(20), true),
+            false,
+        ),
+        (
+            "it serves a call",
+            true,
+            &|thread| {
+                thread.raised = raise(20);
+                thread.stack.push(Frame::Serving(serving()));
+            },
+            false,
+        ),
+    ];
+    for (name, reads_next, change, serves_on) in cases {
+        let (mut state, node) = process_with_looper();
+        take_in(&mut state, node, 0, ORDINARY, None);
+        let first = read(&mut state, POOL).unwrap();
+        take_in(&mut state, node, 1, at(1, 20), Some(OWN));
+        change(state.thread(POOL));
+        match reads_next {
+            true => state.free_before_read(POOL, Some(first.buffer), 0),
+            false => state.free(POOL, Some(first.buffer), 0),
+        };
+        assert_eq!(state.thread(POOL).serves_on(), serves_on, "{name}");
+        let reader = if serves_on { POOL } else { OWN };
+        assert_eq!(read(&mut state, reader).map(|next| next.code), Some(1), "{name}");
+        assert!(!state.thread(POOL).serves_on(), "{name}: it has read it");
+    }
 }
 
 #[test]

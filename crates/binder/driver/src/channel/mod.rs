@@ -74,6 +74,8 @@ pub struct Channel {
     lanes: [OnceLock<Mapping<LANE_BYTES>>; LANES],
     lane_rings: [OnceLock<Mapping<LANE_RING_BYTES>>; LANES],
     ring_ends: [Lock<RingEnd>; LANES],
+    /// Client: held by the ordinary thread that looks whether the server has made room.
+    pub looks_for_room: Lock<()>,
     /// The server's status page, at the client's end.
     front: Option<Mapping<STATUS_BYTES>>,
     /// Server: loopers that sleep on the bell, or are about to.
@@ -212,6 +214,7 @@ impl Channel {
             lanes,
             lane_rings: [const { OnceLock::new() }; LANES],
             ring_ends: std::array::from_fn(|_| Lock::default()),
+            looks_for_room: Lock::default(),
             front,
             asleep: AtomicU32::new(0),
             inactive: AtomicBool::new(false),

@@ -34,7 +34,7 @@ impl Device {
         tid: Tid,
         (depth, wanted): (usize, RequestedPriority),
     ) {
-        if let Some(before) = priority::adopt(wanted) {
+        if let Some(before) = self.engine.adopt(state, wanted) {
             let step = Step { engine: self.engine.number, depth, before };
             STEPS.with_borrow_mut(|steps| steps.push(step));
             IS_UP.set(true);

@@ -42,7 +42,8 @@ impl Device {
             let bytes = 4 + payload_bytes(command);
             // As in the kernel: a command that is cut short is read all the same, if its bytes are
             // there.
-            self.run(tid, command, at + 4)?;
+            let is_last = exchange.write_consumed + bytes as u64 >= size;
+            self.run(tid, command, at + 4, is_last && exchange.read_size > 0)?;
             exchange.write_consumed += bytes as u64;
             if command == BC_TRANSACTION
                 && exchange.write_consumed == size
@@ -66,7 +67,8 @@ impl Device {
         state.thread(tid).failed
     }
 
-    fn run(&self, tid: Tid, command: u32, at: usize) -> Result<(), Errno> {
+    /// `reads_next`: it is the last command, and the thread reads.
+    fn run(&self, tid: Tid, command: u32, at: usize, reads_next: bool) -> Result<(), Errno> {
         let engine = &*self.engine;
         match command {
             BC_TRANSACTION | BC_REPLY => {
@@ -101,7 +103,7 @@ impl Device {
         if !matches!(command, BC_FREE_BUFFER | BC_REGISTER_LOOPER | BC_ENTER_LOOPER) {
             engine.accept_first(&mut state);
         }
-        let result = self.run_locally(&mut state, tid, command, at);
+        let result = self.run_locally(&mut state, tid, (command, at), reads_next);
         engine.unlock(state);
         result
     }
@@ -111,8 +113,8 @@ impl Device {
         &self,
         state: &mut State,
         tid: Tid,
-        command: u32,
-        at: usize,
+        (command, at): (u32, usize),
+        reads_next: bool,
     ) -> Result<(), Errno> {
         match command {
             BC_RELEASE => {
@@ -130,7 +132,7 @@ impl Device {
                     if command == BC_ACQUIRE_DONE { Strength::Strong } else { Strength::Weak };
                 state.acknowledge(node.ptr, node.cookie, strength);
             }
-            BC_FREE_BUFFER => self.free(state, tid, user::read(at)?),
+            BC_FREE_BUFFER => self.free(state, tid, user::read(at)?, reads_next),
             BC_REGISTER_LOOPER => state.register_looper(tid),
             BC_ENTER_LOOPER => state.enter_looper(tid),
             BC_EXIT_LOOPER => state.exit_looper(tid),
@@ -153,7 +155,8 @@ impl Device {
         Ok(())
     }
 
-    fn free(&self, state: &mut State, tid: Tid, address: u64) {
+    /// `reads_next` as in [`State::free_before_read`].
+    fn free(&self, state: &mut State, tid: Tid, address: u64, reads_next: bool) {
         let base = self.engine.buffer.program_map() as u64;
         let offset = address.checked_sub(base).filter(|_| base != 0).map(|offset| offset as usize);
         // A real-time thread leaves what others have sent to other threads.
@@ -167,9 +170,10 @@ impl Device {
             // The kernel closes descriptors when the thread returns to its program.
             state.thread(tid).return_once = true;
         }
-        if let Some((offset, bytes)) = state.free(tid, offset, address) {
-            self.engine.buffer.view().zero(offset, bytes);
-        }
+        self.engine.buffer.wipe(match reads_next {
+            true => state.free_before_read(tid, offset, address),
+            false => state.free(tid, offset, address),
+        });
     }
 
     fn transact(&self, tid: Tid, reply: bool, transaction: &TransactionData, buffers_size: u64) {

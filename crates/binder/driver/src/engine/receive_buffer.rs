@@ -32,6 +32,14 @@ impl ReceiveBuffer {
         self.memory.view()
     }
 
+    /// Wipes the memory of a buffer that has been freed, if its sender has asked for that: as
+    /// [`State::free`](baton_state::State::free) has said.
+    pub fn wipe(&self, freed: Option<(usize, usize)>) {
+        if let Some((offset, bytes)) = freed {
+            self.view().zero(offset, bytes);
+        }
+    }
+
     /// The file, of which the program maps a part.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

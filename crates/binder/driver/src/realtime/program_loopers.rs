@@ -133,7 +133,8 @@ impl Engine {
         mut state: Guard<'a, State>,
         tid: Tid,
     ) -> Guard<'a, State> {
-        if !state.pool.wants_dedicated() {
+        // A thread that was raised serves first.
+        if !state.pool.wants_dedicated() || state.thread(tid).raised.is_some() {
             return state;
         }
         if !thread::is_ordinary() {

@@ -43,7 +43,11 @@ impl Engine {
         }
         // Requests that `server` can take in must not come in by the state.
         if server.is_some() && process_work && !state.has_work(tid, true) && !self.is_closed() {
-            state = self.sleep(state, tid, process_work, until, &mut server)?;
+            // What the thread has freed may make room for a message, which comes in then.
+            self.carry_out(&mut state);
+            if !state.has_work(tid, true) {
+                state = self.sleep(state, tid, process_work, until, &mut server)?;
+            }
         }
         // A message may come together with its ticket, after the look for events.
         let mut may_look_again = true;

@@ -5,7 +5,7 @@ use crate::channel::payload::Payload;
 use crate::channel::{Channel, Ends, INLINE_BYTES};
 use crate::engine::Engine;
 use crate::engine::real_time::Purpose;
-use crate::sys::clock::{stamp, stamp_in_order};
+use crate::sys::clock::{now, stamp, stamp_in_order};
 use crate::sys::packet::borrowed;
 use crate::sys::{priority, thread, token};
 use baton_abi::control::{ChannelId, HeldNode, ProcessId, Reply, Request, Strength, TicketId};
@@ -42,8 +42,10 @@ pub struct Outgoing<'a> {
 /// The lane of what travels in a ring.
 const NO_LANE: LaneId = LaneId { channel: ChannelId(0), lane: 0 };
 
-/// How often a sender looks, 50 us apart, whether a full target has made room after all.
-const LOOKS: u32 = 40;
+/// How long a sender waits for a full target to make room after all, and the first pause between
+/// two looks; each is twice as long as the one before.
+const ROOM_PATIENCE: Duration = Duration::from_millis(2);
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
 
 /// A prepared transaction: from here on only its target can fail.
 struct Ready {
@@ -618,29 +620,41 @@ impl Engine {
 
     /// Waits for a while until the target has room: see [`look_for_room`]. True if the target may
     /// count the transaction as spam.
+    ///
+    /// One ordinary thread of the process looks, and the others wait for it: the timers of many
+    /// would interrupt the target, and whoever else runs, all the time.
     fn one_way_room(
         &self,
         channel: &Channel,
         lane: Option<usize>,
         bytes: usize,
     ) -> Result<bool, Refusal> {
-        for attempt in 0..LOOKS {
-            let n_pending = match look_for_room(channel, &mut channel.ends(), lane, bytes)? {
+        let look = || look_for_room(channel, &mut channel.ends(), lane, bytes);
+        if let OneWayRoom::Found { spam } = look()? {
+            return Ok(spam);
+        }
+        let deadline = now() + ROOM_PATIENCE;
+        let may_wait = lane.is_none() && !thread::is_real_time();
+        let _turn = may_wait.then(|| channel.looks_for_room.lock());
+        let mut next_pause = FIRST_PAUSE;
+        loop {
+            let n_pending = match look()? {
                 OneWayRoom::Found { spam } => return Ok(spam),
                 OneWayRoom::Full { n_pending } => n_pending,
             };
-            if n_pending == 0 {
-                break;
+            let left = deadline.saturating_duration_since(now());
+            if n_pending == 0 || left.is_zero() {
+                return Err(Refusal::failed(Errno::NOSPC));
             }
             // Records in the ring may be counted twice while they are taken in: the target's
             // control thread is rung to take them in.
-            if attempt == 0 {
+            if next_pause == FIRST_PAUSE {
                 lane.inspect(|lane| channel.set_ready(*lane));
                 channel.socket.ring();
             }
-            pause(Duration::from_micros(50));
+            pause(next_pause.min(left));
+            next_pause *= 2;
         }
-        Err(Refusal::failed(Errno::NOSPC))
     }
 
     /// BC_ACQUIRE and BC_INCREFS of handle 0. `EINVAL` if this process manages the context itself.

@@ -128,6 +128,11 @@ pub fn end_raise((policy, priority): (i32, i32)) {
     let _ = schedule::set(0, policy, priority)
         .or_else(|_| schedule::set(0, policy | libc::SCHED_RESET_ON_FORK, priority));
     // It may have asked for its priority while it was raised.
+    ask_again();
+}
+
+/// The calling thread asks for its priority when it needs that next: another thread has changed it.
+pub fn ask_again() {
     thread::forget_priority();
     OWN.set(UNKNOWN);
 }

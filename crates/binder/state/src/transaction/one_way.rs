@@ -11,12 +11,14 @@
 //! sender's lane, and for the pool while that one is busy or there is none.
 //!
 //! A transaction that no thread has read yet gives its turn to a more urgent one. A thread that
-//! serves one gets the priority of the most urgent one behind it ([`Effect::Raise`]). So a
-//! real-time sender waits for at most one handler of others, at its own priority.
+//! serves one gets the priority of the most urgent one behind it ([`Effect::Raise`]), and serves
+//! that one next, at the priority that it has, if it reads at once. So a real-time sender waits for
+//! at most one handler of others, at its own priority.
 //!
 //! **Invariants**: a node that is not busy has an empty queue. The to-do list of a thread that
 //! serves a call or awaits an answer has no one-way transaction.
 
+use super::release::Freer;
 use crate::effect::Effect;
 use crate::message::{Incoming, LaneId};
 use crate::process::State;
@@ -117,14 +119,19 @@ impl State {
         }
     }
 
-    /// The node's transaction in service has been freed by the thread: the next one's turn comes.
-    pub(super) fn next_one_way(&mut self, id: NodeId, by: Tid) {
+    /// The node's transaction in service has been freed: the next one's turn comes. A thread that
+    /// was raised for the next one serves it itself, if it can.
+    pub(super) fn next_one_way(&mut self, id: NodeId, by: Freer) {
         let Some(node) = self.nodes.get_mut(id) else { return };
         node.one_way_server = None;
-        match node.one_way_todo.pop() {
-            Some(incoming) => self.push_one_way(incoming, Some(by)),
-            None => node.one_way_busy = false,
+        let Some(incoming) = node.one_way_todo.pop() else {
+            node.one_way_busy = false;
+            return;
+        };
+        if by.reads_next && self.thread(by.tid).may_serve_on(&incoming) {
+            return self.push(Queue::Thread(by.tid), Work::Transaction(incoming));
         }
+        self.push_one_way(incoming, Some(by.tid));
     }
 
     /// Drops an outdated one-way transaction of the same sender, node, `code` and `flags`

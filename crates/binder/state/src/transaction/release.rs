@@ -7,6 +7,14 @@ use crate::process::State;
 use crate::work::{Tid, Work};
 use baton_abi::control::{ChannelId, ProcessId, Strength};
 
+/// A thread whose program frees a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Freer {
+    pub tid: Tid,
+    /// It reads its own work before it does anything else.
+    pub reads_next: bool,
+}
+
 impl State {
     fn buffer_at(&self, offset: Option<Offset>) -> Option<&Buffer> {
         self.contents.get(&offset?)
@@ -36,6 +44,26 @@ impl State {
         offset: Option<Offset>,
         address: u64,
     ) -> Option<(Offset, usize)> {
+        self.free_by(Freer { tid, reads_next: false }, offset, address)
+    }
+
+    /// Like [`State::free`], by a thread that reads its work before it does anything else: see
+    /// [`Thread::serves_on`](crate::thread::Thread::serves_on).
+    pub fn free_before_read(
+        &mut self,
+        tid: Tid,
+        offset: Option<Offset>,
+        address: u64,
+    ) -> Option<(Offset, usize)> {
+        self.free_by(Freer { tid, reads_next: true }, offset, address)
+    }
+
+    fn free_by(
+        &mut self,
+        freer: Freer,
+        offset: Option<Offset>,
+        address: u64,
+    ) -> Option<(Offset, usize)> {
         // A thread other than the slot's own frees its message, or the slot is empty.
         self.take_over_slots(|slot| Some(slot.buffer) == offset);
         let known = offset.and_then(|offset| Some((offset, self.contents.get(&offset)?)));
@@ -49,7 +77,7 @@ impl State {
             return None;
         }
         let wipe = buffer.clear.then_some((offset, buffer.bytes));
-        self.drop_buffer(offset, Some(tid));
+        self.drop_buffer(offset, Some(freer));
         wipe
     }
 
@@ -78,7 +106,7 @@ impl State {
 
     /// Drops a buffer; every buffer ends here. `freed_by` is the thread whose program frees it;
     /// `None` if no program has got it.
-    pub(crate) fn drop_buffer(&mut self, offset: Offset, freed_by: Option<Tid>) {
+    pub(crate) fn drop_buffer(&mut self, offset: Offset, freed_by: Option<Freer>) {
         let Some(buffer) = self.contents.remove(&offset) else { return };
         let usage = if buffer.one_way.is_some() { Use::OneWay } else { Use::Call };
         self.buffers.release(offset, buffer.bytes, usage);
@@ -94,8 +122,8 @@ impl State {
             self.effect(Effect::Account(channel));
         }
         if let Some(id) = buffer.node {
-            if let Some(tid) = freed_by.filter(|_| buffer.one_way.is_some()) {
-                self.next_one_way(id, tid);
+            if let Some(freer) = freed_by.filter(|_| buffer.one_way.is_some()) {
+                self.next_one_way(id, freer);
             }
             if let Some(node) = self.nodes.get_mut(id) {
                 node.local.strong -= 1;
