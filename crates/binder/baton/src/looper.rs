@@ -101,17 +101,17 @@ impl Driver {
         }
     }
 
-    /// Serves a transaction, and returns the locked state. `serves_on` as in
-    /// [`Received::free_and_lock`].
+    /// Serves a transaction, and returns the locked state. `may_serve_on`: the thread has no
+    /// priority to give back before it serves another one.
     fn serve_one(
         self: &Arc<Self>,
         incoming: Incoming,
         ptr: u64,
-        serves_on: bool,
+        may_serve_on: bool,
     ) -> Guard<'_, State> {
         let two_way = incoming.flags & TF_ONE_WAY == 0;
         let handler = self.handler(ptr);
-        let request = Request { received: Received::in_buffer(self, incoming) };
+        let mut request = Request { received: Received::in_buffer(self, incoming) };
         let answer = handler.map_or(Err(Errno::NOENT), |handler| handle(&handler, &request));
         if two_way {
             drop(request);
@@ -121,7 +121,7 @@ impl Driver {
             return self.engine.lock();
         }
         drop(answer);
-        request.received.free_and_lock(serves_on)
+        request.received.free_and_lock(may_serve_on)
     }
 
     /// Serves a transaction of the fast path, whichever way its answer goes.

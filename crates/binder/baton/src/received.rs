@@ -10,7 +10,7 @@ use baton_abi::uapi::*;
 use baton_driver::typed::{CopiedPayload, of_transaction, tid};
 use baton_shm::lock::{Guard, Lock};
 use baton_state::State;
-use baton_state::transaction::Incoming;
+use baton_state::transaction::{Freer, Incoming};
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -245,26 +245,23 @@ impl Received<'_> {
             return;
         }
         self.here.free(engine);
-        let Some(incoming) = &self.in_buffer else { return };
-        let mut state = engine.lock();
-        engine.buffer.wipe(state.free(tid(), Some(incoming.buffer), 0));
-        engine.unlock(state);
+        if self.in_buffer.is_some() {
+            let state = self.free_and_lock(false);
+            engine.unlock(state);
+        }
     }
 }
 
 impl<'a> Received<'a> {
-    /// Frees a message in the receive buffer, and returns the locked state. `serves_on`: the thread
-    /// reads next, and may serve at the priority to which it was raised meanwhile.
-    pub(crate) fn free_and_lock(mut self, serves_on: bool) -> Guard<'a, State> {
+    /// Frees a message in the receive buffer, and returns the locked state. `reads_next` as in
+    /// [`Freer`].
+    pub(crate) fn free_and_lock(&mut self, reads_next: bool) -> Guard<'a, State> {
         let engine = &self.driver.engine;
         // Its descriptors are closed before the lock is taken.
         let buffer = self.in_buffer.take().map(|message| message.buffer);
         let mut state = engine.lock();
         if buffer.is_some() && !engine.is_inherited() {
-            engine.buffer.wipe(match serves_on {
-                true => state.free_before_read(tid(), buffer, 0),
-                false => state.free(tid(), buffer, 0),
-            });
+            engine.buffer.wipe(state.free(Freer { tid: tid(), reads_next }, buffer, 0));
         }
         state
     }

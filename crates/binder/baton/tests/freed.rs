@@ -87,3 +87,37 @@ fn a_handle_keeps_its_device_open() {
         looper.join().unwrap();
     });
 }
+
+/// A sender reckons with what the receiver shows, and the looper sleeps after its handler.
+#[test]
+fn the_room_of_a_one_way_transaction_is_free_while_the_looper_sleeps() {
+    /// More than half of the room for such transactions.
+    const LARGE: usize = 300 << 10;
+    const ATTEMPTS: u32 = 200_000;
+    with_broker(|open| {
+        let server = open();
+        let (serves, served) = std::sync::mpsc::channel();
+        let serves = Mutex::new(serves);
+        let object = server.object(move |request| {
+            let _ = serves.lock().unwrap().send(request.data().len());
+            Ok(Parcel::new())
+        });
+        server.become_context_manager(object.add()).unwrap();
+        let looper = std::thread::spawn({
+            let server = server.clone();
+            move || server.serve()
+        });
+        let client = open();
+        let (manager, large) = (client.context_manager().unwrap(), Parcel::from(&[1; LARGE][..]));
+        for _ in 0..10 {
+            let is_sent = (0..ATTEMPTS).any(|_| {
+                std::thread::yield_now();
+                manager.one_way(0, &large).is_ok()
+            });
+            assert!(is_sent, "its room is still taken");
+            assert_eq!(served.recv(), Ok(LARGE));
+        }
+        server.close();
+        looper.join().unwrap();
+    });
+}

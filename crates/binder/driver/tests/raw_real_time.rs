@@ -164,12 +164,18 @@ impl Server {
         let tid = unsafe { libc::gettid() } as u32;
         self.shared.tid.store(tid, Ordering::SeqCst);
         if request.transaction.flags & TF_ONE_WAY != 0 {
-            if request.transaction.code == HOLD {
+            let code = request.transaction.code;
+            if matches!(code, HOLD | STAY_AWAY) {
                 self.shared.pass();
             }
             let served = (request.data.clone(), sched_priority(), tid);
             self.shared.served.lock().unwrap().push(served);
             self.shared.one_ways.fetch_add(1, Ordering::SeqCst);
+            if code == STAY_AWAY {
+                self.program.exchange_in(&none().free(request), &mut []).unwrap();
+                self.shared.await_one_ways(2);
+                return Some(none());
+            }
             return Some(none().free(request));
         }
         let code = request.transaction.code;
@@ -603,6 +609,28 @@ fn a_one_way_transaction_goes_before_ordinary_ones_and_raises_the_one_in_service
     let fifo = [libc::SCHED_FIFO, 30];
     assert_eq!([served[0].1, served[1].1, served[2].1], [fifo, fifo, ORDINARY]);
     assert_eq!(served[0].2, served[1].2, "a thread that was raised serves on");
+}
+
+/// The thread was raised for the next one, and may stay away for long.
+#[test]
+fn a_thread_that_frees_and_does_not_read_leaves_the_next_one_to_another() {
+    let Some(stage) = stage(1) else { return };
+    let shared = &stage.server.shared;
+    stage.manager.one_way(STAY_AWAY, &Parcel::new()).unwrap();
+    shared.await_waiting(1);
+    stage.at(libc::SCHED_FIFO, 30, || {
+        stage.call_until(PRIORITY, [libc::SCHED_FIFO, 30]);
+        stage.manager.one_way(PRIORITY, &Parcel::new()).unwrap();
+        // What has come in before this call's event has raised the looper.
+        stage.call(PRIORITY);
+        while stage.reports().iter().map(|it| it.engine.outstanding).sum::<u32>() < 1 {
+            thread::yield_now();
+        }
+        shared.set_open(true);
+        shared.await_one_ways(2);
+    });
+    let served = shared.served.lock().unwrap();
+    assert_ne!(served[0].2, served[1].2);
 }
 
 /// Its looper, which has been dedicated to its lane without a call from there, goes on waiting

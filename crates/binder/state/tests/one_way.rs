@@ -8,7 +8,7 @@ use baton_state::buffer::Use;
 use baton_state::parcel::Sent;
 use baton_state::thread::{Calling, Frame, Raise, Thread, Waiting};
 use baton_state::transaction::{
-    Arrival, Incoming, LaneId, LaneSender, Received, Recipient, Serving, Target,
+    Arrival, Freer, Incoming, LaneId, LaneSender, Received, Recipient, Serving, Target,
 };
 use baton_state::work::{Completion, Work};
 use baton_state::{Effect, Return, State};
@@ -83,6 +83,10 @@ fn take_in_message(
     state.deliver(recipient, arrival(), room, Received::default());
 }
 
+fn free(state: &mut State, tid: u32, incoming: &Incoming) {
+    state.free(Freer { tid, reads_next: false }, Some(incoming.buffer), 0);
+}
+
 /// The next transaction that the thread reads.
 fn read(state: &mut State, tid: u32) -> Option<Incoming> {
     let process_work = state.takes_process_work(tid);
@@ -106,7 +110,7 @@ fn order(is_read: bool, senders: &[Sender]) -> Vec<u32> {
     while let Some(incoming) = in_service.or_else(|| read(&mut state, POOL)) {
         served.push(incoming.code);
         assert!(read(&mut state, POOL).is_none(), "one at a time");
-        state.free(POOL, Some(incoming.buffer), 0);
+        free(&mut state, POOL, &incoming);
         in_service = None;
     }
     assert!(!state.nodes.get(node).is_some_and(|node| node.one_way_busy));
@@ -175,7 +179,7 @@ fn the_next_one_is_its_loopers_too() {
         assert_eq!(incoming.code, code);
         state.set_waiting(OWN, Waiting::No);
         assert!(read(&mut state, POOL).is_none());
-        state.free(OWN, Some(incoming.buffer), 0);
+        free(&mut state, OWN, &incoming);
         assert!(!state.has_process_work(), "by the looper that has freed {code}");
     }
 }
@@ -252,7 +256,7 @@ fn the_server_of_a_transaction_is_raised_to_the_most_urgent_one_behind_it() {
     assert_eq!(raised(&mut state), [], "it is as urgent");
     take_in(&mut state, node, 3, at(2, 20), None);
     assert_eq!(raised(&mut state), [Effect::Raise(POOL, SchedPriority::fifo(20))]);
-    state.free(POOL, Some(first.buffer), 0);
+    free(&mut state, POOL, &first);
     take_in(&mut state, node, 4, at(3, 30), None);
     assert_eq!(raised(&mut state), [], "nobody serves the next one yet");
     assert_eq!(read(&mut state, POOL).map(|incoming| incoming.code), Some(4));
@@ -289,10 +293,7 @@ fn a_thread_that_was_raised_serves_on_if_it_reads_next() {
         let first = read(&mut state, POOL).unwrap();
         take_in(&mut state, node, 1, at(1, 20), Some(OWN));
         change(state.thread(POOL));
-        match reads_next {
-            true => state.free_before_read(POOL, Some(first.buffer), 0),
-            false => state.free(POOL, Some(first.buffer), 0),
-        };
+        state.free(Freer { tid: POOL, reads_next }, Some(first.buffer), 0);
         assert_eq!(state.thread(POOL).serves_on(), serves_on, "{name}");
         let reader = if serves_on { POOL } else { OWN };
         assert_eq!(read(&mut state, reader).map(|next| next.code), Some(1), "{name}");
@@ -354,7 +355,7 @@ fn another_thread_on_the_same_lane_is_another_sender() {
         for code in expected {
             let incoming = in_service.take().or_else(|| read(&mut state, POOL)).unwrap();
             assert_eq!(incoming.code, code);
-            state.free(POOL, Some(incoming.buffer), 0);
+            free(&mut state, POOL, &incoming);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The state alone: what each way in which a buffer ends has in common.
 use baton_abi::control::{ChannelId, Identity, NodeId, ProcessId};
 use baton_abi::lane::{ChainEntry, Kind, Message, SENDER_USER};
-use baton_state::transaction::{Arrival, LaneId, Received, Recipient, Room};
+use baton_state::transaction::{Arrival, Freer, LaneId, Received, Recipient, Room};
 use baton_state::{Effect, Return, State};
 
 const PEER: ProcessId = ProcessId(2);
@@ -52,7 +52,7 @@ fn freed_by_the_program(state: &mut State, node: NodeId) {
     take_in(state, &message(Kind::Request, node), None, Vec::new());
     let Some(Return::Transaction(incoming, _)) = state.next_return(TID, true) else { panic!() };
     assert!(!state.take_made_room());
-    state.free(TID, Some(incoming.buffer), 0);
+    state.free(Freer { tid: TID, reads_next: false }, Some(incoming.buffer), 0);
 }
 
 fn its_thread_leaves(state: &mut State, node: NodeId) {

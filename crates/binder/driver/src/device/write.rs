@@ -12,7 +12,7 @@ use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
 use baton_state::State;
 use baton_state::parcel;
-use baton_state::transaction::Target;
+use baton_state::transaction::{Freer, Target};
 use baton_state::work::Tid;
 use bytemuck::AnyBitPattern;
 use rustix::io::{Errno, fcntl_getfd};
@@ -155,7 +155,7 @@ impl Device {
         Ok(())
     }
 
-    /// `reads_next` as in [`State::free_before_read`].
+    /// `reads_next` as in [`Freer`].
     fn free(&self, state: &mut State, tid: Tid, address: u64, reads_next: bool) {
         let base = self.engine.buffer.program_map() as u64;
         let offset = address.checked_sub(base).filter(|_| base != 0).map(|offset| offset as usize);
@@ -170,10 +170,7 @@ impl Device {
             // The kernel closes descriptors when the thread returns to its program.
             state.thread(tid).return_once = true;
         }
-        self.engine.buffer.wipe(match reads_next {
-            true => state.free_before_read(tid, offset, address),
-            false => state.free(tid, offset, address),
-        });
+        self.engine.buffer.wipe(state.free(Freer { tid, reads_next }, offset, address));
     }
 
     fn transact(&self, tid: Tid, reply: bool, transaction: &TransactionData, buffers_size: u64) {

@@ -22,7 +22,7 @@ use baton_state::State;
 use baton_state::buffer::Offset;
 use baton_state::node::News;
 use baton_state::thread::Waiting;
-use baton_state::transaction::{BufferedMessage, LaneId, ReservedSlot, SLOT_BYTES, Sender};
+use baton_state::transaction::{BufferedMessage, Freer, LaneId, ReservedSlot, SLOT_BYTES, Sender};
 use baton_state::work::Tid;
 use bytemuck::cast_slice;
 use rustix::fd::IntoRawFd;
@@ -351,7 +351,7 @@ impl Engine {
         if !reads_on || !state.frees_room_only(buffer) {
             return false;
         }
-        state.free(tid, Some(buffer), address);
+        state.free(Freer { tid, reads_next: false }, Some(buffer), address);
         self.unlock_room(state);
         true
     }

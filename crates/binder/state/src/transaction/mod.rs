@@ -21,3 +21,4 @@ pub use crate::reserved_slot::{ReservedSlot, SLOT_BYTES};
 pub use arrive::{Arrival, Recipient, Room, Sender, Verdict};
 pub use depart::{Departure, PinnedHandles, Target};
 pub use refusal::Refusal;
+pub use release::Freer;

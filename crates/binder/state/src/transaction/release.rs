@@ -9,9 +9,11 @@ use baton_abi::control::{ChannelId, ProcessId, Strength};
 
 /// A thread whose program frees a buffer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Freer {
+pub struct Freer {
+    /// The thread.
     pub tid: Tid,
-    /// It reads its own work before it does anything else.
+    /// Whether the thread reads its own work before it does anything else: see
+    /// [`Thread::serves_on`](crate::thread::Thread::serves_on).
     pub reads_next: bool,
 }
 
@@ -39,26 +41,6 @@ impl State {
 
     /// BC_FREE_BUFFER by a thread: `Some` with the bytes to wipe, if the sender asked for that.
     pub fn free(
-        &mut self,
-        tid: Tid,
-        offset: Option<Offset>,
-        address: u64,
-    ) -> Option<(Offset, usize)> {
-        self.free_by(Freer { tid, reads_next: false }, offset, address)
-    }
-
-    /// Like [`State::free`], by a thread that reads its work before it does anything else: see
-    /// [`Thread::serves_on`](crate::thread::Thread::serves_on).
-    pub fn free_before_read(
-        &mut self,
-        tid: Tid,
-        offset: Option<Offset>,
-        address: u64,
-    ) -> Option<(Offset, usize)> {
-        self.free_by(Freer { tid, reads_next: true }, offset, address)
-    }
-
-    fn free_by(
         &mut self,
         freer: Freer,
         offset: Option<Offset>,

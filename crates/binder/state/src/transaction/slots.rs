@@ -102,6 +102,7 @@ impl State {
 mod tests {
     use super::*;
     use crate::effect::Effect;
+    use crate::transaction::Freer;
     use baton_abi::control::NodeId;
 
     const TID: Tid = 1;
@@ -140,7 +141,7 @@ mod tests {
 
         /// BC_FREE_BUFFER, by the general path. False if the program is told that it was wrong.
         fn free(&mut self) -> bool {
-            self.state.free(TID, Some(self.slot.buffer), 0);
+            self.state.free(Freer { tid: TID, reads_next: false }, Some(self.slot.buffer), 0);
             let is_complaint = |effect: &Effect| matches!(effect, Effect::Complain(_));
             !self.state.take_effects().iter().any(is_complaint)
         }
