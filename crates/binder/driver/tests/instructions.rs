@@ -5,7 +5,7 @@
 //! Each end runs alone, beside a peer that one thread plays along with it ([`Peer`]): what it waits
 //! for is there before it looks. So the count does not depend on who gets a processor when. It
 //! stands for two ends on two processors that meet each other's messages at the first look; that
-//! they do is for `baton bench rpc --check`.
+//! they do is for `baton bench rpc --check`. One-way transactions are sent and taken by one thread.
 //!
 //! The test starts itself under valgrind with two numbers of calls, and divides the difference.
 
@@ -15,7 +15,7 @@ mod program;
 use baton::{Parcel, Process};
 use baton_abi::control::End;
 use baton_abi::lane::{AREA_BYTES, Carried, ChainEntry, Kind, Message, area_at, header};
-use baton_abi::uapi::BC_ENTER_LOOPER;
+use baton_abi::uapi::{BC_ENTER_LOOPER, BC_TRANSACTION, BR_TRANSACTION_COMPLETE, TF_ONE_WAY};
 use baton_broker::{Config, Running};
 use baton_shm::mailbox::{Mailbox, Seen};
 use program::{Commands, Program};
@@ -28,16 +28,18 @@ use std::thread;
 
 /// Ways to call, the instructions that a call may take without the peers', and how many more calls
 /// the longer run makes.
-const WAYS: [Way; 4] = [
+const WAYS: [Way; 5] = [
     (MAILBOXES, post_and_take, 130, 100_000),
     ("typed", call, 800, 400_000),
     ("typed with an object", call_with_object, 3_700, 100_000),
     ("raw", exchange, 11_000, 50_000),
+    (RAW_ONE_WAY, exchange_one_way, 15_100, 50_000),
 ];
 type Way = (&'static str, fn(u64), u64, u64);
 /// The peers' own part of all but the first.
 const PEERS: Way = ("peers", play, 0, 100_000);
 const MAILBOXES: &str = "mailboxes";
+const RAW_ONE_WAY: &str = "raw one-way";
 /// Calls of the shorter run.
 const CALLS: u64 = 2_000;
 /// Calls after which each end knows the other, and a looper is pinned to its only caller's lane.
@@ -64,7 +66,7 @@ fn main() -> ExitCode {
     for way in WAYS {
         let (name, _, most, _) = way;
         let all = of_a_call(way).expect("valgrind is installed");
-        let each = if name == MAILBOXES { all } else { all - peers };
+        let each = if [MAILBOXES, RAW_ONE_WAY].contains(&name) { all } else { all - peers };
         println!("{name}: {each} instructions a call, of {most}");
         too_many |= each > most;
     }
@@ -329,6 +331,31 @@ fn exchange(calls: u64) {
         value_of(&reply.data)
     });
     looper.join().expect("it ends");
+}
+
+/// One-way transactions to one node, by command buffers. One thread is client and looper in turn:
+/// when it frees a message, the next one waits.
+fn exchange_one_way(transactions: u64) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let broker = Running::start(Config::at(directory.path().join("broker.sock"))).expect("broker");
+    let server = Program::open(broker.socket());
+    server.become_manager();
+    let client = Program::open(broker.socket());
+    let send = |value: u32| {
+        let commands = Commands::default();
+        let returned = client
+            .exchange(commands.send(BC_TRANSACTION, 0, TF_ONE_WAY, &value.to_ne_bytes()))
+            .expect("it is taken");
+        assert!(returned.commands().contains(&BR_TRANSACTION_COMPLETE));
+    };
+    let mut commands = Commands::default().put(BC_ENTER_LOOPER, &[]);
+    send(0);
+    for value in 0..transactions as u32 {
+        send(value + 1);
+        let message = server.await_message(commands);
+        assert_eq!(value_of(&message.data), value);
+        commands = Commands::default().free(&message);
+    }
 }
 
 /// A message's place, with as many words before its bytes as a lane's.

@@ -186,6 +186,11 @@ impl Thread {
         matches!(next, Some(Work::Transaction(next)) if self.was_raised_for(next))
     }
 
+    /// Whether the thread was raised, and does not serve the transaction next for which it was.
+    pub fn raise_is_over(&self) -> bool {
+        self.raised.is_some() && !self.serves_on()
+    }
+
     fn was_raised_for(&self, next: &Incoming) -> bool {
         self.raised.is_some_and(|raise| next.real_time() == Some(raise.to))
     }

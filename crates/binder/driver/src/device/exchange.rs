@@ -4,6 +4,8 @@
 use crate::fast::LocalObject;
 use crate::sys::user;
 use baton_abi::uapi::*;
+use baton_shm::lock::Guard;
+use baton_state::State;
 use baton_state::node::News;
 use baton_state::priority::RequestedPriority;
 use baton_state::transaction::BufferedMessage;
@@ -16,16 +18,22 @@ pub(super) const LARGEST_RETURN: usize = 4 + size_of::<TransactionDataSecctx>();
 /// Room that one object's news takes: BR_INCREFS and BR_ACQUIRE.
 pub(super) const LARGEST_NEWS: usize = 2 * (4 + size_of::<PtrCookie>());
 
-/// The path of an exchange. Only a thread that the state knows may bypass the state.
+/// How an exchange has ended.
 pub(super) enum Exchanged {
-    BypassedState(Result<(), Errno>),
-    ByState(Result<(), Errno>),
+    /// The state knows all of it, or it has bypassed the state, as only a thread may that the state
+    /// knows.
+    Over(Result<(), Errno>),
+    /// The state does not know yet that the thread returns to its program.
+    Returns(Result<(), Errno>),
 }
 
 /// The result of the write half, for the read half.
-pub(super) enum Written {
+pub(super) enum Written<'a> {
     /// The state has the rest.
     Nothing,
+    /// The state has work for the thread, and is locked: what the last command has caused has yet
+    /// to be carried out.
+    HasWork(Guard<'a, State>),
     /// The last command was a call by this handle.
     Called(u32),
     /// The last command was a call by this handle, and a signal has come since.
@@ -56,6 +64,19 @@ impl Returns {
     /// All of a read buffer.
     pub fn at(start: usize, bytes: usize) -> Returns {
         Returns { at: start, end: start.wrapping_add(bytes), serves: None }
+    }
+
+    /// The rest of an exchange's read buffer, with what begins it.
+    pub fn of(exchange: &WriteRead) -> Result<Returns, Errno> {
+        let (start, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
+        let consumed = usize::try_from(exchange.read_consumed).map_err(|_| Errno::INVAL)?;
+        let mut returns = Returns::at(start, size);
+        returns.at = start.wrapping_add(consumed);
+        user::writable(returns.at, returns.room().max(4))?;
+        if consumed == 0 {
+            returns.put(BR_NOOP, &[]);
+        }
+        Ok(returns)
     }
 
     /// Bytes of it that have been filled.

@@ -21,12 +21,12 @@ use smallvec::SmallVec;
 impl Device {
     /// Runs the next command without the state, if that is possible, and returns the command's
     /// size. `written` gets the result of the last command.
-    pub(super) fn run_fast(
-        &self,
+    pub(super) fn run_fast<'a>(
+        &'a self,
         tid: Tid,
         exchange: &mut WriteRead,
         nonblocking: bool,
-        written: &mut Written,
+        written: &mut Written<'a>,
     ) -> Option<u64> {
         let at = exchange.write_buffer.wrapping_add(exchange.write_consumed) as usize;
         let command: u32 = user::read(at).ok()?;
@@ -66,7 +66,7 @@ impl Device {
         transaction: &TransactionData,
         payload: Payload<'_>,
         carries: impl Carries,
-    ) -> Option<Written> {
+    ) -> Option<Written<'_>> {
         match command {
             BC_REPLY => self.reply_fast(tid, exchange, transaction, payload, carries),
             _ => self.call_fast(tid, exchange, transaction, payload, carries),
@@ -79,7 +79,7 @@ impl Device {
         command: u32,
         exchange: &mut WriteRead,
         transaction: &TransactionData,
-    ) -> Option<Written> {
+    ) -> Option<Written<'_>> {
         let copied = Copied::of(transaction)?;
         let references = References { offsets: &copied.offsets, objects: &copied.objects };
         let has_room = has_room(exchange, copied.objects.named.len());
@@ -97,7 +97,7 @@ impl Device {
         transaction: &TransactionData,
         payload: Payload<'_>,
         carries: impl Carries,
-    ) -> Option<Written> {
+    ) -> Option<Written<'_>> {
         let (handle, named) = (transaction.target as u32, (transaction.code, transaction.flags));
         if transaction.flags & TF_ONE_WAY != 0 {
             return None;
@@ -121,7 +121,7 @@ impl Device {
         transaction: &TransactionData,
         payload: Payload<'_>,
         carries: impl Carries,
-    ) -> Option<Written> {
+    ) -> Option<Written<'_>> {
         let named = (transaction.code, transaction.flags);
         let (news, wants_looper) = self.engine.answer_fast(tid, named, payload, carries)?;
         self.put_returns(exchange, What::Complete, &news, wants_looper);
@@ -169,7 +169,12 @@ impl Device {
     }
 
     /// Waits as a looper that can take in plain transactions.
-    pub(super) fn read_fast(&self, tid: Tid, exchange: &WriteRead, nonblocking: bool) -> FastRead {
+    pub(super) fn read_fast(
+        &self,
+        tid: Tid,
+        exchange: &WriteRead,
+        nonblocking: bool,
+    ) -> FastRead<'_> {
         let (returns, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
         if nonblocking || !has_room(exchange, 0) || user::writable(returns, size).is_err() {
             return FastRead::No;

@@ -191,8 +191,8 @@ impl Device {
         user::begin();
         let result = match request {
             BINDER_WRITE_READ => match self.write_read(argument, nonblocking) {
-                Exchanged::BypassedState(result) => return result.map(|()| 0),
-                Exchanged::ByState(result) => result,
+                Exchanged::Over(result) => return result.map(|()| 0),
+                Exchanged::Returns(result) => result,
             },
             _ => {
                 self.engine.settle();
@@ -247,7 +247,7 @@ impl Device {
     fn write_read(&self, argument: usize, nonblocking: bool) -> Exchanged {
         let mut exchange: WriteRead = match user::read(argument) {
             Ok(exchange) => exchange,
-            Err(errno) => return Exchanged::ByState(Err(errno)),
+            Err(errno) => return Exchanged::Returns(Err(errno)),
         };
         let mut written = Ok(Written::Nothing);
         if exchange.write_size > 0 {
@@ -257,15 +257,15 @@ impl Device {
             }
         }
         let exchanged = match written {
-            Ok(Written::Returned) => Exchanged::BypassedState(Ok(())),
+            Ok(Written::Returned) => Exchanged::Over(Ok(())),
             Ok(written) if exchange.read_size > 0 => self.read(&mut exchange, nonblocking, written),
-            Ok(_) => Exchanged::ByState(Ok(())),
-            Err(errno) => Exchanged::ByState(Err(errno)),
+            Ok(_) => Exchanged::Returns(Ok(())),
+            Err(errno) => Exchanged::Returns(Err(errno)),
         };
         let kept = user::write(argument, &exchange);
         match exchanged {
-            Exchanged::BypassedState(result) => Exchanged::BypassedState(kept.and(result)),
-            Exchanged::ByState(result) => Exchanged::ByState(kept.and(result)),
+            Exchanged::Over(result) => Exchanged::Over(kept.and(result)),
+            Exchanged::Returns(result) => Exchanged::Returns(kept.and(result)),
         }
     }
 

@@ -6,6 +6,7 @@
 
 use super::Device;
 use crate::sys::priority::{self, Before};
+use baton_shm::lock::Guard;
 use baton_state::State;
 use baton_state::priority::RequestedPriority;
 use baton_state::work::Tid;
@@ -49,20 +50,24 @@ impl Device {
         }
     }
 
-    /// The thread reads, and serves nothing any more.
-    pub(super) fn leave_priorities(&self, tid: Tid) {
+    /// The thread reads, and serves nothing any more. A raise ends under the lock, as it began.
+    pub(super) fn leave_priorities<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        tid: Tid,
+    ) -> Guard<'a, State> {
+        self.engine.give_priority_back(&mut state, None);
         if !IS_UP.get() {
-            return;
+            return state;
         }
-        let mut state = self.engine.lock();
-        self.engine.end_raise(&mut state);
         let thread = state.thread(tid);
         thread.is_off_priority = false;
         let serves_nothing = thread.stack.is_empty();
-        drop(state);
+        self.engine.unlock(state);
         if serves_nothing {
             self.step_down(0);
         }
+        self.engine.lock()
     }
 
     #[cold]

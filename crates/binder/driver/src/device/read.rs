@@ -5,7 +5,6 @@ use super::exchange::{Exchanged, LARGEST_RETURN, Returns, What, Written};
 use crate::fast::FastRead;
 use crate::runner::await_work::Until;
 use crate::sys::thread::tid;
-use crate::sys::user;
 use baton_abi::uapi::*;
 use baton_shm::lock::Guard;
 use baton_state::priority::RequestedPriority;
@@ -21,15 +20,18 @@ impl Device {
         &self,
         exchange: &mut WriteRead,
         nonblocking: bool,
-        written: Written,
+        written: Written<'_>,
     ) -> Exchanged {
         let tid = tid();
+        if let Written::HasWork(state) = written {
+            return self.read_state(state, tid, exchange, nonblocking, None);
+        }
         self.engine.settle_answer();
         let called = match written {
             Written::Called(handle) => Some(handle),
             Written::Interrupted(_) if !self.has_work(tid) => {
                 exchange.read_consumed = 0;
-                return Exchanged::ByState(Err(Errno::INTR));
+                return Exchanged::Returns(Err(Errno::INTR));
             }
             Written::Interrupted(handle) => Some(handle),
             _ => None,
@@ -39,12 +41,12 @@ impl Device {
                 FastRead::PendingReturn((message, wants_looper), object) => {
                     let what = What::Transaction(message, object);
                     self.put_returns(exchange, what, &[], wants_looper);
-                    return Exchanged::BypassedState(Ok(()));
+                    return Exchanged::Over(Ok(()));
                 }
-                FastRead::Interrupted => return Exchanged::ByState(Err(Errno::INTR)),
-                FastRead::Look => match self.read_state(tid, exchange, true, None) {
-                    Err(Errno::AGAIN) => {}
-                    result => return Exchanged::ByState(result),
+                FastRead::Interrupted => return Exchanged::Returns(Err(Errno::INTR)),
+                FastRead::Look(state) => match self.read_state(state, tid, exchange, true, None) {
+                    Exchanged::Returns(Err(Errno::AGAIN)) => {}
+                    exchanged => return exchanged,
                 },
                 FastRead::Relieved => {}
                 FastRead::No => break,
@@ -52,7 +54,7 @@ impl Device {
         }
         // The thread may still bypass the state, which has to know of its next steps.
         self.engine.settle();
-        Exchanged::ByState(self.read_state(tid, exchange, nonblocking, called))
+        self.read_state(self.engine.lock(), tid, exchange, nonblocking, called)
     }
 
     fn has_work(&self, tid: Tid) -> bool {
@@ -62,57 +64,53 @@ impl Device {
     }
 
     /// Reads the state's work for the thread, and waits for it. `called` is the handle by which the
-    /// thread has just called.
-    fn read_state(
-        &self,
+    /// thread has just called. `state` may have changes that are still to be carried out.
+    // Out of line: plain calls pass by here.
+    #[inline(never)]
+    fn read_state<'a>(
+        &'a self,
+        state: Guard<'a, State>,
         tid: Tid,
         exchange: &mut WriteRead,
         nonblocking: bool,
         called: Option<u32>,
-    ) -> Result<(), Errno> {
-        self.leave_priorities(tid);
-        let (start, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
-        let consumed = usize::try_from(exchange.read_consumed).map_err(|_| Errno::INVAL)?;
-        let mut out = Returns::at(start, size);
-        out.at = start.wrapping_add(consumed);
-        user::writable(out.at, out.end.saturating_sub(out.at).max(4))?;
-        if consumed == 0 {
-            out.put(BR_NOOP, &[]);
-        }
-        let first = out.at;
-        let result = self.collect(tid, &mut out, first, nonblocking, called);
-        exchange.read_consumed = (out.at - start) as u64;
-        match result {
+    ) -> Exchanged {
+        let state = self.leave_priorities(state, tid);
+        let mut out = match Returns::of(exchange) {
+            Ok(out) => out,
+            Err(errno) => {
+                self.engine.unlock(state);
+                return Exchanged::Returns(Err(errno));
+            }
+        };
+        let start = exchange.read_buffer as usize;
+        match self.collect(state, tid, &mut out, nonblocking, called) {
             Ok(mut state) => {
+                exchange.read_consumed = out.filled(start);
                 let wants_looper = state.wants_looper(tid);
                 if let Some(serves) = out.serves {
                     self.take_priority(&mut state, tid, serves);
                 }
+                state.thread(tid).return_once = false;
                 self.engine.unlock(state);
                 if wants_looper {
                     Returns::at(start, 4).put(BR_SPAWN_LOOPER, &[]);
                 }
-                Ok(())
+                Exchanged::Over(Ok(()))
             }
-            Err(errno) => {
-                if consumed == 0 {
-                    exchange.read_consumed = 0;
-                }
-                Err(errno)
-            }
+            Err(errno) => Exchanged::Returns(Err(errno)),
         }
     }
 
-    fn collect(
-        &self,
+    fn collect<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
         tid: Tid,
         out: &mut Returns,
-        first: usize,
         nonblocking: bool,
         called: Option<u32>,
-    ) -> Result<Guard<'_, State>, Errno> {
-        let engine = &self.engine;
-        let mut state = engine.lock();
+    ) -> Result<Guard<'a, State>, Errno> {
+        let (engine, first) = (&self.engine, out.at);
         let via = state.thread(tid).calls_on().map(|calling| calling.via);
         let called = called.zip(via);
         let until = if nonblocking { Until::Now } else { Until::News };

@@ -10,6 +10,7 @@ use crate::sys::user::{self, Source};
 use baton_abi::control::Strength;
 use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_abi::uapi::*;
+use baton_shm::lock::Guard;
 use baton_state::State;
 use baton_state::parcel;
 use baton_state::transaction::{Freer, Target};
@@ -19,11 +20,11 @@ use rustix::io::{Errno, fcntl_getfd};
 
 impl Device {
     /// The write half: commands until the end, an error, or a transaction that fails.
-    pub(super) fn write(
-        &self,
+    pub(super) fn write<'a>(
+        &'a self,
         exchange: &mut WriteRead,
         nonblocking: bool,
-    ) -> Result<Written, Errno> {
+    ) -> Result<Written<'a>, Errno> {
         self.find_map();
         let tid = tid();
         let size = exchange.write_size;
@@ -34,18 +35,19 @@ impl Device {
                 continue;
             }
             self.engine.settle();
-            if self.has_failed(tid) {
-                return Ok(Written::Nothing);
-            }
+            let Some(state) = self.lock_unless_failed(tid) else { return Ok(Written::Nothing) };
             let at = exchange.write_buffer.wrapping_add(exchange.write_consumed) as usize;
             let command: u32 = user::read(at)?;
             let bytes = 4 + payload_bytes(command);
             // As in the kernel: a command that is cut short is read all the same, if its bytes are
             // there.
             let is_last = exchange.write_consumed + bytes as u64 >= size;
-            self.run(tid, command, at + 4, is_last && exchange.read_size > 0)?;
+            let reads_next = is_last && exchange.read_size > 0;
+            let locked = self.run(state, tid, (command, at + 4), reads_next)?;
             exchange.write_consumed += bytes as u64;
-            if command == BC_TRANSACTION
+            if let Some(state) = locked {
+                written = Written::HasWork(state);
+            } else if command == BC_TRANSACTION
                 && exchange.write_consumed == size
                 && let Ok(handle) = user::read(at + 4)
             {
@@ -55,57 +57,82 @@ impl Device {
         Ok(written)
     }
 
-    /// Whether a refusal is unread: until then no command runs.
-    fn has_failed(&self, tid: Tid) -> bool {
+    /// Locks the state. `None` if a refusal is unread: until then no command runs.
+    fn lock_unless_failed(&self, tid: Tid) -> Option<Guard<'_, State>> {
         let mut state = self.engine.lock();
         if state.thread(tid).calls_on().is_some() {
             self.engine.accept_answer(&mut state, tid);
-            let failed = state.thread(tid).failed;
-            self.engine.unlock(state);
-            return failed;
+            self.engine.carry_out(&mut state);
         }
-        state.thread(tid).failed
+        (!state.thread(tid).failed).then_some(state)
     }
 
-    /// `reads_next`: it is the last command, and the thread reads.
-    fn run(&self, tid: Tid, command: u32, at: usize, reads_next: bool) -> Result<(), Errno> {
-        let engine = &*self.engine;
+    /// Runs a command. `reads_next`: it is the last one, and the thread reads. `Some` if the thread
+    /// does that at once: see [`Written::HasWork`].
+    // Out of line: plain calls pass by here.
+    #[inline(never)]
+    fn run<'a>(
+        &'a self,
+        mut state: Guard<'a, State>,
+        tid: Tid,
+        (command, at): (u32, usize),
+        reads_next: bool,
+    ) -> Result<Option<Guard<'a, State>>, Errno> {
         match command {
-            BC_TRANSACTION | BC_REPLY => {
-                let transaction: TransactionData = user::read(at)?;
-                self.transact(tid, command == BC_REPLY, &transaction, 0);
-                return Ok(());
-            }
-            BC_TRANSACTION_SG | BC_REPLY_SG => {
-                let scattered: TransactionDataSg = user::read(at)?;
-                let reply = command == BC_REPLY_SG;
-                self.transact(tid, reply, &scattered.transaction, scattered.buffers_size);
-                return Ok(());
+            BC_TRANSACTION | BC_REPLY | BC_TRANSACTION_SG | BC_REPLY_SG => {
+                drop(state);
+                self.run_transaction(tid, command, at)?;
+                return Ok(None);
             }
             BC_INCREFS | BC_ACQUIRE => {
-                let handle = user::read(at)?;
-                let strength =
-                    if command == BC_ACQUIRE { Strength::Strong } else { Strength::Weak };
-                if handle == 0 {
-                    return engine.increase_manager(strength, command);
-                }
-                engine.with_state(|state| {
-                    if !state.increase(handle, strength) {
-                        state.invalid_handle(command, handle);
-                    }
-                });
-                return Ok(());
+                drop(state);
+                self.increase(command, user::read(at)?)?;
+                return Ok(None);
             }
-            BC_REQUEST_FREEZE_NOTIFICATION => return self.request_freeze(user::read(at)?),
-            _ => {}
-        }
-        let mut state = engine.lock();
-        if !matches!(command, BC_FREE_BUFFER | BC_REGISTER_LOOPER | BC_ENTER_LOOPER) {
-            engine.accept_first(&mut state);
+            BC_REQUEST_FREEZE_NOTIFICATION => {
+                drop(state);
+                self.request_freeze(user::read(at)?)?;
+                return Ok(None);
+            }
+            BC_FREE_BUFFER | BC_REGISTER_LOOPER | BC_ENTER_LOOPER => {}
+            _ => self.engine.accept_first(&mut state),
         }
         let result = self.run_locally(&mut state, tid, (command, at), reads_next);
-        engine.unlock(state);
-        result
+        if result.is_ok() && reads_next {
+            let process_work = state.takes_process_work(tid);
+            if state.has_work(tid, process_work) {
+                return Ok(Some(state));
+            }
+        }
+        self.engine.unlock(state);
+        result.map(|()| None)
+    }
+
+    fn run_transaction(&self, tid: Tid, command: u32, at: usize) -> Result<(), Errno> {
+        let is_reply = matches!(command, BC_REPLY | BC_REPLY_SG);
+        let (transaction, buffers_size) = match command {
+            BC_TRANSACTION | BC_REPLY => (user::read(at)?, 0),
+            _ => {
+                let scattered: TransactionDataSg = user::read(at)?;
+                (scattered.transaction, scattered.buffers_size)
+            }
+        };
+        self.transact(tid, is_reply, &transaction, buffers_size);
+        Ok(())
+    }
+
+    /// BC_INCREFS and BC_ACQUIRE.
+    fn increase(&self, command: u32, handle: u32) -> Result<(), Errno> {
+        let strength = if command == BC_ACQUIRE { Strength::Strong } else { Strength::Weak };
+        if handle == 0 {
+            return self.engine.increase_manager(strength, command);
+        }
+        self.engine.with_state(|state| {
+            if !state.increase(handle, strength) {
+                state.invalid_handle(command, handle);
+            }
+        });
+        Ok(())
     }
 
     /// Runs the commands that need only the state.

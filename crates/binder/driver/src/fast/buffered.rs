@@ -40,11 +40,11 @@ pub(crate) type Told = (Vec<News>, bool);
 pub(crate) type LocalObject = (u64, u64);
 
 /// How a looper's read on the fast path has ended.
-pub(crate) enum FastRead {
+pub(crate) enum FastRead<'a> {
     /// With a transaction.
     PendingReturn(PendingMessage, LocalObject),
-    /// With work for a looper that looks at everything.
-    Look,
+    /// With work for a looper that looks at everything. The state is locked.
+    Look(Guard<'a, State>),
     /// With a signal, and nothing to return.
     Interrupted,
     /// With the thread's relief: it reads on as a looper of the pool.

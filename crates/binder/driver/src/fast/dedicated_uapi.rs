@@ -101,7 +101,7 @@ impl DedicatedUapi {
 
 impl Engine {
     /// Waits for a plain request on the lane.
-    pub(super) fn read_dedicated(&self, tid: Tid, own: &mut DedicatedUapi) -> FastRead {
+    pub(super) fn read_dedicated<'a>(&'a self, tid: Tid, own: &mut DedicatedUapi) -> FastRead<'a> {
         let DedicatedUapi { dedicated, cache, bypass } = own;
         let Ok(areas) = dedicated.areas() else { return FastRead::No };
         let wanted = self.is_closed() || dedicated.is_over() || dedicated.is_news();

@@ -214,7 +214,7 @@ impl Stage {
     fn read(&self) -> Result<BufferedMessage, &'static str> {
         match self.server.read_fast(tid()) {
             FastRead::PendingReturn((message, _), _) => Ok(message),
-            FastRead::Look => Err("look"),
+            FastRead::Look(_) => Err("look"),
             FastRead::Interrupted => Err("interrupted"),
             FastRead::Relieved => Err("relieved"),
             FastRead::No => Err("no"),

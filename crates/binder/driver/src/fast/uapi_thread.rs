@@ -73,7 +73,7 @@ impl Engine {
     }
 
     /// Waits as a looper for a plain request.
-    pub(crate) fn read_fast(&self, tid: Tid) -> FastRead {
+    pub(crate) fn read_fast(&self, tid: Tid) -> FastRead<'_> {
         let read = with(self, |uapi_thread| {
             if uapi_thread.owes {
                 return None;
@@ -91,7 +91,7 @@ impl Engine {
         read.unwrap_or(FastRead::No)
     }
 
-    fn read_of_pool(&self, tid: Tid, route_cache: &mut RouteCache<LocalObject>) -> FastRead {
+    fn read_of_pool(&self, tid: Tid, route_cache: &mut RouteCache<LocalObject>) -> FastRead<'_> {
         if self.is_polling() || self.broker.has_events() || self.is_closed() {
             return FastRead::No;
         }
@@ -117,7 +117,7 @@ impl Engine {
         state.set_waiting(tid, Waiting::No);
         match outcome {
             Wait::Interrupted if !state.has_work(tid, true) => FastRead::Interrupted,
-            _ => FastRead::Look,
+            _ => FastRead::Look(state),
         }
     }
 

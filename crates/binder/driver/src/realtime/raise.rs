@@ -56,8 +56,7 @@ impl Engine {
     /// [`Engine::adopt`], or before it was raised. Others may wait for what it has caused, so that
     /// is carried out before.
     pub fn give_priority_back(&self, state: &mut State, before: Option<Before>) {
-        let thread = state.thread(tid());
-        if before.is_some() || thread.raised.is_some() && !thread.serves_on() {
+        if before.is_some() || state.thread(tid()).raise_is_over() {
             self.carry_out(state);
         }
         self.end_raise(state);
@@ -68,10 +67,9 @@ impl Engine {
     /// does not [serve on](baton_state::thread::Thread::serves_on).
     pub(crate) fn end_raise(&self, state: &mut State) {
         let thread = state.thread(tid());
-        if thread.serves_on() {
-            return;
-        }
-        if let Some(raise) = thread.raised.take() {
+        if thread.raise_is_over()
+            && let Some(raise) = thread.raised.take()
+        {
             priority::end_raise(raise.from);
         }
     }

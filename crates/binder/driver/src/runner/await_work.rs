@@ -27,9 +27,10 @@ pub enum Until {
 }
 
 impl Engine {
-    /// Waits until a read by this thread has something to return. `EAGAIN` if the read may not
-    /// wait, `ETIMEDOUT` once the deadline has passed, `EINTR` after a signal. Meanwhile `server`
-    /// serves plain calls without the state.
+    /// Waits until a read by this thread has something to return. Returns early if the thread has
+    /// come without `process_work` because of work of its own, which others have taken over since.
+    /// `EAGAIN` if the read may not wait, `ETIMEDOUT` once the deadline has passed, `EINTR` after a
+    /// signal. Meanwhile `server` serves plain calls without the state.
     pub fn await_work<'a>(
         &'a self,
         mut state: Guard<'a, State>,
@@ -74,6 +75,12 @@ impl Engine {
             }
             if self.is_closed() {
                 return Err(Errno::BADF);
+            }
+            if !process_work && state.takes_process_work(tid) {
+                // A more urgent transaction has taken the one over that the thread was to serve: it
+                // reads again, as a looper of the pool.
+                self.end_raise(&mut state);
+                return Ok(state);
             }
             if let Look::Cut { .. } = look {
                 drop(state);

@@ -5,6 +5,7 @@ use crate::channel::Channel;
 use crate::channel::payload::Payload;
 use crate::engine::Engine;
 use crate::engine::thread_end::remember;
+use crate::runner::await_work::Until;
 use crate::runner::send::Outgoing;
 use crate::sys::thread::is_running;
 use crate::sys::thread::tid;
@@ -460,6 +461,27 @@ fn a_raised_thread_leaves_to_others_what_has_waited_for_room() {
 }
 
 /// The caller may still be about to sleep on the lane: another thread there would take its nudge.
+/// A thread was raised for a transaction that it was to serve next. A more urgent one has taken
+/// that over meanwhile.
+#[test]
+fn a_raised_thread_without_its_work_is_an_ordinary_looper_again() {
+    let broker = broker();
+    let (server, client, _channel) = channel(&broker);
+    let mut state = server.lock();
+    state.enter_looper(tid());
+    let thread = state.thread(tid());
+    thread.return_once = false;
+    let from = (schedule::policy(0).unwrap(), schedule::priority(0).unwrap());
+    thread.raised = Some(Raise { from, to: SchedPriority::fifo(1) });
+    let mut state = server.await_work(state, tid(), false, Until::Now, None).unwrap();
+    assert!(!state.has_work(tid(), true));
+    assert_eq!(state.thread(tid()).raised, None);
+    let as_looper = server.await_work(state, tid(), true, Until::Now, None);
+    assert_eq!(as_looper.err(), Some(Errno::AGAIN));
+    client.close();
+    server.close();
+}
+
 #[test]
 fn only_its_caller_frees_the_lane_of_an_answer() {
     let broker = broker();
