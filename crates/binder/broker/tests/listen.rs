@@ -239,8 +239,11 @@ fn a_client_that_races_with_the_exit_is_served_or_refused() {
             Err(errno_of) => {
                 let expect = [Errno::NOENT, Errno::CONNREFUSED, Errno::CONNRESET];
                 assert!(expect.contains(&errno_of), "{errno_of}");
-                let own = until_idle(&path).unwrap();
+                let mut own = until_idle(&path).unwrap();
                 assert!(TestEngine::open(own.socket(), "binder").is_ok());
+                // If it were stopped before it has seen the client's end, the next broker would
+                // wait for that client.
+                own.join().unwrap();
                 missed += 1;
             }
         }
