@@ -48,6 +48,33 @@ TEST(fds_request)
 	finish_call(client, manager, txn);
 }
 
+// A device, and the first call to another process, take no number but the device's own: programs
+// count on it that a new descriptor has the lowest number that is free.
+TEST(fds_have_the_lowest_numbers)
+{
+	struct thread *manager = accepting_manager(), *client = process_new("client");
+	const char *paths[] = {device_path(), "/dev/null", "/dev/null"};
+	long lowest[3];
+	for (int i = 0; i < 3; i++)
+		lowest[i] = sys_open(client, "/dev/null", O_RDWR | O_CLOEXEC);
+	for (int i = 0; i < 3; i++)
+		expect_errno(sys_close(client, (int)lowest[i]), 0);
+	for (int i = 0; i < 3; i++) {
+		expect_eq(sys_open(client, paths[i], O_RDWR | O_CLOEXEC), lowest[i]);
+		ping(client, 0, manager);
+	}
+
+	struct parcel *p = parcel_new();
+	long awaited = sys_open(manager, "/dev/null", O_RDWR | O_CLOEXEC);
+	expect_errno(sys_close(manager, (int)awaited), 0);
+	put_fd(p, (int)lowest[2]);
+	bc_transaction(client, 0, 7, 0, p);
+	flush(client);
+	const struct binder_transaction_data *txn = expect_txn(manager, 7);
+	expect_eq(flat_at(manager, txn, 0, BINDER_TYPE_FD)->handle, awaited);
+	finish_call(client, manager, txn);
+}
+
 // The receiver owns what it received: freeing the buffer does not close it.
 TEST(fds_outlive_the_buffer)
 {

@@ -9,7 +9,7 @@
 use crate::paths::{self, BatonPath, classify, settings};
 use crate::table::{self, Open};
 use crate::{aliases, filter, log, real, stack};
-use baton_driver::device::{Device, OpenError};
+use baton_driver::device::{Device, OpenError, leave_low_numbers};
 use libc::{FILE, c_char, c_int, c_uint, mode_t, size_t};
 use rustix::fd::IntoRawFd;
 use rustix::io::{Errno, fcntl_dupfd_cloexec, fcntl_setfd};
@@ -90,6 +90,7 @@ fn forget(fd: c_int) {
 }
 
 fn open_device(context: &str, flags: c_int) -> Result<c_int, Errno> {
+    leave_low_numbers();
     let device = Device::open(context, &settings().socket).map_err(|error| {
         report_open_error(&error);
         error.errno()

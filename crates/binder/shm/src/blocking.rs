@@ -1,6 +1,7 @@
 //! System calls in which a thread may wait for something other than a futex. The simulator
 //! (`--cfg simulated`) replaces the waits, not the calls.
 
+use crate::fd_numbers::set_apart;
 #[cfg(simulated)]
 use crate::simulation;
 use core::time::Duration;
@@ -84,7 +85,8 @@ impl Timer {
             return Ok(Timer(simulation::signal()?));
         }
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Timer(rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?))
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Timer(set_apart(timer)))
     }
 
     /// Polls readable from the time of the last [`Timer::set`] on, until [`Timer::clear`].

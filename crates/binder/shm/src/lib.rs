@@ -23,8 +23,9 @@
 //!   priorities of threads.
 //! - [`futex`]: the waits under all of these. [`blocking`]: system calls that wait for a descriptor
 //!   or a time.
-//! - [`socket`]: a socket's peer, and bytes that a receiver has not read. [`namespaces`]: in which
-//!   the ids of other processes have a meaning.
+//! - [`socket`]: a socket's peer, and bytes that a receiver has not read. [`fd_numbers`]: numbers
+//!   of descriptors that leave a program its own. [`namespaces`]: in which the ids of other
+//!   processes have a meaning.
 //!
 //! **Invariant**: this crate knows no Binder noun, and contains all `unsafe` code for shared
 //! memory. Protocols above it use atomics, offsets and copies.
@@ -39,6 +40,8 @@ pub mod blocking;
 pub mod client_lanes;
 pub mod clock;
 pub mod event_flag;
+#[cfg(not(loom))]
+pub mod fd_numbers;
 #[cfg(not(loom))]
 pub mod forks;
 pub mod futex;

@@ -4,6 +4,7 @@
 //! are copied in and out within checked bounds; callers validate the copy. A mapped file is sealed
 //! against shrinking, so no access faults.
 
+use crate::fd_numbers::set_apart;
 use crate::forks::ForkGeneration;
 use crate::sync::{AtomicU32, AtomicU64};
 use core::marker::PhantomData;
@@ -54,7 +55,8 @@ unsafe impl<const BYTES: usize> Sync for Mapping<BYTES> {}
 
 /// Creates a zero-filled memfd of exactly `bytes` bytes that can neither shrink nor grow.
 pub fn create(name: &str, bytes: usize) -> Result<OwnedFd> {
-    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = set_apart(rustix::fs::memfd_create(name, flags)?);
     rustix::fs::ftruncate(&file, bytes as u64)?;
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
     Ok(file)

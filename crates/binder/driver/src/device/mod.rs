@@ -288,6 +288,11 @@ impl Drop for Device {
     }
 }
 
+/// Descriptors that devices of this process need from now on leave low numbers to the program.
+pub fn leave_low_numbers() {
+    baton_shm::fd_numbers::leave_low_numbers();
+}
+
 /// Notes that the program has installed a signal handler with SA_RESTART. The kernel's driver ends
 /// its ioctls at every handler; waits that begin from now on do so too.
 pub fn handlers_restart() {

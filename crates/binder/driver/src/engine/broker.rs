@@ -8,6 +8,7 @@ use baton_abi::holder_list::{Entry, Holding, STRENGTH_AT, TALLY_FILE_BYTES, entr
 use baton_abi::lane::{TALLY_BYTES, tally};
 use baton_abi::ticket_ring::{self, Record};
 use baton_shm::blocking::pause;
+use baton_shm::fd_numbers::set_apart;
 use baton_shm::lock::Lock;
 use baton_shm::mapping::{self, Mapping};
 use baton_shm::namespaces::is_overflow_uid;
@@ -512,6 +513,7 @@ fn connect(place: &Path, flags: SocketFlags) -> Result<(OwnedFd, Uid), (&'static
     let failed = |operation| move |errno| (operation, errno);
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let fd = rustix::net::socket_with(family, kind, flags, None).map_err(failed("socket"))?;
+    let fd = set_apart(fd);
     let address = SocketAddrUnix::new(place).map_err(failed("the broker's socket path"))?;
     rustix::net::connect(&fd, &address).map_err(failed("connect"))?;
     note_connection();

@@ -1,5 +1,6 @@
 //! Threads that poll: each has a descriptor that polls readable while the thread would find work.
 
+use baton_shm::fd_numbers::set_apart;
 use baton_shm::lock::Lock;
 use baton_state::work::Tid;
 use rustc_hash::FxHashMap;
@@ -25,7 +26,7 @@ enum Pollable {
 }
 
 fn make_eventfd() -> Result<OwnedFd, Errno> {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(set_apart)
 }
 
 impl AsFd for Pollable {
@@ -67,7 +68,7 @@ impl Pollables {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => place.insert(Pollable::Own(make_eventfd()?)),
         };
-        rustix::io::fcntl_dupfd_cloexec(pollable, 0)
+        rustix::io::fcntl_dupfd_cloexec(pollable, 0).map(set_apart)
     }
 
     /// The thread polls no more. Its descriptor is closed, unless it was given away for good.

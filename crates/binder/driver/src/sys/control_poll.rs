@@ -1,6 +1,7 @@
 //! The descriptors and timers that wake the control thread, each with its number in one epoll.
 
 use baton_shm::blocking::Timer;
+use baton_shm::fd_numbers::set_apart;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,8 +45,8 @@ impl ControlPoll {
     pub fn new() -> Result<ControlPoll, Errno> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let poll = ControlPoll {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            stop: Arc::new(eventfd(0, flags)?),
+            epoll: set_apart(epoll::create(epoll::CreateFlags::CLOEXEC)?),
+            stop: Arc::new(set_apart(eventfd(0, flags)?)),
             repeats: RoundTimer::new(REPEAT_AFTER)?,
             watchdog: RoundTimer::new(WATCHDOG_ROUND)?,
         };

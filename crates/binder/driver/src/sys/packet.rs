@@ -2,6 +2,7 @@
 
 use baton_abi::control::MAX_PACKET_BYTES;
 use baton_shm::blocking::{before_read, before_write, pause};
+use baton_shm::fd_numbers::set_apart;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -108,11 +109,15 @@ fn give_buffer(buffer: Vec<u8>) {
 /// A packet's bytes, and its descriptors as in [`Packet`].
 pub type Received = (Vec<u8>, Result<Vec<OwnedFd>, Errno>);
 
-/// Receives one packet with its descriptors. The end is `ECONNRESET`.
+/// Receives one packet of the broker, with descriptors for the driver's own use. The end is
+/// `ECONNRESET`.
 pub fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<Received, Errno> {
     let mut buffer = take_buffer();
     let received = receive_into(socket, &mut buffer, 4, flags);
-    let received = received.map(|Packet { bytes, fds }| (buffer[..bytes].to_vec(), fds));
+    let received = received.map(|Packet { bytes, fds }| {
+        let fds = fds.map(|fds| fds.into_iter().map(set_apart).collect());
+        (buffer[..bytes].to_vec(), fds)
+    });
     give_buffer(buffer);
     received
 }
