@@ -339,6 +339,35 @@ TEST(fds_array)
 	expect_eq(open_fds(manager), before);
 }
 
+// A receiver may have closed an array's descriptor itself. What has the number then goes with the
+// buffer.
+TEST(fds_array_closed_by_its_receiver)
+{
+	struct thread *manager = accepting_manager(), *client = process_new("client");
+	int fds[2];
+	acquaint(client, manager);
+	expect_errno(sys_pipe(client, fds), 0);
+	for (int takes_number = 0; takes_number < 2; takes_number++) {
+		struct parcel *p = parcel_new();
+		int native[4] = {1, 1, fds[1], 77};
+		put_u32(p, 1);
+		put_u32(p, 2);
+		size_t parent = put_ptr(p, arena_copy(native, sizeof(native)), sizeof(native));
+		put_fda(p, 1, parent, 8);
+		bc_transaction(client, 0, 7, 0, p);
+		flush(client);
+		const struct binder_transaction_data *txn = expect_txn(manager, 7);
+		const struct binder_buffer_object *o = object_at(manager, txn, 0);
+		int number = ((const int *)peek(manager, o->buffer, sizeof(native)))[2];
+		expect_errno(sys_close(manager, number), 0);
+		long file = takes_number ? sys_open(manager, "/dev/null", O_RDWR) : number;
+		if (file != number)
+			expect_eq(sys_fcntl(manager, (int)file, F_DUPFD, number), number);
+		finish_call(client, manager, txn);
+		expect_errno(sys_fcntl(manager, number, F_GETFD, 0), EBADF);
+	}
+}
+
 // The ioctl that frees an array's buffer does not wait: descriptors are closed on the way back.
 TEST(fds_array_freed_before_a_read)
 {

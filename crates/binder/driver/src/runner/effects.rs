@@ -9,7 +9,6 @@ use baton_state::thread::{ExtendedError, Waiting};
 use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use baton_state::{Effect, State};
-use rustix::fd::{FromRawFd, OwnedFd};
 
 impl Engine {
     /// Carries out the effects, admits messages that waited for room, and publishes the status
@@ -128,9 +127,11 @@ impl Engine {
             }
             Effect::Close(fds) => {
                 for fd in fds {
+                    // The program may have closed an array's itself. The protocol has whatever
+                    // has the number then closed all the same.
                     // SAFETY: installed by this engine for a buffer that has just been dropped;
                     // nobody else owns the number (or, for an array's, the protocol says so).
-                    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+                    unsafe { libc::close(fd) };
                 }
             }
             Effect::Complain(line) => {
