@@ -8,6 +8,7 @@
 mod tools;
 
 use baton_rt::{Options, Paths, SchedPriority, frequency, guardian};
+use baton_vm::heap::Collector;
 use baton_vm::runtime;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -56,6 +57,8 @@ fn run(machine: &Path, library: PathBuf, dex: PathBuf, argument: String) -> Exit
         boot_class_path: vec![library],
         class_path: vec![dex],
         heap_bytes: 16 << 20,
+        // Only this one has a reserve.
+        collector: Collector::Counting,
         natives: baton_vm_real_time::natives(options),
         ..Default::default()
     };
@@ -139,6 +142,7 @@ fn with_rights(directory: &Path, dex: &Path) {
         ("ended with its thread", true),
         ("another thread has made this setting", true),
         ("3 1 false 0 schedutil 1100000", priority),
+        ("reserve", priority),
         ("0 0 false 0 schedutil 1100000", true),
         ("0 0 false 0 performance 1800000", true),
     ];

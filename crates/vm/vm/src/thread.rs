@@ -27,11 +27,14 @@ pub fn start(t: &Thread, java: Ref) -> Result<(), Thrown> {
         let message = format!("the VM has {MOST_JAVA_THREADS} threads");
         return Err(exception::throw(t, "Ljava/lang/OutOfMemoryError;", &message));
     }
+    // With its starter's priority, as the system has it.
+    let is_real_time = t.state.is_real_time.load(Relaxed);
     let (attached, is_attached) = mpsc::sync_channel(1);
     let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
     let spawned = builder.spawn(move || {
         let t = Thread::attach(vm);
         t.state.set_java(java);
+        t.state.set_real_time(is_real_time);
         t.state.is_daemon.store(int_field(java, "daemon", "Z") != 0, Relaxed);
         field(java, "threadPtr", "J").set64(java, u64::from(t.state.id));
         // The starter waits for it.

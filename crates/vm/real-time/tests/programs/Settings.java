@@ -68,14 +68,34 @@ public class Settings {
         } catch (IllegalStateException e) {
             System.out.println(e.getMessage());
         }
+        int ofOrdinary = kilobytesOfThread();
         try {
             RealTime.setPriority(3);
             System.out.println(state());
+            int ofRealTime = kilobytesOfThread();
+            System.out.println(ofRealTime > ofOrdinary ? "reserve" : ofOrdinary + ", " + ofRealTime + " kB");
         } catch (SecurityException e) {
             System.out.println("priority: " + e);
         }
         RealTime.setPriority(0);
         System.out.println(state());
+    }
+
+    /** What a thread that this one starts can hold. */
+    private static int kilobytesOfThread() throws InterruptedException {
+        int[] kilobytes = new int[1];
+        Thread thread = new Thread(() -> {
+            try {
+                for (Object[] held = null;; kilobytes[0]++) {
+                    held = new Object[] {held, new byte[1000]};
+                }
+            } catch (OutOfMemoryError expected) {
+                // It holds nothing any more.
+            }
+        });
+        thread.start();
+        thread.join();
+        return kilobytes[0];
     }
 
     /** Priority and policy of the thread, locked memory or not, oom_score_adj, the frequency. */
