@@ -278,6 +278,18 @@ TEST(context_node_info_counts_holders)
 	expect_eq(info->strong_count, 1);
 }
 
+// The node of a process that has ended is counted as long as it is held.
+TEST(context_node_info_of_the_dead)
+{
+	struct thread *manager = manager_new(), *owner = process_new("owner");
+	struct binder_node_info_for_ref *info;
+	uint32_t handle = share(manager, owner, manager, 0x10, 0x20);
+	process_exit(owner);
+	expect_errno(sys_ioctl(manager, BINDER_GET_NODE_INFO_FOR_REF, info = node_info(handle)), 0);
+	expect_eq(info->strong_count, 1);
+	expect_eq(info->weak_count, 0);
+}
+
 // GET_NODE_INFO_FOR_REF refuses unknown handles and fields that must be zero.
 TEST(context_node_info_bad_arguments)
 {

@@ -109,7 +109,8 @@ impl Generator {
     }
 
     fn of_kind(&mut self, kind: Kind, world: &World) -> Option<Step> {
-        self.any_of_kind(kind, world).filter(|step| waits_alike(step, world))
+        let step = self.any_of_kind(kind, world)?;
+        (waits_alike(&step, world) && may_be_unreadable(&step, world)).then_some(step)
     }
 
     fn any_of_kind(&mut self, kind: Kind, world: &World) -> Option<Step> {
@@ -417,6 +418,13 @@ impl Generator {
         };
         Act::Exchange(Exchange { write, cut, read, bad })
     }
+}
+
+/// Whether the step's argument can be read, or may be such that it cannot: see
+/// [`Thread::is_known`].
+fn may_be_unreadable(step: &Step, world: &World) -> bool {
+    let thread = || &world.processes[step.process as usize].threads[step.thread as usize];
+    !matches!(step.act, Act::Control(Control::BadAddress(_))) || thread().is_known
 }
 
 /// Whether the step's thread would wait for any work of its process beside others that do: which of

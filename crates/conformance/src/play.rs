@@ -138,7 +138,14 @@ impl<'a> Stage<'a> {
             Act::Start { .. } | Act::Exit | Act::Exec | Act::Kill | Act::Signal => unreachable!(),
         };
         let actor_thread = process.threads[thread].actor_thread;
-        self.world.processes[number].threads[thread].busy = Some(act.clone());
+        let threads = &mut self.world.processes[number].threads;
+        threads[thread].busy = Some(act.clone());
+        match act {
+            Act::Control(Control::ThreadExit) => threads[thread].is_known = false,
+            Act::Control(_) | Act::Exchange(_) => threads[thread].is_known = true,
+            Act::Close => threads.iter_mut().for_each(|thread| thread.is_known = false),
+            _ => {}
+        }
         self.crew.give(number, actor_thread, order, arguments);
     }
 

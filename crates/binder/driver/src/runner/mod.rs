@@ -129,8 +129,8 @@ impl Engine {
     }
 
     /// Counts the processes that hold the object of a handle strongly, and those that hold it
-    /// weakly only. This one counts, too. `EPERM` unless this process is the context manager,
-    /// `EINVAL` if it does not hold the object strongly.
+    /// weakly only. This one counts, too, and alone once the object's process has ended. `EPERM`
+    /// unless this process is the context manager, `EINVAL` if it does not hold the object strongly.
     pub fn count_holders(&self, handle: u32) -> Result<(u32, u32), Errno> {
         let mut state = self.lock();
         let held = state.holds(handle, Strength::Strong);
@@ -139,9 +139,12 @@ impl Engine {
         drop(state);
         // The broker says first who may ask.
         let (owner, node) = key.unwrap_or((ProcessId::BROKER, NodeId(0)));
-        match self.broker.ask(&Request::NodeInfo { owner, node })? {
-            Reply::Counts { strong, weak } => Ok((strong, weak)),
-            _ => Err(Errno::PROTO),
+        match self.broker.ask(&Request::NodeInfo { owner, node }) {
+            Ok(Reply::Counts { strong, weak }) => Ok((strong, weak)),
+            Ok(_) => Err(Errno::PROTO),
+            // The object is there no more, and only its process told the broker who holds it.
+            Err(Errno::INVAL) if key.is_some() => Ok((1, 0)),
+            Err(errno) => Err(errno),
         }
     }
 
