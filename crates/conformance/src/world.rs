@@ -87,9 +87,9 @@ pub struct Thread {
     pub sent_one_way: bool,
     /// Whether work for the thread may be waiting.
     pub expects: bool,
-    /// Whether the driver has seen an ioctl of the thread since the device was opened. A mounted one
-    /// does not see those whose argument cannot be read: after a first one, polls and reads would
-    /// differ.
+    /// Whether the driver has seen an ioctl of the thread since the device was opened. A mounted
+    /// one does not see those whose argument cannot be read: after a first one, polls and reads
+    /// would differ.
     pub is_known: bool,
 }
 

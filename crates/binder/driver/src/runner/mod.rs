@@ -130,7 +130,8 @@ impl Engine {
 
     /// Counts the processes that hold the object of a handle strongly, and those that hold it
     /// weakly only. This one counts, too, and alone once the object's process has ended. `EPERM`
-    /// unless this process is the context manager, `EINVAL` if it does not hold the object strongly.
+    /// unless this process is the context manager, `EINVAL` if it does not hold the object
+    /// strongly.
     pub fn count_holders(&self, handle: u32) -> Result<(u32, u32), Errno> {
         let mut state = self.lock();
         let held = state.holds(handle, Strength::Strong);
