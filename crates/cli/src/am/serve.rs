@@ -55,7 +55,8 @@ pub struct ServeArgs {
     /// The control group for the processes, whose limit is the memory that they have
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
-    /// Pages of free memory below which processes of adjustment 0, 1, 2, 7, 14 and 15 are killed
+    /// Pages of free memory below which processes of adjustment 0, 1, 2, 7, 14 and 15 are killed;
+    /// if all are 0, none ever is
     #[arg(long, default_value = "1536,2048,4096,5120,5632,6144", value_name = "SIX NUMBERS")]
     minfree: MinFree,
     /// Option of the zygote for Java programs, as `baton zygote` takes it; may be given again

@@ -9,7 +9,8 @@
 //! ordinary process is gone, the rest is the kernel's to decide.
 //!
 //! Where all tasks stall for memory, though much of it counts as free, that memory is not really to
-//! be had: then processes in the background may be killed (hidden and worse).
+//! be had: then processes in the background may be killed (hidden and worse). If all thresholds are
+//! 0, nobody is.
 
 use super::class::{Adjustment, Class, MinFree};
 use super::table::ProcessId;
@@ -67,7 +68,8 @@ pub struct Choice {
 /// The best adjustment that may be killed, and the threshold of free memory that is missed.
 pub fn limit(memory: Memory, minfree: &MinFree) -> Option<(Adjustment, Option<u64>)> {
     let by_free = minfree.limit(memory.free_bytes).map(|(limit, bytes)| (limit, Some(bytes)));
-    let by_stall = (memory.stall == Stall::Full).then_some((Class::Hidden.adjustment(), None));
+    let counts_stalls = memory.stall == Stall::Full && minfree.most_bytes() > 0;
+    let by_stall = counts_stalls.then_some((Class::Hidden.adjustment(), None));
     match (by_free, by_stall) {
         (Some(free), Some(stall)) if stall.0 < free.0 => Some(stall),
         (free, stall) => free.or(stall),
@@ -148,6 +150,9 @@ mod tests {
         check(&all[..5], 100, Stall::Full, Some(5));
         check(&all[..3], 100, Stall::Full, None);
         check(&all[..3], 7, Stall::Full, Some(3));
+        let memory = Memory { free_bytes: 0, stall: Stall::Full };
+        let never = MinFree::new([0; 6]).unwrap();
+        assert_eq!(choose(vec![candidate(6, 15, 1)], memory, &never), None);
     }
 
     #[test]
