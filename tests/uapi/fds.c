@@ -308,6 +308,19 @@ TEST(fds_receiver_at_its_limit_oneway)
 	expect_nothing(client);
 }
 
+// A parcel with an array of this descriptor, in a buffer like a native_handle_t: counts, then
+// descriptors.
+static struct parcel *parcel_with_array(int fd)
+{
+	int native[4] = {2, 1, fd, 77};
+	struct parcel *p = parcel_new();
+	put_u32(p, 1);
+	put_u32(p, 2);
+	size_t parent = put_ptr(p, arena_copy(native, sizeof(native)), sizeof(native));
+	put_fda(p, 1, parent, 8);
+	return p;
+}
+
 // An array of descriptors in a buffer: each element becomes the receiver's.
 TEST(fds_array)
 {
@@ -315,19 +328,13 @@ TEST(fds_array)
 	int fds[2];
 	acquaint(client, manager);
 	expect_errno(sys_pipe(client, fds), 0);
-	int native[4] = {2, 1, fds[1], 77}; // as a native_handle_t: counts, then descriptors
-	struct parcel *p = parcel_new();
-	put_u32(p, 1);
-	put_u32(p, 2);
-	size_t parent = put_ptr(p, arena_copy(native, sizeof(native)), sizeof(native));
-	put_fda(p, 1, parent, 8);
 	long before = open_fds(manager);
-	bc_transaction(client, 0, 7, 0, p);
+	bc_transaction(client, 0, 7, 0, parcel_with_array(fds[1]));
 	flush(client);
 	const struct binder_transaction_data *txn = expect_txn(manager, 7);
 	expect_eq(open_fds(manager), before + 1);
 	const struct binder_buffer_object *o = object_at(manager, txn, 0);
-	const int *got = peek(manager, o->buffer, sizeof(native));
+	const int *got = peek(manager, o->buffer, 4 * sizeof(int));
 	expect_eq(got[0], 2);
 	expect_eq(got[3], 77);
 	expect_eq(sys_fcntl(manager, got[2], F_GETFD, 0), FD_CLOEXEC);
@@ -348,17 +355,11 @@ TEST(fds_array_closed_by_its_receiver)
 	acquaint(client, manager);
 	expect_errno(sys_pipe(client, fds), 0);
 	for (int takes_number = 0; takes_number < 2; takes_number++) {
-		struct parcel *p = parcel_new();
-		int native[4] = {1, 1, fds[1], 77};
-		put_u32(p, 1);
-		put_u32(p, 2);
-		size_t parent = put_ptr(p, arena_copy(native, sizeof(native)), sizeof(native));
-		put_fda(p, 1, parent, 8);
-		bc_transaction(client, 0, 7, 0, p);
+		bc_transaction(client, 0, 7, 0, parcel_with_array(fds[1]));
 		flush(client);
 		const struct binder_transaction_data *txn = expect_txn(manager, 7);
 		const struct binder_buffer_object *o = object_at(manager, txn, 0);
-		int number = ((const int *)peek(manager, o->buffer, sizeof(native)))[2];
+		int number = ((const int *)peek(manager, o->buffer, 4 * sizeof(int)))[2];
 		expect_errno(sys_close(manager, number), 0);
 		long file = takes_number ? sys_open(manager, "/dev/null", O_RDWR) : number;
 		if (file != number)
@@ -375,13 +376,7 @@ TEST(fds_array_freed_before_a_read)
 	int fds[2];
 	acquaint(client, manager);
 	expect_errno(sys_pipe(client, fds), 0);
-	struct parcel *p = parcel_new();
-	int native[4] = {2, 1, fds[1], 77};
-	put_u32(p, 1);
-	put_u32(p, 2);
-	size_t parent = put_ptr(p, arena_copy(native, sizeof(native)), sizeof(native));
-	put_fda(p, 1, parent, 8);
-	bc_transaction(client, 0, 7, 0, p);
+	bc_transaction(client, 0, 7, 0, parcel_with_array(fds[1]));
 	flush(client);
 	const struct binder_transaction_data *txn = expect_txn(manager, 7);
 	uint32_t free_buffer[3] = {BC_FREE_BUFFER};
