@@ -460,7 +460,6 @@ fn a_raised_thread_leaves_to_others_what_has_waited_for_room() {
     }
 }
 
-/// The caller may still be about to sleep on the lane: another thread there would take its nudge.
 /// A thread was raised for a transaction that it was to serve next. A more urgent one has taken
 /// that over meanwhile.
 #[test]
@@ -482,6 +481,7 @@ fn a_raised_thread_without_its_work_is_an_ordinary_looper_again() {
     server.close();
 }
 
+/// The caller may still be about to sleep on the lane: another thread there would take its nudge.
 #[test]
 fn only_its_caller_frees_the_lane_of_an_answer() {
     let broker = broker();

@@ -10,7 +10,7 @@
 
 use crate::sys::thread::{self, Children};
 use baton_abi::sched_priority::SchedPriority;
-use baton_shm::schedule;
+use baton_shm::schedule::{self, Attributes};
 use baton_state::priority::RequestedPriority;
 use baton_state::work::Tid;
 use rustix::process::{Resource, geteuid, getrlimit};
@@ -111,24 +111,33 @@ pub fn restore(Before { priority, children }: Before) {
 /// the priority that it had are returned for [`end_raise`]; `None` if nothing has changed, because
 /// it is as urgent already, has ended, or may not be as urgent.
 pub fn raise(tid: Tid, wanted: SchedPriority) -> Option<(i32, i32)> {
-    let policy = schedule::policy(tid).ok()?;
-    let before = (policy, schedule::priority(tid).ok()?);
-    let own = SchedPriority::of_real_time(policy & !libc::SCHED_RESET_ON_FORK, before.1);
-    if policy == libc::SCHED_DEADLINE || own.is_some_and(|own| !wanted.is_above(own)) {
+    let Attributes { policy, priority, .. } = schedule::attributes(tid).ok()?;
+    if real_time(policy, priority).is_some_and(|own| !wanted.is_above(own)) {
         return None;
     }
-    let policy = wanted.policy() as i32 | libc::SCHED_RESET_ON_FORK;
-    schedule::set(tid, policy, wanted.sched_priority()).ok()?;
-    Some(before)
+    let raised = wanted.policy() as i32 | libc::SCHED_RESET_ON_FORK;
+    schedule::set(tid, raised, wanted.sched_priority()).ok()?;
+    Some((policy, priority))
+}
+
+/// The real-time priority of a thread with this policy and priority, as the kernel reports them.
+fn real_time(policy: i32, priority: i32) -> Option<SchedPriority> {
+    SchedPriority::of_real_time(policy & !libc::SCHED_RESET_ON_FORK, priority)
 }
 
 /// Gives the calling thread the policy and the priority back that it had before [`raise`].
 pub fn end_raise((policy, priority): (i32, i32)) {
+    let at = thread::priority_changes();
     // A thread that may not take the flag back keeps it.
-    let _ = schedule::set(0, policy, priority)
+    let ended = schedule::set(0, policy, priority)
         .or_else(|_| schedule::set(0, policy | libc::SCHED_RESET_ON_FORK, priority));
-    // It may have asked for its priority while it was raised.
-    ask_again();
+    if ended.is_err() {
+        return ask_again();
+    }
+    // It may have asked for its priority while it was raised. Nice values are not concerned.
+    let real_time = real_time(policy, priority);
+    thread::know_priority(at, real_time);
+    OWN.set((at, real_time.unwrap_or_else(|| SchedPriority::nice(nice()))));
 }
 
 /// The calling thread asks for its priority when it needs that next: another thread has changed it.

@@ -91,6 +91,11 @@ pub fn forget_priority() {
     PRIORITY.set(UNKNOWN);
 }
 
+/// The calling thread has had this priority since [`priority_changes`] was `at`.
+pub fn know_priority(at: u32, real_time: Option<SchedPriority>) {
+    PRIORITY.set((at, real_time));
+}
+
 /// The calling thread's priority may have changed without a word: if it has, that is known now.
 pub fn refresh_priority() {
     let known = real_time_priority();
