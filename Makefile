@@ -72,7 +72,8 @@ setup:
 .PHONY: build
 build:
 	@echo 'build: baton'
-	@$(CARGO) build --release --quiet --no-default-features
+	@$(CARGO) build --release --quiet --no-default-features --workspace --exclude baton-preload
+	@$(CARGO) interposer
 
 # Of what is built.
 .PHONY: install uninstall

@@ -18,7 +18,8 @@ fn main() {
     if !is_release || std::env::var_os("CARGO_FEATURE_EMBEDDED_INTERPOSER").is_none() {
         return;
     }
-    for source in ["Cargo.toml", "Cargo.lock", "crates/binder", "crates/log"] {
+    for source in [".cargo/config.toml", "Cargo.toml", "Cargo.lock", "crates/binder", "crates/log"]
+    {
         println!("cargo::rerun-if-changed={ROOT}/{source}");
     }
     let out = PathBuf::from(variable("OUT_DIR"));
@@ -34,10 +35,10 @@ fn main() {
 fn build(out: &Path) -> PathBuf {
     let (target, directory) = (variable("TARGET"), out.join("target"));
     let status = Command::new(variable("CARGO"))
-        .args(["build", "--quiet", "--locked", "--release", "--package", "baton-preload", "--lib"])
-        .args(["--target", &target, "--target-dir"])
-        .arg(&directory)
+        .args(["--locked", "interposer"])
         .current_dir(ROOT)
+        .env("CARGO_BUILD_TARGET", &target)
+        .env("CARGO_TARGET_DIR", &directory)
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
         .env_remove("CARGO_BUILD_BUILD_DIR")

@@ -24,26 +24,27 @@ impl Device {
     pub(super) fn run_fast<'a>(
         &'a self,
         tid: Tid,
+        commands: Source,
         exchange: &mut WriteRead,
         nonblocking: bool,
         written: &mut Written<'a>,
     ) -> Option<u64> {
         let at = exchange.write_buffer.wrapping_add(exchange.write_consumed) as usize;
-        let command: u32 = user::read(at).ok()?;
+        let command: u32 = commands.read(at).ok()?;
         let bytes = 4 + payload_bytes(command) as u64;
         let is_last = exchange.write_size - exchange.write_consumed == bytes;
         match command {
-            BC_FREE_BUFFER => self.free_fast(tid, at + 4)?,
+            BC_FREE_BUFFER => self.free_fast(tid, commands.read(at + 4).ok()?)?,
             BC_INCREFS | BC_ACQUIRE | BC_RELEASE | BC_DECREFS => {
-                self.count_fast(tid, command, user::read(at + 4).ok()?)?;
+                self.count_fast(tid, command, commands.read(at + 4).ok()?)?;
             }
             BC_INCREFS_DONE | BC_ACQUIRE_DONE => {
-                let node: PtrCookie = user::read(at + 4).ok()?;
+                let node: PtrCookie = commands.read(at + 4).ok()?;
                 let strength = strength_of(command);
                 self.engine.acknowledge_quietly(tid, node, strength).then_some(())?;
             }
             BC_TRANSACTION | BC_REPLY if is_last && has_room(exchange, 0) => {
-                let transaction: TransactionData = user::read(at + 4).ok()?;
+                let transaction: TransactionData = commands.read(at + 4).ok()?;
                 let payload = Payload::Program(source(&transaction, exchange)?);
                 if command == BC_TRANSACTION && nonblocking {
                     return None;
@@ -134,8 +135,7 @@ impl Device {
         self.engine.count_handle(tid, handle, strength, increases).then_some(())
     }
 
-    fn free_fast(&self, tid: Tid, at: usize) -> Option<()> {
-        let address: u64 = user::read(at).ok()?;
+    fn free_fast(&self, tid: Tid, address: u64) -> Option<()> {
         let base = self.engine.buffer.program_map() as u64;
         let offset = address.checked_sub(base).filter(|_| base != 0)?;
         self.engine.free_room(tid, offset as usize, address).then_some(())

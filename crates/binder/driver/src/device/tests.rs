@@ -7,6 +7,7 @@ use crate::fast::tests::{LANE, Of};
 use crate::fast::{self, FastRead};
 use crate::runner::tests::{TestBroker, broker};
 use crate::sys::thread;
+use crate::sys::user::Source;
 use baton::{Parcel, Process};
 use baton_abi::control::{NodeId, ProcessId, Reply, Request};
 use baton_abi::uapi::*;
@@ -314,7 +315,9 @@ impl Exchange {
     fn is_run_fast(&self, device: &Device) -> bool {
         let commands = self.commands();
         let (mut exchange, mut written) = (self.write_read(&commands), Written::Nothing);
-        device.run_fast(thread::tid(), &mut exchange, self.nonblocking, &mut written).is_some()
+        let (tid, nonblocking) = (thread::tid(), self.nonblocking);
+        let source = Source::beginning(commands.as_ptr() as usize, commands.len());
+        device.run_fast(tid, source, &mut exchange, nonblocking, &mut written).is_some()
     }
 
     /// Whether the read takes a request past the state.

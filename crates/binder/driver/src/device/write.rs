@@ -28,9 +28,10 @@ impl Device {
         self.find_map();
         let tid = tid();
         let size = exchange.write_size;
+        let commands = Source::beginning(exchange.write_buffer as usize, size as usize);
         let mut written = Written::Nothing;
         while exchange.write_consumed < size {
-            if let Some(bytes) = self.run_fast(tid, exchange, nonblocking, &mut written) {
+            if let Some(bytes) = self.run_fast(tid, commands, exchange, nonblocking, &mut written) {
                 exchange.write_consumed += bytes;
                 continue;
             }

@@ -25,20 +25,26 @@ enum Access {
     Write,
 }
 
-/// Pages that a thread has asked about, each with its access in the lowest bit, and when.
-struct Answers {
+/// The memory that a thread knows: its stack, and pages that it has asked about.
+struct Known {
+    /// The end of the thread's stack, 0 before it has asked.
+    stack_end: Cell<usize>,
+    /// Each with its access in the lowest bit.
     pages: [Cell<usize>; REMEMBERED],
+    /// When it asked about the pages.
     epoch: Cell<u64>,
-    /// The place of the next entry.
+    /// The place of the next page.
     next: Cell<usize>,
 }
 
 const REMEMBERED: usize = 8;
+/// Bytes of [`Source::beginning`].
+const BEGINNING: usize = 2 * PAGE;
 const NOTHING: usize = usize::MAX;
 thread_local! {
-    static ANSWERS: Answers = const {
+    static KNOWN: Known = const {
         let pages = [const { Cell::new(NOTHING) }; REMEMBERED];
-        Answers { pages, epoch: Cell::new(0), next: Cell::new(0) }
+        Known { stack_end: Cell::new(0), pages, epoch: Cell::new(0), next: Cell::new(0) }
     };
 }
 static EPOCH: AtomicU64 = AtomicU64::new(0);
@@ -51,54 +57,73 @@ pub fn unmapped() {
 /// An ioctl begins: answers from before the last change are forgotten.
 pub fn begin() {
     let epoch = EPOCH.load(Ordering::Acquire);
-    ANSWERS.with(|answers| {
-        if answers.epoch.replace(epoch) != epoch {
-            answers.pages.iter().for_each(|page| page.set(NOTHING));
+    KNOWN.with(|known| {
+        if known.epoch.replace(epoch) != epoch {
+            known.pages.iter().for_each(|page| page.set(NOTHING));
         }
     });
 }
 
-fn is_known(page: usize, access: Access) -> bool {
-    // A writable page is readable, too.
-    let written = page << 1 | 1;
-    let wanted = if access == Access::Read { page << 1 } else { written };
-    ANSWERS.with(|answers| {
-        answers.pages.iter().any(|known| known.get() == written || known.get() == wanted)
-    })
+impl Known {
+    #[inline]
+    fn has_page(&self, page: usize, access: Access) -> bool {
+        // A writable page is readable, too.
+        let enough = usize::from(access == Access::Read);
+        self.pages.iter().any(|known| known.get() | enough == page << 1 | 1)
+    }
+
+    fn remember(&self, page: usize, access: Access) {
+        let next = self.next.get() % REMEMBERED;
+        self.pages[next].set(page << 1 | usize::from(access == Access::Write));
+        self.next.set(next + 1);
+    }
+
+    /// Whether the range lies in the part of the calling thread's stack that is in use: it is there
+    /// as long as the call is.
+    #[inline]
+    fn has_on_stack(&self, address: usize, bytes: usize) -> bool {
+        let here = std::hint::black_box(0u8);
+        let used = std::ptr::addr_of!(here) as usize;
+        address > used && address.checked_add(bytes).is_some_and(|end| end <= self.stack_end.get())
+    }
+
+    /// Looks at each page of the range, and asks about those that the thread does not know.
+    #[cold]
+    fn ask(&self, address: usize, bytes: usize, access: Access) -> Result<(), Errno> {
+        if self.stack_end.get() == 0 {
+            self.stack_end.set(stack_end());
+            if self.has_on_stack(address, bytes) {
+                return Ok(());
+            }
+        }
+        let last = address.checked_add(bytes - 1).ok_or(Errno::FAULT)?;
+        let mut at = address;
+        loop {
+            if !self.has_page(at / PAGE, access) {
+                probe(at, access)?;
+                self.remember(at / PAGE, access);
+            }
+            if at / PAGE == last / PAGE {
+                return Ok(());
+            }
+            at = (at / PAGE + 1) * PAGE;
+        }
+    }
 }
 
-fn remember(page: usize, access: Access) {
-    ANSWERS.with(|answers| {
-        let next = answers.next.get() % REMEMBERED;
-        answers.pages[next].set(page << 1 | usize::from(access == Access::Write));
-        answers.next.set(next + 1);
-    });
-}
-
-thread_local!(static STACK_TOP: usize = stack_top());
-
-/// End of the calling thread's stack, 0 if the system does not say.
-fn stack_top() -> usize {
+/// End of the calling thread's stack, 1 if the system does not say.
+fn stack_end() -> usize {
     // SAFETY: plain data, filled in and taken down by the calls.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
-            return 0;
+            return 1;
         }
         let (mut lowest, mut bytes) = (std::ptr::null_mut(), 0);
         let known = libc::pthread_attr_getstack(&attributes, &mut lowest, &mut bytes) == 0;
         libc::pthread_attr_destroy(&mut attributes);
-        if known { lowest as usize + bytes } else { 0 }
+        if known { lowest as usize + bytes } else { 1 }
     }
-}
-
-/// Whether the range lies in the part of the calling thread's stack that is in use: it is there as
-/// long as the call is.
-fn is_on_own_stack(address: usize, bytes: usize) -> bool {
-    let here = std::hint::black_box(0u8);
-    let used = std::ptr::addr_of!(here) as usize;
-    address > used
-        && address.checked_add(bytes).is_some_and(|end| end <= STACK_TOP.with(|top| *top))
 }
 
 /// Whether the 8 aligned bytes around `address` can be accessed. A write probe overwrites them.
@@ -119,28 +144,19 @@ fn probe(address: usize, access: Access) -> Result<(), Errno> {
     let result = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, set, old, SIGSET_BYTES) };
     let faulted =
         result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
-    if faulted {
-        return Err(Errno::FAULT);
-    }
-    remember(address / PAGE, access);
-    Ok(())
+    if faulted { Err(Errno::FAULT) } else { Ok(()) }
 }
 
+#[inline(never)]
 fn check(address: usize, bytes: usize, access: Access) -> Result<(), Errno> {
-    if bytes == 0 || is_on_own_stack(address, bytes) {
-        return Ok(());
-    }
-    let last = address.checked_add(bytes - 1).ok_or(Errno::FAULT)?;
-    let mut at = address;
-    loop {
-        if !is_known(at / PAGE, access) {
-            probe(at, access)?;
-        }
-        if at / PAGE == last / PAGE {
-            return Ok(());
-        }
-        at = (at / PAGE + 1) * PAGE;
-    }
+    let page = address / PAGE;
+    let is_of_page = address.wrapping_add(bytes.wrapping_sub(1)) / PAGE == page;
+    KNOWN.with(|known| {
+        let is_known = bytes == 0
+            || known.has_on_stack(address, bytes)
+            || is_of_page && known.has_page(page, access);
+        if is_known { Ok(()) } else { known.ask(address, bytes, access) }
+    })
 }
 
 /// `EFAULT` unless all of the range can be read.
@@ -171,6 +187,23 @@ impl Source {
     pub fn new(address: usize, bytes: usize) -> Result<Source, Errno> {
         readable(address, bytes)?;
         Ok(Source { address, bytes })
+    }
+
+    /// The beginning of a range, or nothing if that cannot be read.
+    pub fn beginning(address: usize, bytes: usize) -> Source {
+        let beginning = Source::new(address, bytes.min(BEGINNING)).ok();
+        beginning.unwrap_or(Source { address: 0, bytes: 0 })
+    }
+
+    /// Reads a value of the uapi. `EFAULT` unless all of it lies in the range, or can be read.
+    #[inline]
+    pub fn read<T: bytemuck::AnyBitPattern>(self, address: usize) -> Result<T, Errno> {
+        let at = address.wrapping_sub(self.address);
+        if self.bytes.checked_sub(at).is_none_or(|left| left < size_of::<T>()) {
+            return read(address);
+        }
+        // SAFETY: readable, as it was made only then; any bit pattern is a T.
+        Ok(unsafe { std::ptr::read_unaligned(address as *const T) })
     }
 
     /// The length in bytes.
@@ -224,6 +257,7 @@ pub fn copy_out(address: usize, from: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
     #[test]
     fn bad_addresses_are_errors() {
@@ -236,6 +270,34 @@ mod tests {
         let constant: &'static str = "read-only memory of the test program, long enough";
         assert_eq!(writable(constant.as_ptr() as usize, constant.len()), Err(Errno::FAULT));
         assert_eq!(readable(constant.as_ptr() as usize, constant.len()), Ok(()));
+    }
+
+    #[test]
+    fn values_beside_the_beginning_of_a_range_are_checked() {
+        begin();
+        let anywhere = std::ptr::null_mut();
+        // SAFETY: a new map, which the test unmaps; only the module reads it.
+        unsafe {
+            let map = mmap_anonymous(anywhere, 2 * PAGE, ProtFlags::READ, MapFlags::PRIVATE);
+            let map = map.expect("memory");
+            let (first, second) = (map as usize, map as usize + PAGE);
+            mprotect(second as *mut _, PAGE, MprotectFlags::empty()).expect("it is ours");
+            let readable = Source::beginning(first, PAGE);
+            assert_eq!(readable.bytes(), PAGE);
+            assert_eq!(Source::beginning(first, PAGE + 1).bytes(), 0, "not all can be read");
+            assert_eq!(Source::beginning(first, usize::MAX).bytes(), 0, "it ends nowhere");
+            for (address, read) in [
+                (first, Ok(0u64)),
+                (second - 8, Ok(0)),
+                (second - 7, Err(Errno::FAULT)),
+                (second, Err(Errno::FAULT)),
+            ] {
+                assert_eq!(readable.read(address), read, "{:#x}", address - first);
+            }
+            let bytes = [7u8; 8];
+            assert_eq!(readable.read(bytes.as_ptr() as usize), Ok(bytes), "elsewhere");
+            munmap(map, 2 * PAGE).expect("it is ours");
+        }
     }
 
     #[test]
