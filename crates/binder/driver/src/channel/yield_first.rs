@@ -61,6 +61,11 @@ impl YieldFirst {
         now
     }
 
+    /// Whether yielding has not paid for long.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.last_skip.load(Ordering::Relaxed) >= AWAY
+    }
+
     /// Records that yielding has paid so often in a row.
     #[cold]
     pub(crate) fn has_paid(&self, often: u32) {
@@ -121,7 +126,9 @@ mod tests {
         // 1, 2, ..., 64 are left out after seven, then 64 after each.
         assert_eq!(tries(&yield_first, 7 + 127, away), 7);
         assert_eq!(tries(&yield_first, 10 * 65, away), 10);
+        assert!(yield_first.is_given_up());
         assert_eq!(tries(&yield_first, 100, paid), 100, "at once, once it pays again");
+        assert!(!yield_first.is_given_up());
         // 256, 512, ..., 65,536 after nine, then that after each.
         assert_eq!(tries(&yield_first, 9 + 511 * 256, late), 9);
         assert_eq!(tries(&yield_first, 2 * 65_537, late), 2);

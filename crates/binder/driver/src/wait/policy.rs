@@ -252,10 +252,13 @@ fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Se
 
 #[inline(never)]
 fn sleep_untaken(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
-    // This thread may keep a looper from its processor: a yield costs less than a timer.
-    std::thread::yield_now();
-    if lane.outbox().is_empty() {
-        return lane.inbox().wait(None);
+    // This thread may keep a looper from its processor: a yield costs less than a timer. Some
+    // schedulers heed no yield of a thread that has had less of the processor than the other one.
+    if !channel.yield_first(number).is_given_up() {
+        std::thread::yield_now();
+        if lane.outbox().is_empty() {
+            return lane.inbox().wait(None);
+        }
     }
     match lane.inbox().wait(Some(UNTAKEN)) {
         Err(Wait::TimedOut) => {

@@ -145,9 +145,14 @@ impl Pool {
     ) -> (Wait, Option<(usize, u32)>) {
         if let [channel] = active
             && let Some((_, number)) = last()
-            && self.yields_to_caller(channel, number)
         {
-            return (Wait::Woken, last());
+            // The caller may have taken the processor when it was woken, and have called again.
+            if channel.has_news() {
+                return (Wait::Woken, None);
+            }
+            if self.yields_to_caller(channel, number) {
+                return (Wait::Woken, last());
+            }
         }
         let longest = self.settings.longest_spin_ns;
         if !self
