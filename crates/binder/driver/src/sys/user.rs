@@ -149,12 +149,11 @@ fn probe(address: usize, access: Access) -> Result<(), Errno> {
 
 #[inline(never)]
 fn check(address: usize, bytes: usize, access: Access) -> Result<(), Errno> {
-    let page = address / PAGE;
-    let is_of_page = address.wrapping_add(bytes.wrapping_sub(1)) / PAGE == page;
+    let is_of_one_page = bytes <= PAGE - address % PAGE;
     KNOWN.with(|known| {
         let is_known = bytes == 0
             || known.has_on_stack(address, bytes)
-            || is_of_page && known.has_page(page, access);
+            || is_of_one_page && known.has_page(address / PAGE, access);
         if is_known { Ok(()) } else { known.ask(address, bytes, access) }
     })
 }
@@ -270,6 +269,21 @@ mod tests {
         let constant: &'static str = "read-only memory of the test program, long enough";
         assert_eq!(writable(constant.as_ptr() as usize, constant.len()), Err(Errno::FAULT));
         assert_eq!(readable(constant.as_ptr() as usize, constant.len()), Ok(()));
+    }
+
+    #[test]
+    fn a_range_that_ends_nowhere_is_an_error_on_pages_that_are_known_too() {
+        begin();
+        let bytes = Box::new([0u8; 2 * PAGE]);
+        let middle = (bytes.as_ptr() as usize).next_multiple_of(PAGE) + PAGE / 2;
+        for check in [readable, writable] {
+            assert_eq!(check(middle, 64), Ok(()));
+            for length in
+                [usize::MAX, usize::MAX - 64, usize::MAX - middle + 1, isize::MAX as usize]
+            {
+                assert_eq!(check(middle, length), Err(Errno::FAULT), "{length:#x}");
+            }
+        }
     }
 
     #[test]
