@@ -35,6 +35,13 @@ pub struct Reference {
     pub sending: u32,
 }
 
+impl Reference {
+    /// Whether the program counts it. Buffers that mention it are freed at any time.
+    fn is_counted(&self) -> bool {
+        self.strong > 0 || self.weak > 0
+    }
+}
+
 /// A death or freeze notification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notice {
@@ -189,7 +196,12 @@ impl Model {
 
     /// The cookie and handle of a notice that the program may clear.
     pub fn notice_to_clear(&self) -> Option<(u64, u32)> {
-        let may = |notice: &Notice| notice.is_asked && !notice.is_cleared && !notice.is_dropped;
+        let is_counted = |notice: &Notice| {
+            self.references.get(&notice.handle).is_some_and(Reference::is_counted)
+        };
+        let may = |notice: &Notice| {
+            notice.is_asked && !notice.is_cleared && !notice.is_dropped && is_counted(notice)
+        };
         let found = self.notices.iter().find(|(_, notice)| may(notice));
         found.map(|(cookie, notice)| (*cookie, notice.handle))
     }
@@ -204,9 +216,8 @@ impl Model {
         if notice.is_cleared {
             return Some(Pins::default());
         }
-        // Buffers that mention a handle are freed at any time.
         let reference = self.references.get(&notice.handle).filter(|_| !notice.is_dropped)?;
-        let pins = (reference.strong > 0 || reference.weak > 0).then(|| Pins::of(notice.handle))?;
+        let pins = reference.is_counted().then(|| Pins::of(notice.handle))?;
         self.pin(&pins);
         Some(pins)
     }
