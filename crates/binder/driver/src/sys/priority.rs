@@ -261,7 +261,7 @@ mod tests {
             thread::priorities_changed();
             assert_eq!(Some(own()), fifo);
             end_raise(before);
-            assert_eq!(own(), ordinary);
+            assert_eq!((own(), thread::is_real_time()), (ordinary, false));
         })
         .join()
         .unwrap();

@@ -269,6 +269,8 @@ mod tests {
         let constant: &'static str = "read-only memory of the test program, long enough";
         assert_eq!(writable(constant.as_ptr() as usize, constant.len()), Err(Errno::FAULT));
         assert_eq!(readable(constant.as_ptr() as usize, constant.len()), Ok(()));
+        let known = writable(constant.as_ptr() as usize, constant.len());
+        assert_eq!(known, Err(Errno::FAULT), "it is known as one to read");
     }
 
     #[test]
