@@ -371,11 +371,22 @@ mod tests {
     #[test]
     fn a_bell_is_deactivated_unless_a_message_lies_there() {
         let words = Words::default();
-        let (own, inactive) = (words.own(), || words.inactive.load(Ordering::Relaxed) != 0);
+        let (own, inactive) = (words.own(), || !words.bell().is_active());
         assert!(!own.deactivate(inactive), "the ringer is told before the look");
         assert!(!inactive());
         assert!(own.deactivate(|| false) && inactive());
         own.reactivate();
         assert!(!inactive());
+    }
+
+    #[test]
+    fn a_ringer_is_told_that_threads_look_often_until_one_is_about_to_sleep() {
+        let word = AtomicU32::default();
+        let attentive = Attentive::new(&word);
+        assert!(!attentive.is_on());
+        attentive.begin();
+        assert!(attentive.is_on());
+        attentive.end();
+        assert!(!attentive.is_on());
     }
 }
