@@ -1,4 +1,5 @@
 // The ioctl itself: command buffers, counts of bytes, errno values, interruption.
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -156,6 +157,71 @@ TEST(commands_bad_read_buffer)
 	expect_eq(bwr->write_consumed, 8);
 	expect_eq(bwr->read_consumed, 0);
 	ping(client, 0, manager);
+}
+
+struct edge {
+	int fd;
+	uint64_t read_buffer;
+};
+
+static long read_at_edge(void *argument)
+{
+	struct edge *edge = argument;
+	char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (pages == MAP_FAILED || munmap(pages, 4096))
+		return -errno;
+	struct binder_write_read bwr = {.read_size = 256};
+	bwr.read_buffer = (uintptr_t)(pages + 4096 - 4);
+	long result = ioctl(edge->fd, BINDER_WRITE_READ, &bwr) ? -errno : 0;
+	munmap(pages + 4096, 4096);
+	return result;
+}
+
+// A read buffer whose first bytes alone cannot be written is EFAULT.
+TEST(commands_bad_read_buffer_at_its_edge)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	struct edge edge = {.fd = process_fd(client)};
+	set_nonblocking(client, true);
+	expect_eq(run(client, read_at_edge, arena_copy(&edge, sizeof(edge))), -EFAULT);
+	set_nonblocking(client, false);
+	ping(client, 0, manager);
+}
+
+// The commands and the returns may lie in the same memory.
+TEST(commands_write_and_read_buffer_are_one)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	struct { uint32_t command; struct binder_transaction_data body; }
+		__attribute__((packed)) command = {BC_TRANSACTION, {.code = 7}};
+	for (int one_way = 0; one_way < 2; one_way++) {
+		// Twice, so that the driver knows the memory the second time.
+		uint8_t *buffer = arena_alloc(2 * 4096);
+		buffer = (uint8_t *)(((uintptr_t)buffer + 4095) & ~(uintptr_t)4095);
+		for (int known = 0; known < 2; known++) {
+			command.body.flags = one_way ? TF_ONE_WAY : 0;
+			memcpy(buffer, &command, sizeof(command));
+			struct binder_write_read *bwr = write_read_new(NULL, 0, 0);
+			bwr->write_buffer = bwr->read_buffer = (uintptr_t)buffer;
+			bwr->write_size = sizeof(command);
+			bwr->read_size = 256;
+			sys_ioctl_begin(client, BINDER_WRITE_READ, bwr);
+			const struct binder_transaction_data *txn = expect_txn(manager, 7);
+			if (one_way)
+				bc_free_buffer(manager, txn);
+			else
+				bc_reply(manager, 0, NULL);
+			flush(manager);
+			expect_errno(run_end(client), 0);
+			expect_eq(bwr->write_consumed, sizeof(command));
+			expect_eq(((uint32_t *)buffer)[1], BR_TRANSACTION_COMPLETE);
+			if (!one_way) {
+				expect_br(manager, BR_TRANSACTION_COMPLETE);
+				bc_free_buffer(manager, txn);
+				flush(manager);
+			}
+		}
+	}
 }
 
 // A payload that cannot be read fails the transaction, not the ioctl.

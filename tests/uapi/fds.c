@@ -1,7 +1,10 @@
 // File descriptors in transactions.
+#include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -385,6 +388,48 @@ TEST(fds_array_freed_before_a_read)
 	expect_errno(write_read(manager, bwr), 0);
 	expect_eq(bwr->read_consumed, 4);
 	expect_nothing(manager);
+}
+
+// A socket whose last close waits for so many seconds: its peer takes nothing.
+static long lingering_socket(void *argument)
+{
+	struct linger linger = {.l_onoff = 1, .l_linger = (int)(intptr_t)argument};
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t bytes = sizeof(at);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), sender = socket(AF_INET, SOCK_STREAM, 0);
+	if (bind(listener, (void *)&at, bytes) || listen(listener, 1) ||
+	    getsockname(listener, (void *)&at, &bytes) || connect(sender, (void *)&at, bytes) ||
+	    accept(listener, NULL, NULL) < 0)
+		return -errno;
+	static char block[65536];
+	while (send(sender, block, sizeof(block), MSG_DONTWAIT) > 0)
+		;
+	if (setsockopt(sender, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)))
+		return -errno;
+	return sender;
+}
+
+// The close of an array's descriptor takes as long as its sender likes. It holds up the thread that
+// frees the buffer, and no other.
+TEST(fds_array_whose_close_waits)
+{
+	struct thread *manager = accepting_manager(), *client = process_new("client");
+	struct thread *looper = thread_new(manager), *other = process_new("other");
+	bc(looper, BC_ENTER_LOOPER);
+	flush(looper);
+	ping(other, 0, manager);
+	long fd = run(client, lingering_socket, (void *)(intptr_t)60);
+	expect(fd >= 0);
+	bc_transaction(client, 0, 7, TF_ONE_WAY, parcel_with_array((int)fd));
+	flush(client);
+	const struct binder_transaction_data *txn = expect_txn(manager, 7);
+	expect_errno(sys_close(client, (int)fd), 0);
+	uint32_t free_buffer[3] = {BC_FREE_BUFFER};
+	memcpy(free_buffer + 1, &txn->data.ptr.buffer, sizeof(txn->data.ptr.buffer));
+	sys_ioctl_begin(manager, BINDER_WRITE_READ, write_read_new(free_buffer, sizeof(free_buffer), 0));
+	await_asleep(manager);
+	ping(other, 0, looper);
+	expect(!has_ended(manager));
 }
 
 // An array with a closed descriptor in it fails as a whole.

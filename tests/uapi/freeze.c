@@ -165,6 +165,8 @@ TEST(freeze_waits_for_calls)
 	expect_br(other, BR_FROZEN_REPLY);
 	finish_call(c.client, c.server, txn);
 	expect_errno(run_end(c.system), 0);
+	// The call that was turned away meanwhile is not forgotten.
+	expect_eq(frozen_info(c.system, c.server).sync_recv & 1, 1);
 	bc_transaction(other, c.handle, 9, 0, NULL);
 	expect_br(other, BR_FROZEN_REPLY);
 }
@@ -320,6 +322,20 @@ TEST(freeze_notification_waits_for_done)
 	bc_u64(c.client, BC_FREEZE_NOTIFICATION_DONE, 0xf1);
 	flush(c.client);
 	expect_frozen(c.client, 0xf1, true);
+}
+
+// A read ends with a notice, because of which the program may make a call.
+TEST(freeze_notification_ends_the_read)
+{
+	struct processes c = processes();
+	uint32_t second = share(c.manager, c.server, c.client, 0x30, 0x40);
+	request(c.client, c.handle, 0xf1);
+	request(c.client, second, 0xf2);
+	struct binder_write_read *bwr = write_read_new(NULL, 0, 256);
+	expect_errno(write_read(c.client, bwr), 0);
+	expect_eq(bwr->read_consumed, 4 + 4 + sizeof(struct frozen_state_info));
+	expect_frozen(c.client, 0xf2, false);
+	expect_nothing(c.client);
 }
 
 // Cleared: BR_CLEAR_FREEZE_NOTIFICATION_DONE, and no change is told any more.

@@ -112,6 +112,7 @@ long run(struct thread *, step, void *argument);
 void run_begin(struct thread *, step, void *argument);
 long run_end_at(struct site, struct thread *);
 #define run_end(thread) run_end_at(HERE, thread)
+bool has_ended(struct thread *); // the step that was begun
 // Waits until the step that was begun sleeps in the kernel or has ended.
 void await_asleep(struct thread *);
 

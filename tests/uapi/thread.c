@@ -118,6 +118,12 @@ long run_end_at(struct site site, struct thread *t)
 	return result;
 }
 
+bool has_ended(struct thread *t)
+{
+	char first;
+	return recv(t->channel, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 long run(struct thread *t, step function, void *argument)
 {
 	run_begin(t, function, argument);

@@ -431,6 +431,15 @@ pub struct ReturnedGrants {
     pub all: u32,
 }
 
+impl ReturnedGrants {
+    /// The sum with a later return of the same node. `None` if it is too large a number.
+    pub fn with(self, later: ReturnedGrants) -> Option<ReturnedGrants> {
+        let strong = self.strong.checked_add(later.strong)?;
+        let all = self.all.checked_add(later.all)?;
+        Some(ReturnedGrants { strong, all, ..later })
+    }
+}
+
 const _: () = assert!(size_of::<Message>() == 64);
 const _: () = assert!(size_of::<Carried>() == 24);
 const _: () = assert!(header::BOUND + 4 * LANES <= header::CLIENT_RETURNS_TAIL);

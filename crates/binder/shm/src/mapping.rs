@@ -190,6 +190,19 @@ unsafe fn copy_twice<const PART: usize>(from: *const u8, to: *mut u8, bytes: usi
     }
 }
 
+/// Makes the compiler use a copy, and not the memory from which the copy was made: it takes that
+/// memory for unchanged, and would read it again, after the copy has been checked.
+#[inline(always)]
+fn keep_copy(copy: &mut [u8]) {
+    // SAFETY: does nothing. The compiler must assume that it reads and changes the copy.
+    #[cfg(not(miri))]
+    unsafe {
+        core::arch::asm!("/* {} */", in(reg) copy.as_mut_ptr(), options(nostack, preserves_flags));
+    }
+    #[cfg(miri)]
+    let _ = copy;
+}
+
 impl<'a, const BYTES: usize> Part<'a, BYTES> {
     /// The part as a view, for copies in and out.
     #[inline]
@@ -275,6 +288,7 @@ impl<'a> View<'a> {
         let from = self.at(offset, into.len());
         // SAFETY: `from` is in bounds; see `write`. Bytes have no invalid value.
         unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) }
+        keep_copy(into);
     }
 
     /// A slice of a file's bytes that no process writes.

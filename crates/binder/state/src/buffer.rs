@@ -64,6 +64,8 @@ pub enum NoRoom {
     Full,
     /// One-way transactions have used up their half.
     OneWayFull,
+    /// A one-way transaction that is larger than their half: there will never be room.
+    TooLarge,
 }
 
 /// Bytes of an allocation of these parts.
@@ -122,6 +124,9 @@ impl Buffers {
     pub fn allocate(&mut self, bytes: usize, usage: Use) -> Result<Offset, NoRoom> {
         if self.bytes == 0 {
             return Err(NoRoom::NotMapped);
+        }
+        if usage != Use::Call && bytes > self.bytes / 2 {
+            return Err(NoRoom::TooLarge);
         }
         if usage != Use::Call && bytes > self.free(usage) {
             return Err(NoRoom::OneWayFull);
@@ -257,6 +262,9 @@ mod tests {
         let mut buffers = Buffers::default();
         assert_eq!(buffers.allocate(8, Use::Call), Err(NoRoom::NotMapped));
         buffers.map(4096);
+        for usage in [Use::OneWay, Use::RealTimeOneWay] {
+            assert_eq!(buffers.allocate(2056, usage), Err(NoRoom::TooLarge));
+        }
         let half = buffers.allocate(2048, Use::OneWay).unwrap();
         assert_eq!(buffers.allocate(8, Use::OneWay), Err(NoRoom::OneWayFull));
         assert_eq!(buffers.allocate(4096, Use::Call), Err(NoRoom::Full));

@@ -118,7 +118,7 @@ impl State {
 
     fn peer_gone(&mut self, process: ProcessId) {
         let peer = self.peers.remove(&process);
-        self.postponed.retain(|(from, _)| *from != process);
+        self.postponed.forget(process);
         self.forget_tickets(process);
         self.tickets.end_of(process);
         let lost = self.references.iter().filter(|(_, held)| held.owner == process && !held.dead);

@@ -2,7 +2,7 @@
 
 use crate::notice::{FreezeNotice, FreezeStage};
 use crate::process::State;
-use crate::work::{QueuedNotice, Tid, Work};
+use crate::work::{QueuedNotice, Work};
 use baton_abi::control::ProcessId;
 use rustix::io::Errno;
 
@@ -72,10 +72,10 @@ impl State {
     }
 
     /// BC_FREEZE_NOTIFICATION_DONE.
-    pub fn freeze_done(&mut self, tid: Tid, cookie: u64) -> Result<(), Errno> {
+    pub fn freeze_done(&mut self, cookie: u64) -> Result<(), Errno> {
         if let Some(at) = self.cleared_freezes.iter().position(|&cleared| cleared == cookie) {
             self.cleared_freezes.remove(at);
-            self.push_own_or_process(tid, Work::FreezeCleared(cookie));
+            self.push_process(Work::FreezeCleared(cookie));
             return Ok(());
         }
         let delivered = |n: &FreezeNotice| {
@@ -95,7 +95,7 @@ impl State {
     }
 
     /// BC_CLEAR_FREEZE_NOTIFICATION.
-    pub fn clear_freeze(&mut self, tid: Tid, handle: u32, cookie: u64) -> Result<(), Errno> {
+    pub fn clear_freeze(&mut self, handle: u32, cookie: u64) -> Result<(), Errno> {
         const NAME: &str = "BC_CLEAR_FREEZE_NOTIFICATION";
         let notice = self.references.get_mut(handle).and_then(|reference| reference.freeze);
         let Some(notice) = notice.filter(|notice| notice.cookie == cookie) else {
@@ -111,7 +111,7 @@ impl State {
                 if stage == FreezeStage::Queued {
                     self.drop_freeze(notice);
                 }
-                self.push_own_or_process(tid, Work::FreezeCleared(cookie));
+                self.push_process(Work::FreezeCleared(cookie));
             }
         }
         Ok(())

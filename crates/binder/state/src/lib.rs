@@ -40,6 +40,7 @@ mod one_way_queue;
 pub mod parcel;
 pub mod peer;
 mod pool;
+mod postponed;
 pub mod priority;
 mod process;
 mod read;

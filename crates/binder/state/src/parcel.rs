@@ -109,6 +109,12 @@ struct Placed {
     object_at: usize,
 }
 
+/// The PTR that is the object of this index, if it is one. They lie in the order of their indices.
+fn placed_at(placed: &[Placed], index: u64) -> Option<&Placed> {
+    let found = placed.binary_search_by_key(&index, |placed| placed.index).ok()?;
+    placed.get(found)
+}
+
 /// The rule that pointers are fixed up depth first, front to back. A later object may point only
 /// into the buffer that was placed last, or into a buffer above it, past the last fix-up there.
 #[derive(Default)]
@@ -123,7 +129,7 @@ struct FixUps {
 
 impl FixUps {
     fn parent(&self, index: u64) -> Option<Placed> {
-        self.placed.iter().find(|placed| placed.index == index).copied()
+        placed_at(&self.placed, index).copied()
     }
 
     fn allows(&self, parent: u64, offset: u64) -> bool {
@@ -431,7 +437,7 @@ fn place_pointer(object: &BufferObject, placed: &[Placed], buffers: &mut [u8]) -
     if object.flags & BUFFER_FLAG_HAS_PARENT == 0 {
         return Some(());
     }
-    let parent = placed.iter().find(|p| p.index == object.parent)?;
+    let parent = placed_at(placed, object.parent)?;
     if !lies_within(object.parent_offset, 8, parent.object.length) {
         return None;
     }
@@ -442,7 +448,7 @@ fn array_places(
     array: &FdArrayObject,
     placed: &[Placed],
 ) -> Option<impl Iterator<Item = usize> + use<>> {
-    let parent = placed.iter().find(|p| p.index == array.parent)?;
+    let parent = placed_at(placed, array.parent)?;
     let bytes = array.num_fds.checked_mul(4)?;
     if bytes > 0 && !lies_within(array.parent_offset, bytes, parent.object.length) {
         return None;

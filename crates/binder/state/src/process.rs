@@ -7,8 +7,9 @@ use crate::known::KnownNodes;
 use crate::message::Buffer;
 use crate::node::Nodes;
 use crate::notice::UnfinishedDeath;
-use crate::peer::{Broker, Entries, HoldingChange, Peer};
+use crate::peer::{Broker, Entries, Peer};
 use crate::pool::Pool;
+use crate::postponed::Postponed;
 use crate::reference::References;
 use crate::reserved_slot::ReservedSlot;
 use crate::thread::{Frame, Thread, Threads, Waiting};
@@ -64,7 +65,7 @@ pub struct State {
     pub(crate) known: KnownNodes,
     pub(crate) entries: Entries,
     /// Losses of holdings on which messages still rely.
-    pub postponed: Vec<(ProcessId, HoldingChange)>,
+    pub postponed: Postponed,
     pub(crate) watchdog: Watchdog,
     /// Threads, by the numbers that stand for them in the chains of their calls.
     pub(crate) tokens: FxHashMap<u64, Tid>,
@@ -77,6 +78,9 @@ pub struct State {
     pub(crate) wakes_looper: bool,
     pub(crate) made_room: bool,
     pub(crate) effects: Vec<Effect>,
+    /// Descriptors of the program that are to be closed once the state is unlocked: to close a file
+    /// takes as long as its sender likes.
+    pub closing: Vec<i32>,
 }
 
 impl State {

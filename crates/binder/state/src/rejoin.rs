@@ -200,7 +200,7 @@ mod tests {
         let frozen = |frozen| Event::Frozen { process: PEER, frozen };
         let news = |state: &mut State| match state.next_return(1, true) {
             Some(Return::Frozen(9, frozen)) => {
-                state.freeze_done(1, 9).unwrap();
+                state.freeze_done(9).unwrap();
                 Some(frozen)
             }
             other => {

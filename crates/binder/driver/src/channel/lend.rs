@@ -35,6 +35,14 @@ use std::time::Duration;
 /// How long a caller waits before it looks at its mailbox: a nudge does not end this wait.
 const SLICE: Duration = Duration::from_millis(5);
 
+/// The word of a lane that its looper has to release; 0 for none.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "the caller waits for it"]
+pub struct Owed {
+    lane: u32,
+    word: u32,
+}
+
 impl Channel {
     /// One of a lane's owner words, numbered from 1.
     fn owner(&self, lane: u32, word: u32) -> Option<&AtomicU32> {
@@ -89,7 +97,11 @@ impl Channel {
         }
         let looper = self.loopers[lane as usize].load(Ordering::Relaxed);
         let is_owned = |word: &AtomicU32| word.load(Ordering::Acquire) & !WAITERS == looper;
-        let chosen = self.owners(lane).position(is_owned).map_or(0, |word| word as u32 + 1);
+        let owned = (1..).zip(self.owners(lane)).filter(|(_, word)| is_owned(word));
+        // The looper may be about to release the last one, for the last answer.
+        let last = self.waits_on(lane).load(Ordering::Relaxed);
+        let chosen = owned.map(|(number, _)| number).max_by_key(|number| *number != last);
+        let chosen = chosen.unwrap_or(0);
         // Relaxed: the post releases the store.
         self.waits_on(lane).store(chosen, Ordering::Relaxed);
     }
@@ -139,19 +151,27 @@ impl Channel {
         self.lending.fetch_or(1 << lane, Ordering::Relaxed);
     }
 
+    /// Server: the word on which the lane's caller waits, for [`Channel::repay`]. To be called
+    /// before a message is posted to the caller, whose next request names another word.
+    #[inline(always)]
+    pub fn owed(&self, lane: u32) -> Owed {
+        // A caller that writes a false number here harms only itself.
+        let word = if self.lends_any() { self.waits_on(lane).load(Ordering::Relaxed) } else { 0 };
+        Owed { lane, word }
+    }
+
     /// Server: releases the word on which the lane's caller waits, after a message has been posted
     /// to it.
     #[inline(always)]
-    pub fn repay(&self, lane: u32) {
-        if self.lends_any() {
-            self.repay_caller(lane);
+    pub fn repay(&self, owed: Owed) {
+        if owed.word != 0 {
+            self.repay_caller(owed);
         }
     }
 
     #[cold]
-    fn repay_caller(&self, lane: u32) {
-        // A caller that writes a false number here harms only itself.
-        if let Some(word) = self.owner(lane, self.waits_on(lane).load(Ordering::Relaxed)) {
+    fn repay_caller(&self, Owed { lane, word }: Owed) {
+        if let Some(word) = self.owner(lane, word) {
             futex::give_back(word, thread::tid());
         }
     }

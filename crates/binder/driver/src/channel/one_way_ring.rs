@@ -60,7 +60,9 @@ impl OneWayRing<'_> {
 
     /// The header of the oldest record, and its offset in the view.
     pub fn first(self, consumer: &mut Consumer) -> Result<Option<(Message, usize)>, Corrupt> {
-        loop {
+        // A skip leads to the ring's beginning, where a record lies. The writer of another one
+        // could go on for ever.
+        for _ in 0..2 {
             let available = consumer.available(self.tail)?;
             if available == 0 {
                 return Ok(None);
@@ -84,6 +86,7 @@ impl OneWayRing<'_> {
                 _ => return Err(Corrupt),
             }
         }
+        Err(Corrupt)
     }
 
     /// Removes the oldest record, which has been copied. Returns the position up to which the ring
@@ -136,5 +139,35 @@ impl Default for RingEnd {
     fn default() -> RingEnd {
         let (producer, consumer) = (Producer::new(RING_BYTES), Consumer::new(RING_BYTES));
         RingEnd { producer, pending: Pending::default(), consumer }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_shm::mapping::{Mapping, create_mapped};
+
+    /// A writer that puts skips for ever would keep the reader busy.
+    #[test]
+    fn a_skip_that_leads_to_another_one_is_no_record() {
+        let (_, map): (_, Mapping<RING_BYTES>) = create_mapped("ring").unwrap();
+        let (tail, head) = <(AtomicU64, AtomicU64)>::default();
+        let ring = OneWayRing { view: map.view(), at: 0, tail: &tail, head: &head, restart: 0 };
+        let put = |at: usize, kind: Kind, bytes: usize| {
+            let message = Message { word: bytes as u32, kind: kind as u32, ..Message::default() };
+            map.view().write(at, bytes_of(&message));
+            tail.fetch_add(bytes as u64, Ordering::Release);
+        };
+        let mut consumer = Consumer::new(RING_BYTES);
+        put(0, Kind::Skip, RING_BYTES);
+        assert_eq!(ring.first(&mut consumer), Ok(None), "its record has not come");
+        put(0, Kind::Skip, 64);
+        put(64, Kind::OneWay, 64);
+        let (message, at) = ring.first(&mut consumer).unwrap().unwrap();
+        assert_eq!((message.kind, at), (Kind::OneWay as u32, 64));
+        ring.release(&mut consumer, &message);
+        put(128, Kind::Skip, 64);
+        put(192, Kind::Skip, 64);
+        assert_eq!(ring.first(&mut consumer), Err(Corrupt));
     }
 }

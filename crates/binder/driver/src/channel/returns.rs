@@ -9,6 +9,7 @@ use baton_shm::ring::Corrupt;
 use baton_shm::sync::{AtomicU64, Ordering};
 use baton_state::account::{Held, Resource};
 use bytemuck::{bytes_of, bytes_of_mut, cast_slice_mut};
+use rustc_hash::FxHashSet;
 
 /// Size of a record.
 const RECORD: usize = size_of::<ReturnedGrants>();
@@ -24,7 +25,7 @@ pub fn objects_in(message: &Message, map: View<'_>, at: usize) -> Vec<Carried> {
 /// Nodes of this process on whose hold by a peer messages of that peer may rely.
 #[derive(Debug, Default)]
 pub struct ReliedOn {
-    nodes: Vec<NodeId>,
+    nodes: FxHashSet<NodeId>,
     /// Every node.
     all: bool,
 }
@@ -95,12 +96,15 @@ impl Channel {
     /// Adds the nodes of this process on whose hold by the peer a message may rely that lies here
     /// and has not come in. The peer counts on it only if it was sent before the hold was given up.
     pub fn find_relied_on(&self, relied_on: &mut ReliedOn) {
-        relied_on.all |=
-            self.end == End::Server && (self.has_one_way() || self.has_any_real_time());
+        let is_server = self.end == End::Server;
+        relied_on.all |= is_server && (self.has_unread_one_way() || self.has_any_real_time());
         let mapped = (0..LANES).filter(|&lane| self.lanes[lane].get().is_some());
         for areas in mapped.filter_map(|lane| self.lane(lane).ok()) {
             if !areas.inbox().is_empty() {
-                let objects = objects_in(&areas.header(), areas.incoming(), 0).into_iter();
+                let message = areas.header();
+                // The target. Its caller may have left the call since, and its handle with it.
+                relied_on.nodes.extend(is_server.then_some(NodeId(message.node)));
+                let objects = objects_in(&message, areas.incoming(), 0).into_iter();
                 let home = objects.filter(|it| it.origin() == Some(Origin::Receiver));
                 relied_on.nodes.extend(home.map(|carried| NodeId(carried.node)));
             }

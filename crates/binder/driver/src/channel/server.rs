@@ -223,8 +223,13 @@ impl Channel {
 
     /// Whether a record lies in the channel's ring that does not wait for room.
     pub fn has_one_way(&self) -> bool {
+        self.has_unread_one_way() && !self.full.load(Ordering::Relaxed)
+    }
+
+    /// Whether a record lies in the channel's ring.
+    pub fn has_unread_one_way(&self) -> bool {
         let read = self.one_way_read.load(Ordering::Relaxed);
-        self.ring_tail().load(Ordering::Acquire) != read && !self.full.load(Ordering::Relaxed)
+        self.ring_tail().load(Ordering::Acquire) != read
     }
 
     /// The oldest record of the channel's ring, or of a lane's, waits for room in the receive

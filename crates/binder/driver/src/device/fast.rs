@@ -202,10 +202,17 @@ fn strength_of(command: u32) -> Strength {
 fn source(transaction: &TransactionData, exchange: &WriteRead) -> Option<Source> {
     let bytes = usize::try_from(transaction.data_size).ok()?;
     let source = Source::new(transaction.buffer as usize, bytes).ok()?;
-    let (returns, size) = (exchange.read_buffer as usize, exchange.read_size as usize);
-    // The check for write access overwrites bytes of the range.
-    let disjoint = !source.overlaps(returns, size);
-    (disjoint && user::writable(returns, size).is_ok()).then_some(source)
+    let returns = (exchange.read_buffer, exchange.read_size);
+    // The check for write access overwrites bytes of the range, and the program may go on by the
+    // state, which reads all of these again.
+    let disjoint = [
+        (exchange.write_buffer, exchange.write_size),
+        (transaction.buffer, transaction.data_size),
+        (transaction.offsets, transaction.offsets_size),
+    ];
+    let disjoint = disjoint.into_iter().all(|range| !user::overlap(range, returns));
+    let is_writable = disjoint && user::writable(returns.0 as usize, returns.1 as usize).is_ok();
+    is_writable.then_some(source)
 }
 
 /// A transaction with few references, copied from the program.

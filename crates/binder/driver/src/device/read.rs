@@ -217,7 +217,13 @@ impl Device {
 
 /// Whether the read ends after this return, because the program may make a call because of it.
 fn ends_read(item: &Return) -> bool {
-    matches!(item, Return::Transaction(..) | Return::Reply(_) | Return::Cookie(BR_DEAD_BINDER, _))
+    matches!(
+        item,
+        Return::Transaction(..)
+            | Return::Reply(_)
+            | Return::Cookie(BR_DEAD_BINDER, _)
+            | Return::Frozen(..)
+    )
 }
 
 fn serves(state: &mut State, tid: Tid, item: &Return) -> Option<(usize, RequestedPriority)> {

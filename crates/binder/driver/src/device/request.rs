@@ -84,12 +84,12 @@ impl Device {
     }
 
     fn freeze(&self, info: FreezeInfo) -> Result<(), Errno> {
-        let ask =
-            |frozen| match self.engine.broker.ask(&Request::Freeze { pid: info.pid, frozen })? {
-                Reply::Freeze { outstanding, .. } => Ok(outstanding),
-                _ => Err(Errno::PROTO),
-            };
-        let mut outstanding = ask(info.enable != 0)?;
+        let pid = info.pid;
+        let ask = |request| match self.engine.broker.ask(&request)? {
+            Reply::Freeze { outstanding, .. } => Ok(outstanding),
+            _ => Err(Errno::PROTO),
+        };
+        let mut outstanding = ask(Request::Freeze { pid, frozen: info.enable != 0 })?;
         if info.enable == 0 {
             return Ok(());
         }
@@ -99,12 +99,12 @@ impl Device {
         let mut settled = 0;
         while looks > 0 && settled < SETTLING_LOOKS {
             pause(Duration::from_millis(1));
-            outstanding = ask(true)?;
+            outstanding = ask(Request::FrozenInfo { pid })?;
             settled = if outstanding == 0 { settled + 1 } else { 0 };
             looks -= 1;
         }
         if outstanding > 0 {
-            ask(false)?;
+            ask(Request::Freeze { pid, frozen: false })?;
             return Err(Errno::AGAIN);
         }
         Ok(())

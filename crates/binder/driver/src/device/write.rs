@@ -175,9 +175,9 @@ impl Device {
             BC_DEAD_BINDER_DONE => state.death_done(tid, user::read(at)?),
             BC_CLEAR_FREEZE_NOTIFICATION => {
                 let HandleCookie { handle, cookie } = user::read(at)?;
-                state.clear_freeze(tid, handle, cookie)?;
+                state.clear_freeze(handle, cookie)?;
             }
-            BC_FREEZE_NOTIFICATION_DONE => state.freeze_done(tid, user::read(at)?)?,
+            BC_FREEZE_NOTIFICATION_DONE => state.freeze_done(user::read(at)?)?,
             _ => return Err(Errno::INVAL),
         }
         Ok(())

@@ -128,8 +128,9 @@ impl InFlight {
     /// The thread's next operations are on this lane.
     #[inline(always)]
     pub fn set_lane(&self, via: LaneId, peer: ProcessId) {
+        // Release: whoever sees it, as `is_inside` does, sees that the last operation is over.
+        self.channel.store(via.channel.0, Ordering::Release);
         // Relaxed: `Entry::enter` releases them.
-        self.channel.store(via.channel.0, Ordering::Relaxed);
         self.lane.store(via.lane, Ordering::Relaxed);
         self.peer.store(peer.0, Ordering::Relaxed);
     }
@@ -174,7 +175,7 @@ impl InFlight {
 
     /// Whether the thread may still use this channel, for which no thread can enter any more.
     pub fn is_inside(&self, channel: ChannelId) -> bool {
-        self.entry.is_inside() && self.channel.load(Ordering::Relaxed) == channel.0
+        self.entry.is_inside() && self.channel.load(Ordering::Acquire) == channel.0
     }
 
     /// With the state's lock held: whether the operation, if there is one, is with this peer.

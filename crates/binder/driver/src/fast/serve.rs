@@ -76,7 +76,7 @@ impl Posted<'_> {
 impl Engine {
     #[cold]
     fn has_lost_caller(&self, channel: &Channel, via: LaneId) {
-        channel.repay(via.lane);
+        channel.repay(channel.owed(via.lane));
         self.with_state(|state| self.caller_has_left(state, tid(), via));
     }
 
@@ -140,13 +140,14 @@ impl Taken<'_> {
         body: impl FnOnce(View<'_>, usize),
     ) {
         let message = reply(bytes, (code, flags));
+        let owed = self.channel.owed(self.via.lane);
         let reader = self.lane.post(&message, |area| body(area, size_of::<Message>()));
         match reader {
             Reader::Polling => self.channel.socket.ring(),
             Reader::Closed => return engine.has_lost_caller(self.channel, self.via),
             Reader::Woken | Reader::Watching | Reader::Dedicated | Reader::Elsewhere => {}
         }
-        self.channel.repay(self.via.lane);
+        self.channel.repay(owed);
     }
 
     /// Posts an answer with references, after [`Taken::leave`].
@@ -159,6 +160,7 @@ impl Taken<'_> {
     ) {
         self.channel.end_serving(self.via.lane);
         let message = reply(payload.bytes(), named);
+        let owed = self.channel.owed(self.via.lane);
         let (reader, ahead) = counted.post(self.lane, &message, payload, &[]);
         match reader {
             Reader::Polling => self.channel.socket.ring(),
@@ -168,7 +170,7 @@ impl Taken<'_> {
             }
             Reader::Woken | Reader::Watching | Reader::Dedicated | Reader::Elsewhere => {}
         }
-        self.channel.repay(self.via.lane);
+        self.channel.repay(owed);
     }
 
     /// Answers with few references among the bytes.

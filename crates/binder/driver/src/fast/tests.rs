@@ -791,6 +791,25 @@ fn an_answer_repays_its_caller_and_gives_the_lane_back_if_that_has_left() {
     }
 }
 
+/// The caller may see the answer, and post its next request, before the looper has released the
+/// word.
+#[test]
+fn a_looper_that_repays_late_does_not_release_the_word_of_the_next_request() {
+    let stage = stage(Of::Pool);
+    let (lane, theirs) = (LANE as u32, &stage.theirs);
+    stage.ours.borrow(lane);
+    theirs.see_looper(lane, std::process::id());
+    theirs.begin_lending(lane);
+    let owed = stage.ours.owed(lane);
+    theirs.begin_lending(lane);
+    stage.ours.repay(owed);
+    theirs.see_looper(lane, std::process::id());
+    assert!(theirs.lends(lane), "the looper owns the word of the next request");
+    stage.ours.repay(stage.ours.owed(lane));
+    theirs.see_looper(lane, std::process::id());
+    assert!(!theirs.lends(lane));
+}
+
 #[test]
 fn a_pinned_looper_takes_the_requests_of_its_lane_while_there_is_nothing_else() {
     let stage = stage(Of::Pool);

@@ -30,8 +30,9 @@ impl Engine {
         if channel.end == End::Server {
             channel.end_serving(via.lane);
         }
+        let owed = channel.owed(via.lane);
         let reader = lane.post(message, body);
-        channel.repay(via.lane);
+        channel.repay(owed);
         match reader {
             Reader::Polling => channel.socket.ring(),
             Reader::Closed => return false,

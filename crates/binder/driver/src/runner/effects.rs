@@ -125,15 +125,7 @@ impl Engine {
                     channel.publish_account(state.one_way_account(channel.id));
                 }
             }
-            Effect::Close(fds) => {
-                for fd in fds {
-                    // The program may have closed an array's itself. The protocol has whatever
-                    // has the number then closed all the same.
-                    // SAFETY: installed by this engine for a buffer that has just been dropped;
-                    // nobody else owns the number (or, for an array's, the protocol says so).
-                    unsafe { libc::close(fd) };
-                }
-            }
+            Effect::Close(fds) => state.closing.extend(fds),
             Effect::Complain(line) => {
                 tracing::warn!(target: "binder", "{}:{} {line}", self.identity.pid, tid());
             }

@@ -9,7 +9,7 @@ use baton_abi::control::{Event, ProcessId, Request};
 use baton_shm::blocking::await_readable;
 use baton_shm::lock::Guard;
 use baton_state::State;
-use baton_state::peer::HoldingChange;
+use baton_state::peer::{HoldingChange, OverReturn};
 use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use rustix::fd::OwnedFd;
@@ -96,11 +96,7 @@ impl Engine {
                     Some(_) => self.accept_posted(ChannelSet::Watched).0,
                     None => self.accept_posted_by(process).0,
                 };
-                // The broker's later word holds.
-                state.postponed.retain(|(from, change)| {
-                    let is_old = matches!(change, HoldingChange::Introduced(of, _) if *of == node);
-                    *from != process || !is_old
-                });
+                state.postponed.forget_introduced(process, node);
                 let change = HoldingChange::Introduced(node, holding);
                 self.change_holdings(&mut state, process, [change]);
                 self.carry_out(&mut state);
@@ -195,32 +191,54 @@ impl Engine {
         of: ProcessId,
         changes: impl IntoIterator<Item = HoldingChange>,
     ) {
-        let channels = self.pool.channels.with(of);
-        let mut relied_on = ReliedOn::default();
-        channels.iter().for_each(|channel| channel.find_relied_on(&mut relied_on));
-        for change in changes {
-            if state.is_lowered_by(of, change) {
-                if relied_on.has(change.node()) {
-                    state.postponed.push((of, change));
-                    continue;
-                }
-                if state.has_called(of, change.node()) {
-                    self.revoke_with(state, of);
-                }
+        let relied_on = self.relied_on_by(of);
+        let changed = changes.into_iter().try_for_each(|change| {
+            match state.is_lowered_by(of, change) && relied_on.has(change.node()) {
+                true => state.postpone(of, change),
+                false => self.change_holding(state, of, change),
             }
-            if state.change_holding(of, change).is_err() {
-                for channel in &channels {
-                    self.end_channel(state, channel, "returned more grants than it had");
-                }
-                return;
-            }
+        });
+        if changed.is_err() {
+            self.end_channels_with(state, of, "returned more grants than it had");
         }
+    }
+
+    /// The nodes of this process on whose hold by a peer messages rely that have not come in.
+    fn relied_on_by(&self, peer: ProcessId) -> ReliedOn {
+        let mut relied_on = ReliedOn::default();
+        for channel in self.pool.channels.with(peer) {
+            channel.find_relied_on(&mut relied_on);
+        }
+        relied_on
+    }
+
+    fn change_holding(
+        &self,
+        state: &mut State,
+        of: ProcessId,
+        change: HoldingChange,
+    ) -> Result<(), OverReturn> {
+        if state.is_lowered_by(of, change) && state.has_called(of, change.node()) {
+            self.revoke_with(state, of);
+        }
+        state.change_holding(of, change)
     }
 
     /// Applies the losses that were postponed, as far as no message relies on the nodes any more.
     pub(crate) fn apply_postponed(&self, state: &mut State) {
-        for (of, change) in std::mem::take(&mut state.postponed) {
-            self.change_holdings(state, of, [change]);
+        for of in state.postponed.peers() {
+            let relied_on = self.relied_on_by(of);
+            for change in state.postponed.take(of, |node| relied_on.has(node)) {
+                if self.change_holding(state, of, change).is_err() {
+                    self.end_channels_with(state, of, "returned more grants than it had");
+                }
+            }
+        }
+    }
+
+    fn end_channels_with(&self, state: &mut State, peer: ProcessId, why: &'static str) {
+        for channel in self.pool.channels.with(peer) {
+            self.end_channel(state, &channel, why);
         }
     }
 

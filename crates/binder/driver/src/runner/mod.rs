@@ -77,6 +77,11 @@ impl Engine {
     /// Carries out the state's effects, then unlocks it.
     pub fn unlock(&self, mut state: Guard<'_, State>) {
         self.carry_out(&mut state);
+        if !state.closing.is_empty() {
+            let closing = std::mem::take(&mut state.closing);
+            drop(state);
+            close_installed(closing);
+        }
     }
 
     /// Unlocks the state after changes that peers see by effects alone.
@@ -197,6 +202,7 @@ impl Engine {
             let waiting = state.thread(tid).waiting;
             self.carry_out_one(&mut state, Effect::Wake(tid, waiting));
         }
+        self.unlock(state);
     }
 
     /// Called in a child of fork, which shares nothing of the device: closes its copies of the
@@ -214,5 +220,17 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// Closes descriptors that were installed for buffers which are dropped.
+#[cold]
+fn close_installed(fds: Vec<i32>) {
+    for fd in fds {
+        // The program may have closed an array's itself. The protocol has whatever has the number
+        // then closed all the same.
+        // SAFETY: installed by this engine for a buffer that has been dropped; nobody else owns the
+        // number (or, for an array's, the protocol says so).
+        unsafe { libc::close(fd) };
     }
 }

@@ -102,20 +102,15 @@ impl Outgoing<'_> {
     fn has_objects(&self) -> bool {
         !self.offsets.is_empty() || !self.sent.buffers.is_empty() || self.sent.failed.is_some()
     }
-
-    fn allocation(&self) -> usize {
-        let offsets = size_of_val(self.offsets);
-        allocation_bytes(self.data.bytes(), offsets, self.sent.buffers.len(), 0)
-    }
 }
 
-/// Refuses a call if its target shows no room for it. The target checks again when the call comes
-/// in, but a refusal there reaches the caller later.
-fn refuse_if_full(channel: &Channel, outgoing: &Outgoing<'_>) -> Result<(), Refusal> {
+/// Refuses a call of so many bytes if its target shows no room for it. The target checks again when
+/// the call comes in, but a refusal there reaches the caller later.
+fn refuse_if_full(channel: &Channel, bytes: usize) -> Result<(), Refusal> {
     if channel.status_word(status::BUFFER_BYTES) == 0 {
         return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
     }
-    if outgoing.allocation() > channel.status_word(status::LARGEST_FREE) as usize {
+    if bytes > channel.status_word(status::LARGEST_FREE) as usize {
         return Err(Refusal::failed(Errno::NOSPC));
     }
     Ok(())
@@ -147,6 +142,9 @@ fn look_for_room(
     let size = channel.status_word(status::BUFFER_BYTES) as usize;
     if size == 0 {
         return Err(Refusal { errno: Errno::SRCH, ..Refusal::dead() });
+    }
+    if bytes > size / 2 {
+        return Err(Refusal::failed(Errno::NOSPC));
     }
     if account.pending_bytes + bytes > free.min(largest) {
         return Ok(OneWayRoom::Full { n_pending: account.pending });
@@ -444,6 +442,16 @@ impl Engine {
         own.into_iter().flatten().chain(others.copied()).take(MAX_CHAIN)
     }
 
+    /// Bytes that a transaction takes in its target's receive buffer.
+    fn allocation(&self, departure: &Departure, outgoing: &Outgoing<'_>) -> usize {
+        let label = match departure.wants_label {
+            true => self.identity.security_context.len() + 1,
+            false => 0,
+        };
+        let offsets = size_of_val(outgoing.offsets);
+        allocation_bytes(outgoing.data.bytes(), offsets, outgoing.sent.buffers.len(), label)
+    }
+
     fn ready_call(&self, departure: &Departure, outgoing: &Outgoing<'_>) -> Result<Ready, Refusal> {
         let token = token::next().map_err(Refusal::failed)?;
         let chain = (token, self.callers(departure, token).collect());
@@ -461,7 +469,7 @@ impl Engine {
         )?;
         let (via, client) = (channel.via(lane), Arc::clone(&channel));
         self.refuse_if_frozen(&channel, false)
-            .and_then(|_| refuse_if_full(&channel, outgoing))
+            .and_then(|_| refuse_if_full(&channel, self.allocation(departure, outgoing)))
             .and_then(|()| self.prepare(channel, via, departure, outgoing, chain))
             .inspect_err(|_| client.client_lanes.give(via.lane))
     }
@@ -503,13 +511,14 @@ impl Engine {
         if !nested {
             channel.begin_lending(via.lane);
         }
+        let owed = channel.owed(via.lane);
         let reader = areas.post(&message, |area| outgoing.write(ready, area, 0));
         if !nested {
             channel.show_processor();
             let named = chain[1..].iter().any(|entry| entry.process == channel.peer.0);
             return channel.notify_of_request(lane, reader, named);
         }
-        channel.repay(via.lane);
+        channel.repay(owed);
         channel.client_lanes.set_progress(lane, Progress::Posted);
         match reader {
             // A thread that waits at the lane reads its mailbox itself.
@@ -523,7 +532,11 @@ impl Engine {
     fn lose_caller(&self, tid: Tid, ready: &Ready) {
         self.with_state(|state| {
             ready.take_back(state);
-            state.answered_with(tid, Kind::Dead, 0);
+            // The channel may have ended meanwhile, and the call with it.
+            let calls_on = state.thread(tid).calls_on();
+            if calls_on.is_some_and(|calling| calling.token == ready.token) {
+                state.answered_with(tid, Kind::Dead, 0);
+            }
         });
         self.cancel(ready);
     }
@@ -549,8 +562,9 @@ impl Engine {
         if channel.status_word(status::FROZEN) != 0 {
             return None;
         }
+        let allocation = self.allocation(departure, outgoing);
         let mut ends = channel.ends();
-        let spam = match look_for_room(&channel, &mut ends, None, outgoing.allocation()).ok()? {
+        let spam = match look_for_room(&channel, &mut ends, None, allocation).ok()? {
             OneWayRoom::Found { spam } => spam,
             OneWayRoom::Full { .. } => return None,
         };
@@ -558,7 +572,7 @@ impl Engine {
         let message = Message { stamp, ..outgoing.message(departure, 0) };
         let data_at = message.parts()?.data_at;
         let write = |map: View<'_>, at| outgoing.data.copy_to(map, at + data_at);
-        let put = channel.put_one_way(&mut ends, &message, outgoing.allocation(), write);
+        let put = channel.put_one_way(&mut ends, &message, allocation, write);
         drop(ends);
         // As in `put_one_way`.
         fence(Ordering::SeqCst);
@@ -580,7 +594,8 @@ impl Engine {
             None => (self.channel_to(departure.peer).map_err(Refusal::lost)?, None),
         };
         let frozen = self.refuse_if_frozen(&channel, true)?;
-        let spam = self.one_way_room(&channel, lane, outgoing.allocation())?;
+        let bytes = self.allocation(departure, outgoing);
+        let spam = self.one_way_room(&channel, lane, bytes)?;
         let chain = self.chain_without_callers();
         let mut ready = self.prepare(channel, NO_LANE, departure, outgoing, chain)?;
         ready.message.param = if frozen { TO_FROZEN } else { 0 };
@@ -589,7 +604,7 @@ impl Engine {
         let put = {
             let mut ends = channel.ends();
             ready.message.stamp = stamp_in_order(self.broker.stamps);
-            let (message, bytes) = (ready.message, outgoing.allocation());
+            let message = ready.message;
             let write = |map: View<'_>, at| outgoing.write(&ready, map, at);
             match lane {
                 Some(lane) => {

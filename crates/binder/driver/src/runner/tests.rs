@@ -3,6 +3,7 @@
 use super::accept::{ChannelSet, Look, MOST_AT_ONCE};
 use crate::channel::Channel;
 use crate::channel::payload::Payload;
+use crate::channel::returns::ReliedOn;
 use crate::engine::Engine;
 use crate::engine::thread_end::remember;
 use crate::runner::await_work::Until;
@@ -12,7 +13,7 @@ use crate::sys::thread::tid;
 use baton_abi::control::{ChannelId, HeldNode, NodeId, Reply, Request, Strength};
 use baton_abi::lane::{Carried, Kind, MAX_CHAIN, MAX_FDS, MAX_PAYLOAD_BYTES, Message, status};
 use baton_abi::sched_priority::SchedPriority;
-use baton_abi::uapi::{BINDER_TYPE_HANDLE, BINDER_TYPE_PTR, BufferObject, FlatObject, TF_ONE_WAY};
+use baton_abi::uapi::*;
 use baton_broker::{Config, Running};
 use baton_shm::bell::Sleep;
 use baton_shm::futex::{self, Wait};
@@ -25,7 +26,7 @@ use baton_state::parcel::Sent;
 use baton_state::thread::{Calling, Raise, Waiting};
 use baton_state::transaction::{LaneId, Refusal, Target};
 use baton_state::work::{Completion, Tid, Work};
-use baton_state::{Effect, State};
+use baton_state::{Effect, Return, State};
 use bytemuck::{Zeroable, bytes_of};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -604,6 +605,56 @@ fn a_dedicated_looper_passes_on_the_wake_up_for_an_answer() {
     assert!(!theirs.ends().dead && !areas.inbox().is_empty(), "it is not the looper's");
     areas.inbox().clear();
     assert_eq!(areas.inbox().look(), Seen::Nudge);
+    client.close();
+    server.close();
+}
+
+/// A peer relies on a node that it has given up since, if a message to it lies there.
+#[test]
+fn requests_rely_on_their_node_and_a_record_that_waits_for_room_on_all_of_them() {
+    let broker = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let relies_on = |node| {
+        let mut relied_on = ReliedOn::default();
+        theirs.find_relied_on(&mut relied_on);
+        relied_on.has(NodeId(node))
+    };
+    assert!(!relies_on(7));
+    let message = |kind, node| Message { kind: kind as u32, node, ..Message::default() };
+    let inbox = theirs.lane(0).unwrap().inbox();
+    channel.lane(0).unwrap().post(&message(Kind::Request, 7), |_| {});
+    assert!(relies_on(7) && !relies_on(8));
+    inbox.clear();
+    assert!(!relies_on(7));
+    theirs.wait_for_room(None);
+    let record = message(Kind::OneWay, 7);
+    assert_eq!(channel.put_one_way(&mut channel.ends(), &record, 0, |_, _| {}), Ok(true));
+    assert!(relies_on(8));
+    client.close();
+    server.close();
+}
+
+/// A label lies behind the data in the receive buffer: of half of that, a bit is left for the data.
+#[test]
+fn a_one_way_transaction_has_to_leave_room_for_the_label_that_its_node_wants() {
+    let broker = broker();
+    let server = Engine::open("binder", broker.socket()).unwrap();
+    server.become_manager(0x10, 0, FLAT_BINDER_FLAG_TXN_SECURITY_CTX).unwrap();
+    let client = Engine::open("binder", broker.socket()).unwrap();
+    client.find_manager().unwrap();
+    const HALF: usize = 4096;
+    server.with_state(|state| state.buffers.map(2 * HALF));
+    let label = (client.identity.security_context.len() + 1).next_multiple_of(8);
+    for (bytes, sends) in [(HALF, false), (HALF - label + 8, false), (HALF - label, true)] {
+        let data = vec![0; bytes];
+        let (data, sent) = (Payload::Bytes(&data), Sent::default());
+        let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
+        client.send(tid(), Target::Handle(0), TF_ONE_WAY, (bytes as u64, 0), Ok(outgoing));
+        let outcome = client.lock().next_return(tid(), false);
+        let is_sent = matches!(outcome, Some(Return::Bare(BR_TRANSACTION_COMPLETE)));
+        assert_eq!(is_sent, sends, "{bytes} bytes: {outcome:?}");
+    }
     client.close();
     server.close();
 }

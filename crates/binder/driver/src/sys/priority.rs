@@ -15,7 +15,7 @@ use baton_state::priority::RequestedPriority;
 use baton_state::work::Tid;
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::cell::Cell;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most urgent nice value.
 const BEST_NICE: i32 = -20;
@@ -216,13 +216,24 @@ fn best_nice_by_limit() -> i32 {
 
 /// Whether a thread that is less urgent could become as urgent as this again.
 fn may_be_at(priority: SchedPriority) -> bool {
-    static MAY_ALL: OnceLock<bool> = OnceLock::new();
+    /// The user of the last answer of [`has_capability`], and the answer, which no other user has;
+    /// 0 for none.
+    static CAPABLE: AtomicU64 = AtomicU64::new(0);
     #[cfg(simulated)]
     if baton_shm::simulation::is_simulated() {
         return true;
     }
-    priority <= SchedPriority::nice(best_nice_by_limit())
-        || *MAY_ALL.get_or_init(|| geteuid().is_root() || has_capability())
+    let user = geteuid();
+    priority <= SchedPriority::nice(best_nice_by_limit()) || user.is_root() || {
+        let answer =
+            |is_capable: bool| u64::from(user.as_raw()) << 2 | u64::from(is_capable) << 1 | 1;
+        // Relaxed: nothing else is published by it.
+        let known = CAPABLE.load(Ordering::Relaxed);
+        if ![true, false].map(answer).contains(&known) {
+            CAPABLE.store(answer(has_capability()), Ordering::Relaxed);
+        }
+        CAPABLE.load(Ordering::Relaxed) == answer(true)
+    }
 }
 
 fn has_capability() -> bool {

@@ -168,10 +168,18 @@ pub fn writable(address: usize, bytes: usize) -> Result<(), Errno> {
     let first = address.checked_next_multiple_of(SIGSET_BYTES).ok_or(Errno::FAULT)?;
     match bytes.checked_sub(first - address) {
         Some(whole) if whole >= SIGSET_BYTES => {
-            check(first, whole - whole % SIGSET_BYTES, Access::Write)
+            check(first, whole - whole % SIGSET_BYTES, Access::Write)?;
+            let is_aligned = first == address && whole.is_multiple_of(SIGSET_BYTES);
+            if is_aligned { Ok(()) } else { readable(address, bytes) }
         }
         _ => readable(address, bytes),
     }
+}
+
+/// Whether two ranges of the program's memory, each an address and a length, have bytes in common.
+#[inline]
+pub fn overlap(one: (u64, u64), other: (u64, u64)) -> bool {
+    one.0 < other.0.saturating_add(other.1) && other.0 < one.0.saturating_add(one.1)
 }
 
 /// A range of the program's memory that has been found readable, and is read in the same call.
@@ -208,11 +216,6 @@ impl Source {
     /// The length in bytes.
     pub fn bytes(self) -> usize {
         self.bytes
-    }
-
-    /// Whether two ranges overlap.
-    pub fn overlaps(self, address: usize, bytes: usize) -> bool {
-        self.address < address.saturating_add(bytes) && address < self.address + self.bytes
     }
 
     /// Copies the range into a message's area.

@@ -8,7 +8,7 @@ use crate::priority::QueuePriority;
 use crate::process::State;
 use crate::ticket::Key;
 use crate::work::{Queue, Tid, Work};
-use baton_abi::control::{ChannelId, NodeId, ProcessId, TicketId};
+use baton_abi::control::{ChannelId, NodeId, ProcessId, Strength, TicketId};
 use baton_abi::lane::{Carried, ChainEntry, Kind, Message, Origin};
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::*;
@@ -89,7 +89,7 @@ impl State {
         let message = arrival.message;
         let node = NodeId(message.node);
         let peer = self.peers.get(&arrival.peer);
-        let may_call = peer.is_some_and(|peer| peer.holding(node).is_some());
+        let may_call = peer.is_some_and(|peer| peer.holds(node, Strength::Strong));
         if !may_call {
             return Err(self.missing(arrival));
         }
@@ -184,6 +184,8 @@ impl State {
                 Ok(Room { buffer, label })
             }
             Err(NoRoom::NotMapped) => Err(Verdict::Refused(Kind::Dead, Errno::SRCH)),
+            // Its sender knows better, unless the sender's engine lies.
+            Err(NoRoom::TooLarge) => Err(Verdict::Refused(Kind::Failed, Errno::NOSPC)),
             Err(_) if one_way.is_some() => Err(Verdict::NoRoom),
             Err(_) => Err(Verdict::Refused(Kind::Failed, Errno::NOSPC)),
         }

@@ -46,6 +46,8 @@ pub struct Departure {
     /// Handles among the objects.
     pinned: PinnedHandles,
     accepts_fds: bool,
+    /// The receiver puts this process's label behind the data.
+    pub wants_label: bool,
 }
 
 /// Handles in a transaction. Their grants stay until it has been posted: the receiver takes the
@@ -76,6 +78,7 @@ impl Departure {
             granted: Vec::new(),
             pinned: PinnedHandles::default(),
             accepts_fds: false,
+            wants_label: false,
         }
     }
 }
@@ -131,7 +134,9 @@ impl State {
         }
         reference.called = true;
         let (peer, node) = (reference.owner, reference.node);
-        let accepts_fds = reference.flags & FLAT_BINDER_FLAG_ACCEPTS_FDS != 0;
+        let has_flag = |flag| reference.flags & flag != 0;
+        let accepts_fds = has_flag(FLAT_BINDER_FLAG_ACCEPTS_FDS);
+        let wants_label = has_flag(FLAT_BINDER_FLAG_TXN_SECURITY_CTX);
         let thread = self.thread(tid);
         let (mut via, mut chain) = (None, Vec::new());
         if !one_way {
@@ -153,8 +158,9 @@ impl State {
             }
         }
         let kind = if one_way { Kind::OneWay } else { Kind::Request };
+        let handle = Some(handle);
         let departure = Departure::to(peer, kind);
-        Ok(Departure { node, via, handle: Some(handle), chain, accepts_fds, ..departure })
+        Ok(Departure { node, via, handle, chain, accepts_fds, wants_label, ..departure })
     }
 
     fn reply_route(&mut self, tid: Tid) -> Result<Departure, Refusal> {
