@@ -18,6 +18,7 @@
 use crate::futex::Wait;
 use crate::mailbox::{Mailbox, Seen};
 use crate::sync::{AtomicU32, Ordering, fence_after_update};
+use core::time::Duration;
 
 const WAITING: u32 = 1;
 const RAISED: u32 = 2;
@@ -56,8 +57,8 @@ impl EventFlag {
     /// Like [`Mailbox::wait`], unless the flag is raised. Called by its thread after
     /// [`EventFlag::begin_wait`].
     #[inline(always)]
-    pub fn wait_on(&self, mailbox: Mailbox<'_>) -> Result<Seen, Wait> {
-        mailbox.wait_unless(None, || self.is_raised())
+    pub fn wait_on(&self, mailbox: Mailbox<'_>, timeout: Option<Duration>) -> Result<Seen, Wait> {
+        mailbox.wait_unless(timeout, || self.is_raised())
     }
 
     /// Whether the flag is raised. Called by its thread.

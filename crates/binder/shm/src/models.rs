@@ -762,7 +762,7 @@ fn a_raised_flag_reaches_its_thread_whatever_a_peer_writes() {
         let (word, flag, news) = &*shared;
         if flag.begin_wait() {
             while !flag.is_raised() {
-                let _ = flag.wait_on(Mailbox::new(word));
+                let _ = flag.wait_on(Mailbox::new(word), None);
             }
         }
         assert_eq!(news.load(Ordering::Relaxed), 1);

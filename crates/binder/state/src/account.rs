@@ -97,6 +97,11 @@ impl Accounts {
 }
 
 impl Account {
+    /// Whether the user is neither the engine's own nor root: then it may harm nobody here.
+    pub fn is_of_stranger(&self) -> bool {
+        !self.all.0.lock().is_at_home(self.uid)
+    }
+
     /// Takes some of a resource for the user. `None` if that is beyond its share.
     pub fn take(&self, resource: Resource, amount: usize) -> Option<Held> {
         let amount = amount as u64;
@@ -165,9 +170,12 @@ impl Quotas {
         }
     }
 
+    fn is_at_home(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.owner
+    }
+
     fn take(&mut self, uid: u32, resource: Resource, amount: u64) -> bool {
-        let at_home = uid == 0 || uid == self.owner;
-        let quota_class = if at_home { QuotaClass::Owner } else { STRANGER };
+        let quota_class = if self.is_at_home(uid) { QuotaClass::Owner } else { STRANGER };
         let quota = &mut self.by_resource[resource as usize];
         let fits = quota.check(uid, quota_class, amount).is_ok();
         if fits {

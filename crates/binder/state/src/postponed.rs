@@ -1,7 +1,7 @@
 //! Losses of peers' holdings that wait, because messages on their way may rely on the holdings.
 //!
-//! There is at most one loss of each kind for a peer's node: what a peer returns again is added, and
-//! must not be more than it has.
+//! There is at most one loss of each kind for a peer's node: what a peer returns again is added,
+//! and must not be more than it has.
 
 use crate::peer::{HoldingChange, OverReturn};
 use crate::process::State;

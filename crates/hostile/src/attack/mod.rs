@@ -22,6 +22,7 @@ mod many_clients;
 mod many_contexts;
 mod many_devices;
 mod many_engines;
+mod moved_sleepers;
 mod one_way_flood;
 mod open_storm;
 mod others_handles;
@@ -61,6 +62,7 @@ pub const ALL: &[&Attack] = &[
     &silent_guests::ATTACK,
     &many_engines::ATTACK,
     &doorbells::ATTACK,
+    &moved_sleepers::ATTACK,
     &one_way_flood::ATTACK,
     &filled_book::ATTACK,
     &filled_handles::ATTACK,

@@ -24,9 +24,10 @@ use baton_abi::control::{ChannelId, End, ProcessId};
 use baton_abi::lane::*;
 use baton_shm::bell::{Bell, OwnBell};
 use baton_shm::client_lanes::ClientLanes;
+use baton_shm::futex::Wait;
 use baton_shm::lane_owner::LaneOwner;
 use baton_shm::lock::{Guard, Lock};
-use baton_shm::mailbox::{Mailbox, Reader};
+use baton_shm::mailbox::{Mailbox, Reader, Seen};
 use baton_shm::mapping::{self, Access, Mapping, Part, View};
 use baton_shm::ready_lanes::{MAX_LANES, ReadyLanes};
 use baton_shm::revocation::Revocation;
@@ -43,6 +44,7 @@ use rustix::io::Errno;
 use socket::Socket;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use yield_first::YieldFirst;
 
 /// Most bytes of data that the fast path carries.
@@ -50,6 +52,9 @@ pub const INLINE_BYTES: usize = 64 << 10;
 
 /// Size of a lane's two areas.
 const LANE_BYTES: usize = 2 * AREA_BYTES;
+
+/// How long a thread sleeps at most at a word that a stranger maps.
+const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
 /// One channel, at one of its ends.
 #[derive(Debug)]
@@ -122,6 +127,8 @@ pub struct Channel {
     mapped: Lock<Vec<Held>>,
     /// The account of the peer's user.
     account: Account,
+    /// The peer's user is a stranger: see [`Account::is_of_stranger`].
+    pub is_of_stranger: bool,
     work: Lock<Ends>,
 }
 
@@ -231,6 +238,7 @@ impl Channel {
             pinned_sleeper: AtomicU32::new(0),
             dedicated_locks: std::array::from_fn(|_| Lock::default()),
             lending: AtomicU64::new(0),
+            is_of_stranger: account.is_of_stranger(),
             loopers: std::array::from_fn(|_| AtomicU32::new(0)),
             full: AtomicBool::new(false),
             full_rings: AtomicU64::new(0),
@@ -239,6 +247,30 @@ impl Channel {
             account,
             work,
         })
+    }
+
+    /// Sleeps at a lane's mailbox, as [`Mailbox::wait_unless`] does. A peer that maps the mailbox
+    /// can have the kernel move its sleepers to another word (FUTEX_REQUEUE), where no wake-up of
+    /// this process reaches them. So a sleep at a stranger's lane ends now and then for no reason.
+    ///
+    /// [`Mailbox::wait_unless`]: baton_shm::mailbox::Mailbox::wait_unless
+    #[inline]
+    pub fn sleep_at(
+        &self,
+        lane: Lane<'_>,
+        something_else: impl FnOnce() -> bool,
+    ) -> Result<Seen, Wait> {
+        let longest = self.longest_sleep();
+        match lane.inbox().wait_unless(longest, something_else) {
+            Err(Wait::TimedOut) => Ok(Seen::Nothing),
+            outcome => outcome,
+        }
+    }
+
+    /// The time after which a sleep at a word that the peer maps ends, if there is one.
+    pub fn longest_sleep(&self) -> Option<Duration> {
+        // A simulated machine has no call that moves sleepers.
+        (self.is_of_stranger && !cfg!(simulated)).then_some(LONGEST_SLEEP)
     }
 
     /// Reads doorbells, and drops descriptors whose message will not come: see [`Socket::drain`].

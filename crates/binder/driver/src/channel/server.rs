@@ -131,7 +131,7 @@ impl Channel {
         // Relaxed: the mailbox has a fence between this and `is_wanted`, which pairs with that in
         // `nudge_pinned`.
         self.pinned_sleeper.store(number + 1, Ordering::Relaxed);
-        let seen = lane.inbox().wait_unless(None, is_wanted);
+        let seen = self.sleep_at(lane, is_wanted);
         self.pinned_sleeper.store(0, Ordering::Relaxed);
         seen
     }

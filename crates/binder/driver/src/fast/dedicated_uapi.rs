@@ -121,8 +121,8 @@ impl Engine {
         let seen = match areas.inbox().look() {
             Seen::Nothing => {
                 let seen = match &bypass.flag {
-                    Some(flag) => flag.wait_on(areas.inbox()),
-                    None => areas.inbox().wait(None),
+                    Some(flag) => flag.wait_on(areas.inbox(), dedicated.channel.longest_sleep()),
+                    None => dedicated.channel.sleep_at(areas, || false),
                 };
                 self.pool.stay_with_caller(&dedicated.channel, dedicated.lane);
                 seen

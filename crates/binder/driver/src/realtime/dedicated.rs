@@ -22,6 +22,7 @@
 use crate::channel::Lane;
 use crate::engine::Engine;
 use crate::engine::real_time::DedicatedLooper;
+use crate::runner::accept::OwnRing;
 use crate::sys::thread::{self, tid};
 use crate::wait::policy::WaitPolicy;
 use baton_abi::control::{ChannelId, End, Request};
@@ -230,7 +231,7 @@ impl Engine {
             return Seen::Message;
         }
         policy.sleep();
-        let seen = areas.inbox().wait(None).unwrap_or(Seen::Nothing);
+        let seen = channel.sleep_at(areas, || false).unwrap_or(Seen::Nothing);
         self.pool.stay_with_caller(channel, lane);
         channel.show_processor();
         seen
@@ -312,18 +313,29 @@ impl Engine {
             if !dedicated.ring_is_locked.swap(true, Ordering::Relaxed) {
                 self.mlock_lane_ring(channel, lane);
             }
-            let mut waits = self.accept_own_ring(&mut state, dedicated);
-            while waits.is_some() {
-                // As of a request without its grant or ticket. Another one that waits may have been
-                // sent after the barrier.
-                self.unlock(state);
-                state = self.pass_barrier();
-                let before = waits;
-                waits = self.accept_own_ring(&mut state, dedicated);
-                if waits == before {
-                    self.end_channel(&mut state, channel, "a one-way transaction without a grant");
-                    break;
+            let mut before = OwnRing::Taken;
+            loop {
+                let ring = self.accept_own_ring(&mut state, dedicated);
+                match ring {
+                    OwnRing::Taken => break,
+                    OwnRing::Cut if state.has_work(tid(), false) || dedicated.is_over() => break,
+                    OwnRing::Cut => {
+                        self.unlock(state);
+                        state = self.lock();
+                    }
+                    // As of a request without its grant or ticket. Another one that waits may have
+                    // been sent after the barrier.
+                    OwnRing::Waits(_) if ring == before => {
+                        let why = "a one-way transaction without a grant";
+                        self.end_channel(&mut state, channel, why);
+                        break;
+                    }
+                    OwnRing::Waits(_) => {
+                        self.unlock(state);
+                        state = self.pass_barrier();
+                    }
                 }
+                before = ring;
             }
         }
         state.claim_one_way(tid(), dedicated.via());

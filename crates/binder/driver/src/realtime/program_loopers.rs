@@ -229,7 +229,7 @@ impl Engine {
             // Under the lock: the broker hears of a relief after this.
             self.register(&dedicated);
             drop(state);
-            let outcome = areas.inbox().wait(None);
+            let outcome = dedicated.channel.sleep_at(areas, || false);
             self.pool.stay_with_caller(&dedicated.channel, dedicated.lane);
             state = self.lock();
             state.set_waiting(tid, Waiting::No);

@@ -285,26 +285,27 @@ impl Engine {
         }
     }
 
-    /// Takes in all one-way transactions in the ring of the lane that is dedicated to the calling
-    /// thread. Returns the position in the ring of one that has to wait for an event.
-    pub(crate) fn accept_own_ring(&self, state: &mut State, own: &DedicatedLooper) -> Option<u64> {
+    /// Takes in the one-way transactions in the ring of the lane that is dedicated to the calling
+    /// thread.
+    pub(crate) fn accept_own_ring(&self, state: &mut State, own: &DedicatedLooper) -> OwnRing {
         let (channel, lane) = (&own.channel, own.lane as usize);
-        loop {
+        for _ in 0..MOST_AT_ONCE {
             match self.accept_real_time(state, channel, lane, Some(own)) {
                 Ok(()) => channel.count_fruitful(),
-                Err(Stop::Gone) => return None,
-                Err(Stop::Later) => return Some(channel.real_time_read(lane)),
+                Err(Stop::Gone) => return OwnRing::Taken,
+                Err(Stop::Later) => return OwnRing::Waits(channel.real_time_read(lane)),
                 Err(Stop::NoRoom) => {
                     self.pool.channels.wait_for_room(Arc::clone(channel), Some(lane));
-                    return None;
+                    return OwnRing::Taken;
                 }
                 Err(Stop::Violation(why)) => {
                     self.end_channel(state, channel, why);
-                    return None;
+                    return OwnRing::Taken;
                 }
                 Err(Stop::Refused(_)) => unreachable!("refusals have been told"),
             }
         }
+        OwnRing::Cut
     }
 
     /// Takes in the request on a lane that is dedicated to the calling thread. A request that has
@@ -453,6 +454,17 @@ impl Look {
             Look::All | Look::Cut { .. } => None,
         }
     }
+}
+
+/// The result of a look by a dedicated looper at its lane's ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnRing {
+    /// Every transaction is in, but those without room.
+    Taken,
+    /// The transaction at this position waits for an event of the broker.
+    Waits(u64),
+    /// The look ended after so many transactions, so that other threads have the state.
+    Cut,
 }
 
 /// The channels of a look.

@@ -174,7 +174,8 @@ impl WaitPolicy {
                     outcome => return outcome,
                 }
             }
-            lane.inbox().wait(Some(left_until(deadline)))
+            let left = left_until(deadline);
+            lane.inbox().wait(Some(channel.longest_sleep().map_or(left, |most| left.min(most))))
         })
     }
 
@@ -245,7 +246,7 @@ pub(crate) fn left_until(deadline: Instant) -> Duration {
 fn sleep_for_answer(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen, Wait> {
     // A looper that has been woken for the request takes it.
     if channel.client_lanes.is_expected(number) || lane.outbox().is_empty() {
-        return lane.inbox().wait(None);
+        return channel.sleep_at(lane, || false);
     }
     sleep_untaken(channel, number, lane)
 }
@@ -257,13 +258,13 @@ fn sleep_untaken(channel: &Channel, number: u32, lane: Lane<'_>) -> Result<Seen,
     if !channel.yield_first(number).is_given_up() {
         std::thread::yield_now();
         if lane.outbox().is_empty() {
-            return lane.inbox().wait(None);
+            return channel.sleep_at(lane, || false);
         }
     }
     match lane.inbox().wait(Some(UNTAKEN)) {
         Err(Wait::TimedOut) => {
             channel.ring_if_untaken(number as usize);
-            lane.inbox().wait(None)
+            channel.sleep_at(lane, || false)
         }
         outcome => outcome,
     }

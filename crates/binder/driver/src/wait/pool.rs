@@ -243,7 +243,7 @@ impl Pool {
         asleep.fetch_add(1, Ordering::SeqCst);
         self.idle.fetch_add(1, Ordering::Relaxed);
         let only = match active {
-            [channel] => channel.own_bell(),
+            [channel] if !channel.is_of_stranger => channel.own_bell(),
             _ => None,
         };
         let slept = match only {
@@ -266,11 +266,17 @@ impl Pool {
         recent: &[&Channel],
         any_work: u32,
     ) -> Option<Wait> {
-        let most = if futex::can_wait_any() { MAX_WORDS - 1 } else { 1 };
-        let recent = recent.iter().filter_map(|channel| Some((*channel, channel.own_bell()?)));
+        let may_wait_any = futex::can_wait_any();
+        let most = if may_wait_any { MAX_WORDS - 1 } else { 1 };
+        // On a stranger's bell nobody sleeps alone: see `Channel::sleep_at`.
+        let recent = recent.iter().filter(|channel| may_wait_any || !channel.is_of_stranger);
+        let recent = recent.filter_map(|channel| Some((*channel, channel.own_bell()?)));
         let recent: SmallVec<[(&Channel, OwnBell<'_>); MAX_WORDS]> = recent.take(most).collect();
         let bells = || recent.iter().map(|(_, bell)| *bell);
-        let sleep = if recent.len() == 1 { Sleep::Alone } else { Sleep::Among };
+        let sleep = match *recent {
+            [(channel, _)] if !channel.is_of_stranger => Sleep::Alone,
+            _ => Sleep::Among,
+        };
         let mut words: SmallVec<[Word<'_>; MAX_WORDS]> =
             bells().map(|bell| bell.announce(sleep)).collect();
         if sleep == Sleep::Among {
