@@ -3,16 +3,24 @@
 
 use crate::attacker::{Attacker, CONTEXT};
 use crate::honest::ECHO;
-use crate::play::{Attack, Load, Play, Whose, strangers};
+use crate::play::{Attack, Play, Whose, strangers};
+use crate::scale::Run;
+use crate::stage::{Setting, Stage};
+use crate::verdict::Findings;
 use baton::{Parcel, Process};
 use rustix::thread::futex::{self, Flags};
 use std::io;
 use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
 
 const NAME: &str = "moved_sleepers";
-/// Words of a map, from its beginning on: all of a bell page, and those of a channel's lanes are
-/// tried one by one.
+/// Words of a map that are tried, from its beginning on: all of a bell page. Of a channel's lanes
+/// the mailboxes are tried.
 const WORDS: usize = 1024;
+/// Calls of the client before it moves sleepers.
+const CALLS: usize = 5_000;
+/// Time for that.
+const AT_MOST: Duration = Duration::from_secs(5);
 /// Most sleepers of a word.
 const ALL: u32 = i32::MAX as u32;
 
@@ -20,26 +28,39 @@ pub const ATTACK: Attack = Attack {
     name: NAME,
     what: "a client has the kernel move sleepers from its words of shared memory to its own",
     whose: Whose::Strangers,
-    play: Play::Load(|_| Load::of([strangers(NAME, 2)])),
+    play: Play::Own(play),
     attack,
 };
+
+/// The attack is over when others call: what it has moved stays moved.
+fn play(run: &Run) -> io::Result<Findings> {
+    let mut stage = Stage::start_processes(run, Setting::default())?;
+    stage.prepare(&[strangers(NAME, 1)])?;
+    stage.go();
+    let moved = stage.await_attackers();
+    let any = moved.iter().all(|moved| moved.starts_with("moved"));
+    stage.findings.expect(any, "the attack moves nobody");
+    stage.dismiss();
+    stage.probe("after sleepers were moved");
+    Ok(stage.finish())
+}
 
 fn attack(attacker: &Attacker) -> io::Result<()> {
     let process = Process::open(CONTEXT, &attacker.socket).map_err(io::Error::other)?;
     let manager = process.context_manager().map_err(io::Error::other)?;
     let parcel = Parcel::from(&[7; 16][..]);
-    manager.call(ECHO, &parcel).map_err(io::Error::other)?;
     attacker.ready();
-    attacker.holding("");
-    let mut calls = std::thread::spawn(|| ());
-    while attacker.must_continue() {
-        attacker.count(move_sleepers()? as u64);
-        // Its own calls may wait, as nobody wakes their loopers.
-        if calls.is_finished() {
-            let (manager, parcel) = (manager.clone(), parcel.clone());
-            calls = std::thread::spawn(move || _ = manager.call(ECHO, &parcel));
-        }
+    // The loopers sleep on the words of who calls, and not of who has been silent for long.
+    for _ in 0..CALLS {
+        manager.call(ECHO, &parcel).map_err(io::Error::other)?;
     }
+    let late = Instant::now() + AT_MOST;
+    let mut moved = 0;
+    while moved == 0 && Instant::now() < late {
+        moved = move_sleepers()?;
+    }
+    attacker.holding(&if moved > 0 { format!("moved {moved}") } else { "none".to_owned() });
+    attacker.wait_until_dismissed();
     Ok(())
 }
 
