@@ -86,7 +86,7 @@ pub struct Found<R> {
 }
 
 /// The number of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryId(u64);
 
 /// An object that a client has registered.
@@ -249,12 +249,18 @@ impl<R: Clone + PartialEq> Registry<R> {
         self.services.iter().map(|(name, service)| (name.as_str(), service.entry.caller))
     }
 
-    /// The services, the processes that watch for names, and who owns each, as text.
-    /// `count_clients`: how many processes use a service, `None` if that is not known.
-    pub fn dump(&self, count_clients: impl Fn(&R) -> Option<u32>) -> String {
+    /// The objects of all services, whose clients may be counted while nobody holds the registry.
+    pub fn services(&self) -> Vec<(EntryId, R)> {
+        let of = |service: &Service<R>| (service.entry.id, service.entry.reference.clone());
+        self.services.values().map(of).collect()
+    }
+
+    /// The services, the processes that watch for names, and who owns each, as text. `n_clients`:
+    /// how many processes use a service. It is not known of a service that is missing there.
+    pub fn dump(&self, n_clients: &BTreeMap<EntryId, u32>) -> String {
         let mut text = format!("Services: {}\n", self.services.len());
         for (name, service) in &self.services {
-            let clients = count_clients(&service.entry.reference);
+            let clients = n_clients.get(&service.entry.id);
             let clients = clients.map_or_else(|| "?".to_owned(), |clients| clients.to_string());
             let lazy = if service.flags & FLAG_IS_LAZY_SERVICE != 0 { ", lazy" } else { "" };
             let caller = service.entry.caller;
@@ -357,17 +363,25 @@ impl<R: Clone + PartialEq> Registry<R> {
         Ok(())
     }
 
-    /// One poll of the services whose processes are told of clients. `is_held` as in
-    /// [`Registry::try_unregister`], `None` if that is not known.
-    pub fn poll(&mut self, is_held: impl Fn(&R) -> Option<bool>) -> Vec<Effect<R>> {
+    /// The objects of the services whose processes are told of clients: see [`Registry::poll`].
+    pub fn told_of_clients(&self) -> Vec<(EntryId, R)> {
+        let told = self.services.values().filter(|service| !service.client_callbacks.is_empty());
+        told.map(|service| (service.entry.id, service.entry.reference.clone())).collect()
+    }
+
+    /// One poll of the services whose processes are told of clients. `are_held` says of those that
+    /// [`Registry::told_of_clients`] has just returned what `is_held` says in
+    /// [`Registry::try_unregister`], or `None` if that is not known. A lookup since then counts.
+    pub fn poll(&mut self, are_held: &BTreeMap<EntryId, Option<bool>>) -> Vec<Effect<R>> {
         let mut effects = Vec::new();
         for service in self.services.values_mut() {
-            let was_guaranteed = std::mem::take(&mut service.is_guaranteed);
             if service.client_callbacks.is_empty() {
-                continue;
-            }
-            if let Some(is_held) = is_held(&service.entry.reference) {
-                service.set_has_clients(is_held || was_guaranteed, &mut effects);
+                service.is_guaranteed = false;
+            } else if let Some(is_held) = are_held.get(&service.entry.id) {
+                let was_guaranteed = std::mem::take(&mut service.is_guaranteed);
+                if let Some(is_held) = is_held {
+                    service.set_has_clients(*is_held || was_guaranteed, &mut effects);
+                }
             }
         }
         effects
@@ -574,8 +588,10 @@ mod tests {
         let mut registry = new(Policy::Everyone);
         for (step, expected) in steps {
             step(&mut registry);
-            let clients = |reference: &u32| (*reference == OWNER.pid).then_some(2);
-            assert_eq!(registry.dump(clients), expected);
+            let services = registry.services().into_iter();
+            let counted = services.filter(|(_, reference)| *reference == OWNER.pid);
+            let n_clients = counted.map(|(id, _)| (id, 2)).collect();
+            assert_eq!(registry.dump(&n_clients), expected);
         }
     }
 
@@ -629,16 +645,48 @@ mod tests {
             [Effect::Clients { callback: 99, has_clients, .. }] => Some(*has_clients),
             other => panic!("{other:?}"),
         };
-        assert_eq!(tell(registry.poll(|_| Some(false))), None);
+        let poll = |registry: &mut Small, is_held| {
+            let told = registry.told_of_clients().into_iter();
+            registry.poll(&told.map(|(id, _)| (id, is_held)).collect())
+        };
+        assert_eq!(tell(poll(&mut registry, Some(false))), None);
         assert_eq!(tell(registry.get("a").unwrap().1), Some(true));
         assert_eq!(tell(registry.get("a").unwrap().1), None);
-        assert_eq!(tell(registry.poll(|_| Some(false))), None, "the lookup counts once more");
-        assert_eq!(tell(registry.poll(|_| None)), None, "not known");
-        assert_eq!(tell(registry.poll(|_| Some(false))), Some(false));
-        assert_eq!(tell(registry.poll(|_| Some(true))), Some(true));
+        assert_eq!(tell(poll(&mut registry, Some(false))), None, "the lookup counts once more");
+        assert_eq!(tell(poll(&mut registry, None)), None, "not known");
+        assert_eq!(tell(poll(&mut registry, Some(false))), Some(false));
+        assert_eq!(tell(poll(&mut registry, Some(true))), Some(true));
         registry.died(id);
-        assert_eq!(tell(registry.poll(|_| Some(false))), None);
+        assert_eq!(tell(poll(&mut registry, Some(false))), None);
         assert_eq!(registry.n_entries, [(OWNER.uid, 1)].into());
+    }
+
+    /// Clients are counted while the registry is used.
+    #[test]
+    fn what_happens_while_clients_are_counted_counts_as_well() {
+        let mut registry = new(Policy::Everyone);
+        let watched = |registry: &mut Small| {
+            let service = add(registry, "a", OWNER).unwrap();
+            let id = registry.next_id();
+            registry.watch_clients(id, "a", &OWNER.pid, 99, OWNER).unwrap();
+            service
+        };
+        let told = |effects: &[Effect<u32>]| effects.len();
+        let first = watched(&mut registry);
+        assert_eq!(registry.told_of_clients(), [(first, OWNER.pid)]);
+        let nobody = BTreeMap::from([(first, Some(false))]);
+        assert_eq!(told(&registry.get("a").unwrap().1), 1);
+        assert_eq!(told(&registry.poll(&nobody)), 0, "it was looked up");
+        assert_eq!(told(&registry.poll(&nobody)), 1);
+        // Another service of that name.
+        let second = watched(&mut registry);
+        assert_eq!(told(&registry.get("a").unwrap().1), 1);
+        assert_eq!(told(&registry.poll(&nobody)), 0);
+        let unregistered = registry.try_unregister("a", &OWNER.pid, OWNER, false);
+        assert!(unregistered.is_err(), "its lookup counts until its own poll");
+        assert_eq!(told(&registry.poll(&BTreeMap::from([(second, Some(false))]))), 0);
+        assert_eq!(registry.try_unregister("a", &OWNER.pid, OWNER, false), Ok(()));
+        assert_eq!(registry.told_of_clients(), []);
     }
 
     #[test]

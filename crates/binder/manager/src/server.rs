@@ -16,7 +16,7 @@ pub const NAME: &str = "manager";
 const PING: u32 = u32::from_be_bytes(*b"_PNG");
 const DESCRIPTOR: u32 = u32::from_be_bytes(*b"_NTF");
 const DUMP: u32 = u32::from_be_bytes(*b"_DMP");
-/// Most dumps at a time: a thread writes each, for as long as its reader takes.
+/// Most dumps at a time: a thread counts and writes each, for as long as broker and reader take.
 const MAX_DUMPS: usize = 4;
 /// The first method of a callback interface.
 const FIRST_CALL: u32 = 1;
@@ -155,32 +155,39 @@ impl Manager {
     /// Tells lazy services whether they still have clients: to be called every few seconds, as
     /// Android's manager does.
     pub fn poll(&self) {
-        let effects = lock(&self.registry).poll(Reference::is_held);
+        // The broker answers for each, and nobody waits for the registry meanwhile.
+        let told = lock(&self.registry).told_of_clients();
+        let are_held = told.iter().map(|(id, reference)| (*id, reference.is_held())).collect();
+        let effects = lock(&self.registry).poll(&are_held);
         carry_out(effects);
     }
 }
 
-/// Writes the registry's text into the descriptor of a request. A reader may be slow: no looper
-/// waits for it.
+/// Writes the registry's text into the descriptor of a request. The broker, which counts the clients
+/// of each service, and the reader may be slow: no looper waits for them.
 ///
 /// # Errors
 /// `EINVAL`: no descriptor. `EBUSY`: too many others still write.
 fn dump(
-    registry: &Mutex<Registry<Reference>>,
+    registry: &Arc<Mutex<Registry<Reference>>>,
     dumps: &Arc<()>,
     received: &Received<'_>,
 ) -> Result<Parcel, Errno> {
     let mut output = File::from(received.take_fd(0).ok_or(Errno::INVAL)?);
-    let locked = lock(registry);
     // One count is the manager's own. The lock keeps two loopers from the last place.
+    let locked = lock(registry);
     if Arc::strong_count(dumps) > MAX_DUMPS {
         return Err(Errno::BUSY);
     }
-    let place = Arc::clone(dumps);
-    let text = locked.dump(Reference::count_clients);
+    let (place, services) = (Arc::clone(dumps), locked.services());
     drop(locked);
+    let registry = Arc::clone(registry);
     let writing = thread::Builder::new().name("dump".to_owned()).spawn(move || {
         let _place = place;
+        let counted =
+            services.iter().map(|(id, reference)| Some((*id, reference.count_clients()?)));
+        let n_clients = counted.flatten().collect();
+        let text = lock(&registry).dump(&n_clients);
         // A reader that has gone wants no more.
         let _ = output.write_all(text.as_bytes());
     });
