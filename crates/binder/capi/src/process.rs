@@ -48,10 +48,6 @@ unsafe impl Send for User {}
 // SAFETY: as above, on several threads at a time.
 unsafe impl Sync for User {}
 
-pub(crate) fn call_errno(error: CallError) -> Errno {
-    error.errno()
-}
-
 /// Opens a context ("binder", "hwbinder", "vndbinder" or one that was added) at the broker that
 /// listens at `socket`. Null: at `$BATON_SOCKET`, or else at the user's or the system's broker.
 ///
@@ -294,7 +290,7 @@ pub unsafe extern "C" fn baton_context_manager(
     guard(|| {
         // SAFETY: by this function's contract.
         let (process, out) = unsafe { (&given(process)?.process, given_mut(out)?) };
-        let handle = process.context_manager().map_err(call_errno)?;
+        let handle = process.context_manager().map_err(CallError::errno)?;
         Ok(give(out, baton_handle { handle, process: Arc::clone(process) }))
     })
 }
@@ -344,7 +340,7 @@ pub unsafe extern "C" fn baton_call(
         // SAFETY: by this function's contract.
         let (to, parcel, out) = unsafe { (given(handle)?, given(parcel)?, given_mut(out)?) };
         let parcel = parcel.for_process(&to.process)?;
-        Ok(give_reply(out, to, to.handle.call(code, parcel).map_err(call_errno)?))
+        Ok(give_reply(out, to, to.handle.call(code, parcel).map_err(CallError::errno)?))
     })
 }
 
@@ -367,7 +363,7 @@ pub unsafe extern "C" fn baton_call_within(
         let (to, parcel, out) = unsafe { (given(handle)?, given(parcel)?, given_mut(out)?) };
         let parcel = parcel.for_process(&to.process)?;
         let longest = Duration::from_nanos(longest_ns);
-        let received = to.handle.call_within(code, parcel, longest).map_err(call_errno)?;
+        let received = to.handle.call_within(code, parcel, longest).map_err(CallError::errno)?;
         Ok(give_reply(out, to, received))
     })
 }
@@ -394,7 +390,7 @@ pub unsafe extern "C" fn baton_one_way(
         // SAFETY: by this function's contract.
         let (to, parcel) = unsafe { (given(handle)?, given(parcel)?) };
         let parcel = parcel.for_process(&to.process)?;
-        to.handle.one_way(code, parcel).map(|()| 0).map_err(call_errno)
+        to.handle.one_way(code, parcel).map(|()| 0).map_err(CallError::errno)
     })
 }
 

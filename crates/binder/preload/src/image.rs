@@ -216,10 +216,8 @@ fn names_a_device<'a>(base: usize, loaded: impl Iterator<Item = &'a Header>) -> 
     loaded.filter(|header| header.p_flags & (PF_R | PF_W) == PF_R).any(|header| {
         let bytes = (header.p_filesz as usize).min(room);
         room -= bytes;
-        let start = (base + header.p_vaddr as usize) as *const c_void;
-        NAMES.iter().any(|name| {
-            // SAFETY: the segment is loaded, readable and never written to.
-            !unsafe { libc::memmem(start, bytes, name.as_ptr().cast(), name.len()) }.is_null()
-        })
+        let (start, _) = segment(base, header);
+        // SAFETY: the segment is loaded, readable and never written to.
+        NAMES.iter().any(|name| unsafe { contains_bytes((start, bytes), name) })
     })
 }
