@@ -113,6 +113,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("binder/driver/src/runner/effects.rs", "closes descriptors that it has installed, by number"),
     ("binder/driver/src/sys/packet.rs", "sends the program's descriptors, by number"),
     ("binder/broker/src/client_thread.rs", "a process's limits, which rustix lacks"),
+    ("binder/broker/src/interrupt.rs", "a timer that signals one thread, which rustix lacks"),
     ("binder/broker/src/trim.rs", "asks the allocator to give memory back"),
     ("conformance/src/", "speaks the raw interface, and maps what its processes share"),
     ("binder/preload/src/", "stands in for functions of the C library"),

@@ -2,6 +2,7 @@
 
 use crate::clock::now;
 use crate::close_reason::CloseReason;
+use crate::closing::close_later;
 use crate::peer::Credentials;
 use crate::poll::ConnectionId;
 use crate::run::Broker;
@@ -46,6 +47,8 @@ impl Broker {
             }
             None => self.remove_non_engine(reader.user, id),
         }
+        let unsent = connection.unsent.take();
+        unsent.and_then(|unsent| unsent.descriptor).into_iter().for_each(close_later);
         self.blocked.remove(&id);
         self.unanswered.remove(&id);
         self.log_close(&connection.credentials, why);

@@ -1,6 +1,7 @@
 //! One accepted connection. Its first message, the greeting, decides whether it becomes an engine's
 //! or an observer's.
 
+use crate::closing::PeerSocket;
 use crate::ledger::Reader;
 use crate::limits::Rights;
 use crate::outbox::Outbox;
@@ -14,7 +15,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 pub(crate) struct Connection {
-    pub socket: OwnedFd,
+    pub socket: PeerSocket,
     /// Readable once the process that connected has ended, even if another process holds the
     /// socket. `None` where the kernel has no pidfds.
     pub pidfd: Option<OwnedFd>,
@@ -92,10 +93,10 @@ impl Connection {
     /// Looks up who connected. `ESRCH` if that process has already ended; other errors are
     /// shortages of the system. An error returns the socket with it.
     pub fn new(
-        socket: OwnedFd,
+        socket: PeerSocket,
         last_peer: &mut LastPeer,
         rights: impl FnOnce(&Credentials) -> Rights,
-    ) -> Result<Connection, (OwnedFd, Errno)> {
+    ) -> Result<Connection, (PeerSocket, Errno)> {
         let (credentials, pidfd) = match peer::identify(&socket, last_peer) {
             Ok(peer) => peer,
             Err(errno) => return Err((socket, errno)),

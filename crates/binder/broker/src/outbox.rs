@@ -11,6 +11,7 @@
 //! The kernel counts descriptors that an engine has not read against the broker's own user. An
 //! engine has at most [`MAX_UNREAD`] of them; further descriptors wait here until it has read all.
 
+use crate::closing::close_later;
 use crate::ledger::{Ledger, Reader};
 use crate::packet::{self, Sent};
 use baton_abi::control::{self, Event, ProcessId};
@@ -173,14 +174,15 @@ impl Outbox {
                     return Ok(Backlog::OthersUnread);
                 }
             }
-            match self.try_send(&self.packets[0])? {
-                Attempt::Done => {}
+            let is_sent = match self.try_send(&self.packets[0])? {
+                Attempt::Done => true,
+                Attempt::Closed => false,
                 Attempt::Full => return Ok(Backlog::Full),
                 Attempt::TooMany => return Ok(Backlog::OthersUnread),
-            }
+            };
             self.unread += descriptors;
             ledger.unread.take(reader.user, descriptors);
-            self.dequeue(reader, ledger);
+            self.dequeue(is_sent, reader, ledger);
         }
         Ok(Backlog::Empty)
     }
@@ -198,7 +200,7 @@ impl Outbox {
     pub fn close(&mut self, reader: Reader, ledger: &mut Ledger) -> usize {
         let waited = self.packets.len();
         while !self.packets.is_empty() {
-            self.dequeue(reader, ledger);
+            self.dequeue(false, reader, ledger);
         }
         ledger.unread.give_back(reader.user, self.unread);
         self.unread = 0;
@@ -218,7 +220,9 @@ impl Outbox {
         self.packets.push_back(packet);
     }
 
-    fn dequeue(&mut self, reader: Reader, ledger: &mut Ledger) {
+    /// Removes the first packet. Nobody has got the ends of channels in a packet that was not
+    /// `sent`, but another process may have sent into them.
+    fn dequeue(&mut self, is_sent: bool, reader: Reader, ledger: &mut Ledger) {
         let Some(packet) = self.packets.pop_front() else { return };
         self.sent += 1;
         match packet.kind {
@@ -229,12 +233,16 @@ impl Outbox {
         }
         ledger.dequeue(reader.user, packet.cause, packet.cost(), packet.descriptors.len());
         subtract_count(&mut self.waiting, packet.cause, packet.cost());
+        if !is_sent {
+            packet.descriptors.into_iter().for_each(close_later);
+        }
     }
 
     fn try_send(&self, packet: &Packet) -> Result<Attempt, SocketFailed> {
         let descriptors: Vec<_> = packet.descriptors.iter().map(AsFd::as_fd).collect();
         match packet::send(&self.socket, &packet.bytes, &descriptors) {
-            Ok(Sent::Now | Sent::Closed) => Ok(Attempt::Done),
+            Ok(Sent::Now) => Ok(Attempt::Done),
+            Ok(Sent::Closed) => Ok(Attempt::Closed),
             Ok(Sent::Full) => Ok(Attempt::Full),
             // Other processes of the broker's own user leave descriptors unread, or memory is
             // lacking now.
@@ -260,6 +268,7 @@ fn subtract_count<K: Ord, N: Copy + PartialEq + std::ops::SubAssign + Default>(
 /// The result of an attempt to send a packet.
 enum Attempt {
     Done,
+    Closed,
     Full,
     TooMany,
 }

@@ -5,8 +5,8 @@ use baton_abi::control::MAX_PACKET_BYTES;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sockopt,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,21 +14,23 @@ use std::mem::MaybeUninit;
 /// Most descriptors in a packet: memory, sockets and status page of a channel.
 const MAX_FDS: usize = 4;
 
+/// Number of descriptors of a greeting. No other packet has any.
+const GREETING_FDS: usize = 2;
+
 /// The result of an attempt to receive.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A packet of this many bytes at the start of the buffer, and its descriptors. A greeting has
-    /// two descriptors, every other packet none.
-    Packet(usize, Option<[OwnedFd; 2]>),
-    /// A packet of this many bytes, whose descriptors this process had no room for.
-    Stripped(usize),
+    /// A packet without descriptors, of this many bytes at the start of the buffer.
+    Packet(usize),
+    /// A packet with descriptors, likewise. It is still in the socket: see [`look_at_files`].
+    WithDescriptors(usize),
     /// No packet has arrived.
     Nothing,
     /// The system lacked resources to receive now.
     Later,
     /// The peer has closed the connection.
     Closed,
-    /// A packet that is too long or has too many descriptors.
+    /// A packet that is too long.
     Malformed,
 }
 
@@ -37,25 +39,88 @@ pub(crate) fn buffer() -> Vec<u8> {
     vec![0; MAX_PACKET_BYTES]
 }
 
-/// Receives one packet into `buffer`.
+/// Receives one packet into `buffer`. Takes none of its descriptors: whoever closes the last
+/// descriptor of a file may wait for the sender (see [`crate::closing`]), and so does the kernel
+/// where it drops a descriptor of a packet that somebody receives.
 pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let received = loop {
-        let mut parts = [IoSliceMut::new(buffer)];
-        match rustix::net::recvmsg(&socket, &mut parts, &mut control, flags) {
-            // A peer that closes its socket with unread packets leaves one such error ahead of its
-            // own packets.
-            Err(Errno::INTR | Errno::CONNRESET) => (),
-            other => break other,
-        }
-    };
-    let message = match received {
-        Ok(message) => message,
+    let message = match receive_with(&socket, buffer, &mut [], RecvFlags::PEEK) {
+        Ok((message, _)) => message,
         Err(Errno::AGAIN) => return Received::Nothing,
         Err(errno) if is_shortage(errno) => return Received::Later,
         Err(_) => return Received::Closed,
+    };
+    if message.flags.contains(ReturnFlags::TRUNC) {
+        return Received::Malformed;
+    }
+    // There was no room for descriptors.
+    if message.flags.contains(ReturnFlags::CTRUNC) {
+        return Received::WithDescriptors(message.bytes);
+    }
+    if message.bytes == 0 {
+        // An empty packet looks like the end of the connection and is treated as the end.
+        return Received::Closed;
+    }
+    match discard(socket) {
+        Ok(()) => Received::Packet(message.bytes),
+        Err(_) => Received::Later,
+    }
+}
+
+/// Removes the first packet. The kernel drops its descriptors. An error is a shortage of the
+/// system, or says that there is none.
+pub(crate) fn discard(socket: impl AsFd) -> Result<(), Errno> {
+    receive_with(socket, &mut [], &mut [], RecvFlags::empty()).map(drop)
+}
+
+/// Whether a socket that takes no more packets contains any.
+pub(crate) fn has_unread(socket: impl AsFd) -> bool {
+    // Marks an empty packet, for whose credentials there is no space either.
+    let marked = sockopt::set_socket_passcred(&socket, true);
+    let found = receive_with(&socket, &mut [0], &mut [], RecvFlags::PEEK);
+    let is_end =
+        |message: &RecvMsg| message.bytes == 0 && !message.flags.contains(ReturnFlags::CTRUNC);
+    marked.is_err() || !found.is_ok_and(|(message, _)| is_end(&message))
+}
+
+/// Copies of the descriptors of a packet that is still in its socket.
+pub(crate) enum Files {
+    /// As many as a greeting has.
+    Both([OwnedFd; GREETING_FDS]),
+    /// Those that were there, or the first of them.
+    Others(Vec<OwnedFd>),
+    /// This process had no room for them.
+    Lost,
+}
+
+/// Copies the descriptors of the packet that [`receive`] has left in the socket.
+pub(crate) fn look_at_files(socket: impl AsFd) -> Files {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GREETING_FDS))];
+    match receive_with(socket, &mut [], &mut space, RecvFlags::PEEK) {
+        // If there had been more than two descriptors, two would have arrived.
+        Ok((message, found)) if message.flags.contains(ReturnFlags::CTRUNC) => {
+            if found.len() < GREETING_FDS { Files::Lost } else { Files::Others(found) }
+        }
+        Ok((_, found)) => found.try_into().map_or_else(Files::Others, Files::Both),
+        Err(_) => Files::Lost,
+    }
+}
+
+/// Receives without waiting. Returns the descriptors for which there was space, too.
+fn receive_with(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    space: &mut [MaybeUninit<u8>],
+    flags: RecvFlags,
+) -> Result<(RecvMsg, Vec<OwnedFd>), Errno> {
+    let mut control = RecvAncillaryBuffer::new(space);
+    let flags = flags | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let message = loop {
+        match rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
+            // A peer that closes its socket with unread packets leaves one such error ahead of its
+            // own packets.
+            Err(Errno::INTR | Errno::CONNRESET) => (),
+            other => break other?,
+        }
     };
     let mut descriptors = Vec::new();
     for part in control.drain() {
@@ -63,21 +128,7 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
             descriptors.extend(these);
         }
     }
-    // If there had been more than two descriptors, two would have arrived.
-    let no_room = message.flags.contains(ReturnFlags::CTRUNC) && descriptors.len() < 2;
-    if no_room && !message.flags.contains(ReturnFlags::TRUNC) {
-        return Received::Stripped(message.bytes);
-    }
-    let greeting = <[OwnedFd; 2]>::try_from(descriptors);
-    let wrong = greeting.as_ref().is_err_and(|others| !others.is_empty());
-    if wrong || message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        Received::Malformed
-    } else if message.bytes == 0 {
-        // An empty packet looks like the end of the connection and is treated as the end.
-        Received::Closed
-    } else {
-        Received::Packet(message.bytes, greeting.ok())
-    }
+    Ok((message, descriptors))
 }
 
 /// The result of an attempt to send.

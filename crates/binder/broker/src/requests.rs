@@ -2,13 +2,14 @@
 
 use crate::clock::{now, processor_time};
 use crate::close_reason::CloseReason;
+use crate::closing::is_small_memory;
 use crate::connection::{Answer, Connection, Engine, Role, UnsentReply};
 use crate::deliver::socket_pair;
 use crate::engine_lists::EngineLists;
 use crate::ledger::{Addition, Reader};
 use crate::limits::Rights;
 use crate::outbox::{self, Outbox};
-use crate::packet::{self, Received, Sent};
+use crate::packet::{self, Files, Received, Sent};
 use crate::peer::{self, Credentials};
 use crate::poll::{ConnectionId, Source};
 use crate::restart_state::Credential;
@@ -32,10 +33,13 @@ const ENTRIES_FOR_ONE: usize = 16;
 /// Attempts to send a reply to a peer whose queue is full: about a second.
 const MOST_FULL: u32 = 100;
 
-/// The descriptors that came with a request.
+/// The descriptors that came with a greeting.
 enum Attached {
     None,
+    /// Small memory: see [`is_small_memory`].
     Both([OwnedFd; 2]),
+    /// Something else.
+    Foreign,
     /// The broker had no room for the descriptors.
     Lost,
 }
@@ -71,18 +75,8 @@ impl Broker {
         }
         self.cost = 1;
         let handled = match received {
-            Received::Packet(bytes, pages) => {
-                match control::decode::<Request>(&self.buffer[..bytes]) {
-                    Some(request) => {
-                        self.handle(id, request, pages.map_or(Attached::None, Attached::Both))
-                    }
-                    None => Err(CloseReason::Malformed),
-                }
-            }
-            Received::Stripped(bytes) => match control::decode::<Request>(&self.buffer[..bytes]) {
-                Some(request) => self.handle(id, request, Attached::Lost),
-                None => Err(CloseReason::Malformed),
-            },
+            Received::Packet(bytes) => self.handle(id, bytes, false),
+            Received::WithDescriptors(bytes) => self.handle(id, bytes, true),
             Received::Later => Ok(()),
             // The epoll reports when another packet comes.
             Received::Nothing => return 1,
@@ -102,17 +96,25 @@ impl Broker {
         self.cost
     }
 
+    /// Handles the request in the first bytes of the buffer. If it `has_descriptors`, they are still
+    /// in the connection's socket.
     fn handle(
         &mut self,
         id: ConnectionId,
-        request: Request,
-        pages: Attached,
+        bytes: usize,
+        has_descriptors: bool,
     ) -> Result<(), CloseReason> {
+        let request = control::decode::<Request>(&self.buffer[..bytes]);
+        let request = request.ok_or(CloseReason::Malformed)?;
         let connection = &self.connections[&id];
-        match (&connection.role, pages) {
-            (Role::Ungreeted, pages) => self.handle_greeting(id, request, pages),
-            (_, Attached::Both(_) | Attached::Lost) => Err(CloseReason::Malformed),
-            (Role::Observer, Attached::None) => {
+        match (&connection.role, has_descriptors) {
+            (Role::Ungreeted, false) => self.handle_greeting(id, request, Attached::None),
+            (Role::Ungreeted, true) => {
+                let attached = self.take_attached(id)?;
+                self.handle_greeting(id, request, attached)
+            }
+            (_, true) => Err(CloseReason::Malformed),
+            (Role::Observer, false) => {
                 let Credentials { uid, pid_namespace, .. } = connection.credentials;
                 let mut effects = Vec::new();
                 let lists = EngineLists::of(&self.connections, &self.engines);
@@ -122,10 +124,35 @@ impl Broker {
                 self.carry_out(uid, effects, None);
                 self.reply(id, reply, None)
             }
-            (Role::Engine(engine), Attached::None) => {
+            (Role::Engine(engine), false) => {
                 let process = engine.process;
                 self.handle_engine_request(id, process, request)
             }
+        }
+    }
+
+    /// Takes the descriptors of a greeting from the connection's socket. If they are no small
+    /// memory, they stay there as well, and a thread closes the copies.
+    fn take_attached(&mut self, id: ConnectionId) -> Result<Attached, CloseReason> {
+        let connection = &self.connections[&id];
+        let user = connection.credentials.uid;
+        if !self.foreign_files.has_room(user) {
+            return Ok(Attached::Lost);
+        }
+        match packet::look_at_files(&connection.socket) {
+            Files::Both(files) if files.iter().all(is_small_memory) => {
+                let taken = packet::discard(&connection.socket);
+                Ok(taken.map_or(Attached::Lost, |()| Attached::Both(files)))
+            }
+            Files::Both(files) => {
+                self.foreign_files.close(user, files);
+                Ok(Attached::Foreign)
+            }
+            Files::Others(files) => {
+                self.foreign_files.close(user, files);
+                Err(CloseReason::Malformed)
+            }
+            Files::Lost => Ok(Attached::Lost),
         }
     }
 
@@ -267,6 +294,8 @@ impl Broker {
         room.map_err(|_| Errno::MFILE)?;
         let pages = make_pages()?;
         let (ours, theirs) = socket_pair()?;
+        // The broker reads nothing there, and must not find anything when it closes its end.
+        rustix::net::shutdown(&ours, rustix::net::Shutdown::Read)?;
         self.poll.add_hangup(&ours, Source::Events(id))?;
         Ok((ours, theirs, pages))
     }

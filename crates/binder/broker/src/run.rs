@@ -6,6 +6,7 @@
 
 use crate::clock::{self, now};
 use crate::close_reason::CloseReason;
+use crate::closing::{self, ForeignFiles, PeerSocket};
 use crate::connection::Connection;
 use crate::cpu_share::CpuShare;
 use crate::fair_queue::FairQueue;
@@ -31,7 +32,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Pause after a connection that could not be accepted.
+/// Pause before the broker accepts connections again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Pause before the next attempt to send to engines whose events wait for other engines to read.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(10);
@@ -181,6 +182,8 @@ pub(crate) struct Broker {
     pub queue: FairQueue,
     pub cpu_share: CpuShare,
     pub ledger: Ledger,
+    /// Files that are being closed.
+    pub foreign_files: ForeignFiles,
     pub limits: Limits,
     pub policy: Policy,
     /// Connections of engines whose events wait until other engines have read theirs.
@@ -199,7 +202,7 @@ pub(crate) struct Broker {
     pub warned_of_priority: bool,
     accepting: Accepting,
     /// An accepted socket that the broker could not serve yet for lack of resources.
-    unserved_socket: Option<OwnedFd>,
+    unserved_socket: Option<PeerSocket>,
     /// The time at which engines of the previous broker that have not rejoined count as dead.
     rejoin_deadline: Option<Instant>,
     last_connection: u64,
@@ -216,7 +219,7 @@ pub(crate) struct Broker {
 #[derive(PartialEq)]
 enum Accepting {
     Now,
-    /// No: descriptors or memory were lacking for the last connection.
+    /// No: descriptors or memory were lacking for the last connection, or many wait to be closed.
     Later,
 }
 
@@ -240,6 +243,7 @@ impl Broker {
             non_engines: BTreeMap::new(),
             queue: FairQueue::default(),
             cpu_share: CpuShare::default(),
+            foreign_files: ForeignFiles::default(),
             policy: Policy::default(),
             blocked: BTreeSet::new(),
             unanswered: BTreeSet::new(),
@@ -379,35 +383,42 @@ impl Broker {
     /// Accepts at most `at_most` of the connections that wait.
     fn accept(&mut self, listener: &Listener, path: &Path, at_most: usize) -> Result<(), RunError> {
         for _ in 0..at_most {
+            if closing::has_many_unfinished() {
+                return self.pause_accepting(listener, path);
+            }
             let waiting = self.unserved_socket.take();
             let may_lack = self.ledger.may_lack_descriptors();
-            let welcomed = waiting.map_or_else(|| listener.accept(may_lack), Ok);
+            let welcomed =
+                waiting.map_or_else(|| listener.accept(may_lack).map(PeerSocket::new), Ok);
             match welcomed.and_then(|socket| self.add_connection(socket)) {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR | Errno::CONNABORTED) => (),
                 Err(errno) => {
-                    // Descriptors or memory are lacking. Level-triggered polling would report the
-                    // listener all the time.
+                    // Descriptors or memory are lacking.
                     if let Some(n_unlogged) = self.log_throttle.admit(now()) {
                         tracing::warn!(%errno, n_unlogged, "cannot accept a connection now");
                     }
-                    if self.accepting == Accepting::Now {
-                        self.poll
-                            .remove(listener.socket())
-                            .map_err(RunError::of("epoll_ctl", path))?;
-                        self.accepting = Accepting::Later;
-                    }
-                    return Ok(());
+                    return self.pause_accepting(listener, path);
                 }
             }
         }
         Ok(())
     }
 
+    /// Accepts nothing for [`ACCEPT_PAUSE`]. Level-triggered polling would report the listener all
+    /// the time.
+    fn pause_accepting(&mut self, listener: &Listener, path: &Path) -> Result<(), RunError> {
+        if self.accepting == Accepting::Now {
+            self.poll.remove(listener.socket()).map_err(RunError::of("epoll_ctl", path))?;
+            self.accepting = Accepting::Later;
+        }
+        Ok(())
+    }
+
     /// Adds an accepted connection. An error is a shortage of the system: the socket is then kept
     /// for another attempt.
-    fn add_connection(&mut self, socket: OwnedFd) -> Result<(), Errno> {
+    fn add_connection(&mut self, socket: PeerSocket) -> Result<(), Errno> {
         let rights = |who: &Credentials| self.policy.rights(who, own_uid());
         let connection = match Connection::new(socket, &mut self.last_peer, rights) {
             Ok(connection) => connection,

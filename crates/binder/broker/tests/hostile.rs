@@ -9,6 +9,11 @@ use baton_broker::limits::Limits;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Duration;
 use test_engine::*;
 
 fn hello() -> Request {
@@ -235,4 +240,61 @@ fn exceeding_a_users_limit_is_refused_not_punished() {
     drop(client);
     assert!(matches!(manager.event(), Event::Dead { .. }));
     assert!(TestEngine::open(broker.socket(), "binder").is_ok());
+}
+
+/// A TCP socket whose last close waits for an hour, unless the other one is read or closed.
+fn lingering() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    sockopt::set_socket_linger(&socket, Some(Duration::from_secs(3600))).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    while (&socket).write(&[0; 1 << 16]).is_ok() {}
+    (socket, other)
+}
+
+/// Greets with these files. The reply is still to be read.
+fn send_greeting(path: &Path, files: &[BorrowedFd<'_>]) -> OwnedFd {
+    let socket = connect(path).unwrap();
+    send(&socket, &encode(&hello()), files).unwrap();
+    socket
+}
+
+/// All that strangers have sent is there before the broker starts, which is the only one to close
+/// it.
+#[test]
+fn a_close_that_waits_for_a_stranger_holds_up_nobody() {
+    let directory = Directory::new();
+    std::fs::create_dir_all(directory.socket().parent().unwrap()).unwrap();
+    let (path, listener) = (directory.socket(), Some(listen(&directory.socket())));
+    let (page, tally) = (status_page(), tally_page());
+    let pages = [page.as_fd(), tally.as_fd()];
+    let (request, mut others) = (encode(&Request::ContextManager), Vec::new());
+    let mut file = || {
+        let (socket, other) = lingering();
+        others.push(other);
+        socket
+    };
+    let _malformed = connect(&path).unwrap();
+    send(&_malformed, &request, &[file().as_fd()]).unwrap();
+    let _surplus = send_greeting(&path, &[[file().as_fd()]; 40].concat());
+    let in_place_of_pages = send_greeting(&path, &[page.as_fd(), file().as_fd()]);
+    let engine = send_greeting(&path, &pages);
+    send(&engine, &request, &[file().as_fd(), file().as_fd()]).unwrap();
+    let never_read = send_greeting(&path, &[]);
+    send(&never_read, &request, &[file().as_fd()]).unwrap();
+
+    let broker = Running::start(Config { listener, ..Config::at(&path) }).unwrap();
+    // The broker serves the connections of a user in turn.
+    let bystander = TestEngine::open(&path, "binder").unwrap();
+    assert_eq!(bystander.events(), []);
+    for refused in [in_place_of_pages, never_read] {
+        let (reply, _) = receive(&refused).expect("a reply");
+        let errno = Errno::INVAL.raw_os_error();
+        assert_eq!(decode(&reply), Some(Reply::Refused { errno }));
+        assert!(receive(&refused).is_none());
+    }
+    assert!(receive(&engine).is_some() && receive(&engine).is_none());
+    broker.stop().unwrap();
+    drop(others);
 }

@@ -23,9 +23,9 @@
 //!   priorities of threads.
 //! - [`futex`]: the waits under all of these. [`blocking`]: system calls that wait for a descriptor
 //!   or a time.
-//! - [`socket`]: a socket's peer, and bytes that a receiver has not read. [`fd_numbers`]: numbers
-//!   of descriptors that leave a program its own. [`namespaces`]: in which the ids of other
-//!   processes have a meaning.
+//! - [`socket`]: a socket's peer, and bytes that a receiver has not read. [`closer`]: threads that
+//!   close descriptors of others. [`fd_numbers`]: numbers of descriptors that leave a program its
+//!   own. [`namespaces`]: in which the ids of other processes have a meaning.
 //!
 //! **Invariant**: this crate knows no Binder noun, and contains all `unsafe` code for shared
 //! memory. Protocols above it use atomics, offsets and copies.
@@ -39,6 +39,8 @@ pub mod bell;
 pub mod blocking;
 pub mod client_lanes;
 pub mod clock;
+#[cfg(not(loom))]
+pub mod closer;
 pub mod event_flag;
 #[cfg(not(loom))]
 pub mod fd_numbers;
