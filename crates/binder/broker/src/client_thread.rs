@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "prlimit of another process, which rustix lacks")]
 
 use crate::peer::{process_file, started_in};
-use crate::state::Thread;
+use crate::state::{PidNamespace, Thread};
 use baton_abi::sched_priority::SchedPriority;
 use baton_shm::namespaces::pids_in;
 use baton_shm::schedule;
@@ -11,34 +11,41 @@ use baton_shm::schedule;
 use baton_shm::simulation;
 use rustix::io::Errno;
 
-/// Most threads among which one of another pid namespace is looked for.
-const MOST_THREADS: usize = 4096;
+/// Most threads among which one of another pid namespace is looked for: about 20 ms.
+const MOST_THREADS: usize = 512;
 /// The highest priority.
 const HIGHEST: u8 = 99;
 /// CAP_SYS_NICE, in /proc/PID/status.
 const CAP_SYS_NICE: u64 = 1 << 23;
 
 /// A thread of a process by the number that it has in its own pid namespace. `ESRCH` if there is
-/// none, or if the broker does not see the process.
-pub(crate) fn find(pid: u32, tid: u32) -> Result<Thread, Errno> {
+/// none, or if the broker does not see the process. A process of another namespace is searched: the
+/// second value is the number of threads that were looked at.
+pub(crate) fn find(pid: u32, tid: u32, namespace: PidNamespace) -> (Result<Thread, Errno>, usize) {
     #[cfg(simulated)]
     if let Some(machine) = simulation::machine() {
         let is_its = machine.process_of(tid).is_some_and(|its| simulation::FIRST_PID + its == pid);
-        return if is_its { Ok(Thread { pid, tid, started: 0 }) } else { Err(Errno::SRCH) };
+        let found = Thread { pid, tid, started: 0 };
+        return (is_its.then_some(found).ok_or(Errno::SRCH), 1);
     }
-    let tasks = process_file(pid, "task").ok_or(Errno::SRCH)?;
-    let thread = |in_ours: u32| {
+    let Some(tasks) = process_file(pid, "task") else { return (Err(Errno::SRCH), 0) };
+    let mut n_read = 0;
+    let mut thread = |in_ours: u32| {
+        n_read += 1;
         let status = std::fs::read_to_string(format!("{tasks}/{in_ours}/status")).ok()?;
+        if *pids_in(&status).last()? != tid {
+            return None;
+        }
         let started = started_in(&format!("{tasks}/{in_ours}/stat"))?;
-        (*pids_in(&status).last()? == tid).then_some(Thread { pid, tid: in_ours, started })
+        Some(Thread { pid, tid: in_ours, started })
     };
-    let elsewhere = || {
-        let tasks = std::fs::read_dir(&tasks).ok()?;
-        let names = tasks.take(MOST_THREADS).flatten().map(|task| task.file_name());
-        let mut numbers = names.filter_map(|name| name.to_str()?.parse().ok());
-        numbers.find_map(thread)
-    };
-    thread(tid).or_else(elsewhere).ok_or(Errno::SRCH)
+    let mut found = thread(tid);
+    if found.is_none() && namespace != PidNamespace::Brokers {
+        let names = std::fs::read_dir(&tasks).into_iter().flatten().take(MOST_THREADS).flatten();
+        let mut numbers = names.filter_map(|task| task.file_name().to_str()?.parse().ok());
+        found = numbers.find_map(thread);
+    }
+    (found.ok_or(Errno::SRCH), n_read)
 }
 
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
@@ -131,6 +138,7 @@ mod tests {
     #[test]
     fn a_thread_is_found_by_its_own_number_and_in_its_own_process_only() {
         let (pid, tid) = (std::process::id(), rustix::thread::gettid().as_raw_nonzero().get());
+        let find = |pid, tid| find(pid, tid, PidNamespace::Brokers).0;
         let thread = find(pid, tid.cast_unsigned()).unwrap();
         assert_eq!((thread.pid, thread.tid), (pid, tid.cast_unsigned()));
         assert_eq!(find(pid, 1), Err(Errno::SRCH), "another process's");
@@ -141,9 +149,19 @@ mod tests {
     }
 
     #[test]
+    fn only_a_process_of_another_namespace_is_searched() {
+        let (pid, unused) = (std::process::id(), u32::MAX);
+        let (missing, n_read) = find(pid, unused, PidNamespace::Brokers);
+        assert_eq!((missing, n_read), (Err(Errno::SRCH), 1));
+        let (missing, n_read) = find(pid, unused, PidNamespace::Other { number: 1, pid: 1 });
+        // The test's own thread, and the one that runs the tests.
+        assert!(missing == Err(Errno::SRCH) && n_read > 2, "{n_read}");
+    }
+
+    #[test]
     fn nothing_is_done_by_the_pid_0() {
         let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        assert_eq!(find(0, tid), Err(Errno::SRCH));
+        assert_eq!(find(0, tid, PidNamespace::Unknown), (Err(Errno::SRCH), 0));
         assert_eq!(priority_limit(0, 0), 0, "not the broker's own");
     }
 }

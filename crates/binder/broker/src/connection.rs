@@ -58,23 +58,24 @@ pub(crate) struct Engine {
     pub process: ProcessId,
     pub outbox: Outbox,
     pub pages: StatusPages,
-    /// Limits how often this engine may ask for real-time lanes.
-    pub lane_requests: Throttle,
+    /// Limits how often this engine may have a thread looked up: for a real-time lane, or for a
+    /// looper.
+    pub thread_requests: Throttle,
     /// Whether the epoll reports when the event socket has room.
     pub waits_for_room: bool,
 }
 
 impl Engine {
-    /// Real-time lanes that an engine may ask for per second: room for that many threads that start
-    /// at once.
-    const MAX_LANE_REQUESTS: u32 = 256;
+    /// Threads that an engine may have looked up per second: room for that many real-time lanes that
+    /// begin at once, each of which has a looper and a next standby looper at a server.
+    const MAX_THREAD_REQUESTS: u32 = 512;
     /// Descriptors of the broker that an engine needs beside its connection's: the event socket,
     /// the status page, and the file with the tally page and the holder list.
     pub const DESCRIPTORS: u64 = 3;
 
     pub fn new(process: ProcessId, outbox: Outbox, pages: StatusPages) -> Engine {
-        let lane_requests = Throttle::of(Engine::MAX_LANE_REQUESTS);
-        Engine { process, outbox, pages, lane_requests, waits_for_room: false }
+        let thread_requests = Throttle::of(Engine::MAX_THREAD_REQUESTS);
+        Engine { process, outbox, pages, thread_requests, waits_for_room: false }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::client_thread;
 use crate::clock::now;
 use crate::poll::ConnectionId;
 use crate::run::Broker;
-use crate::state::{Effect, LaneId, Thread};
+use crate::state::{Effect, LaneId, PidNamespace, Thread};
 use baton_abi::control::{ProcessId, Reply};
 use baton_abi::sched_priority::SchedPriority;
 use rustix::io::Errno;
@@ -30,12 +30,9 @@ impl Broker {
     /// The priority at which thread `tid` is served: its own, up to the limit of its user. `EPERM`
     /// if the limit is 0, `EAGAIN` if its engine asks too often.
     fn priority_of_caller(&mut self, id: ConnectionId, tid: u32) -> Result<SchedPriority, Errno> {
-        let connection = self.connections.get_mut(&id).expect("just read from");
+        let connection = &self.connections[&id];
         let (pid, uid) = (connection.credentials.pid, connection.credentials.uid);
-        let server_pid = connection.server_pid;
-        let engine = connection.engine().expect("only engines ask");
-        engine.lane_requests.admit(now()).ok_or(Errno::AGAIN)?;
-        let priority = client_thread::priority(client_thread::find(server_pid, tid)?)?;
+        let priority = client_thread::priority(self.find_thread(id, tid)?)?;
         let limit = self.real_time_limits.get(&uid).copied();
         let limit =
             limit.or_else(|| self.policy.real_time_limit(&self.connections[&id].credentials));
@@ -43,6 +40,21 @@ impl Broker {
             0 => Err(Errno::PERM),
             limit => Ok(priority.at_most(u8::try_from(limit).unwrap_or(u8::MAX))),
         }
+    }
+
+    /// Thread `tid` of the asker. `ESRCH` if there is none, `EAGAIN` if the asker looks for threads
+    /// too often.
+    fn find_thread(&mut self, id: ConnectionId, tid: u32) -> Result<Thread, Errno> {
+        let connection = self.connections.get_mut(&id).expect("just read from");
+        let engine = connection.engine().expect("only engines ask");
+        engine.thread_requests.admit(now()).ok_or(Errno::AGAIN)?;
+        // A server that serves another process has its own threads, in the broker's namespace.
+        let (pid, credentials) = (connection.server_pid, &connection.credentials);
+        let is_own = pid == credentials.pid;
+        let namespace = if is_own { credentials.pid_namespace } else { PidNamespace::Brokers };
+        let (found, n_read) = client_thread::find(pid, tid, namespace);
+        self.cost += n_read as u64;
+        found
     }
 
     /// Gives thread `tid` of the asker, which serves a real-time caller's lane, the priority of
@@ -55,7 +67,7 @@ impl Broker {
         tid: u32,
     ) -> Result<Reply, Errno> {
         let priority = self.state.priority_of_lane(process, lane)?;
-        let thread = client_thread::find(self.connections[&id].server_pid, tid)?;
+        let thread = self.find_thread(id, tid)?;
         let mut effects = Vec::new();
         let promoted = self.promote(lane, thread, priority, &mut effects);
         self.carry_out(self.connections[&id].credentials.uid, effects, None);
@@ -86,7 +98,7 @@ impl Broker {
         process: ProcessId,
         tid: u32,
     ) -> Result<Reply, Errno> {
-        let thread = client_thread::find(self.connections[&id].server_pid, tid)?;
+        let thread = self.find_thread(id, tid)?;
         self.state.set_standby_looper(process, thread, tid);
         Ok(Reply::Done)
     }
