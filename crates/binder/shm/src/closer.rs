@@ -75,8 +75,6 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 mod tests {
     use super::*;
     use rustix::pipe::{PipeFlags, pipe_with};
-    use std::sync::LazyLock;
-    use std::sync::mpsc::{Receiver, Sender, channel};
 
     /// Reads to the end, which comes when the other end is closed.
     fn read_to_end(end: OwnedFd) {
@@ -100,12 +98,10 @@ mod tests {
     /// A close that waits, as those of strangers' descriptors may.
     #[test]
     fn a_close_that_waits_holds_up_nobody_but_later_ones() {
-        static GATE: LazyLock<(Mutex<Sender<()>>, Mutex<Receiver<()>>)> = LazyLock::new(|| {
-            let (open, gate) = channel();
-            (Mutex::new(open), Mutex::new(gate))
-        });
+        static GATE: Mutex<()> = Mutex::new(());
+        let closed = GATE.lock().unwrap();
         let closer = Closer::new("test", |descriptor| {
-            GATE.1.lock().unwrap().recv().unwrap();
+            let _opened = GATE.lock().unwrap();
             drop(descriptor);
         });
         let token = Arc::new(());
@@ -114,8 +110,7 @@ mod tests {
         closer.close(writer, Arc::clone(&token));
         closer.close(copy, Arc::clone(&token));
         assert_eq!(Arc::strong_count(&token), 3, "both are unfinished");
-        GATE.0.lock().unwrap().send(()).unwrap();
-        GATE.0.lock().unwrap().send(()).unwrap();
+        drop(closed);
         read_to_end(reader);
     }
 }
