@@ -2,7 +2,7 @@
 //!
 //! Users take turns ([`crate::fair_queue`]), but a broker that never sleeps competes for a
 //! processor like any busy process, and all its clients wait with it. So the broker pauses a user's
-//! requests when their processor time exceeds half of the elapsed time by more than [`BURST`]. Each
+//! requests and connections when their processor time exceeds half of the elapsed time by more than [`BURST`]. Each
 //! user has a leaky bucket. Root, the broker's own user and users with a right to the reserve have
 //! none.
 //!
@@ -56,6 +56,12 @@ impl CpuShare {
             bucket.paused.insert(connection);
         }
         pause_if_over
+    }
+
+    /// Time for which the requests and connections of `user` rest from `now` on. `None` if they do
+    /// not.
+    pub fn pause_left(&self, user: u32, now: Instant) -> Option<Duration> {
+        self.buckets.get(&user)?.pause_left(now)
     }
 
     /// Charges `user` the processor time that a request took.
@@ -140,6 +146,8 @@ mod tests {
         cpu_share.charge(1000, REQUEST, begin);
         assert!(cpu_share.pause_if_over(1000, connection, begin));
         assert!(!cpu_share.pause_if_over(1001, connection, begin), "another user");
+        assert_eq!(cpu_share.pause_left(1000, begin), Some(REQUEST * SHARE));
+        assert_eq!(cpu_share.pause_left(1001, begin), None);
         assert_eq!(cpu_share.next_resume(begin), Some(REQUEST * SHARE));
         assert!(cpu_share.take_resumed(begin).is_empty());
         let later = begin + REQUEST * SHARE;

@@ -39,6 +39,7 @@ mod process_list;
 mod real_time;
 mod requests;
 mod restart_state;
+mod resting;
 mod run;
 mod run_error;
 mod running;

@@ -4,7 +4,7 @@
 //! It sends the events that a request causes before the reply. Requests that an engine sent before
 //! it died still count: the broker reads them to the end, then declares the engine dead.
 
-use crate::clock::{self, now};
+use crate::clock::{self, now, processor_time};
 use crate::close_reason::CloseReason;
 use crate::closing::{self, ForeignFiles, PeerSocket};
 use crate::connection::Connection;
@@ -18,12 +18,15 @@ use crate::peer::{Credentials, LastPeer};
 use crate::policy::Policy;
 use crate::poll::{ConnectionId, Poll, Source};
 use crate::restart_state::RestartState;
+use crate::resting::RestingConnections;
 use crate::run_error::RunError;
 use crate::shortage::is_shortage;
 use crate::state::{CONTEXTS, State};
 use crate::throttle::Throttle;
 use crate::trim::TrimTimer;
 use baton_abi::control::{ProcessId, Stamps};
+use baton_abi::quota::{QuotaClass, STRANGER};
+use baton_shm::socket::peer_credentials;
 use rustix::event::Timespec;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -201,6 +204,7 @@ pub(crate) struct Broker {
     pub real_time_limits: BTreeMap<u32, u32>,
     pub warned_of_priority: bool,
     accepting: Accepting,
+    resting: RestingConnections,
     /// An accepted socket that the broker could not serve yet for lack of resources.
     unserved_socket: Option<PeerSocket>,
     /// The time at which engines of the previous broker that have not rejoined count as dead.
@@ -255,6 +259,7 @@ impl Broker {
             real_time_limits: BTreeMap::new(),
             warned_of_priority: false,
             accepting: Accepting::Now,
+            resting: RestingConnections::default(),
             unserved_socket: None,
             rejoin_deadline: None,
             last_connection: 0,
@@ -295,6 +300,10 @@ impl Broker {
             self.send_unsent_replies();
             for id in self.cpu_share.take_resumed(now()) {
                 self.enqueue(id);
+            }
+            // A socket that could not be served goes first.
+            if self.unserved_socket.is_none() && self.add_rested().is_err() {
+                self.pause_accepting(listener, path)?;
             }
             let mut cost = 0;
             while cost < AT_ONCE as u64 {
@@ -342,7 +351,11 @@ impl Broker {
         let rejoin_left = self.rejoin_deadline.map(rejoin_left);
         let now = now();
         let (rested, quiet) = (self.cpu_share.next_resume(now), self.trim_timer.due(now));
-        [accept, blocked, rejoin_left, rested, quiet].into_iter().flatten().min()
+        let rest_left = |user| self.cpu_share.pause_left(user, now).unwrap_or_default();
+        let goes_on = self.resting.users().map(rest_left).min();
+        // A shortage lets none of them go on.
+        let goes_on = goes_on.filter(|_| self.unserved_socket.is_none());
+        [accept, blocked, rejoin_left, rested, goes_on, quiet].into_iter().flatten().min()
     }
 
     /// Whether engines of the previous broker may still rejoin. Their time is short, so users are
@@ -353,7 +366,8 @@ impl Broker {
 
     /// Whether the broker has had clients and nothing is left to do.
     fn is_idle(&self) -> bool {
-        self.had_client && self.connections.is_empty() && self.state.is_rejoin_over()
+        let has_none = self.connections.is_empty() && self.resting.users().next().is_none();
+        self.had_client && has_none && self.state.is_rejoin_over()
     }
 
     /// Whether all engines of the previous broker that live have rejoined.
@@ -390,7 +404,7 @@ impl Broker {
             let may_lack = self.ledger.may_lack_descriptors();
             let welcomed =
                 waiting.map_or_else(|| listener.accept(may_lack).map(PeerSocket::new), Ok);
-            match welcomed.and_then(|socket| self.add_connection(socket)) {
+            match welcomed.and_then(|socket| self.welcome(socket)) {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR | Errno::CONNABORTED) => (),
@@ -406,6 +420,41 @@ impl Broker {
         Ok(())
     }
 
+    /// Adds an accepted connection, unless its user rests. An error is a shortage of the system.
+    fn welcome(&mut self, socket: PeerSocket) -> Result<(), Errno> {
+        let user = peer_credentials(&socket)?.uid;
+        if !self.awaits_engines() && self.cpu_share.pause_left(user, now()).is_some() {
+            self.resting.keep(user, socket, &mut self.ledger);
+            return Ok(());
+        }
+        self.add_and_charge(user, socket)
+    }
+
+    /// Adds connections of users who no longer rest. An error is a shortage of the system.
+    fn add_rested(&mut self) -> Result<(), Errno> {
+        for _ in 0..AT_ONCE {
+            let (hurries, cpu_share, now) = (self.awaits_engines(), &self.cpu_share, now());
+            let may_go_on = |user| hurries || cpu_share.pause_left(user, now).is_none();
+            let Some((user, socket)) = self.resting.take(&mut self.ledger, may_go_on) else {
+                return Ok(());
+            };
+            self.add_and_charge(user, socket)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a connection, and charges its user the time.
+    fn add_and_charge(&mut self, user: u32, socket: PeerSocket) -> Result<(), Errno> {
+        let began = processor_time();
+        let added = self.add_connection(socket);
+        let is_excepted = added == Ok(QuotaClass::Owner) || [0, own_uid()].contains(&user);
+        if !is_excepted && !self.awaits_engines() {
+            let took = processor_time().saturating_sub(began);
+            self.cpu_share.charge(user, took, now());
+        }
+        added.map(drop)
+    }
+
     /// Accepts nothing for [`ACCEPT_PAUSE`]. Level-triggered polling would report the listener all
     /// the time.
     fn pause_accepting(&mut self, listener: &Listener, path: &Path) -> Result<(), RunError> {
@@ -416,9 +465,9 @@ impl Broker {
         Ok(())
     }
 
-    /// Adds an accepted connection. An error is a shortage of the system: the socket is then kept
-    /// for another attempt.
-    fn add_connection(&mut self, socket: PeerSocket) -> Result<(), Errno> {
+    /// Adds an accepted connection, and returns its class as far as that is known. An error is a
+    /// shortage of the system: the socket is then kept for another attempt.
+    fn add_connection(&mut self, socket: PeerSocket) -> Result<QuotaClass, Errno> {
         let rights = |who: &Credentials| self.policy.rights(who, own_uid());
         let connection = match Connection::new(socket, &mut self.last_peer, rights) {
             Ok(connection) => connection,
@@ -428,7 +477,7 @@ impl Broker {
             }
             Err((_, errno)) => {
                 tracing::debug!(%errno, "a connection ended before it began");
-                return Ok(());
+                return Ok(STRANGER);
             }
         };
         let Reader { user, quota_class } = connection.reader();
@@ -443,7 +492,7 @@ impl Broker {
         }
         if room(self).is_err() {
             self.log_close(&connection.credentials, &CloseReason::TooManyConnections);
-            return Ok(());
+            return Ok(quota_class);
         }
         self.last_connection += 1;
         let id = ConnectionId(self.last_connection);
@@ -458,7 +507,7 @@ impl Broker {
                 self.non_engines.entry(user).or_default().insert(id);
                 self.ledger.descriptors.take(user, Connection::DESCRIPTORS);
                 self.connections.insert(id, connection);
-                Ok(())
+                Ok(quota_class)
             }
             Err(errno) if is_shortage(errno) => {
                 // A readiness report for this number means nothing, and the socket must not be in
@@ -469,7 +518,7 @@ impl Broker {
             }
             Err(errno) => {
                 tracing::warn!(%errno, "cannot wait for a connection");
-                Ok(())
+                Ok(quota_class)
             }
         }
     }

@@ -7,6 +7,7 @@
 //! other processes do.
 
 mod all_at_once;
+mod connect_flood;
 mod denying_owner;
 mod doorbells;
 mod filled_book;
@@ -60,6 +61,7 @@ pub const ALL: &[&Attack] = &[
     &unread_events::ATTACK,
     &many_devices::ATTACK,
     &silent_guests::ATTACK,
+    &connect_flood::ATTACK,
     &many_engines::ATTACK,
     &doorbells::ATTACK,
     &moved_sleepers::ATTACK,
