@@ -66,8 +66,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Threads that an engine may have looked up per second: room for that many real-time lanes that
-    /// begin at once, each of which has a looper and a next standby looper at a server.
+    /// Threads that an engine may have looked up per second: room for half as many real-time lanes
+    /// that begin at once, each of which has a looper and a next standby looper at a server.
     const MAX_THREAD_REQUESTS: u32 = 512;
     /// Descriptors of the broker that an engine needs beside its connection's: the event socket,
     /// the status page, and the file with the tally page and the holder list.

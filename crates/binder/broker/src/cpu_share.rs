@@ -2,9 +2,9 @@
 //!
 //! Users take turns ([`crate::fair_queue`]), but a broker that never sleeps competes for a
 //! processor like any busy process, and all its clients wait with it. So the broker pauses a user's
-//! requests and connections when their processor time exceeds half of the elapsed time by more than [`BURST`]. Each
-//! user has a leaky bucket. Root, the broker's own user and users with a right to the reserve have
-//! none.
+//! requests and connections when their processor time exceeds half of the elapsed time by more than
+//! [`BURST`]. Each user has a leaky bucket. Root, the broker's own user and users with a right to
+//! the reserve have none.
 //!
 //! **Invariant**: a paused connection is served once its user's bucket has leaked, whatever other
 //! users do.

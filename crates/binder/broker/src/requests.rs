@@ -96,8 +96,8 @@ impl Broker {
         self.cost
     }
 
-    /// Handles the request in the first bytes of the buffer. If it `has_descriptors`, they are still
-    /// in the connection's socket.
+    /// Handles the request in the first bytes of the buffer. If it `has_descriptors`, they are in
+    /// the connection's socket still.
     fn handle(
         &mut self,
         id: ConnectionId,

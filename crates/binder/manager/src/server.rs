@@ -163,8 +163,8 @@ impl Manager {
     }
 }
 
-/// Writes the registry's text into the descriptor of a request. The broker, which counts the clients
-/// of each service, and the reader may be slow: no looper waits for them.
+/// Writes the registry's text into the descriptor of a request. The reader may be slow, and so may
+/// the broker, which counts the clients of each service: no looper waits for them.
 ///
 /// # Errors
 /// `EINVAL`: no descriptor. `EBUSY`: too many others still write.
