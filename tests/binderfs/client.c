@@ -17,6 +17,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -438,6 +439,55 @@ static void change_user(uint32_t other)
 	}
 }
 
+// Opens the device as one user, and ends. A child that has the device changes its own user when
+// it is told so, and calls.
+static void leave_device(uint32_t first, uint32_t second, int go)
+{
+	if (setresuid(first, first, second))
+		die("setresuid: %s", strerror(errno));
+	seen_pid = getpid();
+	seen_euid = first;
+	int fd = open_device(0);
+	map_device(fd);
+	call(fd, 0);
+	char byte;
+	pid_t child = fork();
+	if (child < 0)
+		die("fork: %s", strerror(errno));
+	if (child == 0) {
+		if (read(go, &byte, 1) != 1 || seteuid(second))
+			die("seteuid: %s", strerror(errno));
+		call(fd, 1);
+	}
+	exit(0);
+}
+
+// A device whose opener has ended calls as the opener's user, also while a process of root has the
+// opener's pid.
+static void reuse_pid(uint32_t other)
+{
+	int go[2], status;
+	if (pipe(go) || prctl(PR_SET_CHILD_SUBREAPER, 1))
+		die("no pipe, or no children of children: %s", strerror(errno));
+	pid_t opener = fork();
+	if (opener == 0)
+		leave_device(other, other + 1, go[0]);
+	if (waitpid(opener, &status, 0) != opener || status)
+		die("the opener ended with %d", status);
+	// struct clone_args: exit_signal, set_tid, set_tid_size.
+	uint64_t arguments[11] = {[4] = SIGCHLD, [8] = (uintptr_t)&opener, [9] = 1};
+	pid_t root = syscall(SYS_clone3, arguments, sizeof(arguments));
+	if (root == 0)
+		for (;;)
+			pause();
+	if (root != opener || write(go[1], "g", 1) != 1)
+		die("no process with the pid %d: %s", opener, strerror(errno));
+	pid_t child = wait(&status);
+	kill(root, SIGKILL);
+	if (child == root || status)
+		die("the opener's child ended with %d", status);
+}
+
 // The service has the caller's nice value, and its own again for the next caller.
 static void be_nice(int nice)
 {
@@ -654,7 +704,7 @@ int main(int argc, char **argv)
 {
 	if (argc < 3)
 		die("usage: client DEVICE serve | call N [EUID [PID]] | interrupted | "
-		    "misuse SEED | runs-as EUID | change-user EUID | nice VALUE | "
+		    "misuse SEED | runs-as EUID | change-user EUID | reuse-pid EUID | nice VALUE | "
 		    "real-time PRIORITY [READER] | descriptors N | pages N | opens N | "
 		    "time-opens N | at-once N");
 	device = argv[1];
@@ -680,6 +730,8 @@ int main(int argc, char **argv)
 		misuse(number);
 	else if (!strcmp(role, "change-user"))
 		change_user(number);
+	else if (!strcmp(role, "reuse-pid"))
+		reuse_pid(number);
 	else if (!strcmp(role, "descriptors"))
 		send_descriptors(number);
 	else if (!strcmp(role, "pages"))

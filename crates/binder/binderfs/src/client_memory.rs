@@ -79,13 +79,9 @@ fn is_main_thread(tid: u32) -> bool {
     tid > 0 && unsafe { libc::syscall(libc::SYS_tgkill, tid, tid, 0) } == 0
 }
 
-/// The effective user of a process, which is that of its main thread; `None` if it has ended.
-pub fn user_of(pid: u32) -> Option<u32> {
-    status_number(pid, "Uid:", 1)
-}
-
-/// The number at an index of a line of /proc/PID/status, before that of the groups.
-fn status_number(pid: u32, name: &str, index: usize) -> Option<u32> {
+/// The number at an index of a line of /proc/PID/status, before that of the groups. `None` if no
+/// process has this pid.
+pub fn status_number(pid: u32, name: &str, index: usize) -> Option<u32> {
     // The lines of any length come later, so one read has it.
     let mut head = [0; STATUS_HEAD_BYTES];
     let bytes = File::open(format!("/proc/{pid}/status")).ok()?.read(&mut head).ok()?;
@@ -165,15 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_has_a_process_and_a_user() {
+    fn a_thread_has_a_process() {
         let pid = std::process::id();
         let other = || baton_shm::thread::id();
         let other = std::thread::spawn(move || (other(), process_of(other()))).join().unwrap();
         assert_ne!(other.0, pid);
         assert_eq!((process_of(pid), other.1), (Some(pid), Some(pid)));
-        assert_eq!(user_of(pid), Some(rustix::process::geteuid().as_raw()));
         for nobody in [0, u32::MAX] {
-            assert_eq!((process_of(nobody), user_of(nobody)), (None, None), "{nobody}");
+            assert_eq!(process_of(nobody), None, "{nobody}");
         }
     }
 

@@ -11,11 +11,11 @@
 //! - [`tree`]: the files; [`entry`]: an entry of a directory. [`server`]: reads requests.
 //!   [`watcher`]: looks at everything else, by [`watches`].
 //! - [`pages`]: how a client's map gets the bytes of the receive buffer.
-//! - [`opened_device`]: one open device. [`device_threads`]: the threads that open devices, and are
-//!   then their control threads. [`next_device`]: the device that is prepared for the next open.
-//!   [`client_thread`]: the threads that stand in for its
-//!   clients' threads. [`opens`]: all of them. [`pending`]: those that wait. [`interrupt`]: their
-//!   signals. [`shared`]: what all threads use.
+//! - [`opened_device`]: one open device. [`opener`]: the process that has opened it.
+//!   [`device_threads`]: the threads that open devices, and are then their control threads.
+//!   [`next_device`]: the device that is prepared for the next open. [`client_thread`]: the threads
+//!   that stand in for its clients' threads. [`opens`]: all of them. [`pending`]: those that wait.
+//!   [`interrupt`]: their signals. [`shared`]: what all threads use.
 //! - [`logs`]: reads of `binder_logs`. [`log_files`]: its files. [`kernel_form`]: their text.
 //!   [`traffic`]: what clients have sent and got.
 //! - [`client_priority`]: the priority that a client's thread and its stand-in share.
@@ -43,6 +43,7 @@ mod logs;
 mod mount_error;
 mod next_device;
 mod opened_device;
+mod opener;
 mod opens;
 mod pages;
 mod pending;

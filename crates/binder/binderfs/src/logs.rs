@@ -219,7 +219,7 @@ fn mounted(client: &LogClient) -> Process {
     calls.retain_mut(|call| translate(&mut call.tid));
     let blocks = rustix::fs::fstat(opened.device.file()).map_or(0, |stat| stat.st_blocks);
     Process {
-        pid: opened.process,
+        pid: opened.opener.pid,
         context: opened.context.clone(),
         is_manager: false,
         numbers: (has.threads.len(), has.references.len(), has.buffers.len()),

@@ -2,6 +2,7 @@
 
 use crate::client_memory;
 use crate::connection::Connection;
+use crate::opener::Opener;
 use crate::pages;
 use crate::protocol::InHeader;
 use crate::traffic::{Client, Counts};
@@ -25,7 +26,7 @@ pub struct OpenedDevice {
     /// The kernel's number of the receive buffer's file, if maps are passed through to it.
     pub backing: Option<i32>,
     /// The process that has opened it.
-    pub process: u32,
+    pub opener: Opener,
     /// The broker's name of the context.
     pub context: String,
     /// Commands and returns, where they are counted.
@@ -43,13 +44,13 @@ pub struct OpenedDevice {
 }
 
 impl OpenedDevice {
-    /// Opens a context for the process that makes this request, for which the broker has been
+    /// Opens a context for the process that makes this request, the opener, for which the broker has been
     /// asked. `register` gives the receive buffer's file to the kernel, if maps are to be passed
     /// through to it. A thread has to run the control thread.
     pub fn open(
         asked: Result<AskedDevice, OpenError>,
         context: &str,
-        process: u32,
+        opener: Opener,
         header: InHeader,
         flags: u32,
         file_system: (u32, u32),
@@ -57,7 +58,7 @@ impl OpenedDevice {
     ) -> Result<(OpenedDevice, ControlThread), Errno> {
         let opened = asked.and_then(Device::open_on_behalf);
         let (device, control) = opened.map_err(|error| {
-            tracing::warn!(process, context, "cannot open a device: {error}");
+            tracing::warn!(process = opener.pid, context, "cannot open a device: {error}");
             error.errno()
         })?;
         let backing = register(&device)?;
@@ -66,7 +67,7 @@ impl OpenedDevice {
             last_user: AtomicU32::new(header.uid),
             nonblocking: AtomicBool::new(flags & libc::O_NONBLOCK.cast_unsigned() != 0),
             backing,
-            process,
+            opener,
             context: context.to_owned(),
             counts: Counts::default(),
             inode: header.node,
@@ -83,7 +84,7 @@ impl OpenedDevice {
         if self.is_mapped.load(Ordering::Acquire) {
             return;
         }
-        let found = client_memory::find_map(self.process, self.inode, self.file_system);
+        let found = client_memory::find_map(self.opener.pid, self.inode, self.file_system);
         if let Some((address, bytes)) = found {
             self.device.mapped(address, bytes);
             self.is_mapped.store(true, Ordering::Release);
@@ -137,7 +138,7 @@ impl OpenedDevice {
 
     /// A thread of the client.
     pub fn client(&self, tid: u32) -> Client<'_> {
-        Client { thread: (self.process, tid), context: &self.context, counts: &self.counts }
+        Client { thread: (self.opener.pid, tid), context: &self.context, counts: &self.counts }
     }
 
     /// The client's descriptors in arrays, by the addresses of buffers.
@@ -146,11 +147,11 @@ impl OpenedDevice {
     }
 
     /// Notes the user of a thread that makes an ioctl, as the kernel says it with the request. If
-    /// it is not that of the last ioctl, the process may have another user than before: the driver
-    /// gets that of the main thread, as in the kernel.
+    /// it is not that of the last ioctl, the opener may have another user than before: the driver
+    /// gets that of the main thread, as in the kernel. An opener that has ended keeps its last one.
     pub fn note_user(&self, user: u32) {
         if self.last_user.load(Ordering::Acquire) != user
-            && let Some(effective) = client_memory::user_of(self.process)
+            && let Some(effective) = self.opener.user()
         {
             self.device.set_user(effective);
             self.last_user.store(user, Ordering::Release);

@@ -2,7 +2,6 @@
 //! Another thread does and answers each request that may wait (an open, an ioctl). The watcher
 //! looks at everything that is no request.
 
-use crate::client_memory::process_of;
 use crate::client_priority::Urgency;
 use crate::client_thread::{ClientThread, Task};
 use crate::connection::{Connection, Mounted};
@@ -12,6 +11,7 @@ use crate::logs::{Job, LogClient, Logs};
 use crate::mount_error::MountError;
 use crate::next_device::NextDevice;
 use crate::opened_device::OpenedDevice;
+use crate::opener::Opener;
 use crate::opens::{Open, Opens};
 use crate::pages::{self, PageSource};
 use crate::pending::Pending;
@@ -299,7 +299,7 @@ impl Server<'_> {
     fn answer_at_once(&mut self, node: u64, operation: Operation<'_>) -> Answered {
         if self.tree.log_node(node).is_some() {
             let opens = self.opens.lock();
-            self.tree.processes = opens.values().map(|open| open.device.process).collect();
+            self.tree.processes = opens.values().map(|open| open.device.opener.pid).collect();
         }
         match operation {
             Operation::Lookup { name } => {
@@ -402,9 +402,9 @@ impl Server<'_> {
         let context = context_of(&self.tree.open_device(header.node)?, self.apart.as_deref());
         let (shared, opens) = (Arc::clone(&self.shared), Arc::clone(&self.opens));
         let (next, file_system, pages) = (Arc::clone(&self.next), self.file_system, self.pages);
-        let process = process_of(header.tid).ok_or(Errno::SRCH)?;
+        let opener = Opener::of(header.tid)?;
         // The broker answers while a thread is woken for the rest.
-        let asked = next.ask_now(&context, process);
+        let asked = next.ask_now(&context, opener.pid);
         self.last_handle += 1;
         let handle = self.last_handle;
         self.device_threads.give(Box::new(move || {
@@ -412,9 +412,9 @@ impl Server<'_> {
                 PageSource::Passthrough => shared.connection.open_backing(device.file()).map(Some),
                 PageSource::Stored => Ok(None),
             };
-            let asked = asked.map_or_else(|| next.ask(&context, process), Ok);
+            let asked = asked.map_or_else(|| next.ask(&context, opener.pid), Ok);
             let opened =
-                OpenedDevice::open(asked, &context, process, header, flags, file_system, register);
+                OpenedDevice::open(asked, &context, opener, header, flags, file_system, register);
             match opened {
                 Ok((opened, control)) => {
                     answer_open(&shared, &opens, header.unique, handle, opened);
@@ -436,7 +436,7 @@ impl Server<'_> {
         let thread = match threads.entry(tid) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let pidfd = shared.watches.add_thread(handle, (device.process, tid))?;
+                let pidfd = shared.watches.add_thread(handle, tid)?;
                 place.insert(ClientThread::start(shared, device, tid, pidfd)?)
             }
         };

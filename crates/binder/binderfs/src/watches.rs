@@ -1,5 +1,6 @@
 //! Descriptors that the server watches: the end, the threads of clients, polls, and a timer.
 
+use crate::client_memory::process_of;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -116,22 +117,16 @@ impl Watches {
         events.iter().filter_map(|event| all.get(&event.data.u64()).cloned()).collect()
     }
 
-    /// Watches a thread of a process that uses an open device. Returns its pidfd, or that of the
-    /// process where there are no pidfds of threads.
-    pub fn add_thread(
-        &self,
-        handle: u64,
-        (process, tid): (u32, u32),
-    ) -> Result<Arc<OwnedFd>, Errno> {
-        let pid = Pid::from_raw(tid.cast_signed()).ok_or(Errno::SRCH)?;
-        let pidfd = match pidfd_open(pid, PIDFD_THREAD) {
-            Err(Errno::INVAL) if self.lacks_thread_pidfds => {
-                let process = Pid::from_raw(process.cast_signed()).ok_or(Errno::SRCH)?;
-                pidfd_open(process, PidfdFlags::empty())?
-            }
-            opened => opened?,
+    /// Watches a thread that uses an open device, whose request has no answer yet. Returns its
+    /// pidfd, or that of its process where there are no pidfds of threads. The process need not be
+    /// the device's opener.
+    pub fn add_thread(&self, handle: u64, tid: u32) -> Result<Arc<OwnedFd>, Errno> {
+        let (number, flags) = match self.lacks_thread_pidfds {
+            true => (process_of(tid).ok_or(Errno::SRCH)?, PidfdFlags::empty()),
+            false => (tid, PIDFD_THREAD),
         };
-        let pidfd = Arc::new(pidfd);
+        let number = Pid::from_raw(number.cast_signed()).ok_or(Errno::SRCH)?;
+        let pidfd = Arc::new(pidfd_open(number, flags)?);
         let watch = Watch::Thread { handle, tid, pidfd: Arc::clone(&pidfd) };
         self.add(&pidfd, EventFlags::IN | EventFlags::ONESHOT, watch)?;
         Ok(pidfd)
@@ -182,5 +177,35 @@ impl Watches {
     pub fn forget_poll(&self, poll: &PollWatch) {
         let _ = epoll::delete(&self.epoll, &poll.readable);
         self.all().remove(&poll.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client_memory::duplicate;
+    use rustix::fd::AsRawFd;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_threads_pidfd_leads_to_its_own_process_on_any_kernel() {
+        let (tell, told) = channel();
+        let (end, ends) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(baton_shm::thread::id()).unwrap();
+            _ = ends.recv();
+        });
+        let tid = told.recv().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        for lacks_thread_pidfds in [false, true] {
+            let watches = Watches { lacks_thread_pidfds, ..Watches::new().unwrap() };
+            let pidfd = watches.add_thread(1, tid).unwrap();
+            let same = duplicate(&pidfd, file.as_raw_fd()).unwrap();
+            let inode = |file| rustix::fs::fstat(file).unwrap().st_ino;
+            assert_eq!(inode(same.as_fd()), inode(file.as_fd()), "{lacks_thread_pidfds}");
+            assert_eq!(watches.add_thread(1, 0).err(), Some(Errno::SRCH));
+        }
+        drop(end);
+        thread.join().unwrap();
     }
 }
