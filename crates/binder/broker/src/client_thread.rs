@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "prlimit of another process, which rustix lacks")]
 
-use crate::peer::{process_file, started_in};
+use crate::peer::{Credentials, may_live, process_file, started_in};
 use crate::state::{PidNamespace, Thread};
 use baton_abi::sched_priority::SchedPriority;
 use baton_shm::namespaces::pids_in;
@@ -87,12 +87,19 @@ pub(crate) fn priority(thread: Thread) -> Result<SchedPriority, Errno> {
 }
 
 /// The highest priority that a process may have loopers of others run at: what it could give
-/// itself.
-pub(crate) fn priority_limit(pid: u32, uid: u32) -> u32 {
+/// itself. 0 for a process that has ended: another one may have its pid.
+pub(crate) fn priority_limit(process: &Credentials) -> u32 {
     #[cfg(simulated)]
     if simulation::is_simulated() {
         return HIGHEST.into();
     }
+    let limit = limit_by_pid(process.pid, process.uid);
+    // Looked at last: while the process lives, the pid is its own.
+    let lives = process.incarnation.is_none_or(|it| may_live(process.pid, it));
+    if lives { limit } else { 0 }
+}
+
+fn limit_by_pid(pid: u32, uid: u32) -> u32 {
     let text = |name| std::fs::read_to_string(process_file(pid, name)?).ok();
     let Some(status) = text("status") else { return 0 };
     let capabilities = field(&status, "CapEff:").map(str::trim);
@@ -134,6 +141,7 @@ pub(crate) fn set_priority(thread: Thread, priority: Option<SchedPriority>) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::{LastPeer, identify};
 
     #[test]
     fn a_thread_is_found_by_its_own_number_and_in_its_own_process_only() {
@@ -162,6 +170,17 @@ mod tests {
     fn nothing_is_done_by_the_pid_0() {
         let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         assert_eq!(find(0, tid, PidNamespace::Unknown), (Err(Errno::SRCH), 0));
-        assert_eq!(priority_limit(0, 0), 0, "not the broker's own");
+        assert_eq!(limit_by_pid(0, 0), 0, "not the broker's own");
+    }
+
+    /// The test's own process stands for the one that has the number of another that has ended.
+    #[test]
+    fn a_process_that_has_ended_may_have_no_real_time_looper() {
+        let (_ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let own = identify(&theirs, &mut LastPeer::default()).unwrap().0;
+        let root = Credentials { uid: 0, ..own };
+        assert_eq!(priority_limit(&root), u32::from(HIGHEST));
+        let incarnation = root.incarnation.map(|own| own ^ 1);
+        assert_eq!(priority_limit(&Credentials { incarnation, ..root }), 0);
     }
 }

@@ -30,13 +30,11 @@ impl Broker {
     /// The priority at which thread `tid` is served: its own, up to the limit of its user. `EPERM`
     /// if the limit is 0, `EAGAIN` if its engine asks too often.
     fn priority_of_caller(&mut self, id: ConnectionId, tid: u32) -> Result<SchedPriority, Errno> {
-        let connection = &self.connections[&id];
-        let (pid, uid) = (connection.credentials.pid, connection.credentials.uid);
         let priority = client_thread::priority(self.find_thread(id, tid)?)?;
-        let limit = self.real_time_limits.get(&uid).copied();
-        let limit =
-            limit.or_else(|| self.policy.real_time_limit(&self.connections[&id].credentials));
-        match limit.unwrap_or_else(|| client_thread::priority_limit(pid, uid)) {
+        let caller = &self.connections[&id].credentials;
+        let limit = self.real_time_limits.get(&caller.uid).copied();
+        let limit = limit.or_else(|| self.policy.real_time_limit(caller));
+        match limit.unwrap_or_else(|| client_thread::priority_limit(caller)) {
             0 => Err(Errno::PERM),
             limit => Ok(priority.at_most(u8::try_from(limit).unwrap_or(u8::MAX))),
         }
