@@ -297,6 +297,27 @@ static void open_and_close(uint32_t n)
 	}
 }
 
+// Opens the device until the server gives no more, which is after `least` opens or later. Has all
+// of them until it is killed.
+static void hoard(uint32_t least)
+{
+	uint32_t n = 0;
+	int fd, last = -1;
+	for (; (fd = open(device, O_RDWR | O_CLOEXEC)) >= 0; n++)
+		last = fd;
+	if (errno != EMFILE || n < least)
+		die("%u opens, and then: %s", n, strerror(errno));
+	// The server may still be closing a device.
+	close(last);
+	while (open(device, O_RDWR | O_CLOEXEC) < 0)
+		if (errno != EMFILE || sched_yield())
+			die("open %s: %s", device, strerror(errno));
+	puts("ready");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
 static double now_us(void)
 {
 	struct timespec now;
@@ -706,7 +727,7 @@ int main(int argc, char **argv)
 		die("usage: client DEVICE serve | call N [EUID [PID]] | interrupted | "
 		    "misuse SEED | runs-as EUID | change-user EUID | reuse-pid EUID | nice VALUE | "
 		    "real-time PRIORITY [READER] | descriptors N | pages N | opens N | "
-		    "time-opens N | at-once N");
+		    "time-opens N | at-once N | hoard LEAST");
 	device = argv[1];
 	const char *role = argv[2];
 	uint64_t number = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
@@ -724,6 +745,8 @@ int main(int argc, char **argv)
 		time_opens(number);
 	else if (!strcmp(role, "at-once"))
 		open_at_once(number);
+	else if (!strcmp(role, "hoard"))
+		hoard(number);
 	else if (!strcmp(role, "interrupted"))
 		interrupted();
 	else if (!strcmp(role, "misuse"))

@@ -5,6 +5,7 @@
 //! would wait in the kernel, and leaves the driver (BINDER_THREAD_EXIT) when its client has ended.
 //! A client makes one request at a time.
 
+use crate::account::Share;
 use crate::client_memory::ClientMemory;
 use crate::client_priority::ClientPriority;
 use crate::descriptors::Descriptors;
@@ -12,7 +13,7 @@ use crate::opened_device::OpenedDevice;
 use crate::pending::Waiter;
 use crate::protocol::{IoctlOut, PollOut};
 use crate::shared::Shared;
-use crate::staging::{Staged, items};
+use crate::staging::{Sender, Staged, items};
 use crate::traffic::ThreadTraffic;
 use crate::watches::{PollWatch, is_readable};
 use baton_abi::uapi::*;
@@ -20,7 +21,7 @@ use bytemuck::{bytes_of, pod_read_unaligned};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{self, Receiver, channel};
 
 /// Bytes of returns that one ioctl gives at most. A program that has room for more asks again.
 const MOST_RETURNS: usize = 64 * 1024;
@@ -58,17 +59,17 @@ pub enum Task {
 /// A stand-in, as those see it who give it tasks. It ends when this is dropped.
 #[derive(Debug)]
 pub struct ClientThread {
-    tasks: Sender<Task>,
+    tasks: mpsc::Sender<Task>,
     waiter: Arc<Waiter>,
 }
 
 impl ClientThread {
-    /// Starts a stand-in for a thread. `pidfd` is that thread's.
+    /// Starts a stand-in for a thread of this id and pidfd. Its user has taken the share.
     pub fn start(
         shared: &Arc<Shared>,
         opened: &Arc<OpenedDevice>,
-        tid: u32,
-        pidfd: Arc<OwnedFd>,
+        (tid, pidfd): (u32, Arc<OwnedFd>),
+        share: Share,
     ) -> Result<ClientThread, Errno> {
         let (tasks, received) = channel();
         let (shared, opened) = (Arc::clone(shared), Arc::clone(opened));
@@ -79,6 +80,7 @@ impl ClientThread {
             opened,
             tid,
             pidfd,
+            share,
             waiter: its,
             priority: ClientPriority::of(tid),
             descriptors: Descriptors::default(),
@@ -112,6 +114,8 @@ struct StandIn {
     /// The client's thread.
     tid: u32,
     pidfd: Arc<OwnedFd>,
+    /// What its user has taken for it.
+    share: Share,
     waiter: Arc<Waiter>,
     priority: ClientPriority,
     descriptors: Descriptors,
@@ -196,13 +200,21 @@ impl StandIn {
         self.descriptors.answer(connection, &self.opened, client, answer);
     }
 
+    fn sender(&self) -> Sender<'_> {
+        Sender {
+            memory: ClientMemory::of(self.tid),
+            pidfd: self.pidfd.as_fd(),
+            accepts_fds: self.shared.installs_fds,
+            share: &self.share,
+        }
+    }
+
     fn write_read(&mut self, exchange: &mut WriteRead) -> Result<(), Errno> {
         let memory = ClientMemory::of(self.tid);
         while exchange.write_consumed < exchange.write_size {
             let address = exchange.write_buffer.wrapping_add(exchange.write_consumed);
             let left = exchange.write_size - exchange.write_consumed;
-            let accepts_fds = self.shared.installs_fds;
-            let staged = Staged::copy(memory, self.pidfd.as_fd(), accepts_fds, address, left);
+            let staged = Staged::copy(self.sender(), address, left);
             let is_last = staged.bytes == left;
             let (taken, result) = if is_last {
                 self.exchange(memory, &staged, exchange)

@@ -15,7 +15,8 @@
 //!   [`device_threads`]: the threads that open devices, and are then their control threads.
 //!   [`next_device`]: the device that is prepared for the next open. [`client_thread`]: the threads
 //!   that stand in for its clients' threads. [`opens`]: all of them. [`pending`]: those that wait.
-//!   [`interrupt`]: their signals. [`shared`]: what all threads use.
+//!   [`interrupt`]: their signals. [`shared`]: what all threads use. [`account`]: what each user
+//!   takes of the server.
 //! - [`logs`]: reads of `binder_logs`. [`log_files`]: its files. [`kernel_form`]: their text.
 //!   [`traffic`]: what clients have sent and got.
 //! - [`client_priority`]: the priority that a client's thread and its stand-in share.
@@ -28,6 +29,7 @@
 //! **Invariant**: the thread that reads requests waits for no client and for no other process than
 //! the broker.
 
+mod account;
 mod client_memory;
 mod client_priority;
 mod client_thread;

@@ -2,6 +2,7 @@
 //! Another thread does and answers each request that may wait (an open, an ioctl). The watcher
 //! looks at everything that is no request.
 
+use crate::account::{Account, DEVICE, Exceeded, THREAD};
 use crate::client_priority::Urgency;
 use crate::client_thread::{ClientThread, Task};
 use crate::connection::{Connection, Mounted};
@@ -111,7 +112,8 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         );
     }
     let traffic = config.options.has_logs.then(Traffic::default);
-    let shared = Shared { connection, pending, watches, urgency, traffic, installs_fds };
+    let account = Arc::new(Account::new(owner.0, baton_shm::fd_limit::raise()));
+    let shared = Shared { connection, account, pending, watches, urgency, traffic, installs_fds };
     let shared = Arc::new(shared);
     let logs = config.options.has_logs.then(|| Logs::start(&shared, &config.socket)).transpose();
     let logs = logs.map_err(MountError::system("start a thread"))?;
@@ -255,7 +257,7 @@ impl Server<'_> {
                     data: data.to_vec(),
                     out_bytes: out_bytes as usize,
                 };
-                match self.give(handle, header.tid, Some(unique), task) {
+                match self.give(handle, header, Some(unique), task) {
                     Ok(()) => {
                         if request == BINDER_WRITE_READ {
                             self.shared.pending.may_wait(unique);
@@ -267,7 +269,7 @@ impl Server<'_> {
             }
             Operation::Poll { handle, kernel_handle, notify } if self.tree.is_device(node) => {
                 let task = Task::Poll { unique, kernel_handle, notify };
-                match self.give(handle, header.tid, None, task) {
+                match self.give(handle, header, None, task) {
                     Ok(()) => return Ok(()),
                     Err(errno) => Err(errno),
                 }
@@ -398,16 +400,21 @@ impl Server<'_> {
     }
 
     /// Opens a device in a thread that may wait for the broker, and is its control thread then.
+    /// `EMFILE` if the user has its share.
     fn open_device(&mut self, header: InHeader, flags: u32) -> Result<(), Errno> {
         let context = context_of(&self.tree.open_device(header.node)?, self.apart.as_deref());
         let (shared, opens) = (Arc::clone(&self.shared), Arc::clone(&self.opens));
         let (next, file_system, pages) = (Arc::clone(&self.next), self.file_system, self.pages);
+        let share = self.shared.account.take(header.uid, DEVICE);
+        let share = share.map_err(|Exceeded| Errno::MFILE)?;
         let opener = Opener::of(header.tid)?;
         // The broker answers while a thread is woken for the rest.
         let asked = next.ask_now(&context, opener.pid);
         self.last_handle += 1;
         let handle = self.last_handle;
         self.device_threads.give(Box::new(move || {
+            // Given back once nothing of the device is left.
+            let _share = share;
             let register = |device: &Device| match pages {
                 PageSource::Passthrough => shared.connection.open_backing(device.file()).map(Some),
                 PageSource::Stored => Ok(None),
@@ -428,16 +435,25 @@ impl Server<'_> {
         }))
     }
 
-    /// Gives a task to the stand-in of a client's thread.
-    fn give(&self, handle: u64, tid: u32, unique: Option<u64>, task: Task) -> Result<(), Errno> {
-        let shared = &self.shared;
+    /// Gives a task to the stand-in of the client's thread that makes a request. `ENOMEM` if the
+    /// user has its share of threads.
+    fn give(
+        &self,
+        handle: u64,
+        header: InHeader,
+        unique: Option<u64>,
+        task: Task,
+    ) -> Result<(), Errno> {
+        let (shared, tid) = (&self.shared, header.tid);
         let mut opens = self.opens.lock();
         let Open { device, threads } = opens.get_mut(&handle).ok_or(Errno::BADF)?;
         let thread = match threads.entry(tid) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
+                let share = shared.account.take(header.uid, THREAD);
+                let share = share.map_err(|Exceeded| Errno::NOMEM)?;
                 let pidfd = shared.watches.add_thread(handle, tid)?;
-                place.insert(ClientThread::start(shared, device, tid, pidfd)?)
+                place.insert(ClientThread::start(shared, device, (tid, pidfd), share)?)
             }
         };
         if let Some(unique) = unique {

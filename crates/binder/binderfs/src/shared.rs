@@ -1,16 +1,20 @@
 //! What the threads of a server share.
 
+use crate::account::Account;
 use crate::client_priority::Urgency;
 use crate::connection::Connection;
 use crate::pending::Pending;
 use crate::traffic::Traffic;
 use crate::watches::Watches;
+use std::sync::Arc;
 
 /// What the threads of a server share.
 #[derive(Debug)]
 pub struct Shared {
     /// The kernel's end of the file system.
     pub connection: Connection,
+    /// What each user's programs take of the server.
+    pub account: Arc<Account>,
     /// The ioctls that have no answer yet.
     pub pending: Pending,
     /// The descriptors that the server watches.

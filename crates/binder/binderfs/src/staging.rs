@@ -16,8 +16,9 @@
 //! none.
 //! Descriptors that the client sends are duplicated into this process first.
 
+use crate::account::{DESCRIPTOR, Share};
 use crate::client_memory::{ClientMemory, duplicate};
-use baton_abi::lane::MAX_PAYLOAD_BYTES;
+use baton_abi::lane::{MAX_FDS, MAX_PAYLOAD_BYTES};
 use baton_abi::uapi::*;
 use bytemuck::{AnyBitPattern, NoUninit, bytes_of, pod_read_unaligned};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -32,7 +33,22 @@ const LONGEST_COMMAND: usize = 4 + size_of::<TransactionDataSg>();
 /// Bytes of payloads after which the next command waits for the next chunk.
 const ENOUGH_BYTES: usize = MAX_PAYLOAD_BYTES;
 /// Descriptors of one transaction that are duplicated. The driver takes fewer.
-const MOST_FDS: usize = 1024;
+const MOST_FDS: usize = MAX_FDS + 1;
+/// Descriptors after which the next command waits for the next chunk.
+const ENOUGH_FDS: usize = MAX_FDS;
+
+/// The client's thread that gives commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender<'a> {
+    /// Its memory.
+    pub memory: ClientMemory,
+    /// Its pidfd.
+    pub pidfd: BorrowedFd<'a>,
+    /// Whether its process may get descriptors, if it accepts them.
+    pub accepts_fds: bool,
+    /// What its user has taken for it. The descriptors that it sends come out of the same account.
+    pub share: &'a Share,
+}
 
 /// A chunk of commands.
 #[derive(Debug, Default)]
@@ -42,9 +58,7 @@ pub struct Staged {
     pub bytes: u64,
     payloads: Vec<Vec<u8>>,
     payload_bytes: usize,
-    fds: Vec<OwnedFd>,
-    /// Whether the client may get descriptors.
-    accepts_fds: bool,
+    fds: Vec<(OwnedFd, Share)>,
 }
 
 impl Staged {
@@ -61,21 +75,14 @@ impl Staged {
 
     /// Copies commands from the client's write buffer, of which `left` bytes are left: at least
     /// one. If the first cannot be read, these are all the bytes that are left, [`NOWHERE`]: the
-    /// driver does not look at them before a thread has read of its failed transaction. `pidfd` is
-    /// a thread of the client, which may get descriptors if it accepts them.
-    pub fn copy(
-        memory: ClientMemory,
-        pidfd: BorrowedFd<'_>,
-        accepts_fds: bool,
-        address: u64,
-        left: u64,
-    ) -> Staged {
-        let mut staged = Staged { accepts_fds, ..Staged::default() };
+    /// driver does not look at them before a thread has read of its failed transaction.
+    pub fn copy(sender: Sender<'_>, address: u64, left: u64) -> Staged {
+        let mut staged = Staged::default();
         let most = usize::try_from(left).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
         // The kernel reads a command that the end of the buffer cuts short, if its bytes are there.
-        let mut commands = memory.read_up_to(address, most + LONGEST_COMMAND);
+        let mut commands = sender.memory.read_up_to(address, most + LONGEST_COMMAND);
         let mut at = 0;
-        while at < most && staged.payload_bytes < ENOUGH_BYTES {
+        while at < most && staged.has_room() {
             let Some(command) = value_at::<u32>(&commands, at) else { break };
             let bytes = payload_bytes(command);
             if bytes > LONGEST_COMMAND - 4 {
@@ -84,7 +91,7 @@ impl Staged {
                 break;
             }
             let Some(body) = commands.get_mut(at + 4..at + 4 + bytes) else { break };
-            staged.copy_payload(memory, pidfd, command, body);
+            staged.copy_payload(sender, command, body);
             at += 4 + bytes;
         }
         commands.truncate(at);
@@ -93,14 +100,13 @@ impl Staged {
         staged
     }
 
+    /// Whether a further command may belong to this chunk.
+    fn has_room(&self) -> bool {
+        self.payload_bytes < ENOUGH_BYTES && self.fds.len() < ENOUGH_FDS
+    }
+
     /// Copies a command's payload, if it has one, and puts the addresses of the copy in place.
-    fn copy_payload(
-        &mut self,
-        memory: ClientMemory,
-        pidfd: BorrowedFd<'_>,
-        command: u32,
-        body: &mut [u8],
-    ) {
+    fn copy_payload(&mut self, sender: Sender<'_>, command: u32, body: &mut [u8]) {
         let (mut transaction, buffers_size) = match command {
             BC_TRANSACTION | BC_REPLY => (pod_read_unaligned::<TransactionData>(body), 0),
             BC_TRANSACTION_SG | BC_REPLY_SG => {
@@ -109,19 +115,19 @@ impl Staged {
             }
             _ => return,
         };
-        if !self.accepts_fds {
+        if !sender.accepts_fds {
             transaction.flags &= !TF_ACCEPT_FDS;
         }
         let copy = |address, bytes: u64| {
             let fits = usize::try_from(bytes).ok().filter(|bytes| *bytes <= MAX_PAYLOAD_BYTES);
-            fits.and_then(|bytes| memory.read(address, bytes).ok())
+            fits.and_then(|bytes| sender.memory.read(address, bytes).ok())
         };
         let data = copy(transaction.buffer, transaction.data_size);
         let offsets = copy(transaction.offsets, transaction.offsets_size);
         (transaction.buffer, transaction.offsets) = (NOWHERE, NOWHERE);
         if let Some(mut data) = data {
             if let Some(mut offsets) = offsets {
-                self.copy_objects(memory, pidfd, &mut data, &mut offsets, buffers_size);
+                self.copy_objects(sender, &mut data, &mut offsets, buffers_size);
                 transaction.offsets = self.keep(offsets);
             }
             transaction.buffer = self.keep(data);
@@ -133,16 +139,13 @@ impl Staged {
     /// it, get an offset that the driver refuses.
     fn copy_objects(
         &mut self,
-        memory: ClientMemory,
-        pidfd: BorrowedFd<'_>,
+        sender: Sender<'_>,
         data: &mut [u8],
         offsets: &mut [u8],
         buffers_size: u64,
     ) {
         let mut objects = Objects {
-            memory,
-            pidfd,
-            accepts_fds: self.accepts_fds,
+            sender,
             buffers_left: buffers_size.min(MAX_PAYLOAD_BYTES as u64),
             buffers: Vec::new(),
             fds: Vec::new(),
@@ -176,14 +179,12 @@ impl Staged {
 
 /// The objects of one payload.
 struct Objects<'a> {
-    memory: ClientMemory,
-    pidfd: BorrowedFd<'a>,
-    accepts_fds: bool,
+    sender: Sender<'a>,
     /// Bytes of buffers that the transaction may still have.
     buffers_left: u64,
     /// The copies of buffers, by the indices of their objects.
     buffers: Vec<(usize, Vec<u8>)>,
-    fds: Vec<OwnedFd>,
+    fds: Vec<(OwnedFd, Share)>,
 }
 
 impl Objects<'_> {
@@ -193,7 +194,7 @@ impl Objects<'_> {
         Some(match value_at::<u32>(data, at)? {
             BINDER_TYPE_BINDER | BINDER_TYPE_WEAK_BINDER => {
                 let mut object: FlatObject = value_at(data, at)?;
-                if !self.accepts_fds {
+                if !self.sender.accepts_fds {
                     object.flags &= !FLAT_BINDER_FLAG_ACCEPTS_FDS;
                 }
                 put_at(data, at, &object)
@@ -224,7 +225,7 @@ impl Objects<'_> {
         if bytes > self.buffers_left {
             return NOWHERE;
         }
-        let Ok(buffer) = self.memory.read(address, bytes as usize) else { return NOWHERE };
+        let Ok(buffer) = self.sender.memory.read(address, bytes as usize) else { return NOWHERE };
         self.buffers_left -= bytes;
         let address = buffer.as_ptr() as u64;
         self.buffers.push((index, buffer));
@@ -232,19 +233,16 @@ impl Objects<'_> {
     }
 
     /// The number here of a descriptor of the client. One that no process can have, if the client
-    /// has none of this number.
+    /// has none of this number, or its user has its share.
     fn duplicate(&mut self, fd: u32) -> u32 {
         if self.fds.len() >= MOST_FDS {
             return u32::MAX;
         }
-        match duplicate(self.pidfd, fd.cast_signed()) {
-            Ok(fd) => {
-                let number = fd.as_raw_fd().cast_unsigned();
-                self.fds.push(fd);
-                number
-            }
-            Err(_) => u32::MAX,
-        }
+        let Ok(share) = self.sender.share.another(DESCRIPTOR) else { return u32::MAX };
+        let Ok(fd) = duplicate(self.sender.pidfd, fd.cast_signed()) else { return u32::MAX };
+        let number = fd.as_raw_fd().cast_unsigned();
+        self.fds.push((fd, share));
+        number
     }
 
     fn duplicate_array(&mut self, object: &FdArrayObject) {
@@ -286,18 +284,30 @@ fn put_at<T: NoUninit>(bytes: &mut [u8], at: usize, value: &T) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::{Account, THREAD};
     use rustix::fd::AsFd;
     use rustix::process::{PidfdFlags, getpid, pidfd_open};
+    use std::sync::Arc;
+
+    const USER: u32 = 12345;
 
     fn copy(commands: &[u8]) -> Staged {
         copy_for(false, commands)
     }
 
     fn copy_for(accepts_fds: bool, commands: &[u8]) -> Staged {
+        let account = Arc::new(Account::new(0, 1 << 20));
+        let (address, bytes) = (commands.as_ptr() as u64, commands.len() as u64);
+        copy_by(&account, accepts_fds, address, bytes)
+    }
+
+    /// Copies commands of this process for a user with an account.
+    fn copy_by(account: &Arc<Account>, accepts_fds: bool, address: u64, left: u64) -> Staged {
         let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
         let memory = ClientMemory::of(std::process::id());
-        let (address, bytes) = (commands.as_ptr() as u64, commands.len() as u64);
-        Staged::copy(memory, pidfd.as_fd(), accepts_fds, address, bytes)
+        let share = account.take(USER, THREAD).unwrap();
+        let sender = Sender { memory, pidfd: pidfd.as_fd(), accepts_fds, share: &share };
+        Staged::copy(sender, address, left)
     }
 
     /// A transaction with this payload, and with buffers if they have a size.
@@ -405,12 +415,36 @@ mod tests {
     }
 
     #[test]
+    fn descriptors_are_bounded_by_chunk_and_by_user() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let fd = null.as_raw_fd() as u64;
+        let objects = [FdObject { kind: BINDER_TYPE_FD, pad_flags: 0, fd, cookie: 0 }; 100];
+        let offsets: Vec<u64> = (0..100).map(|n| n * size_of::<FdObject>() as u64).collect();
+        let sent = TransactionData {
+            data_size: size_of_val(&objects) as u64,
+            offsets_size: 100 * 8,
+            buffer: objects.as_ptr() as u64,
+            offsets: offsets.as_ptr() as u64,
+            ..bytemuck::Zeroable::zeroed()
+        };
+        let command = [&BC_TRANSACTION.to_ne_bytes()[..], bytes_of(&sent)].concat();
+        let commands = command.repeat(200);
+        let (address, bytes) = (commands.as_ptr() as u64, commands.len() as u64);
+        for (limit, n_fds, n_commands) in [(1 << 20, 300, 3), (200, 67, 200)] {
+            let account = Arc::new(Account::new(0, limit));
+            let staged = copy_by(&account, false, address, bytes);
+            assert_eq!(staged.fds.len(), n_fds);
+            assert_eq!(staged.bytes, n_commands * command.len() as u64);
+            drop(staged);
+            assert!(account.take(USER, THREAD).is_ok(), "all is given back");
+        }
+    }
+
+    #[test]
     fn commands_that_cannot_be_read_lie_nowhere() {
         let looper = BC_ENTER_LOOPER.to_ne_bytes();
         assert_eq!(copy(&looper).commands, looper);
-        let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
-        let memory = ClientMemory::of(std::process::id());
-        let staged = Staged::copy(memory, pidfd.as_fd(), false, NOWHERE, 64);
+        let staged = copy_by(&Arc::new(Account::new(0, 1 << 20)), false, NOWHERE, 64);
         assert_eq!((staged.bytes, staged.address()), (64, NOWHERE));
         // A number that no command has ends the chunk, and is the driver's to refuse.
         let staged = copy(&[&looper[..], &[0xff; 4], &looper].concat());

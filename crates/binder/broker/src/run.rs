@@ -99,7 +99,8 @@ impl Config {
 /// listens. A successor at this path takes over the engines that are still connected.
 pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let path = config.socket;
-    let descriptors = raise_descriptor_limit();
+    // An engine costs five: two sockets, its status page, its tally page and its pidfd.
+    let descriptors = baton_shm::fd_limit::raise();
     let poll = Poll::new().map_err(RunError::of("epoll_create", &path))?;
     let mut listener = match config.listener {
         Some(socket) => Listener::inherited(socket, &path)?,
@@ -155,16 +156,6 @@ fn first_state(
 
 fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
-}
-
-/// Raises the limit of open descriptors to its maximum and returns it. An engine costs five: two
-/// sockets, its status page, its tally page and its pidfd.
-fn raise_descriptor_limit() -> u64 {
-    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
-    // The limit may be infinite; a million suffices.
-    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20)
 }
 
 fn timespec(time: Duration) -> Timespec {

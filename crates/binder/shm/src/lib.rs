@@ -25,7 +25,8 @@
 //!   or a time.
 //! - [`socket`]: a socket's peer, and bytes that a receiver has not read. [`closer`]: threads that
 //!   close descriptors of others. [`fd_numbers`]: numbers of descriptors that leave a program its
-//!   own. [`namespaces`]: in which the ids of other processes have a meaning.
+//!   own. [`fd_limit`]: how many there may be. [`namespaces`]: in which the ids of other processes
+//!   have a meaning.
 //!
 //! **Invariant**: this crate knows no Binder noun, and contains all `unsafe` code for shared
 //! memory. Protocols above it use atomics, offsets and copies.
@@ -42,6 +43,8 @@ pub mod clock;
 #[cfg(not(loom))]
 pub mod closer;
 pub mod event_flag;
+#[cfg(not(loom))]
+pub mod fd_limit;
 #[cfg(not(loom))]
 pub mod fd_numbers;
 #[cfg(not(loom))]
