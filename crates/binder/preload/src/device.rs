@@ -1,7 +1,7 @@
 //! `ioctl` on a device's descriptor.
 
-use crate::table::{self, Open};
-use crate::{control, real, stack};
+use crate::table::{self, Object};
+use crate::{control, files, real, stack};
 use libc::{c_int, c_ulong, size_t};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -25,13 +25,13 @@ pub unsafe fn binder_ioctl(
     let guard = table::get(fd)?;
     // The kernel also uses only the low half of the request.
     let request = request as u32;
-    Some(match guard.as_deref()? {
-        Open::Device { device, nonblocking: flag, .. } => {
+    Some(match &guard.as_deref()?.object {
+        Object::Device { device, nonblocking: flag, .. } => {
             let nonblocking = nonblocking.unwrap_or_else(|| flag.load(Ordering::Relaxed));
             device.ioctl(request, argument, nonblocking)
         }
         // SAFETY: by this function's contract.
-        Open::Control => unsafe { control::ioctl(request, argument) },
+        Object::Control => unsafe { control::ioctl(request, argument) },
     })
 }
 
@@ -41,13 +41,16 @@ pub unsafe fn binder_ioctl(
 /// # Safety
 /// The argument is what the request takes.
 unsafe fn file_ioctl(fd: c_int, request: c_ulong, argument: size_t) -> c_int {
+    let guard = files::current(fd);
+    let Some(open) = guard.as_deref().and_then(Option::as_deref) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::ioctl(fd, request, argument) };
+    };
     match request {
         libc::FIOCLEX | libc::FIONCLEX => {}
         libc::FIONBIO => {
-            if let Some(open) = table::get(fd).as_deref().and_then(Option::as_deref) {
-                // SAFETY: FIONBIO takes the address of an int.
-                open.set_nonblocking(unsafe { *(argument as *const c_int) } != 0);
-            }
+            // SAFETY: FIONBIO takes the address of an int.
+            open.set_nonblocking(unsafe { *(argument as *const c_int) } != 0);
         }
         // The driver refuses the request, but learns of the thread.
         _ => {

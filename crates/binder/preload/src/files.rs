@@ -2,13 +2,14 @@
 //! others.
 //!
 //! A program's device descriptor is a duplicate of the engine's memfd. So the program's own system
-//! calls on it (`mmap`, `F_GETFD`, inheritance by `exec`) work without help. If an inline system
-//! call closes a descriptor unseen, this module notices when `open` or `dup` returns the number
-//! again.
+//! calls on it (`mmap`, `F_GETFD`, inheritance by `exec`) work without help. An inline system call
+//! may close a descriptor unseen, and the kernel then gives its number to another file. This module
+//! notices that when `open` or `dup` returns the number, or by [`current`].
 
 use crate::paths::{self, BatonPath, classify, settings};
-use crate::table::{self, Open};
+use crate::table::{self, FileId, Object, Open};
 use crate::{aliases, filter, log, real, stack};
+use arc_swap::Guard;
 use baton_driver::device::{Device, OpenError, leave_low_numbers};
 use libc::{FILE, c_char, c_int, c_uint, mode_t, size_t};
 use rustix::fd::IntoRawFd;
@@ -74,6 +75,18 @@ pub unsafe fn resolved_alias(failed: bool, dir: c_int, path: *const c_char) -> O
     (failed && !path.is_null()).then(|| aliases::resolve(dir, unsafe { CStr::from_ptr(path) }))?
 }
 
+/// The object behind a descriptor, for functions that programs use on other files, too. An entry
+/// that is stale is removed: the number is another file's by now, which takes a system call to see.
+pub fn current(fd: c_int) -> Option<Guard<Option<Arc<Open>>>> {
+    let guard = table::get(fd)?;
+    if guard.as_deref()?.is_file_of(fd) {
+        return Some(guard);
+    }
+    drop(guard);
+    forget_stale(fd);
+    None
+}
+
 /// Removes a stale table entry for a descriptor that the kernel has just returned.
 fn forget_stale(fd: c_int) -> c_int {
     if table::contains(fd) && table::is_owner() {
@@ -103,17 +116,18 @@ fn open_device(context: &str, flags: c_int) -> Result<c_int, Errno> {
     insert_open(
         file,
         flags,
-        Open::Device { device, nonblocking: nonblocking.into(), inherited: false.into() },
+        Object::Device { device, nonblocking: nonblocking.into(), inherited: false.into() },
     )
 }
 
 fn open_control(flags: c_int) -> Result<c_int, Errno> {
     let file = rustix::fs::memfd_create("binder-control", rustix::fs::MemfdFlags::CLOEXEC)?;
-    insert_open(file, flags, Open::Control)
+    insert_open(file, flags, Object::Control)
 }
 
 /// Inserts a new descriptor into the table, inheritable if the program asked for that.
-fn insert_open(file: rustix::fd::OwnedFd, flags: c_int, open: Open) -> Result<c_int, Errno> {
+fn insert_open(file: rustix::fd::OwnedFd, flags: c_int, object: Object) -> Result<c_int, Errno> {
+    let open = Open { file: FileId::of(&file)?, object };
     if flags & libc::O_CLOEXEC == 0 {
         fcntl_setfd(&file, rustix::io::FdFlags::empty())?;
     }
@@ -151,7 +165,7 @@ fn duplicated(from: c_int, to: c_int) -> c_int {
     {
         return to;
     }
-    match table::get(from).and_then(|open| open.clone()) {
+    match current(from).and_then(|open| open.clone()) {
         Some(open) => {
             forget(to);
             if !table::insert(to, open) {

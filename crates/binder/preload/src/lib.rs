@@ -18,7 +18,7 @@
 //!
 //! **Invariant**: for every path and descriptor that is not a Binder device's, a function behaves
 //! like the C library's, with the same result and errno. The check takes neither a lock nor a
-//! system call.
+//! system call. The number of a device may have been closed unseen: [`files::current`] looks at it.
 //!
 //! The engine makes its own system calls inline, through rustix, so they do not pass through these
 //! functions. Calls of the standard library do, and are forwarded.

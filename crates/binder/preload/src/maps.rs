@@ -4,8 +4,8 @@
 //! does not get the mapping. A device whose descriptors are closed lives on until its mapping is
 //! gone as well.
 
-use crate::real;
 use crate::table::{self, Open};
+use crate::{files, real};
 use arc_swap::ArcSwapOption;
 use libc::{c_int, c_void, off_t, size_t};
 use rustix::io::Errno;
@@ -52,7 +52,7 @@ fn map_device(
     flags: c_int,
     map: impl FnOnce(c_int, off_t) -> *mut c_void,
 ) -> Option<*mut c_void> {
-    let open = table::get(fd)?.clone()?;
+    let open = files::current(fd)?.clone()?;
     let device = open.device()?;
     let used_bytes = match open.is_inherited() {
         true => Err(Errno::INVAL),

@@ -4,8 +4,8 @@
 //! descriptor on which the engine reports work. Only readability is requested, because a Binder
 //! device is never writable or urgent.
 
-use crate::real;
 use crate::table::{self, Open};
+use crate::{files, real};
 use arc_swap::Guard;
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use rustix::fd::AsRawFd;
@@ -18,7 +18,10 @@ const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
 
 /// The descriptor to wait for in place of a device's. It is valid as long as the guard lives.
 fn pollable(fd: c_int) -> Option<(c_int, OpenGuard)> {
-    let guard = table::get(fd)?;
+    pollable_of(files::current(fd)?)
+}
+
+fn pollable_of(guard: OpenGuard) -> Option<(c_int, OpenGuard)> {
     let pollable = guard.as_deref()?.device()?.readable().ok()?.as_raw_fd();
     Some((pollable, guard))
 }
@@ -156,21 +159,21 @@ unsafe fn select_by(count: c_int, sets: Sets, real: impl FnOnce(c_int, Sets) -> 
     let mut pollables = Vec::new();
     for fd in mine {
         // SAFETY: by this function's contract; the descriptor is below `count`.
-        unsafe {
-            for set in [sets.write, sets.except] {
-                if !set.is_null() && table::get(fd).is_some() {
-                    libc::FD_CLR(fd, set);
-                }
-            }
-            if sets.read.is_null() || !libc::FD_ISSET(fd, sets.read) {
-                continue;
-            }
-            let Some((pollable, guard)) = pollable(fd) else { continue };
-            if pollable >= libc::FD_SETSIZE as c_int {
-                return real::fail(libc::EBADF);
-            }
-            pollables.push((fd, pollable, guard));
+        let is_in = |set: &*mut fd_set| unsafe { !set.is_null() && libc::FD_ISSET(fd, *set) };
+        let is_read = is_in(&sets.read);
+        if !is_read && ![sets.write, sets.except].iter().any(is_in) {
+            continue;
         }
+        let Some(guard) = files::current(fd) else { continue };
+        for set in [sets.write, sets.except].iter().filter(|set| is_in(set)) {
+            // SAFETY: as above.
+            unsafe { libc::FD_CLR(fd, *set) };
+        }
+        let Some((pollable, guard)) = pollable_of(guard).filter(|_| is_read) else { continue };
+        if pollable >= libc::FD_SETSIZE as c_int {
+            return real::fail(libc::EBADF);
+        }
+        pollables.push((fd, pollable, guard));
     }
     if pollables.is_empty() {
         return real(count, sets);

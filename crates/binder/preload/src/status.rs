@@ -4,9 +4,8 @@
 //! is a character device, and that its real path is the one in `/dev`. Changes of mode or owner
 //! succeed without effect, since the broker decides who may open a context.
 
-use crate::files::{classified, directory, resolved_alias};
-use crate::paths;
-use crate::{real, table};
+use crate::files::{self, classified, directory, resolved_alias};
+use crate::{paths, real};
 use libc::{
     AT_EMPTY_PATH, DIR, c_char, c_int, c_uint, c_void, gid_t, mode_t, size_t, ssize_t,
     stat as Stat, statx as Statx, uid_t,
@@ -73,7 +72,12 @@ unsafe fn call_with_placeholder<R: Outcome>(
 /// `path` is null or a C string.
 unsafe fn is_device_descriptor(dir: c_int, path: *const c_char, flags: c_int) -> bool {
     // SAFETY: by this function's contract; only the first byte is read.
-    flags & AT_EMPTY_PATH != 0 && table::contains(dir) && (path.is_null() || unsafe { *path == 0 })
+    flags & AT_EMPTY_PATH != 0 && (path.is_null() || unsafe { *path == 0 }) && is_device(dir)
+}
+
+/// Whether a descriptor is that of a device, or of `binder-control`.
+fn is_device(fd: c_int) -> bool {
+    files::current(fd).is_some()
 }
 
 /// Changes the attributes of a placeholder or memfd into those of a character device.
@@ -146,7 +150,7 @@ macro_rules! fstats {
         pub unsafe extern "C" fn $name($($version: c_int,)? fd: c_int, out: *mut Stat) -> c_int {
             // SAFETY: the caller's arguments.
             let result = unsafe { real::$name($($version,)? fd, out) };
-            if result == 0 && table::contains(fd) {
+            if result == 0 && is_device(fd) {
                 // SAFETY: the call succeeded.
                 unsafe { as_device(out) };
             }
@@ -289,7 +293,7 @@ ignored! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fchmod(fd: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's arguments.
-    if table::contains(fd) { 0 } else { unsafe { real::fchmod(fd, mode) } }
+    if is_device(fd) { 0 } else { unsafe { real::fchmod(fd, mode) } }
 }
 
 /// Interposes the C library's function, which has no effect on a device.
@@ -299,7 +303,7 @@ pub unsafe extern "C" fn fchmod(fd: c_int, mode: mode_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fchown(fd: c_int, user: uid_t, group: gid_t) -> c_int {
     // SAFETY: the caller's arguments.
-    if table::contains(fd) { 0 } else { unsafe { real::fchown(fd, user, group) } }
+    if is_device(fd) { 0 } else { unsafe { real::fchown(fd, user, group) } }
 }
 
 /// Resolves a path. An existing device path is its own real path.

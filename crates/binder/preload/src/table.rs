@@ -19,6 +19,8 @@
 use arc_swap::{ArcSwapOption, Guard};
 use baton_driver::device::Device;
 use libc::c_int;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
@@ -26,9 +28,30 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 /// zero pages until they are used.
 pub const LIMIT: usize = 1 << 16;
 
+/// A file, whatever its descriptors: the numbers of its file system and its inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId(u64, u64);
+
+impl FileId {
+    /// The file of a descriptor. An error is the system's.
+    pub fn of(fd: impl AsFd) -> Result<FileId, Errno> {
+        let found = rustix::fs::fstat(fd)?;
+        Ok(FileId(found.st_dev, found.st_ino))
+    }
+}
+
 /// The object behind a descriptor in the table.
 #[derive(Debug)]
-pub enum Open {
+pub struct Open {
+    /// The file of the program's descriptor.
+    pub file: FileId,
+    /// The object in its place.
+    pub object: Object,
+}
+
+/// What a program has opened.
+#[derive(Debug)]
+pub enum Object {
     /// A context's device.
     Device {
         /// The engine of the device.
@@ -45,20 +68,28 @@ pub enum Open {
 impl Open {
     /// The device, unless this is `binder-control`.
     pub fn device(&self) -> Option<&Arc<Device>> {
-        match self {
-            Open::Device { device, .. } => Some(device),
-            Open::Control => None,
+        match &self.object {
+            Object::Device { device, .. } => Some(device),
+            Object::Control => None,
         }
+    }
+
+    /// Whether a descriptor's number is still that of this object's file: a system call.
+    pub fn is_file_of(&self, fd: c_int) -> bool {
+        // SAFETY: the number is not negative, because the table contains it. It only goes to the
+        // kernel, which answers for any number.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        FileId::of(fd) == Ok(self.file)
     }
 
     /// Whether a parent process opened the device.
     pub fn is_inherited(&self) -> bool {
-        matches!(self, Open::Device { inherited, .. } if inherited.load(Ordering::Relaxed))
+        matches!(&self.object, Object::Device { inherited, .. } if inherited.load(Ordering::Relaxed))
     }
 
     /// Records `O_NONBLOCK`.
     pub fn set_nonblocking(&self, value: bool) {
-        if let Open::Device { nonblocking, .. } = self {
+        if let Object::Device { nonblocking, .. } = &self.object {
             // Relaxed: a caller that changes the flag during a call gets either behaviour.
             nonblocking.store(value, Ordering::Relaxed);
         }
@@ -150,7 +181,7 @@ pub fn forked() {
     for fd in in_range(0, LIMIT - 1) {
         let guard = get(fd);
         let open = guard.as_deref().and_then(Option::as_deref);
-        if let Some(Open::Device { device, inherited, .. }) = open {
+        if let Some(Object::Device { device, inherited, .. }) = open.map(|open| &open.object) {
             inherited.store(true, Ordering::Relaxed);
             device.forked();
         }
@@ -163,8 +194,10 @@ mod tests {
 
     #[test]
     fn a_range_is_exactly_the_descriptors_in_it() {
+        let file = FileId::of(std::fs::File::open("/dev/null").unwrap()).unwrap();
+        let open = Arc::new(Open { file, object: Object::Control });
         for fd in [40_000, 40_063, 40_064, 40_200] {
-            assert!(insert(fd, Arc::new(Open::Control)));
+            assert!(insert(fd, Arc::clone(&open)));
         }
         let found = |first, last| in_range(first, last).collect::<Vec<_>>();
         assert_eq!(found(40_000, 40_199), [40_000, 40_063, 40_064]);
@@ -173,7 +206,7 @@ mod tests {
         assert!(remove(40_063).is_some() && remove(40_063).is_none());
         assert!(get(40_063).is_none() && get(40_064).is_some());
         assert_eq!(found(40_001, 40_199), [40_064]);
-        assert!(!insert(LIMIT as c_int, Arc::new(Open::Control)));
+        assert!(!insert(LIMIT as c_int, open));
         assert!(!contains(-1));
     }
 }

@@ -7,11 +7,13 @@ use baton::{Parcel, Process};
 use baton_abi::uapi::*;
 use baton_driver::observer::Observer;
 use baton_log::{Buffer, Content, Item, Reader};
-use libc::c_int;
+use libc::{c_int, c_void};
 use setting::*;
 use std::fs::{self, File};
 use std::io::Error;
+use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::ptr::{null, null_mut};
@@ -68,6 +70,83 @@ fn duplicates_share_a_device_until_the_last_is_closed() {
     unsafe { libc::close_range(onto.as_raw_fd() as u32, onto.as_raw_fd() as u32, 0) };
     assert_eq!(version(through_libc, &onto), Err(libc::EBADF));
     std::mem::forget(onto);
+}
+
+/// One end of a pair of sockets, by the number of a device that was closed unseen. A byte waits in
+/// it. The other end.
+fn socket_with_a_devices_number() -> (OwnedFd, OwnedFd) {
+    let device = device();
+    // SAFETY: closed once, here, by the C library's own call; its owner is forgotten.
+    unsafe { libc::fclose(libc::fdopen(device.as_raw_fd(), c"r".as_ptr())) };
+    let number = device.as_raw_fd();
+    std::mem::forget(device);
+    let (one, other) = UnixStream::pair().unwrap();
+    assert_eq!(one.as_raw_fd(), number);
+    (&other).write_all(b"b").unwrap();
+    (one.into(), other.into())
+}
+
+#[test]
+fn a_number_that_was_closed_unseen_is_another_files() {
+    if is_outside("a_number_that_was_closed_unseen_is_another_files") {
+        return;
+    }
+    let kept = device();
+    let mut n_bytes = 0i32;
+    let (socket, _other) = socket_with_a_devices_number();
+    let fionread = libc::FIONREAD as u32;
+    assert_eq!(through_libc(&socket, fionread, (&raw mut n_bytes).cast()), Ok(0));
+    assert_eq!(n_bytes, 1);
+
+    let both = libc::POLLIN | libc::POLLOUT;
+    let (socket, _other) = socket_with_a_devices_number();
+    let mut fds = [libc::pollfd { fd: socket.as_raw_fd(), events: both, revents: 0 }];
+    // SAFETY: one entry.
+    assert_eq!(unsafe { libc::poll(fds.as_mut_ptr(), 1, 10_000) }, 1);
+    assert_eq!(fds[0].revents, both);
+
+    let (socket, _other) = socket_with_a_devices_number();
+    let fd = socket.as_raw_fd();
+    // SAFETY: sets of bits; the descriptor is a small number.
+    unsafe {
+        let mut set: libc::fd_set = std::mem::zeroed();
+        libc::FD_SET(fd, &mut set);
+        assert_eq!(libc::select(fd + 1, null_mut(), &mut set, null_mut(), null_mut()), 1);
+        assert!(libc::FD_ISSET(fd, &set));
+    }
+
+    let (socket, _other) = socket_with_a_devices_number();
+    // SAFETY: a new epoll descriptor, and room for one event.
+    unsafe {
+        let epoll = OwnedFd::from_raw_fd(libc::epoll_create1(0));
+        let mut event = libc::epoll_event { events: libc::EPOLLOUT as u32, u64: 7 };
+        let (set, fd) = (epoll.as_raw_fd(), socket.as_raw_fd());
+        assert_eq!(libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &mut event), 0);
+        assert_eq!(libc::epoll_wait(set, &mut event, 1, 10_000), 1);
+    }
+
+    let (socket, _other) = socket_with_a_devices_number();
+    // SAFETY: a structure of numbers; a map that does not come about.
+    unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        assert_eq!(libc::fstat(socket.as_raw_fd(), &mut status), 0);
+        assert_eq!(status.st_mode & libc::S_IFMT, libc::S_IFSOCK);
+    }
+
+    let (socket, _other) = socket_with_a_devices_number();
+    let (read, fd) = (libc::PROT_READ, socket.as_raw_fd());
+    // SAFETY: nothing is mapped.
+    let map = unsafe { libc::mmap(null_mut(), 4096, read, libc::MAP_SHARED, fd, 0) };
+    assert_eq!((map, errno()), (libc::MAP_FAILED, libc::ENODEV));
+
+    let (socket, _other) = socket_with_a_devices_number();
+    let duplicate = socket.try_clone().unwrap();
+    assert_eq!(version(through_libc, &duplicate), Err(libc::ENOTTY));
+    assert_eq!(version(through_libc, &kept), Ok(PROTOCOL_VERSION));
+}
+
+fn errno() -> i32 {
+    Error::last_os_error().raw_os_error().unwrap()
 }
 
 #[test]
@@ -226,6 +305,32 @@ fn a_handler_may_call_while_a_call_blocks() {
     waker.join().unwrap();
     let seen = INTERRUPTED.lock().unwrap().take();
     assert_eq!(seen, Some((libc::SIGUSR1, Ok(PROTOCOL_VERSION))));
+}
+
+extern "C" fn report_alternate_stack(out: *mut c_void) -> *mut c_void {
+    // SAFETY: the address of a structure that outlives the thread.
+    unsafe { libc::sigaltstack(null(), out.cast()) };
+    null_mut()
+}
+
+#[test]
+fn threads_have_no_alternate_stack_that_their_program_has_not_set() {
+    const NAME: &str = "threads_have_no_alternate_stack_that_their_program_has_not_set";
+    if std::env::var_os("BATON_SOCKET").is_none() {
+        for trap in ["0", "1"] {
+            run_inside(NAME, |command| _ = command.env("BATON_TRAP", trap));
+        }
+        return;
+    }
+    // SAFETY: a thread that fills one structure, and is waited for.
+    let stack = unsafe {
+        let (mut thread, mut stack) = (0, std::mem::zeroed::<libc::stack_t>());
+        let argument = (&raw mut stack).cast();
+        assert_eq!(libc::pthread_create(&mut thread, null(), report_alternate_stack, argument), 0);
+        assert_eq!(libc::pthread_join(thread, null_mut()), 0);
+        stack
+    };
+    assert_eq!((stack.ss_flags, stack.ss_sp), (libc::SS_DISABLE, null_mut()));
 }
 
 extern "C" fn programs_handler(_signal: c_int) {}
