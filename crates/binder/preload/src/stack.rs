@@ -194,9 +194,10 @@ pub fn own() -> Option<&'static StackHeader> {
     (header != ENDED).then(|| unsafe { &*header })
 }
 
-/// Gives a starting thread an alternate stack for SIGSYS.
+/// Gives a starting thread an alternate stack for SIGSYS, where Baton handles that.
 pub fn set_alternate_stack() {
-    if alternate::current().ss_flags & libc::SS_DISABLE != 0
+    if signals::is_handled()
+        && alternate::current().ss_flags & libc::SS_DISABLE != 0
         && let Some(header) = own()
     {
         alternate::set(&header.as_alternate());
