@@ -372,6 +372,26 @@ fn malformed_requests_are_refused_by_what_is_wrong_with_them() {
     assert_eq!(next(&told).0, "a");
 }
 
+#[test]
+fn a_receiver_that_is_registered_twice_with_one_key_is_there_once() {
+    let world = World::new(Settings::default());
+    let process = Process::open("binder", world.broker.socket()).unwrap();
+    let names = ServiceManager::find(&process).unwrap();
+    let service = names.service(protocol::NAME).unwrap().unwrap();
+    let objects = [(); 2].map(|()| process.object(|_| Ok(Parcel::new())).add());
+    let (filter, permission, package) = (IntentFilter::new("a"), None, None);
+    let request = protocol::Request::Register { filter, permission, package, key: 7 };
+    let register = |object| {
+        let (code, parcel) = protocol::encode(&request, Some(object));
+        let answer = service.call(code, &parcel).unwrap();
+        Reader::new(answer.data()).status().unwrap()
+    };
+    assert_eq!([register(objects[0]), register(objects[0])], [Ok(()), Ok(())]);
+    let refused = register(objects[1]).unwrap_err();
+    assert!(refused.message.contains("another receiver of this process"), "{refused:?}");
+    assert_eq!(world.server().report().receivers.len(), 1);
+}
+
 fn manifest(filter: IntentFilter) -> Manifest {
     let component = Component {
         name: ComponentName { package: "p".to_owned(), class: "p.C".to_owned() },

@@ -378,12 +378,18 @@ impl Shared {
             Request::Broadcast(_) => unreachable!("it has a code of its own"),
             Request::Register { filter, permission, package, key } => {
                 let handle = object()?;
-                let link = |id| self.callback(handle, id);
+                let link = |id| self.callback(handle.clone(), id);
                 let callee = Callee { pid, uid, key };
                 let asked = KeptReceiver { callee, filter, permission, package };
                 match self.means.tables.register(asked, link)? {
                     Registration::Back(receiver) => {
                         self.tell_all(|| Event::Returned(receiver.id));
+                    }
+                    Registration::Known(receiver) => {
+                        let is_it = |callback: &Callback| callback.handle == handle;
+                        if !receiver.object.get().is_some_and(is_it) {
+                            return Err(Refusal::KeyInUse.into());
+                        }
                     }
                     Registration::New(receiver, stickies) => {
                         let own = level_of(request.priority());
@@ -493,7 +499,6 @@ impl Shared {
     /// Forgets the callbacks of an earlier service that have not come back.
     fn give_up(&self) {
         for receiver in self.means.tables.give_up() {
-            self.means.tables.remove(receiver.id);
             self.tell_all(|| Event::Gone(receiver.id));
         }
     }

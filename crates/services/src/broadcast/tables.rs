@@ -58,6 +58,9 @@ pub enum Refusal {
     /// The receiver is not registered.
     #[error("the receiver is not registered")]
     NotRegistered,
+    /// The process has registered another object with the key.
+    #[error("the argument key: another receiver of this process has it")]
+    KeyInUse,
     /// The sender of a sticky broadcast asks its receivers for a permission.
     #[error("a sticky broadcast asks its receivers for no permission")]
     StickyWithPermission,
@@ -98,6 +101,8 @@ struct Rest<R> {
     packages: HashMap<String, u32>,
     components: HashMap<ComponentName, Installed<R>>,
     stickies: Vec<Arc<Sticky>>,
+    /// The ids of registered receivers that have a key.
+    keyed: HashMap<Callee, u64>,
     /// Callbacks of an earlier service's that have not come back.
     awaited: HashMap<Callee, Arc<Receiver<R>>>,
 }
@@ -112,6 +117,8 @@ struct Installed<R> {
 #[derive(Debug)]
 struct Registered<R> {
     receiver: Arc<Receiver<R>>,
+    /// Its key, or 0.
+    key: u64,
     place: Place<R>,
     _charge: Charge,
     _record: Option<Record>,
@@ -157,6 +164,8 @@ pub enum Registration<R> {
     New(Arc<Receiver<R>>, Vec<Arc<Sticky>>),
     /// A receiver of an earlier service's, which is back. It has had the sticky broadcasts.
     Back(Arc<Receiver<R>>),
+    /// A receiver that the process has registered before, with the same key.
+    Known(Arc<Receiver<R>>),
 }
 
 /// A process that asks to receive.
@@ -192,6 +201,7 @@ impl<R> Tables<R> {
             packages: HashMap::new(),
             components: HashMap::new(),
             stickies: Vec::new(),
+            keyed: HashMap::new(),
             awaited: HashMap::new(),
         };
         let (accounts, receivers) = (Accounts::default(), SharedResolver::default());
@@ -252,7 +262,8 @@ impl<R> Tables<R> {
     }
 
     /// Registers a receiver. `link` makes its object, and is told the receiver's id; a death that
-    /// is reported meanwhile finds the receiver. With a key it is kept for the next service.
+    /// is reported meanwhile finds the receiver. With a key it is kept for the next service. A key
+    /// has one receiver: with that of a registered one, nothing changes and `link` is not called.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -266,6 +277,9 @@ impl<R> Tables<R> {
         if let Some(receiver) = rest.awaited.remove(&callee) {
             let _ = receiver.object.set(link(receiver.id));
             return Ok(Registration::Back(receiver));
+        }
+        if let Some(id) = rest.keyed.get(&callee) {
+            return Ok(Registration::Known(Arc::clone(&rest.registered[id].receiver)));
         }
         let charge = self.accounts.charge(callee.uid, Counted::Receiver)?;
         if let Some(package) = &asked.package {
@@ -284,9 +298,8 @@ impl<R> Tables<R> {
         let receiver = rest.receiver(&caller, None, asked.permission, Some(link));
         let filter = asked.filter;
         let place = self.place(&receiver, &filter, asked.package)?;
-        let its = Arc::clone(&receiver);
-        let registered = Registered { receiver: its, place, _charge: charge, _record: record };
-        rest.registered.insert(receiver.id, registered);
+        let (its, key) = (Arc::clone(&receiver), callee.key);
+        rest.insert(Registered { receiver: its, key, place, _charge: charge, _record: record });
         let may_receive = |sticky: &&Arc<Sticky>| {
             filter.matches(&sticky.intent).is_ok() && self.takes(&receiver, sticky.uid, None)
         };
@@ -309,7 +322,8 @@ impl<R> Tables<R> {
     }
 
     /// A receiver of an earlier service's is here, and its object will be: see
-    /// [`Tables::register`].
+    /// [`Tables::register`]. A second one with a key is dropped, with its record: its process can
+    /// bring back one object for it.
     ///
     /// # Errors
     /// Its filter cannot be registered: the journal's fault.
@@ -320,6 +334,9 @@ impl<R> Tables<R> {
         record: Record,
     ) -> Result<(), FilterError> {
         let mut rest = self.rest.lock();
+        if rest.keyed.contains_key(&kept.callee) {
+            return Ok(());
+        }
         rest.next_id = id;
         let caller = Caller { pid: kept.callee.pid, uid: kept.callee.uid };
         let link = None::<fn(u64) -> R>;
@@ -327,8 +344,8 @@ impl<R> Tables<R> {
         let place = self.place(&receiver, &kept.filter, kept.package)?;
         let charge = self.accounts.adopt(caller.uid, Counted::Receiver);
         rest.awaited.insert(kept.callee, Arc::clone(&receiver));
-        let registered = Registered { receiver, place, _charge: charge, _record: Some(record) };
-        rest.registered.insert(id, registered);
+        let (key, _record) = (kept.callee.key, Some(record));
+        rest.insert(Registered { receiver, key, place, _charge: charge, _record });
         Ok(())
     }
 
@@ -342,9 +359,13 @@ impl<R> Tables<R> {
         rest.stickies.push(Arc::new(Sticky { intent, uid, level, _charge, _record }));
     }
 
-    /// The receiver of the result of an earlier service's broadcast.
+    /// The receiver of the result of an earlier service's broadcast. Broadcasts with one key have
+    /// one.
     pub fn adopt_result_receiver(&self, callee: Callee) -> Arc<Receiver<R>> {
         let mut rest = self.rest.lock();
+        if let Some(receiver) = rest.awaited.get(&callee) {
+            return Arc::clone(receiver);
+        }
         let caller = Caller { pid: callee.pid, uid: callee.uid };
         let receiver = rest.receiver(&caller, None, None, None::<fn(u64) -> R>);
         rest.awaited.insert(callee, Arc::clone(&receiver));
@@ -364,9 +385,13 @@ impl<R> Tables<R> {
 
     /// The callbacks of an earlier service's that have not come back. Nobody waits any more.
     pub fn give_up(&self) -> Vec<Arc<Receiver<R>>> {
-        let awaited = std::mem::take(&mut self.rest.lock().awaited);
-        let gone = |receiver: &Arc<Receiver<R>>| receiver.is_gone.store(true, Ordering::Relaxed);
-        awaited.into_values().inspect(gone).collect()
+        let mut rest = self.rest.lock();
+        let awaited: Vec<_> = std::mem::take(&mut rest.awaited).into_values().collect();
+        for receiver in &awaited {
+            receiver.is_gone.store(true, Ordering::Relaxed);
+            drop(self.take(&mut rest, receiver.id));
+        }
+        awaited
     }
 
     /// A registered receiver.
@@ -404,8 +429,7 @@ impl<R> Tables<R> {
         component.attached.store(Some(Arc::clone(&receiver)));
         let place = Place::Component(component);
         let its = Arc::clone(&receiver);
-        let registered = Registered { receiver: its, place, _charge: charge, _record: None };
-        rest.registered.insert(receiver.id, registered);
+        rest.insert(Registered { receiver: its, key: 0, place, _charge: charge, _record: None });
         Ok(receiver)
     }
 
@@ -416,9 +440,16 @@ impl<R> Tables<R> {
 
     /// Removes a receiver that is dead or unregistered. False if it is gone.
     pub fn remove(&self, id: u64) -> bool {
-        let mut rest = self.rest.lock();
-        let Some(registered) = rest.registered.remove(&id) else { return false };
+        let removed = self.take(&mut self.rest.lock(), id);
+        // The object, whose last reference this may be, is dropped without the lock.
+        removed.is_some()
+    }
+
+    /// Takes a receiver out, which is gone from then on.
+    fn take(&self, rest: &mut Rest<R>, id: u64) -> Option<Registered<R>> {
+        let registered = rest.registered.remove(&id)?;
         registered.receiver.is_gone.store(true, Ordering::Relaxed);
+        rest.keyed.remove(&registered.callee());
         match &registered.place {
             Place::Filter(key, _) => {
                 self.receivers.update(|resolver| resolver.remove(*key));
@@ -431,10 +462,7 @@ impl<R> Tables<R> {
                 }
             }
         }
-        drop(rest);
-        // The object, whose last reference this may be, is dropped without the lock.
-        drop(registered);
-        true
+        Some(registered)
     }
 
     /// The registrations of a process with an object like this.
@@ -585,7 +613,20 @@ impl<R> Installed<R> {
     }
 }
 
+impl<R> Registered<R> {
+    fn callee(&self) -> Callee {
+        Callee { pid: self.receiver.pid, uid: self.receiver.uid, key: self.key }
+    }
+}
+
 impl<R> Rest<R> {
+    fn insert(&mut self, registered: Registered<R>) {
+        if registered.key != 0 {
+            self.keyed.insert(registered.callee(), registered.receiver.id);
+        }
+        self.registered.insert(registered.receiver.id, registered);
+    }
+
     fn receiver(
         &mut self,
         caller: &Caller,
@@ -616,4 +657,54 @@ impl<R> Rest<R> {
 /// A component's name as Android writes it.
 pub fn text(name: &ComponentName) -> String {
     format!("{}/{}", name.package, name.class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALLEE: Callee = Callee { pid: 7, uid: 8, key: 9 };
+
+    fn asked() -> KeptReceiver {
+        let filter = IntentFilter::new("a");
+        KeptReceiver { callee: CALLEE, filter, permission: None, package: None }
+    }
+
+    #[test]
+    fn a_key_has_one_receiver_until_that_is_removed() {
+        let tables = Tables::new(Policy::default(), None);
+        let register = |object: u32| tables.register(asked(), |_| object).unwrap();
+        let Registration::New(first, _) = register(1) else { panic!("nobody has the key") };
+        let Registration::Known(again) = register(2) else { panic!("the key is the first one's") };
+        assert_eq!((again.id, again.object.get()), (first.id, Some(&1)));
+        assert_eq!(tables.describe().0.len(), 1);
+        assert!(tables.remove(first.id));
+        assert!(matches!(register(3), Registration::New(..)));
+    }
+
+    #[test]
+    fn a_receiver_and_results_with_one_key_come_back_together_or_are_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&directory.path().join("journal")).unwrap().journal;
+        for comes_back in [true, false] {
+            let tables = Tables::new(Policy::default(), Some(Arc::clone(&journal)));
+            for id in [3, 4] {
+                let body = asked().write();
+                let draft = Draft { kind: Kind::Receiver, id, n_marks: 0, body: body.data() };
+                let record = tables.keep(CALLEE.uid, ORDINARY, &draft).unwrap().unwrap();
+                tables.adopt_receiver(id, asked(), record).unwrap();
+            }
+            let results = [(); 2].map(|()| tables.adopt_result_receiver(CALLEE));
+            assert!(tables.registered(4).is_none(), "a broadcast does not wait for it");
+            let all = [tables.registered(3).unwrap()].into_iter().chain(results);
+            if comes_back {
+                assert!(matches!(tables.register(asked(), |_| 1), Ok(Registration::Back(_))));
+                all.into_iter().for_each(|it| assert_eq!(it.object.get(), Some(&1)));
+            } else {
+                assert_eq!(tables.give_up().len(), 1);
+                all.into_iter().for_each(|it| assert!(it.is_gone.load(Ordering::Relaxed)));
+                assert!(matches!(tables.register(asked(), |_| 2), Ok(Registration::New(..))));
+            }
+        }
+    }
 }
