@@ -24,17 +24,16 @@ use super::record::{Draft, Kept, Kind as RecordKind};
 use super::report::{ReceiverReport, Report, StickyReport, words};
 use super::stats::Stats;
 use super::tables::{Caller, Refusal, Registration, Tables};
+use crate::dump::Dumps;
 use crate::intent::flags::RECEIVER_FOREGROUND;
 use crate::intent::{ComponentName, FilterError, Manifest, Policy};
 use baton::android::Write;
 use baton::{Errno, Handle, Object, Parcel, Process};
 use baton_rt::schedule::set_priority;
 use baton_shm::lock::Lock;
-use rustix::fd::OwnedFd;
 use std::hash::BuildHasher;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
@@ -46,8 +45,6 @@ const EX_SECURITY: i32 = -1;
 const EX_BAD_PARCELABLE: i32 = -2;
 const EX_ILLEGAL_ARGUMENT: i32 = -3;
 const EX_ILLEGAL_STATE: i32 = -5;
-/// Dumps at a time: a reader that does not read holds one up.
-const MAX_DUMPS: u32 = 4;
 
 /// How the service is run.
 pub struct Settings {
@@ -84,7 +81,7 @@ struct Shared {
     running: Lock<Vec<JoinHandle<()>>>,
     is_closed: AtomicBool,
     without_priority: OnceLock<String>,
-    n_dumps: AtomicU32,
+    dumps: Dumps,
     ids: Ids,
     /// What an earlier service has left, until it goes on.
     left: Lock<Vec<LeftBroadcast>>,
@@ -155,7 +152,7 @@ impl Server {
                 running: Lock::default(),
                 is_closed: AtomicBool::new(false),
                 without_priority: OnceLock::new(),
-                n_dumps: AtomicU32::new(0),
+                dumps: Dumps::default(),
                 ids,
                 left: Lock::new(left),
             }
@@ -541,21 +538,6 @@ impl Shared {
             without_priority: self.without_priority.get().cloned(),
         }
     }
-
-    /// Writes the state on a thread of its own, as its reader may be slow.
-    fn dump(self: &Arc<Self>, output: OwnedFd) -> Result<(), Errno> {
-        let one_more = |n| (n < MAX_DUMPS).then_some(n + 1);
-        let counted = self.n_dumps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        counted.map_err(|_| Errno::BUSY)?;
-        let shared = Arc::clone(self);
-        let write = move || {
-            let text = shared.report().to_string();
-            let _ = std::fs::File::from(output).write_all(text.as_bytes());
-            shared.n_dumps.fetch_sub(1, Ordering::Relaxed);
-        };
-        let started = std::thread::Builder::new().name("baton-dump".to_owned()).spawn(write);
-        started.map(drop).map_err(|_| Errno::AGAIN)
-    }
 }
 
 /// Opens the journal. `None` if it is of no use.
@@ -623,7 +605,8 @@ fn serve(shared: &Arc<Shared>, request: &baton::Request<'_>) -> Result<Parcel, E
             return Ok(reply);
         }
         DUMP => {
-            shared.dump(request.received.take_fd(0).ok_or(Errno::BADMSG)?)?;
+            let to = request.received.take_fd(0).ok_or(Errno::BADMSG)?;
+            shared.dumps.write(request.sender().1, to, shared.report().to_string())?;
             return Ok(reply);
         }
         _ => {}

@@ -1,7 +1,7 @@
 //! The service `activity`: the process manager over Binder.
 //!
-//! **Invariant**: the service makes no two-way call to a client, and its one-way calls without a
-//! lock. So no client can hold it up.
+//! **Invariant**: the service makes no two-way call to a client, its one-way calls without a lock,
+//! and no looper writes to a descriptor of a client's. So no client can hold it up.
 
 use super::class::Adjustment;
 use super::protocol::{
@@ -9,13 +9,12 @@ use super::protocol::{
 };
 use super::run::{Event, ProcessManager, StartRefused};
 use super::table::{Caller, ProcessId, Refusal};
+use crate::dump::Dumps;
 use crate::intent::ComponentName;
 use baton::android::Write;
 use baton::{Errno, Handle, Object, Parcel, Process, Received};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const PING: u32 = u32::from_be_bytes(*b"_PNG");
@@ -62,6 +61,7 @@ type Applications = Mutex<BTreeMap<ProcessId, Handle>>;
 pub struct Server {
     manager: Arc<ProcessManager>,
     applications: Applications,
+    dumps: Dumps,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -71,7 +71,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Server {
     /// Makes the service's object, which lives as long as the server.
     pub fn new(process: &Process, manager: Arc<ProcessManager>) -> (Arc<Server>, Object) {
-        let server = Arc::new(Server { manager, applications: Mutex::default() });
+        let (applications, dumps) = Default::default();
+        let server = Arc::new(Server { manager, applications, dumps });
         // Weak: handles of applications keep the device open, which keeps this handler.
         let weak = Arc::downgrade(&server);
         let object = process.object(move |request| {
@@ -112,9 +113,8 @@ impl Server {
                 return Ok(reply);
             }
             DUMP => {
-                let to = received.fd(0).ok_or(Errno::INVAL)?;
-                // Whoever has closed the pipe does not want the rest.
-                let _ = File::from(to).write_all(self.dump().as_bytes());
+                let to = received.take_fd(0).ok_or(Errno::INVAL)?;
+                self.dumps.write(caller.uid, to, self.dump())?;
                 return Ok(reply);
             }
             _ => {}
