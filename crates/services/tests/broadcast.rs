@@ -333,6 +333,26 @@ fn a_user_who_floods_the_service_or_registers_without_end_is_refused() {
 }
 
 #[test]
+fn a_registration_that_is_refused_leaves_no_receiver() {
+    let mut world = World::new(Settings::default());
+    let (receiver, sender) = (world.client(), world.client());
+    let sticky = Send { intent: Intent::new("sticky"), is_sticky: true, ..Send::default() };
+    sender.send_with(&sticky).unwrap();
+    let kept: Arc<Mutex<Vec<Delivery>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let keeps = move |delivery| keep.lock().unwrap().push(delivery);
+    let first = receiver.register(filter("kept", 0), None, None, keeps).unwrap();
+    let send = Send { intent: Intent::new("kept"), is_ordered: true, ..Send::default() };
+    (0..MAX_UNDER_WAY).for_each(|_| assert_eq!(sender.send_with(&send), Ok(1)));
+    // The sticky broadcast would be one more.
+    let refused = receiver.register(filter("sticky", 0), None, None, |_| {}).unwrap_err();
+    assert!(refused.to_string().contains("broadcasts under way"), "{refused}");
+    assert_eq!(sender.report().unwrap().receivers.len(), 1);
+    receiver.unregister(first).unwrap();
+    kept.lock().unwrap().clear();
+}
+
+#[test]
 fn malformed_requests_are_refused_by_what_is_wrong_with_them() {
     let mut world = World::new(Settings::default());
     let client = world.client();

@@ -136,7 +136,8 @@ impl Accounts {
         }
     }
 
-    /// Charges a user with what an earlier service has accepted.
+    /// Charges a user, beyond the bound if need be: with what an earlier service has accepted, or
+    /// what takes the place of something on the account.
     pub fn adopt(&self, uid: u32, counted: Counted) -> Charge {
         let account = self.account(uid);
         account.counter(counted).0.fetch_add(1, Ordering::Relaxed);

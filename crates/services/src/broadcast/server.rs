@@ -18,7 +18,7 @@ use super::journal::{Journal, JournalError, Opened, Record};
 use super::kept::{Callee, KeptBroadcast, KeptOrder, KeptReceiver};
 use super::level::{Broadcast, Event, Kind, Limits, Receiver, Target};
 use super::priority::{N_LEVELS, PriorityError, level_of, level_of_intent, priority_of};
-use super::protocol::{self, Request, RequestError, Send, decode};
+use super::protocol::{self, Request, RequestError, decode};
 use super::queue::Queues;
 use super::record::{Draft, Kept, Kind as RecordKind};
 use super::report::{ReceiverReport, Report, StickyReport, words};
@@ -312,7 +312,7 @@ impl Shared {
         let sender = level_of(request.priority());
         let (_, uid) = request.sender();
         let mut invocation = self.queues.invoke(sender);
-        let Request::Broadcast(send) = decode(request.code(), request.data())? else {
+        let Request::Broadcast(mut send) = decode(request.code(), request.data())? else {
             unreachable!("the caller has looked at the code")
         };
         let level = level_of_intent(&send.intent, sender)?;
@@ -320,24 +320,28 @@ impl Shared {
         let charge = self.means.tables.accounts().charge(uid, Counted::Broadcast(level));
         let charge = charge.map_err(Refusal::from)?;
         let id = self.ids.next(level);
-        let targets = self.means.tables.resolve(&send, uid, level, id)?;
-        let n_targets = targets.len();
-        let result_to = request.received.handle(0);
-        if targets.is_empty() && !(send.is_ordered && result_to.is_some()) {
-            return Ok(0);
-        }
-        self.ensure_thread(level).map_err(ServeError::NoThread)?;
-        let Send { intent, initial, is_ordered, result_key: key, .. } = *send;
         let (pid, _) = request.sender();
+        let result_to = request.received.handle(0);
         let result_to = result_to.map(|handle| Arc::new(result_receiver(handle, pid, uid)));
-        let order = is_ordered.then(|| {
+        let order = send.is_ordered.then(|| {
+            let key = send.result_key;
             let callee = result_to.as_ref().map(|_| Callee { pid, uid, key });
-            KeptOrder { initial, result_to: callee }
+            KeptOrder { initial: std::mem::take(&mut send.initial), result_to: callee }
         });
-        let body = KeptBroadcast::write(uid, &intent, false, order.as_ref(), &targets);
-        let n_marks = KeptBroadcast::n_marks(is_ordered, n_targets);
-        let draft = Draft { kind: RecordKind::Broadcast, id, n_marks, body: body.data() };
-        let record = self.means.tables.keep(uid, level, &draft).map_err(Refusal::from)?;
+        let is_answered = order.as_ref().is_some_and(|order| order.result_to.is_some());
+        let accepted = self.means.tables.resolve(&send, uid, level, id, |targets| {
+            if targets.is_empty() && !is_answered {
+                return Ok(None);
+            }
+            self.ensure_thread(level).map_err(ServeError::NoThread)?;
+            let body = KeptBroadcast::write(uid, &send.intent, false, order.as_ref(), &targets);
+            let n_marks = KeptBroadcast::n_marks(order.is_some(), targets.len());
+            let draft = Draft { kind: RecordKind::Broadcast, id, n_marks, body: body.data() };
+            let record = self.means.tables.keep(uid, level, &draft).map_err(Refusal::from)?;
+            Ok::<_, ServeError>(Some((targets, record)))
+        })?;
+        let Some((targets, record)) = accepted else { return Ok(0) };
+        let (n_targets, intent) = (targets.len(), send.intent);
         let kind = match order {
             Some(KeptOrder { initial, .. }) => Kind::Ordered { first: 0, initial, result_to },
             None => Kind::Parallel,
@@ -390,8 +394,10 @@ impl Shared {
                     }
                     Registration::New(receiver, stickies) => {
                         let own = level_of(request.priority());
-                        for sticky in stickies {
-                            self.send_sticky(&receiver, &sticky, own)?;
+                        let send = |sticky| self.send_sticky(&receiver, sticky, own);
+                        if let Err(refused) = stickies.iter().try_for_each(|it| send(it)) {
+                            self.forget(receiver.id);
+                            return Err(refused);
                         }
                     }
                 }

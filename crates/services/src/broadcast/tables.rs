@@ -479,36 +479,41 @@ impl<R> Tables<R> {
         if ids.is_empty() { Err(Refusal::NotRegistered) } else { Ok(ids) }
     }
 
-    /// The receivers of a broadcast with this id, in their order. A sticky one is kept.
+    /// Finds the receivers of a broadcast with this id, in their order, and returns what `accept`
+    /// makes of them. A sticky one is kept, and takes an older one's place, if that succeeds.
     ///
     /// # Errors
-    /// See [`Refusal`].
-    pub fn resolve(
+    /// See [`Refusal`]; those of `accept`. Nothing is changed then.
+    pub fn resolve<T, E: From<Refusal>>(
         &self,
         send: &Send,
         uid: u32,
         level: usize,
         id: u64,
-    ) -> Result<Vec<Target<R>>, Refusal> {
+        accept: impl FnOnce(Vec<Target<R>>) -> Result<T, E>,
+    ) -> Result<T, E> {
         if !send.is_sticky {
-            return Ok(self.targets(send, uid));
+            return accept(self.targets(send, uid));
         }
         if send.permission.is_some() {
-            return Err(Refusal::StickyWithPermission);
+            return Err(Refusal::StickyWithPermission.into());
         }
         let intent = send.intent.clone();
         let body = KeptSticky::write(uid, &intent);
         let draft = Draft { kind: Kind::Sticky, id, n_marks: 0, body: body.data() };
         let mut rest = self.rest.lock();
-        // The older record ends once the new one counts.
-        let _record = self.keep(uid, level, &draft)?;
         let is_older = |kept: &Arc<Sticky>| kept.is_replaced_by(&intent, uid);
-        // The older one's charge goes first: a user with all that it may have can replace it.
-        let older = rest.stickies.iter().position(is_older).map(|at| rest.stickies.remove(at));
-        drop(older);
-        let _charge = self.accounts.charge(uid, Counted::Sticky)?;
+        let older = rest.stickies.iter().position(is_older);
+        let _charge = match older {
+            Some(_) => self.accounts.adopt(uid, Counted::Sticky),
+            None => self.accounts.charge(uid, Counted::Sticky).map_err(Refusal::from)?,
+        };
+        // The older record ends once the new one counts.
+        let _record = self.keep(uid, level, &draft).map_err(Refusal::from)?;
+        let accepted = accept(self.targets(send, uid))?;
+        drop(older.map(|at| rest.stickies.remove(at)));
         rest.stickies.push(Arc::new(Sticky { intent, uid, level, _charge, _record }));
-        Ok(self.targets(send, uid))
+        Ok(accepted)
     }
 
     /// Forgets a sticky broadcast of a user. False if there is none.
@@ -661,6 +666,7 @@ pub fn text(name: &ComponentName) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::account::MAX_STICKIES;
     use super::*;
 
     const CALLEE: Callee = Callee { pid: 7, uid: 8, key: 9 };
@@ -680,6 +686,32 @@ mod tests {
         assert_eq!(tables.describe().0.len(), 1);
         assert!(tables.remove(first.id));
         assert!(matches!(register(3), Registration::New(..)));
+    }
+
+    #[test]
+    fn a_sticky_broadcast_that_is_refused_takes_no_ones_place() {
+        let tables = Tables::<u32>::new(Policy::default(), None);
+        let send = |action: &str, flags, accepted: Result<(), Refusal>| {
+            let intent = Intent { flags, ..Intent::new(action) };
+            let send = Send { intent, is_sticky: true, ..Send::default() };
+            tables.resolve(&send, 7, ORDINARY, 1, |_| accepted)
+        };
+        let kept = || -> Vec<u32> {
+            tables.describe().1.iter().map(|sticky| sticky.intent.flags).collect()
+        };
+        send("a", 1, Ok(())).unwrap();
+        let refused = Err(Refusal::NotRegistered);
+        assert_eq!(send("a", 2, refused.clone()), refused);
+        assert_eq!(kept(), [1]);
+        // A user with all that it may have can replace one, and keeps its count.
+        for n in 1..MAX_STICKIES {
+            send(&n.to_string(), 1, Ok(())).unwrap();
+        }
+        for flags in 3..5 {
+            send("a", flags, Ok(())).unwrap();
+        }
+        assert_eq!((kept().len(), kept().last()), (MAX_STICKIES as usize, Some(&4)));
+        assert!(matches!(send("more", 1, Ok(())), Err(Refusal::Exhausted(_))));
     }
 
     #[test]
