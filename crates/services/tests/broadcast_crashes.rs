@@ -11,14 +11,14 @@ use baton_services::broadcast::kept::{Callee, KeptBroadcast, KeptOrder, KeptStep
 use baton_services::broadcast::level::{
     Broadcast, Effect, Event, Kind, Level, Limits, Outcome, Receiver, Target,
 };
+use baton_services::broadcast::presence::Presence;
 use baton_services::broadcast::record::{Draft, Kind as RecordKind};
 use baton_services::broadcast::seen::{Answer, First, Seen};
+use baton_services::broadcast::token::Tokens;
 use baton_services::intent::Intent;
 use baton_services::intent::flags::RECEIVER_REPLACE_PENDING;
 use std::collections::{BTreeMap, VecDeque};
-use std::hash::RandomState;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 const N_RECEIVERS: u64 = 3;
@@ -69,7 +69,7 @@ fn receiver(id: u64, is_here: bool) -> Arc<Receiver<()>> {
         name: id.to_string(),
         component: None,
         permission: None,
-        is_gone: AtomicBool::new(false),
+        presence: Presence::default(),
     })
 }
 
@@ -89,7 +89,7 @@ impl Service<'_> {
             journal,
             accounts: Accounts::default(),
             ids,
-            level: Level::new(0, limits, RandomState::new()),
+            level: Level::new(0, limits, Tokens::default()),
             receivers: (1..=N_RECEIVERS).chain([RESULT]).map(|id| receiver(id, is_first)).collect(),
             outside,
             left: n_actions,

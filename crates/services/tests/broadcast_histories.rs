@@ -4,9 +4,11 @@
 //! `SEED=N` runs one history.
 
 use baton_services::broadcast::level::{
-    Broadcast, Effect, Event, Kind, Level, Limits, Outcome, Receiver, Skip, TOKEN_BITS, Target,
+    Broadcast, Effect, Event, Kind, Level, Limits, Outcome, Receiver, Skip, Target,
 };
+use baton_services::broadcast::presence::Presence;
 use baton_services::broadcast::queue::{Invocation, Queues};
+use baton_services::broadcast::token::Tokens;
 use baton_services::intent::flags::{
     RECEIVER_FOREGROUND, RECEIVER_NO_ABORT, RECEIVER_REPLACE_PENDING,
 };
@@ -14,8 +16,6 @@ use baton_services::intent::{ComponentName, Intent};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use std::collections::BTreeMap;
-use std::hash::RandomState;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 const N_HISTORIES: u64 = 300;
@@ -58,6 +58,7 @@ struct World<'a> {
     random: ChaCha8Rng,
     queues: &'a Items,
     levels: Vec<Level<u64, Number>>,
+    tokens: Tokens,
     /// Invoked, and not yet accepted or refused.
     invoked: Vec<(Number, Invocation<'a, Event<u64, Number>, N_LEVELS>)>,
     receivers: Vec<Arc<Receiver<u64>>>,
@@ -73,7 +74,7 @@ struct World<'a> {
 }
 
 fn receiver(id: u64) -> Arc<Receiver<u64>> {
-    let (name, is_gone) = (id.to_string(), AtomicBool::new(false));
+    let (name, presence) = (id.to_string(), Presence::default());
     Arc::new(Receiver {
         id,
         object: OnceLock::from(id),
@@ -82,7 +83,7 @@ fn receiver(id: u64) -> Arc<Receiver<u64>> {
         name,
         component: None,
         permission: None,
-        is_gone,
+        presence,
     })
 }
 
@@ -233,7 +234,7 @@ impl World<'_> {
                     } else {
                         self.story(number).arrived.push((to.id, at));
                         if token != 0 {
-                            assert_eq!((token >> TOKEN_BITS) as usize, level);
+                            assert_eq!(self.tokens.level(token), Some(level));
                             self.open.push(Open { token, number, receiver: to.id, outcome });
                         }
                     }
@@ -250,8 +251,11 @@ impl World<'_> {
     fn finish(&mut self) {
         let at = self.below(self.open.len() as u64) as usize;
         let Open { token, number, receiver, mut outcome } = self.open.swap_remove(at);
-        let level = (token >> TOKEN_BITS) as usize;
+        let level = self.tokens.level(token).unwrap();
         if self.below(4) == 0 {
+            if let Some(receiver) = self.receivers.iter().find(|it| it.id == receiver) {
+                assert!(receiver.presence.waiting().any(|it| it == level), "the level is told");
+            }
             self.queues.tell(level, Event::Gone(receiver));
             return;
         }
@@ -352,11 +356,13 @@ impl World<'_> {
 fn history(seed: u64) -> u64 {
     println!("SEED={seed}");
     let queues = Items::new(|_| {});
-    let level = |number| Level::new(number, LIMITS, RandomState::new());
+    let tokens = Tokens::default();
+    let level = |number| Level::new(number, LIMITS, tokens.clone());
     let mut world = World {
         random: ChaCha8Rng::seed_from_u64(seed),
         queues: &queues,
         levels: (0..N_LEVELS).map(level).collect(),
+        tokens,
         invoked: Vec::new(),
         receivers: (0..N_RECEIVERS).map(receiver).collect(),
         stories: BTreeMap::new(),
@@ -415,7 +421,7 @@ impl Sent {
 
 #[test]
 fn a_broadcast_replaces_the_newest_pending_one_that_is_equal() {
-    let mut level: Level<u64, Number> = Level::new(0, LIMITS, RandomState::new());
+    let mut level: Level<u64, Number> = Level::new(0, LIMITS, Tokens::default());
     let replace = RECEIVER_REPLACE_PENDING;
     let in_front = replace | RECEIVER_FOREGROUND;
     for (number, action, uid, is_ordered, flags, replaces) in [
@@ -464,7 +470,7 @@ fn begun_and_sticky_broadcasts_are_not_replaced_and_replace_none() {
         (state(false, true), pending, false),
         (pending, state(false, true), false),
     ] {
-        let mut level: Level<u64, Number> = Level::new(0, LIMITS, RandomState::new());
+        let mut level: Level<u64, Number> = Level::new(0, LIMITS, Tokens::default());
         let sent = [first, second].map(|(is_begun, is_sticky)| {
             let (number, action, uid, flags) = (1, "news", 1, RECEIVER_REPLACE_PENDING);
             Sent { number, action, uid, is_ordered: false, flags, is_begun, is_sticky }
@@ -505,7 +511,7 @@ fn a_component_works_from_the_start_of_its_process_until_it_finishes_or_is_skipp
         (false, false, "is broken", "skipped idle"),
     ] {
         let shown = format!("{is_ordered} {runs} {how}");
-        let mut level: Level<u64, Number> = Level::new(0, LIMITS, RandomState::new());
+        let mut level: Level<u64, Number> = Level::new(0, LIMITS, Tokens::default());
         let (number, action, uid, flags, is_begun, is_sticky) = (1, "a", 1, 0, false, false);
         let sent = Sent { number, action, uid, is_ordered, flags, is_begun, is_sticky };
         let Event::Accepted(mut broadcast) = sent.accepted() else { unreachable!() };

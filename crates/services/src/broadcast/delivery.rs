@@ -9,10 +9,10 @@ use super::protocol::{PERFORM_RECEIVE, encode_received, is_transient};
 use super::record::{Draft, Kind as RecordKind};
 use super::stats::{Skipped, Stats};
 use super::tables::Tables;
+use super::token::Tokens;
 use baton::{CallError, DeathLink, Handle, Parcel};
 use baton_shm::lock::Lock;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SendError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -73,6 +73,8 @@ pub struct Means {
     pub components: Sender<Wanted>,
     /// The bounds of steps.
     pub limits: Limits,
+    /// By which receivers finish.
+    pub tokens: Tokens,
 }
 
 /// The deliveries of one thread.
@@ -88,7 +90,7 @@ pub struct Delivery<'a> {
 impl<'a> Delivery<'a> {
     /// The deliveries of a level.
     pub fn new(means: &'a Means, number: usize) -> Delivery<'a> {
-        let level = Level::new(number, means.limits, std::hash::RandomState::new());
+        let level = Level::new(number, means.limits, means.tokens.clone());
         Delivery { means, number, level, parallel: None }
     }
 
@@ -176,7 +178,7 @@ impl<'a> Delivery<'a> {
         token: u64,
         outcome: &Outcome,
     ) -> Option<Result<(), Skip>> {
-        if to.is_gone.load(Ordering::Relaxed) {
+        if to.presence.is_gone() {
             return Some(Err(Skip::Gone));
         }
         let stepwise;

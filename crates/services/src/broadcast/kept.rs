@@ -258,9 +258,9 @@ impl KeptStep {
 #[cfg(test)]
 mod tests {
     use super::super::level::Receiver;
+    use super::super::presence::Presence;
     use super::*;
     use std::fmt::Debug;
-    use std::sync::atomic::AtomicBool;
     use std::sync::{Arc, OnceLock};
 
     fn check<T: PartialEq + Debug>(written: &T, body: &Parcel, read: impl Fn(&[u8]) -> Read<T>) {
@@ -293,7 +293,7 @@ mod tests {
                 name: String::new(),
                 component,
                 permission: None,
-                is_gone: AtomicBool::new(false),
+                presence: Presence::default(),
             }))
         };
         let targets =

@@ -18,21 +18,19 @@
 //! the delivery to a receiver that an earlier service knew, until its process has registered it
 //! again.
 
+use super::presence::Presence;
+use super::token::Tokens;
 use super::turns::Turns;
 use crate::intent::flags::{RECEIVER_NO_ABORT, RECEIVER_REPLACE_PENDING};
 use crate::intent::{Bundle, ComponentName, Intent};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
 use std::mem::discriminant;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Foreground broadcasts that come before a background one which waits.
 pub const FOREGROUND_RUN: u32 = 8;
 /// The pause before a second call of a receiver that could not be called.
 const FIRST_PAUSE_NS: u64 = 5_000_000;
-/// Bits of a token below the number of its level.
-pub const TOKEN_BITS: u32 = 56;
 
 /// A callback that receives broadcasts. `R` is a reference to its object.
 #[derive(Debug)]
@@ -51,8 +49,8 @@ pub struct Receiver<R> {
     pub component: Option<ComponentName>,
     /// The permission that its senders need.
     pub permission: Option<String>,
-    /// Whether it is unregistered or dead.
-    pub is_gone: AtomicBool,
+    /// Whether it is unregistered or dead, and which levels wait for it.
+    pub presence: Presence,
 }
 
 /// Whom a broadcast goes to.
@@ -247,8 +245,7 @@ pub struct Level<R, C> {
     steps: HashMap<u64, Step<R, C>>,
     /// The steps' tokens by their deadlines.
     deadlines: BTreeMap<(u64, u64), u64>,
-    /// Tokens that nobody can guess are hashes of the steps' numbers, with a secret.
-    secret: RandomState,
+    tokens: Tokens,
     n_steps: u64,
 }
 
@@ -276,7 +273,7 @@ impl<R, C> Broadcast<R, C> {
 
 impl<R, C> Level<R, C> {
     /// A level without broadcasts.
-    pub fn new(number: usize, limits: Limits, secret: RandomState) -> Level<R, C> {
+    pub fn new(number: usize, limits: Limits, tokens: Tokens) -> Level<R, C> {
         Level {
             number,
             limits,
@@ -286,7 +283,7 @@ impl<R, C> Level<R, C> {
             run: 0,
             steps: HashMap::new(),
             deadlines: BTreeMap::new(),
-            secret,
+            tokens,
             n_steps: 0,
         }
     }
@@ -386,6 +383,7 @@ impl<R, C> Level<R, C> {
         self.end(token);
         let pause_ns = (pause_ns * 2).max(FIRST_PAUSE_NS);
         let deadline_ns = now_ns.saturating_add(pause_ns);
+        to.presence.wait(self.number);
         let awaits = Awaits::Again(to, pause_ns);
         let token = self.await_step(broadcast, at, outcome, awaits, deadline_ns);
         if pause_ns < self.limits.start_ns {
@@ -483,7 +481,7 @@ impl<R, C> Level<R, C> {
     ) {
         let Kind::Ordered { result_to: Some(to), .. } = &broadcast.kind else { return };
         let (to, at) = (Arc::clone(to), broadcast.targets.len());
-        if is_awaited(&to) {
+        if self.waits_for(&to) {
             self.await_step(broadcast, at, outcome, Awaits::Return(to.id), u64::MAX);
         } else {
             let (token, pause_ns) = (0, 0);
@@ -500,7 +498,7 @@ impl<R, C> Level<R, C> {
         now_ns: u64,
         effects: &mut Effects<R, C>,
     ) {
-        if is_awaited(&to) {
+        if self.waits_for(&to) {
             self.await_step(broadcast, at, outcome, Awaits::Return(to.id), u64::MAX);
             return;
         }
@@ -525,6 +523,7 @@ impl<R, C> Level<R, C> {
         };
         let token = match finishes {
             true => {
+                to.presence.wait(self.number);
                 let deadline_ns = now_ns.saturating_add(self.limits.receive_ns);
                 let (broadcast, outcome) = (Arc::clone(&broadcast), outcome.clone());
                 self.await_step(broadcast, at, outcome, Awaits::Finish(to.id), deadline_ns)
@@ -561,8 +560,7 @@ impl<R, C> Level<R, C> {
     ) -> u64 {
         let token = loop {
             self.n_steps += 1;
-            let hash = self.secret.hash_one(self.n_steps) % (1 << TOKEN_BITS);
-            let token = (self.number as u64) << TOKEN_BITS | hash;
+            let token = self.tokens.token(self.number, self.n_steps);
             if token != 0 && !self.steps.contains_key(&token) {
                 break token;
             }
@@ -658,6 +656,17 @@ impl<R, C> Level<R, C> {
         }
     }
 
+    /// Whether a receiver's process has yet to come back. If it does, or is given up, an event says
+    /// so.
+    fn waits_for(&self, receiver: &Receiver<R>) -> bool {
+        let is_awaited = || receiver.object.get().is_none() && !receiver.presence.is_gone();
+        if !is_awaited() {
+            return false;
+        }
+        receiver.presence.wait(self.number);
+        is_awaited()
+    }
+
     fn steps_that_await_start(&self, name: &ComponentName) -> Vec<u64> {
         self.tokens(|step| {
             let target = step.broadcast.targets.get(step.at);
@@ -671,9 +680,4 @@ impl<R, C> Level<R, C> {
         let in_order = self.deadlines.values().copied();
         in_order.filter(|token| is_wanted(&self.steps[token])).collect()
     }
-}
-
-/// Whether a receiver's process has yet to come back. If it does, or is given up, an event says so.
-fn is_awaited<R>(receiver: &Receiver<R>) -> bool {
-    receiver.object.get().is_none() && !receiver.is_gone.load(Ordering::Relaxed)
 }

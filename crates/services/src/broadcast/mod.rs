@@ -5,7 +5,8 @@
 //!   receiver has got.
 //! - [`queue`]: accepted broadcasts, without a lock. [`priority`]: their levels.
 //! - [`level`]: what one level has to do, pure. [`turns`]: users take turns. [`delivery`]: the
-//!   threads that do it.
+//!   threads that do it. [`token`]: by which receivers finish. [`presence`]: who is told of their
+//!   ends.
 //! - [`components`]: the processes of receivers in manifests.
 //! - [`tables`]: who receives what. [`account`]: bounds of each user.
 //! - [`journal`]: what the next service finds. [`record`]: its layout, pure. [`blocks`]: its room.
@@ -33,6 +34,8 @@ pub mod kept;
 #[cfg(not(loom))]
 pub mod level;
 #[cfg(not(loom))]
+pub mod presence;
+#[cfg(not(loom))]
 pub mod priority;
 #[cfg(not(loom))]
 pub mod protocol;
@@ -51,6 +54,8 @@ pub mod stats;
 mod sync;
 #[cfg(not(loom))]
 pub mod tables;
+#[cfg(not(loom))]
+pub mod token;
 #[cfg(not(loom))]
 pub mod turns;
 

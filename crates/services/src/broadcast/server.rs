@@ -17,6 +17,7 @@ use super::ids::Ids;
 use super::journal::{Journal, JournalError, Opened, Record};
 use super::kept::{Callee, KeptBroadcast, KeptOrder, KeptReceiver};
 use super::level::{Broadcast, Event, Kind, Limits, Receiver, Target};
+use super::presence::Presence;
 use super::priority::{N_LEVELS, PriorityError, level_of, level_of_intent, priority_of};
 use super::protocol::{self, Request, RequestError, decode};
 use super::queue::Queues;
@@ -24,6 +25,7 @@ use super::record::{Draft, Kept, Kind as RecordKind};
 use super::report::{ReceiverReport, Report, StickyReport, words};
 use super::stats::Stats;
 use super::tables::{Caller, Refusal, Registration, Tables};
+use super::token::Tokens;
 use crate::dump::Dumps;
 use crate::intent::flags::RECEIVER_FOREGROUND;
 use crate::intent::{ComponentName, FilterError, Manifest, Policy};
@@ -136,7 +138,8 @@ impl Server {
         let left = Left::new(kept.unwrap_or_default(), &ids);
         let tables = Tables::new(policy, journal);
         let left = take_over(&tables, left);
-        let means = Means { tables, stats, components: want, limits };
+        let tokens = Tokens::default();
+        let means = Means { tables, stats, components: want, limits, tokens };
         let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
             let woken = Weak::clone(weak);
             let wake = move |level: usize| {
@@ -302,9 +305,15 @@ impl Shared {
         (0..N_LEVELS).filter(has_thread).for_each(|level| self.queues.tell(level, event()));
     }
 
+    /// Tells the delivery threads that wait for a receiver.
+    fn tell_waiting(&self, receiver: &Receiver<Callback>, event: fn(u64) -> ServiceEvent) {
+        let levels = receiver.presence.waiting();
+        levels.for_each(|level| self.queues.tell(level, event(receiver.id)));
+    }
+
     fn forget(&self, id: u64) {
-        if self.means.tables.remove(id) {
-            self.tell_all(|| Event::Gone(id));
+        if let Some(receiver) = self.means.tables.remove(id) {
+            self.tell_waiting(&receiver, Event::Gone);
         }
     }
 
@@ -384,7 +393,7 @@ impl Shared {
                 let asked = KeptReceiver { callee, filter, permission, package };
                 match self.means.tables.register(asked, link)? {
                     Registration::Back(receiver) => {
-                        self.tell_all(|| Event::Returned(receiver.id));
+                        self.tell_waiting(&receiver, Event::Returned);
                     }
                     Registration::Known(receiver) => {
                         let is_it = |callback: &Callback| callback.handle == handle;
@@ -407,7 +416,7 @@ impl Shared {
                 let link = |id| self.callback(handle, id);
                 let returned = self.means.tables.give_back(Callee { pid, uid, key }, link);
                 if let Some(receiver) = returned {
-                    self.tell_all(|| Event::Returned(receiver.id));
+                    self.tell_waiting(&receiver, Event::Returned);
                 }
             }
             Request::Unregister => {
@@ -421,9 +430,7 @@ impl Shared {
                 self.means.tables.remove_sticky(&intent, uid);
             }
             Request::Finish { token, outcome, aborts } => {
-                let level = (token >> super::level::TOKEN_BITS) as usize;
-                let is_used = self.threads.get(level).is_some_and(|it| it.get().is_some());
-                if is_used {
+                if let Some(level) = self.means.tokens.level(token) {
                     self.queues.tell(level, Event::Finished { token, outcome, aborts });
                 }
             }
@@ -502,7 +509,7 @@ impl Shared {
     /// Forgets the callbacks of an earlier service that have not come back.
     fn give_up(&self) {
         for receiver in self.means.tables.give_up() {
-            self.tell_all(|| Event::Gone(receiver.id));
+            self.tell_waiting(&receiver, Event::Gone);
         }
     }
 
@@ -598,7 +605,7 @@ fn result_receiver(handle: Handle, pid: u32, uid: u32) -> Receiver<Callback> {
         name: format!("the sender, process {pid}"),
         component: None,
         permission: None,
-        is_gone: AtomicBool::new(false),
+        presence: Presence::default(),
     }
 }
 

@@ -15,6 +15,7 @@ use super::account::{Accounts, Charge, Counted, Exhausted};
 use super::journal::{Journal, Record};
 use super::kept::{Callee, KeptReceiver, KeptSticky};
 use super::level::{Receiver, Target};
+use super::presence::Presence;
 use super::priority::ORDINARY;
 use super::protocol::Send;
 use super::record::{Draft, Kind};
@@ -26,7 +27,6 @@ use crate::intent::{
 use arc_swap::ArcSwapOption;
 use baton_shm::lock::Lock;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Why a request is refused.
@@ -388,7 +388,7 @@ impl<R> Tables<R> {
         let mut rest = self.rest.lock();
         let awaited: Vec<_> = std::mem::take(&mut rest.awaited).into_values().collect();
         for receiver in &awaited {
-            receiver.is_gone.store(true, Ordering::Relaxed);
+            receiver.presence.end();
             drop(self.take(&mut rest, receiver.id));
         }
         awaited
@@ -438,17 +438,17 @@ impl<R> Tables<R> {
         self.rest.lock().components.get(name)?.receiver.attached.load_full()
     }
 
-    /// Removes a receiver that is dead or unregistered. False if it is gone.
-    pub fn remove(&self, id: u64) -> bool {
+    /// Removes a receiver that is dead or unregistered. `None` if it is gone.
+    pub fn remove(&self, id: u64) -> Option<Arc<Receiver<R>>> {
         let removed = self.take(&mut self.rest.lock(), id);
         // The object, whose last reference this may be, is dropped without the lock.
-        removed.is_some()
+        removed.map(|registered| Arc::clone(&registered.receiver))
     }
 
     /// Takes a receiver out, which is gone from then on.
     fn take(&self, rest: &mut Rest<R>, id: u64) -> Option<Registered<R>> {
         let registered = rest.registered.remove(&id)?;
-        registered.receiver.is_gone.store(true, Ordering::Relaxed);
+        registered.receiver.presence.end();
         rest.keyed.remove(&registered.callee());
         match &registered.place {
             Place::Filter(key, _) => {
@@ -647,8 +647,8 @@ impl<R> Rest<R> {
             None => format!("receiver {id} of process {pid}"),
         };
         let object = link.map_or_else(OnceLock::new, |link| OnceLock::from(link(id)));
-        let (component, is_gone) = (component.cloned(), AtomicBool::new(false));
-        Arc::new(Receiver { id, object, pid, uid, name, component, permission, is_gone })
+        let (component, presence) = (component.cloned(), Presence::default());
+        Arc::new(Receiver { id, object, pid, uid, name, component, permission, presence })
     }
 
     fn check_package(&self, package: &str, uid: u32) -> Result<(), Refusal> {
@@ -684,7 +684,7 @@ mod tests {
         let Registration::Known(again) = register(2) else { panic!("the key is the first one's") };
         assert_eq!((again.id, again.object.get()), (first.id, Some(&1)));
         assert_eq!(tables.describe().0.len(), 1);
-        assert!(tables.remove(first.id));
+        assert!(tables.remove(first.id).is_some());
         assert!(matches!(register(3), Registration::New(..)));
     }
 
@@ -734,7 +734,7 @@ mod tests {
                 all.into_iter().for_each(|it| assert_eq!(it.object.get(), Some(&1)));
             } else {
                 assert_eq!(tables.give_up().len(), 1);
-                all.into_iter().for_each(|it| assert!(it.is_gone.load(Ordering::Relaxed)));
+                all.into_iter().for_each(|it| assert!(it.presence.is_gone()));
                 assert!(matches!(tables.register(asked(), |_| 2), Ok(Registration::New(..))));
             }
         }
