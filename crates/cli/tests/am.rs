@@ -88,7 +88,12 @@ impl System {
     }
 
     fn class(&self, pid: u32) -> String {
-        self.shown(pid).expect("it runs").0
+        // The manager starts persistent processes by itself, and may not have heard of it.
+        loop {
+            if let Some((class, ..)) = self.shown(pid) {
+                return class;
+            }
+        }
     }
 }
 

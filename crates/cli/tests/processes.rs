@@ -30,7 +30,7 @@ fn is_root() -> bool {
 
 /// A manager that the test drives, round by round.
 struct Driven {
-    manager: ProcessManager,
+    manager: Arc<ProcessManager>,
     dead: Arc<Mutex<Vec<ProcessId>>>,
     choices: Arc<Mutex<Vec<Choice>>>,
     /// Always readable, so that rounds do not wait.
@@ -76,6 +76,13 @@ impl Driven {
 
     fn report(&self, pid: u32) -> Option<Report> {
         self.manager.report().into_iter().find(|report| report.pid == Some(pid))
+    }
+
+    /// Rounds until the manager knows a process that it starts by itself.
+    fn await_start(&self, pid: u32) {
+        while self.report(pid).is_none() {
+            self.round();
+        }
     }
 
     /// Rounds until a process is buried.
@@ -185,6 +192,7 @@ fn a_persistent_process_is_restarted_however_it_ends() {
     let components = format!("<service android:name='.Core' {}/>", applications.exec("core"));
     driven.manager.add(package("org.core", "android:persistent='true'", &components)).unwrap();
     let mut first = applications.accept();
+    driven.await_start(first.pid);
     first.exit(3);
     driven.await_death(first.pid);
     let dead = driven.dead.lock().unwrap().clone();
@@ -193,6 +201,7 @@ fn a_persistent_process_is_restarted_however_it_ends() {
         driven.manager.round(eventfd(0, EventfdFlags::CLOEXEC).unwrap().as_fd()).unwrap();
     }
     let second = applications.accept();
+    driven.await_start(second.pid);
     assert_ne!(second.pid, first.pid);
     let report = driven.report(second.pid).unwrap();
     assert_eq!(report.adjustment, Adjustment::BEST);
@@ -202,6 +211,62 @@ fn a_persistent_process_is_restarted_however_it_ends() {
     driven.await_death(second.pid);
     driven.round();
     assert_eq!(driven.manager.report(), []);
+}
+
+/// A shared object whose preload waits until somebody opens its gate for writing.
+fn hanging(applications: &Applications) -> (PathBuf, PathBuf) {
+    let [gate, source, object] =
+        ["gate", "hanging.c", "hanging.so"].map(|name| applications.directory.path().join(name));
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RWXU).unwrap();
+    let text = format!(
+        "#include <fcntl.h>\n#include <unistd.h>\n\
+         void baton_preload(void) {{ close(open(\"{}\", O_RDONLY)); }}\n\
+         int baton_main(int argc, char **argv) {{ return pause(); }}\n",
+        gate.display()
+    );
+    fs::write(&source, text).unwrap();
+    let mut cc = std::process::Command::new("cc");
+    let made = cc.args(["-shared", "-fPIC", "-o"]).args([&object, &source]).status().unwrap();
+    assert!(made.success());
+    (object, gate)
+}
+
+#[test]
+fn a_start_that_hangs_holds_up_no_other_start_and_no_round() {
+    let applications = Applications::new();
+    let driven = Driven::new(None);
+    let (object, gate) = hanging(&applications);
+    let core = format!("<service android:name='.Core' baton:load='{}'/>", object.display());
+    driven.manager.add(package("org.core", "android:persistent='true'", &core)).unwrap();
+    add_plain_and_warm(&driven, &applications);
+    let of_core = || driven.manager.report().into_iter().find(|it| it.package == "org.core");
+    let mut last = None;
+    for _ in 0..2 {
+        // It is being started, the second time by the round that finds the restart due.
+        while of_core().is_none() {
+            driven.manager.round(eventfd(0, EventfdFlags::CLOEXEC).unwrap().as_fd()).unwrap();
+        }
+        for name in ["Plain", "Warm"] {
+            let pid = driven.start(&format!("org.app/.{name}")).unwrap();
+            assert_eq!(applications.accept().pid, pid, "{name}");
+            kill(pid);
+            driven.await_death(pid);
+        }
+        assert_eq!(of_core().unwrap().pid, None, "it hangs");
+        fs::File::options().write(true).open(&gate).unwrap();
+        let pid = loop {
+            driven.round();
+            if let Some(pid) = of_core().unwrap().pid {
+                break pid;
+            }
+        };
+        assert_ne!(last.replace(pid), Some(pid));
+        // The warm parent dies with its process, and has to be started again.
+        let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let parent = status.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap();
+        kill(parent.parse().unwrap());
+        driven.await_death(pid);
+    }
 }
 
 /// Adds a package with a program that is started plainly, and one from a warm parent.

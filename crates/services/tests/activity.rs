@@ -11,7 +11,6 @@ use baton_services::process::run::{self, ProcessManager};
 use baton_services::process::server::Server;
 use baton_services::process::start::Commands;
 use std::io::{Read, pipe};
-use std::sync::Arc;
 
 const DUMP: u32 = u32::from_be_bytes(*b"_DMP");
 
@@ -28,7 +27,7 @@ fn a_client_that_does_not_read_its_dump_holds_up_no_looper() {
         commands: Commands { helper: Vec::new(), zygote: Vec::new() },
         environment: Vec::new(),
     };
-    let manager = Arc::new(ProcessManager::new(config).unwrap());
+    let manager = ProcessManager::new(config).unwrap();
     let (_server, object) = Server::new(&service, manager);
     // One looper each.
     let loopers = [&context, &service].map(|process| {

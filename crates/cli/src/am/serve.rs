@@ -84,7 +84,7 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
     // The helper is told in the log if this takes a right that is missing.
     let _ =
         std::fs::write("/proc/self/oom_score_adj", Adjustment::BEST.oom_score_adj().to_string());
-    let manager = Arc::new(ProcessManager::new(config(args, socket)?).map_err(failed)?);
+    let manager = ProcessManager::new(config(args, socket)?).map_err(failed)?;
     let (_server, object) = Server::new(&process, Arc::clone(&manager));
     // What is wrong with manifests is said first, also beside a manager that runs.
     let wrong = |error: &dyn std::fmt::Display| Failure::new(TRIED, error).kind(Kind::Usage);

@@ -6,6 +6,8 @@
 //!   read from the table under it, so that the last writer writes the newest one.
 //! - One thread runs [`ProcessManager::round`]: deaths, what is due, and memory. The killer waits
 //!   for its victim's end before it chooses again.
+//! - **Invariant**: a start may take long, and holds up those who wait for it alone. The round and
+//!   [`ProcessManager::add`] have each start carried out by a thread of its own.
 
 use super::class::{Adjustment, Class, MinFree, Nice, Share};
 use super::group::Group;
@@ -25,7 +27,8 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Error, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
@@ -98,6 +101,8 @@ pub struct Report {
 
 /// A process manager.
 pub struct ProcessManager {
+    /// For the threads that carry out starts.
+    own: Weak<ProcessManager>,
     state: Mutex<Managed>,
     /// A process runs, or could not be started.
     settled: Condvar,
@@ -137,7 +142,7 @@ impl ProcessManager {
     ///
     /// # Errors
     /// The group is none, or free memory cannot be read.
-    pub fn new(config: Config) -> Result<ProcessManager, Error> {
+    pub fn new(config: Config) -> Result<Arc<ProcessManager>, Error> {
         let gauge = Gauge::new(config.group.as_deref())?;
         let group = match &config.group {
             None => None,
@@ -152,7 +157,9 @@ impl ProcessManager {
         let triggers = Triggers::new(config.group.as_deref())
             .inspect_err(|why| warn!("stalls for memory are not reported: {why}"))
             .ok();
-        Ok(ProcessManager {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Arc::new_cyclic(|own| ProcessManager {
+            own: Weak::clone(own),
             state: Mutex::new(Managed {
                 table: Table::new(geteuid().as_raw()),
                 running: BTreeMap::new(),
@@ -167,11 +174,11 @@ impl ProcessManager {
             gauge,
             triggers,
             minfree: config.minfree,
-            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            wake,
             begin: Instant::now(),
             listeners: Mutex::default(),
             noticed: Mutex::default(),
-        })
+        }))
     }
 
     /// Has a function called for every event, by the thread that has caused it, without a lock.
@@ -179,15 +186,21 @@ impl ProcessManager {
         lock(&self.listeners).push(Arc::new(listener));
     }
 
-    /// Adds a package. The processes of a persistent one, and the warm parents, are started.
+    /// Adds a package. The processes of a persistent one, and the warm parents, are started, and
+    /// this does not wait for them.
     pub fn add(&self, package: Package) -> Result<(), Refusal> {
         let programs: Vec<_> = package.programs.values().cloned().collect();
-        self.command(|table, now| Ok(((), table.add(package, now)?)))?;
-        for program in programs {
-            if let Err(error) = self.prepare(&program) {
-                warn!("{error}");
+        let effects = self.with_table(|table, now| table.add(package, now))?;
+        self.carry_out_apart(effects);
+        let prepare = move |manager: &ProcessManager| {
+            for program in programs {
+                if let Err(error) = manager.prepare(&program) {
+                    warn!("{error}");
+                }
             }
-        }
+        };
+        // Without a thread, the first start prepares the parent.
+        let _ = self.run_apart(prepare);
         Ok(())
     }
 
@@ -344,7 +357,7 @@ impl ProcessManager {
             self.bury(*id, process);
         }
         let effects = self.with_table(|table, now| table.tick(now));
-        self.carry_out(effects);
+        self.carry_out_apart(effects);
         self.look_at_memory(stalls.try_into().map_or(Stall::None, Triggers::stall))?;
         Ok(!conditions[0].is_empty())
     }
@@ -398,6 +411,25 @@ impl ProcessManager {
         })
     }
 
+    /// Carries effects out, each start by a thread of its own: the caller waits for no process.
+    fn carry_out_apart(&self, effects: Vec<Effect>) {
+        let is_start = |effect: &Effect| matches!(effect, Effect::Start(_));
+        let (starts, others): (Vec<_>, Vec<_>) = effects.into_iter().partition(is_start);
+        self.carry_out(others);
+        for effect in starts {
+            let Effect::Start(id) = effect else { continue };
+            if let Err(error) = self.run_apart(move |manager| manager.carry_out(vec![effect])) {
+                let effects = self.begun(id, Err(error.to_string()));
+                self.carry_out_apart(effects);
+            }
+        }
+    }
+
+    fn run_apart(&self, run: impl FnOnce(&ProcessManager) + Send + 'static) -> Result<(), Error> {
+        let Some(manager) = self.own.upgrade() else { return Ok(()) };
+        Builder::new().name("baton-start".to_owned()).spawn(move || run(&manager)).map(drop)
+    }
+
     fn carry_out(&self, effects: Vec<Effect>) {
         let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
@@ -424,10 +456,10 @@ impl ProcessManager {
     }
 
     fn start_process(&self, id: ProcessId) -> Vec<Effect> {
-        let Some((name, program, uid)) = self.with_table(|table, _| {
+        let Some((program, uid)) = self.with_table(|table, _| {
             let process = table.process(id)?;
             let program = process.package.programs.get(&process.name).cloned();
-            Some((process.name.clone(), program, process.package.uid))
+            Some((program, process.package.uid))
         }) else {
             return Vec::new();
         };
@@ -445,7 +477,13 @@ impl ProcessManager {
                 .and_then(|()| self.starter.start(program, uid))
                 .map_err(|error| error.to_string()),
         };
+        self.begun(id, started)
+    }
+
+    /// A process runs, or does not and here is why.
+    fn begun(&self, id: ProcessId, started: Result<Running, String>) -> Vec<Effect> {
         let mut state = lock(&self.state);
+        let name = state.table.process(id).map(|process| process.name.clone()).unwrap_or_default();
         let effects = match started {
             Ok(running) => {
                 info!("started {} ({name})", running.pid);
@@ -564,7 +602,7 @@ impl ProcessManager {
         info!("process {} ({name}) has died: {how}", running.pid);
         self.settled.notify_all();
         self.tell(&Event::Died(id));
-        self.carry_out(effects);
+        self.carry_out_apart(effects);
     }
 
     /// Kills a process if there is too little memory, unless the last one has yet to end.

@@ -1,6 +1,10 @@
 //! The manager's side of its helpers: starts processes, and hears how they have ended.
 //!
-//! A helper that has died is replaced at the next start. Its processes have died with it.
+//! A helper that has died is replaced at the next start. Its processes have died with it. One that
+//! is not ready in time is killed.
+//!
+//! **Locks**: the lock of all helpers is held for no I/O. That of one kind is held while its helper
+//! starts, and that of a helper while it is asked: starts of other kinds wait for neither.
 
 use super::helper::{Answer, Ended, Request, Start, receive, send};
 use crate::intent::{Program, ProgramForm};
@@ -14,6 +18,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The time in which a helper has to load its shared object, or its class library.
+const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why a process was not started.
 #[derive(Debug, thiserror::Error)]
@@ -76,8 +84,11 @@ pub struct Commands {
 pub struct Starter {
     commands: Commands,
     environment: Vec<(OsString, OsString)>,
-    helpers: Mutex<BTreeMap<Kind, Arc<Mutex<Helper>>>>,
+    helpers: Mutex<BTreeMap<Kind, Arc<Mutex<Place>>>>,
 }
+
+/// The helper of one kind, if there is one.
+type Place = Option<Arc<Mutex<Helper>>>;
 
 /// What a helper's children share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -130,9 +141,12 @@ impl Starter {
         let words = words.iter().map(|word| (*word).to_owned()).chain([path]);
         let arguments = words.chain(program.arguments.iter().cloned()).collect();
         let (helper, _) = self.helper(program)?;
-        let started = Running::start(helper, Start { arguments, uid, environment: None }, &[]);
+        let wanted = Start { arguments, uid, environment: None };
+        let started = Running::start(Arc::clone(&helper), wanted, &[]);
         if let Err(StartError::Lost(_)) = started {
-            lock(&self.helpers).remove(&Kind::of(program));
+            let place = self.place(Kind::of(program));
+            // Another thread may have replaced it.
+            lock(&place).take_if(|its| Arc::ptr_eq(its, &helper));
         }
         started
     }
@@ -145,16 +159,21 @@ impl Starter {
     /// The helper of a program, and whether it was started for this.
     fn helper(&self, program: &Program) -> Result<(Arc<Mutex<Helper>>, bool), StartError> {
         let kind = Kind::of(program);
-        let mut helpers = lock(&self.helpers);
-        if let Some(helper) = helpers.get(&kind) {
-            if lock(helper).is_alive() {
-                return Ok((Arc::clone(helper), false));
-            }
-            helpers.remove(&kind);
+        let place = self.place(kind.clone());
+        let mut place = lock(&place);
+        if let Some(helper) = &*place
+            && lock(helper).is_alive()
+        {
+            return Ok((Arc::clone(helper), false));
         }
+        *place = None;
         let helper = Arc::new(Mutex::new(self.start_helper(&kind)?));
-        helpers.insert(kind, Arc::clone(&helper));
+        *place = Some(Arc::clone(&helper));
         Ok((helper, true))
+    }
+
+    fn place(&self, kind: Kind) -> Arc<Mutex<Place>> {
+        Arc::clone(lock(&self.helpers).entry(kind).or_default())
     }
 
     fn start_helper(&self, kind: &Kind) -> Result<Helper, StartError> {
@@ -182,7 +201,8 @@ impl Helper {
     /// it is ready.
     ///
     /// # Errors
-    /// `Child` with the helper's words, if it could not load what its children run.
+    /// `Child` with the helper's words, if it could not load what its children run, or if it has not
+    /// done so within half a minute. It is killed then.
     pub fn start(mut command: Command) -> Result<Helper, StartError> {
         let program = command.get_program().to_owned();
         let cannot_run = |error| StartError::Helper(program.clone(), error);
@@ -192,12 +212,28 @@ impl Helper {
         let child = command.stdin(Stdio::from(theirs)).spawn().map_err(cannot_run)?;
         // The other end of the socket, whose closing would tell of the helper's end.
         drop(command);
-        let helper = Helper { socket, child };
+        let mut helper = Helper { socket, child };
+        if !helper.is_ready_within(READY_LIMIT) {
+            let _ = helper.child.kill();
+            return Err(StartError::Child(format!("it is not ready within {READY_LIMIT:?}")));
+        }
         match receive::<Answer>(&helper.socket) {
             Ok(Some((Answer::Ready, _))) => Ok(helper),
             Ok(Some((Answer::Failed(error), _))) => Err(StartError::Child(error)),
             Ok(_) => Err(StartError::Lost(Errno::PIPE)),
             Err(errno) => Err(StartError::Lost(errno)),
+        }
+    }
+
+    /// Whether it has answered, or has ended, within this time.
+    fn is_ready_within(&self, limit: Duration) -> bool {
+        let begin = Instant::now();
+        loop {
+            let left = limit.saturating_sub(begin.elapsed());
+            match is_readable_within(&self.socket, left) {
+                Err(Errno::INTR) => {}
+                readable => return readable.unwrap_or(true),
+            }
         }
     }
 
@@ -245,7 +281,7 @@ impl Running {
 
     /// Whether it has not ended.
     pub fn is_alive(&self) -> bool {
-        !is_readable(&self.pidfd)
+        is_readable_within(&self.pidfd, Duration::ZERO) != Ok(true)
     }
 
     /// Ends it at once. Nothing happens if it has ended.
@@ -272,7 +308,7 @@ impl Running {
     }
 }
 
-fn is_readable(fd: impl AsFd) -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)), Ok(1..))
+fn is_readable_within(fd: impl AsFd, time: Duration) -> Result<bool, Errno> {
+    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&time)).map(|n_ready| n_ready > 0)
 }
