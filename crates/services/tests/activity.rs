@@ -10,9 +10,48 @@ use baton_services::process::protocol::NAME;
 use baton_services::process::run::{self, ProcessManager};
 use baton_services::process::server::Server;
 use baton_services::process::start::Commands;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::AsFd;
 use std::io::{Read, pipe};
+use std::path::Path;
+use std::sync::Arc;
 
 const DUMP: u32 = u32::from_be_bytes(*b"_DMP");
+
+/// A manager that starts nothing.
+fn manager(group: Option<&Path>) -> Arc<ProcessManager> {
+    let config = run::Config {
+        group: group.map(Path::to_owned),
+        minfree: MinFree::default(),
+        commands: Commands { helper: Vec::new(), zygote: Vec::new() },
+        environment: Vec::new(),
+    };
+    ProcessManager::new(config).unwrap()
+}
+
+#[test]
+fn a_manager_that_cannot_read_free_memory_goes_on() {
+    let group = tempfile::tempdir().unwrap();
+    let file = |name: &str| group.path().join(name);
+    for (name, text) in [
+        ("cgroup.procs", ""),
+        ("memory.current", "4096"),
+        ("memory.max", "8192"),
+        ("memory.stat", "inactive_file 0"),
+    ] {
+        std::fs::write(file(name), text).unwrap();
+    }
+    let manager = manager(Some(group.path()));
+    let at_once = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+    let round = || assert!(manager.round(at_once.as_fd()).unwrap());
+    round();
+    std::fs::remove_file(file("memory.current")).unwrap();
+    round();
+    assert!(manager.memory().is_err());
+    std::fs::write(file("memory.current"), "4096").unwrap();
+    round();
+    assert_eq!(manager.memory().unwrap().0, 4096);
+}
 
 #[test]
 fn a_client_that_does_not_read_its_dump_holds_up_no_looper() {
@@ -21,13 +60,7 @@ fn a_client_that_does_not_read_its_dump_holds_up_no_looper() {
     let open = || Process::open("binder", broker.socket()).unwrap();
     let (context, service, client) = (open(), open(), open());
     let _names = Manager::start(&context, Release::Sixteen, Policy::Everyone).unwrap();
-    let config = run::Config {
-        group: None,
-        minfree: MinFree::new([0; 6]).unwrap(),
-        commands: Commands { helper: Vec::new(), zygote: Vec::new() },
-        environment: Vec::new(),
-    };
-    let manager = ProcessManager::new(config).unwrap();
+    let manager = manager(None);
     let (_server, object) = Server::new(&service, manager);
     // One looper each.
     let loopers = [&context, &service].map(|process| {

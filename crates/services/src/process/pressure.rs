@@ -24,9 +24,10 @@ const SOME: &str = "some 140000 2000000";
 const FULL: &str = "full 200000 2000000";
 /// The fastest that programs are taken to fill memory, in bytes a second.
 const FASTEST: u64 = 4 << 30;
-/// The bounds of the time between two looks at free memory.
+/// The shortest time between two looks at free memory.
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// The longest one.
+pub const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// The files of a group's memory, by its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

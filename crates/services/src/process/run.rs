@@ -13,7 +13,7 @@ use super::class::{Adjustment, Class, MinFree, Nice, Share};
 use super::group::Group;
 use super::killer::{Candidate, Choice, Memory, Stall, choose, limit};
 use super::package::Package;
-use super::pressure::{Gauge, Triggers, next_look, rss_bytes};
+use super::pressure::{Gauge, LONGEST_LOOK, Triggers, next_look, rss_bytes};
 use super::start::{Commands, Running, StartError, Starter};
 use super::table::{Caller, Effect, ProcessId, Refusal, State, Table, Time};
 use crate::intent::{ComponentName, Program};
@@ -27,6 +27,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Error, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -110,6 +111,8 @@ pub struct ProcessManager {
     starter: Starter,
     group: Option<Group>,
     gauge: Gauge,
+    /// Whether the last look at free memory has failed.
+    is_blind: AtomicBool,
     triggers: Option<Triggers>,
     minfree: MinFree,
     wake: OwnedFd,
@@ -172,6 +175,7 @@ impl ProcessManager {
             starter: Starter::new(config.commands, config.environment),
             group,
             gauge,
+            is_blind: AtomicBool::new(false),
             triggers,
             minfree: config.minfree,
             wake,
@@ -329,10 +333,11 @@ impl ProcessManager {
     }
 
     /// Waits for something to do, and does it: deaths, restarts, demotions, the killer. Returns
-    /// whether `end` is readable.
+    /// whether `end` is readable. Where free memory cannot be read, nobody is killed, and the next
+    /// look is a second later.
     ///
     /// # Errors
-    /// Free memory cannot be read any more.
+    /// The system cannot wait.
     pub fn round(&self, end: BorrowedFd<'_>) -> Result<bool, Error> {
         let running: Vec<(ProcessId, Arc<Running>)> =
             lock(&self.state).running.iter().map(|(id, it)| (*id, Arc::clone(it))).collect();
@@ -342,7 +347,7 @@ impl ProcessManager {
             vec![PollFd::new(&end, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
         fds.extend(running.iter().map(|(_, it)| PollFd::new(&it.pidfd, PollFlags::IN)));
         fds.extend(stalls);
-        match poll(&mut fds, Some(&self.patience()?)) {
+        match poll(&mut fds, Some(&self.patience())) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -358,7 +363,7 @@ impl ProcessManager {
         }
         let effects = self.with_table(|table, now| table.tick(now));
         self.carry_out_apart(effects);
-        self.look_at_memory(stalls.try_into().map_or(Stall::None, Triggers::stall))?;
+        self.look_at_memory(stalls.try_into().map_or(Stall::None, Triggers::stall));
         Ok(!conditions[0].is_empty())
     }
 
@@ -390,13 +395,24 @@ impl ProcessManager {
     }
 
     /// The time until the next round that has something to do, if nothing else happens.
-    fn patience(&self) -> Result<Timespec, Error> {
-        let look = next_look(self.gauge.free_bytes()?, self.minfree.most_bytes());
+    fn patience(&self) -> Timespec {
+        let next = |free_bytes| next_look(free_bytes, self.minfree.most_bytes());
+        let look = self.free_bytes().map_or(LONGEST_LOOK, next);
         let due = self.with_table(|table, now| {
             table.next_tick(now).map_or(Duration::MAX, |due| due.saturating_sub(now))
         });
         let patience = look.min(due);
-        Ok(Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() })
+        Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() }
+    }
+
+    /// The free memory, if it can be read. The log says when that begins to fail.
+    fn free_bytes(&self) -> Option<u64> {
+        let free_bytes = self.gauge.free_bytes();
+        let was_blind = self.is_blind.swap(free_bytes.is_err(), Ordering::Relaxed);
+        if let (Err(error), false) = (&free_bytes, was_blind) {
+            warn!("nobody is killed for memory, as it cannot be read: {error}");
+        }
+        free_bytes.ok()
     }
 
     /// The pid of a process that is being started by this thread or another one.
@@ -606,15 +622,16 @@ impl ProcessManager {
     }
 
     /// Kills a process if there is too little memory, unless the last one has yet to end.
-    fn look_at_memory(&self, stall: Stall) -> Result<(), Error> {
-        let memory = Memory { free_bytes: self.gauge.free_bytes()?, stall };
+    fn look_at_memory(&self, stall: Stall) {
+        let Some(free_bytes) = self.free_bytes() else { return };
+        let memory = Memory { free_bytes, stall };
         if limit(memory, &self.minfree).is_none() {
-            return Ok(());
+            return;
         }
         let mut state = lock(&self.state);
         let now = self.now();
         if state.victim.is_some_and(|(_, since)| now.saturating_sub(since) < LONGEST_DEATH) {
-            return Ok(());
+            return;
         }
         let running = state.table.processes().filter(|(_, process)| !process.is_dying);
         let candidates = running.filter_map(|(id, process)| {
@@ -628,7 +645,7 @@ impl ProcessManager {
             })
         });
         let Some(choice) = choose(candidates.collect(), memory, &self.minfree) else {
-            return Ok(());
+            return;
         };
         let id = choice.victim.id;
         let killed = state.running.get(&id).map_or(Ok(()), |running| running.kill());
@@ -644,7 +661,6 @@ impl ProcessManager {
             warn!("{} cannot be killed: {errno}", choice.victim.pid);
         }
         self.tell(&Event::Killed(choice));
-        Ok(())
     }
 }
 
