@@ -146,14 +146,7 @@ pub struct Sticky {
 impl Sticky {
     /// Whether an intent of a user takes this one's place: the two differ in extras and flags only.
     fn is_replaced_by(&self, intent: &Intent, uid: u32) -> bool {
-        let Intent { action, data, mime_type, categories, package, component, .. } = &self.intent;
-        self.uid == uid
-            && *action == intent.action
-            && *data == intent.data
-            && *mime_type == intent.mime_type
-            && *categories == intent.categories
-            && *package == intent.package
-            && *component == intent.component
+        self.uid == uid && self.intent.filter_equals(intent)
     }
 }
 
@@ -702,6 +695,14 @@ mod tests {
         send("a", 1, Ok(())).unwrap();
         let refused = Err(Refusal::NotRegistered);
         assert_eq!(send("a", 2, refused.clone()), refused);
+        assert_eq!(kept(), [1]);
+        // Another identifier makes another broadcast.
+        let identifier = Some("another".to_owned());
+        let intent = Intent { identifier, flags: 9, ..Intent::new("a") };
+        let other = Send { intent, is_sticky: true, ..Send::default() };
+        tables.resolve(&other, 7, ORDINARY, 2, |_| Ok::<(), Refusal>(())).unwrap();
+        assert_eq!(kept(), [1, 9]);
+        assert!(tables.remove_sticky(&other.intent, 7));
         assert_eq!(kept(), [1]);
         // A user with all that it may have can replace one, and keeps its count.
         for n in 1..MAX_STICKIES {
