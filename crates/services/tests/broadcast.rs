@@ -461,6 +461,15 @@ fn a_receiver_of_a_manifest_is_started_for_its_first_broadcast() {
     assert_eq!(sender.send(&explicit).unwrap(), 1);
     assert_eq!(next(&told).0, "other");
     assert!(asked.try_recv().is_err(), "it runs");
+    // Nor does a component.
+    let mut without = manifest(filter("a", 0));
+    without.components[0].filters.clear();
+    world.server().install(&without, uid).unwrap();
+    assert_eq!(sender.send(&Intent::new("a")).unwrap(), 0);
+    assert_eq!(sender.send(&explicit).unwrap(), 1);
+    assert_eq!(next(&asked), name);
+    component.attach(name, tell(&teller)).unwrap();
+    assert_eq!(next(&told).0, "other");
     // One that does not start is skipped.
     world.server().install(&manifest(filter("b", 0)), uid).unwrap();
     let result = tell(&teller);

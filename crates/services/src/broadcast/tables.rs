@@ -606,7 +606,12 @@ impl<R> Installed<R> {
             let owner = Owner::Component(receiver.component.name.clone());
             resolver.insert(owner, filter.clone(), Party::Component(Arc::clone(&receiver)))
         };
-        let keys = receiver.component.filters.iter().map(insert).collect::<Result<_, _>>()?;
+        let mut keys: Vec<Key> =
+            receiver.component.filters.iter().map(insert).collect::<Result<_, _>>()?;
+        if keys.is_empty() {
+            let name = receiver.component.name.clone();
+            keys.push(resolver.insert_explicit(name, Party::Component(Arc::clone(&receiver))));
+        }
         Ok(Installed { receiver, keys })
     }
 }

@@ -255,12 +255,21 @@ impl<T> Resolver<T> {
         if combinations > MAX_COMBINATIONS {
             return Err(FilterError::TooManyCombinations(combinations));
         }
+        Ok(self.add(owner, filter, value))
+    }
+
+    /// Adds a component without a filter, which explicit intents alone reach.
+    pub fn insert_explicit(&mut self, component: ComponentName, value: T) -> Key {
+        self.add(Owner::Component(component), IntentFilter::default(), value)
+    }
+
+    fn add(&mut self, owner: Owner, filter: IntentFilter, value: T) -> Key {
         let key = Key(self.next);
         self.next += 1;
         let entry = Arc::new(Entry { key, owner, filter, value });
         self.change(&Change::Insert(&entry));
         self.entries.insert_mut(key, entry);
-        Ok(key)
+        key
     }
 
     /// Removes a registration. False if it is gone.
@@ -275,7 +284,9 @@ impl<T> Resolver<T> {
         for action in &step.entry().filter.actions {
             change(&mut self.actions, action, ByScheme::is_empty, |it| it.change(step));
         }
-        self.any_action.change(step);
+        if !step.entry().filter.actions.is_empty() {
+            self.any_action.change(step);
+        }
         if let Owner::Component(component) = &step.entry().owner {
             change(&mut self.components, component, Bucket::is_empty, |it| step.apply(it));
         }
