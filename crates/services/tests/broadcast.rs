@@ -480,6 +480,27 @@ fn a_receiver_of_a_manifest_is_started_for_its_first_broadcast() {
     assert_eq!(world.server().report().skipped[0].why, Skip::NotStarted);
 }
 
+#[test]
+fn registered_receivers_come_before_a_manifests_of_the_same_priority() {
+    let mut world = World::new(Settings::default());
+    let uid = rustix::process::geteuid().as_raw();
+    world.server().install(&manifest(filter("a", 0)), uid).unwrap();
+    let (component, registered, sender) = (world.client(), world.client(), world.client());
+    let (teller, told) = mpsc::channel();
+    let note = |name: &'static str| {
+        let teller = Mutex::new(teller.clone());
+        move |_| teller.lock().unwrap().send(name).unwrap()
+    };
+    let name = ComponentName { package: "p".to_owned(), class: "p.C".to_owned() };
+    component.attach(name, note("component")).unwrap();
+    for (name, priority) in [("low", -1), ("same", 0), ("high", 1)] {
+        registered.register(filter("a", priority), None, None, note(name)).unwrap();
+    }
+    let ordered = Send { intent: Intent::new("a"), ..Send::default() };
+    assert_eq!(sender.send_ordered(&ordered, note("result")), Ok(4));
+    assert!(told.iter().take(5).eq(["high", "same", "component", "low", "result"]));
+}
+
 /// The levels' counts once nothing is under way: a receiver may come before its delivery counts.
 fn at_rest(sender: &BroadcastManager) -> Vec<LevelStats> {
     loop {

@@ -245,6 +245,16 @@ fn receivers_come_by_priority_and_then_by_age() {
 }
 
 #[test]
+fn an_intent_that_says_nothing_reaches_nobody() {
+    let mut resolver = Resolver::default();
+    resolver.insert(Owner::Process, filter(), "without data").unwrap();
+    resolver.insert(Owner::Process, filter().mime_type("a/b"), "typed").unwrap();
+    assert_eq!(resolver.query(&Intent::default()).len(), 0);
+    let typed = Intent { mime_type: Some("a/b".to_owned()), ..Intent::default() };
+    assert_eq!(values(&resolver.query(&typed)), [&"typed"]);
+}
+
+#[test]
 fn packages_and_components_are_honoured() {
     let component = |class| ComponentName::new("org.a", class);
     let mut resolver = Resolver::default();
@@ -454,6 +464,9 @@ fn scan(registered: &[Registered], intent: &Intent) -> Vec<Key> {
             let is_package =
                 |it: &&Registered| intent.package.is_none() || package(&it.1) == intent.package;
             let matching = |it: &&Registered| it.2.matches(intent).is_ok();
+            let is_empty =
+                intent.action.is_none() && intent.scheme().is_none() && intent.mime_type.is_none();
+            let registered = if is_empty { &[] } else { registered };
             registered.iter().filter(is_package).filter(matching).collect()
         }
     };

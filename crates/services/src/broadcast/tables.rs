@@ -21,11 +21,12 @@ use super::protocol::Send;
 use super::record::{Draft, Kind};
 use crate::intent::flags::RECEIVER_REGISTERED_ONLY;
 use crate::intent::{
-    Component, ComponentKind, ComponentName, FilterError, Intent, IntentFilter, Key, Manifest,
-    Owner, Policy, Resolver, SharedResolver,
+    Component, ComponentKind, ComponentName, Entry, FilterError, Intent, IntentFilter, Key,
+    Manifest, Owner, Policy, Resolver, SharedResolver,
 };
 use arc_swap::ArcSwapOption;
 use baton_shm::lock::Lock;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -521,7 +522,11 @@ impl<R> Tables<R> {
         let resolver = self.receivers.snapshot();
         let mut components = HashSet::new();
         let mut targets = Vec::new();
-        for entry in resolver.query(&send.intent) {
+        let mut entries = resolver.query(&send.intent);
+        // As on Android, registered receivers come first among those of a filter priority.
+        let is_component = |entry: &&Entry<Party<R>>| matches!(entry.value, Party::Component(_));
+        entries.sort_by_key(|entry| (Reverse(entry.filter.priority), is_component(entry)));
+        for entry in entries {
             let required = send.permission.as_deref();
             match &entry.value {
                 Party::Registered(receiver) if self.takes(receiver, uid, required) => {

@@ -296,7 +296,8 @@ impl<T> Resolver<T> {
     /// the order in which they were registered.
     ///
     /// An intent with a component reaches that component, whatever its filters are: its first
-    /// registration. An intent with a package reaches registrations of that package.
+    /// registration. An intent with a package reaches registrations of that package. One without
+    /// action, scheme and type reaches nobody, as on Android.
     pub fn query(&self, intent: &Intent) -> Vec<&Entry<T>> {
         if let Some(component) = &intent.component {
             let bucket = self.components.get(component);
@@ -304,6 +305,7 @@ impl<T> Resolver<T> {
         }
         let by_scheme = match &intent.action {
             Some(action) => self.actions.get(action),
+            None if intent.scheme().is_none() && intent.mime_type.is_none() => None,
             None => Some(&self.any_action),
         };
         let buckets = by_scheme.into_iter().flat_map(|it| it.candidates(intent));
