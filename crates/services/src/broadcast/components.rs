@@ -3,7 +3,6 @@
 //! One thread does this, so that a delivery thread waits for no process. It hears of a component
 //! that works once for each delivery, and once of each one's end.
 
-use super::tables::text;
 use crate::intent::ComponentName;
 use std::any::Any;
 use std::collections::HashMap;
@@ -78,7 +77,7 @@ pub fn serve_components(
                     }
                 }
                 Err(why) => {
-                    tracing::warn!(target: "broadcast", "{} does not start: {why}", text(&name));
+                    tracing::warn!(target: "broadcast", "{name} does not start: {why}");
                     not_started(name);
                 }
             },

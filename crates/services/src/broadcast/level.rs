@@ -583,7 +583,7 @@ impl<R, C> Level<R, C> {
         let name = match (broadcast.targets.get(at), &broadcast.kind) {
             (Some(Target::Registered(receiver)), _)
             | (None, Kind::Ordered { result_to: Some(receiver), .. }) => receiver.name.clone(),
-            (Some(Target::Component(name)), _) => format!("{}/{}", name.package, name.class),
+            (Some(Target::Component(name)), _) => name.to_string(),
             (Some(Target::Reached) | None, _) => unreachable!("nobody waits for these"),
         };
         effects.push(Effect::Skipped { name, broadcast: Arc::clone(&broadcast), why });

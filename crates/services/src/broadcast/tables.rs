@@ -49,13 +49,8 @@ pub enum Refusal {
         uid: u32,
     },
     /// No manifest has the component.
-    #[error("no manifest that is installed has the receiver {package}/{class}")]
-    NoComponent {
-        /// The component's package.
-        package: String,
-        /// Its class.
-        class: String,
-    },
+    #[error("no manifest that is installed has the receiver {0}")]
+    NoComponent(ComponentName),
     /// The receiver is not registered.
     #[error("the receiver is not registered")]
     NotRegistered,
@@ -413,8 +408,7 @@ impl<R> Tables<R> {
         let charge = self.accounts.charge(caller.uid, Counted::Receiver)?;
         let mut rest = self.rest.lock();
         let Some(installed) = rest.components.get(name) else {
-            let ComponentName { package, class } = name.clone();
-            return Err(Refusal::NoComponent { package, class });
+            return Err(Refusal::NoComponent(name.clone()));
         };
         let component = Arc::clone(&installed.receiver);
         rest.check_package(&name.package, caller.uid)?;
@@ -588,7 +582,7 @@ impl<R> Tables<R> {
             rest.components.values().map(|installed| &installed.receiver).collect();
         components.sort_by(|one, other| one.component.name.cmp(&other.component.name));
         let components = components.into_iter().map(|receiver| Described {
-            name: text(&receiver.component.name),
+            name: receiver.component.name.to_string(),
             pid: receiver.attached.load().as_ref().map(|attached| attached.pid),
             uid: receiver.uid,
             filters: receiver.component.filters.clone(),
@@ -646,7 +640,7 @@ impl<R> Rest<R> {
         self.next_id += 1;
         let Caller { pid, uid } = *caller;
         let name = match component {
-            Some(name) => text(name),
+            Some(name) => name.to_string(),
             None => format!("receiver {id} of process {pid}"),
         };
         let object = link.map_or_else(OnceLock::new, |link| OnceLock::from(link(id)));
@@ -660,11 +654,6 @@ impl<R> Rest<R> {
         }
         Err(Refusal::NotYourPackage { package: package.to_owned(), uid })
     }
-}
-
-/// A component's name as Android writes it.
-pub fn text(name: &ComponentName) -> String {
-    format!("{}/{}", name.package, name.class)
 }
 
 #[cfg(test)]

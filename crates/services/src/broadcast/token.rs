@@ -33,7 +33,8 @@ impl Tokens {
     }
 
     fn with_check(&self, checked: u64) -> u64 {
-        checked << CHECK_BITS | self.0.hash_one(checked) % (1 << CHECK_BITS)
+        let check = self.0.hash_one(checked) % (1 << CHECK_BITS);
+        checked << CHECK_BITS | check
     }
 }
 
