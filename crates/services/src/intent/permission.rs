@@ -21,39 +21,15 @@ const SYSTEM: u32 = 1000;
 /// Which users hold which permissions.
 ///
 /// ```
-/// use baton_services::intent::permission::{Party, Policy};
+/// use baton_services::intent::permission::Policy;
 /// let policy: Policy = "org.example.LISTEN 10001-10009".parse()?;
 /// assert!(policy.allows(10_005, "org.example.LISTEN"));
-/// let demands = ["org.example.LISTEN".to_owned()];
-/// let (sender, receiver) = (Party { uid: 7, demands: &demands }, Party { uid: 8, demands: &[] });
-/// let denial = policy.may_deliver(sender, receiver).unwrap_err();
-/// assert_eq!(denial.to_string(), "the receiver, user 8, lacks org.example.LISTEN");
+/// assert!(!policy.allows(8, "org.example.LISTEN"));
 /// # Ok::<(), baton_services::intent::permission::PolicyError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     granted: BTreeMap<String, Vec<RangeInclusive<u32>>>,
-}
-
-/// A sender or a receiver.
-#[derive(Clone, Copy, Debug)]
-pub struct Party<'a> {
-    /// The user.
-    pub uid: u32,
-    /// The permissions that it demands of the other party.
-    pub demands: &'a [String],
-}
-
-/// A permission that keeps a broadcast from a receiver.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the {role}, user {uid}, lacks {permission}")]
-pub struct Denial {
-    /// `sender` or `receiver`.
-    pub role: &'static str,
-    /// The user who lacks the permission.
-    pub uid: u32,
-    /// The permission.
-    pub permission: String,
 }
 
 /// What is wrong with the text of a policy.
@@ -76,19 +52,6 @@ impl Policy {
     pub fn allows(&self, uid: u32, permission: &str) -> bool {
         let mut granted = self.granted.get(permission).into_iter().flatten();
         [ROOT, SYSTEM].contains(&uid) || granted.any(|uids| uids.contains(&uid))
-    }
-
-    /// Checks that each party holds what the other one demands.
-    ///
-    /// # Errors
-    /// The first permission that one of them lacks.
-    pub fn may_deliver(&self, sender: Party<'_>, receiver: Party<'_>) -> Result<(), Denial> {
-        let check = |role, uid, demands: &[String]| {
-            let lacking = demands.iter().find(|permission| !self.allows(uid, permission));
-            lacking.cloned().map_or(Ok(()), |permission| Err(Denial { role, uid, permission }))
-        };
-        check("receiver", receiver.uid, sender.demands)?;
-        check("sender", sender.uid, receiver.demands)
     }
 }
 
@@ -152,20 +115,5 @@ mod tests {
             let wrong = PolicyError { line, word: word.to_owned() };
             assert_eq!(text.parse::<Policy>(), Err(wrong), "{text:?}");
         }
-    }
-
-    #[test]
-    fn both_parties_are_checked() {
-        let policy: Policy = "p.SEND 1\np.RECEIVE 2".parse().unwrap();
-        let (send, receive) = (["p.SEND".to_owned()], ["p.RECEIVE".to_owned()]);
-        let outcome = |sender, receiver| {
-            let sender = Party { uid: sender, demands: &receive };
-            let receiver = Party { uid: receiver, demands: &send };
-            policy.may_deliver(sender, receiver).map_err(|denial| (denial.role, denial.uid))
-        };
-        assert_eq!(outcome(1, 2), Ok(()));
-        assert_eq!(outcome(1, 1), Err(("receiver", 1)));
-        assert_eq!(outcome(2, 2), Err(("sender", 2)));
-        assert_eq!(outcome(0, 0), Ok(()));
     }
 }
