@@ -95,3 +95,17 @@ fn broadcasts_are_sent_and_receivers_shown() {
     process.close();
     let _ = looper.join();
 }
+
+#[test]
+fn a_policy_that_cannot_be_read_is_refused_with_its_line() {
+    let broker = Broker::start();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "a.A 10001\na.B ten").unwrap();
+    let serve = format!("am serve --policy {}", file.path().display());
+    let (status, _, said) = run(&broker.socket, &serve);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("line 2") && said.contains("ten"), "{said}");
+    let (status, _, said) = run(&broker.socket, "am serve --policy /nowhere/policy");
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("/nowhere/policy"), "{said}");
+}

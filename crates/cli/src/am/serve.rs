@@ -10,7 +10,8 @@ use crate::{background, stop};
 use baton::Process;
 use baton_services::broadcast;
 use baton_services::broadcast::components::{Components, Held};
-use baton_services::intent::{ComponentName, Manifest};
+use baton_services::intent::permission::PolicyError;
+use baton_services::intent::{ComponentName, Manifest, Policy};
 use baton_services::process::class::{Adjustment, MinFree};
 use baton_services::process::package::Package;
 use baton_services::process::protocol::NAME;
@@ -59,6 +60,10 @@ pub struct ServeArgs {
     /// if all are 0, none ever is
     #[arg(long, default_value = "1536,2048,4096,5120,5632,6144", value_name = "SIX NUMBERS")]
     minfree: MinFree,
+    /// The users who hold permissions, beside root and user 1000: a permission and its users on each
+    /// line, such as `org.example.LISTEN 10001 10010-10019`
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// Option of the zygote for Java programs, as `baton zygote` takes it; may be given again
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     zygote_option: Vec<String>,
@@ -73,6 +78,7 @@ const TRIED: &str = "run the process manager";
 pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(TRIED, error);
     let packages = args.manifests.as_deref().map(read_manifests).transpose()?.unwrap_or_default();
+    let policy = args.policy.as_deref().map(read_policy).transpose()?.unwrap_or_default();
     begin_log("ActivityManager");
     let _broker = background::connect_or_start(socket, TRIED)?;
     wait_for_manager(&args.context, socket, Some(args.timeout))
@@ -95,7 +101,7 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
         manifests.push((manifest, uid));
     }
     let broadcasts =
-        broadcasts(&process, &manager, journal(socket, &args.context)).map_err(failed)?;
+        broadcasts(&process, &manager, policy, journal(socket, &args.context)).map_err(failed)?;
     for (manifest, uid) in manifests {
         broadcasts.install(&manifest, uid).map_err(|error| wrong(&error))?;
     }
@@ -145,6 +151,7 @@ fn config(args: &ServeArgs, socket: &Path) -> Result<Config, Failure> {
 fn broadcasts(
     process: &Process,
     manager: &Arc<ProcessManager>,
+    policy: Policy,
     journal: PathBuf,
 ) -> Result<broadcast::Server, std::io::Error> {
     let [starts, holds] = [(); 2].map(|()| Arc::downgrade(manager));
@@ -160,7 +167,7 @@ fn broadcasts(
         }),
     };
     let journal = Some(journal);
-    let settings = broadcast::Settings { components, journal, ..Default::default() };
+    let settings = broadcast::Settings { policy, components, journal, ..Default::default() };
     broadcast::Server::start(process, settings)
 }
 
@@ -190,6 +197,15 @@ fn journal(socket: &Path, context: &str) -> PathBuf {
     let mut name = socket.as_os_str().to_owned();
     name.push(format!(".{context}.broadcasts"));
     PathBuf::from(name)
+}
+
+/// The policy of a file.
+fn read_policy(path: &Path) -> Result<Policy, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        Failure::new(format!("read {}", path.display()), error).kind(Kind::Usage)
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    text.parse().map_err(|error: PolicyError| wrong(&error))
 }
 
 /// The manifests in a directory, and their packages.
