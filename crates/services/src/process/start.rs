@@ -201,8 +201,8 @@ impl Helper {
     /// it is ready.
     ///
     /// # Errors
-    /// `Child` with the helper's words, if it could not load what its children run, or if it has not
-    /// done so within half a minute. It is killed then.
+    /// `Child` with the helper's words, if it could not load what its children run, or if it has
+    /// not done so within half a minute. It is killed then.
     pub fn start(mut command: Command) -> Result<Helper, StartError> {
         let program = command.get_program().to_owned();
         let cannot_run = |error| StartError::Helper(program.clone(), error);
