@@ -342,7 +342,7 @@ pub enum Flow {
     If,
     /// A target in the payload, or the next one.
     Switch,
-    /// None in this method.
+    /// None in this method but a handler: see [`Opcode::can_throw`].
     Return,
     /// A handler of the exception.
     Throw,
@@ -384,8 +384,9 @@ impl Opcode {
         self.shape().flow
     }
 
-    /// Whether an exception may come from the operation itself.
+    /// Whether an exception may come from the operation itself. It may from `return-object`, where
+    /// the class of the method's result is missing.
     pub fn can_throw(self) -> bool {
-        matches!(self.flow(), Flow::Throwing | Flow::Throw)
+        matches!(self.flow(), Flow::Throwing | Flow::Throw) || self == Opcode::ReturnObject
     }
 }

@@ -83,6 +83,33 @@ const RIGHT: &[&str] = &[
      invoke-virtual {v0}, Ljava/lang/String;->length()I
      :end
      nop",
+    // The result's class is missing: the method's own handler catches the error.
+    "invoke-static {v7}, Lcase/NAME;->missing(Ljava/lang/String;)Lmissing/One;
+     return-object v7
+     .end method
+     .method static missing(Ljava/lang/String;)Lmissing/One;
+     .registers 8
+     const/4 v0, 1
+     :start
+     return-object v7
+     :end
+     .catch Ljava/lang/NoClassDefFoundError; {:start .. :end} :handler
+     :handler
+     move-exception v1
+     add-int v0, v0, v0
+     const/4 v7, 0",
+    // A return that throws nothing brings its types to no handler.
+    "return-object v7
+     .end method
+     .method static returned(Ljava/lang/String;)Ljava/lang/String;
+     .registers 8
+     :start
+     return-object v7
+     :end
+     .catchall {:start .. :end} :handler
+     :handler
+     move-exception v1
+     add-int v0, v0, v0",
 ];
 
 /// Bodies that are refused, and a part of the reason.
@@ -271,6 +298,37 @@ const WRONG: &[(&str, &str)] = &[
         "Ljava/lang/String; in v0, which has Ljava/lang/Thread;",
     ),
     ("sput-wide v6, Lcase/NAME;->number:J", "a long in v6"),
+    // The return throws, as the result's class is missing.
+    (
+        "return-object v7
+         .end method
+         .method static missing(Ljava/lang/String;)Lmissing/One;
+         .registers 8
+         :start
+         return-object v7
+         :end
+         .catchall {:start .. :end} :handler
+         :handler
+         move-exception v0
+         add-int v0, v0, v0",
+        "an int in v0, which has a reference",
+    ),
+    (
+        "return-object v7
+         .end method
+         .method static missing(Ljava/lang/String;)Lmissing/One;
+         .registers 8
+         :start
+         return-object v7
+         :end
+         .catchall {:start .. :end} :handler
+         :handler
+         move-exception v0
+         .array-data 4
+             1
+         .end array-data",
+        "control that stays on instructions",
+    ),
 ];
 
 /// Constructors, and a part of the reason if they are refused.

@@ -6,7 +6,7 @@ use super::transfer::transfer;
 use super::types::{Assign, Name, Type, Types, Value};
 use crate::class::access;
 use crate::verified::Deferred;
-use baton_dex::{Code, Flow, Handler, Instruction, Payload, Try};
+use baton_dex::{Code, Flow, Handler, Instruction, Opcode, Payload, Try};
 use std::collections::BTreeSet;
 
 /// A unit, and what its instruction needs.
@@ -36,15 +36,14 @@ pub(super) fn run(
     reach(&mut places, 0, &start, types);
     let mut deferred = Vec::new();
     while let Some(unit) = places.open.pop_first() {
-        let before = places.lines[unit as usize].clone().expect("an open place has a line");
+        let mut line = places.lines[unit as usize].clone().expect("an open place has a line");
         let instruction = decode(subject.units, unit);
-        if instruction.opcode.can_throw() {
-            caught(subject, &mut places, unit, &before, types)?;
-        }
-        let mut line = before;
         let mut step =
             Step { subject, types, line: &mut line, unit, instruction, deferred: &mut deferred };
         transfer(&mut step).map_err(|expected| (unit, expected))?;
+        if throws(instruction.opcode, unit, &deferred) {
+            caught(subject, &mut places, unit, types)?;
+        }
         for target in successors(subject.units, unit, &instruction) {
             reach(&mut places, target, &line, types);
         }
@@ -89,12 +88,19 @@ fn reach(places: &mut Places, unit: u32, line: &Line, types: &mut Types<'_>) {
     }
 }
 
+/// Whether the instruction at a unit may throw. A return does only if a check was left to it:
+/// compilers have returns in tries, and reuse registers of the handlers there.
+fn throws(opcode: Opcode, unit: u32, deferred: &[(u32, Deferred)]) -> bool {
+    let is_return = opcode.flow() == Flow::Return;
+    debug_assert!(opcode.can_throw() || deferred.iter().all(|(at, _)| *at != unit));
+    opcode.can_throw() && (!is_return || deferred.iter().any(|(at, _)| *at == unit))
+}
+
 /// An exception of the instruction at a unit comes to its handlers, with the types before it.
 fn caught(
     subject: Subject<'_>,
     places: &mut Places,
     unit: u32,
-    before: &Line,
     types: &mut Types<'_>,
 ) -> Result<(), Refusal> {
     let index = places.tries.partition_point(|one| one.end <= unit);
@@ -102,6 +108,7 @@ fn caught(
         return Ok(());
     };
     let handlers = one.handlers.clone();
+    let before = places.lines[unit as usize].clone().expect("an open place has a line");
     for handler in handlers.iter() {
         let exception = exception(subject, places, handler.address, types)?;
         let line = Line { result: Value::Object(exception), ..before.clone() };
