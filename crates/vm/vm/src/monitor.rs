@@ -116,6 +116,8 @@ pub fn exit(t: &Thread, object: Ref) -> Result<(), Thrown> {
                 let monitor = t.vm.monitors.get(number);
                 let mut state = monitor.lock();
                 if state.owner != t.state.id {
+                    // The exception's object may need a collection, which waits for all threads.
+                    drop(state);
                     return Err(not_owner(t));
                 }
                 match state.entries {
@@ -206,6 +208,8 @@ pub fn notify(t: &Thread, object: Ref, all: bool) -> Result<(), Thrown> {
             let monitor = t.vm.monitors.get(number);
             let mut state = monitor.lock();
             if state.owner != t.state.id {
+                // As in `exit`.
+                drop(state);
                 return Err(not_owner(t));
             }
             let count = if all { state.waiting.len() } else { state.waiting.len().min(1) };

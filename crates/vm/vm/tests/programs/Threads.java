@@ -5,6 +5,35 @@ import java.util.concurrent.atomic.*;
 public class Threads {
     static int n;
     static final Object lock = new Object();
+
+    /** How often of 300 times a thread may not notify at an object that others lock and leave. */
+    static int refused(Object shared) throws Exception {
+        synchronized (shared) {
+            shared.hashCode();
+        }
+        AtomicBoolean ends = new AtomicBoolean();
+        Thread[] owners = new Thread[3];
+        for (int i = 0; i < owners.length; i++) {
+            owners[i] = new Thread(() -> {
+                while (!ends.get()) synchronized (shared) {
+                    shared.hashCode();
+                }
+            });
+            owners[i].start();
+        }
+        int refused = 0;
+        for (int i = 0; i < 300; i++) {
+            try {
+                shared.notify();
+            } catch (IllegalMonitorStateException e) {
+                refused++;
+            }
+        }
+        ends.set(true);
+        for (Thread owner : owners) owner.join();
+        return refused;
+    }
+
     public static void main(String[] a) throws Exception {
         Thread[] ts = new Thread[4];
         for (int i = 0; i < 4; i++) {
@@ -51,6 +80,7 @@ public class Threads {
         } catch (IllegalMonitorStateException e) {
             System.out.println("IMSE");
         }
+        System.out.println(refused(new Object()));
         ExecutorService ex = Executors.newFixedThreadPool(3);
         Future<Integer> f = ex.submit(() -> 6 * 7);
         System.out.println(f.get());
