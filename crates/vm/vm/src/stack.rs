@@ -28,6 +28,8 @@ pub struct Stack {
     limit: AtomicUsize,
     top: AtomicUsize,
     frames: Pages<Frame>,
+    /// How many frames there may be: fewer than there are, but while an overflow is thrown.
+    most_frames: AtomicUsize,
     depth: AtomicUsize,
 }
 
@@ -46,6 +48,10 @@ unsafe impl Zero for Frame {}
 
 /// Slots that only the constructor of a StackOverflowError may use.
 const RESERVED_SLOTS: usize = 2048;
+/// As many frames.
+const RESERVED_FRAMES: usize = 64;
+/// Frames of fewer slots may fill the frames before the slots.
+const SLOTS_OF_A_FRAME: usize = 4;
 
 /// The stack has no room for another frame.
 #[derive(Debug)]
@@ -55,11 +61,13 @@ impl Stack {
     /// A stack of this many slots, 8 bytes each.
     pub fn new(n_slots: usize) -> Stack {
         let n_slots = n_slots.max(4 * RESERVED_SLOTS);
+        let n_frames = n_slots / SLOTS_OF_A_FRAME;
         Stack {
             limit: AtomicUsize::new(n_slots - RESERVED_SLOTS),
             slots: Pages::zeroed(n_slots),
             top: AtomicUsize::new(0),
-            frames: Pages::zeroed(n_slots / 4),
+            frames: Pages::zeroed(n_frames),
+            most_frames: AtomicUsize::new(n_frames - RESERVED_FRAMES),
             depth: AtomicUsize::new(0),
         }
     }
@@ -83,10 +91,11 @@ impl Stack {
     #[inline(always)]
     pub fn push(&self, method: &'static Method, n_registers: usize) -> Result<Registers, Overflow> {
         let (top, depth) = (self.top.load(Relaxed), self.depth());
-        if top + n_registers > self.limit.load(Relaxed) {
+        let has_slots = top + n_registers <= self.limit.load(Relaxed);
+        if !has_slots || depth >= self.most_frames.load(Relaxed) {
             return Err(Overflow);
         }
-        let Some(frame) = self.frames.get(depth) else { return Err(Overflow) };
+        let frame = &self.frames[depth];
         let slots = &self.slots[top..top + n_registers];
         slots.iter().for_each(|slot| slot.store(0, Relaxed));
         frame.method.set(method);
@@ -97,11 +106,13 @@ impl Stack {
         Ok(Registers::of(slots))
     }
 
-    /// Lets `run` use the slots that are reserved for throwing an overflow.
+    /// Lets `run` use the slots and frames that are reserved for throwing an overflow.
     pub(crate) fn with_reserve<T>(&self, run: impl FnOnce() -> T) -> T {
         let limit = self.limit.swap(self.slots.len(), Relaxed);
+        let most_frames = self.most_frames.swap(self.frames.len(), Relaxed);
         let result = run();
         self.limit.store(limit, Relaxed);
+        self.most_frames.store(most_frames, Relaxed);
         result
     }
 
