@@ -142,7 +142,9 @@ pub(super) const TABLE: &[Native] = &[
     }),
     (BN, "BN_mod_exp", "(JJJJ)V", |t, a| {
         let modulus = divisor(t, a.long(6))?;
-        put(t, a, get(t, a.long(2))?.modpow(&get(t, a.long(4))?, &modulus))
+        // The library has inverted the number if the exponent is negative.
+        let exponent = get(t, a.long(4))?.abs();
+        put(t, a, get(t, a.long(2))?.modpow(&exponent, &modulus))
     }),
     (BN, "BN_mod_inverse", "(JJJ)V", |t, a| {
         let modulus = divisor(t, a.long(4))?;

@@ -70,6 +70,9 @@ public class Containers {
         Properties p = new Properties();
         p.load(new java.io.StringReader("a=b\nc: d"));
         System.out.println(p.getProperty("c"));
+        java.math.BigInteger three = java.math.BigInteger.valueOf(3);
+        System.out.println(three.modPow(new java.math.BigInteger("-5"),
+                java.math.BigInteger.valueOf(7)));
         System.out.println(new java.math.BigInteger("123456789012345678901234567890")
                 .multiply(new java.math.BigInteger("987654321"))
                 .mod(java.math.BigInteger.valueOf(1000007))
