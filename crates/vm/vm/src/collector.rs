@@ -9,7 +9,7 @@ use crate::pauses::{Cause, now_ns};
 use crate::reference::{self, Strengths};
 use crate::requests::Requests;
 use crate::safepoint::ThreadState;
-use crate::vm::{Thread, Vm};
+use crate::vm::{AbortOnPanic, Thread, Vm};
 use rustix::thread::gettid;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -29,6 +29,7 @@ pub(crate) fn start(vm: &'static Vm) -> std::io::Result<()> {
     let Some(requests) = &vm.requests else { return Ok(()) };
     let spawned = std::thread::Builder::new().name("collector".to_owned()).spawn(move || {
         let t = Thread::attach(vm);
+        let _abort = AbortOnPanic;
         t.state.is_daemon.store(true, Relaxed);
         t.safe(|| run(&t, requests));
     })?;

@@ -6,7 +6,7 @@ use crate::class::{Class, Loader};
 use crate::exception::OrThrow;
 use crate::object::Ref;
 use crate::stack::Value;
-use crate::vm::{Thread, Thrown, Vm};
+use crate::vm::{AbortOnPanic, Thread, Thrown, Vm};
 use crate::{exception, initialize, linker, monitor};
 use rustix::process::{Pid, setpriority_process};
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,6 +33,7 @@ pub fn start(t: &Thread, java: Ref) -> Result<(), Thrown> {
     let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
     let spawned = builder.spawn(move || {
         let t = Thread::attach(vm);
+        let _abort = AbortOnPanic;
         t.state.set_java(java);
         t.state.set_real_time(is_real_time);
         t.state.is_daemon.store(int_field(java, "daemon", "Z") != 0, Relaxed);
@@ -95,7 +96,7 @@ pub fn adopt(t: &Thread, name: &str, group: Ref, is_daemon: bool) -> Result<(), 
 }
 
 /// Runs Rust code on a thread that Rust has started, as a Java thread for whose end the VM does not
-/// wait.
+/// wait. The process ends if `run` panics.
 ///
 /// # Errors
 /// The heap is full: nothing ran.
@@ -105,6 +106,7 @@ pub fn attached<T>(
     run: impl FnOnce(&Thread) -> T,
 ) -> Result<T, OutOfMemory> {
     let t = Thread::attach(vm);
+    let _abort = AbortOnPanic;
     if adopt(&t, name, Ref::NULL, true).is_err() {
         t.take_exception();
         return Err(OutOfMemory);

@@ -247,6 +247,19 @@ impl Vm {
     }
 }
 
+/// Ends the process if the thread that has this panics. Other threads would wait for ever for its
+/// end, its monitors or its work.
+#[derive(Debug)]
+pub(crate) struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 /// The calling thread's side of the VM.
 #[derive(Debug)]
 pub struct Thread {
