@@ -2,12 +2,13 @@
 
 use crate::object::Ref;
 use crate::parker::Parker;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 /// References on their way into queues. They are roots.
 #[derive(Debug, Default)]
 pub struct Pending {
-    references: Mutex<Vec<Ref>>,
+    references: Mutex<VecDeque<Ref>>,
     /// Of the thread that waits for some
     waiting: Mutex<Option<Arc<Parker>>>,
 }
@@ -37,12 +38,12 @@ impl Pending {
 
     /// The first, which stays until [`Pending::remove_first`].
     pub fn first(&self) -> Option<Ref> {
-        self.references.lock().expect("no holder panics").first().copied()
+        self.references.lock().expect("no holder panics").front().copied()
     }
 
-    /// Removes the first.
+    /// Removes the first, if there is one.
     pub fn remove_first(&self) {
-        self.references.lock().expect("no holder panics").remove(0);
+        self.references.lock().expect("no holder panics").pop_front();
     }
 
     /// Whether there are none.
