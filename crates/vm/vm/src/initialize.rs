@@ -94,8 +94,7 @@ fn run(t: &Thread, class: &'static Class) -> Result<(), Thrown> {
         if let Some(superclass) = class.superclass {
             initialize(t, superclass)?;
         }
-        let with_defaults = class.interface_tables.iter().map(|table| table.interface);
-        for interface in with_defaults {
+        for interface in interfaces(class) {
             if interface.virtual_methods().any(|method| !method.is_abstract()) {
                 initialize(t, interface)?;
             }
@@ -118,6 +117,22 @@ fn run(t: &Thread, class: &'static Class) -> Result<(), Thrown> {
         .expect("a constructor with a cause");
     t.invoke(constructor, &[Value::Ref(wrapper), Value::Ref(cause)])?;
     Err(t.throw_object(wrapper))
+}
+
+/// The interfaces of a class, without those of its superclasses: each after its own superinterfaces
+/// (JLS 12.4.2, step 7).
+fn interfaces(class: &'static Class) -> Vec<&'static Class> {
+    fn add(above: &'static Class, all: &mut Vec<&'static Class>) {
+        for interface in above.interfaces.iter().copied() {
+            if !all.iter().any(|it| std::ptr::eq(*it, interface)) {
+                add(interface, all);
+                all.push(interface);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    add(class, &mut all);
+    all
 }
 
 /// Stores the values that the dex file has for static fields.
