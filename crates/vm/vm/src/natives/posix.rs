@@ -12,6 +12,7 @@ use crate::vm::{Native, Thread, Thrown};
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::{self, Errno};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use std::path::{Component, Path, PathBuf};
 
 const POSIX: &str = "Llibcore/io/Posix;";
 const FILE: &str = "Ljava/io/File;";
@@ -252,10 +253,7 @@ pub(super) const TABLE: &[Native] = &[
     }),
     (FILE, "realpath", "(Ljava/lang/String;)Ljava/lang/String;", |t, a| {
         let path = rust(t, a.reference(0))?;
-        match std::fs::canonicalize(path) {
-            Ok(path) => Ok(Value::Ref(text(t, &path.to_string_lossy())?)),
-            Err(_) => NULL,
-        }
+        Ok(Value::Ref(text(t, &canonical(Path::new(&path)).to_string_lossy())?))
     }),
     (FILE, "readlink", "(Ljava/lang/String;)Ljava/lang/String;", |t, a| {
         let path = rust(t, a.reference(0))?;
@@ -282,6 +280,27 @@ pub(super) const TABLE: &[Native] = &[
         |_, _| VOID,
     ),
 ];
+
+/// An absolute path without links, `.` and `..`. Names of files that do not exist stay.
+fn canonical(path: &Path) -> PathBuf {
+    if let Ok(canonical) = std::fs::canonicalize(path) {
+        return canonical;
+    }
+    let mut canonical = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                canonical.pop();
+            }
+            Component::Normal(name) => {
+                canonical.push(name);
+                canonical = std::fs::canonicalize(&canonical).unwrap_or(canonical);
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    canonical
+}
 
 /// Throws ErrnoException.
 fn error(t: &Thread, function: &str, errno: Errno) -> Thrown {

@@ -44,6 +44,11 @@ public class Files {
         ra.close();
         System.out.println(f.length() + " " + f.exists() + f.isDirectory() + f.delete()
                 + f.exists());
+        File parent = f.getParentFile().getCanonicalFile();
+        System.out.println(new File(f, "../no/./such/../file").getCanonicalPath()
+                .equals(new File(parent, "no/file").getPath()));
+        System.out.println(new File("/no/such/../../proc/./none").getCanonicalPath() + " "
+                + new File("/no/such//directory/").getCanonicalFile());
         ByteBuffer bb = ByteBuffer.allocateDirect(16);
         bb.putInt(0x01020304).putLong(-2L).flip();
         System.out.println(bb.getInt() + " " + bb.getLong() + " "
