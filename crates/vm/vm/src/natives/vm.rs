@@ -6,22 +6,24 @@ use crate::class::Class;
 use crate::exception;
 use crate::object::ELEMENTS;
 use crate::stack::Value;
-use crate::vm::{Native, Thread};
-use std::path::PathBuf;
+use crate::vm::{Native, Thread, Vm};
+use std::path::{Path, PathBuf};
 
 const VM: &str = "Lorg/robovm/rt/VM;";
 
 pub(super) const TABLE: &[Native] = &[
     (VM, "bootClassPath", "()Ljava/lang/String;", |t, _| {
-        Ok(Value::Ref(text(t, &joined(&t.vm.options.boot_class_path))?))
+        // The library finds its resources here, and its classes elsewhere.
+        let mut paths = t.vm.options.boot_class_path.clone();
+        paths.extend(home(t.vm).map(|home| home.join("resources.jar")).filter(|it| it.exists()));
+        Ok(Value::Ref(text(t, &joined(&paths))?))
     }),
     (VM, "classPath", "()Ljava/lang/String;", |t, _| {
         Ok(Value::Ref(text(t, &joined(&t.vm.program().class_path))?))
     }),
     // The directory of java.home.
     (VM, "resourcesPath", "()Ljava/lang/String;", |t, _| {
-        let boot = t.vm.options.boot_class_path.first().and_then(|path| path.parent());
-        let home = boot.map(|path| path.display().to_string()).unwrap_or_default();
+        let home = home(t.vm).map(|path| path.display().to_string()).unwrap_or_default();
         Ok(Value::Ref(text(t, &home)?))
     }),
     (VM, "imagePath", "()Ljava/lang/String;", |t, _| {
@@ -82,6 +84,11 @@ pub(super) const TABLE: &[Native] = &[
         VOID
     }),
 ];
+
+/// The directory of the class library.
+fn home(vm: &Vm) -> Option<&Path> {
+    vm.options.boot_class_path.first()?.parent()
+}
 
 fn joined(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":")
