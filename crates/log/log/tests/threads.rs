@@ -2,8 +2,9 @@
 
 mod support;
 
-use baton_log::{Buffer, Item, Loss, Options, Priority, Reader};
+use baton_log::{Buffer, Item, Loss, Options, Priority, Reader, Writer};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use support::{files, in_a_child, messages, open, say};
 
 #[test]
@@ -135,4 +136,32 @@ fn a_signal_handler_may_write_while_its_thread_does() {
         };
     }
     assert_eq!(known, n_written + handled());
+}
+
+/// The system interrupts a thread that makes its file by SIGXFSZ: files may have no bytes.
+#[test]
+fn a_signal_handler_that_interrupts_the_making_of_a_ring_finds_none() {
+    static WRITER: AtomicPtr<Writer> = AtomicPtr::new(std::ptr::null_mut());
+    extern "C" fn handle(_: i32) {
+        // SAFETY: the test waits for the child, in which this handler runs.
+        let writer = unsafe { &*WRITER.load(Relaxed) };
+        writer.write(Buffer::Radio, Priority::Warn, b"handler", b"interrupted");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let logger = open(directory.path());
+    in_a_child(|| {
+        let writer = logger.writer();
+        WRITER.store((&raw const writer).cast_mut(), Relaxed);
+        let no_bytes = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: the handler does what this crate counts in handlers; the alarm ends a child that
+        // waits for itself.
+        unsafe {
+            libc::signal(libc::SIGXFSZ, handle as *const () as libc::sighandler_t);
+            libc::setrlimit(libc::RLIMIT_FSIZE, &raw const no_bytes);
+            libc::alarm(60);
+        }
+        writer.write(Buffer::Main, Priority::Info, b"thread", b"interrupted");
+        assert_eq!(logger.unlogged(Buffer::Main), 1);
+        assert!(logger.unlogged(Buffer::Radio) > 0);
+    });
 }

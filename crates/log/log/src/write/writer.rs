@@ -29,6 +29,9 @@ pub struct Writer {
     limits: Wiped<[AtomicU64; N_BUFFERS + 1]>,
     /// Borrowed while a record is written, so that a signal handler that logs meanwhile notices it.
     rings: [RefCell<Option<WriterRing>>; N_BUFFERS],
+    /// Set while a ring is taken, so that a signal handler that logs meanwhile notices it: this
+    /// thread may hold the locks of `shared`.
+    is_taking: Cell<bool>,
     thread: Cell<u32>,
     limiter: WakeupLimiter,
     /// Real-time threads wake no follower.
@@ -52,6 +55,7 @@ impl Writer {
             shared,
             limits,
             rings: Default::default(),
+            is_taking: Cell::new(false),
             thread: Cell::new(this_thread()),
             limiter: WakeupLimiter::default(),
             is_silent: Cell::new(false),
@@ -74,6 +78,8 @@ impl Writer {
 
     /// Gets a ring for this buffer now instead of with the first record. `false`: none can be made
     /// now. Records are counted then, and later ones try again.
+    ///
+    /// A signal handler may write to buffers that its thread has prepared: see docs/log.md.
     pub fn prepare(&self, buffer: Buffer) -> bool {
         self.rings[buffer as usize].try_borrow_mut().is_ok_and(|mut slot| {
             self.leave_what_is_the_parents(&mut slot);
@@ -166,7 +172,7 @@ impl Writer {
 
     fn fill(&self, buffer: Buffer, slot: &mut Option<WriterRing>) -> bool {
         if slot.is_none() {
-            *slot = self.shared.take_ring(buffer);
+            *slot = self.take_ring(buffer);
             if let Some(lane) = slot
                 && !self.is_silent.get()
                 && is_real_time()
@@ -175,6 +181,20 @@ impl Writer {
             }
         }
         slot.is_some()
+    }
+
+    /// Takes a ring. `None`: none can be made now, or a signal handler has interrupted this function
+    /// and calls it.
+    fn take_ring(&self, buffer: Buffer) -> Option<WriterRing> {
+        if self.is_taking.replace(true) {
+            return None;
+        }
+        // For signal handlers of this thread, as in `put`.
+        compiler_fence(Ordering::SeqCst);
+        let ring = self.shared.take_ring(buffer);
+        compiler_fence(Ordering::SeqCst);
+        self.is_taking.set(false);
+        ring
     }
 
     /// Drops rings of the parent process in a child of fork. Their memory is not mapped there, and
