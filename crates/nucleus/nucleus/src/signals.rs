@@ -23,7 +23,7 @@ thread_local! {
     static RUNNING: Cell<*const EntryPoints> = const { Cell::new(ptr::null()) };
 }
 
-/// The handler of SIGSEGV before ours.
+/// The action of SIGSEGV before ours. Other faults than overflows go on to it.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// The `si_code` of a fault for lack of room for a signal frame.
@@ -36,12 +36,20 @@ const SIGNAL_STACK_BYTES: usize = 64 << 10;
 fn install_handlers() {
     BEFORE.get_or_init(|| {
         // The handler lets other threads run, so the signal may come again within it.
-        set(SIGNAL, on_kernel_signal as *const () as usize, libc::SA_RESTART | libc::SA_NODEFER);
-        set(libc::SIGSEGV, on_fault as *const () as usize, libc::SA_ONSTACK | libc::SA_NODEFER)
+        set(
+            SIGNAL,
+            on_kernel_signal as *const () as usize,
+            libc::SA_RESTART | libc::SA_NODEFER,
+            &[],
+        );
+        // The kernel's signal is blocked, or its handler would switch threads on the signal stack.
+        let flags = libc::SA_ONSTACK | libc::SA_NODEFER;
+        set(libc::SIGSEGV, on_fault as *const () as usize, flags, &[SIGNAL])
     });
 }
 
-fn set(signal: c_int, handler: usize, flags: c_int) -> libc::sigaction {
+/// Installs a handler, in which the signals of `blocked` are blocked, and returns the former action.
+fn set(signal: c_int, handler: usize, flags: c_int, blocked: &[c_int]) -> libc::sigaction {
     let mut before = MaybeUninit::uninit();
     // SAFETY: all zeroes is a value of this C structure; the handlers have the form that
     // SA_SIGINFO asks for.
@@ -49,6 +57,9 @@ fn set(signal: c_int, handler: usize, flags: c_int) -> libc::sigaction {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;
         action.sa_flags = flags | libc::SA_SIGINFO;
+        for &signal in blocked {
+            libc::sigaddset(&raw mut action.sa_mask, signal);
+        }
         let result = libc::sigaction(signal, &action, before.as_mut_ptr());
         assert_eq!(result, 0, "sigaction of a signal that can be handled");
         before.assume_init()
@@ -161,11 +172,37 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
         // SAFETY: the context of this handler, and the top of the thread's stack.
         Some(stack_top) => unsafe { switch::redirect(context, RUNNING.get(), stack_top) },
         None => {
-            // The instruction faults once more, and the former handler gets the signal.
+            // Without an action yet, another OS thread is just installing this handler, and the
+            // instruction faults once more.
             if let Some(before) = BEFORE.get() {
-                // SAFETY: an action that `sigaction` has returned.
-                unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
+                pass_on(before, signal, info, context);
             }
+        }
+    }
+}
+
+/// Passes a fault on to the action that the process had before.
+fn pass_on(
+    before: &libc::sigaction,
+    signal: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
+    type Plain = extern "C" fn(c_int);
+    type Detailed = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+    match before.sa_sigaction {
+        // The instruction faults once more, and the system ends the process.
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: an action that `sigaction` has returned.
+            unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
+        }
+        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: the flag says that the address is that of such a function.
+            (unsafe { std::mem::transmute::<usize, Detailed>(handler) })(signal, info, context);
+        }
+        handler => {
+            // SAFETY: without the flag the address is that of such a function.
+            (unsafe { std::mem::transmute::<usize, Plain>(handler) })(signal);
         }
     }
 }
