@@ -11,6 +11,7 @@ use crate::entry_points::EntryPoints;
 use crate::host_state::{Failure, HostState};
 use crate::message::{Ipc, IpcError, N_REGISTER_WORDS, N_WORDS, Tag, Timeout, result_of_word};
 use crate::request::Request;
+use crate::stack::Stack;
 use crate::switch;
 use crate::tcb::{Tcb, Utcb};
 use crate::thread_id::{N_INTERRUPTS, Sender, Source, ThreadId, raw};
@@ -218,14 +219,17 @@ impl CurrentThread {
         priority: u8,
         body: impl FnOnce(CurrentThread) + 'static,
     ) -> io::Result<ThreadId> {
-        let Request::Created(id) = self.request(Request::Create { priority }) else {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        };
         self.hold(|this| {
-            // SAFETY: this thread is not preemptible, so nobody else uses the host state.
-            unsafe { prepare_thread(this.entry_points(), id, Box::new(body)) }
-        })?;
-        Ok(id)
+            let stack = this.host_state(HostState::new_stack)?;
+            let Request::Created(id) = this.request(Request::Create { priority }) else {
+                this.host_state(|host_state| host_state.pool.push(stack));
+                return Err(io::ErrorKind::OutOfMemory.into());
+            };
+            // SAFETY: this thread is not preemptible, so nobody else uses the host state. A thread
+            // without code is not started.
+            unsafe { prepare_thread(this.entry_points(), id, stack, Box::new(body)) };
+            Ok(id)
+        })
     }
 
     /// Calls `act`, in which the tick does not interrupt this thread.
@@ -345,11 +349,11 @@ impl CurrentThread {
 pub(crate) unsafe fn prepare_thread(
     entry_points: &EntryPoints,
     id: ThreadId,
+    stack: Stack,
     body: ThreadBody,
-) -> io::Result<()> {
+) {
     // SAFETY: the caller's promise.
     let host_state = unsafe { &mut *entry_points.host_state.0.get() };
-    let stack = host_state.new_stack()?;
     // SAFETY: `id` is of this kernel, so it names one of its TCBs; the thread does not run.
     let tcb = unsafe { &mut *entry_points.tcbs.add(id.slot().index()) };
     tcb.stack_pointer = stack.top();
@@ -359,5 +363,4 @@ pub(crate) unsafe fn prepare_thread(
     // SAFETY: the thread's UTCB, which nobody else uses before the thread runs.
     unsafe { (*(tcb.utcb as *mut Utcb)).words[0] = body as u64 };
     host_state.stacks[id.slot().index()] = Some(stack);
-    Ok(())
 }

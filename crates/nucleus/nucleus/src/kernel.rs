@@ -191,10 +191,14 @@ impl<K: Variant> Kernel<K> {
         priority: u8,
         body: impl FnOnce(CurrentThread) + 'static,
     ) -> io::Result<ThreadId> {
-        let full = || io::Error::from(io::ErrorKind::OutOfMemory);
-        let id = self.state.get_mut().create(priority).ok_or_else(full)?;
+        let host_state = self.entry_points.host_state.0.get_mut();
+        let stack = host_state.new_stack()?;
+        let Some(id) = self.state.get_mut().create(priority) else {
+            host_state.pool.push(stack);
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
         // SAFETY: the kernel does not run, so nobody else uses its host state.
-        unsafe { prepare_thread(&self.entry_points, id, Box::new(body))? };
+        unsafe { prepare_thread(&self.entry_points, id, stack, Box::new(body)) };
         self.state.get_mut().start(id);
         Ok(id)
     }
@@ -231,7 +235,7 @@ impl<K: Variant> Kernel<K> {
     }
 
     /// The kernel's state, between runs.
-    pub fn state(&mut self) -> &mut State<K> {
+    pub fn state(&mut self) -> &State<K> {
         self.state.get_mut()
     }
 }
@@ -358,11 +362,20 @@ fn carry_out_request<K: Variant>(
         state.utcbs[current.index()].trusted_request = answer;
         return;
     }
-    let request = state.utcbs[current.index()].request;
-    if request == Request::End {
-        host_state.take_stack(state.tcbs[current].id);
+    match state.utcbs[current.index()].request {
+        Request::Start(id) if !has_code(state, id) => {
+            state.utcbs[current.index()].request = Request::Refused;
+            return;
+        }
+        Request::End => host_state.take_stack(state.tcbs[current].id),
+        _ => {}
     }
-    state.request(request);
+    state.request(state.utcbs[current.index()].request);
+}
+
+/// Whether a thread has an instruction to begin with: see `prepare_thread`.
+fn has_code<K: Variant>(state: &State<K>, id: ThreadId) -> bool {
+    state.find(id).is_some_and(|slot| state.tcbs[slot].resume != 0)
 }
 
 /// Returns the TCB of the thread that runs next. Most of the time that is decided already.
@@ -432,5 +445,26 @@ fn take_interrupts<K: Variant>(
     state.read_inbox();
     if is_tick {
         state.tick();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::variant::StrictPlus;
+
+    #[test]
+    fn a_thread_without_memory_for_a_stack_is_not_left() {
+        let mut kernel = Kernel::<StrictPlus>::new(Options::default()).unwrap();
+        let spawned = |result: io::Result<ThreadId>| result.map_err(|error| error.kind());
+        kernel
+            .spawn(5, move |mut here| {
+                assert_eq!(spawned(here.spawn(6, |_| ())), Err(io::ErrorKind::OutOfMemory));
+            })
+            .unwrap();
+        // No process has that much.
+        kernel.entry_points.host_state.0.get_mut().stack_bytes = 1 << 60;
+        assert_eq!(spawned(kernel.spawn(5, |_| ())), Err(io::ErrorKind::OutOfMemory));
+        assert_eq!(kernel.run(), Summary { failures: Vec::new(), n_left: 0 });
     }
 }

@@ -9,12 +9,14 @@ use crate::thread_id::ThreadId;
 pub enum Request {
     /// The thread asks for nothing.
     None,
-    /// Makes a thread, which `Start` lets run. Answered by `Created`, or by `Full`.
+    /// Makes a thread without stack and code, which
+    /// [`exchange_registers`](crate::CurrentThread::exchange_registers) gives to it. Answered by
+    /// `Created`, or by `Full`.
     Create {
         /// The thread's priority: 255 is the highest.
         priority: u8,
     },
-    /// Lets a created thread run. Refused if the thread was started before.
+    /// Lets a created thread run. Refused if the thread was started before, or has no code.
     Start(ThreadId),
     /// Stops a thread wherever it is, until it is resumed. It still receives messages.
     Suspend(ThreadId),

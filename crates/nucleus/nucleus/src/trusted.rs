@@ -65,7 +65,9 @@ fn restart<K: Variant>(
     id: u32,
     body: u64,
 ) -> Option<Registers> {
-    let slot = state.stop(ThreadId::from_raw(id)?)?;
+    let id = ThreadId::from_raw(id)?;
+    host_state.stack_of(id.slot())?;
+    let slot = state.stop(id)?;
     let stack_pointer = host_state.change_stack(slot)?;
     let new = Registers { stack_pointer, instruction_pointer: entry_points.thread_start };
     state.utcbs[slot.index()].words[0] = body;

@@ -246,6 +246,22 @@ fn threads_are_started_by_threads_and_their_stacks_used_again() {
 }
 
 #[test]
+fn a_thread_without_code_is_not_started() {
+    let mut kernel = kernel::<StrictPlus>(None);
+    kernel
+        .spawn(5, |mut here| {
+            let Request::Created(id) = here.request(Request::Create { priority: 6 }) else {
+                panic!("there is room")
+            };
+            assert_eq!(here.request(Request::Start(id)), Request::Refused);
+            assert!(!here.restart(id, |_| ()).unwrap());
+        })
+        .unwrap();
+    let summary = kernel.run();
+    assert_eq!((&summary.failures[..], summary.n_left), (&[][..], 1));
+}
+
+#[test]
 fn kernels_of_several_os_threads_do_not_know_each_other() {
     let threads: Vec<_> = (0..3)
         .map(|_| std::thread::spawn(|| (0..5).for_each(|_| calls_are_answered_in::<StrictPlus>())))
