@@ -212,16 +212,24 @@ impl Broker {
         command.arg("broker").env("BATON_SOCKET", &socket).stdin(Stdio::null());
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.map_err(|error| failed(&baton.display(), error))?;
-        let broker = Broker { child, socket };
-        let until = Instant::now() + Duration::from_secs(15);
-        while !broker.socket.exists() {
-            if Instant::now() > until {
-                return Err(io::Error::other("the broker did not open its socket"));
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        let mut broker = Broker { child, socket };
+        if !makes(&mut broker.child, &broker.socket)? {
+            return Err(io::Error::other("the broker did not open its socket"));
         }
         Ok(broker)
     }
+}
+
+/// Waits until a child has made a file. `false`: the child has ended, or 15 seconds are over.
+fn makes(child: &mut Child, file: &Path) -> io::Result<bool> {
+    let until = Instant::now() + Duration::from_secs(15);
+    while !file.exists() {
+        if child.try_wait()?.is_some() || Instant::now() > until {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(true)
 }
 
 /// A mounted binderfs, unmounted when this value is dropped.
@@ -241,12 +249,9 @@ impl Mount {
         let child = child.map_err(|error| failed(&parts.baton.display(), error))?;
         let mut mount = Mount { child, directory };
         let device = mount.directory.join("binder");
-        while !device.exists() {
-            if mount.child.try_wait()?.is_some() {
-                let why = format!("cannot mount a binderfs: see `{} mount`", parts.baton.display());
-                return Err(io::Error::other(why));
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        if !makes(&mut mount.child, &device)? {
+            let why = format!("cannot mount a binderfs: see `{} mount`", parts.baton.display());
+            return Err(io::Error::other(why));
         }
         Ok(mount)
     }
