@@ -1,7 +1,8 @@
 //! What a real-time call takes of the system once its looper is there, of both sides together.
 //!
 //! The kernel counts, in processes that are as in all other measurements: a caller that makes no
-//! call in one stretch, and many in the next. What the second has more is the calls'.
+//! call in one stretch, and many in the next. What the second has more is the calls'. In both the
+//! caller reads a line and writes one: if nothing of that is counted, the kernel does not count.
 
 use crate::perf::Counters;
 use crate::rt::caller::CallerSchedule;
@@ -38,6 +39,9 @@ pub fn measure(testbed: &Testbed, level: u8, resource: Resource) -> io::Result<f
         Ok(counters.read()? - before)
     };
     let (without, with) = (taken(0)?, taken(CALLS)?);
+    if without == 0 {
+        return Err(cannot(io::Error::other("it counts nothing")));
+    }
     let of_one = with.saturating_sub(without) as f64 / f64::from(CALLS);
     Ok((of_one * 10.0).round() / 10.0)
 }
