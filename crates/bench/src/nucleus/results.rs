@@ -139,7 +139,11 @@ impl NucleusResults {
             each_kernel!(K => {
                 let latency = |n_threads| find(Case::Latency { load, n_threads }, K::NAME);
                 let bar = (K::NAME == "Strict+").then_some(Bar::AtMost(1.5));
-                let name = format!("{}_{name}_growth", snake(K::NAME));
+                let name = match (load, K::NAME) {
+                    (Load::Chaining, "Strict+") => "chain_growth_25_to_250".to_owned(),
+                    (Load::Elevator, "Strict+") => "elevator_growth_25_to_250".to_owned(),
+                    (_, kernel) => format!("{}_{name}_growth", snake(kernel)),
+                };
                 ratios.push(ratio(name, latency(MANY), latency(FEW), P99, bar));
             });
         }
