@@ -8,7 +8,7 @@ use baton_logcat::entry::{Body, Level};
 use baton_logcat::wire::Entries;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use std::io::{BufRead, BufReader};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use support::{BATON, Log};
 
@@ -288,10 +288,46 @@ fn messages_to_syslog_are_logged() {
     assert!(
         String::from_utf8_lossy(&second.stderr).contains("somebody takes datagrams there already")
     );
-    let pid = rustix::process::Pid::from_child(&process);
+    terminate(&mut process);
+    assert!(!log.path("syslog").exists());
+}
+
+/// Ends a process with SIGTERM, which it takes for a request to end.
+fn terminate(process: &mut Child) {
+    let pid = rustix::process::Pid::from_child(process);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(process.wait().unwrap().success());
-    assert!(!log.path("syslog").exists());
+}
+
+#[test]
+fn a_bridge_of_syslog_removes_no_file_that_is_not_its_socket() {
+    let log = Log::new();
+    let path = log.path("syslog");
+    let refused = |code: i32, words: &str| {
+        let output = log.run(&format!("log --syslog {}", path.display()));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(words), "{said}");
+        assert_eq!(output.status.code(), Some(code), "{said}");
+    };
+    std::fs::write(&path, "precious").unwrap();
+    refused(2, "is there and is no socket of syslog");
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    std::fs::remove_file(&path).unwrap();
+    // The link may lead to a socket, as /dev/log does; it is no socket to remove.
+    std::os::unix::fs::symlink(log.path("elsewhere"), &path).unwrap();
+    refused(2, "is there and is no socket of syslog");
+    assert!(path.is_symlink());
+    std::fs::remove_file(&path).unwrap();
+    let other = UnixListener::bind(&path).unwrap();
+    refused(1, "Protocol wrong type for socket");
+    assert!(path.exists());
+    drop(other);
+    // Another file takes the path of a bridge.
+    let mut process = bridge(&log);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "precious").unwrap();
+    terminate(&mut process);
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
 }
 
 /// A broker that gets an invalid message. Returns its standard error.
@@ -310,11 +346,7 @@ fn broker_with_invalid_client(log: &Log, directory: &std::path::Path) -> String 
     rustix::net::send(&client, b"nonsense", SendFlags::empty()).unwrap();
     let mut line = String::new();
     BufReader::new(broker.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    let _ = rustix::process::kill_process(
-        rustix::process::Pid::from_child(&broker),
-        rustix::process::Signal::TERM,
-    );
-    assert!(broker.wait().unwrap().success());
+    terminate(&mut broker);
     line
 }
 

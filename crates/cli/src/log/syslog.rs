@@ -3,7 +3,7 @@
 //! The log's records belong to this process. Their tag names the sender, as in `sshd[77]`. The
 //! process number in the tag comes from the kernel, not from the datagram.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::stop;
 use baton_log::{Logger, MAX_TEXT_BYTES};
 use baton_logcat::syslog::{self, Message};
@@ -13,23 +13,40 @@ use rustix::fd::{AsFd, AsRawFd};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_passcred;
-use std::io::IoSliceMut;
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 /// Largest datagram; a longer text would not fit into a record anyway.
 const MAX_DATAGRAM_BYTES: usize = MAX_TEXT_BYTES + 256;
 
-/// The socket, removed when the bridge ends.
+/// The socket, removed when the bridge ends, unless another file has its path by then.
 struct SocketPath<'a> {
     path: &'a Path,
     socket: UnixDatagram,
+    /// Device and inode of the socket's file.
+    identity: (u64, u64),
+}
+
+impl<'a> SocketPath<'a> {
+    fn bind(path: &'a Path) -> io::Result<SocketPath<'a>> {
+        let socket = UnixDatagram::bind(path)?;
+        Ok(SocketPath { path, socket, identity: identity(path)? })
+    }
 }
 
 impl Drop for SocketPath<'_> {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(self.path);
+        if identity(self.path).is_ok_and(|found| found == self.identity) {
+            let _ = std::fs::remove_file(self.path);
+        }
     }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = path.symlink_metadata()?;
+    Ok((found.dev(), found.ino()))
 }
 
 /// Copies datagrams until SIGTERM or SIGINT. Calls `ready` once datagrams can arrive.
@@ -84,28 +101,38 @@ fn receive(socket: impl AsFd, bytes: &mut [u8]) -> Result<(usize, Option<u32>), 
     Ok((received.bytes, process.filter(|pid| *pid != 0)))
 }
 
-/// Listens at the socket's path, unless another process does.
+/// Listens at the socket's path, unless another process does or another file is there.
 fn listen(path: &Path) -> Result<SocketPath<'_>, Failure> {
-    let failed = |wrong: &dyn std::fmt::Display| {
-        Failure::new(format!("listen at {}", path.display()), wrong)
-    };
-    let bind = || UnixDatagram::bind(path);
-    let socket = match bind() {
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            let asks = UnixDatagram::unbound().map_err(|error| failed(&error))?;
-            if asks.connect(path).is_ok() {
-                return Err(failed(&"somebody takes datagrams there already")
-                    .advice("end that one, journald or another syslog, or give another path"));
-            }
-            std::fs::remove_file(path).and_then(|()| bind())
+    let tried = format!("listen at {}", path.display());
+    let place = match SocketPath::bind(path) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            remove_stale(path, &tried)?;
+            SocketPath::bind(path)
         }
         bound => bound,
     };
-    let socket = socket.map_err(|error| failed(&error))?;
-    let place = SocketPath { path, socket };
+    let place = place.map_err(|error| Failure::new(&tried, error))?;
     let everybody = Mode::from_raw_mode(0o666);
     rustix::fs::chmod(path, everybody)
         .and_then(|()| set_socket_passcred(&place.socket, true))
-        .map_err(|errno| failed(&errno))?;
+        .map_err(|errno| Failure::new(&tried, errno))?;
     Ok(place)
+}
+
+/// Removes a socket that nobody listens at. Any other file stays.
+fn remove_stale(path: &Path, tried: &str) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::new(tried, error);
+    if !path.symlink_metadata().map_err(failed)?.file_type().is_socket() {
+        let wrong = format!("{} is there and is no socket of syslog", path.display());
+        return Err(Failure::new(tried, wrong)
+            .kind(Kind::Usage)
+            .advice("remove that file, or give another path"));
+    }
+    match UnixDatagram::unbound().and_then(|asks| asks.connect(path)) {
+        // A socket of another type has a listener as well: the error is EPROTOTYPE.
+        Err(error) if error.kind() != ErrorKind::ConnectionRefused => Err(failed(error)),
+        Err(_) => std::fs::remove_file(path).map_err(failed),
+        Ok(()) => Err(Failure::new(tried, "somebody takes datagrams there already")
+            .advice("end that one, journald or another syslog, or give another path")),
+    }
 }
