@@ -41,6 +41,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest wait of `--wrap`.
 const LONGEST_WRAP: Duration = Duration::from_secs(2 * 60 * 60);
+/// Bytes at the end of a file in which its newest entry is looked for.
+const RESUME_BYTES: u64 = 1 << 20;
 /// Places of a system's own tags.
 const TAGS_FILES: [&str; 2] = ["/etc/event-log-tags", "/system/etc/event-log-tags"];
 
@@ -238,10 +240,10 @@ fn users() -> HashMap<u32, String> {
 }
 
 /// Time of the newest entry in the file, or in the newest older file that has one: later entries
-/// are still to be written.
+/// are still to be written. `None` of a device or a pipe, whose reader gets all entries.
 fn resume(path: &Path, now: Duration, zone: &TimeZone) -> Option<Duration> {
     output::files(path).ok()?.iter().take(2).find_map(|path| {
-        let text = std::fs::read(path).ok()?;
+        let text = output::tail(path, RESUME_BYTES).ok()??;
         let mut resume = Resume::new(now, zone);
         String::from_utf8_lossy(&text).lines().for_each(|line| resume.line(line));
         resume.from()
@@ -256,6 +258,7 @@ fn clear(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
 
 fn remove(path: &Path) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::new(format!("clear {}", path.display()), error);
+    output::check_replaceable(path).map_err(failed)?;
     output::files(path).map_err(failed)?.iter().try_for_each(std::fs::remove_file).map_err(failed)
 }
 

@@ -6,6 +6,7 @@ mod support;
 use baton_log::{Buffer, Options, Priority};
 use baton_logcat::entry::{Body, Level};
 use baton_logcat::wire::Entries;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -126,6 +127,35 @@ fn files_are_continued_without_repetition() {
     assert!(added.ends_with(": three\n") && added.lines().count() == 2, "{added}");
     log.print(&format!("logcat -c -f {}", file.display()));
     assert!(!file.exists());
+}
+
+#[test]
+fn a_pipe_gets_all_entries_and_is_not_read() {
+    let log = Log::new();
+    log.print("log words");
+    let pipe = log.path("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let mut command = log.command(&["logcat", "-d", "-v", "raw", "-f", pipe.to_str().unwrap()]);
+    let mut process = command.spawn().unwrap();
+    let shown = std::fs::read_to_string(&pipe).unwrap();
+    assert_eq!(shown, "--------- beginning of main\nwords\n");
+    assert!(process.wait().unwrap().success());
+    for arguments in ["-c", "-d -r 1", "-d --id 7"] {
+        std::fs::write(log.path("pipe.id"), "6").unwrap();
+        let output = log.run(&format!("logcat {arguments} -f {}", pipe.display()));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("it is no regular file"), "{arguments}: {said}");
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {said}");
+        assert!(pipe.exists());
+    }
+}
+
+#[test]
+fn a_device_that_never_ends_is_not_read() {
+    let log = Log::new();
+    log.print("log words");
+    let output = log.run("logcat -d -f /dev/full");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("No space left"), "{output:?}");
 }
 
 #[test]

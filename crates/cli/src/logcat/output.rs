@@ -7,7 +7,7 @@
 //! Entries in a file are complete: on a full disk, the last entry in the file is still whole.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -51,8 +51,11 @@ impl Output {
         Output { to: To::Standard, gathered: Vec::new(), ends: Vec::new() }
     }
 
-    /// Output to the end of a file.
+    /// Output to the end of a file, or to a device or a pipe, which cannot be rotated.
     pub fn file(path: &Path, rotation: Option<Rotation>) -> io::Result<Output> {
+        if rotation.is_some() {
+            check_replaceable(path)?;
+        }
         let file = open(path)?;
         let bytes = file.metadata()?.len();
         let path = path.to_owned();
@@ -146,6 +149,35 @@ fn older(path: &Path, index: u32, count: u32) -> PathBuf {
     name.into()
 }
 
+/// Fails if the path leads to a device, a pipe or a link, none of which may be removed or renamed.
+pub fn check_replaceable(path: &Path) -> io::Result<()> {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if found.is_file() => Ok(()),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
+}
+
+/// The last bytes of a regular file, at most `longest`, from the beginning of a line on. `None` of
+/// any other file.
+pub fn tail(path: &Path, longest: u64) -> io::Result<Option<Vec<u8>>> {
+    // An open of a pipe could wait for its writer.
+    if !path.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let mut file = File::open(path)?;
+    let skipped = file.metadata()?.len().saturating_sub(longest);
+    file.seek(SeekFrom::Start(skipped))?;
+    let mut bytes = Vec::new();
+    file.take(longest).read_to_end(&mut bytes)?;
+    if skipped > 0 {
+        let line = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
+        bytes.drain(..line);
+    }
+    Ok(Some(bytes))
+}
+
 /// The file and its older files, the newest first.
 pub fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -207,6 +239,36 @@ mod tests {
         output.put(&[b'z'; 1024]).unwrap();
         assert!(read(&directory.path().join("log.1")).starts_with('z'));
         assert_eq!(files(&path).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_end_of_a_file_begins_with_a_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        std::fs::write(&path, "first\nsecond\nthird\n").unwrap();
+        for (longest, expected) in [
+            (100, "first\nsecond\nthird\n"),
+            (19, "first\nsecond\nthird\n"),
+            (18, "second\nthird\n"),
+            (9, "third\n"),
+            (3, ""),
+        ] {
+            let found = tail(&path, longest).unwrap().unwrap();
+            assert_eq!(String::from_utf8_lossy(&found), expected, "{longest}");
+        }
+        assert_eq!(tail(Path::new("/dev/full"), 100).unwrap(), None);
+    }
+
+    #[test]
+    fn only_regular_files_are_rotated() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("log"), directory.path().join("link"));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let rotation = Some(Rotation { kibibytes: 1, count: 1 });
+        assert!(Output::file(&link, rotation).is_err());
+        assert!(!file.exists());
+        assert!(Output::file(&file, rotation).is_ok());
+        assert!(Output::file(&link, None).is_ok());
     }
 
     #[test]
