@@ -10,7 +10,7 @@ use baton_host::manager::AddError;
 use baton_host::plugin::Plugin;
 use baton_host::{Closer, Host, HostError, Running, Service, builtin};
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::Path;
@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
+
+/// How long handlers may take to return after the signal that ends the host.
+const LAST_CALLS: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 
 /// Options of `baton host`.
 #[derive(Args)]
@@ -33,8 +36,8 @@ baton_service, as <baton_service.h> says. NAME= before it registers it under ano
 
 Each service is a thread of one nucleus: calls between them do not leave the process, and one that \
 panics or overflows its stack dies alone. Runs until SIGTERM or SIGINT, or until the last service \
-has died (exit \
-code 1).
+has died (exit code 1). After the signal, calls have 3 seconds to end, or until a second signal: \
+exit code 1 and the names of the services if they do not.
 
 Example: baton host echo settings=properties ./libweather.so")]
 pub struct HostArgs {
@@ -83,17 +86,44 @@ pub fn host(args: &HostArgs, socket: &Path) -> Result<(), Failure> {
     Err(Failure::new(tried, "all of them have died").advice("what they said is above"))
 }
 
-/// Waits until a signal comes (true) or no service is left (false).
+/// Waits until a signal comes (true) or no service is left (false). Ends the process if a handler
+/// does not return for some seconds after the signal, or until a second one.
 fn wait(running: &mut Running, signals: OwnedFd) -> bool {
     let told = Arc::new(AtomicBool::new(false));
-    let (tell, closer): (_, Closer) = (Arc::clone(&told), running.closer());
+    let (tell, closer) = (Arc::clone(&told), running.closer());
     thread::spawn(move || {
-        while poll(&mut [PollFd::new(&signals, PollFlags::IN)], None) == Err(Errno::INTR) {}
+        await_signal(&signals, None);
         tell.store(true, Ordering::Release);
         closer.close();
+        await_signal(&signals, Some(&LAST_CALLS));
+        give_up(&closer);
     });
     running.wait();
     told.load(Ordering::Acquire)
+}
+
+/// Takes the next signal. Returns without one after `longest`.
+fn await_signal(signals: &OwnedFd, longest: Option<&Timespec>) {
+    let n_ready = loop {
+        match poll(&mut [PollFd::new(signals, PollFlags::IN)], longest) {
+            Err(Errno::INTR) => {}
+            polled => break polled,
+        }
+    };
+    if n_ready == Ok(1) {
+        let _ = rustix::io::read(signals, &mut [0]);
+    }
+}
+
+/// Ends the process although calls have not ended.
+fn give_up(closer: &Closer) -> ! {
+    let handling = closer.handling();
+    let wrong = match handling.is_empty() {
+        true => "a service does not end".to_owned(),
+        false => format!("calls of {} have not ended", handling.join(", ")),
+    };
+    Failure::new("end the services in order", wrong).report();
+    std::process::exit(Kind::Failed as i32)
 }
 
 /// A service and its name.

@@ -4,8 +4,10 @@ mod support;
 
 use baton::{CallError, Parcel};
 use baton_host::{Call, Host};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -33,6 +35,10 @@ impl Hosting {
     fn start(broker: &Broker, services: &[&str], says: &str) -> Hosting {
         let mut command = Command::new(BATON);
         command.arg("host").args(services).arg("--socket").arg(&broker.socket);
+        Hosting::begin(&mut command, says)
+    }
+
+    fn begin(command: &mut Command, says: &str) -> Hosting {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -99,6 +105,68 @@ fn an_unknown_service_is_refused_with_a_reason() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(3));
+}
+
+/// A service that blocks in a read of the pipe that the environment names.
+const BLOCKING: &str = r#"
+#include <baton_service.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static int handle(void *state, struct baton_call *call)
+{
+    char byte;
+    (void)state;
+    (void)call;
+    return (int)read(open(getenv("PIPE"), O_RDONLY), &byte, 1);
+}
+
+const struct baton_service baton_service = {
+    BATON_SERVICE_VERSION, 0, "blocking", "test.IBlocking", 0, handle, 0,
+};
+"#;
+
+fn build_blocking(directory: &Path) -> PathBuf {
+    let (source, object) = (directory.join("blocking.c"), directory.join("blocking.so"));
+    std::fs::write(&source, BLOCKING).unwrap();
+    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../nucleus/host/include");
+    let mut command = Command::new("cc");
+    command.args(["-std=gnu11", "-shared", "-fPIC", "-I", include, "-o"]).args([&object, &source]);
+    assert!(command.status().unwrap().success());
+    object
+}
+
+#[test]
+fn signals_end_a_host_whose_handler_blocks() {
+    let broker = Broker::start();
+    let manager = support::serve_manager(&broker);
+    let directory = tempfile::tempdir().unwrap();
+    let (service, pipe) = (build_blocking(directory.path()), directory.path().join("pipe"));
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    for signals in [&[Signal::TERM, Signal::INT][..], &[Signal::INT]] {
+        let mut command = Command::new(BATON);
+        command.args(["host", "echo"]).arg(&service).arg("--socket").arg(&broker.socket);
+        let mut hosting = Hosting::begin(
+            command.env("PIPE", &pipe).stderr(Stdio::piped()),
+            "Hosting echo, blocking\n",
+        );
+        let mut command = Command::new(BATON);
+        command.args(["call", "blocking", "1", "--socket"]).arg(&broker.socket);
+        let mut caller = command.stderr(Stdio::null()).spawn().unwrap();
+        // The open returns when the handler has opened the other end.
+        let writer = std::fs::File::options().write(true).open(&pipe).unwrap();
+        let pid = Pid::from_child(&hosting.0);
+        signals.iter().for_each(|signal| kill_process(pid, *signal).unwrap());
+        let status = hosting.0.wait().unwrap();
+        let mut said = String::new();
+        hosting.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(status.code(), Some(1), "{signals:?}: {said}");
+        assert!(said.contains("calls of blocking have not ended"), "{signals:?}: {said}");
+        assert!(!caller.wait().unwrap().success());
+        drop(writer);
+    }
+    manager.close();
 }
 
 #[test]

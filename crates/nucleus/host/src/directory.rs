@@ -10,7 +10,7 @@ use baton_nucleus::{Portable, SignalStack, ThreadId};
 use baton_shm::lock::Lock;
 use rustix::io::Errno;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Services of one host, at most: each is a bit of a `u128`, and each slot needs a thread, too.
 pub(crate) const MAX_SERVICES: usize = 100;
@@ -31,6 +31,8 @@ pub(crate) struct HostedService {
     pub(crate) stays: bool,
     /// The service's thread as a word; 0: it has ended.
     thread: AtomicU32,
+    /// Whether the service's handler runs. Only a report reads this, in no order with other words.
+    pub(crate) is_handling: AtomicBool,
 }
 
 /// See the module.
@@ -45,7 +47,8 @@ pub(crate) struct Directory {
 
 impl HostedService {
     pub(crate) fn new(name: String, process: Process, stays: bool) -> HostedService {
-        HostedService { name, process, stays, thread: AtomicU32::new(0) }
+        let (thread, is_handling) = (AtomicU32::new(0), AtomicBool::new(false));
+        HostedService { name, process, stays, thread, is_handling }
     }
 }
 
@@ -79,6 +82,16 @@ impl Directory {
 
     pub(crate) fn set_thread(&self, service: usize, thread: Option<ThreadId>) {
         self.services[service].thread.store(thread.map_or(0, ThreadId::raw), Ordering::Relaxed);
+    }
+
+    /// The names of services whose handlers run.
+    pub(crate) fn handling(&self) -> Vec<&str> {
+        // A handler that overflows its stack does not return, but its thread ends.
+        let handling = |(number, hosted): &(usize, &HostedService)| {
+            self.thread(*number).is_some() && hosted.is_handling.load(Ordering::Relaxed)
+        };
+        let services = self.services.iter().enumerate().filter(handling);
+        services.map(|(_, hosted)| &*hosted.name).collect()
     }
 
     pub(crate) fn dispatcher(&self) -> ThreadId {

@@ -195,6 +195,12 @@ impl Closer {
     pub fn close(&self) {
         self.0.services().iter().for_each(|hosted| hosted.process.close());
     }
+
+    /// The names of services whose handlers run at this moment. A handler that does not return
+    /// keeps [`Running::wait`] from returning.
+    pub fn handling(&self) -> Vec<&str> {
+        self.0.handling()
+    }
 }
 
 impl Running {
@@ -231,7 +237,8 @@ impl Running {
         self.directory.call(service, &Incoming::Local { code, data }, own_priority())
     }
 
-    /// Waits until all services have ended: see [`Closer::close`].
+    /// Waits until all services have ended: see [`Closer::close`]. A handler that does not return
+    /// keeps this from returning: [`Closer::handling`] names its service.
     pub fn wait(&mut self) {
         for looper in self.loopers.drain(..) {
             let _ = looper.join();

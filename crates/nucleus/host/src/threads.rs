@@ -18,6 +18,7 @@ use baton_nucleus::{CurrentThread, Message, Sender, Source, ThreadId, Timeout};
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Threads of the kernel besides the services.
 pub(crate) const N_INTERNAL_THREADS: usize = N_SLOTS + 1;
@@ -176,11 +177,13 @@ impl ServiceThread<'_> {
         // SAFETY: the caller of this service waits for the answer.
         unsafe { slot.pending_call() }.occupied |= mine;
         let hosted = &self.directory.services()[self.me];
+        hosted.is_handling.store(true, Ordering::Relaxed);
         let stays = hosted.stays;
         let context = HostContext { here, directory: self.directory, stays, slot: number };
         let mut call = Call::hosted(incoming, &hosted.process, context);
         // AssertUnwindSafe: a service that has panicked is not used again.
         let answer = catch_unwind(AssertUnwindSafe(|| service::answer(self.service, &mut call)));
+        hosted.is_handling.store(false, Ordering::Relaxed);
         // SAFETY: all services that this one has called have answered.
         unsafe { slot.pending_call() }.occupied &= !mine;
         // The panic hook has reported the panic. The payload's drop may panic once more.
