@@ -88,7 +88,8 @@ impl Manager {
         match self.check(tried, name)? {
             Found::Service(handle) => Ok(handle),
             Found::Elsewhere => Err(Failure::new(tried, "it is reached through an accessor")),
-            Found::Nothing => {
+            // This process registers nothing, so no service is its own.
+            Found::Own(_) | Found::Nothing => {
                 Err(Failure::new(tried, "there is no service of this name")
                     .advice("see `baton list`"))
             }

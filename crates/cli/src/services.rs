@@ -82,7 +82,7 @@ pub fn list(args: &ListArgs, socket: &Path) -> Result<(), Failure> {
             Found::Service(handle) => (interface(&handle), false),
             Found::Elsewhere => (None, true),
             // The service has disappeared since it was listed.
-            Found::Nothing => continue,
+            Found::Own(_) | Found::Nothing => continue,
         };
         services.push(Service { name, interface, accessor });
     }

@@ -52,7 +52,7 @@ pub fn wait_for(
     names.iter().try_for_each(|name| {
         let tried = format!("wait for the service {name:?}");
         deadline.wait_until(&tried, |left| match look(&mut manager, name, context, socket, left) {
-            Ok(Found::Service(_) | Found::Elsewhere) => Look::There,
+            Ok(Found::Service(_) | Found::Own(_) | Found::Elsewhere) => Look::There,
             Ok(Found::Nothing) => {
                 let wrong = "the service manager does not know it";
                 Look::NotYet(Failure::new(&tried, wrong).advice("see `baton list`"))

@@ -93,6 +93,8 @@ pub struct ServiceManager {
 pub enum Found {
     /// There is one.
     Service(Handle),
+    /// There is one, of the process that asks.
+    Own(Object),
     /// To be reached in a way that is no Binder call.
     Elsewhere,
     /// There is none.
@@ -285,14 +287,16 @@ impl ServiceManager {
                 _ => return Err(misunderstood("a reply of another form")),
             }
         }
-        Ok(answer.handle(0).map_or(Found::Nothing, Found::Service))
+        let own = || answer.own_object(0).map_or(Found::Nothing, Found::Own);
+        Ok(answer.handle(0).map_or_else(own, Found::Service))
     }
 
-    /// The service of a name; `None` if the manager knows none that is a Binder object.
+    /// The service of a name; `None` if the manager knows none that is a Binder object of another
+    /// process.
     pub fn service(&self, name: &str) -> Result<Option<Handle>, NameError> {
         Ok(match self.check(name)? {
             Found::Service(handle) => Some(handle),
-            Found::Elsewhere | Found::Nothing => None,
+            Found::Own(_) | Found::Elsewhere | Found::Nothing => None,
         })
     }
 }

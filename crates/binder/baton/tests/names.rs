@@ -125,6 +125,8 @@ fn names_are_published_and_found_at_managers_of_each_protocol() {
         for name in ["one", "other"] {
             theirs.publish(name, echo(&server)).unwrap();
         }
+        let own = theirs.check("other").unwrap();
+        assert!(matches!(own, Found::Own(_)), "{protocol:?}: {own:?}");
         let refused = theirs.publish(RESERVED, echo(&server));
         assert!(matches!(refused, Err(NameError::Refused { .. })), "{refused:?}");
 

@@ -138,7 +138,7 @@ void baton_object_free(baton_object *object);
 int baton_become_context_manager(const baton_object *object);
 
 // Publishes an object under a name at its context's service manager, which may be one of Android 9
-// to 14 or 16. `-ESRCH` if the context has no manager, `-EACCES` if the manager refuses, `-EPROTO`
+// to 16. `-ESRCH` if the context has no manager, `-EACCES` if the manager refuses, `-EPROTO`
 // if it is no service manager.
 //
 // Requires:
@@ -146,7 +146,8 @@ int baton_become_context_manager(const baton_object *object);
 int baton_publish(const baton_object *object, const char *name);
 
 // A handle to the service of a name. `-ENOENT` if the service manager knows none that is a Binder
-// object; else errors as of `baton_publish`.
+// object, `-EINVAL` if the service or the service manager is an object of this process; else
+// errors as of `baton_publish`.
 //
 // Requires:
 // `process` is null or from `baton_open`, `name` is null or a C string, `out` is valid.

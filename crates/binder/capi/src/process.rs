@@ -4,6 +4,7 @@ use crate::parcel::baton_parcel;
 use crate::received::baton_received;
 use crate::reference::{baton_handle, baton_object, baton_process};
 use crate::{give, given, given_mut, guard, guard_or, take_back};
+use baton::service_manager::Found;
 use baton::socket_path;
 use baton::{CallError, NameError, Process, Received, SchedPriority, ServiceManager};
 use rustix::io::Errno;
@@ -221,7 +222,7 @@ pub unsafe extern "C" fn baton_become_context_manager(object: *const baton_objec
 }
 
 /// Publishes an object under a name at its context's service manager, which may be one of Android 9
-/// to 14 or 16. `-ESRCH` if the context has no manager, `-EACCES` if the manager refuses, `-EPROTO`
+/// to 16. `-ESRCH` if the context has no manager, `-EACCES` if the manager refuses, `-EPROTO`
 /// if it is no service manager.
 ///
 /// # Safety
@@ -237,7 +238,8 @@ pub unsafe extern "C" fn baton_publish(object: *const baton_object, name: *const
 }
 
 /// A handle to the service of a name. `-ENOENT` if the service manager knows none that is a Binder
-/// object; else errors as of `baton_publish`.
+/// object, `-EINVAL` if the service or the service manager is an object of this process; else
+/// errors as of `baton_publish`.
 ///
 /// # Safety
 /// `process` is null or from `baton_open`, `name` is null or a C string, `out` is valid.
@@ -252,7 +254,11 @@ pub unsafe extern "C" fn baton_find(
         let (process, name, out) =
             unsafe { (&given(process)?.process, text(name)?, given_mut(out)?) };
         let manager = ServiceManager::find(process).map_err(name_errno)?;
-        let handle = manager.service(name).map_err(name_errno)?.ok_or(Errno::NOENT)?;
+        let handle = match manager.check(name).map_err(name_errno)? {
+            Found::Service(handle) => handle,
+            Found::Own(_) => return Err(Errno::INVAL),
+            Found::Elsewhere | Found::Nothing => return Err(Errno::NOENT),
+        };
         Ok(give(out, baton_handle { handle, process: Arc::clone(process) }))
     })
 }

@@ -1,6 +1,8 @@
 //! The library as C programs get it: both of its forms, between processes.
 
+use baton::Process;
 use baton_broker::{Config, Running};
+use baton_manager::{Manager, Policy, Release};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -58,6 +60,10 @@ fn compile(program: &Path, library: &Path, rest: &[String]) {
 fn converse(program: &Path, directory: &Path) {
     let socket = directory.join("broker.sock");
     let _broker = Running::start(Config::at(&socket)).unwrap();
+    let manager = Process::open("vndbinder", &socket).unwrap();
+    let _manager = Manager::start(&manager, Release::Sixteen, Policy::Everyone).unwrap();
+    let its = manager.clone();
+    let looper = std::thread::spawn(move || its.serve());
     let run = |part| {
         let mut command = Command::new(program);
         command.arg(part).arg(&socket).env("BATON_SOCKET", &socket).stdin(Stdio::null());
@@ -73,6 +79,8 @@ fn converse(program: &Path, directory: &Path) {
     let status = server.wait().unwrap();
     assert!(client.is_some_and(|status| status.success()), "client: {client:?}");
     assert!(status.success(), "server: {status:?}");
+    manager.close();
+    looper.join().unwrap();
 }
 
 #[test]

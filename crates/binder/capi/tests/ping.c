@@ -118,6 +118,7 @@ static void run_server(const char *socket) {
     CHECK(baton_become_context_manager(object) == 0);
     CHECK(baton_become_context_manager(object) == -EBUSY);
     CHECK(baton_context_manager(server.process, &(baton_handle *){NULL}) == -EINVAL);
+    CHECK(baton_find(server.process, "name", &(baton_handle *){NULL}) == -EINVAL);
     puts("ready");
     fflush(stdout);
     CHECK(pthread_create(&thread, NULL, serve, server.process) == 0);
@@ -179,6 +180,25 @@ static void check_options(baton_process *process) {
     CHECK(baton_find(other, "name", &(baton_handle *){NULL}) == -ESRCH);
     baton_object_free(object);
     baton_close(other);
+}
+
+// A service manager has the context vndbinder.
+static void check_names(void) {
+    baton_process *server, *client;
+    baton_object *object;
+    baton_handle *handle = NULL;
+    CHECK(baton_open("vndbinder", NULL, &server) == 0);
+    CHECK(baton_add_object(server, echo, &caller, &object) == 0);
+    CHECK(baton_find(server, "name", &handle) == -ENOENT);
+    CHECK(baton_publish(object, "name") == 0);
+    CHECK(baton_find(server, "name", &handle) == -EINVAL);
+    CHECK(handle == NULL);
+    CHECK(baton_open("vndbinder", NULL, &client) == 0);
+    CHECK(baton_find(client, "name", &handle) == 0);
+    baton_handle_free(handle);
+    baton_close(client);
+    baton_object_free(object);
+    baton_close(server);
 }
 
 static void check_errors(baton_process *process, baton_handle *manager) {
@@ -358,6 +378,7 @@ static void run_client(const char *socket) {
     check_one_way(manager);
     check_time_out(manager);
     check_options(process);
+    check_names();
 
     CHECK(pipe(death) == 0);
     CHECK(baton_link_to_death(manager, mourn, &death[1]) == 0);
