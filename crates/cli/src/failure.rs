@@ -15,7 +15,7 @@ Exit codes:
   3    no broker is listening
   4    the context has no context manager (service manager)
   5    rt run: the frequency is locked at another value; broker: another one has the socket
-  124  call, ping, dump: no answer came in time
+  124  no answer came in time, of a service (call, ping, dump) or of the service manager
   126  run: the program cannot be executed or interposed; bench, latency: nor baton-bench
   127  run: the program was not found; bench, latency: nor was baton-bench
   Otherwise `baton run`, `baton rt run`, `baton bench` and `baton latency` end as their programs

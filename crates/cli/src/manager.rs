@@ -36,12 +36,13 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Finds the manager of a context and its protocol.
+    /// Finds the manager of a context and its protocol. Each call of the manager may take some
+    /// seconds.
     pub fn find(context: &str, socket: &Path, tried: &str) -> Result<Manager, Failure> {
-        Manager::find_within(context, socket, None, tried)
+        Manager::find_within(context, socket, Some(PATIENCE), tried)
     }
 
-    /// Like [`Manager::find`], with a bound for each call of the manager.
+    /// Like [`Manager::find`], with another bound for each call of the manager, or none.
     pub fn find_within(
         context: &str,
         socket: &Path,
@@ -137,8 +138,13 @@ pub fn interface(handle: &Handle) -> Option<String> {
 
 /// Like [`interface`], in at most this time.
 pub fn interface_within(handle: &Handle, longest: Duration) -> Option<String> {
-    let answer = handle.call_within(INTERFACE, &Parcel::new(), longest).ok()?;
-    name(&answer)
+    ask_interface(handle, longest).ok().flatten()
+}
+
+/// Like [`interface_within`], with the error of an object that does not answer.
+pub fn ask_interface(handle: &Handle, longest: Duration) -> Result<Option<String>, CallError> {
+    let answer = handle.call_within(INTERFACE, &Parcel::new(), longest)?;
+    Ok(name(&answer))
 }
 
 fn name(answer: &Received<'_>) -> Option<String> {
@@ -184,10 +190,13 @@ fn failure(tried: &str, context: &str, error: NameError) -> Failure {
             Failure::no_manager(tried, context)
         }
         NameError::Misunderstood(_) => Failure::new(tried, error).advice(
-            "it speaks another protocol than those of Android 9 to 14 and 16, or the context is \
-             not one of services",
+            "it speaks another protocol than those of Android 9 to 16, or the context is not one \
+             of services",
         ),
-        NameError::Call(CallError::TimedOut) => timed_out(tried),
+        NameError::Call(CallError::TimedOut) => timed_out(tried).advice(
+            "the service manager does not answer; `baton ps --calls` shows where the call hangs. \
+             Commands that have --timeout can give it longer",
+        ),
         error => Failure::new(tried, error),
     }
 }

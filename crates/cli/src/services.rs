@@ -4,15 +4,21 @@
 
 use crate::call::{self, CallArgs};
 use crate::failure::Failure;
-use crate::manager::{ContextArgs, Manager, interface};
+use crate::manager::{ContextArgs, Manager, ask_interface};
 use crate::stdout::{show, show_json};
 use baton::service_manager::Found;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::path::Path;
+use std::time::Duration;
+
+/// Time for a service to tell its interface: one that hangs does not.
+const SERVICE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Options of `baton list`.
 #[derive(Args)]
+#[command(after_help = "\
+A service that does not tell its interface within a second has a question mark for it.")]
 pub struct ListArgs {
     #[command(flatten)]
     place: ContextArgs,
@@ -64,6 +70,9 @@ struct Service {
     name: String,
     interface: Option<String>,
     accessor: bool,
+    /// Whether it answers the question for its interface in time.
+    #[serde(skip)]
+    answers: bool,
 }
 
 #[derive(Serialize)]
@@ -78,22 +87,24 @@ pub fn list(args: &ListArgs, socket: &Path) -> Result<(), Failure> {
     let manager = Manager::find(&args.place.context, socket, tried)?;
     let mut services = Vec::new();
     for name in manager.names(tried)? {
-        let (interface, accessor) = match manager.check(tried, &name)? {
-            Found::Service(handle) => (interface(&handle), false),
-            Found::Elsewhere => (None, true),
+        let (told, accessor) = match manager.check(tried, &name)? {
+            Found::Service(handle) => (ask_interface(&handle, SERVICE_PATIENCE), false),
+            Found::Elsewhere => (Ok(None), true),
             // The service has disappeared since it was listed.
             Found::Own(_) | Found::Nothing => continue,
         };
-        services.push(Service { name, interface, accessor });
+        let (answers, interface) = (told.is_ok(), told.ok().flatten());
+        services.push(Service { name, interface, accessor, answers });
     }
     if args.json {
         return show_json(&Listed { services });
     }
     let mut text = format!("Found {} services:\n", services.len());
-    for (number, Service { name, interface, accessor }) in services.iter().enumerate() {
-        let interface = match accessor {
-            true => "through an accessor",
-            false => interface.as_deref().unwrap_or_default(),
+    for (number, Service { name, interface, accessor, answers }) in services.iter().enumerate() {
+        let interface = match (accessor, answers) {
+            (true, _) => "through an accessor",
+            (false, true) => interface.as_deref().unwrap_or_default(),
+            (false, false) => "?",
         };
         text.push_str(&format!("{number}\t{name}: [{interface}]\n"));
     }

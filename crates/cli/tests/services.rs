@@ -230,3 +230,32 @@ fn a_manager_that_only_answers_statuses_is_reported() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("another protocol"), "{said}");
 }
+
+#[test]
+fn a_service_that_does_not_answer_is_listed_without_an_interface() {
+    let broker = Broker::start();
+    let manager = support::serve_manager(&broker);
+    // No thread serves it.
+    let silent = broker.open();
+    let object = silent.object(|_| Err(rustix::io::Errno::NOSYS)).add();
+    baton_host::manager::add(&silent, "silent", object).unwrap();
+    let (code, listed) = text(&baton(&broker, &["list"]));
+    assert_eq!((code, &*listed), (Some(0), "Found 1 services:\n0\tsilent: [?]\n"));
+    let (_, listed) = text(&baton(&broker, &["list", "--json"]));
+    let expected = json!({"services": [{"name": "silent", "interface": null, "accessor": false}]});
+    assert_eq!(serde_json::from_str::<Json>(&listed).unwrap(), expected);
+    manager.close();
+}
+
+#[test]
+fn a_manager_that_does_not_answer_is_not_awaited_for_ever() {
+    let broker = Broker::start();
+    let manager = broker.open();
+    manager
+        .become_context_manager(manager.object(|_| Err(rustix::io::Errno::NOSYS)).add())
+        .unwrap();
+    let output = baton(&broker, &["list"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("the service manager does not answer"), "{said}");
+    assert_eq!(output.status.code(), Some(124), "{said}");
+}
