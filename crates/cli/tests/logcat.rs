@@ -252,6 +252,16 @@ fn sizes_and_statistics_are_shown() {
     assert_eq!((&statistics["tags"]["T"], &statistics["buffers"]["main"]), (&expected, &expected));
     let uid = rustix::process::getuid().as_raw().to_string();
     assert_eq!(statistics["users"][uid], expected);
+    // A new size is for threads that come.
+    log.print("logcat -G 256K -b main");
+    let shown = log.print("logcat -g -b main");
+    assert!(shown.starts_with("main: ring buffer is 256 KiB (128 KiB consumed, "), "{shown}");
+    log.write(&["words".to_owned()]);
+    let shown = log.print("logcat -g -b main");
+    assert!(shown.starts_with("main: ring buffer is 256 KiB (384 KiB consumed, "), "{shown}");
+    log.print("logcat -c -b main");
+    let shown = log.print("logcat -g -b main");
+    assert!(shown.contains(" (384 KiB consumed, 0 B readable), "), "{shown}");
 }
 
 #[test]

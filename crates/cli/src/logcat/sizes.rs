@@ -2,14 +2,13 @@
 
 use super::args::LogcatArgs;
 use super::reading::{open, unreadable};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use baton_log::{Buffer, Item, MAX_RING_BYTES, MIN_RING_BYTES, Settings};
 use baton_logcat::entry::Entry;
 use baton_logcat::size;
 use baton_logcat::wire::{self, MAX_ENTRY_BYTES, MAX_PAYLOAD_BYTES};
 use rustix::io::Errno;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Shows the size and content of each buffer.
@@ -21,9 +20,7 @@ pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
     let mut text = String::new();
     for &buffer in buffers {
         let ring_bytes = settings.ring_bytes[buffer as usize] as u64;
-        let (n_rings, readable) = readable(&directory, buffer)?;
-        // The size of all threads' rings together.
-        let consumed = ring_bytes * n_rings as u64;
+        let Taken { n_rings, consumed, readable } = taken(&directory, buffer)?;
         let name = buffer.name();
         text += &match args.json {
             true => {
@@ -46,17 +43,25 @@ pub fn show(args: &LogcatArgs, buffers: &[Buffer]) -> Result<(), Failure> {
     crate::stdout::show(&text)
 }
 
-/// Number of rings with entries, and the entries' bytes.
-fn readable(directory: &Path, buffer: Buffer) -> Result<(usize, u64), Failure> {
+/// The memory that a buffer takes.
+struct Taken {
+    n_rings: usize,
+    /// Bytes of all rings together. Each has the size that was set when its thread began to log.
+    consumed: u64,
+    /// Bytes of the entries that can be read.
+    readable: u64,
+}
+
+fn taken(directory: &Path, buffer: Buffer) -> Result<Taken, Failure> {
     let mut reader = open(directory, &[buffer])?;
-    let (mut rings, mut bytes) = (BTreeSet::new(), 0);
+    let mut readable = 0;
     while let Some(item) = reader.next_item() {
         if let Item::Record(record) = item {
-            rings.insert((record.origin.file.clone(), record.ring));
-            bytes += wire::encode(&Entry::from(&record)).len() as u64;
+            readable += wire::encode(&Entry::from(&record)).len() as u64;
         }
     }
-    Ok((rings.len(), bytes))
+    let (n_rings, consumed) = reader.rings(buffer);
+    Ok(Taken { n_rings, consumed, readable })
 }
 
 /// Sets the size of each thread's ring in these buffers, for new threads.

@@ -203,6 +203,14 @@ impl Reader {
         }
     }
 
+    /// The number of a buffer's rings that the last look has found, and their bytes together. They
+    /// may have other sizes than [`Settings`](crate::Settings) has now.
+    pub fn rings(&self, buffer: Buffer) -> (usize, u64) {
+        let tracks = self.file_readers.values().flat_map(|file_reader| &file_reader.tracks);
+        let of_buffer = tracks.filter(|track| track.place.buffer == buffer);
+        of_buffer.fold((0, 0), |(n, bytes), track| (n + 1, bytes + track.place.capacity))
+    }
+
     /// Passes present and future items to a function, until that says to stop.
     pub fn follow(
         &mut self,
