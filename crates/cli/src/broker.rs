@@ -6,7 +6,7 @@ use crate::policy;
 use crate::stop;
 use baton_broker::limits::Limits;
 use baton_broker::{Config, RunError};
-use baton_log::Buffer;
+use baton_log::{Buffer, Options, Settings};
 use clap::Args;
 use rustix::fd::OwnedFd;
 use std::ffi::OsString;
@@ -78,8 +78,12 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
     baton_broker::run(config, ready).map_err(|error| explain(tried, &error))
 }
 
-/// Sends log messages to standard error, and to Baton's log under a tag if there is one.
+/// Sends log messages to standard error, and to Baton's log under a tag if there is one. Their ring
+/// has the default size: a large one, which is for programs, takes seconds to make.
 pub fn begin_log(tag: &'static str) {
+    let rings = Settings::default().ring_bytes;
+    // This cannot fail: nothing was logged before.
+    let _ = baton_log::set_options(Options::new().ring_bytes(rings));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time();
     let lines = lines.with_target(false).with_ansi(false);
     let log = baton_log::adapter::tracing::Layer::new(Buffer::System).tag(tag);

@@ -271,6 +271,7 @@ fn impossible_requests_are_explained() {
         ("logcat -d", 1, "nobody has logged there"),
         ("logcat -b kernel", 2, "there is no buffer 'kernel'"),
         ("logcat Tag:x", 2, "'Tag:x' is no filter"),
+        ("logcat -G 2G", 2, "a ring has at most 1 GiB"),
         ("logcat -v nonsense/words", 2, "'nonsense/words' is no format"),
         ("logcat -t never", 2, "'never' is neither a count nor a time"),
         ("logcat -e (", 2, "regex"),
@@ -393,11 +394,14 @@ fn broker_with_invalid_client(log: &Log, directory: &std::path::Path) -> String 
 #[test]
 fn the_broker_writes_its_messages_to_the_log_too() {
     let log = Log::new();
+    log.print("logcat -G 1M -b system");
     let said = broker_with_invalid_client(&log, &log.path("log"));
     let (_, words) = said.trim_end().split_once("WARN ").unwrap();
     let logged = log.print("logcat -d -b system -v tag");
     assert_eq!(logged, format!("--------- beginning of system\nW/baton-broker: {words}\n"));
     assert!(words.starts_with("closed a connection that "), "{words}");
+    let shown = log.print("logcat -g -b system");
+    assert!(shown.starts_with("system: ring buffer is 1 MiB (64 KiB consumed, "), "{shown}");
     // Without a log the broker works as before.
     assert!(
         broker_with_invalid_client(&log, "/proc/nowhere".as_ref())

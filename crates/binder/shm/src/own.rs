@@ -125,6 +125,10 @@ impl MirroredRing {
     /// Most bytes of one write, and the smallest capacity.
     pub const MOST_AT_ONCE: usize = 8192;
 
+    /// Most bytes for which pages are made when a ring is mapped. Larger rings get the rest page by
+    /// page, because all pages at once take seconds for 1 GiB.
+    const MAX_POPULATED_BYTES: usize = 1 << 20;
+
     /// Maps a part of the file twice. `EINVAL` if `bytes` is no power of two or less than
     /// [`MirroredRing::MOST_AT_ONCE`].
     pub fn map(file: impl AsFd, offset: u64, bytes: usize) -> Result<MirroredRing> {
@@ -132,7 +136,9 @@ impl MirroredRing {
             return Err(Errno::INVAL);
         }
         let ring = MirroredRing { bytes: Own::map(file, offset, bytes, 2)?, mask: bytes - 1 };
-        ring.bytes.populate(0, 2 * bytes);
+        ring.bytes.populate(0, bytes.min(MirroredRing::MAX_POPULATED_BYTES));
+        // A write goes no further past the end.
+        ring.bytes.populate(bytes, MirroredRing::MOST_AT_ONCE);
         Ok(ring)
     }
 
@@ -234,6 +240,17 @@ mod tests {
         assert_eq!(ring.capacity(), 8192);
         for bytes in [0, 4096, 12288] {
             assert_eq!(MirroredRing::map(&file, 0, bytes).err(), Some(Errno::INVAL));
+        }
+    }
+
+    #[test]
+    fn a_large_ring_does_not_get_all_its_pages_at_once() {
+        for (bytes, most) in [(1 << 16, 1 << 16), (1 << 26, 1 << 21)] {
+            let file = file(bytes as u64);
+            let ring = MirroredRing::map(&file, 0, bytes).unwrap();
+            let populated = rustix::fs::fstat(&file).unwrap().st_blocks * 512;
+            assert!(populated <= most, "{populated} of {bytes}");
+            ring.write_in_a_row(bytes as u64 - 2, b"abcd", b"", b"");
         }
     }
 

@@ -72,12 +72,15 @@ pub fn set(directory: &Path, buffers: &[Buffer], bytes: u64) -> Result<(), Failu
             .advice("this is for the owner of the log's directory"),
         errno => unreadable(tried, directory, errno),
     };
+    if bytes > MAX_RING_BYTES as u64 {
+        let wrong = format!("a ring has at most {}", size::show(MAX_RING_BYTES as u64));
+        return Err(Failure::new(tried, wrong).kind(Kind::Usage));
+    }
     let mut settings = match Settings::read(directory) {
         Err(Errno::NOENT) => Settings::default(),
         known => known.map_err(failed)?,
     };
-    let wanted = usize::try_from(bytes).ok().and_then(usize::checked_next_power_of_two);
-    let ring_bytes = wanted.unwrap_or(usize::MAX).clamp(MIN_RING_BYTES, MAX_RING_BYTES);
+    let ring_bytes = (bytes as usize).next_power_of_two().max(MIN_RING_BYTES);
     if ring_bytes as u64 != bytes {
         eprintln!(
             "baton: rings have a power of two from 64K to 1G: {}",
