@@ -25,6 +25,7 @@ Needs Linux 6.1, /dev/fuse and a running broker. As root, on Linux 6.9, programs
 buffers. Elsewhere the server stores each message in the kernel's pages, which takes a little \
 longer. An ordinary user mounts in namespaces of his own, for programs in them:
 
+  export BATON_SOCKET=$XDG_RUNTIME_DIR/baton/broker.sock
   unshare --user --map-root-user --mount sh -c 'baton mount --background DIR && exec sh'")]
 pub struct MountArgs {
     /// The directory, which exists
