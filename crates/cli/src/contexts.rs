@@ -4,6 +4,7 @@ use crate::devices;
 use crate::failure::Failure;
 use crate::observer;
 use crate::stdout::{show, show_json};
+use baton_abi::control::MAX_CONTEXT_NAME_BYTES;
 use clap::{Args, Subcommand};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -33,8 +34,17 @@ pub enum ContextCommand {
     /// Add a context: programs open it as /dev/binderfs/NAME
     Add {
         /// 1 to 255 bytes, without a slash
+        #[arg(value_parser = parse_name)]
         name: String,
     },
+}
+
+/// A context's name.
+pub fn parse_name(text: &str) -> Result<String, String> {
+    match (1..=MAX_CONTEXT_NAME_BYTES).contains(&text.len()) && !text.contains('/') {
+        true => Ok(text.to_owned()),
+        false => Err("a context's name has 1 to 255 bytes and no slash".to_owned()),
+    }
 }
 
 /// Prints the contexts' names.
@@ -57,7 +67,6 @@ pub fn change(command: &ContextCommand, socket: &Path) -> Result<(), Failure> {
     let observer = observer::connect(socket, &tried)?;
     observer.add_context(name).map_err(|errno| match errno {
         Errno::EXIST => Failure::new(&tried, "there is one of this name"),
-        Errno::INVAL => Failure::new(&tried, "a name has 1 to 255 bytes and no slash"),
         errno => Failure::refused(&tried, errno),
     })?;
     // Running programs find the context in /dev too.

@@ -1,5 +1,6 @@
 //! `baton dalvikvm`: runs a Java program from dex files, with the options of Android's dalvikvm.
 
+use crate::contexts::parse_name;
 use crate::failure::Failure;
 use crate::java_vm::{CommandLine, complete, complete_program, on_main_thread, parse_program};
 use crate::zygote;
@@ -37,7 +38,8 @@ pub struct DalvikvmArgs {
     #[arg(long, value_name = "NAME")]
     from_zygote: Option<String>,
     /// With --from-zygote: the context in which the zygote is registered
-    #[arg(long, default_value = "binder", value_name = "NAME", requires = "from_zygote")]
+    #[arg(long, default_value = "binder", value_name = "NAME", requires = "from_zygote",
+          value_parser = parse_name)]
     context: String,
     /// With --from-zygote: run it as another user, if the zygote is root's
     #[arg(long, value_name = "UID", requires = "from_zygote")]

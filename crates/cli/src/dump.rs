@@ -22,6 +22,7 @@ const DUMP: u32 = u32::from_be_bytes(*b"_DMP");
 
 /// Options of `baton dump`.
 #[derive(Args)]
+#[command(override_usage = "baton dump [OPTIONS] <NAME> [ARGUMENT]...\n       baton dump -l")]
 pub struct DumpArgs {
     #[command(flatten)]
     place: ContextArgs,

@@ -1,5 +1,6 @@
 //! `baton host`: many small services in one process.
 
+use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::stdout::show;
 use crate::timeout::parse_seconds;
@@ -42,7 +43,7 @@ exit code 1 and the names of the services if they do not.
 Example: baton host echo settings=properties ./libweather.so")]
 pub struct HostArgs {
     /// The context in which the services are registered
-    #[arg(long, default_value = "binder", value_name = "NAME")]
+    #[arg(long, default_value = "binder", value_name = "NAME", value_parser = parse_name)]
     context: String,
     /// Stack of each service, in KiB
     #[arg(

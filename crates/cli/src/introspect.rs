@@ -22,7 +22,8 @@ const HASH: u32 = 0x00ff_fffe;
 /// Options of `baton introspect`.
 #[derive(Args)]
 #[command(after_help = "\
-The methods are shown by --aidl; services that come with baton need none.
+The methods are shown by --aidl. Services that come with baton need none, except `manager`, which \
+speaks the protocol of the release of Android that it was started with.
 
 Printed with --json: {\"name\", \"interface\", \"answers\", \"process\": {\"pid\", \"program\"}, \
 \"version\", \"hash\", \"methods\": [{\"code\", \"name\", \"oneway\", \"signature\"}]}; null is \

@@ -1,6 +1,7 @@
 //! The service manager of a context, its services' answers, and what to say where these do not
 //! help.
 
+use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::timeout::timed_out;
 use baton::android::Reader;
@@ -24,7 +25,7 @@ const PERMISSION_DENIED: i32 = -1;
 #[derive(Args)]
 pub struct ContextArgs {
     /// The context to ask
-    #[arg(long, default_value = "binder", value_name = "NAME")]
+    #[arg(long, default_value = "binder", value_name = "NAME", value_parser = parse_name)]
     pub context: String,
 }
 

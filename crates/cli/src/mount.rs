@@ -40,7 +40,7 @@ pub struct MountArgs {
     )]
     contexts: Vec<String>,
     /// Contexts of this mount's own: the broker knows DIR/binder as the context binder.NAME
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = crate::contexts::parse_name)]
     apart: Option<String>,
     /// Options as of a mount of the kernel's binderfs: max=N, the number of devices that there can
     /// be, and stats=global, for DIR/binder_logs. And pages=passthrough or pages=stored, in place

@@ -55,7 +55,7 @@ pub fn ping(args: &PingArgs, socket: &Path) -> Result<(), Failure> {
     for _ in 0..args.count {
         let started = Instant::now();
         trip()?;
-        times_us.push(started.elapsed().as_secs_f64() * 1e6);
+        times_us.push(started.elapsed().as_nanos() as f64 / 1e3);
     }
     let pinged = summary(name, &mut times_us);
     match (args.json, args.count) {

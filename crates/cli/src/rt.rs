@@ -78,7 +78,7 @@ pub struct RunArgs {
     #[arg(long)]
     oom_protect: bool,
     /// Timer slack in nanoseconds; real-time threads have none anyway
-    #[arg(long, value_name = "NS")]
+    #[arg(long, value_name = "NS", value_parser = timer_slack)]
     timer_slack: Option<NonZeroU64>,
     /// Run on these processors only: 0,2-3
     #[arg(long, value_name = "LIST", value_parser = cpus)]
@@ -95,6 +95,10 @@ pub struct RunArgs {
 
 #[derive(Clone)]
 struct Cpus(Vec<usize>);
+
+fn timer_slack(text: &str) -> Result<NonZeroU64, &'static str> {
+    text.parse().map_err(|_| "a number of nanoseconds, 1 or more")
+}
 
 fn cpus(text: &str) -> Result<Cpus, &'static str> {
     parse_cpus(text).map(Cpus).ok_or("no list of processors as 0,2-3 is")

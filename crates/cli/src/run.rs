@@ -1,6 +1,7 @@
 //! `baton run`: executes a program with the interposer loaded, or with a binderfs of its own where
 //! nothing can be loaded into it.
 
+use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::program::Way;
 use crate::timeout::parse_seconds;
@@ -49,7 +50,7 @@ Exit codes: the program's own; 126 if it cannot be executed, or can neither be i
 a binderfs, 127 if it was not found, 3 if no broker could be started.")]
 pub struct RunArgs {
     /// The context that the program finds as /dev/binder; added if there is none
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
     context: Option<String>,
     /// Do not trap inline system calls: for programs that use the C library only
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! `baton manager`: runs Android's service manager.
 
+use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::stdout::show;
 use crate::{background, stop};
@@ -28,7 +29,7 @@ If no broker listens, this starts one that ends with its last client. Runs until
 SIGINT, and tells systemd when it is ready (Type=notify).")]
 pub struct ManagerArgs {
     /// The context to manage
-    #[arg(long, default_value = "binder", value_name = "NAME")]
+    #[arg(long, default_value = "binder", value_name = "NAME", value_parser = parse_name)]
     context: String,
     /// The release of Android whose protocol is spoken
     #[arg(long, value_enum, default_value = "16", value_name = "RELEASE")]

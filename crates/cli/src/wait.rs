@@ -3,6 +3,7 @@
 //! A look a few times a second works with service managers of every release, and also while there
 //! is no broker or no service manager yet.
 
+use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::manager::Manager;
 use crate::timeout::parse_seconds;
@@ -25,7 +26,7 @@ service manager.
 Example: baton wait echo --timeout 10 && baton call echo echo hello")]
 pub struct WaitArgs {
     /// The context to ask
-    #[arg(long, default_value = "binder", value_name = "NAME")]
+    #[arg(long, default_value = "binder", value_name = "NAME", value_parser = parse_name)]
     context: String,
     /// Give up after so many seconds [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]

@@ -8,6 +8,7 @@
 //!   baton dalvikvm --from-zygote NAME
 //! ```
 
+use crate::contexts::parse_name;
 use crate::failure::Failure;
 use crate::java_vm::{
     CommandLine, complete, complete_program, on_main_thread, parse, parse_program, usage,
@@ -54,7 +55,7 @@ pub struct ZygoteArgs {
     #[arg(long, default_value = "zygote", value_name = "NAME")]
     name: String,
     /// The context in which it is registered
-    #[arg(long, default_value = "binder", value_name = "NAME")]
+    #[arg(long, default_value = "binder", value_name = "NAME", value_parser = parse_name)]
     context: String,
     /// Initialize this class of the class library, too; may be given again
     #[arg(long, value_name = "CLASS")]

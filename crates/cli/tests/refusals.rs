@@ -87,6 +87,41 @@ fn a_path_that_is_too_long() {
 }
 
 #[test]
+fn a_context_without_a_possible_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let long = "x".repeat(256);
+    for name in ["", "a/b", &long] {
+        for arguments in [
+            &["run", "--context", name, "--", "true"][..],
+            &["manager", "--context", name],
+            &["list", "--context", name],
+            &["context", "add", name],
+            &["mount", "--apart", name],
+        ] {
+            let output = baton(&directory.path().join("broker"), arguments).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("a context's name has 1 to 255 bytes and no slash"), "{said}");
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        }
+    }
+    assert_eq!(names_in(directory.path()), [""; 0]);
+}
+
+#[test]
+fn wrong_usage_says_what_is_right() {
+    let directory = tempfile::tempdir().unwrap();
+    for (arguments, words) in [
+        (&["rt", "run", "--timer-slack", "0", "true"][..], "a number of nanoseconds, 1 or more"),
+        (&["dump"], "baton dump [OPTIONS] <NAME> [ARGUMENT]..."),
+    ] {
+        let output = baton(&directory.path().join("broker"), arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(words), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
 fn a_file_that_is_no_brokers_socket() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("broker");

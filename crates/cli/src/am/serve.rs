@@ -1,6 +1,7 @@
 //! `baton am serve`: runs the services.
 
 use crate::broker::begin_log;
+use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::manager::publish;
 use crate::stdout::show;
@@ -48,7 +49,7 @@ Runs until SIGTERM or SIGINT, and tells systemd when it is ready (Type=notify). 
 docs/processes.md and docs/broadcasts.md.")]
 pub struct ServeArgs {
     /// The context in which the service is registered
-    #[arg(long, default_value = "binder", value_name = "NAME")]
+    #[arg(long, default_value = "binder", value_name = "NAME", value_parser = parse_name)]
     context: String,
     /// The directory of manifests
     #[arg(long, value_name = "DIRECTORY")]
