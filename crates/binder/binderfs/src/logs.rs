@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// Files that one user may have open, each of which has a text.
@@ -52,8 +52,8 @@ pub struct Job {
 /// An open device of the mount.
 #[derive(Debug)]
 pub struct LogClient {
-    /// The device.
-    pub opened: Arc<OpenedDevice>,
+    /// The device. A read that waits does not keep it open.
+    pub opened: Weak<OpenedDevice>,
     /// The ids of its stand-ins and of the client's threads.
     pub threads: Vec<(u32, u32)>,
 }
@@ -162,10 +162,11 @@ impl Writer {
 
     /// All processes: in the broker's order, and behind them those that it does not show.
     fn processes(&self, clients: Vec<LogClient>, file: LogFile) -> Vec<Process> {
-        let mut mounted: HashMap<u64, Process> =
-            clients.iter().map(mounted).map(|process| (process.has.process, process)).collect();
-        // A device that has been closed meanwhile ends now.
-        drop(clients);
+        let mut mounted: HashMap<u64, Process> = clients
+            .iter()
+            .filter_map(mounted)
+            .map(|process| (process.has.process, process))
+            .collect();
         let observer = Observer::connect(&self.socket);
         let report = observer.map_err(|error| error.errno()).and_then(|observer| {
             if matches!(file, LogFile::TransactionLog | LogFile::FailedTransactionLog) {
@@ -202,9 +203,10 @@ impl Writer {
     }
 }
 
-/// A client of the mount, by its engine.
-fn mounted(client: &LogClient) -> Process {
+/// A client of the mount, by its engine; `None` if the device has been closed meanwhile.
+fn mounted(client: &LogClient) -> Option<Process> {
     let LogClient { opened, threads } = client;
+    let opened = opened.upgrade()?;
     let (mut has, mut calls) = opened.device.snapshot();
     // The engine knows stand-ins. One that has ended has left, or is about to.
     let tids: HashMap<u32, u32> = threads.iter().copied().collect();
@@ -218,7 +220,7 @@ fn mounted(client: &LogClient) -> Process {
     has.threads.sort_unstable_by_key(|thread| thread.tid);
     calls.retain_mut(|call| translate(&mut call.tid));
     let blocks = rustix::fs::fstat(opened.device.file()).map_or(0, |stat| stat.st_blocks);
-    Process {
+    Some(Process {
         pid: opened.opener.pid,
         context: opened.context.clone(),
         is_manager: false,
@@ -228,7 +230,7 @@ fn mounted(client: &LogClient) -> Process {
         resident_bytes: usize::try_from(blocks).unwrap_or(0) * BLOCK_BYTES,
         counts: opened.counts.all().collect(),
         has,
-    }
+    })
 }
 
 /// Any other program, by what the broker and its engine's page tell.

@@ -44,9 +44,9 @@ pub struct OpenedDevice {
 }
 
 impl OpenedDevice {
-    /// Opens a context for the process that makes this request, the opener, for which the broker has been
-    /// asked. `register` gives the receive buffer's file to the kernel, if maps are to be passed
-    /// through to it. A thread has to run the control thread.
+    /// Opens a context for the process that makes this request, the opener, for which the broker
+    /// has been asked. `register` gives the receive buffer's file to the kernel, if maps are to be
+    /// passed through to it. A thread has to run the control thread.
     pub fn open(
         asked: Result<AskedDevice, OpenError>,
         context: &str,

@@ -495,7 +495,7 @@ impl Server<'_> {
         }
         let opens = self.opens.lock();
         let clients = opens.values().map(|open| LogClient {
-            opened: Arc::clone(&open.device),
+            opened: Arc::downgrade(&open.device),
             threads: open.threads.values().map(|thread| thread.waiter().threads()).collect(),
         });
         logs.give(Job { handle, unique, bytes, clients: clients.collect() });

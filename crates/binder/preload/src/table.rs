@@ -84,7 +84,10 @@ impl Open {
 
     /// Whether a parent process opened the device.
     pub fn is_inherited(&self) -> bool {
-        matches!(&self.object, Object::Device { inherited, .. } if inherited.load(Ordering::Relaxed))
+        match &self.object {
+            Object::Device { inherited, .. } => inherited.load(Ordering::Relaxed),
+            _ => false,
+        }
     }
 
     /// Records `O_NONBLOCK`.

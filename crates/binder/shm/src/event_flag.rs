@@ -108,6 +108,6 @@ mod tests {
         let (flag, word) = (EventFlag::default(), AtomicU32::new(0));
         assert!(flag.begin_wait());
         flag.raise();
-        assert_eq!(flag.wait_on(Mailbox::new(&word)), Ok(Seen::Nothing));
+        assert_eq!(flag.wait_on(Mailbox::new(&word), None), Ok(Seen::Nothing));
     }
 }

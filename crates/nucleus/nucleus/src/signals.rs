@@ -48,7 +48,8 @@ fn install_handlers() {
     });
 }
 
-/// Installs a handler, in which the signals of `blocked` are blocked, and returns the former action.
+/// Installs a handler, in which the signals of `blocked` are blocked, and returns the former
+/// action.
 fn set(signal: c_int, handler: usize, flags: c_int, blocked: &[c_int]) -> libc::sigaction {
     let mut before = MaybeUninit::uninit();
     // SAFETY: all zeroes is a value of this C structure; the handlers have the form that

@@ -183,8 +183,8 @@ impl Writer {
         slot.is_some()
     }
 
-    /// Takes a ring. `None`: none can be made now, or a signal handler has interrupted this function
-    /// and calls it.
+    /// Takes a ring. `None`: none can be made now, or a signal handler has interrupted this
+    /// function and calls it.
     fn take_ring(&self, buffer: Buffer) -> Option<WriterRing> {
         if self.is_taking.replace(true) {
             return None;

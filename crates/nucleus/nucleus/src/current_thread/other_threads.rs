@@ -144,8 +144,9 @@ impl CurrentThread {
     /// thread waits is aborted; the thread stays suspended, or not started, if it was. The values
     /// on its old stack are leaked.
     ///
-    /// `false`: nothing was changed. There is no such thread, `id` is this thread, its stack is none
-    /// of the kernel's, or another kernel is just writing the message that the thread waits for.
+    /// `false`: nothing was changed. There is no such thread, `id` is this thread, its stack is
+    /// none of the kernel's, or another kernel is just writing the message that the thread waits
+    /// for.
     ///
     /// # Errors
     /// The system's, if it has no memory for a stack.
