@@ -187,6 +187,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("bench/src/nucleus/sampler.rs", "a handler that reads what it has interrupted"),
     ("bench/src/nucleus/signalled.rs", "a handler before the kernel's"),
     ("bench/src/nucleus/switching.rs", "switches stacks by hand"),
+    ("hostile/src/attack/moved_sleepers.rs", "words of shared memory as the kernel has them"),
     ("hostile/src/fork.rs", "fork, which rustix lacks"),
     ("bench/src/systems/uapi/device.rs", "speaks the raw interface as a program would"),
 ];

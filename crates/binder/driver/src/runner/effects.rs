@@ -170,3 +170,15 @@ impl Engine {
         })
     }
 }
+
+/// Closes descriptors that were installed for buffers which are dropped.
+#[cold]
+pub(super) fn close_installed(fds: Vec<i32>) {
+    for fd in fds {
+        // The program may have closed an array's itself. The protocol has whatever has the number
+        // then closed all the same.
+        // SAFETY: installed by this engine for a buffer that has been dropped; nobody else owns the
+        // number (or, for an array's, the protocol says so).
+        unsafe { libc::close(fd) };
+    }
+}

@@ -80,7 +80,7 @@ impl Engine {
         if !state.closing.is_empty() {
             let closing = std::mem::take(&mut state.closing);
             drop(state);
-            close_installed(closing);
+            effects::close_installed(closing);
         }
     }
 
@@ -220,17 +220,5 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// Closes descriptors that were installed for buffers which are dropped.
-#[cold]
-fn close_installed(fds: Vec<i32>) {
-    for fd in fds {
-        // The program may have closed an array's itself. The protocol has whatever has the number
-        // then closed all the same.
-        // SAFETY: installed by this engine for a buffer that has been dropped; nobody else owns the
-        // number (or, for an array's, the protocol says so).
-        unsafe { libc::close(fd) };
     }
 }
