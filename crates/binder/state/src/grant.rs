@@ -84,6 +84,11 @@ impl State {
         self.peers.get(&peer).is_some_and(|peer| peer.called.contains(&id))
     }
 
+    /// Has a loss of a peer wait: see [`Postponed::add`](crate::postponed::Postponed::add).
+    pub fn postpone(&mut self, of: ProcessId, change: HoldingChange) -> Result<(), OverReturn> {
+        self.postponed.add(of, self.peers.get(&of), change)
+    }
+
     /// A peer holds a node otherwise from now on. The runner has taken in what the peer had sent
     /// before.
     pub fn change_holding(

@@ -3,8 +3,7 @@
 //! There is at most one loss of each kind for a peer's node: what a peer returns again is added,
 //! and must not be more than it has.
 
-use crate::peer::{HoldingChange, OverReturn};
-use crate::process::State;
+use crate::peer::{HoldingChange, OverReturn, Peer};
 use baton_abi::control::{NodeId, ProcessId, Strength};
 use baton_abi::lane::ReturnedGrants;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +47,29 @@ impl Postponed {
         due
     }
 
+    /// Has a loss of a peer wait. `Err` if the peer returns more than it has, with what it has
+    /// returned before.
+    pub(crate) fn add(
+        &mut self,
+        of: ProcessId,
+        peer: Option<&Peer>,
+        change: HoldingChange,
+    ) -> Result<(), OverReturn> {
+        let key = (of, change.node());
+        match change {
+            HoldingChange::Introduced(_, holding) => {
+                self.introduced.insert(key, holding);
+            }
+            HoldingChange::Returned(returned) => {
+                let waiting = self.returned.get(&key).copied().unwrap_or_default();
+                let sum = waiting.with(returned).ok_or(OverReturn)?;
+                peer.ok_or(OverReturn)?.holding_after(HoldingChange::Returned(sum))?;
+                self.returned.insert(key, sum);
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets how a peer was to hold a node by the broker's grants: the broker has a later word.
     pub fn forget_introduced(&mut self, of: ProcessId, node: NodeId) {
         self.introduced.remove(&(of, node));
@@ -59,30 +81,10 @@ impl Postponed {
     }
 }
 
-impl State {
-    /// Has a loss wait. `Err` if the peer returns more than it has, with what it has returned
-    /// before.
-    pub fn postpone(&mut self, of: ProcessId, change: HoldingChange) -> Result<(), OverReturn> {
-        let key = (of, change.node());
-        match change {
-            HoldingChange::Introduced(_, holding) => {
-                self.postponed.introduced.insert(key, holding);
-            }
-            HoldingChange::Returned(returned) => {
-                let waiting = self.postponed.returned.get(&key).copied().unwrap_or_default();
-                let sum = waiting.with(returned).ok_or(OverReturn)?;
-                let peer = self.peers.get(&of).ok_or(OverReturn)?;
-                peer.holding_after(HoldingChange::Returned(sum))?;
-                self.postponed.returned.insert(key, sum);
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::State;
 
     const PEER: ProcessId = ProcessId(2);
     const NODE: NodeId = NodeId(1);

@@ -199,3 +199,14 @@ impl super::Engine {
         kept
     }
 }
+
+/// The result of a look by a dedicated looper at its lane's ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnRing {
+    /// Every transaction is in, but those without room.
+    Taken,
+    /// The transaction at this position waits for an event of the broker.
+    Waits(u64),
+    /// The look ended after so many transactions, so that other threads have the state.
+    Cut,
+}

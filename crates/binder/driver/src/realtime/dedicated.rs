@@ -21,8 +21,7 @@
 
 use crate::channel::Lane;
 use crate::engine::Engine;
-use crate::engine::real_time::DedicatedLooper;
-use crate::runner::accept::OwnRing;
+use crate::engine::real_time::{DedicatedLooper, OwnRing};
 use crate::sys::thread::{self, tid};
 use crate::wait::policy::WaitPolicy;
 use baton_abi::control::{ChannelId, End, Request};

@@ -3,7 +3,7 @@
 use crate::channel::table::FEW;
 use crate::channel::{Channel, Ends};
 use crate::engine::Engine;
-use crate::engine::real_time::DedicatedLooper;
+use crate::engine::real_time::{DedicatedLooper, OwnRing};
 use crate::sys::clock::stamp_in_order;
 use crate::sys::thread::tid;
 use baton_abi::control::{ChannelId, End, ProcessId};
@@ -454,17 +454,6 @@ impl Look {
             Look::All | Look::Cut { .. } => None,
         }
     }
-}
-
-/// The result of a look by a dedicated looper at its lane's ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OwnRing {
-    /// Every transaction is in, but those without room.
-    Taken,
-    /// The transaction at this position waits for an event of the broker.
-    Waits(u64),
-    /// The look ended after so many transactions, so that other threads have the state.
-    Cut,
 }
 
 /// The channels of a look.

@@ -3,7 +3,7 @@
 //! A hidden control thread takes the broker's events, and the messages of peers that no thread of
 //! the program takes.
 
-pub(crate) mod accept;
+mod accept;
 mod answer;
 pub(crate) mod await_work;
 mod channels;

@@ -1,10 +1,11 @@
 //! The resources that an engine keeps, and when it drops them.
 
-use super::accept::{ChannelSet, Look, MOST_AT_ONCE, OwnRing};
+use super::accept::{ChannelSet, Look, MOST_AT_ONCE};
 use crate::channel::Channel;
 use crate::channel::payload::Payload;
 use crate::channel::returns::ReliedOn;
 use crate::engine::Engine;
+use crate::engine::real_time::OwnRing;
 use crate::engine::thread_end::remember;
 use crate::runner::await_work::Until;
 use crate::runner::send::Outgoing;
