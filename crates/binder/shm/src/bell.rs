@@ -25,7 +25,9 @@
 //! ring changes the word. A hostile ringer may change the word back before an announced sleeper has
 //! reached the kernel, and that sleeper is missed. Threads that are already in the kernel wake
 //! whatever the word contains. So the owner repeats its ring some time later if the reason for it
-//! still exists.
+//! still exists. A hostile ringer can also have the kernel move sleepers to a word of its own
+//! (FUTEX_REQUEUE), where no ring reaches them: on the bell of a ringer that it does not trust a
+//! thread sleeps [among](Sleep::Among) others only, with a word of the owner's own.
 //!
 //! The owner deactivates the bell of a ringer that has been silent for long. While `inactive` is
 //! set, the owner's threads do not check for this ringer's messages in (b), and the ringer uses

@@ -21,7 +21,9 @@
 //! The writer is another process. It may set and clear any bit at any time, and sleep on the word
 //! itself. The reader handles every pattern: the worst result is that the writer's own conversation
 //! stalls or ends. The reader's own process does not depend on the word: [`Mailbox::nudge`] wakes
-//! all sleepers whatever it contains, and [`Mailbox::wait`] returns at every wake.
+//! all sleepers whatever it contains, and [`Mailbox::wait`] returns at every wake. But the writer
+//! can also have the kernel move sleepers to another word (FUTEX_REQUEUE). A reader that does not
+//! trust its writer gives its waits a timeout.
 
 use crate::futex::{self, Wait};
 use crate::sync::{AtomicU32, Ordering, fence_after_update};
