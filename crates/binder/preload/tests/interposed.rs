@@ -75,15 +75,19 @@ fn duplicates_share_a_device_until_the_last_is_closed() {
 /// One end of a pair of sockets, by the number of a device that was closed unseen. A byte waits in
 /// it. The other end.
 fn socket_with_a_devices_number() -> (OwnedFd, OwnedFd) {
-    let device = device();
-    // SAFETY: closed once, here, by the C library's own call; its owner is forgotten.
-    unsafe { libc::fclose(libc::fdopen(device.as_raw_fd(), c"r".as_ptr())) };
-    let number = device.as_raw_fd();
-    std::mem::forget(device);
-    let (one, other) = UnixStream::pair().unwrap();
-    assert_eq!(one.as_raw_fd(), number);
-    (&other).write_all(b"b").unwrap();
-    (one.into(), other.into())
+    loop {
+        let device = device();
+        // SAFETY: closed once, here, by the C library's own call; its owner is forgotten.
+        unsafe { libc::fclose(libc::fdopen(device.as_raw_fd(), c"r".as_ptr())) };
+        let number = device.as_raw_fd();
+        std::mem::forget(device);
+        let (one, other) = UnixStream::pair().unwrap();
+        // A control thread may have the number for a moment.
+        if one.as_raw_fd() == number {
+            (&other).write_all(b"b").unwrap();
+            return (one.into(), other.into());
+        }
+    }
 }
 
 #[test]
