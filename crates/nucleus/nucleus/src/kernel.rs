@@ -448,7 +448,7 @@ fn take_interrupts<K: Variant>(
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::variant::StrictPlus;
