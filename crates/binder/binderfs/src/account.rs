@@ -1,5 +1,5 @@
-//! What the programs of each user take of the server: descriptors and threads. One user's programs
-//! take a [share](Quota) at most, so the next user can open a device, too.
+//! The shares of the server that programs of each user take: descriptors and threads. One user's
+//! programs take a [share](Quota) at most, so the next user can open a device, too.
 //!
 //! The user is the one of the request by which a device, a thread or a descriptor came, whatever
 //! becomes of its process later. Root and the server's own user may take everything.

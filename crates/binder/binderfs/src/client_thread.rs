@@ -114,7 +114,7 @@ struct StandIn {
     /// The client's thread.
     tid: u32,
     pidfd: Arc<OwnedFd>,
-    /// What its user has taken for it.
+    /// The share that its user has taken for it.
     share: Share,
     waiter: Arc<Waiter>,
     priority: ClientPriority,

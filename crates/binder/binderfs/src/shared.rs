@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct Shared {
     /// The kernel's end of the file system.
     pub connection: Connection,
-    /// What each user's programs take of the server.
+    /// The shares of the server that each user's programs take.
     pub account: Arc<Account>,
     /// The ioctls that have no answer yet.
     pub pending: Pending,

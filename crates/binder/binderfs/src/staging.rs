@@ -46,7 +46,8 @@ pub struct Sender<'a> {
     pub pidfd: BorrowedFd<'a>,
     /// Whether its process may get descriptors, if it accepts them.
     pub accepts_fds: bool,
-    /// What its user has taken for it. The descriptors that it sends come out of the same account.
+    /// The share that its user has taken for it. The descriptors that it sends come out of the same
+    /// account.
     pub share: &'a Share,
 }
 

@@ -49,7 +49,7 @@ pub struct Open {
     pub object: Object,
 }
 
-/// What a program has opened.
+/// An object that a program has opened.
 #[derive(Debug)]
 pub enum Object {
     /// A context's device.

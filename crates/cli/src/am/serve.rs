@@ -61,8 +61,8 @@ pub struct ServeArgs {
     /// if all are 0, none ever is
     #[arg(long, default_value = "1536,2048,4096,5120,5632,6144", value_name = "SIX NUMBERS")]
     minfree: MinFree,
-    /// Who holds permissions, beside root and user 1000: a permission and its users on each line,
-    /// such as `org.example.LISTEN 10001 10010-10019`
+    /// The holders of permissions, beside root and user 1000: a permission and its users on each
+    /// line, such as `org.example.LISTEN 10001 10010-10019`
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Option of the zygote for Java programs, as `baton zygote` takes it; may be given again

@@ -8,10 +8,10 @@ use baton_abi::control::{ChannelId, NodeId};
 use baton_abi::lane::{ChainEntry, Kind, Message};
 use baton_abi::sched_priority::SchedPriority;
 use baton_abi::uapi::{TF_CLEAR_BUF, TF_ONE_WAY};
+use baton_shm::sync::Ordering;
 use baton_state::State;
 use baton_state::node::Node;
 use baton_state::transaction::Incoming;
-use bytemuck::bytes_of_mut;
 use std::cell::Cell;
 
 /// Nodes of each client that are kept.
@@ -152,9 +152,10 @@ impl<T> ClientCache<T> {
         if message.param != known.nice && !known.is_served_here(message.param) {
             return None;
         }
-        let mut caller = ChainEntry::default();
-        taken.lane.incoming().read(size_of::<Message>(), bytes_of_mut(&mut caller));
-        let (caller, sender, epoch) = (caller.token, &self.sender, self.epoch);
+        // Relaxed: the mailbox's word has been acquired.
+        let token = size_of::<Message>() + std::mem::offset_of!(ChainEntry, token);
+        let caller = taken.lane.incoming().double_word(token).load(Ordering::Relaxed);
+        let (sender, epoch) = (&self.sender, self.epoch);
         let posted = Posted { taken, epoch, sender, caller, message, is_pinned: false };
         Some((posted, &known.object))
     }

@@ -610,6 +610,29 @@ fn a_dedicated_looper_passes_on_the_wake_up_for_an_answer() {
     server.close();
 }
 
+/// A sender of what is refused needs no room, and could go on for ever.
+#[test]
+fn a_look_at_a_real_time_ring_ends_after_so_many_transactions() {
+    let broker = broker();
+    let (server, client, channel) = channel(&broker);
+    let theirs = other_end(&server, &channel);
+    let node = server.with_state(|state| {
+        state.buffers.map(MAX_PAYLOAD_BYTES);
+        state.nodes.at(0x10).unwrap().0
+    });
+    server.begin_dedicated(channel.id, 0, SchedPriority::fifo(1), 0);
+    let dedicated = server.dedicated(theirs.via(0)).unwrap();
+    // The node accepts no descriptors.
+    let refused = Message { kind: Kind::OneWay as u32, node, fds: 1, ..Message::default() };
+    for _ in 0..=MOST_AT_ONCE {
+        assert_eq!(channel.put_real_time(0, &refused, 0, |_, _| {}), Ok(true));
+    }
+    let look = || server.accept_own_ring(&mut server.lock(), &dedicated);
+    assert_eq!((look(), look()), (OwnRing::Cut, OwnRing::Taken));
+    client.close();
+    server.close();
+}
+
 /// A peer relies on a node that it has given up since, if a message to it lies there.
 #[test]
 fn requests_rely_on_their_node_and_a_record_that_waits_for_room_on_all_of_them() {
