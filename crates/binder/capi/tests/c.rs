@@ -57,8 +57,9 @@ fn compile(program: &Path, library: &Path, rest: &[String]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn converse(program: &Path, directory: &Path) {
-    let socket = directory.join("broker.sock");
+fn converse(program: &Path) {
+    // Not that of the last broker, which may have ended before it heard that its manager had.
+    let socket = program.with_extension("sock");
     let _broker = Running::start(Config::at(&socket)).unwrap();
     let manager = Process::open("vndbinder", &socket).unwrap();
     let _manager = Manager::start(&manager, Release::Sixteen, Policy::Everyone).unwrap();
@@ -92,8 +93,8 @@ fn c_programs_converse() {
     std::os::unix::fs::symlink(&shared, directory.path().join("libbaton.so.0")).unwrap();
     let rpath = format!("-Wl,-rpath,{}", directory.path().display());
     compile(&program, &shared, &[rpath]);
-    converse(&program, directory.path());
+    converse(&program);
     let program = directory.path().join("ping-static");
     compile(&program, &archive, &private_libraries());
-    converse(&program, directory.path());
+    converse(&program);
 }
