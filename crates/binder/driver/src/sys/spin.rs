@@ -39,7 +39,8 @@ pub(crate) enum Spun<T> {
 impl SpinBudget {
     /// Looks until the event comes, or the budget is used up.
     pub(crate) fn spin<T>(&self, longest_ns: u64, mut look: impl FnMut() -> Option<T>) -> Spun<T> {
-        if !self.pays(longest_ns) && !self.is_tried() {
+        let average = self.average_ns.load(Ordering::Relaxed);
+        if average > longest_ns && !self.is_tried() {
             return Spun::Since(now_ns());
         }
         let mut look_often = |looks| {
@@ -52,7 +53,10 @@ impl SpinBudget {
             })
         };
         if let Some(seen) = look_often(QUICK_LOOKS) {
-            self.record(0, longest_ns);
+            // Where all waits are that short, nobody writes to the line that all share.
+            if average > 0 {
+                self.record(0, longest_ns);
+            }
             return Spun::Saw(seen);
         }
         let (start, budget_ns) = (now_ns(), self.budget_ns(longest_ns));
