@@ -26,7 +26,8 @@ buffers. Elsewhere the server stores each message in the kernel's pages, which t
 longer. An ordinary user mounts in namespaces of his own, for programs in them:
 
   export BATON_SOCKET=$XDG_RUNTIME_DIR/baton/broker.sock
-  unshare --user --map-root-user --mount sh -c 'baton mount --background DIR && exec sh'")]
+  unshare --user --map-root-user --mount \\
+    sh -c 'baton mount --background --ends-with-namespace DIR && exec sh'")]
 pub struct MountArgs {
     /// The directory, which exists
     #[arg(value_name = "DIR", default_value = "/dev/binderfs")]
@@ -50,6 +51,10 @@ pub struct MountArgs {
     /// Return once programs can use it, and leave it running
     #[arg(long)]
     background: bool,
+    /// End with the mount namespace that this is started in, once no other process is in it. If the
+    /// server ends before, by a signal, the mount stays, and is of no use
+    #[arg(long)]
+    ends_with_namespace: bool,
     /// This is the process that --background started
     #[arg(long, hide = true)]
     serving: bool,
@@ -126,10 +131,18 @@ pub fn mount(args: MountArgs, socket: &Path) -> Result<(), Failure> {
     let kept_open = args.kept_open.map(inherited).transpose();
     let kept_open = kept_open.map_err(|errno| Failure::new(&tried, errno).kind(Kind::Usage))?;
     let (options, pages) = options(&args.options);
-    let MountArgs { directory, contexts, apart, serving, .. } = args;
-    let socket_path = socket.to_owned();
-    let config =
-        Config { directory, socket: socket_path, contexts, apart, options, pages, stop, kept_open };
+    let MountArgs { directory, contexts, apart, serving, ends_with_namespace, .. } = args;
+    let config = Config {
+        directory,
+        socket: socket.to_owned(),
+        contexts,
+        apart,
+        options,
+        pages,
+        stop,
+        kept_open,
+        ends_with_namespace,
+    };
     let ready = || {
         // Without a NOTIFY_SOCKET this has no effect.
         let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
@@ -155,6 +168,9 @@ fn arguments(args: &MountArgs, socket: &Path) -> Vec<OsString> {
     }
     for option in &args.options {
         all.extend(["--options".into(), option.to_string().into()]);
+    }
+    if args.ends_with_namespace {
+        all.push("--ends-with-namespace".into());
     }
     if let Some(fd) = args.kept_open {
         all.extend(["--kept-open".into(), fd.to_string().into()]);

@@ -105,6 +105,10 @@ pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
         Some(library) => {
             let placeholders = devices::lay_out(&socket, &contexts)?;
             command.env("LD_PRELOAD", preload(library)).env("BATON_DEV", placeholders);
+            // For a binderfs that the program mounts itself.
+            if let Ok(program) = std::env::current_exe() {
+                command.env("BATON_PROGRAM", program);
+            }
             match &args.context {
                 Some(context) => command.env("BATON_CONTEXT", context),
                 None => command.env_remove("BATON_CONTEXT"),

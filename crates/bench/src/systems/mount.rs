@@ -46,6 +46,7 @@ pub fn start(system: System, broker: &Path) -> io::Result<Box<dyn Server>> {
         options: Options::default(),
         pages: Some(pages),
         kept_open: None,
+        ends_with_namespace: false,
     };
     let (tell, is_ready) = channel();
     let serving = thread::spawn(move || serve(config, move || _ = tell.send(())));

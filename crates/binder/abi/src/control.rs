@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use crate::id::{ChannelId, End, NodeId, ProcessId, TicketId};
 
 /// Version of this protocol and of [`crate::lane`]; broker and engine must agree exactly.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 /// Largest packet, in bytes, of either side.
 pub const MAX_PACKET_BYTES: usize = 128 * 1024;
 /// Most objects (binders and handles) in one transaction. Its ticket then fits one packet.
@@ -122,8 +122,8 @@ pub enum Request {
         channels: u32,
     },
     /// First message of an observer. Reply: [`Reply::Done`]. Afterwards only [`Request::Report`],
-    /// [`Request::Accounts`], [`Request::DescribeCalls`], [`Request::AddContext`] and
-    /// [`Request::Contexts`] are allowed.
+    /// [`Request::Accounts`], [`Request::DescribeCalls`], [`Request::AddContext`],
+    /// [`Request::RemoveContext`] and [`Request::Contexts`] are allowed.
     Observe {
         /// Must equal [`VERSION`].
         version: u32,
@@ -231,6 +231,13 @@ pub enum Request {
     /// the broker's or 0. Reply: [`Reply::Done`].
     AddContext {
         /// 1 to 255 bytes, no slash.
+        name: String,
+    },
+    /// Removes a context, for those who may add one. No process enters it any more, and it goes
+    /// with the last process in it; it stays if it is added again before. `ENOENT`, `EINVAL` for one
+    /// that every broker has, `EPERM`. Reply: [`Reply::Done`].
+    RemoveContext {
+        /// The context.
         name: String,
     },
     /// Asks for the names of all contexts. Reply: [`Reply::Contexts`].

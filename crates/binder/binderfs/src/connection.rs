@@ -8,9 +8,11 @@ use bytemuck::bytes_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::ffi::{CStr, CString, c_ulong};
+use rustix::thread::UnshareFlags;
+use std::ffi::{CStr, CString, c_ulong, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::ptr::null;
 
 const DEVICE: &str = "/dev/fuse";
 /// The type of the file system, as the system shows it.
@@ -199,9 +201,31 @@ impl Mounted {
     }
 }
 
+impl Mounted {
+    /// Gives the calling thread, which is the only one of its process, a mount namespace of its
+    /// own. [`Mounted::unmount`] then leaves the mount to the processes of the old one: it goes
+    /// with the last of them, or if they unmount it.
+    pub fn leave_namespace(&self) -> Result<(), MountError> {
+        // SAFETY: shares no descriptors and no memory less than before.
+        let unshared = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) };
+        unshared.map_err(MountError::system("unshare"))?;
+        // What is unmounted here stays mounted there.
+        let flags = libc::MS_REC | libc::MS_PRIVATE;
+        // SAFETY: all are C strings or null.
+        let changed =
+            unsafe { libc::mount(null(), c"/".as_ptr(), null(), flags, null::<c_void>()) };
+        if changed == 0 { Ok(()) } else { Err(MountError::system("mount /")(last_errno())) }
+    }
+
+    /// Unmounts the directory.
+    pub fn unmount(&self) {
+        unmount(&self.directory);
+    }
+}
+
 impl Drop for Mounted {
     fn drop(&mut self) {
-        unmount(&self.directory);
+        self.unmount();
     }
 }
 

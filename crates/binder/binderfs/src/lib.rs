@@ -8,6 +8,7 @@
 //! ```
 //!
 //! - [`protocol`]: FUSE's messages. [`connection`]: /dev/fuse and the mount.
+//! - [`contexts`]: the contexts of devices, at the broker.
 //! - [`tree`]: the files; [`entry`]: an entry of a directory. [`server`]: reads requests.
 //!   [`watcher`]: looks at everything else, by [`watches`].
 //! - [`pages`]: how a client's map gets the bytes of the receive buffer.
@@ -34,6 +35,7 @@ mod client_memory;
 mod client_priority;
 mod client_thread;
 mod connection;
+mod contexts;
 mod descriptors;
 mod device_threads;
 mod entry;

@@ -6,6 +6,7 @@ use crate::account::{Account, DEVICE, Exceeded, THREAD};
 use crate::client_priority::Urgency;
 use crate::client_thread::{ClientThread, Task};
 use crate::connection::{Connection, Mounted};
+use crate::contexts::Contexts;
 use crate::device_threads::DeviceThreads;
 use crate::log_files::LogNode;
 use crate::logs::{Job, LogClient, Logs};
@@ -25,7 +26,6 @@ use crate::watches::{Watch, Watches};
 use crate::{injection, interrupt};
 use baton_abi::uapi::{BINDER_CTL_ADD, BINDER_WRITE_READ, BinderfsDevice};
 use baton_driver::device::Device;
-use baton_driver::observer::Observer;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, OwnedFd};
@@ -70,12 +70,15 @@ pub struct Config {
     /// The end of a pipe, if there is one: once nobody has the other end, serving ends with the
     /// last open device.
     pub kept_open: Option<OwnedFd>,
+    /// The calling thread is the only one of its process, and leaves its mount namespace: serving
+    /// ends once no process is in that, and `stop` leaves the mount there, without a server.
+    pub ends_with_namespace: bool,
 }
 
 /// Mounts a binderfs and serves it until `stop` is readable or it is unmounted. `ready` is called
 /// once programs can use it.
 pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
-    let broker = Observer::connect(&config.socket)?;
+    let mut contexts = Contexts::connect(config.socket.clone(), config.apart)?;
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let mut tree = Tree::new(owner, config.options);
     for device in &config.contexts {
@@ -83,8 +86,10 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
             Errno::NOSPC => MountError::TooManyDevices(config.options.most_devices),
             _ => MountError::BadContext(device.clone()),
         })?;
-        let context = context_of(device, config.apart.as_deref());
-        add_context(&broker, &context).map_err(|errno| MountError::Refused { context, errno })?;
+        contexts.add(device).map_err(|errno| {
+            let context = contexts.of(device);
+            MountError::Refused { context, errno }
+        })?;
     }
     interrupt::install().map_err(MountError::system("sigaction"))?;
     let watches = Watches::new().map_err(MountError::system("epoll_create"))?;
@@ -92,6 +97,9 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
     let (reader, reads) = pipe.map_err(MountError::system("pipe"))?;
     let (connection, mounted) = Connection::mount(&config.directory)?;
+    if config.ends_with_namespace {
+        mounted.leave_namespace()?;
+    }
     let once = EventFlags::IN | EventFlags::ONESHOT;
     let kept_open = config.kept_open.as_ref().map(|fd| (fd.as_fd(), once, Watch::Left));
     let watched = [
@@ -127,10 +135,10 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         ending: &ending,
         last_handle: 0,
         mounted,
-        broker,
+        ends_with_namespace: config.ends_with_namespace,
+        contexts,
         logs,
         next,
-        apart: config.apart,
         asked_pages: config.pages,
         pages: PageSource::Stored,
         tree,
@@ -146,20 +154,6 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     })
 }
 
-/// The broker's name for the context of a device.
-fn context_of(device: &str, apart: Option<&str>) -> String {
-    match apart {
-        Some(ending) => format!("{device}.{ending}"),
-        None => device.to_owned(),
-    }
-}
-
-/// Adds a context at the broker, unless it has it.
-fn add_context(broker: &Observer, context: &str) -> Result<(), Errno> {
-    let exists = broker.contexts()?.iter().any(|known| known == context);
-    if exists { Ok(()) } else { broker.add_context(context) }
-}
-
 struct Server<'a> {
     shared: Arc<Shared>,
     opens: Arc<Opens>,
@@ -167,12 +161,11 @@ struct Server<'a> {
     ending: &'a Ending,
     last_handle: u64,
     mounted: Mounted,
-    /// A broker that runs until it is idle runs for as long as this connection is open.
-    broker: Observer,
+    /// See [`Config::ends_with_namespace`].
+    ends_with_namespace: bool,
+    contexts: Contexts,
     logs: Option<Logs>,
     next: Arc<NextDevice>,
-    /// See [`Config::apart`].
-    apart: Option<String>,
     /// See [`Config::pages`].
     asked_pages: Option<PageSource>,
     /// How clients' maps get their bytes, from INIT on.
@@ -321,7 +314,13 @@ impl Server<'_> {
                 let attributes = self.tree.attributes(node)?;
                 bytes(&AttributesOut { attributes, ..AttributesOut::default() })
             }
-            Operation::Unlink { name } => self.tree.unlink(node, name).map(|()| Vec::new()),
+            Operation::Unlink { name } => {
+                self.tree.unlink(node, name)?;
+                if let Ok(device) = str::from_utf8(name) {
+                    self.contexts.remove(device);
+                }
+                Ok(Vec::new())
+            }
             Operation::Open { .. } => {
                 bytes(&OpenOut { open_flags: FOPEN_DIRECT_IO, ..OpenOut::default() })
             }
@@ -396,13 +395,16 @@ impl Server<'_> {
         let found = rustix::fs::statx(CWD, self.mounted.directory(), flags, StatxFlags::empty())
             .map_err(MountError::system("statx"))?;
         self.file_system = (found.stx_dev_major, found.stx_dev_minor);
+        if self.ends_with_namespace {
+            self.mounted.unmount();
+        }
         Ok(())
     }
 
     /// Opens a device in a thread that may wait for the broker, and is its control thread then.
     /// `EMFILE` if the user has its share.
     fn open_device(&mut self, header: InHeader, flags: u32) -> Result<(), Errno> {
-        let context = context_of(&self.tree.open_device(header.node)?, self.apart.as_deref());
+        let context = self.contexts.of(&self.tree.open_device(header.node)?);
         let (shared, opens) = (Arc::clone(&self.shared), Arc::clone(&self.opens));
         let (next, file_system, pages) = (Arc::clone(&self.next), self.file_system, self.pages);
         let share = self.shared.account.take(header.uid, DEVICE);
@@ -524,8 +526,7 @@ impl Server<'_> {
         let name = CStr::from_bytes_until_nul(&device.name).map_err(|_| Errno::NAMETOOLONG)?;
         let name = name.to_str().map_err(|_| Errno::INVAL)?;
         self.tree.add(name)?;
-        let context = context_of(name, self.apart.as_deref());
-        if let Err(errno) = add_context(&self.broker, &context) {
+        if let Err(errno) = self.contexts.add(name) {
             let _ = self.tree.unlink(tree::ROOT, name.as_bytes());
             return Err(errno);
         }

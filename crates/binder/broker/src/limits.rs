@@ -3,7 +3,7 @@
 //!
 //! **Invariant**: a hostile process exhausts its own user's share and no other user's.
 
-use baton_abi::control::{MAX_CONTEXT_NAME_BYTES, MAX_OBJECTS, MAX_PACKET_BYTES};
+use baton_abi::control::{MAX_OBJECTS, MAX_PACKET_BYTES};
 
 /// A kind of object that the broker counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +113,10 @@ pub struct Limits {
     pub real_time_lanes_per_user: usize,
     /// Objects in one transaction: `ENOSPC`, like for a transaction that is too large.
     pub objects_per_ticket: usize,
-    /// Contexts: `ENOSPC`. The names of all contexts fit into one packet.
+    /// Contexts: `ENOSPC`. All fit into one packet.
     pub contexts: usize,
+    /// Bytes of the names of all contexts: `ENOSPC`.
+    pub context_name_bytes: usize,
     /// Claims of a process that rejoins. The broker disconnects a process with more.
     pub claims: usize,
     /// Bytes of events that wait for one process to read, shared by the users that caused them:
@@ -142,7 +144,8 @@ impl Default for Limits {
             real_time_lanes_per_server: 64,
             real_time_lanes_per_user: 32,
             objects_per_ticket: MAX_OBJECTS,
-            contexts: 256,
+            contexts: CONTEXTS,
+            context_name_bytes: CONTEXT_NAME_BYTES,
             claims: 1 << 20,
             queued_bytes: 4 << 20,
             queued_bytes_per_user: 64 << 20,
@@ -152,4 +155,7 @@ impl Default for Limits {
     }
 }
 
-const _: () = assert!(256 * (MAX_CONTEXT_NAME_BYTES + 2) < MAX_PACKET_BYTES);
+const CONTEXTS: usize = 2_048;
+const CONTEXT_NAME_BYTES: usize = 48 << 10;
+// In a report's first page a context has its name's length, its manager and a list's length.
+const _: () = assert!(CONTEXT_NAME_BYTES + CONTEXTS * 16 < MAX_PACKET_BYTES * 3 / 4);

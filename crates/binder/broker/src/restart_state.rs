@@ -20,7 +20,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Version of the file's format.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 /// Most bytes of the file that are read.
 const MAX_BYTES: u64 = 1 << 20;
 const MAC_BYTES: usize = 32;
@@ -253,7 +253,11 @@ mod tests {
     #[test]
     fn a_manager_is_remembered_while_its_process_lives() {
         let directory = TempDirectory::new("manager");
-        let rule = Rule { manager: Some((ProcessId(1), NodeId(2))), manager_uid: Some(3) };
+        let rule = Rule {
+            manager: Some((ProcessId(1), NodeId(2))),
+            manager_uid: Some(3),
+            ..Rule::default()
+        };
         let us = std::process::id();
         let started = peer::started(us).unwrap();
         for (alive, expect) in [

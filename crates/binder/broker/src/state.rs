@@ -76,7 +76,7 @@ impl State {
         context: &str,
         channels: u32,
     ) -> Result<Identity, Errno> {
-        if !self.contexts.contains_key(context) {
+        if !self.has_context(context) {
             return Err(Errno::NOENT);
         }
         let NewProcess { pid, pid_namespace, uid, security_context, is_served_by_root, rights } =
@@ -222,6 +222,7 @@ impl State {
             Request::FrozenInfo { pid } => self.frozen_info(from, pid),
             Request::IsFrozen { target } => self.is_frozen(from, target),
             request @ (Request::AddContext { .. }
+            | Request::RemoveContext { .. }
             | Request::Contexts
             | Request::DescribeCalls
             | Request::Report { .. }
@@ -293,9 +294,12 @@ impl State {
             self.forget_awaited(key);
             self.remove_node(key);
         }
-        let context = self.contexts.get_mut(&removed.context).expect("contexts never go");
+        let context = self.contexts.get_mut(&removed.context).expect("the process was in it");
         let managed = context.manager.take_if(|manager| manager.owner == process);
         self.rules_changed |= managed.is_some();
+        if context.is_removed {
+            self.drop_removed_contexts();
+        }
     }
 
     /// Whether no process has left anything, for checks at the end of a test.

@@ -92,7 +92,11 @@ fn some_broker(rng: &mut Rng) -> TestState {
 
 /// The next broker, after all processes have rejoined in random order.
 fn take_over(before: &Truth, liar: ProcessId, rng: &mut Rng) -> TestState {
-    let rule = Rule { manager: Some((ProcessId(1), NodeId(1))), manager_uid: Some(OWNER) };
+    let rule = Rule {
+        manager: Some((ProcessId(1), NodeId(1))),
+        manager_uid: Some(OWNER),
+        ..Rule::default()
+    };
     let rules = BTreeMap::from([("binder".to_owned(), rule)]);
     let state = State::succeed(Limits::default(), OWNER, 1, rules);
     let mut core = TestState::of(state);

@@ -5,7 +5,7 @@ mod test_state;
 use baton_abi::control::*;
 use baton_abi::holder_list::{ENTRIES, Holding};
 use baton_broker::limits::{Limits, Usage};
-use baton_broker::state::{Effect, HolderList, HolderLists, NewProcess, PidNamespace};
+use baton_broker::state::{CONTEXTS, Effect, HolderList, HolderLists, NewProcess, PidNamespace};
 use rustix::io::Errno;
 use test_state::*;
 
@@ -331,6 +331,7 @@ fn small_limits() -> Limits {
         channels_per_server: 1,
         objects_per_ticket: 4,
         contexts: 4,
+        context_name_bytes: "binderhwbindervndbinder".len() + 8,
         ..Limits::default()
     }
 }
@@ -473,8 +474,56 @@ fn channels_count_against_their_client() {
 #[test]
 fn the_number_of_contexts_is_limited() {
     let mut core = TestState::with(small_limits());
+    assert_eq!(core.state.add_context(0, "too long!"), Err(Errno::NOSPC), "9 bytes of 8");
     assert_eq!(core.state.add_context(0, "four"), Ok(()));
     assert_eq!(core.state.add_context(0, "five"), Err(Errno::NOSPC));
+    let remove = Request::RemoveContext { name: "four".into() };
+    assert_eq!(core.observe(0, &remove), Some(Reply::Done));
+    assert_eq!(core.state.add_context(0, "five"), Ok(()));
+}
+
+#[test]
+fn a_removed_context_goes_with_the_last_process_in_it() {
+    let mut core = TestState::new();
+    let remove = |name: &str| Request::RemoveContext { name: name.into() };
+    let names = |core: &mut TestState| match core.observe(0, &Request::Contexts) {
+        Some(Reply::Contexts { names }) => names,
+        other => panic!("{other:?}"),
+    };
+    core.state.add_context(0, "mine").unwrap();
+    let [first, second] = [10, 11].map(|pid| core.admit_to(pid, OWNER, "mine").unwrap());
+    assert_eq!(core.ask(first, become_manager(1)), Some(Reply::Done));
+    let cases =
+        [(2000, "mine", Errno::PERM), (0, "none", Errno::NOENT), (0, "binder", Errno::INVAL)];
+    for (uid, name, errno) in cases {
+        assert_eq!(core.observe(uid, &remove(name)), refused(errno), "{uid} {name}");
+    }
+    assert_eq!(core.observe(0, &remove("mine")), Some(Reply::Done));
+    assert_eq!(core.observe(0, &remove("mine")), refused(Errno::NOENT), "once");
+    assert_eq!(names(&mut core), CONTEXTS.map(String::from));
+    assert_eq!(core.admit_to(12, OWNER, "mine"), Err(Errno::NOENT));
+    // Who is in it stays in it.
+    assert!(matches!(core.ask(second, Request::ContextManager), Some(Reply::Ticket { .. })));
+    core.gone(first);
+    assert_eq!(core.report().contexts.len(), 4);
+    core.gone(second);
+    assert_eq!(core.report().contexts.len(), 3);
+    // One of the same name has no first manager yet.
+    core.state.add_context(0, "mine").unwrap();
+    let other = core.admit_to(13, 2000, "mine").unwrap();
+    assert_eq!(core.ask(other, become_manager(1)), Some(Reply::Done));
+}
+
+#[test]
+fn a_removed_context_that_is_added_again_stays() {
+    let mut core = TestState::new();
+    core.state.add_context(0, "mine").unwrap();
+    let process = core.admit_to(10, OWNER, "mine").unwrap();
+    let remove = Request::RemoveContext { name: "mine".into() };
+    assert_eq!(core.observe(0, &remove), Some(Reply::Done));
+    core.state.add_context(0, "mine").unwrap();
+    core.gone(process);
+    assert!(core.admit_to(11, OWNER, "mine").is_ok());
 }
 
 #[test]

@@ -20,7 +20,11 @@ fn successor() -> TestState {
 }
 
 fn successor_of(limits: Limits, manager: ProcessId, node: u64) -> TestState {
-    let rule = Rule { manager: Some((manager, NodeId(node))), manager_uid: Some(OWNER) };
+    let rule = Rule {
+        manager: Some((manager, NodeId(node))),
+        manager_uid: Some(OWNER),
+        ..Rule::default()
+    };
     let rules = BTreeMap::from([("binder".to_owned(), rule)]);
     TestState::of(State::succeed(limits, OWNER, 1, rules))
 }
@@ -595,4 +599,22 @@ fn a_return_that_crosses_a_second_death_is_ignored() {
     broker.effects();
     assert_eq!(broker.ask(HOLDING, release(OWNING, 7, 1, 1)), None);
     assert_eq!(broker.effects(), [], "it stays connected");
+}
+
+#[test]
+fn a_removed_context_waits_for_processes_that_may_rejoin() {
+    let removed = Rule { is_removed: true, ..Rule::default() };
+    let rules = BTreeMap::from([("mine".to_owned(), removed)]);
+    let mut broker = TestState::of(State::succeed(Limits::default(), OWNER, 1, rules));
+    let readmit = |broker: &mut TestState| {
+        let (unknown, rights) = (PidNamespace::Brokers, Rights::default());
+        broker.state.readmit(identity(OWNING), unknown, rights, "mine", u32::MAX, false)
+    };
+    assert_eq!(broker.admit_to(10, OWNER, "mine"), Err(Errno::NOENT), "a new one");
+    readmit(&mut broker).unwrap();
+    assert_eq!(broker.ask(OWNING, Request::Rejoin { manages: Vec::new() }), None);
+    end_rejoin(&mut broker);
+    assert_eq!(broker.report().contexts.len(), 4);
+    broker.gone(OWNING);
+    assert_eq!(broker.report().contexts.len(), 3);
 }

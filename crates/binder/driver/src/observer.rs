@@ -54,6 +54,15 @@ impl Observer {
         }
     }
 
+    /// Removes a context. It goes with the last process in it. `ENOENT` if there is none of this
+    /// name, `EINVAL` if every broker has it.
+    pub fn remove_context(&self, name: &str) -> Result<(), Errno> {
+        match self.ask(&Request::RemoveContext { name: name.to_owned() })? {
+            Reply::Done => Ok(()),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
     /// Everything that this user may see: its own processes, and all if it is root or the broker's
     /// own. It comes in pages: what changes meanwhile may be in some of them only.
     pub fn report(&self) -> Result<Report, Errno> {

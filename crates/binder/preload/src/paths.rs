@@ -44,6 +44,8 @@ pub struct Settings {
     pub placeholders: Option<Vec<u8>>,
     /// `BATON_CONTEXT`: the context of the devices named `binder`.
     pub context: Option<String>,
+    /// `BATON_PROGRAM`: the path of `baton`.
+    pub program: Option<PathBuf>,
     /// Whether inline system calls may be trapped: false for `BATON_TRAP=0`.
     pub trap: bool,
 }
@@ -55,6 +57,7 @@ pub fn settings() -> &'static Settings {
         socket: socket_path(rustix::process::geteuid().as_raw()),
         placeholders: std::env::var_os("BATON_DEV").map(OsStringExt::into_vec),
         context: std::env::var("BATON_CONTEXT").ok(),
+        program: std::env::var_os("BATON_PROGRAM").map(PathBuf::from),
         trap: std::env::var_os("BATON_TRAP").is_none_or(|value| value != "0"),
     })
 }

@@ -12,6 +12,8 @@ pub(super) struct Context {
     pub manager: Option<NodeKey>,
     /// The first manager's user, which outlives the manager, as in the kernel.
     pub manager_uid: Option<u32>,
+    /// The context goes with the last process in it.
+    pub is_removed: bool,
 }
 
 /// A context's manager, as the next broker has to know it. Engines cannot be trusted to say who
@@ -22,4 +24,6 @@ pub struct Rule {
     pub manager: Option<(ProcessId, NodeId)>,
     /// The first manager's user.
     pub manager_uid: Option<u32>,
+    /// The context goes with the last process in it.
+    pub is_removed: bool,
 }

@@ -1,13 +1,13 @@
-//! Contexts are added, and managers found for them.
+//! Contexts are added and removed, and managers found for them.
 
-use super::context::{Context, Rule};
+use super::context::{CONTEXTS, Context, Rule};
 use super::effect::Effect;
 use super::node::{Node, NodeKey};
 use super::tables::State;
-use crate::limits::Resource;
+use crate::limits::{Limits, Resource};
 use baton_abi::control::{MAX_CONTEXT_NAME_BYTES, NodeId, ProcessId, Strength, TicketId};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl State {
     /// Every context's rule, if one has changed since the last call.
@@ -18,7 +18,8 @@ impl State {
         let rule = |(name, context): (&String, &Context)| {
             let manager = context.manager.or_else(|| self.manager_to_rejoin(name));
             let manager = manager.map(|key| (key.owner, key.node));
-            (name.clone(), Rule { manager, manager_uid: context.manager_uid })
+            let Context { manager_uid, is_removed, .. } = *context;
+            (name.clone(), Rule { manager, manager_uid, is_removed })
         };
         Some(self.contexts.iter().map(rule).collect())
     }
@@ -31,9 +32,7 @@ impl State {
     /// Adds a context for a user. `EPERM` unless the user is root or the broker's own, `EINVAL` for
     /// an invalid name, `EEXIST`, `ENOSPC` for too many contexts.
     pub fn add_context(&mut self, uid: u32, name: &str) -> Result<(), Errno> {
-        if uid != 0 && uid != self.uid {
-            return Err(Errno::PERM);
-        }
+        self.may_change_contexts(uid)?;
         // Programs see the name as a file name. binderfs refuses these names too.
         let bad = name.is_empty()
             || name.len() > MAX_CONTEXT_NAME_BYTES
@@ -42,15 +41,56 @@ impl State {
         if bad {
             return Err(Errno::INVAL);
         }
-        if self.contexts.contains_key(name) {
-            return Err(Errno::EXIST);
+        match self.contexts.get_mut(name) {
+            Some(context) if context.is_removed => context.is_removed = false,
+            Some(_) => return Err(Errno::EXIST),
+            None => {
+                let bytes = name.len() + self.contexts.keys().map(String::len).sum::<usize>();
+                let Limits { contexts, context_name_bytes, .. } = self.limits;
+                if self.contexts.len() >= contexts || bytes > context_name_bytes {
+                    return Err(Errno::NOSPC);
+                }
+                self.contexts.insert(name.to_owned(), Context::default());
+            }
         }
-        if self.contexts.len() >= self.limits.contexts {
-            return Err(Errno::NOSPC);
-        }
-        self.contexts.insert(name.to_owned(), Context::default());
         self.rules_changed = true;
         Ok(())
+    }
+
+    /// Removes a context for a user. It goes with the last process in it; until then no process
+    /// enters it. `EPERM` unless the user is root or the broker's own, `ENOENT`, `EINVAL` for a
+    /// context that every broker has.
+    pub(super) fn remove_context(&mut self, uid: u32, name: &str) -> Result<(), Errno> {
+        self.may_change_contexts(uid)?;
+        if CONTEXTS.contains(&name) {
+            return Err(Errno::INVAL);
+        }
+        let context = self.contexts.get_mut(name).filter(|context| !context.is_removed);
+        context.ok_or(Errno::NOENT)?.is_removed = true;
+        self.rules_changed = true;
+        self.drop_removed_contexts();
+        Ok(())
+    }
+
+    fn may_change_contexts(&self, uid: u32) -> Result<(), Errno> {
+        if uid == 0 || uid == self.uid { Ok(()) } else { Err(Errno::PERM) }
+    }
+
+    /// Whether a process may enter a context.
+    pub(super) fn has_context(&self, name: &str) -> bool {
+        self.contexts.get(name).is_some_and(|context| !context.is_removed)
+    }
+
+    /// Drops the removed contexts in which no process is. Processes that may still rejoin are in
+    /// one, too.
+    pub(super) fn drop_removed_contexts(&mut self) {
+        if self.rebuild.is_some() || !self.contexts.values().any(|context| context.is_removed) {
+            return;
+        }
+        let in_use: BTreeSet<&String> = self.processes.values().map(|it| &it.context).collect();
+        let before = self.contexts.len();
+        self.contexts.retain(|name, context| !context.is_removed || in_use.contains(name));
+        self.rules_changed |= self.contexts.len() < before;
     }
 
     pub(super) fn become_manager(
@@ -79,8 +119,8 @@ impl State {
         }
         self.nodes.entry(key).or_insert_with(|| Node::new(flags)).is_manager = true;
         let name = &self.processes[&from].context;
-        let context = self.contexts.get_mut(name).expect("contexts never go");
-        *context = Context { manager: Some(key), manager_uid: Some(uid) };
+        let context = self.contexts.get_mut(name).expect("a process is in it");
+        (context.manager, context.manager_uid) = (Some(key), Some(uid));
         self.rules_changed = true;
         Ok(())
     }

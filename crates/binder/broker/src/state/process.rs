@@ -13,7 +13,7 @@ pub(super) struct Process {
     /// With the pid in the broker's namespace, or 0.
     pub identity: Identity,
     pub pid_namespace: PidNamespace,
-    /// Name of the context that the process opened. Contexts are never removed.
+    /// Name of the context that the process opened. The context stays as long.
     pub context: String,
     pub grants: Grants,
     pub channels: Channels,

@@ -53,7 +53,8 @@ impl State {
             if let Some((owner, node)) = rule.manager {
                 rebuild.managers.insert(name.clone(), NodeKey { owner, node });
             }
-            state.contexts.entry(name).or_default().manager_uid = rule.manager_uid;
+            let context = state.contexts.entry(name).or_default();
+            (context.manager_uid, context.is_removed) = (rule.manager_uid, rule.is_removed);
         }
         state.rebuild = Some(rebuild);
         state
@@ -134,6 +135,7 @@ impl State {
         let orphaned: Vec<NodeKey> = self.nodes.keys().filter(orphaned).copied().collect();
         orphaned.into_iter().for_each(|key| self.remove_node(key));
         self.rules_changed |= !rebuild.managers.is_empty();
+        self.drop_removed_contexts();
     }
 
     pub(super) fn is_joining(&self, process: ProcessId) -> bool {
@@ -352,7 +354,7 @@ impl State {
         let Some(key) = managed else { return };
         if let Some(&(_, flags)) = manages.iter().find(|(node, _)| *node == key.node) {
             self.nodes.entry(key).or_insert_with(|| Node::new(flags)).is_manager = true;
-            let context = self.contexts.get_mut(context).expect("contexts never go");
+            let context = self.contexts.get_mut(context).expect("a process is in it");
             context.manager = Some(key);
         }
     }

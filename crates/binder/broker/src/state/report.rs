@@ -15,6 +15,7 @@ use baton_abi::control::{
     Account, CallReport, ChannelId, ContextReport, Cursor, End, EngineReport, Event, MAX_CALLS,
     NodeId, PAGE_ENTRIES, Part, ProcessId, ProcessReport, Reply, Report, Request, Share, Strength,
 };
+use rustix::io::Errno;
 
 /// Number of entries that a process itself counts for, as it takes more bytes than a holding.
 const PROCESS_ENTRIES: usize = 2;
@@ -51,6 +52,13 @@ impl Page {
     }
 }
 
+fn done(outcome: Result<(), Errno>) -> Reply {
+    match outcome {
+        Ok(()) => Reply::Done,
+        Err(errno) => Reply::Refused { errno: errno.raw_os_error() },
+    }
+}
+
 impl State {
     /// Answers a request of an observer, which has this user and pid namespace. `None` for a
     /// request that observers may not send.
@@ -75,11 +83,12 @@ impl State {
                 self.ask_for_calls(uid, out);
                 Reply::Done
             }
-            Request::Contexts => Reply::Contexts { names: self.contexts.keys().cloned().collect() },
-            Request::AddContext { name } => match self.add_context(uid, name) {
-                Ok(()) => Reply::Done,
-                Err(errno) => Reply::Refused { errno: errno.raw_os_error() },
-            },
+            Request::Contexts => {
+                let names = self.contexts.keys().filter(|name| self.has_context(name));
+                Reply::Contexts { names: names.cloned().collect() }
+            }
+            Request::AddContext { name } => done(self.add_context(uid, name)),
+            Request::RemoveContext { name } => done(self.remove_context(uid, name)),
             _ => return None,
         })
     }
@@ -148,15 +157,13 @@ impl State {
             let pid = process.pid_in(pid_namespace);
             let mut shown = ProcessReport { process: id.0, pid, ..ProcessReport::default() };
             let complete = self.report_process(*id, process, from, lists, &mut shown, &mut page);
-            let context = report.contexts.iter_mut().find(|known| known.name == process.context);
-            match context {
-                Some(context) => context.processes.push(shown),
-                None => report.contexts.push(ContextReport {
-                    name: process.context.clone(),
-                    manager: None,
-                    processes: vec![shown],
-                }),
-            }
+            let known = report.contexts.binary_search_by(|known| known.name.cmp(&process.context));
+            let at = known.unwrap_or_else(|at| {
+                let name = process.context.clone();
+                report.contexts.insert(at, ContextReport { name, ..ContextReport::default() });
+                at
+            });
+            report.contexts[at].processes.push(shown);
             if !complete {
                 return (report, page.next);
             }
