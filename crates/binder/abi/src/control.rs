@@ -234,8 +234,8 @@ pub enum Request {
         name: String,
     },
     /// Removes a context, for those who may add one. No process enters it any more, and it goes
-    /// with the last process in it; it stays if it is added again before. `ENOENT`, `EINVAL` for one
-    /// that every broker has, `EPERM`. Reply: [`Reply::Done`].
+    /// with the last process in it; it stays if it is added again before. `ENOENT`, `EINVAL` for a
+    /// context that every broker has, `EPERM`. Reply: [`Reply::Done`].
     RemoveContext {
         /// The context.
         name: String,
