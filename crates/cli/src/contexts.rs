@@ -1,7 +1,7 @@
-//! `baton contexts` and `baton context add`.
+//! `baton contexts`, `baton context add` and `baton context remove`.
 
 use crate::devices;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::observer;
 use crate::stdout::{show, show_json};
 use baton_abi::control::MAX_CONTEXT_NAME_BYTES;
@@ -37,6 +37,12 @@ pub enum ContextCommand {
         #[arg(value_parser = parse_name)]
         name: String,
     },
+    /// Remove a context: no program opens it any more, and it ends with the last that has it open
+    Remove {
+        /// One that `baton contexts` lists, but not binder, hwbinder or vndbinder
+        #[arg(value_parser = parse_name)]
+        name: String,
+    },
 }
 
 /// A context's name.
@@ -62,7 +68,13 @@ pub fn list(args: &ListArgs, socket: &Path) -> Result<(), Failure> {
 
 /// Carries out a command.
 pub fn change(command: &ContextCommand, socket: &Path) -> Result<(), Failure> {
-    let ContextCommand::Add { name } = command;
+    match command {
+        ContextCommand::Add { name } => add(name, socket),
+        ContextCommand::Remove { name } => remove(name, socket),
+    }
+}
+
+fn add(name: &str, socket: &Path) -> Result<(), Failure> {
     let tried = format!("add the context {name:?}");
     let observer = observer::connect(socket, &tried)?;
     observer.add_context(name).map_err(|errno| match errno {
@@ -71,5 +83,17 @@ pub fn change(command: &ContextCommand, socket: &Path) -> Result<(), Failure> {
     })?;
     // Running programs find the context in /dev too.
     devices::add(socket, name);
+    Ok(())
+}
+
+fn remove(name: &str, socket: &Path) -> Result<(), Failure> {
+    let tried = format!("remove the context {name:?}");
+    let observer = observer::connect(socket, &tried)?;
+    observer.remove_context(name).map_err(|errno| match errno {
+        Errno::NOENT => Failure::new(&tried, "there is none of this name"),
+        Errno::INVAL => Failure::new(&tried, "every broker has it").kind(Kind::Usage),
+        errno => Failure::refused(&tried, errno),
+    })?;
+    devices::remove(socket, name);
     Ok(())
 }

@@ -39,13 +39,23 @@ pub fn lay_out(socket: &Path, contexts: &[String]) -> Result<PathBuf, Failure> {
 
 /// Adds a context's placeholder to every existing directory.
 pub fn add(socket: &Path, context: &str) {
-    for root in [devices_beside(socket), own_root(socket).1] {
-        let binderfs = root.join("binderfs");
-        if binderfs.is_dir() {
-            // Opening a device needs no placeholder; only examining its path does.
-            let _ = make_placeholder(&binderfs.join(context), b"");
-        }
+    // Opening a device needs no placeholder; only examining its path does.
+    for binderfs in existing(socket) {
+        let _ = make_placeholder(&binderfs.join(context), b"");
     }
+}
+
+/// Removes a context's placeholder from every existing directory.
+pub fn remove(socket: &Path, context: &str) {
+    for binderfs in existing(socket) {
+        let _ = std::fs::remove_file(binderfs.join(context));
+    }
+}
+
+/// Every directory that stands for this broker's `/dev/binderfs`.
+fn existing(socket: &Path) -> impl Iterator<Item = PathBuf> {
+    let roots = [devices_beside(socket), own_root(socket).1];
+    roots.map(|root| root.join("binderfs")).into_iter().filter(|binderfs| binderfs.is_dir())
 }
 
 /// A directory of this user, and the directory of placeholders in it.

@@ -394,3 +394,15 @@ fn contexts_are_listed_as_json() {
     let names = ["binder", "hwbinder", "vndbinder"].map(|name| json!({ "name": name }));
     assert_eq!(json_of(&stage.run(&["contexts", "--json"])), json!({ "contexts": names }));
 }
+
+#[test]
+fn contexts_are_added_and_removed() {
+    let stage = Stage::start("interface IThing { }", refuse);
+    assert_eq!(shown(&stage.run(&["context", "add", "mine"])), "");
+    fails(&stage.run(&["context", "add", "mine"]), 1, &["there is one of this name"]);
+    assert_eq!(shown(&stage.run(&["contexts"])), "binder\nhwbinder\nmine\nvndbinder\n");
+    assert_eq!(shown(&stage.run(&["context", "remove", "mine"])), "");
+    fails(&stage.run(&["context", "remove", "mine"]), 1, &["there is none of this name"]);
+    fails(&stage.run(&["context", "remove", "binder"]), 2, &["every broker has it"]);
+    assert_eq!(shown(&stage.run(&["contexts"])), "binder\nhwbinder\nvndbinder\n");
+}
