@@ -5,7 +5,7 @@
 //! device is never writable or urgent.
 
 use crate::table::{self, Open};
-use crate::{files, real};
+use crate::{files, real, signals};
 use arc_swap::Guard;
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use rustix::fd::AsRawFd;
@@ -112,7 +112,11 @@ pub unsafe extern "C" fn ppoll(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's arguments, or a copy of the same length.
-    unsafe { poll_by(fds, count, |fds| real::ppoll(fds, count, timeout, mask)) }
+    unsafe {
+        signals::with_sigsys_unblocked(mask, |mask| {
+            poll_by(fds, count, |fds| real::ppoll(fds, count, timeout, mask))
+        })
+    }
 }
 
 /// Interposes the C library's function of this name.
@@ -132,7 +136,9 @@ pub unsafe extern "C" fn __ppoll_chk(
         if room / size_of::<pollfd>() < count as usize {
             return real::__ppoll_chk(fds, count, timeout, mask, room);
         }
-        poll_by(fds, count, |fds| real::__ppoll_chk(fds, count, timeout, mask, room))
+        signals::with_sigsys_unblocked(mask, |mask| {
+            poll_by(fds, count, |fds| real::__ppoll_chk(fds, count, timeout, mask, room))
+        })
     }
 }
 
@@ -248,8 +254,10 @@ pub unsafe extern "C" fn pselect(
     let sets = Sets { read, write, except };
     // SAFETY: the caller's arguments, with at most one set replaced by a larger one.
     unsafe {
-        select_by(count, sets, |count, sets| {
-            real::pselect(count, sets.read, sets.write, sets.except, timeout, mask)
+        signals::with_sigsys_unblocked(mask, |mask| {
+            select_by(count, sets, |count, sets| {
+                real::pselect(count, sets.read, sets.write, sets.except, timeout, mask)
+            })
         })
     }
 }

@@ -186,6 +186,20 @@ real! {
         mask: *const sigset_t
     ) -> c_int, else -1;
     epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int, else -1;
+    epoll_pwait(
+        epoll: c_int,
+        events: *mut epoll_event,
+        count: c_int,
+        timeout_ms: c_int,
+        mask: *const sigset_t
+    ) -> c_int, else -1;
+    epoll_pwait2(
+        epoll: c_int,
+        events: *mut epoll_event,
+        count: c_int,
+        timeout: *const timespec,
+        mask: *const sigset_t
+    ) -> c_int, else -1;
 
     sigaction(signal: c_int, action: *const SigAction, old: *mut SigAction) -> c_int, else -1;
     signal(signal: c_int, handler: sighandler_t) -> sighandler_t, else libc::SIG_ERR;
@@ -193,6 +207,7 @@ real! {
     sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, else libc::SIG_ERR;
     __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t, else libc::SIG_ERR;
     sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int, else -1;
+    sigsuspend(mask: *const sigset_t) -> c_int, else -1;
     syscall(
         number: c_long,
         first: c_long,
@@ -243,6 +258,8 @@ real! {
         environment: StringArray
     ) -> c_int, else libc::ENOSYS;
     pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int,
+        else libc::ENOSYS;
+    pthread_attr_setsigmask_np(attributes: *mut pthread_attr_t, mask: *const sigset_t) -> c_int,
         else libc::ENOSYS;
 }
 

@@ -4,10 +4,18 @@
 //! from every set that a thread or handler would block, and only record a handler for it. The
 //! program is told that its request succeeded. A SIGSYS that does not come from a Binder call goes
 //! to the recorded handler.
+//!
+//! A wait with a mask (`sigsuspend`, [`ppoll`](crate::poll)) is among them: the handlers of its
+//! signals run with its mask, before the kernel restores the thread's. `posix_spawnattr_setsigmask`
+//! is not: the child makes no trapped call before the new program's constructor unblocks SIGSYS.
+//! `sigwait`, `sigtimedwait` and `signalfd` take a set of signals to receive, and block none.
 
 use crate::real;
 use arc_swap::ArcSwapOption;
-use libc::{SIGSYS, c_int, c_void, sigaction as SigAction, sighandler_t, siginfo_t, sigset_t};
+use libc::{
+    SIGSYS, c_int, c_void, epoll_event, pthread_attr_t, sigaction as SigAction, sighandler_t,
+    siginfo_t, sigset_t, timespec,
+};
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -52,13 +60,32 @@ fn is_handler(action: sighandler_t) -> bool {
 /// A copy of the set without SIGSYS.
 ///
 /// # Safety
-/// `set` points to a signal set.
+/// `set` points to a signal set of the kernel's, with which the C library's begins.
 unsafe fn without_sigsys(set: *const sigset_t) -> sigset_t {
+    // SAFETY: zeroes are an empty set, which is longer than the kernel's. The rest is by this
+    // function's contract; SIGSYS is a valid signal.
+    unsafe {
+        let mut copy: sigset_t = zeroed();
+        (&raw mut copy).cast::<u64>().write(set.cast::<u64>().read_unaligned());
+        libc::sigdelset(&mut copy, SIGSYS);
+        copy
+    }
+}
+
+/// Calls `function` with a mask that does not block SIGSYS where Baton handles that: with the
+/// caller's, which may be null, or with a copy.
+///
+/// # Safety
+/// `mask` is null or as for [`without_sigsys`].
+pub unsafe fn with_sigsys_unblocked<T>(
+    mask: *const sigset_t,
+    function: impl FnOnce(*const sigset_t) -> T,
+) -> T {
+    if mask.is_null() || !is_handled() {
+        return function(mask);
+    }
     // SAFETY: by this function's contract.
-    let mut copy = unsafe { *set };
-    // SAFETY: the copy is a valid set and SIGSYS a valid signal.
-    unsafe { libc::sigdelset(&mut copy, SIGSYS) };
-    copy
+    function(&unsafe { without_sigsys(mask) })
 }
 
 /// Interposes the C library's function of this name.
@@ -132,16 +159,79 @@ macro_rules! masks {
         ) -> c_int {
             // SAFETY: the caller's arguments, where a copy may replace the set.
             unsafe {
-                if set.is_null() || how == libc::SIG_UNBLOCK || !is_handled() {
+                if how == libc::SIG_UNBLOCK {
                     return real::$name(how, set, old);
                 }
-                real::$name(how, &without_sigsys(set), old)
+                with_sigsys_unblocked(set, |set| real::$name(how, set, old))
             }
         }
     )*};
 }
 
 masks! { sigprocmask pthread_sigmask }
+
+/// Interposes the C library's function of this name.
+///
+/// # Safety
+/// The contract of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigsuspend(mask: *const sigset_t) -> c_int {
+    // SAFETY: the caller's argument, where a copy may replace the set; also below.
+    unsafe { with_sigsys_unblocked(mask, |mask| real::sigsuspend(mask)) }
+}
+
+/// Interposes the C library's function of this name.
+///
+/// # Safety
+/// The contract of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn epoll_pwait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout_ms: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with_sigsys_unblocked(mask, |mask| {
+            real::epoll_pwait(epoll, events, count, timeout_ms, mask)
+        })
+    }
+}
+
+/// Interposes the C library's function of this name.
+///
+/// # Safety
+/// The contract of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn epoll_pwait2(
+    epoll: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with_sigsys_unblocked(mask, |mask| real::epoll_pwait2(epoll, events, count, timeout, mask))
+    }
+}
+
+/// Interposes the C library's function of this name: a new thread starts with the mask.
+///
+/// # Safety
+/// The contract of the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_attr_setsigmask_np(
+    attributes: *mut pthread_attr_t,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with_sigsys_unblocked(mask, |mask| real::pthread_attr_setsigmask_np(attributes, mask))
+    }
+}
 
 /// Unblocks SIGSYS in the calling thread, because a mask survives `exec`.
 pub fn unblock() {

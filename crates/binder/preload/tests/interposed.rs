@@ -120,9 +120,9 @@ fn a_number_that_was_closed_unseen_is_another_files() {
     }
 
     let (socket, _other) = socket_with_a_devices_number();
-    // SAFETY: a new epoll descriptor, and room for one event.
+    // SAFETY: room for one event.
     unsafe {
-        let epoll = OwnedFd::from_raw_fd(libc::epoll_create1(0));
+        let epoll = epoll();
         let mut event = libc::epoll_event { events: libc::EPOLLOUT as u32, u64: 7 };
         let (set, fd) = (epoll.as_raw_fd(), socket.as_raw_fd());
         assert_eq!(libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, &mut event), 0);
@@ -179,8 +179,7 @@ fn polling_waits_for_work() {
             (ready, libc::FD_ISSET(fd, &set))
         }
     };
-    // SAFETY: a new epoll descriptor.
-    let epoll = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(0)) };
+    let epoll = epoll();
     let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLOUT) as u32, u64: 7 };
     let add = libc::EPOLL_CTL_ADD;
     // SAFETY: an event of our own, also below.
@@ -367,6 +366,122 @@ fn programs_cannot_take_over_sigsys() {
         assert_eq!(libc::raise(libc::SIGSYS), 0);
     }
     assert_eq!(version(inline, &device), Ok(PROTOCOL_VERSION));
+}
+
+type Wait = fn(&libc::sigset_t) -> c_int;
+
+/// Functions that wait with the mask that they are given, by name.
+const WAITS: [(&str, Wait); 6] = [
+    // SAFETY: of each function: a set of the caller's, and otherwise nothing or room for one event.
+    ("sigsuspend", |mask| unsafe { libc::sigsuspend(mask) }),
+    // SAFETY: as above.
+    ("ppoll", |mask| unsafe { libc::ppoll(null_mut(), 0, null(), mask) }),
+    // SAFETY: as above.
+    ("__ppoll_chk", |mask| unsafe { __ppoll_chk(null_mut(), 0, null(), mask, 0) }),
+    ("pselect", |mask| {
+        let none = null_mut;
+        // SAFETY: as above.
+        unsafe { libc::pselect(0, none(), none(), none(), null(), mask) }
+    }),
+    ("epoll_pwait", |mask| {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: as above.
+        unsafe { libc::epoll_pwait(epoll().as_raw_fd(), &mut event, 1, -1, mask) }
+    }),
+    ("epoll_pwait2", |mask| {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: as above.
+        unsafe { libc::epoll_pwait2(epoll().as_raw_fd(), &mut event, 1, null(), mask) }
+    }),
+];
+
+unsafe extern "C" {
+    fn __ppoll_chk(
+        fds: *mut libc::pollfd,
+        count: libc::nfds_t,
+        timeout: *const libc::timespec,
+        mask: *const libc::sigset_t,
+        room: usize,
+    ) -> c_int;
+    fn pthread_attr_setsigmask_np(
+        attributes: *mut libc::pthread_attr_t,
+        mask: *const libc::sigset_t,
+    ) -> c_int;
+}
+
+/// A new epoll descriptor.
+fn epoll() -> OwnedFd {
+    // SAFETY: a descriptor that has no other owner.
+    unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(0)) }
+}
+
+/// The set of all signals but one.
+fn all_but(signal: c_int) -> libc::sigset_t {
+    // SAFETY: a set of our own.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        libc::sigdelset(&mut set, signal);
+        set
+    }
+}
+
+/// A device that was opened before: an open changes the signal mask, and restores it.
+static OPENED: std::sync::OnceLock<OwnedFd> = std::sync::OnceLock::new();
+
+extern "C" fn call_by_opened(signal: c_int) {
+    *INTERRUPTED.lock().unwrap() = Some((signal, version(inline, OPENED.get().unwrap())));
+}
+
+#[test]
+fn a_handler_may_call_during_a_wait_that_blocks_all_other_signals() {
+    if is_outside("a_handler_may_call_during_a_wait_that_blocks_all_other_signals") {
+        return;
+    }
+    OPENED.get_or_init(device);
+    // SAFETY: an action and a set of our own.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = call_by_opened as *const () as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &action, null_mut()), 0);
+        let mut own = std::mem::zeroed();
+        libc::sigaddset(&mut own, libc::SIGUSR1);
+        assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &own, null_mut()), 0);
+    }
+    for (function, wait) in WAITS {
+        // SAFETY: a signal to this thread, which is pending until the wait.
+        assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+        assert_eq!((wait(&all_but(libc::SIGUSR1)), errno()), (-1, libc::EINTR), "{function}");
+        let seen = INTERRUPTED.lock().unwrap().take();
+        assert_eq!(seen, Some((libc::SIGUSR1, Ok(PROTOCOL_VERSION))), "{function}");
+    }
+}
+
+extern "C" fn call_in_thread(out: *mut c_void) -> *mut c_void {
+    let seen = version(inline, OPENED.get().unwrap());
+    // SAFETY: the address of a result that outlives the thread.
+    unsafe { *out.cast() = seen };
+    null_mut()
+}
+
+#[test]
+fn a_thread_that_starts_with_all_signals_blocked_may_call() {
+    if is_outside("a_thread_that_starts_with_all_signals_blocked_may_call") {
+        return;
+    }
+    OPENED.get_or_init(device);
+    let mut seen: Result<i32, i32> = Err(0);
+    // SAFETY: attributes of our own, and a thread that fills one result, and is waited for.
+    unsafe {
+        let (mut thread, mut attributes) = (0, std::mem::zeroed());
+        assert_eq!(libc::pthread_attr_init(&mut attributes), 0);
+        assert_eq!(pthread_attr_setsigmask_np(&mut attributes, &all_but(libc::SIGUSR1)), 0);
+        let argument = (&raw mut seen).cast();
+        let result = libc::pthread_create(&mut thread, &attributes, call_in_thread, argument);
+        assert_eq!((result, libc::pthread_join(thread, null_mut())), (0, 0));
+        libc::pthread_attr_destroy(&mut attributes);
+    }
+    assert_eq!(seen, Ok(PROTOCOL_VERSION));
 }
 
 #[test]
