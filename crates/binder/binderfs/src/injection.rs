@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The thread does these calls by the instruction by which it has entered the ioctl. All of its
-//! signals wait meanwhile. A server that is killed in between leaves the thread with registers of
-//! ours: it crashes.
+//! signals wait meanwhile, and it gets them when it is let go. A server that is killed in between
+//! leaves the thread with registers of ours: it crashes.
 
 use crate::client_memory::{ClientMemory, duplicate};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -232,9 +232,16 @@ fn last_errno() -> Errno {
 }
 
 /// A client's thread whose tracer is the calling thread. It stops once it leaves its ioctl.
+///
+/// **Invariant**: a signal whose delivery has stopped the thread is in `later`, and the thread gets
+/// it after it has been let go.
 #[derive(Debug)]
 pub struct Seized {
     tid: u32,
+    /// Whether the tracer has waited for a stop.
+    has_stopped: bool,
+    /// Signals that have come meanwhile.
+    later: Vec<i32>,
 }
 
 impl Seized {
@@ -243,33 +250,61 @@ impl Seized {
     pub fn seize(tid: u32) -> Result<Seized, Errno> {
         trace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACESYSGOOD as usize)?;
         // From here on the thread is let go whatever happens.
-        let seized = Seized { tid };
+        let seized = Seized { tid, has_stopped: false, later: Vec::new() };
         trace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
         Ok(seized)
     }
 
     /// Waits until the thread has left its ioctl, which has been answered.
-    pub fn stop(self) -> Result<Stopped, Errno> {
-        let mut later = Vec::new();
+    pub fn stop(mut self) -> Result<Stopped, Errno> {
         let tid = self.tid;
-        await_stop(tid, &mut later, |status| status >> 16 == PTRACE_EVENT_STOP)?;
+        self.await_stop(|status| status >> 16 == PTRACE_EVENT_STOP)?;
         let mut registers = zeroed_registers();
         machine::get_registers(tid, &mut registers)?;
         let (abi, entry) = Abi::of(ClientMemory::of(tid), machine::next(&registers))?;
         let mut mask = 0u64;
         transfer(libc::PTRACE_GETSIGMASK as _, tid, size_of::<u64>(), &mut mask)?;
         transfer(libc::PTRACE_SETSIGMASK as _, tid, size_of::<u64>(), &mut u64::MAX.clone())?;
-        Ok(Stopped { seized: self, registers, mask, abi, entry, later })
+        Ok(Stopped { seized: self, registers, mask, abi, entry })
+    }
+
+    /// Waits until the thread stops so that `is_it` finds it. `ESRCH` if the thread ends.
+    fn await_stop(&mut self, is_it: impl Fn(i32) -> bool) -> Result<(), Errno> {
+        loop {
+            let mut status = 0;
+            // SAFETY: waits for a thread that this one traces, and writes the status.
+            let waited =
+                unsafe { libc::waitpid(self.tid.cast_signed(), &mut status, libc::__WALL) };
+            if waited < 0 {
+                match last_errno() {
+                    Errno::INTR => continue,
+                    _ => return Err(Errno::SRCH),
+                }
+            }
+            if !libc::WIFSTOPPED(status) {
+                return Err(Errno::SRCH);
+            }
+            let is_signal = status >> 16 == 0 && libc::WSTOPSIG(status) != AT_SYSTEM_CALL;
+            self.later.extend(is_signal.then(|| libc::WSTOPSIG(status)));
+            if is_it(status) {
+                self.has_stopped = true;
+                return Ok(());
+            }
+            trace(libc::PTRACE_SYSCALL as _, self.tid, 0, 0)?;
+        }
     }
 }
 
 impl Drop for Seized {
     fn drop(&mut self) {
-        // A thread has to be stopped for that. One that has ended is let go by its end.
-        if trace(libc::PTRACE_DETACH, self.tid, 0, 0).is_err()
-            && await_stop(self.tid, &mut Vec::new(), |_| true).is_ok()
-        {
+        // A thread has to be stopped to be let go, and its stop may be that of a signal. One that
+        // has ended is let go by its end.
+        if self.has_stopped || self.await_stop(|_| true).is_ok() {
             let _ = trace(libc::PTRACE_DETACH, self.tid, 0, 0);
+        }
+        for signal in self.later.drain(..) {
+            // SAFETY: sends a signal, and touches no memory.
+            unsafe { libc::syscall(libc::SYS_tkill, self.tid.cast_signed(), signal) };
         }
     }
 }
@@ -283,8 +318,6 @@ pub struct Stopped {
     abi: &'static Abi,
     /// The address of the instruction by which it enters the kernel.
     entry: u64,
-    /// Signals that have come meanwhile.
-    later: Vec<i32>,
 }
 
 impl Stopped {
@@ -299,8 +332,7 @@ impl Stopped {
         // At its entry, and when it has been done.
         for _ in 0..2 {
             trace(libc::PTRACE_SYSCALL as _, tid, 0, 0)?;
-            let at_call = |status| libc::WSTOPSIG(status) == AT_SYSTEM_CALL;
-            await_stop(tid, &mut self.later, at_call)?;
+            self.seized.await_stop(|status| libc::WSTOPSIG(status) == AT_SYSTEM_CALL)?;
         }
         machine::get_registers(tid, &mut registers)?;
         let result = machine::result(&registers);
@@ -386,11 +418,6 @@ impl Drop for Stopped {
         let tid = self.seized.tid;
         let _ = machine::set_registers(tid, &mut self.registers);
         let _ = transfer(libc::PTRACE_SETSIGMASK as _, tid, size_of::<u64>(), &mut self.mask);
-        let _ = trace(libc::PTRACE_DETACH, tid, 0, 0);
-        for signal in self.later.drain(..) {
-            // SAFETY: sends a signal, and touches no memory.
-            unsafe { libc::syscall(libc::SYS_tkill, tid.cast_signed(), signal) };
-        }
     }
 }
 
@@ -423,32 +450,6 @@ fn send(socket: &OwnedFd, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     sendmsg(socket.as_fd(), &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL).map(|_| ())
 }
 
-/// Waits until the thread stops so that `is_it` finds it. Signals that come meanwhile are for
-/// later.
-/// `ESRCH` if the thread ends.
-fn await_stop(tid: u32, later: &mut Vec<i32>, is_it: impl Fn(i32) -> bool) -> Result<(), Errno> {
-    loop {
-        let mut status = 0;
-        // SAFETY: waits for a thread that this one traces, and writes the status.
-        let waited = unsafe { libc::waitpid(tid.cast_signed(), &mut status, libc::__WALL) };
-        if waited < 0 {
-            match last_errno() {
-                Errno::INTR => continue,
-                _ => return Err(Errno::SRCH),
-            }
-        }
-        if !libc::WIFSTOPPED(status) {
-            return Err(Errno::SRCH);
-        }
-        if is_it(status) {
-            return Ok(());
-        }
-        let is_signal = status >> 16 == 0 && libc::WSTOPSIG(status) != AT_SYSTEM_CALL;
-        later.extend(is_signal.then(|| libc::WSTOPSIG(status)));
-        trace(libc::PTRACE_SYSCALL as _, tid, 0, 0)?;
-    }
-}
-
 fn zeroed_registers() -> Registers {
     // SAFETY: numbers.
     unsafe { std::mem::zeroed() }
@@ -458,4 +459,76 @@ fn zeroed_registers() -> Registers {
 fn ints(bytes: &[u8]) -> Vec<i32> {
     let number = |four: &[u8]| i32::from_ne_bytes(four.try_into().expect("4 bytes"));
     bytes.chunks_exact(4).map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A child of this process that runs in a loop, and makes no system call. SIGALRM ends it after
+    /// a minute.
+    fn running_child() -> libc::pid_t {
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a new map of zeroes, which are the value false. The child uses the map alone.
+        unsafe {
+            let map = libc::mmap(std::ptr::null_mut(), 4096, access, kind, -1, 0);
+            assert_ne!(map, libc::MAP_FAILED);
+            let is_running = &*map.cast::<AtomicBool>();
+            let child = libc::fork();
+            if child == 0 {
+                libc::alarm(60);
+                loop {
+                    is_running.store(true, Ordering::Relaxed);
+                }
+            }
+            assert!(child > 0);
+            while !is_running.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            libc::munmap(map, 4096);
+            child
+        }
+    }
+
+    /// Checks that a thread gets a signal that stopped it before `let_go` lets it go.
+    fn check_signal_comes(let_go: impl FnOnce(Seized)) {
+        let child = running_child();
+        let tid = child.cast_unsigned();
+        // As in `Seized::seize`, with a signal that comes first.
+        let seize = trace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACESYSGOOD as usize);
+        if seize == Err(Errno::PERM) {
+            // SAFETY: ends a child of ours, and waits for it.
+            unsafe {
+                libc::kill(child, libc::SIGKILL);
+                libc::waitpid(child, std::ptr::null_mut(), 0);
+            }
+            return eprintln!("skipped: nobody may trace its own child here");
+        }
+        seize.unwrap();
+        let seized = Seized { tid, has_stopped: false, later: Vec::new() };
+        let mut status = 0;
+        // SAFETY: signals to a child of ours, and waits for it.
+        unsafe {
+            libc::kill(child, libc::SIGTERM);
+            let mut info = std::mem::zeroed();
+            let stopped = libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+            assert_eq!(libc::waitid(libc::P_PID, tid, &mut info, stopped), 0);
+            trace(libc::PTRACE_INTERRUPT, tid, 0, 0).unwrap();
+            let_go(seized);
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        }
+        assert_eq!((libc::WIFSIGNALED(status), libc::WTERMSIG(status)), (true, libc::SIGTERM));
+    }
+
+    #[test]
+    fn a_signal_comes_after_a_thread_that_was_not_waited_for_is_let_go() {
+        check_signal_comes(drop);
+    }
+
+    #[test]
+    fn a_signal_comes_after_a_thread_that_has_made_no_call_is_let_go() {
+        check_signal_comes(|seized| assert_eq!(seized.stop().unwrap_err(), Errno::OPNOTSUPP));
+    }
 }
