@@ -22,7 +22,7 @@ use crate::failure::{Failure, Kind};
 use crate::stdout::show;
 pub use args::LogcatArgs;
 use args::{From, Prune, Size};
-use baton_log::{Item, Reader};
+use baton_log::{Item, Loss, Reader};
 use baton_logcat::divider::{Dividers, Which};
 use baton_logcat::entry::{Buffer, Entry};
 use baton_logcat::resume::Resume;
@@ -179,7 +179,8 @@ fn follow(
     Ok(())
 }
 
-/// Shows the entries at the beginning. Overwritten entries are normal and not reported.
+/// Shows the entries at the beginning. Overwritten entries are normal and not reported; files that
+/// are not read are.
 fn show_existing(
     args: &LogcatArgs,
     reader: &mut Reader,
@@ -188,7 +189,15 @@ fn show_existing(
 ) -> io::Result<Wanted> {
     let mut beginning = Beginning::new(args, from);
     while let Some(item) = reader.next_item() {
-        let Item::Record(record) = item else { continue };
+        let record = match item {
+            Item::Record(record) => record,
+            Item::Lost(lost) => {
+                if lost.loss == Loss::Unread {
+                    eprintln!("baton: {}", told(&lost));
+                }
+                continue;
+            }
+        };
         session.add_program(record.origin.process, &record.origin.program);
         if beginning.take(Entry::from(&record), session)? == Wanted::Nothing {
             return Ok(Wanted::Nothing);

@@ -248,7 +248,9 @@ fn sizes_and_statistics_are_shown() {
     );
     let statistics: serde_json::Value =
         serde_json::from_str(&log.print("logcat -S --json")).unwrap();
-    let expected = serde_json::json!({ "entries": 2, "bytes": 73, "lost": 0, "damaged_rings": 0 });
+    let expected = serde_json::json!({
+        "entries": 2, "bytes": 73, "lost": 0, "damaged_rings": 0, "unread_files": 0,
+    });
     assert_eq!((&statistics["tags"]["T"], &statistics["buffers"]["main"]), (&expected, &expected));
     let uid = rustix::process::getuid().as_raw().to_string();
     assert_eq!(statistics["users"][uid], expected);

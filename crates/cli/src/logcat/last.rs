@@ -57,7 +57,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// Entries that were overwritten are normal; entries that a disk did not get are reported.
+/// Entries that were overwritten are normal; entries that a disk did not get, and files that are
+/// not read, are reported.
 fn show_rings(
     mut reader: Reader,
     mut beginning: Beginning<'_>,
@@ -67,7 +68,7 @@ fn show_rings(
         let record = match item {
             Item::Record(record) => record,
             Item::Lost(lost) => {
-                if matches!(lost.loss, Loss::Damaged { .. }) {
+                if matches!(lost.loss, Loss::Damaged { .. } | Loss::Unread) {
                     eprintln!("baton: {}", told(&lost));
                 }
                 continue;

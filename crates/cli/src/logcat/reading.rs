@@ -31,13 +31,15 @@ pub fn unreadable(tried: impl Display, directory: &Path, errno: Errno) -> Failur
 
 /// A message about entries that are lost.
 pub fn told(lost: &Lost<'_>) -> String {
-    let (buffer, origin) = (lost.buffer.name(), lost.origin);
+    let origin = lost.origin;
+    let buffer = if lost.loss == Loss::Unread { "all buffers" } else { lost.buffer.name() };
     let what = match lost.loss {
         Loss::Overwritten { n_records, .. } => {
             format!("{n_records} entries were overwritten before they could be read")
         }
         Loss::Unlogged { n_records } => format!("{n_records} entries found no room"),
         Loss::Damaged { .. } => "a damaged ring: some entries cannot be read".to_owned(),
+        Loss::Unread => "too many files: entries are not read before others are gone".to_owned(),
     };
     let program = without_control_characters(&origin.program);
     format!("{what}: {buffer}, process {} ({program}), user {}", origin.process, origin.user)

@@ -20,6 +20,8 @@ struct Amount {
     lost: u64,
     /// Rings with an unknown number of unreadable entries.
     damaged: u64,
+    /// Files that were not read, because too many others were open.
+    unread: u64,
 }
 
 #[derive(Debug, Default)]
@@ -80,18 +82,20 @@ impl Statistics {
 
     fn lose(&mut self, lost: &Lost<'_>) {
         let origin = lost.origin;
-        for amount in [
-            self.buffers.entry(lost.buffer.name()).or_default(),
+        let is_of_buffer = lost.loss != Loss::Unread;
+        let of_buffer = is_of_buffer.then(|| self.buffers.entry(lost.buffer.name()).or_default());
+        for amount in of_buffer.into_iter().chain([
             self.users.entry(origin.user.to_string()).or_default(),
             self.processes
                 .entry(process(origin.process, &origin.program, origin.user))
                 .or_default(),
-        ] {
+        ]) {
             match lost.loss {
                 Loss::Overwritten { n_records, .. } | Loss::Unlogged { n_records } => {
                     amount.lost += n_records;
                 }
                 Loss::Damaged { .. } => amount.damaged += 1,
+                Loss::Unread => amount.unread += 1,
             }
         }
     }
@@ -129,7 +133,7 @@ impl Amount {
     fn json(&self) -> Value {
         json!({
             "entries": self.entries, "bytes": self.bytes, "lost": self.lost,
-            "damaged_rings": self.damaged,
+            "damaged_rings": self.damaged, "unread_files": self.unread,
         })
     }
 }
@@ -139,9 +143,10 @@ fn table(head: &str, mut rows: Vec<(String, Amount)>) -> String {
     rows.sort_by_key(|(_, amount)| std::cmp::Reverse((amount.bytes, amount.lost)));
     let mut text = format!("{:>12} {:>12} {:>12}  {head}\n", "ENTRIES", "BYTES", "LOST");
     for (name, amount) in rows.iter().take(SHOWN) {
-        let Amount { entries, bytes, lost, damaged } = amount;
+        let Amount { entries, bytes, lost, damaged, unread } = amount;
         let damage = if *damaged > 0 { " (and more, in damaged rings)" } else { "" };
-        text += &format!("{entries:>12} {bytes:>12} {lost:>12}  {name}{damage}\n");
+        let rest = if *unread > 0 { " (and more, in files that were not read)" } else { "" };
+        text += &format!("{entries:>12} {bytes:>12} {lost:>12}  {name}{damage}{rest}\n");
     }
     if rows.len() > SHOWN {
         text += &format!("{:>40} and {} others\n", "", rows.len() - SHOWN);
@@ -158,13 +163,14 @@ mod tests {
         let amount = |bytes| Amount { entries: 1, bytes, ..Amount::default() };
         let mut rows: Vec<_> =
             (0..SHOWN as u64 + 3).map(|bytes| (format!("p{bytes}"), amount(bytes))).collect();
-        rows[0].1 = Amount { entries: 7, bytes: 1 << 30, lost: 5, damaged: 1 };
+        rows[0].1 = Amount { entries: 7, bytes: 1 << 30, lost: 5, damaged: 1, unread: 2 };
         let text = table("PROCESS", rows);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "     ENTRIES        BYTES         LOST  PROCESS");
         assert_eq!(
             lines[1],
-            "           7   1073741824            5  p0 (and more, in damaged rings)"
+            "           7   1073741824            5  p0 (and more, in damaged rings) (and more, in \
+             files that were not read)"
         );
         assert!(lines[2].ends_with(" p22") && lines[SHOWN + 1].ends_with("and 3 others"));
     }

@@ -131,7 +131,7 @@ fn a_signal_handler_may_write_while_its_thread_does() {
             Item::Record(_) => 1,
             Item::Lost(lost) => match lost.loss {
                 Loss::Overwritten { n_records, .. } | Loss::Unlogged { n_records } => n_records,
-                Loss::Damaged { .. } => panic!("damaged"),
+                Loss::Damaged { .. } | Loss::Unread => panic!("{lost:?}"),
             },
         };
     }

@@ -3,7 +3,7 @@
 use crate::files::directory::Directory;
 use crate::files::fork;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
@@ -24,10 +24,22 @@ impl Opened {
         let stat = rustix::fs::fstat(&file)?;
         let is_ours = fork::is_ours(&stat);
         let opened = Opened { file: Some(file), stat, is_ours };
-        let strangers = Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH);
-        let regular = FileType::from_raw_mode(stat.st_mode).is_file();
-        if regular && !strangers { Ok(opened) } else { Err(Errno::PERM) }
+        check(&stat)?;
+        Ok(opened)
     }
+}
+
+/// The status of a file that is not opened. `EPERM` as for [`Opened::open`].
+pub(crate) fn status(directory: &Directory, name: &CStr) -> Result<Stat, Errno> {
+    let stat = rustix::fs::statat(&directory.file, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    check(&stat)?;
+    Ok(stat)
+}
+
+fn check(stat: &Stat) -> Result<(), Errno> {
+    let strangers = Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH);
+    let regular = FileType::from_raw_mode(stat.st_mode).is_file();
+    if regular && !strangers { Ok(()) } else { Err(Errno::PERM) }
 }
 
 impl AsFd for Opened {

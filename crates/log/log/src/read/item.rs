@@ -56,7 +56,7 @@ pub enum Content<'a> {
 /// Records that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost<'a> {
-    /// The buffer of the records.
+    /// The buffer of the records; of [`Loss::Unread`], which is about all, the reader's first one.
     pub buffer: Buffer,
     /// The time at which the reader knew of the loss: that of the next record, or now.
     pub moment: Moment,
@@ -88,4 +88,9 @@ pub enum Loss {
         /// The index of the ring in its process's file.
         ring: usize,
     },
+    /// The reader has open as many files of the user as it may, or this process as many as it may.
+    /// The reader is told once of each process whose file it cannot open. It reads that file when
+    /// another one has been removed. Records that were overwritten by then are lost, and so are
+    /// older ones of a reader that has begun at the newest record.
+    Unread,
 }

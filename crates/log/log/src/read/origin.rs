@@ -1,8 +1,11 @@
 //! The process of a record: what the kernel says of it, and what it says itself.
 
-use crate::files::layout::{ArchivedRing, Header};
+use crate::files::directory::Directory;
+use crate::files::layout::{ArchivedRing, Header, parse_name_of_file};
 use crate::files::lock;
-use crate::files::opened::Opened;
+use crate::files::opened::{self, Opened};
+use rustix::io::Errno;
+use std::ffi::CStr;
 
 /// The source of a process number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +46,15 @@ impl Origin {
             program: program(&header.name),
             file: file.to_owned(),
         }
+    }
+
+    /// The origin of a process whose file cannot be opened for want of descriptors. `EPERM` as for
+    /// [`Opened::open`].
+    pub(crate) fn of_unopened(directory: &Directory, name: &CStr) -> Result<Origin, Errno> {
+        let user = opened::status(directory, name)?.st_uid;
+        let file = name.to_string_lossy().into_owned();
+        let process = parse_name_of_file(&file).map_or(0, |(process, _)| process);
+        Ok(Origin { user, process, voucher: Voucher::Writer, program: String::new(), file })
     }
 
     /// The origin of a process whose records are in an archive.

@@ -16,6 +16,7 @@ use crate::moment::Moment;
 use crate::read::file_reader::{FileReader, LookMode};
 use crate::read::follow::{Follow, Looked, News};
 use crate::read::item::{Content, Item, Loss, Lost, Record};
+use crate::read::origin::Origin;
 use crate::read::track::{Next, Track};
 use crate::record::{Header, Kind};
 use baton_shm::clock;
@@ -48,6 +49,17 @@ pub enum Start {
     Newest,
 }
 
+/// A reader's knowledge of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KnownFile {
+    /// The file has the reader of this number.
+    Read(usize),
+    /// There is no room for the file. This user owns it.
+    Waits(u32),
+    /// No writer of this crate has made the file, or its records are read elsewhere.
+    Ignored,
+}
+
 /// A reader of a log. Readers do not affect each other.
 pub struct Reader {
     directory: Directory,
@@ -55,12 +67,12 @@ pub struct Reader {
     boot: Boot,
     /// Whether that is an earlier start, so that no more records come.
     is_past: bool,
+    start: Start,
     wanted: [bool; N_BUFFERS],
     /// Records before these times were cleared.
     cleared_ns: [u64; N_BUFFERS],
     file_readers: BTreeMap<usize, FileReader>,
-    /// Files by name. `None`: no writer of this crate has made it.
-    known: HashMap<CString, Option<usize>>,
+    known: HashMap<CString, KnownFile>,
     /// ArchivedRing files whose records are in archives, by user and name.
     archived: HashMap<(u32, String), usize>,
     /// Files that were read and removed, by user and name. Their records may come into an archive.
@@ -75,6 +87,10 @@ pub struct Reader {
     may_look: bool,
     /// Losses that are reported before anything else.
     unlogged: VecDeque<(usize, Buffer, u64, Moment)>,
+    /// Processes whose files have no room, which are reported then.
+    unread: VecDeque<(Origin, Moment)>,
+    /// The last one that was reported.
+    last_unread: Option<Origin>,
     /// The track of the last item. It may have more, once that item is no longer borrowed.
     taken_from: Option<(usize, usize)>,
     follow: Option<Follow>,
@@ -99,7 +115,8 @@ impl Reader {
 
     /// Opens some buffers of a log.
     pub fn open_from(path: &Path, buffers: &[Buffer], start: Start) -> Result<Reader, Errno> {
-        let mut reader = Reader::new(Directory::open_to_read(path)?, Boot::current(), buffers);
+        let directory = Directory::open_to_read(path)?;
+        let mut reader = Reader::new(directory, Boot::current(), buffers, start);
         reader.find_authors()?;
         if start == Start::Newest {
             let wanted = reader.wanted;
@@ -121,18 +138,19 @@ impl Reader {
     pub fn open_last(path: &Path, buffers: &[Buffer]) -> Result<Option<Reader>, Errno> {
         let (directory, current) = (Directory::open_to_read(path)?, Boot::current());
         let Some(boot) = last_boot(&directory, current)? else { return Ok(None) };
-        let mut reader = Reader::new(directory, boot, buffers);
+        let mut reader = Reader::new(directory, boot, buffers, Start::Oldest);
         reader.is_past = true;
         reader.find_authors()?;
         Ok(Some(reader))
     }
 
-    fn new(directory: Directory, boot: Boot, buffers: &[Buffer]) -> Reader {
+    fn new(directory: Directory, boot: Boot, buffers: &[Buffer], start: Start) -> Reader {
         Reader {
             cleared_ns: cleared::read(&directory, boot),
             directory,
             boot,
             is_past: false,
+            start,
             wanted: std::array::from_fn(|index| {
                 buffers.iter().any(|&buffer| buffer as usize == index)
             }),
@@ -146,6 +164,8 @@ impl Reader {
             looked: Looked::default(),
             may_look: true,
             unlogged: VecDeque::new(),
+            unread: VecDeque::new(),
+            last_unread: None,
             taken_from: None,
             follow: None,
         }
@@ -161,6 +181,11 @@ impl Reader {
             let origin = &self.file_readers.get(&file_reader)?.origin;
             let loss = Loss::Unlogged { n_records };
             return Some(Item::Lost(Lost { buffer, moment, origin, loss }));
+        }
+        if let Some((origin, moment)) = self.unread.pop_front() {
+            let buffer = Buffer::ALL.into_iter().find(|&buffer| self.wanted[buffer as usize])?;
+            let origin = self.last_unread.insert(origin);
+            return Some(Item::Lost(Lost { buffer, moment, origin, loss: Loss::Unread }));
         }
         if !self.is_ready() {
             return None;
@@ -288,9 +313,10 @@ impl Reader {
         }
         for name in news.changed.iter().chain(&news.removed) {
             match self.known.get(name) {
-                Some(None) if news.removed.contains(name) => drop(self.known.remove(name)),
-                Some(_) => {}
-                None => _ = self.find_file_reader(name),
+                // A look finds that.
+                Some(KnownFile::Read(_)) => {}
+                Some(_) if news.removed.contains(name) => drop(self.known.remove(name)),
+                _ => _ = self.find_file_reader(name),
             }
         }
         Ok(())
@@ -310,39 +336,82 @@ impl Reader {
         Ok(())
     }
 
-    /// Opens a file by name. `false`: there is no such file any more.
+    /// Opens a file by name, if there is room. `false`: there is no such file any more.
     fn find_file_reader(&mut self, name: &CStr) -> bool {
         let is_shown = !name.to_bytes().starts_with(b".") && is_name_of_a_file(name.to_bytes());
-        if !is_shown || self.known.contains_key(name) {
+        let before = self.known.get(name).copied();
+        let is_due = match before {
+            None => is_shown,
+            Some(KnownFile::Waits(user)) => self.has_room(user),
+            Some(KnownFile::Read(_) | KnownFile::Ignored) => false,
+        };
+        if !is_due {
             return true;
         }
-        let opened = FileReader::open(&self.directory, name);
-        if matches!(opened, Err(Errno::NOENT)) {
-            return false;
-        }
-        let mut file_reader = opened.ok().filter(|file_reader| self.is_welcome(file_reader));
-        let number = self.next_author;
-        if let Some(file_reader) = &mut file_reader {
-            let user = file_reader.origin.user;
-            file_reader.find_former(|file| self.is_new_in_archive(user, file, number));
-        }
-        let number = file_reader.map(|file_reader| {
-            self.file_readers.insert(number, file_reader);
-            self.next_author += 1;
-            number
-        });
-        self.known.insert(name.to_owned(), number);
+        let has_waited = before.is_some();
+        let known = match FileReader::open(&self.directory, name) {
+            Ok(file_reader) if !self.is_welcome(&file_reader) => KnownFile::Ignored,
+            Ok(file_reader) if !self.has_room(file_reader.origin.user) => {
+                self.let_wait(file_reader.origin, has_waited)
+            }
+            Ok(file_reader) => self.admit(file_reader, has_waited),
+            Err(Errno::MFILE | Errno::NFILE) => Origin::of_unopened(&self.directory, name)
+                .map_or(KnownFile::Ignored, |origin| self.let_wait(origin, has_waited)),
+            Err(Errno::NOENT) => {
+                self.known.remove(name);
+                return false;
+            }
+            Err(_) => KnownFile::Ignored,
+        };
+        self.known.insert(name.to_owned(), known);
         true
+    }
+
+    fn admit(&mut self, mut file_reader: FileReader, has_waited: bool) -> KnownFile {
+        let (number, user) = (self.next_author, file_reader.origin.user);
+        self.next_author += 1;
+        file_reader.find_former(|file| self.is_new_in_archive(user, file, number));
+        if has_waited && self.start == Start::Newest {
+            file_reader.look(self.wanted, LookMode::Late);
+        }
+        self.file_readers.insert(number, file_reader);
+        KnownFile::Read(number)
+    }
+
+    /// Leaves a file unread for now, and reports that once.
+    fn let_wait(&mut self, origin: Origin, has_waited: bool) -> KnownFile {
+        let user = origin.user;
+        if !has_waited {
+            let (monotonic_ns, wall_ns) = (clock::now_ns(), clock::wall_ns());
+            self.unread.push_back((origin, Moment { monotonic_ns, wall_ns }));
+        }
+        KnownFile::Waits(user)
+    }
+
+    /// Opens the files that have waited, as far as there is room.
+    fn find_waiting(&mut self) {
+        let waits = |known: &KnownFile| matches!(known, KnownFile::Waits(_));
+        let waiting = self.known.iter().filter(|(_, known)| waits(known));
+        let waiting: Vec<CString> = waiting.map(|(name, _)| name.clone()).collect();
+        for name in waiting {
+            self.find_file_reader(&name);
+        }
     }
 
     /// Whether this archive has records of a former file that the reader knows from nowhere else.
     fn is_new_in_archive(&mut self, user: u32, file: &str, archive: usize) -> bool {
-        let file_reader =
-            CString::new(file).ok().and_then(|name| self.known.get(&name).copied()?);
-        let is_read = file_reader
-            .and_then(|file_reader| self.file_readers.get(&file_reader))
-            .is_some_and(|file_reader| file_reader.origin.user == user)
-            || self.gone.iter().any(|gone| *gone == (user, file.to_owned()));
+        let known = CString::new(file).ok().and_then(|name| self.known.get(&name).copied());
+        let is_users = |number| {
+            let file_reader = self.file_readers.get(&number);
+            file_reader.is_some_and(|file_reader| file_reader.origin.user == user)
+        };
+        let is_known = match known {
+            Some(KnownFile::Read(number)) => is_users(number),
+            // The older records were reported as lost.
+            Some(KnownFile::Waits(owner)) => owner == user && self.start == Start::Newest,
+            Some(KnownFile::Ignored) | None => false,
+        };
+        let is_read = is_known || self.gone.iter().any(|gone| *gone == (user, file.to_owned()));
         !is_read && *self.archived.entry((user, file.to_owned())).or_insert(archive) == archive
     }
 
@@ -350,19 +419,24 @@ impl Reader {
         if file_reader.boot != self.boot {
             return false;
         }
-        let of_user =
-            self.file_readers.values().filter(|other| other.origin.user == file_reader.origin.user);
         let is_new =
             self.file_readers.values().all(|other| other.identity() != file_reader.identity());
         let archived =
             self.archived.contains_key(&(file_reader.origin.user, file_reader.origin.file.clone()));
-        is_new && !archived && of_user.count() < MAX_FILES_OF_A_USER
+        is_new && !archived
+    }
+
+    /// Whether one more file of the user may be open.
+    fn has_room(&self, user: u32) -> bool {
+        let of_user = self.file_readers.values().filter(|other| other.origin.user == user);
+        of_user.count() < MAX_FILES_OF_A_USER
     }
 
     /// Whether an item can be returned without another look.
     fn is_ready(&self) -> bool {
         let in_sight = |front: &Reverse<(u64, usize, usize)>| front.0.0 <= self.horizon_ns;
-        !self.unlogged.is_empty() || self.fronts.peek().is_some_and(in_sight)
+        let has_loss = !self.unlogged.is_empty() || !self.unread.is_empty();
+        has_loss || self.fronts.peek().is_some_and(in_sight)
     }
 
     /// Copies the new records of all rings. A follower first learns which files are new, and does
@@ -379,12 +453,23 @@ impl Reader {
         self.looked = Looked { began_ns, took_ns, has_found };
     }
 
-    /// Looks at all files. Says whether there is anything new.
+    /// Looks at all files, and at those for which there is room now. Says whether there is anything
+    /// new.
     fn look_at_all(&mut self) -> bool {
+        let mut has_found = self.look_at_files_from(0);
+        let first_new = self.next_author;
+        if self.let_go_of_removed() {
+            self.find_waiting();
+            has_found |= self.look_at_files_from(first_new);
+        }
+        has_found
+    }
+
+    /// Looks at the files from one number on. Says whether there is anything new.
+    fn look_at_files_from(&mut self, first: usize) -> bool {
         let mut has_found = false;
         let mode = if self.follow.is_some() { LookMode::Sparing } else { LookMode::Whole };
-        let mut removed = Vec::new();
-        for (&number, file_reader) in &mut self.file_readers {
+        for (&number, file_reader) in self.file_readers.range_mut(first..) {
             let had: Vec<bool> =
                 file_reader.tracks.iter().map(|track| track.front().is_some()).collect();
             file_reader.look(self.wanted, mode);
@@ -404,21 +489,33 @@ impl Reader {
                 }
             }
             has_found |= file_reader.tracks.iter().any(Track::is_ahead);
-            let is_empty =
-                file_reader.tracks.iter().all(|track| track.front().is_none() && !track.is_left());
-            if is_empty && file_reader.is_removed() && self.unlogged.is_empty() {
-                removed.push(number);
-            }
         }
-        for number in removed {
+        has_found
+    }
+
+    /// Lets go of the files that were removed and have no more records. Says whether there are any.
+    fn let_go_of_removed(&mut self) -> bool {
+        if !self.unlogged.is_empty() {
+            return false;
+        }
+        let is_empty = |file_reader: &FileReader| {
+            file_reader.tracks.iter().all(|track| track.front().is_none() && !track.is_left())
+        };
+        let is_over = |file_reader: &FileReader| is_empty(file_reader) && file_reader.is_removed();
+        let files = self.file_readers.iter();
+        let removed: Vec<usize> = files
+            .filter(|(_, file_reader)| is_over(file_reader))
+            .map(|(&number, _)| number)
+            .collect();
+        for &number in &removed {
             if let Some(file_reader) = self.file_readers.remove(&number) {
                 self.gone.push_back((file_reader.origin.user, file_reader.origin.file));
                 self.gone.drain(..self.gone.len().saturating_sub(MAX_GONE));
             }
             self.archived.retain(|_, archive| *archive != number);
-            self.known.retain(|_, file_reader| *file_reader != Some(number));
+            self.known.retain(|_, known| *known != KnownFile::Read(number));
         }
-        has_found
+        !removed.is_empty()
     }
 
     /// Updates the track of the last item.

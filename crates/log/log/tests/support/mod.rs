@@ -29,6 +29,7 @@ pub fn messages(reader: &mut Reader) -> Vec<String> {
                 Loss::Overwritten { n_records, .. } => format!("{n_records} overwritten"),
                 Loss::Unlogged { n_records } => format!("{n_records} unlogged"),
                 Loss::Damaged { .. } => "damaged".to_owned(),
+                Loss::Unread => "unread".to_owned(),
             },
         });
     }
