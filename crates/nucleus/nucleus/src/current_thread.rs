@@ -261,18 +261,17 @@ impl CurrentThread {
             flag.write_volatile(preemptible);
             before
         };
-        // Counted before `pending` is read below: `InterruptLine::raise` sets `pending` and then
-        // reads the count.
-        let n_preemptible = &self.entry_points().interrupt_line.n_preemptible;
+        // Counted before `pending` is read below: see `interrupt_line`.
+        let interrupt_line = &self.entry_points().interrupt_line;
         match (before, preemptible) {
-            (false, true) => _ = n_preemptible.fetch_add(1, Ordering::Relaxed),
-            (true, false) => _ = n_preemptible.fetch_sub(1, Ordering::Relaxed),
+            (false, true) => interrupt_line.add_preemptible(),
+            (true, false) => _ = interrupt_line.n_preemptible.fetch_sub(1, Ordering::Relaxed),
             _ => {}
         }
         // A later signal enters the kernel from its handler. An earlier one has only set `pending`,
         // and the next system call may be far away.
         compiler_fence(Ordering::SeqCst);
-        if preemptible && self.entry_points().interrupt_line.pending.load(Ordering::Relaxed) != 0 {
+        if preemptible && interrupt_line.pending.load(Ordering::Relaxed) != 0 {
             self.request(Request::None);
         }
         before

@@ -3,9 +3,14 @@
 //!
 //! The assembly looks at `pending` whenever a thread enters or leaves the kernel. A preemptible
 //! thread may do neither for a long time: for its sake the OS thread gets the kernel's signal, too.
+//!
+//! **Invariant**: a raise first sets `pending` and then reads `n_preemptible` and `os_thread`. The
+//! kernel's OS thread first writes one of these two and then reads `pending`. A fence is between
+//! both steps at either end, so one end sees the other's write: the raise sends a signal, or the OS
+//! thread looks.
 
+use crate::sync::{AtomicI32, AtomicU32, Ordering, fence};
 use crate::timer::SIGNAL;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -22,16 +27,37 @@ pub(crate) struct InterruptLine {
 impl InterruptLine {
     /// Makes the kernel look. A kernel that does not run looks when it runs again.
     pub(crate) fn raise(&self) {
-        // Release: pairs with the swap in `kernel::take_interrupts`, after which the kernel reads
-        // its inbox and its external interrupts.
-        let was_pending = self.pending.swap(1, Ordering::AcqRel) != 0;
-        if was_pending || self.n_preemptible.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let os_thread = self.os_thread.load(Ordering::Relaxed);
+        let os_thread = self.os_thread_to_signal();
         if os_thread != 0 {
             signal(os_thread);
         }
+    }
+
+    /// Sets `pending`, and says which OS thread has to get the signal; 0: none.
+    pub(crate) fn os_thread_to_signal(&self) -> i32 {
+        // Release: pairs with the swap in `kernel::take_interrupts`, after which the kernel reads
+        // its inbox and its external interrupts.
+        let was_pending = self.pending.swap(1, Ordering::AcqRel) != 0;
+        // Pairs with the fences of `add_preemptible` and `begin`.
+        fence(Ordering::SeqCst);
+        if was_pending || self.n_preemptible.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        self.os_thread.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more preemptible thread, which then asks whether something is `pending`.
+    pub(crate) fn add_preemptible(&self) {
+        self.n_preemptible.fetch_add(1, Ordering::Relaxed);
+        // Pairs with the fence of `raise`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Says which OS thread runs the kernel from now on. It then takes what is `pending`.
+    pub(crate) fn begin(&self, os_thread: i32) {
+        self.os_thread.store(os_thread, Ordering::Relaxed);
+        // Pairs with the fence of `raise`.
+        fence(Ordering::SeqCst);
     }
 }
 

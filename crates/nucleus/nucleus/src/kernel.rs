@@ -223,7 +223,7 @@ impl<K: Variant> Kernel<K> {
         let entry_points = &raw const self.entry_points;
         let _running = RunningKernel::enter(entry_points, signal_stack);
         let _bound = self.processor.map(Bound::to);
-        self.entry_points.interrupt_line.os_thread.store(signal_stack.os_thread(), Relaxed);
+        self.entry_points.interrupt_line.begin(signal_stack.os_thread());
         let host_state = self.entry_points.host_state.0.get_mut();
         host_state.timer.start(now_ns());
         host_state.membership.iter().for_each(Membership::begin);

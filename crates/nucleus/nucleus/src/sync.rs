@@ -3,12 +3,12 @@
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex,
-    atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Mutex,
-    atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
 };
 
 /// Yields the processor to the OS thread that this one waits for.

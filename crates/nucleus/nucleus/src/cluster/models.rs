@@ -4,6 +4,7 @@ use super::envelope::{Envelope, SendFlags, Stage};
 use super::inbox::{Change, Cursor, Inbox, Topic};
 use super::termination::{IdleOutcome, TerminationDetector};
 use super::wakeup::SleepFlag;
+use crate::interrupt_line::InterruptLine;
 use crate::list::Slot;
 use crate::message::{N_WORDS, Tag};
 use crate::revocable::Revocable;
@@ -115,6 +116,32 @@ fn the_last_of_two_changes_is_seen() {
         writer.join().unwrap();
         assert_eq!(look(), 2);
     });
+}
+
+/// Another OS thread raises the line while a kernel's OS thread does `last`, the last step before
+/// one of its threads is preemptible on an OS thread. One of the two knows of the other.
+fn a_raise_is_not_lost(prepare: fn(&InterruptLine), last: fn(&InterruptLine)) {
+    loom::model(move || {
+        let line = Arc::new(InterruptLine::default());
+        prepare(&line);
+        let raiser = {
+            let line = Arc::clone(&line);
+            thread::spawn(move || line.os_thread_to_signal())
+        };
+        last(&line);
+        let looks = line.pending.load(Ordering::Relaxed) != 0;
+        assert!(looks || raiser.join().unwrap() == 7);
+    });
+}
+
+#[test]
+fn a_raise_before_a_thread_is_preemptible_is_seen() {
+    a_raise_is_not_lost(|line| line.begin(7), InterruptLine::add_preemptible);
+}
+
+#[test]
+fn a_raise_before_a_kernel_runs_is_seen() {
+    a_raise_is_not_lost(InterruptLine::add_preemptible, |line| line.begin(7));
 }
 
 fn take(envelope: &Envelope) -> Option<[u64; 2]> {
