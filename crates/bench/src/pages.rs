@@ -13,7 +13,7 @@ use crate::processors::{self, Placement};
 use crate::report::{Keys, RowKey};
 use crate::results::{P50, Results, ratio};
 use crate::service::{Service, now_ns};
-use crate::systems::typed::{self, Owner};
+use crate::systems::typed;
 use crate::testbed::{Setting, Testbed};
 use baton::{Handle, Parcel, Process};
 use rustix::io::Errno;
@@ -117,7 +117,7 @@ struct ParcelPair {
     object: Handle,
     shared: Arc<Mutex<Memory>>,
     request: Vec<u8>,
-    _owner: Owner,
+    _owner: Process,
 }
 
 fn receive(request: &[u8], shared: &Mutex<Memory>, copy: &Mutex<Memory>) -> Result<Parcel, Errno> {
@@ -136,7 +136,7 @@ impl ParcelPair {
         let server = Process::open(typed::CONTEXT, broker).map_err(typed::opened)?;
         let theirs = Arc::clone(&shared);
         let object = server.object(move |request| receive(request.data(), &theirs, &copy)).add();
-        let owner = typed::serve(server, object, 1)?;
+        let owner = typed::manage(server, object, 1)?;
         let (_, object) = typed::reach(broker, typed::CONTEXT)?;
         Ok(ParcelPair { object, shared, request: vec![0; MOST_BYTES], _owner: owner })
     }

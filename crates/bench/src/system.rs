@@ -36,6 +36,20 @@ pub trait Server {
     }
 }
 
+/// A server whose threads answer by themselves as long as the process lives.
+impl Server for () {}
+
+/// An end that sends messages without an answer.
+pub trait Sender {
+    /// Makes a real-time thread's first message as quick as all others.
+    fn prepare(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Sends a message. An error if there is no room, where the system does not wait for it.
+    fn send(&mut self, message: &[u8]) -> io::Result<()>;
+}
+
 /// A server that clients can begin to reach, and what waits for the first of them.
 pub type Accept = Box<dyn FnOnce() -> io::Result<Box<dyn Server>>>;
 

@@ -1,7 +1,7 @@
 //! A process's way to broadcast: our service, or a message bus of D-Bus.
 
 use crate::broadcast::role::Part;
-pub use crate::systems::one_way::Sender;
+pub use crate::system::Sender;
 use std::any::Any;
 use std::io;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::broadcast::role::{Part, Role};
 use crate::child::{forever, order, say, tell};
 use crate::rt::processes::N_LOOPERS;
 use crate::service::now_ns;
-use crate::systems::typed::{CONTEXT, opened};
+use crate::systems::typed::{CONTEXT, opened, serve};
 use baton::Process;
 use baton_services::broadcast::BroadcastManager;
 use baton_services::broadcast::client::Delivery;
@@ -104,12 +104,4 @@ pub fn receive(broadcaster: &dyn Broadcaster, n_intents: u32) -> io::Result<()> 
     order()?;
     tell(&arrivals::await_all()?)?;
     forever()
-}
-
-/// Threads that serve a process.
-pub fn serve(process: &Process, n_loopers: usize) {
-    for _ in 0..n_loopers {
-        let process = process.clone();
-        std::thread::spawn(move || process.serve());
-    }
 }

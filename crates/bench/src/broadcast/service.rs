@@ -1,10 +1,10 @@
 //! The process that delivers broadcasts, in one of the designs.
 
-use crate::broadcast::client::{failed, serve};
+use crate::broadcast::client::failed;
 use crate::broadcast::designs::{self, Design};
 use crate::broadcast::role::Part;
 use crate::rt::processes::N_LOOPERS;
-use crate::systems::typed::{CONTEXT, opened};
+use crate::systems::typed::{CONTEXT, opened, serve};
 use baton::{Process, ServiceManager};
 use baton_manager::{Manager, Policy, Release};
 use baton_services::broadcast::{NAME, Server, Settings};

@@ -11,11 +11,6 @@ use std::path::Path;
 
 const NAME: &str = "echo";
 
-/// A process that hosts the service.
-pub struct Owner {
-    _running: Running,
-}
-
 fn failed(error: HostError) -> io::Error {
     io::Error::other(error)
 }
@@ -29,13 +24,14 @@ pub fn listen(
     broker: &Path,
     context: &str,
     service: impl baton_host::Service,
-) -> io::Result<Owner> {
+) -> io::Result<Running> {
     let mut host = Host::new();
     host.add(NAME, service).map_err(failed)?;
     let running = host.start(context, broker).map_err(failed)?;
     let (process, object) = running.object(NAME).ok_or(io::ErrorKind::NotFound)?;
     process.become_context_manager(object)?;
-    Ok(Owner { _running: running })
+    Ok(running)
 }
 
-impl Server for Owner {}
+/// A host that serves as long as it is kept.
+impl Server for Running {}

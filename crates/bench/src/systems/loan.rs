@@ -5,11 +5,11 @@
 //! the two programs share beside Baton, a call of four bytes that says it is there, and one
 //! `memcpy` by the receiver. Making a loan counts; the floor has nothing of the kind.
 
-use super::typed::{self, Owner};
+use super::typed;
 use crate::service::Service;
 use crate::shared_map::SharedMap;
 use crate::system::{Client, System};
-use baton::{Handle, Loan, Options, Parcel};
+use baton::{Handle, Loan, Options, Parcel, Process};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
@@ -23,13 +23,13 @@ fn listen_with(
     broker: &Path,
     system: System,
     read: impl Fn(&[u8]) -> Result<Parcel, Errno> + Send + Sync + 'static,
-) -> io::Result<Owner> {
+) -> io::Result<Process> {
     let process = Options::new()
         .receive_bytes(ROOM_BYTES)
         .open(system.name(), broker)
         .map_err(typed::opened)?;
     let object = process.object(move |request| read(request.data())).add();
-    typed::serve(process, object, 1)
+    typed::manage(process, object, 1)
 }
 
 /// The lender. Its handle lives as long as the program, as its loans refer to it.
@@ -44,7 +44,7 @@ pub fn connect(broker: &Path) -> io::Result<Lender> {
     Ok(Lender { object, filled: None })
 }
 
-pub fn listen(broker: &Path) -> io::Result<Owner> {
+pub fn listen(broker: &Path) -> io::Result<Process> {
     listen_with(broker, System::BatonLoan, |payload| typed::reply(Service::Number, payload))
 }
 
@@ -75,7 +75,7 @@ pub fn connect_floor(directory: &Path, broker: &Path) -> io::Result<Sharer> {
     Ok(Sharer { object, shared: SharedMap::find_in(directory)? })
 }
 
-pub fn listen_floor(directory: &Path, broker: &Path) -> io::Result<Owner> {
+pub fn listen_floor(directory: &Path, broker: &Path) -> io::Result<Process> {
     let shared = SharedMap::<ROOM_BYTES>::make_in(directory)?;
     let buffer = Mutex::new(vec![0; ROOM_BYTES]);
     listen_with(broker, System::Memcpy, move |request| {

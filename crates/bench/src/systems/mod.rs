@@ -115,8 +115,6 @@ pub fn threads(
     broker: &Path,
     n_clients: usize,
 ) -> io::Result<Box<dyn Server>> {
-    struct Threads;
-    impl Server for Threads {}
     let (tell, told) = channel();
     for client in 0..n_clients {
         let (directory, broker) = (order::place(directory, client), broker.to_owned());
@@ -135,7 +133,7 @@ pub fn threads(
         });
     }
     told.iter().take(n_clients).collect::<io::Result<()>>()?;
-    Ok(Box::new(Threads))
+    Ok(Box::new(()))
 }
 
 /// So many calling ends of one process, for a thread each, of a server that is a pool.
@@ -194,11 +192,11 @@ pub fn listen_objects(
 
 /// A third end, whose service the answering one has.
 pub fn own_service(system: System, broker: &Path) -> io::Result<Box<dyn Server>> {
-    match system {
-        BatonTyped => typed_objects::own(broker),
-        _ if system.is_binder() => uapi::objects::own(&access(system, broker)),
-        _ => Err(elsewhere()),
-    }
+    Ok(match system {
+        BatonTyped => Box::new(typed_objects::own(broker)?),
+        _ if system.is_binder() => Box::new(uapi::objects::own(&access(system, broker))?),
+        _ => return Err(elsewhere()),
+    })
 }
 
 fn elsewhere() -> io::Error {

@@ -12,7 +12,7 @@
 
 use crate::arrivals;
 use crate::service::{CLOCK_BYTES, Service, now_ns};
-use crate::system::{Client, Server};
+use crate::system::{Client, Sender};
 use baton_rt::SchedPriority;
 use baton_rt::schedule::current_priority;
 use nix::errno::Errno;
@@ -27,6 +27,8 @@ use std::path::Path;
 /// allowed, what everybody may have.
 const DEPTHS: [i64; 2] = [256, 10];
 const REQUEST_BYTES: usize = 8 + CLOCK_BYTES;
+/// The end of that queue's name.
+const REQUESTS: &str = "requests";
 
 /// An open queue, which its process closes when it ends.
 struct Queue(MqdT);
@@ -64,30 +66,28 @@ impl Queue {
 /// The queue of requests of a server that has ended.
 pub fn forget(directory: &Path) {
     // That there is no such name any more is as good.
-    let _ = mq_unlink(&*name(directory, "requests"));
+    let _ = mq_unlink(&*name(directory, REQUESTS));
 }
 
-/// A thread that serves all callers, at the priority of the one that starts it.
-pub struct Pool;
-
-impl Server for Pool {}
-
-fn requests(directory: &Path) -> nix::Result<Queue> {
-    let make = |depth| Queue::make(&name(directory, "requests"), depth, REQUEST_BYTES);
+/// The queue of all requests, or of messages without an answer.
+fn make_requests(directory: &Path, bytes: usize) -> nix::Result<Queue> {
+    let make = |depth| Queue::make(&name(directory, REQUESTS), depth, bytes);
     match make(DEPTHS[0]) {
         Err(Errno::EINVAL | Errno::EMFILE) => make(DEPTHS[1]),
         made => made,
     }
 }
 
-pub fn pool(directory: &Path, service: Service) -> io::Result<Pool> {
-    let (requests, directory) = (requests(directory)?, directory.to_owned());
+/// Starts a thread that serves all callers, at the priority of the one that starts it.
+pub fn pool(directory: &Path, service: Service) -> io::Result<()> {
+    let requests = make_requests(directory, REQUEST_BYTES)?;
+    let directory = directory.to_owned();
     std::thread::spawn(move || {
         let Err::<std::convert::Infallible, _>(error) = serve(&requests, &directory, service);
         eprintln!("message queues: {error}");
         std::process::exit(1);
     });
-    Ok(Pool)
+    Ok(())
 }
 
 fn serve(
@@ -116,23 +116,16 @@ fn serve(
     }
 }
 
-/// A thread's end that only sends.
-pub struct Sender {
+/// A thread's end that only sends, each message at its thread's priority and once there is room.
+pub struct MessageSender {
     queue: Queue,
     /// Of the thread that sends, from its first message on.
     priority: Option<u32>,
 }
 
-/// The queue of messages without an answer.
-const MESSAGES: &str = "requests";
-
 /// Starts a thread that notes messages, at the priority of the one that starts it.
 pub fn receive(directory: &Path) -> io::Result<()> {
-    let make = |depth| Queue::make(&name(directory, MESSAGES), depth, arrivals::BYTES);
-    let queue = match make(DEPTHS[0]) {
-        Err(Errno::EINVAL | Errno::EMFILE) => make(DEPTHS[1]),
-        made => made,
-    }?;
+    let queue = make_requests(directory, arrivals::BYTES)?;
     std::thread::spawn(move || {
         while let Ok(message) = queue.receive::<{ arrivals::BYTES }>() {
             arrivals::note(&message, now_ns()).expect("a message");
@@ -141,14 +134,13 @@ pub fn receive(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-impl Sender {
-    /// The sender to the thread that [`receive`] has started.
-    pub fn open(directory: &Path) -> io::Result<Sender> {
-        Ok(Sender { queue: Queue::open(&name(directory, MESSAGES))?, priority: None })
-    }
+/// The sender to the thread that [`receive`] has started.
+pub fn sender(directory: &Path) -> io::Result<MessageSender> {
+    Ok(MessageSender { queue: Queue::open(&name(directory, REQUESTS))?, priority: None })
+}
 
-    /// Sends a message once there is room.
-    pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
+impl Sender for MessageSender {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let priority = *self.priority.get_or_insert_with(own_priority);
         self.queue.send(message, priority)
     }
@@ -170,7 +162,7 @@ pub struct Caller {
 }
 
 pub fn connect(directory: &Path, number: usize) -> io::Result<Caller> {
-    let requests = Queue::open(&name(directory, "requests"))?;
+    let requests = Queue::open(&name(directory, REQUESTS))?;
     let number = u64::from(std::process::id()) << 32 | number as u64;
     let mut message = [0; REQUEST_BYTES];
     message[..8].copy_from_slice(&number.to_ne_bytes());

@@ -6,6 +6,7 @@ use super::{access, mqueue, typed, uapi};
 use crate::arrivals;
 use crate::service::{Service, now_ns};
 use crate::system::System::{self, *};
+use crate::system::{Sender, Server};
 use baton::{Handle, Parcel};
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -15,17 +16,6 @@ use std::time::Duration;
 const CODE: u32 = 1;
 /// How long a looper may take to come, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// An end that sends.
-pub trait Sender {
-    /// Makes a real-time thread's first message as quick as all others.
-    fn prepare(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Sends a message. An error if there is no room, where the system does not wait for it.
-    fn send(&mut self, message: &[u8]) -> io::Result<()>;
-}
 
 impl Sender for Handle {
     fn prepare(&mut self) -> io::Result<()> {
@@ -40,21 +30,9 @@ impl Sender for Handle {
     }
 }
 
-impl Sender for uapi::Caller {
-    fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        self.send_one_way(message)
-    }
-}
-
 impl Sender for UnixDatagram {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         UnixDatagram::send(self, message).map(drop)
-    }
-}
-
-impl Sender for mqueue::Sender {
-    fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        mqueue::Sender::send(self, message)
     }
 }
 
@@ -85,7 +63,7 @@ pub fn senders(
                 Ok(boxed(socket))
             })
             .collect(),
-        Mqueue => numbers.map(|_| Ok(boxed(mqueue::Sender::open(directory)?))).collect(),
+        Mqueue => numbers.map(|_| Ok(boxed(mqueue::sender(directory)?))).collect(),
         _ => Err(super::elsewhere()),
     }
 }
@@ -98,7 +76,7 @@ pub fn receive(
     directory: &Path,
     broker: &Path,
     n_loopers: usize,
-) -> io::Result<Box<dyn crate::system::Server>> {
+) -> io::Result<Box<dyn Server>> {
     match system {
         Unix => {
             let socket = UnixDatagram::bind(directory.join(SOCKET))?;
@@ -108,20 +86,12 @@ pub fn receive(
                     arrivals::note(&message[..bytes], now_ns()).expect("a message");
                 }
             });
-            Ok(Box::new(Thread))
+            Ok(Box::new(()))
         }
-        Mqueue => {
-            mqueue::receive(directory)?;
-            Ok(Box::new(Thread))
-        }
+        Mqueue => Ok(Box::new(mqueue::receive(directory)?)),
         BatonTyped => super::pool(system, directory, broker, (Service::Arrivals, n_loopers)),
         // All that it may ask for later: to start a thread takes milliseconds if its stack is
         // locked in memory, as a real-time program's is.
         _ => super::pool(system, directory, broker, (Service::Arrivals, uapi::MOST_LOOPERS)),
     }
 }
-
-/// A thread of its own that receives.
-struct Thread;
-
-impl crate::system::Server for Thread {}

@@ -18,11 +18,6 @@ pub struct Caller {
     object: Handle,
 }
 
-/// A process that has it, with threads that serve.
-pub struct Owner {
-    _process: Process,
-}
-
 pub fn opened(error: OpenError) -> io::Error {
     io::Error::new(error.errno().kind(), error)
 }
@@ -48,20 +43,25 @@ pub fn reply(service: Service, request: &[u8]) -> Result<Parcel, Errno> {
     service.answer(request, |answer| Parcel::from(answer)).ok_or(Errno::BADMSG)
 }
 
-pub fn listen(broker: &Path, service: Service, n_loopers: usize) -> io::Result<Owner> {
+pub fn listen(broker: &Path, service: Service, n_loopers: usize) -> io::Result<Process> {
     let process = Process::open(CONTEXT, broker).map_err(opened)?;
     let object = process.object(move |request| reply(service, request.data())).add();
-    serve(process, object, n_loopers)
+    manage(process, object, n_loopers)
 }
 
 /// Makes an object its context's manager, and serves it with so many threads.
-pub fn serve(process: Process, object: Object, n_loopers: usize) -> io::Result<Owner> {
+pub fn manage(process: Process, object: Object, n_loopers: usize) -> io::Result<Process> {
     process.become_context_manager(object)?;
+    serve(&process, n_loopers);
+    Ok(process)
+}
+
+/// Starts so many threads that serve a process.
+pub fn serve(process: &Process, n_loopers: usize) {
     for _ in 0..n_loopers {
-        let serving = process.clone();
-        std::thread::spawn(move || serving.serve());
+        let process = process.clone();
+        std::thread::spawn(move || process.serve());
     }
-    Ok(Owner { _process: process })
 }
 
 impl Client for Caller {
@@ -72,4 +72,5 @@ impl Client for Caller {
     }
 }
 
-impl Server for Owner {}
+/// A process whose threads serve as long as it is kept.
+impl Server for Process {}

@@ -3,11 +3,10 @@
 //! A client and the owner of a service have a thread that serves beside the one that calls, as
 //! programs have whose objects are called.
 
-use super::typed::{self, CONTEXT, Owner, failed, opened};
+use super::typed::{self, CONTEXT, failed, opened, serve};
 use crate::case::{Case, Code, Counts, Ends};
 use crate::object_client::{self, ObjectClient, SENT_BYTES};
 use crate::payload;
-use crate::system::Server;
 use baton::{Errno, Handle, Object, Parcel, Process, Request};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
@@ -45,15 +44,9 @@ fn echo(request: &Request<'_>) -> Result<Parcel, Errno> {
     payload::check(request.data()).map(|_| Parcel::from(request.data())).ok_or(Errno::BADMSG)
 }
 
-/// Serves on a thread of its own.
-fn serve(process: &Process) {
-    let process = process.clone();
-    std::thread::spawn(move || process.serve());
-}
-
 pub fn connect(broker: &Path) -> io::Result<Box<dyn ObjectClient>> {
     let (process, manager) = typed::reach(broker, CONTEXT)?;
-    serve(&process);
+    serve(&process, 1);
     Ok(Box::new(ObjectCaller {
         broker: broker.to_owned(),
         own: process.object(echo).add(),
@@ -66,28 +59,24 @@ pub fn connect(broker: &Path) -> io::Result<Box<dyn ObjectClient>> {
     }))
 }
 
-pub fn listen(broker: &Path, n_loopers: usize) -> io::Result<Owner> {
+pub fn listen(broker: &Path, n_loopers: usize) -> io::Result<Process> {
     let process = Process::open(CONTEXT, broker).map_err(opened)?;
     let program = Program::new(&process);
     let object = process.object(move |request| program.serve(request)).add();
-    typed::serve(process, object, n_loopers)
+    typed::manage(process, object, n_loopers)
 }
 
 /// A program with a service, which it has added to the server's; whoever keeps what is returned
 /// keeps it.
-pub fn own(broker: &Path) -> io::Result<Box<dyn Server>> {
-    struct Added {
-        _process: Process,
-    }
-    impl Server for Added {}
+pub fn own(broker: &Path) -> io::Result<Process> {
     let (process, manager) = typed::reach(broker, CONTEXT)?;
-    serve(&process);
+    serve(&process, 1);
     let program = Program::new(&process);
     let service = process.object(move |request| program.serve(request)).add();
     let mut request = Parcel::from(&[0; SENT_BYTES][..]);
     request.write_object(service);
     manager.call(Code::AddService as u32, &request).map_err(failed)?;
-    Ok(Box::new(Added { _process: process }))
+    Ok(process)
 }
 
 impl Program {

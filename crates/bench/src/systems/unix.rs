@@ -26,11 +26,7 @@ pub fn connect_stream(directory: &Path) -> io::Result<Side<UnixStream, UnixStrea
 }
 
 /// A request server as people write it: a thread for each connection, which ends with its client.
-pub struct Pool;
-
-impl Server for Pool {}
-
-pub fn pool(directory: &Path, service: Service) -> io::Result<Pool> {
+pub fn pool(directory: &Path, service: Service) -> io::Result<()> {
     let listener = UnixListener::bind(place(directory))?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -38,7 +34,7 @@ pub fn pool(directory: &Path, service: Service) -> io::Result<Pool> {
             std::thread::spawn(serve);
         }
     });
-    Ok(Pool)
+    Ok(())
 }
 
 /// A socket of packets: one message goes in and comes out whole.

@@ -10,9 +10,10 @@ mod nodes;
 pub mod objects;
 
 use crate::service::Service;
-use crate::system::{Client, Server};
+use crate::system::{Client, Sender, Server};
 use baton_abi::uapi::*;
 use device::{Device, Outgoing};
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,11 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub const MOST_LOOPERS: usize = 16;
 const MANAGER: u32 = 0;
 const ECHO: u32 = 1;
-
-struct Loopers {
-    device: Device,
-    service: Service,
-}
 
 pub struct Caller {
     device: Device,
@@ -56,9 +52,6 @@ pub fn callers(access: &Access, n_callers: usize) -> io::Result<Vec<Caller>> {
     Ok((0..n_callers).map(|_| Caller { device: device.of_another_thread() }).collect())
 }
 
-/// A context manager all of whose threads answer by themselves.
-pub struct Pool;
-
 fn manager(access: &Access) -> io::Result<Device> {
     let device = Device::open(access)?;
     become_manager(&device, |device| device.ioctl(BINDER_SET_CONTEXT_MGR, &mut 0i32))?;
@@ -80,49 +73,47 @@ fn become_manager(device: &Device, ask: impl Fn(&Device) -> io::Result<()>) -> i
     }
 }
 
-/// A looper, on the thread that calls.
-fn looper(mut device: Device, comes: u32, service: Service) -> io::Result<Manager> {
-    device.queue(comes, &[]);
+/// The looper of the thread that calls.
+pub fn listen(access: &Access, service: Service) -> io::Result<Manager> {
+    let mut device = manager(access)?;
+    device.queue(BC_ENTER_LOOPER, &[]);
     device.write()?;
     Ok(Manager { device, service, reply: Vec::new() })
 }
 
-pub fn listen(access: &Access, service: Service) -> io::Result<Manager> {
-    looper(manager(access)?, BC_ENTER_LOOPER, service)
-}
-
-/// A pool of so many loopers, and of more if the driver asks for them.
-pub fn pool(access: &Access, service: Service, n_loopers: usize) -> io::Result<Pool> {
+/// Starts a pool of so many loopers, and of more if the driver asks for them.
+pub fn pool(access: &Access, service: Service, n_loopers: usize) -> io::Result<()> {
     let device = manager(access)?;
     let mut more = MOST_LOOPERS.saturating_sub(n_loopers) as u32;
     device.ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
-    let loopers = Arc::new(Loopers { device, service });
-    (0..n_loopers).for_each(|_| loopers.enlist(BC_ENTER_LOOPER));
-    Ok(Pool)
+    (0..n_loopers).for_each(|_| enlist(&device, BC_ENTER_LOOPER, &serves(service)));
+    Ok(())
 }
 
-impl Loopers {
-    /// Starts a looper, which comes of itself or because it was asked for.
-    fn enlist(self: &Arc<Loopers>, comes: u32) {
-        let loopers = Arc::clone(self);
-        std::thread::spawn(move || {
-            let spawner = Arc::clone(&loopers);
-            let spawn = move || spawner.enlist(BC_REGISTER_LOOPER);
-            let mut own = loopers.device.of_another_thread();
-            own.spawn_looper = Some(Arc::new(spawn));
-            let served = looper(own, comes, loopers.service).and_then(|mut own| {
-                loop {
-                    own.serve_one()?
-                }
-            });
-            let Err::<std::convert::Infallible, _>(error) = served;
-            eprintln!("a looper: {error}");
-            std::process::exit(1);
-        });
-    }
+/// The work of a looper, which ends by a failure.
+type Serve = Arc<dyn Fn(Device) -> io::Result<Infallible> + Send + Sync>;
+
+fn serves(service: Service) -> Serve {
+    Arc::new(move |device| {
+        let mut manager = Manager { device, service, reply: Vec::new() };
+        loop {
+            manager.serve_one()?
+        }
+    })
 }
 
-impl Server for Pool {}
+/// Starts a looper, which comes of itself or because it was asked for. Its failure is the program's.
+fn enlist(device: &Device, comes: u32, serve: &Serve) {
+    let [mut own, another] = [(); 2].map(|()| device.of_another_thread());
+    let [serve, more] = [(); 2].map(|()| Arc::clone(serve));
+    own.spawn_looper = Some(Arc::new(move || enlist(&another, BC_REGISTER_LOOPER, &more)));
+    own.queue(comes, &[]);
+    std::thread::spawn(move || {
+        let Err(error) = serve(own);
+        eprintln!("a looper: {error}");
+        std::process::exit(1);
+    });
+}
 
 impl Manager {
     /// Sends the answer to the request before, and makes the next one ready.
@@ -139,10 +130,9 @@ impl Manager {
     }
 }
 
-impl Caller {
-    /// Sends a message to the manager that has no answer.
-    pub fn send_one_way(&mut self, data: &[u8]) -> io::Result<()> {
-        let outgoing = Outgoing { flags: TF_ONE_WAY, ..echo(data) };
+impl Sender for Caller {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let outgoing = Outgoing { flags: TF_ONE_WAY, ..echo(message) };
         self.device.queue_message(BC_TRANSACTION, MANAGER, outgoing);
         self.device.await_return(BR_TRANSACTION_COMPLETE).map(drop)
     }

@@ -6,12 +6,11 @@
 
 use super::device::{Access, Device, Message, Outgoing, UsedDevice};
 use super::nodes::Nodes;
-use super::{MANAGER, MOST_LOOPERS, Pool, become_manager, looper};
+use super::{MANAGER, MOST_LOOPERS, Serve, become_manager, enlist, serves};
 use crate::case::{Case, Code, Counts, Ends};
 use crate::object_client::{self, ObjectClient, SENT_BYTES};
 use crate::payload;
 use crate::service::Service;
-use crate::system::Server;
 use baton_abi::uapi::*;
 use bytemuck::bytes_of;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -35,9 +34,9 @@ struct Program {
 }
 
 /// A thread that serves.
-struct ObjectLooper {
+struct ObjectLooper<'a> {
     device: Device,
-    program: Arc<Program>,
+    program: &'a Program,
     /// What must outlive the reply's command.
     reply: Vec<u8>,
 }
@@ -121,32 +120,17 @@ fn queue(
     device.queue_message(command, target, Outgoing { code, flags: TF_ACCEPT_FDS, data, offsets });
 }
 
-/// Opens a device of a program that has objects, with a looper that hears of them.
+/// Opens a device of a program that has objects.
 fn open(access: &Access) -> io::Result<(Device, Arc<Nodes>)> {
     let mut device = Device::open(access)?;
     let nodes = Arc::new(Nodes::new());
     device.nodes = Some(Arc::clone(&nodes));
-    let own = device.of_another_thread();
-    run(move || {
-        let mut own = looper(own, BC_ENTER_LOOPER, Service::Echo)?;
-        loop {
-            own.serve_one()?
-        }
-    });
     Ok((device, nodes))
-}
-
-/// Runs a looper on a thread of its own; its failure is the program's.
-fn run(body: impl FnOnce() -> io::Result<std::convert::Infallible> + Send + 'static) {
-    std::thread::spawn(move || {
-        let Err(error) = body();
-        eprintln!("a looper: {error}");
-        std::process::exit(1);
-    });
 }
 
 pub fn connect(access: &Access) -> io::Result<Box<dyn ObjectClient>> {
     let (device, nodes) = open(access)?;
+    enlist(&device, BC_ENTER_LOOPER, &serves(Service::Echo));
     Ok(Box::new(ObjectCaller {
         access: access.clone(),
         device,
@@ -162,7 +146,7 @@ pub fn connect(access: &Access) -> io::Result<Box<dyn ObjectClient>> {
 
 /// A context manager with so many loopers, which answer by themselves, and more if the driver asks
 /// for them.
-pub fn pool(access: &Access, n_loopers: usize) -> io::Result<Pool> {
+pub fn pool(access: &Access, n_loopers: usize) -> io::Result<()> {
     let program = Program::open(access)?;
     let flags = FLAT_BINDER_FLAG_ACCEPTS_FDS;
     let manager = FlatObject { kind: BINDER_TYPE_BINDER, flags, binder: 0, cookie: 0 };
@@ -173,15 +157,14 @@ pub fn pool(access: &Access, n_loopers: usize) -> io::Result<Pool> {
         let mut more = MOST_LOOPERS.saturating_sub(n_loopers) as u32;
         program.device.ioctl(BINDER_SET_MAX_THREADS, &mut more)?;
     }
-    (0..n_loopers).for_each(|_| program.enlist(BC_ENTER_LOOPER));
-    Ok(Pool)
+    (0..n_loopers).for_each(|_| program.enlist());
+    Ok(())
 }
 
-/// A program with a service, which it has added to the server's; whoever keeps what is returned
-/// keeps it.
-pub fn own(access: &Access) -> io::Result<Box<dyn Server>> {
+/// Starts a program with a service, and adds that to the server's.
+pub fn own(access: &Access) -> io::Result<()> {
     let program = Program::open(access)?;
-    program.enlist(BC_ENTER_LOOPER);
+    program.enlist();
     let mut device = program.device.of_another_thread();
     let service = own_object(program.nodes.take()?);
     let call = (BC_TRANSACTION, MANAGER, Code::AddService as u32);
@@ -189,36 +172,29 @@ pub fn own(access: &Access) -> io::Result<Box<dyn Server>> {
     queue(&mut device, call, &mut data, (&[0; SENT_BYTES], Some(service)));
     let reply = device.await_message(BR_REPLY)?;
     device.queue_free(&reply);
-    device.write()?;
-    Ok(Box::new(Pool))
+    device.write()
 }
 
 impl Program {
     /// Without a looper yet.
     fn open(access: &Access) -> io::Result<Arc<Program>> {
-        let mut device = Device::open(access)?;
-        let nodes = Arc::new(Nodes::new());
-        device.nodes = Some(Arc::clone(&nodes));
+        let (device, nodes) = open(access)?;
         let own = nodes.take()?;
         let (kept, service) = (RwLock::default(), AtomicU32::new(0));
         let received = AtomicU64::new(0);
         Ok(Arc::new(Program { device, nodes, own, kept, service, received }))
     }
 
-    /// Starts a looper, which comes of itself or because it was asked for.
-    fn enlist(self: &Arc<Program>, comes: u32) {
+    /// Starts a looper.
+    fn enlist(self: &Arc<Program>) {
         let program = Arc::clone(self);
-        run(move || {
-            let spawner = Arc::clone(&program);
-            let spawn = move || spawner.enlist(BC_REGISTER_LOOPER);
-            let mut device = program.device.of_another_thread();
-            device.spawn_looper = Some(Arc::new(spawn));
-            device.queue(comes, &[]);
-            let mut looper = ObjectLooper { device, program, reply: Vec::new() };
+        let serve: Serve = Arc::new(move |device| {
+            let mut looper = ObjectLooper { device, program: &program, reply: Vec::new() };
             loop {
                 looper.serve_one()?
             }
         });
+        enlist(&self.device, BC_ENTER_LOOPER, &serve);
     }
 
     fn keeps(&self, handle: u32) -> bool {
@@ -233,7 +209,7 @@ impl Program {
     }
 }
 
-impl ObjectLooper {
+impl ObjectLooper<'_> {
     fn serve_one(&mut self) -> io::Result<()> {
         let request = self.device.await_message(BR_TRANSACTION)?;
         let code = Code::from_repr(request.code()).ok_or_else(|| wrong("an unknown request"))?;
@@ -260,7 +236,7 @@ impl ObjectLooper {
     }
 
     fn obey(&mut self, code: Code, request: &Message) -> io::Result<Done> {
-        let (device, program) = (&mut self.device, &*self.program);
+        let (device, program) = (&mut self.device, self.program);
         let service = program.service.load(Ordering::Acquire);
         let mut done = Done::default();
         match code {
