@@ -146,9 +146,10 @@ impl Drop for ChildProcess {
 /// A program that stands beside this one.
 pub(crate) fn beside(name: &str, advice: &str) -> io::Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
-    let missing =
-        || io::Error::new(io::ErrorKind::NotFound, format!("{name} is not built: {advice}"));
-    if path.exists() { Ok(path) } else { Err(missing()) }
+    match path.exists() {
+        true => Ok(path),
+        false => Err(io::Error::other(format!("{name} is not there: {advice}"))),
+    }
 }
 
 /// The arguments of a child process, which the run has written.

@@ -7,17 +7,16 @@
 //! - `add-ints` is its `binderAddInts`: a server adds two ints, with and without a sleep between
 //!   calls.
 
-use crate::form::{self, BenchError, Finding, FormArgs, progress};
-use crate::pair::{Chunk, Pair};
+use crate::form::{self, BenchError, Finding, FormArgs};
+use crate::pair::{Chunk, Pair, start_each};
 use crate::processors::Placement;
 use crate::report::{Keys, Ratio, RowKey};
 use crate::results::{P50, Results, ratio};
 use crate::service::{INTS_BYTES, STAMPED_BYTES, Service};
 use crate::system::{Peers, System};
 use crate::testbed::{Setting, Testbed};
-use std::collections::BTreeMap;
+use crate::turns::each_step;
 use std::fmt::Display;
-use std::process::ExitCode;
 
 const SOURCE: &str = "README of android-binder-ipc, 2012";
 const DRIVERS: [&str; 2] = ["readme-old-driver", "readme-new-driver"];
@@ -101,13 +100,13 @@ struct Situation {
 }
 
 /// Runs `baton bench tester`.
-pub fn tester(args: &ExperimentArgs) -> ExitCode {
-    form::finish(TESTER.name, &args.form, run(&TESTER, args))
+pub(crate) fn tester(args: &ExperimentArgs) -> Result<Finding, BenchError> {
+    run(&TESTER, args)
 }
 
 /// Runs `baton bench add-ints`.
-pub fn add_ints(args: &ExperimentArgs) -> ExitCode {
-    form::finish(ADD_INTS.name, &args.form, run(&ADD_INTS, args))
+pub(crate) fn add_ints(args: &ExperimentArgs) -> Result<Finding, BenchError> {
+    run(&ADD_INTS, args)
 }
 
 fn run(experiment: &Experiment, args: &ExperimentArgs) -> Result<Finding, BenchError> {
@@ -140,31 +139,29 @@ impl Experiment {
     fn measure(&self, args: &ExperimentArgs, setting: &Setting) -> Result<Results, BenchError> {
         let testbed = Testbed::start()?;
         let mut found = Results::default();
-        let mut pairs = BTreeMap::new();
-        for system in args.systems() {
-            let pair = Pair::start(system, testbed.place(self.service));
-            let key = RowKey::new(system.name(), self.name);
-            pairs.extend(found.ok(key, pair).map(|pair| (system, pair)));
-        }
-        let placements = || [None].into_iter().chain(setting.placements().into_iter().map(Some));
-        let progress = progress(placements().count() * self.delays.len() * args.rounds as usize);
-        for placement in placements() {
-            for &delay_us in self.delays {
-                let at = Situation { placement, delay_us };
-                let n_calls = args.n_calls(delay_us).div_ceil(args.rounds);
+        let key = |system: System| RowKey::new(system.name(), self.name);
+        let start = |system| Pair::start(system, testbed.place(self.service));
+        let mut pairs = start_each(args.systems(), &mut found, key, start);
+        let placements = [None].into_iter().chain(setting.placements().into_iter().map(Some));
+        let situations: Vec<Situation> = placements
+            .flat_map(|placement| self.delays.iter().map(move |&delay_us| (placement, delay_us)))
+            .map(|(placement, delay_us)| Situation { placement, delay_us })
+            .collect();
+        each_step(
+            args.rounds,
+            &situations,
+            |_| "",
+            |&at| {
+                let n_calls = args.n_calls(at.delay_us).div_ceil(args.rounds);
                 let n_warm_up = N_WARM_UP.min(n_calls);
-                let chunk = Chunk::new(placement, self.payload_bytes, n_warm_up, n_calls);
-                let chunk = Chunk { delay_us, ..chunk };
-                for _ in 0..args.rounds {
-                    pairs.retain(|&system, pair| {
-                        let round = pair.find(&chunk, &setting.processors);
-                        self.add(&mut found, system.name(), at, round)
-                    });
-                    progress.inc(1);
-                }
-            }
-        }
-        progress.finish_and_clear();
+                let chunk = Chunk::new(at.placement, self.payload_bytes, n_warm_up, n_calls);
+                let chunk = Chunk { delay_us: at.delay_us, ..chunk };
+                pairs.retain(|&system, pair| {
+                    let round = pair.find(&chunk, &setting.processors);
+                    self.add(&mut found, system.name(), at, round)
+                });
+            },
+        );
         Ok(found)
     }
 

@@ -5,7 +5,6 @@ use crate::report::Report;
 use crate::table::{self, Unit};
 use baton_broker::RunError;
 use clap::builder::RangedI64ValueParser;
-use indicatif::{ProgressBar, ProgressStyle};
 use rustix::io::Errno;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -43,6 +42,12 @@ pub enum BenchError {
     /// What was found could not be written.
     #[error("cannot write {path}: {error}")]
     Output { path: PathBuf, error: io::Error },
+}
+
+impl From<BenchError> for io::Error {
+    fn from(error: BenchError) -> io::Error {
+        io::Error::other(error)
+    }
 }
 
 /// The report of a benchmark, and how it is to be drawn.
@@ -128,10 +133,4 @@ pub fn parse_peers<T: Copy>(
             format!("neither all nor none nor of {}", names.join(","))
         }),
     }
-}
-
-/// On standard error, and only where a person looks at it.
-pub fn progress(steps: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {eta} left");
-    ProgressBar::new(steps as u64).with_style(style.expect("a sound template"))
 }

@@ -4,8 +4,9 @@
 //! A payload is an array of ints, or ints that the parcel takes one by one. The ends of the typed
 //! API and of Java take turns, on the same processors.
 
+use crate::child::ChildProcess;
 use crate::form::BenchError;
-use crate::java_programs::{baton, program};
+use crate::java_programs::{baton, numbers, program, run};
 use crate::pair::{Chunk, Pair};
 use crate::processors::Placement;
 use crate::report::{Bar, Ratio, RowKey};
@@ -15,9 +16,9 @@ use crate::system::System;
 use crate::testbed::{Setting, Testbed};
 use baton::{Errno, Process};
 use baton_manager::{Manager, Policy, Release};
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread::JoinHandle;
 
 const NATIVE: System = System::BatonTyped;
@@ -54,16 +55,6 @@ impl Drop for Names {
     }
 }
 
-/// A Java service, which ends with this.
-struct JavaService(Child);
-
-impl Drop for JavaService {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn key(system: &'static str, placement: Placement, bytes: usize) -> RowKey {
     let title = format!("Java's Binder, {}, {bytes} bytes", Placement::title(Some(placement)));
     RowKey::new(system, "binder").at(placement).bytes(bytes).heading(title)
@@ -76,29 +67,8 @@ fn java(cpu: usize, testbed: &Testbed, arguments: &[&str]) -> io::Result<Command
     let mut command = Command::new("taskset");
     command.args(["--cpu-list", &cpu.to_string()]).arg(baton()?);
     command.args(["dalvikvm", "-cp", &class_path, "BinderEcho"]).args(arguments);
-    command.env("BATON_SOCKET", testbed.place(Service::Echo).broker).stdin(Stdio::null());
+    command.env("BATON_SOCKET", testbed.place(Service::Echo).broker);
     Ok(command)
-}
-
-fn serve(mut command: Command) -> io::Result<JavaService> {
-    let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let output = child.stdout.take().expect("it is piped");
-    let service = JavaService(child);
-    match BufReader::new(output).lines().next().transpose()?.as_deref() {
-        Some("ready") => Ok(service),
-        _ => Err(io::Error::other("the Java service does not start")),
-    }
-}
-
-/// Times of a Java client's calls, in nanoseconds.
-fn call(mut command: Command) -> io::Result<Vec<u64>> {
-    let output = command.output()?;
-    if !output.status.success() {
-        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
-    }
-    let said = String::from_utf8_lossy(&output.stdout);
-    let times: Result<Vec<u64>, _> = said.lines().map(str::parse).collect();
-    times.map_err(io::Error::other)
 }
 
 /// Measures both, in turn.
@@ -128,7 +98,9 @@ fn take(
     let _names = Names::start(names.place(Service::Echo).broker)?;
     let name = "bench.echo";
     let server = setting.processors.server(placement).expect("only what exists is measured");
-    let service = serve(java(server, names, &["serve", name])?)?;
+    let arguments = ["serve", name];
+    let mut service = ChildProcess::start("service", &mut java(server, names, &arguments)?)?;
+    service.is_ready()?;
     for _ in 0..rounds {
         for bytes in PAYLOADS_BYTES {
             let chunk = Chunk::new(placement, bytes, n_calls / 10, n_calls);
@@ -137,13 +109,12 @@ fn take(
             for (system, form, _) in FORMS {
                 let (n_ints, n_calls) = ((bytes / 4).to_string(), n_calls.to_string());
                 let arguments = ["call", name, form, &n_ints, &n_calls];
-                let times = java(setting.processors.client, names, &arguments);
-                let times = times.and_then(call);
+                let client = java(setting.processors.client, names, &arguments);
+                let times = client.and_then(run).and_then(|[printed, _]| numbers(&printed));
                 found.add_times(key(system, placement, bytes), times);
             }
         }
     }
-    drop(service);
     Ok(())
 }
 

@@ -11,16 +11,15 @@
 //! the sentinel beside them, processors that do not sleep, and memory that is there before the
 //! periods begin.
 
-use crate::form::{or_without, progress};
-use crate::java_programs::{baton, program};
+use crate::form::or_without;
+use crate::java_programs::{Machine, numbers, run};
 use crate::pooled::{self, Pooled};
 use crate::report::{Bar, Keys, Ratio, RowKey};
 use crate::results::{Found, P50, Results, Rounds, median, ratio};
 use crate::sentinel::{Beat, Sentinel, added_ns};
+use crate::turns::each_round;
 use baton_rt::{Paths, idle};
 use std::io;
-use std::process::{Command, Stdio};
-use strum::VariantArray;
 
 /// Megabytes of garbage in a second.
 const GARBAGE_MB: &str = "50";
@@ -31,8 +30,15 @@ const NONE: &str = "none";
 /// when the first collection would be.
 const HEAP_MB: u32 = 64;
 const WHOLE_HEAP_MB: u32 = 3 << 10;
-/// The JDK's machines.
-const PEERS: [Collector; 2] = [Collector::JavaZgc, Collector::JavaShenandoah];
+/// The machines, each with one of its collectors; those of the JDK.
+const MACHINES: [Machine; 5] = [
+    Machine::BatonCounting,
+    Machine::BatonMarkSweep,
+    Machine::BatonNone,
+    Machine::JavaZgc,
+    Machine::JavaShenandoah,
+];
+const PEERS: [Machine; 2] = [Machine::JavaZgc, Machine::JavaShenandoah];
 const MUTATIONS: [&str; 2] = ["allocations", "stores"];
 /// Times that a process repeats its mutations.
 const N_MUTATIONS: &str = "200";
@@ -50,18 +56,6 @@ const PREEMPTIONS: &str = "preemptions";
 const LEFT_OUT: &str = "left_out_percent";
 /// Periods of a sentinel: a Java machine that takes longer to start than this has got stuck.
 const PATIENCE_S: u32 = 30;
-
-/// A machine with one of its collectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "kebab-case")]
-enum Collector {
-    BatonCounting,
-    BatonMarkSweep,
-    /// `baton dalvikvm` with a heap that is not full before the end
-    BatonNone,
-    JavaZgc,
-    JavaShenandoah,
-}
 
 /// The work of the real-time thread.
 #[derive(Clone, Copy, Debug)]
@@ -91,64 +85,34 @@ impl Work {
     }
 }
 
-impl Collector {
-    fn command(self, heap_mb: u32) -> io::Result<Command> {
-        let mut command;
-        if self.is_ours() {
-            command = Command::new(baton()?);
-            let collector = match self {
-                Collector::BatonCounting => "-Xgc:counting",
-                _ => "-Xgc:mark-sweep",
-            };
-            command.args(["dalvikvm", "-verbose:gc", collector, &format!("-Xmx{heap_mb}m")]);
-            command.arg("-cp").arg(program("vm-kernels.dex")?);
-        } else {
-            command = Command::new("java");
-            let collector = match self {
-                Collector::JavaZgc => "-XX:+UseZGC",
-                _ => "-XX:+UseShenandoahGC",
-            };
-            // As the program does on the other machine, by a class that this one has not.
-            command.args(["-XX:+AlwaysPreTouch", "-Xlog:safepoint:stderr:none", collector]);
-            command.arg(format!("-Xmx{heap_mb}m")).arg("-cp").arg(program("vm-kernels.jar")?);
-        }
-        command.stdin(Stdio::null());
-        Ok(command)
-    }
-
-    fn is_ours(self) -> bool {
-        !matches!(self, Collector::JavaZgc | Collector::JavaShenandoah)
-    }
-
-    /// One of [`LATE`], [`MACHINE`] and [`ADDED`].
-    fn late(self, case: &'static str, shape: &'static str) -> RowKey {
-        let what = match case {
-            LATE => "of a real-time thread",
-            MACHINE => "of the machine beside it",
-            _ => "of that thread less the machine's own",
-        };
-        let title = format!("lateness {what}, garbage: {shape}");
-        RowKey::new(self.into(), case).with("garbage", shape).heading(title)
-    }
-
-    fn mutation(self, kind: &'static str) -> RowKey {
-        RowKey::new(self.into(), kind).heading(kind.to_owned())
-    }
+/// The row of one of [`LATE`], [`MACHINE`] and [`ADDED`].
+fn late_key(machine: Machine, case: &'static str, shape: &'static str) -> RowKey {
+    let what = match case {
+        LATE => "of a real-time thread",
+        MACHINE => "of the machine beside it",
+        _ => "of that thread less the machine's own",
+    };
+    let title = format!("lateness {what}, garbage: {shape}");
+    RowKey::new(machine.into(), case).with("garbage", shape).heading(title)
 }
 
 /// The numbers that a program prints, and what it says on standard error.
-fn run(collector: Collector, heap_mb: u32, arguments: &[&str]) -> io::Result<(Vec<u64>, String)> {
-    let output = collector.command(heap_mb)?.args(arguments).output()?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if !output.status.success() {
-        return Err(io::Error::other(format!("it ends with {}, saying {said}", output.status)));
-    }
-    if collector == Collector::BatonNone && said.contains("gc: ") {
+fn compute(machine: Machine, arguments: &[&str]) -> io::Result<(Vec<u64>, String)> {
+    let heap_mb = if machine == Machine::BatonNone { WHOLE_HEAP_MB } else { HEAP_MB };
+    let heap = format!("-Xmx{heap_mb}m");
+    // The JDK touches its heap, as the program does on the other machine, by a class that this one
+    // has not.
+    let options: &[&str] = match machine.is_ours() {
+        true => &["-verbose:gc", &heap],
+        false => &["-XX:+AlwaysPreTouch", "-Xlog:safepoint:stderr:none", &heap],
+    };
+    let mut command = machine.command(options)?;
+    command.args(arguments);
+    let [printed, said] = run(command)?;
+    if machine == Machine::BatonNone && said.contains("gc: ") {
         return Err(io::Error::other("it has collected: make --periods smaller"));
     }
-    let numbers = String::from_utf8_lossy(&output.stdout);
-    let numbers: Result<Vec<u64>, _> = numbers.lines().map(str::parse).collect();
-    Ok((numbers.map_err(io::Error::other)?, said))
+    Ok((numbers(&printed)?, said))
 }
 
 /// The longest pause of a thread, by the last report of a collection; 0 if there was none.
@@ -175,45 +139,39 @@ fn longest_stop_us(said: &str) -> Option<f64> {
 
 /// Measures all, in turn.
 pub fn measure(found: &mut Results, rounds: u32, work: Work) {
-    let mutation_rounds = rounds.min(MUTATION_ROUNDS);
-    let n_cases = Collector::VARIANTS.len() * SHAPES.len() * rounds as usize;
-    let progress = progress(n_cases + 2 * MUTATIONS.len() * mutation_rounds as usize);
     let awake = or_without("vm", idle::Bound::new(&Paths::default(), 0));
-    for round in 0..rounds {
-        for shape in SHAPES {
-            // Nobody always comes after the same neighbour.
-            let mut collectors = Collector::VARIANTS.to_vec();
-            collectors.rotate_left(round as usize % Collector::VARIANTS.len());
-            for collector in collectors {
-                progress.set_message(format!("{}, {shape}", Into::<&str>::into(collector)));
-                let done = late(collector, shape, round, work);
-                add(found, collector, shape, done);
-                progress.inc(1);
-            }
-        }
-    }
+    let of_round = |round: u32| {
+        // Nobody always comes after the same neighbour.
+        let mut machines = MACHINES;
+        machines.rotate_left(round as usize % MACHINES.len());
+        let of_shape = move |shape| machines.map(|machine| (round, shape, machine));
+        SHAPES.into_iter().flat_map(of_shape)
+    };
+    let steps: Vec<(u32, &'static str, Machine)> = (0..rounds).flat_map(of_round).collect();
+    let title = |(_, shape, machine): &(u32, &str, Machine)| format!("{}, {shape}", machine.word());
+    each_round(1, &steps, title, |&(round, shape, machine)| {
+        add(found, machine, shape, late(machine, shape, round, work));
+    });
     drop(awake);
-    for _ in 0..mutation_rounds {
-        for kind in MUTATIONS {
-            for collector in [Collector::BatonCounting, Collector::BatonMarkSweep] {
-                progress.set_message(kind);
-                let arguments = ["Mutations", kind, N_MUTATIONS];
-                let times_ns = run(collector, HEAP_MB, &arguments).map(|(times_ns, _)| times_ns);
-                found.add_times(collector.mutation(kind), times_ns);
-                progress.inc(1);
+    each_round(
+        rounds.min(MUTATION_ROUNDS),
+        &MUTATIONS,
+        |&kind| kind,
+        |&kind| {
+            for machine in [Machine::BatonCounting, Machine::BatonMarkSweep] {
+                let times_ns = compute(machine, &["Mutations", kind, N_MUTATIONS]).map(|it| it.0);
+                found.add_times(machine.key(kind), times_ns);
             }
-        }
-    }
-    progress.finish_and_clear();
+        },
+    );
 }
 
-fn late(collector: Collector, shape: &'static str, round: u32, work: Work) -> io::Result<Lateness> {
+fn late(machine: Machine, shape: &'static str, round: u32, work: Work) -> io::Result<Lateness> {
     // Each round is somewhere else between two ticks of the kernel.
     let phase_us = (f64::from(round) * 0.618).fract() * f64::from(work.period_us);
     let beat = Beat { period_us: work.period_us, phase_us: phase_us as u32 };
     let seconds = u64::from(work.seconds() + PATIENCE_S);
     let most_periods = seconds * 1_000_000 / u64::from(work.period_us);
-    let heap_mb = if collector == Collector::BatonNone { WHOLE_HEAP_MB } else { HEAP_MB };
     let garbage_mb = if shape == NONE { "0" } else { GARBAGE_MB };
     let [n_periods, period_us, phase_us, n_objects] =
         [work.n_periods, beat.period_us, beat.phase_us, work.n_objects].map(|it| it.to_string());
@@ -221,10 +179,10 @@ fn late(collector: Collector, shape: &'static str, round: u32, work: Work) -> io
     let arguments =
         ["Periodic", &n_periods, &period_us, &phase_us, &cpu, &n_objects, garbage_mb, shape];
     let sentinel = Sentinel::start(work.cpu, beat, most_periods as usize);
-    let done = run(collector, heap_mb, &arguments);
+    let done = compute(machine, &arguments);
     let wakes = sentinel.finish().map_err(io::Error::other)?;
     let (numbers, said) = done?;
-    let pause_us = match collector.is_ours() {
+    let pause_us = match machine.is_ours() {
         true => longest_pause_us(&said, "periodic"),
         false => longest_stop_us(&said),
     };
@@ -241,19 +199,19 @@ fn late(collector: Collector, shape: &'static str, round: u32, work: Work) -> io
     })
 }
 
-fn add(found: &mut Results, collector: Collector, shape: &'static str, done: io::Result<Lateness>) {
+fn add(found: &mut Results, machine: Machine, shape: &'static str, done: io::Result<Lateness>) {
     let done = done.map_err(|error| error.to_string());
     let missing = || done.as_ref().map_err(String::clone);
-    found.add(collector.late(LATE, shape), missing(), |rounds, it| {
+    found.add(late_key(machine, LATE, shape), missing(), |rounds, it| {
         rounds.keep_round(it.late_ns.clone());
         rounds.add_value(PAUSE_US, it.pause_us);
         rounds.add_value(FAULTS, it.n_faults as f64);
         rounds.add_value(PREEMPTIONS, it.n_preemptions as f64);
     });
-    found.add(collector.late(MACHINE, shape), missing(), |rounds, it| {
+    found.add(late_key(machine, MACHINE, shape), missing(), |rounds, it| {
         rounds.keep_round(it.machine_ns.iter().map(|late_ns| late_ns[0]).collect());
     });
-    found.add(collector.late(ADDED, shape), missing(), |rounds, it| {
+    found.add(late_key(machine, ADDED, shape), missing(), |rounds, it| {
         let added_ns = added_ns(&it.late_ns, &it.machine_ns);
         let n_left_out = it.late_ns.len() - added_ns.len();
         rounds.add_value(LEFT_OUT, 100.0 * n_left_out as f64 / it.late_ns.len() as f64);
@@ -315,18 +273,18 @@ impl Comparison<'_> {
     /// Counting over no collector, and each of the JDK's over counting.
     fn ratios(self, found: &Results) -> Vec<Ratio> {
         let Comparison { case, shapes, quantile: (word, quantile), has_bar } = self;
-        let of = |collector: Collector| {
-            let all = shapes.iter().map(|shape| found.find(&collector.late(case, shape)));
+        let of = |machine: Machine| {
+            let all = shapes.iter().map(|shape| found.find(&late_key(machine, case, shape)));
             all.collect::<Vec<_>>()
         };
         let end = if let [shape] = shapes { format!("_{shape}") } else { String::new() };
-        let counting = of(Collector::BatonCounting);
+        let counting = of(Machine::BatonCounting);
         let bar = |bar| has_bar.then_some(bar);
         let name = format!("{case}_{word}_counting_over_none{end}");
-        let (none, at_most) = (of(Collector::BatonNone), bar(Bar::AtMost(1.1)));
+        let (none, at_most) = (of(Machine::BatonNone), bar(Bar::AtMost(1.1)));
         let mut ratios = vec![late_ratio(name, &counting, &none, quantile, at_most)];
         for peer in PEERS {
-            let name = format!("{case}_{word}_{}_over_counting{end}", underscored(peer));
+            let name = format!("{case}_{word}_{}_over_counting{end}", peer.word());
             let at_least = bar(Bar::AtLeast(1.0));
             ratios.push(late_ratio(name, &of(peer), &counting, quantile, at_least));
         }
@@ -338,8 +296,8 @@ impl Comparison<'_> {
 pub fn ratios(found: &Results) -> Vec<Ratio> {
     let mut ratios = Vec::new();
     for (kind, bar) in MUTATIONS.into_iter().zip([1.3, 1.5]) {
-        let [over, under] = [Collector::BatonCounting, Collector::BatonMarkSweep]
-            .map(|collector| found.find(&collector.mutation(kind)));
+        let [over, under] = [Machine::BatonCounting, Machine::BatonMarkSweep]
+            .map(|machine| found.find(&machine.key(kind)));
         let name = format!("{kind}_counting_over_mark_sweep");
         ratios.push(ratio(name, over, under, P50, Bar::AtMost(bar)));
     }
@@ -347,12 +305,12 @@ pub fn ratios(found: &Results) -> Vec<Ratio> {
     let shapes = || shapes.iter().filter(|shape| **shape != [NONE]);
     for shapes @ [shape] in shapes() {
         let pause =
-            |collector: Collector| median(found.find(&collector.late(LATE, shape)), PAUSE_US);
-        let own = pause(Collector::BatonCounting);
+            |machine: Machine| median(found.find(&late_key(machine, LATE, shape)), PAUSE_US);
+        let own = pause(Machine::BatonCounting);
         let own_us = own.as_ref().map_or(f64::NAN, |own| own.0);
         ratios.push(Ratio::new(format!("pause_us_{shape}"), own, Some(Bar::AtMost(50.0))));
         for peer in PEERS {
-            let name = format!("pause_us_{}_{shape}", underscored(peer));
+            let name = format!("pause_us_{}_{shape}", peer.word());
             ratios.push(Ratio::new(name, pause(peer), Some(Bar::AtLeast(own_us))));
         }
         for case in [ADDED, LATE] {
@@ -369,10 +327,6 @@ pub fn ratios(found: &Results) -> Vec<Ratio> {
         ratios.extend(comparison.ratios(found));
     }
     ratios
-}
-
-fn underscored(peer: Collector) -> String {
-    Into::<&str>::into(peer).replace('-', "_")
 }
 
 #[cfg(test)]

@@ -4,63 +4,49 @@
 //! A time is that of 1,000 calls, the loop included: of an empty Java method, of an empty function,
 //! and of functions that add the 31 numbers of an array, copied or in place.
 
-use crate::form::progress;
-use crate::java_programs::{Machine, misunderstood, output, program};
+use crate::java_programs::{INTERPRETERS, Machine, numbers, program, run};
 use crate::report::{Ratio, RowKey};
 use crate::results::{P50, Results, ratio};
+use crate::turns::each_round;
 use std::io;
-use std::process::Command;
 
 const CASES: [&str; 4] = ["java", "empty", "copied", "in-place"];
-/// The machines: those that interpret, and the JDK with its compilers.
-const MACHINES: [Option<Machine>; 4] =
-    [Some(Machine::BatonMarkSweep), Some(Machine::BatonCounting), Some(Machine::JavaXint), None];
 
-fn key(machine: Option<Machine>, case: &'static str) -> RowKey {
-    let name = machine.map_or("java", Into::into);
-    RowKey::new(name, "jni").with("call", case).heading(format!("1,000 calls: {case}"))
+fn key(machine: Machine, case: &'static str) -> RowKey {
+    RowKey::new(machine.into(), "jni").with("call", case).heading(format!("1,000 calls: {case}"))
 }
 
 /// Nanoseconds of 1,000 calls, many times.
-fn run(machine: Option<Machine>, case: &str, n_times: u32) -> io::Result<Vec<u64>> {
-    let mut command = match machine {
-        Some(machine) => machine.command()?,
-        None => {
-            let mut command = Command::new("java");
-            command.arg("-cp").arg(program("vm-kernels.jar")?);
-            command
-        }
-    };
+fn time(machine: Machine, case: &str, n_times: u32) -> io::Result<Vec<u64>> {
     let library = program("libvm-native.so")?;
     let directory = library.parent().expect("a file is in a directory").display();
+    let mut command = machine.command(&[])?;
     command.arg(format!("-Djava.library.path={directory}"));
     command.args(["Native", case, &n_times.to_string()]);
-    let said = output(command)?;
-    said.lines().map(|line| line.parse().map_err(|_| misunderstood(line))).collect()
+    numbers(&run(command)?[0])
 }
 
 /// Measures all, machines in turn.
 pub fn measure(found: &mut Results, rounds: u32, n_times: u32) {
-    let progress = progress(rounds as usize * CASES.len());
-    for _ in 0..rounds {
-        for case in CASES {
-            progress.set_message(case);
-            for machine in MACHINES {
-                found.add_times(key(machine, case), run(machine, case, n_times));
+    each_round(
+        rounds,
+        &CASES,
+        |&case| case,
+        |&case| {
+            for machine in INTERPRETERS.into_iter().chain([Machine::Java]) {
+                found.add_times(key(machine, case), time(machine, case, n_times));
             }
-            progress.inc(1);
-        }
-    }
-    progress.finish_and_clear();
+        },
+    );
 }
 
 /// How many times as long calls take here as on the JDK's machines.
 pub fn ratios(found: &Results) -> Vec<Ratio> {
     let mut ratios = Vec::new();
     for case in CASES {
-        for (name, peer) in [("xint", Some(Machine::JavaXint)), ("java", None)] {
-            let [ours, theirs] = [Some(Machine::BatonMarkSweep), peer]
-                .map(|machine| found.find(&key(machine, case)));
+        for (name, peer) in [("xint", Machine::JavaXint), ("java", Machine::Java)] {
+            let [ours, theirs] =
+                [Machine::BatonMarkSweep, peer].map(|machine| found.find(&key(machine, case)));
             let name = format!("jni_{}_over_{name}", case.replace('-', "_"));
             ratios.push(ratio(name, ours, theirs, P50, None));
         }

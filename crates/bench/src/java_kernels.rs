@@ -5,10 +5,10 @@
 //! from the JDK's is an error. The six kinds also run beside three more libraries, as in table 5.1
 //! of the OKL4 thesis.
 
-use crate::form::progress;
-use crate::java_programs::{Machine, baton, misunderstood, output, program};
+use crate::java_programs::{Machine, dalvikvm, misunderstood, number, program, run};
 use crate::report::{Bar, Ratio, RowKey};
 use crate::results::{P50, Results, ratio};
+use crate::turns::each_round;
 use std::io;
 use std::process::Command;
 
@@ -44,11 +44,11 @@ fn compute(
     libraries: &[&str],
 ) -> io::Result<(Vec<u64>, String)> {
     command.args(["Kernels", kernel, &N_TIMES.to_string()]).args(libraries);
-    let said = output(command)?;
+    let [said, _] = run(command)?;
     let (mut times_ns, mut results) = (Vec::new(), Vec::new());
     for line in said.lines() {
         let (time_ns, result) = line.split_once(' ').ok_or_else(|| misunderstood(line))?;
-        times_ns.push(time_ns.parse().map_err(|_| misunderstood(line))?);
+        times_ns.push(number(time_ns)?);
         results.push(result);
     }
     match results.first() {
@@ -61,20 +61,12 @@ fn compute(
 
 /// Measures the kernels, machines in turn.
 pub fn measure(found: &mut Results, rounds: u32) {
-    let progress = progress(rounds as usize * KERNELS.len());
-    for _ in 0..rounds {
-        for kernel in KERNELS {
-            progress.set_message(kernel);
-            round_of(found, kernel);
-            progress.inc(1);
-        }
-    }
-    progress.finish_and_clear();
+    each_round(rounds, &KERNELS, |&kernel| kernel, |kernel| round_of(found, kernel));
 }
 
 /// A kernel's round: other results than the JDK's are wrong ones.
 fn round_of(found: &mut Results, kernel: &'static str) {
-    let of = |machine: Machine| compute(machine.command()?, kernel, &[]);
+    let of = |machine: Machine| compute(machine.command(&[])?, kernel, &[]);
     let theirs = of(Machine::JavaXint);
     for machine in OURS {
         let ours = match (of(machine), &theirs) {
@@ -94,8 +86,7 @@ pub fn ratios(found: &Results) -> Vec<Ratio> {
 }
 
 fn of(machine: Machine, bar: f64, found: &Results) -> Vec<Ratio> {
-    let name: &str = machine.into();
-    let name = format!("xint_over_{}", name.trim_start_matches("baton-").replace('-', "_"));
+    let name = format!("xint_over_{}", machine.word().trim_start_matches("baton_"));
     let of = |kernel: &'static str| {
         let [ours, theirs] = [machine, Machine::JavaXint].map(|it| found.find(&it.key(kernel)));
         ratio(format!("{name}_{}", kernel.replace('-', "_")), theirs, ours, P50, None)
@@ -112,18 +103,17 @@ fn of(machine: Machine, bar: f64, found: &Results) -> Vec<Ratio> {
 
 /// Measures the six kinds with two libraries and with five, in turn.
 pub fn measure_libraries(found: &mut Results, rounds: u32) {
-    let progress = progress(rounds as usize * N_KINDS);
-    for _ in 0..rounds {
-        for kernel in &KERNELS[..N_KINDS] {
-            progress.set_message(*kernel);
+    each_round(
+        rounds,
+        &KERNELS[..N_KINDS],
+        |&kernel| kernel,
+        |kernel| {
             for n_more in [0, LIBRARIES.len()] {
                 let done = with_libraries(kernel, &LIBRARIES[..n_more]);
                 found.add_times(libraries_key(kernel, n_more), done);
             }
-            progress.inc(1);
-        }
-    }
-    progress.finish_and_clear();
+        },
+    );
 }
 
 fn libraries_key(kernel: &str, n_more: usize) -> RowKey {
@@ -140,8 +130,8 @@ fn with_libraries(kernel: &str, more: &[(&str, &str)]) -> io::Result<Vec<u64>> {
         class_path.push(":");
         class_path.push(program(file)?);
     }
-    let mut command = Command::new(baton()?);
-    command.args(["dalvikvm", "-cp"]).arg(class_path);
+    let mut command = dalvikvm()?;
+    command.arg("-cp").arg(class_path);
     let classes: Vec<&str> = more.iter().map(|(_, class)| *class).collect();
     Ok(compute(command, kernel, &classes)?.0)
 }

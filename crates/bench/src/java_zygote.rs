@@ -8,7 +8,7 @@
 use crate::child::{ChildProcess, PATIENCE};
 use crate::form::BenchError;
 use crate::java_binder::Names;
-use crate::java_programs::{baton, program};
+use crate::java_programs::{baton, number, program, until_main};
 use crate::report::{Bar, Ratio, RowKey};
 use crate::results::{Results, Value, median_ms, ratio};
 use crate::service::Service;
@@ -20,10 +20,10 @@ use baton_shm::clock::now_ns;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::error::Error;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const ZYGOTE: &str = "bench.zygote";
 const PRIVATE_KIB: &str = "private_kib";
@@ -62,14 +62,6 @@ impl Zygote<'_> {
         command
     }
 
-    /// The time from the start of a process to `main`, in nanoseconds.
-    fn start(&self) -> io::Result<u64> {
-        let mut command = self.command(true, "Hello");
-        let before_ns = now_ns();
-        let output = command.stdin(Stdio::null()).output()?;
-        at_main(&output.stdout).map(|ns| ns.saturating_sub(before_ns))
-    }
-
     /// The time from a call to `main`, in nanoseconds.
     fn request(&self) -> Result<u64, Box<dyn Error>> {
         let (told, tell) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -85,11 +77,10 @@ impl Zygote<'_> {
         let before_ns = now_ns();
         let child = zygote::start(&self.service, &wanted, fds)?;
         drop(tell);
-        let mut said = Vec::new();
-        File::from(told).read_to_end(&mut said)?;
+        let said = io::read_to_string(File::from(told))?;
         match child.wait() {
-            Ended::Code(0) => Ok(at_main(&said)?.saturating_sub(before_ns)),
-            other => Err(format!("{other}: {}", String::from_utf8_lossy(&said)).into()),
+            Ended::Code(0) => Ok(number::<u64>(&said)?.saturating_sub(before_ns)),
+            other => Err(format!("{other}: {said}").into()),
         }
     }
 
@@ -100,11 +91,6 @@ impl Zygote<'_> {
         let pid = process.hear(PATIENCE)?;
         Ok((process, private_kib(&pid)?))
     }
-}
-
-fn at_main(said: &[u8]) -> io::Result<u64> {
-    let said = String::from_utf8_lossy(said);
-    said.trim().parse().map_err(|_| io::Error::other(format!("it says {said:?}")))
 }
 
 /// `Private_Dirty` of a process, in KiB.
@@ -143,16 +129,15 @@ fn take(
     let service = service.ok_or("the zygote is not there")?;
     let zygote = Zygote { socket, collector, baton, dex, service, _process: process };
     for _ in 0..rounds {
-        let starts: io::Result<Vec<u64>> = (0..N_STARTS).map(|_| zygote.start()).collect();
+        let start = |_| until_main(zygote.command(true, "Hello"));
+        let starts: io::Result<Vec<u64>> = (0..N_STARTS).map(start).collect();
         found.add_times(key(forked, "start"), starts);
         let requests: Result<Vec<u64>, _> = (0..N_STARTS).map(|_| zygote.request()).collect();
         found.add_times(key(forked, "request"), requests);
-        let add = |found: &mut Results, key, kib: io::Result<f64>| {
-            found.add(key, kib, |rounds, kib| rounds.add_value(PRIVATE_KIB, kib));
-        };
-        add(found, key(own, "memory"), zygote.resident(false).map(|(_, kib)| kib));
+        let private_kib = |is_forked| zygote.resident(is_forked).map(|(_, kib)| kib);
+        found.add_value(key(own, "memory"), PRIVATE_KIB, private_kib(false));
         let _first = zygote.resident(true)?;
-        add(found, key(forked, "memory"), zygote.resident(true).map(|(_, kib)| kib));
+        found.add_value(key(forked, "memory"), PRIVATE_KIB, private_kib(true));
     }
     Ok(())
 }

@@ -18,7 +18,8 @@
 //!   clients, as the run sees them; [`endpoint`]: as they see themselves; [`order`]: what they tell
 //!   each other; [`start_barrier`]: where clients wait, in a [`shared_map`]; [`processors`]: where
 //!   they run; [`testbed`]: what they need around them.
-//! - [`form`]: what every benchmark takes and prints; [`results`]: what came of it, of
+//! - [`form`]: what every benchmark takes and prints; [`turns`]: in which order it measures;
+//!   [`results`]: what came of it, of
 //!   [`distribution`]s of times, and of all rounds [`pooled`]; [`report`]: in JSON, [`table`]: for
 //!   a person, [`chart`]: as a page; [`machine`]: where all this was true; [`perf`]: what the
 //!   kernel counts of other processes.
@@ -73,10 +74,12 @@ mod systems;
 mod table;
 mod testbed;
 mod throughput;
+mod turns;
 mod vm;
 
 pub use child::{RoleArgs, end_with, say};
 use clap::Subcommand;
+use form::finish;
 use std::process::ExitCode;
 
 /// The benchmarks.
@@ -124,16 +127,16 @@ impl Bench {
     /// be measured.
     pub fn run(self) -> ExitCode {
         match self {
-            Bench::Rpc(args) => rpc::rpc(&args),
-            Bench::Tester(args) => experiment::tester(&args),
-            Bench::AddInts(args) => experiment::add_ints(&args),
-            Bench::Pages(args) => pages::pages(&args),
-            Bench::Nucleus(args) => nucleus::nucleus(&args),
-            Bench::Latency(args) => latency::latency(&args),
-            Bench::Rt(args) => rt::rt(&args),
-            Bench::Broadcast(args) => broadcast::broadcast(&args),
-            Bench::Vm(args) => vm::vm(&args),
-            Bench::Log(args) => log::log(&args),
+            Bench::Rpc(args) => finish("rpc", &args.form, rpc::run(&args)),
+            Bench::Tester(args) => finish("tester", &args.form, experiment::tester(&args)),
+            Bench::AddInts(args) => finish("add-ints", &args.form, experiment::add_ints(&args)),
+            Bench::Pages(args) => finish("pages", &args.form, pages::run(&args)),
+            Bench::Nucleus(args) => finish("nucleus", &args.form, nucleus::run(&args)),
+            Bench::Latency(args) => finish("latency", &args.form, latency::run(&args)),
+            Bench::Rt(args) => finish("rt", &args.form, rt::run(&args)),
+            Bench::Broadcast(args) => finish("broadcast", &args.form, broadcast::run(&args)),
+            Bench::Vm(args) => finish("vm", &args.form, vm::run(&args)),
+            Bench::Log(args) => finish("log", &args.form, log::run(&args)),
             Bench::LogRole(args) => log::parts::run(&args),
             Bench::BroadcastRole(args) => broadcast::parts::run(&args),
             Bench::RtRole(args) => rt::parts::run(&args),

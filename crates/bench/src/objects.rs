@@ -6,19 +6,20 @@
 
 use crate::case::Case;
 use crate::chart::Chart;
-use crate::form::{BenchError, progress};
+use crate::form::BenchError;
 use crate::object_client::SENT_BYTES;
 use crate::order::Side;
-use crate::pair::{Chunk, ClientGroup, Endpoint, Pair, PairError, Place};
+use crate::pair::{Chunk, ClientGroup, Endpoint, Pair, PairError, Place, start_each};
 use crate::processors::Placement::{self, Different, Same};
 use crate::processors::Processors;
 use crate::ratios::Counting;
 use crate::report::{Bar, Keys, Ratio, Row, RowKey};
-use crate::results::{MEAN, P50, Results, Rounds, Value, ratio};
+use crate::results::{MEAN, P50, Results};
 use crate::service::Service;
 use crate::system::System::{self, *};
 use crate::testbed::{Setting, Testbed};
 use crate::throughput;
+use crate::turns::each_step;
 use baton_driver::observer::Observer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -60,8 +61,6 @@ pub struct ObjectResults {
     crowds: Results,
     placements: Vec<Placement>,
     cases: BTreeSet<Case>,
-    /// Systems whose absence is nobody's fault: bars are not of them.
-    excused: BTreeSet<&'static str>,
     counting: Counting,
 }
 
@@ -155,24 +154,17 @@ pub fn measure(
         crowds: Results::default(),
         placements: setting.placements(),
         cases: plan.cases.clone(),
-        excused: BTreeSet::new(),
         counting: plan.counting,
     };
     // Few machines have one: a run that does not ask for it need not say so.
     if !systems.contains(&KernelBinder) {
-        found.excused.insert(KernelBinder.name());
+        found.calls.excuse(KernelBinder.name());
     }
     let testbed = Testbed::start()?;
     let place = testbed.place(Service::Objects);
-    let mut started = BTreeMap::new();
-    for system in SYSTEMS.into_iter().filter(is_wanted) {
-        let processes = Processes::start(system, place);
-        if matches!(processes, Err(PairError::NotHere { .. })) {
-            found.excused.insert(system.name());
-        }
-        let processes = found.calls.ok(whole(system), processes);
-        started.extend(processes.map(|processes| (system, processes)));
-    }
+    let systems = SYSTEMS.into_iter().filter(is_wanted);
+    let start = |system| Processes::start(system, place);
+    let mut started = start_each(systems, &mut found.calls, whole, start);
     found.measure_calls(&mut started, place.broker, &plan, &setting.processors);
     drop(started);
     if found.has_crowds() {
@@ -194,22 +186,17 @@ impl ObjectResults {
             self.placements.clone().into_iter().map(move |placement| (case, placement))
         });
         let cases: Vec<(Case, Placement)> = cases.collect();
-        let progress = progress(cases.len() * plan.rounds as usize);
-        for (case, placement) in cases {
-            progress.set_message(format!("{}, {}", case.name(), Placement::title(Some(placement))));
+        let title = |(case, placement): &(Case, Placement)| {
+            format!("{}, {}", case.name(), Placement::title(Some(*placement)))
+        };
+        each_step(plan.rounds, &cases, title, |&(case, placement)| {
             let chunk = plan.chunk(case, placement);
-            for _ in 0..plan.rounds {
-                for (&system, processes) in &mut *started {
-                    let key = key(system, case, placement);
-                    if measures(system, case) && !self.calls.is_missing(&key) {
-                        let measure = || processes.pair.measure(&chunk, processors);
-                        self.calls.add_times(key, with_nothing_left(broker, measure));
-                    }
-                }
-                progress.inc(1);
+            for (&system, processes) in started.iter_mut().filter(|it| measures(*it.0, case)) {
+                let measure = || processes.pair.measure(&chunk, processors);
+                let measure = || with_nothing_left(broker, measure);
+                self.calls.measure(key(system, case, placement), measure);
             }
-        }
-        progress.finish_and_clear();
+        });
     }
 
     fn measure_crowds(
@@ -219,21 +206,17 @@ impl ObjectResults {
         plan: &Plan,
     ) {
         let place = testbed.place(Service::Objects);
-        let mut groups = BTreeMap::new();
-        for system in systems {
-            let group = ClientGroup::start(system, N_CLIENTS, place);
-            groups.extend(self.crowds.ok(whole(system), group).map(|group| (system, group)));
-        }
-        for case in [Case::Plain, Case::ObjectKnown] {
+        let start = |system| ClientGroup::start(system, N_CLIENTS, place);
+        let mut groups = start_each(systems, &mut self.crowds, whole, start);
+        let title = |case: &Case| format!("{}, {N_CLIENTS} clients", case.name());
+        each_step(plan.rounds, &[Case::Plain, Case::ObjectKnown], title, |&case| {
             let chunk = plan.crowd(case);
-            for _ in 0..plan.rounds {
-                groups.retain(|&system, group| {
-                    let measure = || group.measure(N_CLIENTS, &chunk);
-                    let round = with_nothing_left(place.broker, measure);
-                    self.crowds.add(crowd(system, case), round, throughput::add)
-                });
-            }
-        }
+            groups.retain(|&system, group| {
+                let measure = || group.measure(N_CLIENTS, &chunk);
+                let round = with_nothing_left(place.broker, measure);
+                self.crowds.add(crowd(system, case), round, throughput::add)
+            });
+        });
     }
 
     pub fn rows(&self) -> Vec<Row> {
@@ -268,10 +251,11 @@ impl ObjectResults {
                     let plain = key(system, Case::Plain, placement);
                     let bar = bar(system, case, placement).filter(|_| self.is_timed());
                     let name = word.clone() + "_over_plain";
-                    ratios.extend(self.ratio(name, of.clone(), plain, P50, bar));
+                    ratios.extend(self.calls.ratio(name, [&of, &plain], P50, bar));
                     if system.is_peer() {
                         let typed = key(BatonTyped, case, placement);
-                        ratios.extend(self.ratio(word + "_over_typed", of, typed, P50, None));
+                        let name = word + "_over_typed";
+                        ratios.extend(self.calls.ratio(name, [&of, &typed], P50, None));
                     }
                 }
             }
@@ -286,7 +270,7 @@ impl ObjectResults {
                 let of = |system| key(system, Case::Descriptor, placement);
                 let name = ratio_name(system, Case::Descriptor, placement) + "_over_unix";
                 let bar = (self.is_timed() && is_ours(system)).then_some(Bar::AtMost(1.2));
-                ratios.extend(self.ratio(name, of(system), of(Unix), P50, bar));
+                ratios.extend(self.calls.ratio(name, [&of(system), &of(Unix)], P50, bar));
             }
         }
         if self.has_crowds() {
@@ -308,35 +292,14 @@ impl ObjectResults {
         };
         let [over, under] =
             [KernelBinder, BatonUapiLibc].map(|system| key(system, case, placement));
-        self.ratio(name + "_over_uapi_libc", over, under, value, bar)
-    }
-
-    fn bar(&self, bar: Option<Bar>, keys: [&RowKey; 2]) -> Option<Bar> {
-        bar.filter(|_| keys.iter().all(|key| !self.excused.contains(key.system)))
-    }
-
-    fn ratio(
-        &self,
-        name: String,
-        over: RowKey,
-        under: RowKey,
-        value: Value,
-        bar: Option<Bar>,
-    ) -> Option<Ratio> {
-        let bar = self.bar(bar, [&over, &under]);
-        let told =
-            bar.is_some() || [&over, &under].iter().all(|key| self.calls.has_label(key.label));
-        told.then(|| ratio(name, self.calls.find(&over), self.calls.find(&under), value, bar))
+        self.calls.ratio(name + "_over_uapi_libc", [&over, &under], value, bar)
     }
 
     fn crowd_ratio(&self, system: System) -> Option<Ratio> {
         let (over, under) = (crowd(system, Case::ObjectKnown), crowd(system, Case::Plain));
         let name = format!("{}_object_known_{N_CLIENTS}_clients_over_plain", ratio_word(system));
         let bar = is_ours(system).then_some(Bar::AtLeast(0.5));
-        let bar = self.bar(bar, [&over, &under]);
-        let told = bar.is_some() || self.crowds.has_label(over.label);
-        let calls = |rounds: &Rounds| rounds.values(throughput::CALLS);
-        told.then(|| ratio(name, self.crowds.find(&over), self.crowds.find(&under), calls, bar))
+        self.crowds.ratio(name, [&over, &under], |rounds| rounds.values(throughput::CALLS), bar)
     }
 }
 
@@ -401,7 +364,6 @@ mod tests {
             crowds: Results::default(),
             placements: vec![Same, Different],
             cases: Case::VARIANTS.iter().copied().collect(),
-            excused: BTreeSet::new(),
             counting: Counting::Time,
         }
     }
@@ -495,7 +457,7 @@ mod tests {
             let ratio = find(&results, &name);
             assert_eq!((ratio.value, ratio.holds), (value, holds), "{name}");
         }
-        results.excused.insert(KernelBinder.name());
+        results.calls.excuse(KernelBinder.name());
         assert!(results.ratios().iter().all(|ratio| ratio.bar.is_none()));
     }
 

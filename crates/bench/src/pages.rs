@@ -6,7 +6,7 @@
 //! by who serves that, which is what a loan does. Everything runs on one processor, in turns.
 
 use crate::drawing::{self, WINDOW_BYTES};
-use crate::form::{self, BenchError, Finding, FormArgs, progress};
+use crate::form::{self, BenchError, Finding, FormArgs};
 use crate::memory::{Memory, Pages};
 use crate::payload;
 use crate::processors::{self, Placement};
@@ -15,12 +15,12 @@ use crate::results::{P50, Results, ratio};
 use crate::service::{Service, now_ns};
 use crate::systems::typed;
 use crate::testbed::{Setting, Testbed};
+use crate::turns::each_step;
 use baton::{Handle, Parcel, Process};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How the experiment is to run.
@@ -186,11 +186,7 @@ impl OnPages {
     }
 }
 
-pub fn pages(args: &PagesArgs) -> ExitCode {
-    form::finish("pages", &args.form, run(args))
-}
-
-fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
+pub(crate) fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let n_times = args.calls.unwrap_or(if args.form.quick { 200 } else { 1000 });
     let mut found = Results::default();
@@ -201,16 +197,16 @@ fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
         all.extend(found.ok(key, on_pages).map(|it| (pages, it)));
     }
     processors::go_to(Some(setting.processors.client)).map_err(BenchError::Processors)?;
-    let progress = progress(CASES.len() * args.rounds as usize);
-    for case in CASES {
-        for _ in 0..args.rounds {
+    each_step(
+        args.rounds,
+        &CASES,
+        |case| case.name(),
+        |&case| {
             all.retain(|&pages, it| {
                 found.add_times(case.key(pages.name()), it.measure(case, n_times))
             });
-            progress.inc(1);
-        }
-    }
-    progress.finish_and_clear();
+        },
+    );
     for (system, mean_ns) in THESIS {
         found.quote(Case::Draw.key(system), SOURCE, [None, Some(mean_ns), None]);
     }

@@ -8,10 +8,13 @@ use crate::child::{ChildError, ChildProcess};
 use crate::distribution::Spread;
 use crate::order::{self, EndpointRole, Measured, Order, Side};
 use crate::processors::{Placement, Processors};
+use crate::report::RowKey;
+use crate::results::Results;
 use crate::service::Service;
 use crate::start_barrier::StartBarrier;
 use crate::system::System;
 use baton_rt::SchedPriority;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -148,6 +151,25 @@ impl Pair {
         self.server.0.is_ready()?;
         Ok(found.points)
     }
+}
+
+/// Starts what can be started of each system. `found` has the reasons for which others cannot, and
+/// excuses those that this machine or this program cannot have.
+pub(crate) fn start_each<T>(
+    systems: impl IntoIterator<Item = System>,
+    found: &mut Results,
+    key: impl Fn(System) -> RowKey,
+    start: impl Fn(System) -> Result<T, PairError>,
+) -> BTreeMap<System, T> {
+    let mut all = BTreeMap::new();
+    for system in systems {
+        let started = start(system);
+        if matches!(started, Err(PairError::NotHere { .. })) {
+            found.excuse(system.name());
+        }
+        all.extend(found.ok(key(system), started).map(|started| (system, started)));
+    }
+    all
 }
 
 /// A server and all its clients.

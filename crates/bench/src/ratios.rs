@@ -3,9 +3,8 @@
 use crate::payload::{COMMON_BYTES, HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
 use crate::processors::Placement::{self, Different, Same};
 use crate::report::{Bar, Ratio, RowKey};
-use crate::results::{P50, Results, ratio};
+use crate::results::{P50, Results};
 use crate::system::System::{self, *};
-use std::collections::BTreeSet;
 
 /// What the clock counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,8 +19,6 @@ pub enum Counting {
 #[derive(Debug, Default)]
 pub struct CallResults {
     pub calls: Results,
-    /// Systems whose absence is nobody's fault: bars are not of them.
-    pub excused: BTreeSet<&'static str>,
     pub counting: Counting,
 }
 
@@ -101,14 +98,8 @@ impl CallResults {
             Counting::Time => of_times(),
             Counting::Instructions => of_instructions(),
         };
-        definitions.into_iter().filter_map(|definition| self.ratio(definition)).collect()
-    }
-
-    fn ratio(&self, (name, over, under, bar): Definition) -> Option<Ratio> {
-        let keys = [&over, &under];
-        let bar = bar.filter(|_| keys.iter().all(|key| !self.excused.contains(key.label)));
-        let told = bar.is_some() || keys.iter().all(|key| self.calls.has_label(key.label));
-        told.then(|| ratio(name, self.calls.find(&over), self.calls.find(&under), P50, bar))
+        let ratio = |(name, over, under, bar)| self.calls.ratio(name, [&over, &under], P50, bar);
+        definitions.into_iter().filter_map(ratio).collect()
     }
 }
 
@@ -197,7 +188,7 @@ mod tests {
         let mut results = results(&[(BatonTyped, Same, 4, 1000)]);
         miss(&mut results, KernelBinder, "no device");
         assert_eq!(find(&results, name).holds, Some(false));
-        results.excused.insert(KernelBinder.name());
+        results.calls.excuse(KernelBinder.name());
         assert_eq!(find(&results, name).holds, None);
     }
 

@@ -6,7 +6,7 @@
 use crate::chart::{self, Chart};
 use crate::distribution::{Distribution, Spread, divide};
 use crate::report::{Bar, Figures, Keys, Quotient, Ratio, Row, RowKey, Scale};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 /// All rounds of one row.
@@ -65,17 +65,21 @@ enum Outcome {
     Told(Keys),
 }
 
-/// Rows in the order in which they came.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Results(Vec<(RowKey, Outcome)>);
+pub(crate) struct Results {
+    /// In the order in which they came.
+    rows: Vec<(RowKey, Outcome)>,
+    /// Labels of systems whose absence is nobody's fault: bars are not of them.
+    excused: BTreeSet<&'static str>,
+}
 
 impl Results {
     fn entry(&mut self, key: RowKey) -> &mut Outcome {
-        let at = self.0.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
-            self.0.push((key, Outcome::Measured(Rounds::default())));
-            self.0.len() - 1
+        let at = self.rows.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+            self.rows.push((key, Outcome::Measured(Rounds::default())));
+            self.rows.len() - 1
         });
-        &mut self.0[at].1
+        &mut self.rows[at].1
     }
 
     /// Adds a round by `add`, if there is one. False if the row is missing.
@@ -94,6 +98,27 @@ impl Results {
         matches!(entry, Outcome::Measured(_))
     }
 
+    /// Measures a round, unless the row is missing: times in the key's unit.
+    pub fn measure<E: Display>(
+        &mut self,
+        key: RowKey,
+        measure: impl FnOnce() -> Result<Vec<u64>, E>,
+    ) {
+        if !self.is_missing(&key) {
+            self.add_times(key, measure());
+        }
+    }
+
+    /// Adds a value of a round, if there is one.
+    pub fn add_value<E: Display>(
+        &mut self,
+        key: RowKey,
+        name: &'static str,
+        value: Result<f64, E>,
+    ) {
+        self.add(key, value, |rounds, value| rounds.add_value(name, value));
+    }
+
     /// Adds times in the key's unit. False if the row is missing.
     pub fn add_times<E: Display>(&mut self, key: RowKey, round: Result<Vec<u64>, E>) -> bool {
         self.add(key, round, |rounds, times| rounds.times.add_round(&times))
@@ -104,9 +129,14 @@ impl Results {
         done.map_err(|why| *self.entry(key) = Outcome::Missing(why.to_string())).ok()
     }
 
+    /// Excuses the absence of the system with this label.
+    pub fn excuse(&mut self, label: &'static str) {
+        self.excused.insert(label);
+    }
+
     /// A row of another form.
     pub fn tell(&mut self, key: RowKey, keys: Keys) {
-        self.0.push((key, Outcome::Told(keys)));
+        self.rows.push((key, Outcome::Told(keys)));
     }
 
     /// A row of published figures: the least, the mean and the greatest, in nanoseconds.
@@ -120,12 +150,12 @@ impl Results {
     }
 
     pub fn is_missing(&self, key: &RowKey) -> bool {
-        self.0.iter().any(|(known, it)| known == key && matches!(it, Outcome::Missing(_)))
+        self.rows.iter().any(|(known, it)| known == key && matches!(it, Outcome::Missing(_)))
     }
 
     /// Measured rows, with all rounds.
     pub fn measured(&self) -> impl Iterator<Item = (&RowKey, &Rounds)> {
-        self.0.iter().filter_map(|(key, outcome)| match outcome {
+        self.rows.iter().filter_map(|(key, outcome)| match outcome {
             Outcome::Measured(rounds) => Some((key, rounds)),
             _ => None,
         })
@@ -133,7 +163,7 @@ impl Results {
 
     /// Whether something was measured under a label, or is missing.
     pub fn has_label(&self, label: &str) -> bool {
-        self.0.iter().any(|(key, _)| key.label == label)
+        self.rows.iter().any(|(key, _)| key.label == label)
     }
 
     pub fn find(&self, key: &RowKey) -> Found<'_> {
@@ -141,7 +171,7 @@ impl Results {
             return Ok(rounds);
         }
         let why = |is_it: &dyn Fn(&RowKey) -> bool| {
-            self.0.iter().find_map(|(known, outcome)| match outcome {
+            self.rows.iter().find_map(|(known, outcome)| match outcome {
                 Outcome::Missing(why) if is_it(known) => Some(format!("{}: {why}", known.label)),
                 _ => None,
             })
@@ -150,6 +180,21 @@ impl Results {
             .or_else(|| why(&|known| known.label == key.label))
             .or_else(|| why(&|known| (known.system, known.case) == (key.system, key.case)));
         Err(why.unwrap_or_else(|| format!("{} was not measured", key.label)))
+    }
+
+    /// A ratio of two rows. Its bar is of no system that is excused. Without a bar there is one only
+    /// if both systems were to be measured.
+    pub fn ratio(
+        &self,
+        name: String,
+        keys: [&RowKey; 2],
+        value: Value,
+        bar: Option<Bar>,
+    ) -> Option<Ratio> {
+        let bar = bar.filter(|_| keys.iter().all(|key| !self.excused.contains(key.label)));
+        let told = bar.is_some() || keys.iter().all(|key| self.has_label(key.label));
+        let [over, under] = keys.map(|key| self.find(key));
+        told.then(|| ratio(name, over, under, value, bar))
     }
 
     /// Rows, those that were measured with `more` keys.
@@ -167,7 +212,7 @@ impl Results {
             };
             Some(Row { key: key.clone(), figures, more })
         };
-        self.0.iter().filter_map(row).collect()
+        self.rows.iter().filter_map(row).collect()
     }
 
     /// A chart of each title, with a level at each published longest time.
@@ -192,7 +237,7 @@ impl Results {
             if self.measured().any(is_histogram) {
                 return chart::histograms(title.clone(), times());
             }
-            let levels = self.0.iter().filter(|(key, _)| key.title() == title);
+            let levels = self.rows.iter().filter(|(key, _)| key.title() == title);
             let levels = levels.filter_map(|(key, outcome)| match outcome {
                 Outcome::Told(keys) => {
                     let max_ns = keys.iter().find(|(name, _)| *name == "max_ns")?.1.as_u64();

@@ -7,10 +7,10 @@
 use crate::affinity;
 use crate::case::Case;
 use crate::chart::Chart;
-use crate::form::{self, BenchError, Finding, FormArgs, progress};
+use crate::form::{self, BenchError, Finding, FormArgs};
 use crate::lanes;
 use crate::objects;
-use crate::pair::{Chunk, Pair, PairError, Place};
+use crate::pair::{Chunk, Pair, Place, start_each};
 use crate::payload::{COMMON_BYTES, HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
 use crate::processors::{Placement, Processors};
 use crate::ratios::{CallResults, Counting, call};
@@ -20,8 +20,8 @@ use crate::system::{Peers, System};
 use crate::table::Unit;
 use crate::testbed::{Setting, Testbed};
 use crate::throughput;
-use std::collections::{BTreeMap, BTreeSet};
-use std::process::ExitCode;
+use crate::turns::each_step;
+use std::collections::BTreeSet;
 use strum::VariantArray;
 
 /// Payloads, in bytes: an `int`; a common request; a page; a large one; a very large one.
@@ -125,10 +125,6 @@ fn parse_clients(text: &str) -> Result<Clients, String> {
     Ok(Clients(numbers))
 }
 
-pub fn rpc(args: &RpcArgs) -> ExitCode {
-    form::finish("rpc", &args.form, run(args))
-}
-
 /// How many times fewer calls of so many bytes are enough: each takes that much longer.
 fn fewer(payload_bytes: usize) -> u32 {
     match payload_bytes {
@@ -157,7 +153,7 @@ impl Plan {
         Plan { rounds, n_calls, placements, payloads }
     }
 
-    /// In the order in which they are measured, each once a round.
+    /// In the order in which they are measured.
     fn chunks(&self) -> impl Iterator<Item = Chunk> {
         let cases = self.payloads.iter().flat_map(|&payload_bytes| {
             self.placements.iter().map(move |&placement| (placement, payload_bytes))
@@ -165,10 +161,9 @@ impl Plan {
         let chunk = |(placement, payload_bytes)| {
             let n_calls = self.n_calls / fewer(payload_bytes);
             let (n_warm_up, n_calls) = ((n_calls / 10).clamp(1, 500), n_calls.max(1));
-            let chunk = Chunk::new(placement, payload_bytes, n_warm_up, n_calls);
-            std::iter::repeat_n(chunk, self.rounds as usize)
+            Chunk::new(placement, payload_bytes, n_warm_up, n_calls)
         };
-        cases.flat_map(chunk)
+        cases.map(chunk)
     }
 
     fn throughput(&self, args: &RpcArgs) -> throughput::Plan {
@@ -181,7 +176,7 @@ impl Plan {
     }
 }
 
-fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
+pub(crate) fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
     let mut setting = Setting::look()?;
     let is_timed = args.counting() == Counting::Time;
     if !is_timed {
@@ -229,7 +224,7 @@ fn measure_plain(
     found.counting = args.counting();
     // Few machines have one: a run that does not ask for it need not say so.
     if !systems.contains(&System::KernelBinder) {
-        found.excused.insert(System::KernelBinder.name());
+        found.calls.excuse(System::KernelBinder.name());
     }
     let mut ratios = found.ratios();
     let mut rows = found.calls.rows(|_, _| Keys::new());
@@ -271,25 +266,19 @@ fn measure(
     place: Place<'_>,
 ) -> CallResults {
     let mut results = CallResults::default();
-    let mut pairs = BTreeMap::new();
-    for &system in systems {
-        let pair = Pair::start(system, place);
-        if matches!(pair, Err(PairError::NotHere { .. })) {
-            results.excused.insert(system.name());
-        }
+    let key = |system: System| {
         let (name, case) = system.row();
-        let key = RowKey::new(name, case).label(system.name());
-        pairs.extend(results.calls.ok(key, pair).map(|pair| (system, pair)));
-    }
+        RowKey::new(name, case).label(system.name())
+    };
+    let start = |system| Pair::start(system, place);
+    let mut pairs = start_each(systems.iter().copied(), &mut results.calls, key, start);
     let chunks: Vec<Chunk> = plan.chunks().collect();
-    let progress = progress(chunks.len());
-    for chunk in chunks {
-        let title = Placement::title(chunk.placement);
-        progress.set_message(format!("{title}, {} bytes", chunk.payload_bytes));
-        pairs.retain(|&system, pair| add_round(&mut results, system, pair, &chunk, processors));
-        progress.inc(1);
-    }
-    progress.finish_and_clear();
+    let title = |chunk: &Chunk| {
+        format!("{}, {} bytes", Placement::title(chunk.placement), chunk.payload_bytes)
+    };
+    each_step(plan.rounds, &chunks, title, |chunk| {
+        pairs.retain(|&system, pair| add_round(&mut results, system, pair, chunk, processors));
+    });
     results
 }
 
@@ -358,12 +347,11 @@ mod tests {
     }
 
     #[test]
-    fn rounds_of_a_case_follow_each_other() {
+    fn large_payloads_have_fewer_calls() {
         let plan =
             Plan { rounds: 5, n_calls: 10, placements: vec![Placement::Same], payloads: &PAYLOADS };
         let chunks: Vec<Chunk> = plan.chunks().collect();
-        assert_eq!(chunks.len(), 5 * PAYLOADS.len());
-        assert!(chunks[..5].iter().all(|chunk| chunk.payload_bytes == PAYLOADS[0]));
+        assert!(chunks.iter().map(|chunk| chunk.payload_bytes).eq(PAYLOADS));
         assert_eq!((chunks[0].n_warm_up, chunks[0].n_calls), (1, 10));
         assert_eq!(
             chunks.last().map(|chunk| (chunk.payload_bytes, chunk.n_calls)),

@@ -1,15 +1,15 @@
 //! Calls a second of one server, by how many clients call at once.
 
 use crate::chart::{Chart, Unit};
-use crate::form::{BenchError, progress};
-use crate::pair::{Chunk, ClientGroup, Together};
+use crate::form::BenchError;
+use crate::pair::{Chunk, ClientGroup, Together, start_each};
 use crate::payload::SMALL_BYTES;
 use crate::report::{Ratio, Row, RowKey};
 use crate::results::{Results, Rounds, ratio};
 use crate::service::Service;
 use crate::system::System::{self, *};
 use crate::testbed::Testbed;
-use std::collections::BTreeMap;
+use crate::turns::each_step;
 
 /// Systems that are measured, if the run measures them at all. An inline system call costs what it
 /// costs a single client, and systems that spin need a processor for each client.
@@ -54,24 +54,20 @@ pub fn measure(systems: &[System], plan: &Plan) -> Result<Results, BenchError> {
     let mut found = Results::default();
     let Some(&most) = plan.clients.last() else { return Ok(found) };
     let testbed = Testbed::start()?;
-    let mut groups = BTreeMap::new();
-    for system in SYSTEMS.into_iter().filter(|system| systems.contains(system)) {
-        let group = ClientGroup::start(system, most, testbed.place(Service::Echo));
-        groups.extend(found.ok(key(system), group).map(|group| (system, group)));
-    }
-    let progress = progress(plan.clients.len() * plan.rounds as usize);
-    for &n_clients in &plan.clients {
-        progress.set_message(format!("{n_clients} clients"));
-        let chunk = plan.chunk(n_clients);
-        for _ in 0..plan.rounds {
+    let systems = SYSTEMS.into_iter().filter(|system| systems.contains(system));
+    let start = |system| ClientGroup::start(system, most, testbed.place(Service::Echo));
+    let mut groups = start_each(systems, &mut found, key, start);
+    each_step(
+        plan.rounds,
+        &plan.clients,
+        |n| format!("{n} clients"),
+        |&n_clients| {
+            let chunk = plan.chunk(n_clients);
             groups.retain(|&system, group| {
-                let round = group.measure(n_clients, &chunk);
-                found.add(case(n_clients, system), round, add)
+                found.add(case(n_clients, system), group.measure(n_clients, &chunk), add)
             });
-            progress.inc(1);
-        }
-    }
-    progress.finish_and_clear();
+        },
+    );
     Ok(found)
 }
 

@@ -15,7 +15,6 @@ use crate::form::{self, BenchError, Finding, FormArgs};
 use crate::results::Results;
 use crate::testbed::Setting;
 use crate::{java_binder, java_collectors, java_jni, java_kernels, java_start, java_zygote};
-use std::process::ExitCode;
 use strum::VariantArray;
 
 const NAME: &str = "vm";
@@ -93,11 +92,7 @@ pub enum Part {
     Collectors,
 }
 
-pub fn vm(args: &VmArgs) -> ExitCode {
-    form::finish(NAME, &args.form, run(args))
-}
-
-fn run(args: &VmArgs) -> Result<Finding, BenchError> {
+pub(crate) fn run(args: &VmArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let is_quick = args.form.quick;
     let rounds = args.rounds.unwrap_or(if is_quick { 1 } else { 5 });

@@ -28,16 +28,11 @@ mod role;
 mod rounds;
 mod service;
 
-use crate::form::{self, BenchError, Finding};
+use crate::form::{BenchError, Finding};
 use crate::testbed::Setting;
 pub use args::BroadcastArgs;
-use std::process::ExitCode;
 
-pub(crate) fn broadcast(args: &BroadcastArgs) -> ExitCode {
-    form::finish("broadcast", &args.form, run(args))
-}
-
-fn run(args: &BroadcastArgs) -> Result<Finding, BenchError> {
+pub(crate) fn run(args: &BroadcastArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let plan = args.plan();
     let mut found = rounds::measure(&plan);

@@ -18,7 +18,7 @@ pub struct Processes {
 
 impl Processes {
     pub fn new(design: Design) -> io::Result<Processes> {
-        let testbed = Testbed::start().map_err(io::Error::other)?;
+        let testbed = Testbed::start()?;
         Ok(Processes { design, children: Vec::new(), testbed })
     }
 

@@ -8,77 +8,69 @@ use crate::broadcast::local;
 use crate::broadcast::order::{self, LEAST_SITUATIONS};
 use crate::broadcast::results::{DELIVERIES, FAILURES, SITUATIONS};
 use crate::broadcast::role::{Local, Method};
-use crate::form::progress;
 use crate::latency::timer;
 use crate::results::Results;
+use crate::turns::each_round;
 use std::io;
 use strum::VariantArray;
 
 /// Intents to many receivers in a round.
 const N_FAN_OUT: u32 = 100;
 
-/// A row of times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A measurement of a round.
+#[derive(Clone, Copy, Debug)]
 enum Step {
     Delay(Design, usize),
     WakeUp(usize),
+    Local(Local),
+    FanOut(Design),
 }
 
 /// The cases of a round follow each other: what disturbs the machine for a while disturbs all of
 /// them.
 pub fn measure(plan: &Plan) -> Results {
     let mut found = Results::default();
-    let has = |part| plan.parts.contains(&part);
-    let steps = if has(Part::Delay) { delays(plan) } else { Vec::new() };
-    let locals = if has(Part::Local) { locals() } else { Vec::new() };
-    let fan_outs = if has(Part::FanOut) { vec![Design::Ours, plan.bus] } else { Vec::new() };
-    let n_others = plan.rounds as usize * (steps.len() + locals.len() + fan_outs.len());
-    let progress = progress(n_others + usize::from(has(Part::Order)));
-    for _ in 0..plan.rounds {
-        for &step in &steps {
-            let schedule = (plan.n_intents, plan.period_us);
-            let (name, senders, key) = match step {
-                Step::Delay(design, senders) => {
-                    (design.into(), senders, delay::key(design, senders))
-                }
-                Step::WakeUp(senders) => (timer::NAME, senders, delay::wake_up(senders)),
-            };
-            progress.set_message(format!("{name}, {senders} ordinary senders"));
-            if !found.is_missing(&key) {
-                let times_ns = match step {
-                    Step::Delay(design, senders) => delay::measure(design, senders, schedule),
-                    Step::WakeUp(senders) => delay::wake_ups(senders, schedule),
-                };
-                found.add_times(key, times_ns);
+    for part in Part::VARIANTS.iter().filter(|part| plan.parts.contains(part)) {
+        let steps = match part {
+            Part::Delay => delays(plan),
+            Part::Local => locals(),
+            Part::FanOut => [Design::Ours, plan.bus].map(Step::FanOut).into(),
+            Part::Order => {
+                race(&mut found, plan.n_situations);
+                continue;
             }
-            progress.inc(1);
-        }
+        };
+        each_round(plan.rounds, &steps, title, |&step| measure_step(&mut found, plan, step));
     }
-    if has(Part::Order) {
-        progress.set_message("order");
-        race(&mut found, plan.n_situations);
-        progress.inc(1);
-    }
-    for _ in 0..plan.rounds {
-        for &local in &locals {
-            progress.set_message("within a process");
-            if !found.is_missing(&local.key()) {
-                found.add_times(local.key(), local::measure(local, plan.n_intents));
-            }
-            progress.inc(1);
-        }
-    }
-    for _ in 0..plan.rounds {
-        for &design in &fan_outs {
-            progress.set_message(format!("{N_RECEIVERS} receivers"));
-            if !found.is_missing(&fan_out::key(design)) {
-                fan_out(&mut found, design, plan.n_intents.min(N_FAN_OUT));
-            }
-            progress.inc(1);
-        }
-    }
-    progress.finish_and_clear();
     found
+}
+
+fn title(step: &Step) -> String {
+    let among = |name, senders: &usize| format!("{name}, {senders} ordinary senders");
+    match step {
+        Step::Delay(design, senders) => among(design.into(), senders),
+        Step::WakeUp(senders) => among(timer::NAME, senders),
+        Step::Local(_) => "within a process".to_owned(),
+        Step::FanOut(_) => format!("{N_RECEIVERS} receivers"),
+    }
+}
+
+fn measure_step(found: &mut Results, plan: &Plan, step: Step) {
+    let schedule = (plan.n_intents, plan.period_us);
+    match step {
+        Step::Delay(design, senders) => {
+            let measure = || delay::measure(design, senders, schedule);
+            found.measure(delay::key(design, senders), measure);
+        }
+        Step::WakeUp(senders) => {
+            found.measure(delay::wake_up(senders), || delay::wake_ups(senders, schedule));
+        }
+        Step::Local(local) => {
+            found.measure(local.key(), || local::measure(local, plan.n_intents));
+        }
+        Step::FanOut(design) if found.is_missing(&fan_out::key(design)) => {}
+        Step::FanOut(design) => fan_out(found, design, plan.n_intents.min(N_FAN_OUT)),
+    }
 }
 
 /// Those of a number of senders follow each other.
@@ -91,9 +83,9 @@ fn delays(plan: &Plan) -> Vec<Step> {
     plan.senders.iter().flat_map(of).collect()
 }
 
-fn locals() -> Vec<Local> {
+fn locals() -> Vec<Step> {
     let of = |senders| Method::VARIANTS.iter().map(move |&method| Local { method, senders });
-    local::SENDERS.into_iter().flat_map(of).collect()
+    local::SENDERS.into_iter().flat_map(of).map(Step::Local).collect()
 }
 
 /// Has intents race until there were so many situations, in as many rounds as that takes.

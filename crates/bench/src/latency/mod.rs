@@ -17,16 +17,16 @@ mod results;
 mod stress;
 pub mod timer;
 
-use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
+use crate::form::{self, BenchError, Finding, FormArgs, or_without};
 use crate::pair::{Chunk, Pair, Place};
 use crate::processors;
 use crate::service::{STAMPED_BYTES, Service};
 use crate::system::System;
 use crate::testbed::{Setting, Testbed};
+use crate::turns::each_round;
 use baton_rt::schedule::{Prioritized, parse_cpus};
 use baton_rt::{Paths, SchedPriority, idle, memory};
 use results::{LEGS, LatencyResults};
-use std::process::ExitCode;
 use stress::Stress;
 use timer::Period;
 
@@ -119,11 +119,7 @@ impl LatencyArgs {
     }
 }
 
-pub fn latency(args: &LatencyArgs) -> ExitCode {
-    form::finish(NAME, &args.form, run(args))
-}
-
-fn run(args: &LatencyArgs) -> Result<Finding, BenchError> {
+pub(crate) fn run(args: &LatencyArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let places = args.places()?;
     let _awake = or_without(NAME, idle::Bound::new(&Paths::default(), 0));
@@ -153,12 +149,13 @@ fn wake_ups(
 ) {
     let systems: &[_] =
         if args.beside_cyclictest { &[timer::NAME, cyclictest::NAME] } else { &[timer::NAME] };
-    let progress = progress(args.rounds as usize * args.loads().len() * systems.len());
-    for _ in 0..args.rounds {
-        for load in args.loads() {
+    each_round(
+        args.rounds,
+        &args.loads(),
+        |_| "wake-ups",
+        |&load| {
             let _stress = Stress::start(load);
             for &system in systems {
-                progress.set_message(system);
                 let round = match system {
                     timer::NAME => period.measure(places).map_err(|error| error.to_string()),
                     _ => cyclictest::measure(period, places).map_err(|error| error.to_string()),
@@ -169,11 +166,9 @@ fn wake_ups(
                     let key = found.wake_up(system, load, place);
                     found.found.add_times(key, Ok::<_, String>(delays_ns));
                 }
-                progress.inc(1);
             }
-        }
-    }
-    progress.finish_and_clear();
+        },
+    );
 }
 
 fn calls(
@@ -185,7 +180,6 @@ fn calls(
     let testbed = Testbed::start()?;
     let placements: Vec<_> =
         [None].into_iter().chain(setting.placements().into_iter().map(Some)).collect();
-    let progress = progress(args.rounds as usize * args.loads().len() * placements.len());
     let system = System::BatonTyped;
     // Both at one priority, at which even the first call is served.
     let place = Place { priority: period.priority, ..testbed.place(Service::Stamp) };
@@ -193,12 +187,14 @@ fn calls(
     let Some(mut pair) = found.found.ok(missing(), Pair::start(system, place)) else {
         return Ok(());
     };
-    for _ in 0..args.rounds {
-        for load in args.loads() {
+    let n_warm_up = N_WARM_UP.min(period.n_loops);
+    each_round(
+        args.rounds,
+        &args.loads(),
+        |_| "calls",
+        |&load| {
             let _stress = Stress::start(load);
             for &placement in &placements {
-                progress.set_message("calls");
-                let n_warm_up = N_WARM_UP.min(period.n_loops);
                 let chunk = Chunk::new(placement, STAMPED_BYTES, n_warm_up, period.n_loops);
                 let chunk = Chunk { delay_us: u64::from(period.interval_us), ..chunk };
                 let points = pair.find(&chunk, &setting.processors);
@@ -208,11 +204,9 @@ fn calls(
                     let key = found.call(leg, load, placement);
                     found.found.add_times(key, Ok::<_, String>(times_ns));
                 }
-                progress.inc(1);
             }
-        }
-    }
-    progress.finish_and_clear();
+        },
+    );
     Ok(())
 }
 

@@ -27,11 +27,12 @@ pub(crate) mod setup;
 mod step;
 mod system;
 
-use crate::form::{self, BenchError, Finding, FormArgs, or_without, progress};
+use crate::form::{self, BenchError, Finding, FormArgs, or_without};
 use crate::processors;
 use crate::report::RowKey;
 use crate::table::Unit;
 use crate::testbed::Setting;
+use crate::turns::each_round;
 use baton_log::moment::Source;
 use baton_rt::memory;
 use log_writer::{Length, Places};
@@ -39,7 +40,6 @@ use results::{Count, LogResults, WriteRate, add_round, missing};
 use setup::Setup;
 use std::collections::BTreeMap;
 use std::io;
-use std::process::ExitCode;
 use system::{MOST_TURNS, SYSTEMS, System};
 
 const NAME: &str = "log";
@@ -85,11 +85,7 @@ impl LogArgs {
     }
 }
 
-pub(crate) fn log(args: &LogArgs) -> ExitCode {
-    form::finish(NAME, &args.form, run(args))
-}
-
-fn run(args: &LogArgs) -> Result<Finding, BenchError> {
+pub(crate) fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let cpu = setting.processors.client;
     let all = Places::new(processors::allowed().map_err(BenchError::Processors)?);
@@ -121,16 +117,10 @@ fn rates(args: &LogArgs, places: &[(Count, Places)], results: &mut LogResults) {
         let setup = results.found.ok(missing(system), Setup::new(system, most));
         setups.extend(setup.map(|setup| (system, setup)));
     }
-    let progress = progress(args.n_rounds() as usize * places.len());
-    for _ in 0..args.n_rounds() {
-        for (count, places) in places {
-            let case: &str = count.into();
-            progress.set_message(case);
-            round(&mut setups, (*count, places), args.n_records(), results);
-            progress.inc(1);
-        }
-    }
-    progress.finish_and_clear();
+    let title = |(count, _): &(Count, Places)| <&str>::from(count);
+    each_round(args.n_rounds(), places, title, |(count, places)| {
+        round(&mut setups, (*count, places), args.n_records(), results);
+    });
 }
 
 fn round(

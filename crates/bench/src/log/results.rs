@@ -94,8 +94,7 @@ impl LogResults {
 
     /// How many records were torn or not counted.
     pub fn add_faults(&mut self, faults: u64) {
-        let add = |rounds: &mut Rounds, faults| rounds.add_value(FAULTS, faults);
-        self.found.add(Self::killed(), Ok::<_, String>(faults as f64), add);
+        self.found.add_value(Self::killed(), FAULTS, Ok::<_, String>(faults as f64));
     }
 
     /// All rows; those of records in a row with their rates.

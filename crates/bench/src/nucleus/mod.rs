@@ -23,11 +23,12 @@ mod switching;
 mod workload;
 mod workload_results;
 
-use crate::form::{self, BenchError, Finding, FormArgs, progress};
+use crate::form::{self, BenchError, Finding, FormArgs};
 use crate::processors::{self, Placement};
 use crate::report::Keys;
 use crate::table::Unit;
 use crate::testbed::Setting;
+use crate::turns::each_step;
 use baton_nucleus::each_kernel;
 use baton_nucleus::variant::Variant;
 use case::{CASES, Case};
@@ -35,7 +36,6 @@ use clap::builder::PossibleValuesParser;
 use hosting::Hosting;
 use peers::PEERS;
 use results::{BETWEEN, COMMON, NucleusResults, SWITCH};
-use std::process::ExitCode;
 use workload_results::WorkloadResults;
 
 /// How the experiments are to run.
@@ -80,10 +80,6 @@ fn kernels() -> Vec<&'static str> {
     names
 }
 
-pub fn nucleus(args: &NucleusArgs) -> ExitCode {
-    form::finish("nucleus", &args.form, run(args))
-}
-
 impl NucleusArgs {
     fn wants_kernel(&self, name: &str) -> bool {
         self.kernel.is_empty() || self.kernel.iter().any(|wanted| wanted == name)
@@ -95,23 +91,24 @@ impl NucleusArgs {
     }
 }
 
-fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
+pub(crate) fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     processors::go_to(Some(setting.processors.client)).map_err(BenchError::Processors)?;
     let n_batches = if args.form.quick { 100 } else { 1000 };
     let cases = CASES.iter().copied().filter(|case| args.wants(case.name()));
     let cases: Vec<Case> = cases.collect();
     let mut results = NucleusResults::default();
-    let progress = progress(cases.len() * args.rounds as usize);
     let is_call = |case: &Case| matches!(case, Case::ServiceCall { .. });
     let wants_calls = args.kernel.is_empty() && cases.iter().any(is_call);
     let mut hosting = wants_calls.then(Hosting::start).transpose()?;
-    for &case in &cases {
-        for _ in 0..args.rounds {
+    each_step(
+        args.rounds,
+        &cases,
+        |case| case.name(),
+        |&case| {
             add_round(&mut results, case, n_batches, (args, &setting, &mut hosting));
-            progress.inc(1);
-        }
-    }
+        },
+    );
     if cases.contains(&COMMON) {
         each_kernel!(K => if args.wants_kernel(K::NAME) {
             results.instructions.insert(K::NAME, count::instructions(K::NAME, 8));
@@ -121,7 +118,6 @@ fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
         let n_tasks = if args.form.quick { 5_000 } else { 50_000 };
         results.workloads = WorkloadResults::measure(n_tasks, &|name| args.wants_kernel(name));
     }
-    progress.finish_and_clear();
     let charts = results.found.charts();
     results.quote();
     let rows = results.found.rows(|_, _| Keys::new());

@@ -30,18 +30,13 @@ mod rounds;
 mod steady;
 mod stranger;
 
-use crate::form::{self, BenchError, Finding};
+use crate::form::{BenchError, Finding};
 use crate::pair;
 use crate::testbed::Setting;
 pub use args::RtArgs;
 use plan::Plan;
-use std::process::ExitCode;
 
-pub(crate) fn rt(args: &RtArgs) -> ExitCode {
-    form::finish("rt", &args.form, run(args))
-}
-
-fn run(args: &RtArgs) -> Result<Finding, BenchError> {
+pub(crate) fn run(args: &RtArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let plan = Plan::new(args);
     let mut found = rounds::measure(&plan, &setting.processors);

@@ -89,12 +89,25 @@ impl Plan {
         }
     }
 
-    /// How much there is to do.
-    pub fn n_steps(&self) -> usize {
-        let others = self.wake_ups.len() + self.inversions.len() + self.steady.len();
-        let others = others + self.one_ways.len();
-        self.rounds as usize * (self.cases.len() + others)
+    /// All that is measured, in the order of a round.
+    pub fn steps(&self) -> Vec<Step> {
+        let cases = self.cases.iter().copied().map(Step::Calls);
+        let wake_ups = self.wake_ups.iter().copied().map(Step::WakeUps);
+        let inversions = self.inversions.iter().copied().map(Step::Inversion);
+        let one_ways = self.one_ways.iter().copied().map(Step::OneWay);
+        let steady = self.steady.iter().copied().map(Step::Steady);
+        cases.chain(wake_ups).chain(inversions).chain(one_ways).chain(steady).collect()
     }
+}
+
+/// One measurement of a round.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Calls(Case),
+    WakeUps(usize),
+    Inversion(Inversion),
+    OneWay(OneWay),
+    Steady(Resource),
 }
 
 /// One caller at each priority, among each number of ordinary ones, bound and not. All but the

@@ -1,21 +1,20 @@
 //! The rounds: everything that is planned, once in each.
 
-use crate::form::progress;
 use crate::latency::{cyclictest, timer::Period};
 use crate::processors::Processors;
-use crate::results::Rounds;
 use crate::rt::caller::{CallerSchedule, Times};
-use crate::rt::case::{Bound, Case, Inversion, Resource, inherits, name};
+use crate::rt::case::{Bound, Case, Inversion, inherits, name};
 use crate::rt::inversion;
 use crate::rt::misuse::{Aim, Harm};
-use crate::rt::one_way::{self, OneWay};
-use crate::rt::plan::Plan;
+use crate::rt::one_way;
+use crate::rt::plan::{Plan, Step};
 use crate::rt::processes::Processes;
 use crate::rt::results::{RtResults, TAKEN};
 use crate::rt::role::Role;
 use crate::rt::steady;
 use crate::system::System;
 use crate::testbed::Testbed;
+use crate::turns::each_round;
 use baton_rt::SchedPriority;
 use std::cmp::Reverse;
 use std::io;
@@ -26,61 +25,50 @@ use std::time::Duration;
 pub fn measure(plan: &Plan, processors: &Processors) -> RtResults {
     let mut found =
         RtResults { level: plan.level, most_callers: plan.most_callers, ..RtResults::default() };
-    let progress = progress(plan.n_steps());
-    for _ in 0..plan.rounds {
-        for case in &plan.cases {
-            let misuse = case.misuse.map_or(String::new(), |misuse| format!(", {}", misuse.name()));
-            let (system, callers) = (name(case.system), case.callers);
-            progress.set_message(format!("{system}, {callers} ordinary callers{misuse}"));
-            if !found.is_missing(case) {
-                found.add_calls(case, calls(plan, case, processors.client));
-            }
-            progress.inc(1);
+    each_round(plan.rounds, &plan.steps(), title, |step| match *step {
+        Step::Calls(ref case) if found.is_missing(case) => {}
+        Step::Calls(ref case) => found.add_calls(case, calls(plan, case, processors.client)),
+        Step::WakeUps(callers) => {
+            found.found.measure(found.wake_up(callers), || wake_ups(plan, callers));
         }
-        for &callers in &plan.wake_ups {
-            progress.set_message(cyclictest::NAME);
-            let key = found.wake_up(callers);
-            if !found.found.is_missing(&key) {
-                found.found.add_times(key, wake_ups(plan, callers));
-            }
-            progress.inc(1);
+        Step::Inversion(inversion) => {
+            let measure = || invert(plan, inversion, processors);
+            found.found.measure(inversion.key(plan.level), measure);
         }
-        for &inversion in &plan.inversions {
-            progress.set_message("inversion");
-            let key = inversion.key(plan.level);
-            if !found.found.is_missing(&key) {
-                found.found.add_times(key, invert(plan, inversion, processors));
-            }
-            progress.inc(1);
+        Step::OneWay(one_way) => {
+            let schedule = (plan.n_calls, plan.period_us);
+            let measure = || one_way::measure(&Testbed::start()?, one_way, schedule);
+            found.found.measure(one_way.key(), measure);
         }
-        for &one_way in &plan.one_ways {
-            let (system, senders) = (name(one_way.system), one_way.senders);
-            progress.set_message(format!("{system}, {senders} ordinary senders"));
-            if !found.found.is_missing(&one_way.key()) {
-                found.found.add_times(one_way.key(), send(plan, one_way));
-            }
-            progress.inc(1);
+        Step::Steady(resource) if found.found.is_missing(&resource.key()) => {}
+        Step::Steady(resource) => {
+            let taken = Testbed::start().map_err(io::Error::from);
+            let taken = taken.and_then(|testbed| steady::measure(&testbed, plan.level, resource));
+            found.found.add_value(resource.key(), TAKEN, taken);
         }
-        for &resource in &plan.steady {
-            progress.set_message("steady calls");
-            if !found.found.is_missing(&resource.key()) {
-                let taken = steady(plan, resource);
-                let add = |rounds: &mut Rounds, taken| rounds.add_value(TAKEN, taken);
-                found.found.add(resource.key(), taken, add);
-            }
-            progress.inc(1);
-        }
-    }
-    progress.finish_and_clear();
+    });
     found
+}
+
+fn title(step: &Step) -> String {
+    match step {
+        Step::Calls(case) => {
+            let misuse = case.misuse.map_or(String::new(), |misuse| format!(", {}", misuse.name()));
+            format!("{}, {} ordinary callers{misuse}", name(case.system), case.callers)
+        }
+        Step::WakeUps(_) => cyclictest::NAME.to_owned(),
+        Step::Inversion(_) => "inversion".to_owned(),
+        Step::OneWay(it) => format!("{}, {} ordinary senders", name(it.system), it.senders),
+        Step::Steady(_) => "steady calls".to_owned(),
+    }
 }
 
 /// A round of calls, on a testbed of its own; who is bound is so to this processor.
 fn calls(plan: &Plan, case: &Case, cpu: usize) -> io::Result<Vec<Times>> {
     let &Case { real_time_callers, level: Reverse(level), callers, bound, misuse, system } = case;
     let others = (misuse.is_some_and(|harm| harm.aim == Aim::Elsewhere)).then(Testbed::start);
-    let others = others.transpose().map_err(io::Error::other)?;
-    let testbed = Testbed::start().map_err(io::Error::other)?;
+    let others = others.transpose()?;
+    let testbed = Testbed::start()?;
     let mut processes = Processes::new(&testbed, system);
     // Beside its caller a server that went on with others' requests would keep the answer's reader
     // waiting.
@@ -125,7 +113,7 @@ fn add_others(processes: &mut Processes<'_>, callers: usize) -> io::Result<()> {
 
 /// A round of wake-ups, beside what callers do to the machine.
 fn wake_ups(plan: &Plan, callers: usize) -> io::Result<Vec<u64>> {
-    let testbed = Testbed::start().map_err(io::Error::other)?;
+    let testbed = Testbed::start()?;
     let mut processes = Processes::new(&testbed, System::BatonTyped);
     processes.server(0, None)?;
     add_others(&mut processes, callers)?;
@@ -138,18 +126,7 @@ fn wake_ups(plan: &Plan, callers: usize) -> io::Result<Vec<u64>> {
     Ok(threads.pop().expect("of one thread"))
 }
 
-fn steady(plan: &Plan, resource: Resource) -> io::Result<f64> {
-    let testbed = Testbed::start().map_err(io::Error::other)?;
-    steady::measure(&testbed, plan.level, resource)
-}
-
-fn send(plan: &Plan, case: OneWay) -> io::Result<Vec<u64>> {
-    let testbed = Testbed::start().map_err(io::Error::other)?;
-    one_way::measure(&testbed, case, (plan.n_calls, plan.period_us))
-}
-
 fn invert(plan: &Plan, it: Inversion, processors: &Processors) -> io::Result<Vec<u64>> {
     let testbed = if it.allowed { Testbed::start() } else { Testbed::without_real_time() };
-    let testbed = testbed.map_err(io::Error::other)?;
-    inversion::measure(&testbed, it, (plan.level, processors.client, plan.n_inversions))
+    inversion::measure(&testbed?, it, (plan.level, processors.client, plan.n_inversions))
 }
