@@ -65,10 +65,49 @@ impl Case {
         }
     }
 
+    /// What a call of the server asks for, and what it carries. `None` if the case makes no call, or
+    /// a first one.
+    pub(crate) fn request(self) -> Option<(Code, Carried)> {
+        Some(match self {
+            Case::Plain => (Code::Echo, Carried::Nothing),
+            Case::ObjectKnown => (Code::Keep, Carried::OwnObject),
+            Case::ObjectDropped => (Code::Drop, Carried::OwnObject),
+            Case::ObjectNew => (Code::Drop, Carried::NewObject),
+            Case::ObjectInReply => (Code::Give, Carried::Nothing),
+            Case::HandleHome => (Code::TakeHome, Carried::KeptHandle),
+            Case::HandleKnown => (Code::Keep, Carried::KeptHandle),
+            Case::Introduction => (Code::Drop, Carried::KeptHandle),
+            Case::GetService => (Code::GetService, Carried::Nothing),
+            Case::Descriptor => (Code::CloseDescriptor, Carried::Descriptor),
+            Case::LinkUnlink | Case::FirstContact => return None,
+        })
+    }
+
+    /// What brings the handle that the client keeps before the calls, if the server itself does.
+    pub(crate) fn fetched(self) -> Option<Code> {
+        match self {
+            Case::HandleHome | Case::LinkUnlink => Some(Code::Give),
+            Case::HandleKnown => Some(Code::GetService),
+            _ => None,
+        }
+    }
+
     /// How many times fewer calls are enough: each takes that much longer.
     pub(crate) fn fewer(self) -> u32 {
         if self == Case::FirstContact { 50 } else { 1 }
     }
+}
+
+/// What a request carries beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    Nothing,
+    /// The client's object, which is the same in all calls.
+    OwnObject,
+    NewObject,
+    /// The handle that the client keeps.
+    KeptHandle,
+    Descriptor,
 }
 
 /// An end of a call that receives something.

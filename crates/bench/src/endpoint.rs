@@ -9,12 +9,11 @@
 //!
 //! A client whose order names a barrier says "ready" once it is warm, and waits there.
 
-use crate::child::{self, RoleArgs, say, tell};
+use crate::child::{RoleArgs, say};
 use crate::object_client;
-use crate::order::{EndpointRole, Measured, Order, Side};
+use crate::order::{self, EndpointRole, Measured, Order, Side, orders};
 use crate::processors;
 use crate::service::{Service, now_ns};
-use crate::start_barrier;
 use crate::system::{Accept, Client};
 use crate::systems;
 use crate::systems::typed::{self, CONTEXT};
@@ -22,7 +21,6 @@ use baton_rt::memory;
 use baton_rt::schedule::set_priority;
 use std::io;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Does what the end has to do until it is told no more.
 pub(crate) fn run(args: &RoleArgs) -> ExitCode {
@@ -68,10 +66,6 @@ fn hurry(priority: &str) -> io::Result<()> {
     set_priority(priority.parse().map_err(io::Error::other)?, None).map_err(io::Error::other)
 }
 
-fn orders() -> impl Iterator<Item = io::Result<Order>> {
-    child::orders().map(|line| Ok(serde_json::from_str(&line?)?))
-}
-
 /// Serves.
 pub fn serves(accept: Accept) -> io::Result<()> {
     let mut listening = Some(accept);
@@ -97,14 +91,7 @@ pub fn calls(client: Box<dyn Client>) -> io::Result<()> {
 }
 
 fn calls_for(mut client: Box<dyn Client>, service: Service) -> io::Result<()> {
-    say("ready")?;
-    for order in orders() {
-        let order = order?;
-        processors::go_to(order.cpu)?;
-        let found = measure(client.as_mut(), service, &order)?;
-        tell(&found)?;
-    }
-    Ok(())
+    order::obey(|order| measure(client.as_mut(), service, order))
 }
 
 /// Keeps clients that have called once and then have nothing to do.
@@ -139,8 +126,7 @@ fn call(
     client.call(request, &mut |reply| stamps = service.read(number, request, reply))?;
     let end_ns = now_ns();
     let Some(stamps) = stamps else {
-        let wrong = "the answer is of another call";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, wrong));
+        return Err(object_client::wrong("the answer is of another call"));
     };
     let after = |time_ns: u64| time_ns.saturating_sub(start_ns);
     Ok([after(stamps.received_ns), after(stamps.replied_ns), filled_ns + after(end_ns)])
@@ -151,25 +137,5 @@ fn call(
 fn measure(client: &mut dyn Client, service: Service, order: &Order) -> io::Result<Measured> {
     let mut request = vec![0; order.payload_bytes];
     let n_points = if service == Service::Stamp { 3 } else { 1 };
-    // Written once before, so that no time has a page fault of its own record in it.
-    let mut points = vec![vec![u64::MAX; order.n_calls as usize]; n_points];
-    points.iter_mut().for_each(Vec::clear);
-    for number in 0..order.n_warm_up {
-        call(client, service, &mut request, number)?;
-    }
-    if let Some((place, number)) = &order.barrier {
-        say("ready")?;
-        start_barrier::wait(place, *number)?;
-    }
-    let begin_ns = now_ns();
-    for number in order.n_warm_up..order.n_warm_up + order.n_calls {
-        if order.delay_us > 0 {
-            std::thread::sleep(Duration::from_micros(order.delay_us));
-        }
-        let times_ns = call(client, service, &mut request, number)?;
-        for (point, time_ns) in points.iter_mut().zip(&times_ns[3 - n_points..]) {
-            point.push(*time_ns);
-        }
-    }
-    Ok(Measured { points, span_ns: [begin_ns, now_ns()], wrong: None })
+    order.measure(n_points, |number| call(client, service, &mut request, number))
 }

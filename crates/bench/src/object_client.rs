@@ -3,11 +3,9 @@
 //! Before and after the calls of an order both ends are counted: what came, and what is left.
 
 use crate::case::{Case, Ends, Left};
-use crate::order::{Measured, Order};
+use crate::order::{self, Measured, Order};
 use crate::payload::{self, SMALL_BYTES};
 use crate::service::now_ns;
-use crate::start_barrier;
-use crate::{child, processors, say};
 use rustix::fd::OwnedFd;
 use std::io;
 use std::time::{Duration, Instant};
@@ -42,6 +40,11 @@ pub trait ObjectClient {
     fn counts(&mut self) -> io::Result<Option<Ends>>;
 }
 
+/// An error of an end to which something else comes than should.
+pub(crate) fn wrong(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
 /// A descriptor to send, and nothing but that.
 pub(crate) fn descriptor() -> io::Result<OwnedFd> {
     Ok(rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?)
@@ -54,19 +57,15 @@ pub(crate) fn open_descriptors() -> io::Result<u64> {
 
 /// Makes calls as it is told. A call that fails is told, and does not end this process.
 pub fn calls(mut client: Box<dyn ObjectClient>) -> io::Result<()> {
-    say("ready")?;
-    for line in child::orders() {
-        let order: Order = serde_json::from_str(&line?)?;
-        processors::go_to(order.cpu)?;
-        let found = measure(client.as_mut(), &order).inspect_err(|_| {
+    order::obey(|order| {
+        let found = measure(client.as_mut(), order).inspect_err(|_| {
             // The next case begins with nothing kept. If that fails, its calls will tell.
             let _ = client.end(order.case);
         });
         let wrong =
             |error: io::Error| Measured { wrong: Some(error.to_string()), ..<_>::default() };
-        child::tell(&found.unwrap_or_else(wrong))?;
-    }
-    Ok(())
+        Ok(found.unwrap_or_else(wrong))
+    })
 }
 
 fn call(client: &mut dyn ObjectClient, case: Case, number: u32) -> io::Result<u64> {
@@ -79,7 +78,7 @@ fn call(client: &mut dyn ObjectClient, case: Case, number: u32) -> io::Result<u6
     client.clear()?;
     match answer {
         Some(answer) if answer == number => Ok(time_ns),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is of another call")),
+        _ => Err(wrong("the answer is of another call")),
     }
 }
 
@@ -87,27 +86,14 @@ fn measure(client: &mut dyn ObjectClient, order: &Order) -> io::Result<Measured>
     let &Order { case, n_warm_up, n_calls, .. } = order;
     let before = client.counts()?;
     client.begin(case)?;
-    let mut times_ns = vec![u64::MAX; n_calls as usize];
-    times_ns.clear();
-    for number in 0..n_warm_up {
-        call(client, case, number)?;
-    }
-    if let Some((place, number)) = &order.barrier {
-        say("ready")?;
-        start_barrier::wait(place, *number)?;
-    }
-    let begin_ns = now_ns();
-    for number in n_warm_up..n_warm_up + n_calls {
-        times_ns.push(call(client, case, number)?);
-    }
-    let end_ns = now_ns();
+    let measured = order.measure(1, |number| Ok([0, 0, call(client, case, number)?]))?;
     client.end(case)?;
     // Clients that call together share a server, which counts the calls of all of them.
     if let Some(before) = before.filter(|_| order.barrier.is_none()) {
         let left = check(client, case, &before, u64::from(n_warm_up + n_calls))?;
         left.map_err(io::Error::other)?;
     }
-    Ok(Measured { points: vec![times_ns], span_ns: [begin_ns, end_ns], wrong: None })
+    Ok(measured)
 }
 
 /// Whether nothing is left of `n_calls` calls, once both ends have had the time to give it back.

@@ -1,10 +1,15 @@
-//! What the run and the ends of a system tell each other.
+//! What the run and the ends of a system tell each other, and how an end obeys.
 
 use crate::case::Case;
-use crate::service::Service;
+use crate::child::{self, say, tell};
+use crate::processors;
+use crate::service::{Service, now_ns};
+use crate::start_barrier;
 use crate::system::System;
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use strum::IntoStaticStr;
 
 /// Which end of what a process is.
@@ -69,6 +74,53 @@ pub(crate) struct Order {
     pub delay_us: u64,
     /// Where clients wait for each other, and for which number.
     pub barrier: Option<(PathBuf, u32)>,
+}
+
+/// Does what this process is told, order by order, and tells what it has found.
+pub(crate) fn obey(mut act: impl FnMut(&Order) -> io::Result<Measured>) -> io::Result<()> {
+    say("ready")?;
+    for order in orders() {
+        let order = order?;
+        processors::go_to(order.cpu)?;
+        tell(&act(&order)?)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn orders() -> impl Iterator<Item = io::Result<Order>> {
+    child::orders().map(|line| Ok(serde_json::from_str(&line?)?))
+}
+
+impl Order {
+    /// Makes the calls, one after the other. A call returns when it was at each of three points,
+    /// of which the last ones count.
+    pub fn measure(
+        &self,
+        n_points: usize,
+        mut call: impl FnMut(u32) -> io::Result<[u64; 3]>,
+    ) -> io::Result<Measured> {
+        // Written once before, so that no time has a page fault of its own record in it.
+        let mut points = vec![vec![u64::MAX; self.n_calls as usize]; n_points];
+        points.iter_mut().for_each(Vec::clear);
+        for number in 0..self.n_warm_up {
+            call(number)?;
+        }
+        if let Some((place, number)) = &self.barrier {
+            say("ready")?;
+            start_barrier::wait(place, *number)?;
+        }
+        let begin_ns = now_ns();
+        for number in self.n_warm_up..self.n_warm_up + self.n_calls {
+            if self.delay_us > 0 {
+                std::thread::sleep(Duration::from_micros(self.delay_us));
+            }
+            let times_ns = call(number)?;
+            for (point, time_ns) in points.iter_mut().zip(&times_ns[3 - n_points..]) {
+                point.push(*time_ns);
+            }
+        }
+        Ok(Measured { points, span_ns: [begin_ns, now_ns()], wrong: None })
+    }
 }
 
 /// What a client has found.

@@ -4,10 +4,10 @@
 //! programs have whose objects are called.
 
 use super::typed::{self, CONTEXT, failed, opened, serve};
-use crate::case::{Case, Code, Counts, Ends};
-use crate::object_client::{self, ObjectClient, SENT_BYTES};
+use crate::case::{Carried, Case, Code, Counts, Ends, Receiver};
+use crate::object_client::{self, ObjectClient, SENT_BYTES, wrong};
 use crate::payload;
-use baton::{Errno, Handle, Object, Parcel, Process, Request};
+use baton::{Errno, Handle, Object, Parcel, Process, Received, Request};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,10 +34,6 @@ struct ObjectCaller {
     received: u64,
     /// What the last call has opened.
     opened: Option<Process>,
-}
-
-fn wrong(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 fn echo(request: &Request<'_>) -> Result<Parcel, Errno> {
@@ -157,47 +153,43 @@ impl Program {
     }
 }
 
-impl ObjectCaller {
-    /// A call whose reply brings the handle that is kept, or from now on.
-    fn fetch(
-        &mut self,
-        code: Code,
-        request: &[u8],
-        consume: &mut dyn FnMut(&[u8]),
-    ) -> io::Result<()> {
-        let reply = self.manager.call(code as u32, &Parcel::from(request)).map_err(failed)?;
-        let handle = reply.handle(0).ok_or_else(|| wrong("no handle came"))?;
-        consume(reply.data().get(..SENT_BYTES).ok_or_else(|| wrong("too few bytes"))?);
-        match &self.kept {
-            None => self.kept = Some(handle),
-            Some(kept) if *kept == handle => {}
-            Some(_) => return Err(wrong("another handle came")),
-        }
-        Ok(())
+/// Keeps the handle that a reply brings. If there is one already, it is the same.
+fn keep(kept: &mut Option<Handle>, reply: &Received<'_>) -> io::Result<()> {
+    let handle = reply.handle(0).ok_or_else(|| wrong("no handle came"))?;
+    match kept {
+        None => *kept = Some(handle),
+        Some(kept) if *kept == handle => {}
+        Some(_) => return Err(wrong("another handle came")),
     }
+    Ok(())
+}
 
+impl ObjectCaller {
     fn kept(&self) -> io::Result<&Handle> {
         self.kept.as_ref().ok_or_else(|| wrong("no handle is kept"))
+    }
+
+    fn link(&self) -> io::Result<()> {
+        let kept = self.kept()?;
+        let link = kept.link_to_death(|| ());
+        kept.unlink_to_death(link).then_some(()).ok_or_else(|| wrong("a link is gone"))
     }
 }
 
 impl ObjectClient for ObjectCaller {
     fn begin(&mut self, case: Case) -> io::Result<()> {
-        let fetched = match case {
-            Case::HandleHome | Case::LinkUnlink => Code::Give,
-            Case::HandleKnown => Code::GetService,
-            Case::Introduction => {
-                let request = Parcel::from(&[0; SENT_BYTES][..]);
-                self.manager.call(Code::CallService as u32, &request).map_err(failed)?;
-                self.fetch(Code::GetService, &[0; SENT_BYTES], &mut |_| ())?;
-                let service = self.kept.take().ok_or_else(|| wrong("no handle is kept"))?;
-                let given = service.call(Code::Give as u32, &request).map_err(failed)?;
-                self.kept = given.handle(0);
-                return Ok(());
-            }
-            _ => return Ok(()),
-        };
-        self.fetch(fetched, &[0; SENT_BYTES], &mut |_| ())
+        let request = Parcel::from(&[0; SENT_BYTES][..]);
+        let fetch = |code: Code| self.manager.call(code as u32, &request).map_err(failed);
+        if case == Case::Introduction {
+            fetch(Code::CallService)?;
+            let service = fetch(Code::GetService)?.handle(0);
+            let service = service.ok_or_else(|| wrong("no handle came"))?;
+            keep(&mut self.kept, &service.call(Code::Give as u32, &request).map_err(failed)?)
+        } else if let Some(code) = case.fetched() {
+            keep(&mut self.kept, &fetch(code)?)
+        } else {
+            Ok(())
+        }
     }
 
     fn call(
@@ -206,62 +198,31 @@ impl ObjectClient for ObjectCaller {
         request: &[u8],
         consume: &mut dyn FnMut(&[u8]),
     ) -> io::Result<()> {
-        if case == Case::LinkUnlink {
-            let kept = self.kept()?;
-            let link = kept.link_to_death(|| ());
-            if !kept.unlink_to_death(link) {
-                return Err(wrong("a link is gone"));
-            }
-            consume(request);
-            return Ok(());
-        }
         let mut parcel = Parcel::from(request);
-        let code = match case {
-            Case::Plain | Case::LinkUnlink => Code::Echo,
-            Case::ObjectKnown => {
-                parcel.write_object(self.own);
-                Code::Keep
-            }
-            Case::ObjectDropped => {
-                parcel.write_object(self.own);
-                Code::Drop
-            }
-            Case::ObjectNew => {
-                parcel.write_object(self.process.object(echo).add());
-                Code::Drop
-            }
-            Case::ObjectInReply | Case::GetService => {
-                let code = if case == Case::GetService { Code::GetService } else { Code::Give };
-                self.fetch(code, request, consume)?;
-                self.received += 1;
+        let Some((code, carried)) = case.request() else {
+            if case == Case::LinkUnlink {
+                self.link()?;
+                consume(request);
                 return Ok(());
             }
-            Case::HandleHome => {
-                parcel.write_handle(self.kept()?);
-                Code::TakeHome
-            }
-            Case::HandleKnown => {
-                parcel.write_handle(self.kept()?);
-                Code::Keep
-            }
-            Case::Introduction => {
-                parcel.write_handle(self.kept()?);
-                Code::Drop
-            }
-            Case::Descriptor => {
-                parcel.write_fd(self.descriptor.as_fd());
-                Code::CloseDescriptor
-            }
-            Case::FirstContact => {
-                let (process, manager) = typed::reach(&self.broker, CONTEXT)?;
-                let reply = manager.call(Code::Echo as u32, &parcel).map_err(failed)?;
-                consume(reply.data());
-                self.opened = Some(process);
-                return Ok(());
-            }
+            let (process, manager) = typed::reach(&self.broker, CONTEXT)?;
+            consume(manager.call(Code::Echo as u32, &parcel).map_err(failed)?.data());
+            self.opened = Some(process);
+            return Ok(());
         };
+        match carried {
+            Carried::Nothing => {}
+            Carried::OwnObject => _ = parcel.write_object(self.own),
+            Carried::NewObject => _ = parcel.write_object(self.process.object(echo).add()),
+            Carried::KeptHandle => _ = parcel.write_handle(self.kept()?),
+            Carried::Descriptor => _ = parcel.write_fd(self.descriptor.as_fd()),
+        }
         let reply = self.manager.call(code as u32, &parcel).map_err(failed)?;
-        consume(reply.data());
+        if case.receiver() == Some(Receiver::Client) {
+            keep(&mut self.kept, &reply)?;
+            self.received += 1;
+        }
+        consume(reply.data().get(..SENT_BYTES).ok_or_else(|| wrong("too few bytes"))?);
         Ok(())
     }
 

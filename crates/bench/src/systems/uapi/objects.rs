@@ -7,8 +7,8 @@
 use super::device::{Access, Device, Message, Outgoing, UsedDevice};
 use super::nodes::Nodes;
 use super::{MANAGER, MOST_LOOPERS, Serve, become_manager, enlist, serves};
-use crate::case::{Case, Code, Counts, Ends};
-use crate::object_client::{self, ObjectClient, SENT_BYTES};
+use crate::case::{Carried, Case, Code, Counts, Ends, Receiver};
+use crate::object_client::{self, ObjectClient, SENT_BYTES, wrong};
 use crate::payload;
 use crate::service::Service;
 use baton_abi::uapi::*;
@@ -64,10 +64,6 @@ struct ObjectCaller {
     received: u64,
     /// What the last call has opened.
     opened: Option<UsedDevice>,
-}
-
-fn wrong(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 fn own_object(node: PtrCookie) -> FlatObject {
@@ -303,10 +299,9 @@ impl ObjectCaller {
         self.device.await_message(BR_REPLY)
     }
 
-    /// A call whose reply brings the handle that is kept, or from now on.
-    fn fetch(&mut self, code: Code, request: &[u8]) -> io::Result<Message> {
-        let reply = self.transact(code, request, None)?;
-        let handle = handle_of(&reply)?;
+    /// Keeps the handle that a reply brings. If there is one already, it is the same.
+    fn keep(&mut self, reply: &Message) -> io::Result<()> {
+        let handle = handle_of(reply)?;
         match self.kept {
             None => {
                 take(&mut self.device, handle);
@@ -315,7 +310,7 @@ impl ObjectCaller {
             Some(kept) if kept == handle => {}
             Some(_) => return Err(wrong("another handle came")),
         }
-        Ok(reply)
+        Ok(())
     }
 
     /// Takes an object of the service's owner, to keep it.
@@ -325,9 +320,7 @@ impl ObjectCaller {
         let call = (BC_TRANSACTION, service, Code::Give as u32);
         queue(&mut self.device, call, &mut self.data, (&[0; SENT_BYTES], None));
         let given = self.device.await_message(BR_REPLY)?;
-        let handle = handle_of(&given)?;
-        take(&mut self.device, handle);
-        self.kept = Some(handle);
+        self.keep(&given)?;
         self.device.queue_free(&given);
         self.device.queue_free(&reply);
         self.device.write()
@@ -347,28 +340,35 @@ impl ObjectCaller {
     fn kept(&self) -> io::Result<u32> {
         self.kept.ok_or_else(|| wrong("no handle is kept"))
     }
+
+    fn link(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        let number = payload::check(request).ok_or_else(|| wrong("no request"))?;
+        let notice = HandleCookie { handle: self.kept()?, cookie: u64::from(number) };
+        self.device.queue(BC_REQUEST_DEATH_NOTIFICATION, bytes_of(&notice));
+        self.device.write()?;
+        self.device.queue(BC_CLEAR_DEATH_NOTIFICATION, bytes_of(&notice));
+        let done = self.device.await_return(BR_CLEAR_DEATH_NOTIFICATION_DONE)?;
+        consume(&done.payload[..SENT_BYTES]);
+        Ok(())
+    }
 }
 
 impl ObjectClient for ObjectCaller {
     fn begin(&mut self, case: Case) -> io::Result<()> {
-        let fetched = match case {
-            Case::ObjectKnown | Case::ObjectDropped => {
-                self.own = Some(self.nodes.take()?);
-                return Ok(());
-            }
-            Case::HandleHome | Case::LinkUnlink => Code::Give,
-            Case::HandleKnown => Code::GetService,
-            Case::Introduction => {
-                self.tell(Code::CallService, None)?;
-                return self.fetch_third();
-            }
-            _ => return Ok(()),
-        };
+        if matches!(case.request(), Some((_, Carried::OwnObject))) {
+            self.own = Some(self.nodes.take()?);
+        }
+        if case == Case::Introduction {
+            self.tell(Code::CallService, None)?;
+            return self.fetch_third();
+        }
+        let Some(code) = case.fetched() else { return Ok(()) };
         if case == Case::LinkUnlink {
             // The driver tells a looper's own thread that its notice is cleared, else the pool.
             self.device.queue(BC_ENTER_LOOPER, &[]);
         }
-        let reply = self.fetch(fetched, &[0; SENT_BYTES])?;
+        let reply = self.transact(code, &[0; SENT_BYTES], None)?;
+        self.keep(&reply)?;
         self.device.queue_free(&reply);
         self.device.write()
     }
@@ -379,52 +379,34 @@ impl ObjectClient for ObjectCaller {
         request: &[u8],
         consume: &mut dyn FnMut(&[u8]),
     ) -> io::Result<()> {
-        let reply = match case {
-            Case::Plain => self.transact(Code::Echo, request, None)?,
-            Case::ObjectKnown => self.transact(Code::Keep, request, Some(self.own()?))?,
-            Case::ObjectDropped => self.transact(Code::Drop, request, Some(self.own()?))?,
-            Case::ObjectNew => {
-                let node = self.nodes.take()?;
-                let reply = self.transact(Code::Drop, request, Some(own_object(node)))?;
-                self.nodes.put(node)?;
-                reply
+        let Some((code, carried)) = case.request() else {
+            if case == Case::LinkUnlink {
+                return self.link(request, consume);
             }
-            Case::ObjectInReply => self.fetch(Code::Give, request)?,
-            Case::GetService => self.fetch(Code::GetService, request)?,
-            Case::HandleHome => {
-                self.transact(Code::TakeHome, request, Some(reference(self.kept()?)))?
-            }
-            Case::HandleKnown => {
-                self.transact(Code::Keep, request, Some(reference(self.kept()?)))?
-            }
-            Case::Introduction => {
-                self.transact(Code::Drop, request, Some(reference(self.kept()?)))?
-            }
-            Case::Descriptor => {
+            let (code, flags) = (Code::Echo as u32, TF_ACCEPT_FDS);
+            let echo = Outgoing { code, flags, data: request, offsets: &[] };
+            let used = Device::open_for_one_call(&self.access, MANAGER, echo, consume)?;
+            self.opened = Some(used);
+            return Ok(());
+        };
+        if carried == Carried::NewObject {
+            self.own = Some(self.nodes.take()?);
+        }
+        let object = match carried {
+            Carried::Nothing => None,
+            Carried::OwnObject | Carried::NewObject => Some(self.own()?),
+            Carried::KeptHandle => Some(reference(self.kept()?)),
+            Carried::Descriptor => {
                 let binder = self.descriptor.as_raw_fd() as u64;
-                let object = FlatObject { kind: BINDER_TYPE_FD, flags: 0, binder, cookie: 0 };
-                self.transact(Code::CloseDescriptor, request, Some(object))?
-            }
-            Case::LinkUnlink => {
-                let number = payload::check(request).ok_or_else(|| wrong("no request"))?;
-                let handle = self.kept()?;
-                let notice = HandleCookie { handle, cookie: u64::from(number) };
-                self.device.queue(BC_REQUEST_DEATH_NOTIFICATION, bytes_of(&notice));
-                self.device.write()?;
-                self.device.queue(BC_CLEAR_DEATH_NOTIFICATION, bytes_of(&notice));
-                let done = self.device.await_return(BR_CLEAR_DEATH_NOTIFICATION_DONE)?;
-                consume(&done.payload[..SENT_BYTES]);
-                return Ok(());
-            }
-            Case::FirstContact => {
-                let (code, flags) = (Code::Echo as u32, TF_ACCEPT_FDS);
-                let echo = Outgoing { code, flags, data: request, offsets: &[] };
-                let used = Device::open_for_one_call(&self.access, MANAGER, echo, consume)?;
-                self.opened = Some(used);
-                return Ok(());
+                Some(FlatObject { kind: BINDER_TYPE_FD, flags: 0, binder, cookie: 0 })
             }
         };
-        if matches!(case, Case::ObjectInReply | Case::GetService) {
+        let reply = self.transact(code, request, object)?;
+        if let Some(node) = self.own.take_if(|_| carried == Carried::NewObject) {
+            self.nodes.put(node)?;
+        }
+        if case.receiver() == Some(Receiver::Client) {
+            self.keep(&reply)?;
             self.received += 1;
         }
         consume(bytes_of_message(&reply)?);
