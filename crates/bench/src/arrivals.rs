@@ -5,6 +5,7 @@
 //!   | sent_ns | number | check |    number: UNNOTED of a message that is only to be checked
 //! ```
 
+use crate::child::{await_begin, forever, tell};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,6 +65,16 @@ pub fn noted() -> io::Result<Vec<u64>> {
         true => Err(io::Error::other("a message has not come")),
         false => Ok(times_ns),
     }
+}
+
+/// Receives so many messages by what `start` starts, until this process is told to say when they
+/// have come.
+pub fn receive<R>(count: usize, start: impl FnOnce() -> io::Result<R>) -> io::Result<()> {
+    expect(count);
+    let _receiving = start()?;
+    await_begin()?;
+    tell(&await_all()?)?;
+    forever()
 }
 
 /// Waits for the last messages: the time of each, as [`noted`].

@@ -116,6 +116,16 @@ impl ChildProcess {
         serde_json::from_str(&line).map_err(|_| ChildError::Garbled(self.name, line))
     }
 
+    /// What it has found once it was told to begin, in so much time more than usual.
+    pub fn ask<T: DeserializeOwned>(
+        &mut self,
+        line: &str,
+        takes: Duration,
+    ) -> Result<T, ChildError> {
+        self.tell(line)?;
+        self.found(takes)
+    }
+
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -198,6 +208,12 @@ pub(crate) fn tell(found: &impl Serialize) -> io::Result<()> {
 /// The next line of what this process is told.
 pub(crate) fn order() -> io::Result<String> {
     orders().next().unwrap_or(Err(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Says that this process is at it, and waits until it is told to begin.
+pub(crate) fn await_begin() -> io::Result<()> {
+    say("ready")?;
+    order().map(drop)
 }
 
 /// Waits until this process is killed.

@@ -15,8 +15,8 @@ use crate::order::{self, EndpointRole, Measured, Order, Side, orders};
 use crate::processors;
 use crate::service::{Service, now_ns};
 use crate::system::{Accept, Client};
-use crate::systems;
 use crate::systems::typed::{self, CONTEXT};
+use crate::systems::{self, Site};
 use baton_rt::memory;
 use baton_rt::schedule::set_priority;
 use std::io;
@@ -26,28 +26,27 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &RoleArgs) -> ExitCode {
     args.run(|role: EndpointRole| {
         let EndpointRole { system, ref directory, ref broker, service, n_clients, .. } = role;
+        let site = Site { system, directory, broker };
         role.priority.as_deref().map_or(Ok(()), hurry)?;
         match role.side {
             Side::Client if service == Service::Objects => {
-                object_client::calls(systems::connect_objects(system, directory, broker)?)
+                object_client::calls(systems::connect_objects(site)?)
             }
             Side::Server | Side::Pool if service == Service::Objects => {
-                serves(systems::listen_objects(system, directory, broker, n_clients)?)
+                serves(systems::listen_objects(site, n_clients)?)
             }
             Side::Owner => {
-                let _service = systems::own_service(system, broker)?;
+                let _service = systems::own_service(site)?;
                 keeps()
             }
-            Side::Client => {
-                calls_for(systems::connect(system, directory, broker)?, system.service(service))
-            }
+            Side::Client => calls_for(systems::connect(site)?, system.service(service)),
             Side::Threads => {
-                let server = systems::threads(system, directory, broker, n_clients)?;
+                let server = systems::threads(site, n_clients)?;
                 serves(Box::new(move || Ok(server)))
             }
-            Side::Server => serves(systems::listen(system, directory, broker, service)?),
+            Side::Server => serves(systems::listen(site, service)?),
             Side::Pool => {
-                let server = systems::pool(system, directory, broker, (service, n_clients))?;
+                let server = systems::pool(site, service, n_clients)?;
                 serves(Box::new(move || Ok(server)))
             }
             Side::Idlers => idles(&role),

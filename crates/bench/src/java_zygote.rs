@@ -10,7 +10,7 @@ use crate::form::BenchError;
 use crate::java_binder::Names;
 use crate::java_programs::{baton, number, program, until_main};
 use crate::report::{Bar, Ratio, RowKey};
-use crate::results::{Results, Value, median_ms, ratio};
+use crate::results::{P50, Results, Value, median_in, ratio};
 use crate::service::Service;
 use crate::testbed::Testbed;
 use baton::{Handle, Process, ServiceManager};
@@ -149,7 +149,7 @@ pub fn ratios(found: &Results) -> Vec<Ratio> {
     for [_, forked, own] in COLLECTORS {
         let name = forked.trim_start_matches("baton-").replace('-', "_");
         for (case, bar) in [("start", None), ("request", Some(Bar::AtMost(3.0)))] {
-            let median_ms = median_ms(found.find(&key(forked, case)));
+            let median_ms = median_in(1e6, found.find(&key(forked, case)), P50);
             ratios.push(Ratio::new(format!("{name}_{case}_ms"), median_ms, bar));
         }
         let [second, first] = [forked, own].map(|system| found.find(&key(system, "memory")));

@@ -11,6 +11,7 @@ use crate::results::{P50, Results, ratio};
 use crate::service::Service;
 use crate::system::System;
 use crate::testbed::{Setting, Testbed};
+use crate::turns::each_step;
 
 /// Numbers of lanes, with their curves' names.
 const LANES: [(usize, &str); 2] = [(2, "lanes-2"), (256, "lanes-256")];
@@ -42,16 +43,19 @@ pub fn measure(setting: &Setting, rounds: u32, n_calls: u32) -> Result<Results, 
         let Some(started) = found.ok(key(), start(testbed, lanes.0)) else { return Ok(found) };
         servers.push((lanes, started));
     }
-    for placement in setting.placements() {
-        let n_warm_up = (n_calls / 10).max(LEAST_WARM_UP);
-        let chunk = Chunk::new(placement, SMALL_BYTES, n_warm_up, n_calls);
-        for _ in 0..rounds {
+    let n_warm_up = (n_calls / 10).max(LEAST_WARM_UP);
+    each_step(
+        rounds,
+        &setting.placements(),
+        |_| "idle lanes",
+        |&placement| {
+            let chunk = Chunk::new(placement, SMALL_BYTES, n_warm_up, n_calls);
             servers.retain_mut(|(lanes, (pair, _))| {
                 let times_ns = pair.measure(&chunk, &setting.processors);
                 found.add_times(among(placement, *lanes), times_ns)
             });
-        }
-    }
+        },
+    );
     Ok(found)
 }
 

@@ -13,7 +13,8 @@
 //!   measures the machine beside them.
 //! - [`pages`]: what superpages would gain; [`memory`] on them, and the [`drawing`] of a frame.
 //! - [`system`]: what can be measured; [`systems`]: one file each; [`service`]: what a server does;
-//!   [`payload`]: what an echo carries.
+//!   [`payload`]: what an echo carries; [`random`]: numbers that
+//!   look so.
 //! - [`child`]: a process that a run has started, both ends of it; [`pair`]: a server and its
 //!   clients, as the run sees them; [`endpoint`]: as they see themselves; [`order`]: what they tell
 //!   each other; [`start_barrier`]: where clients wait, in a [`shared_map`]; [`processors`]: where
@@ -60,6 +61,7 @@ pub mod payload;
 mod perf;
 mod pooled;
 mod processors;
+mod random;
 mod ratios;
 pub mod report;
 mod results;

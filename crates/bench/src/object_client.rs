@@ -5,10 +5,10 @@
 use crate::case::{Case, Ends, Left};
 use crate::order::{self, Measured, Order};
 use crate::payload::{self, SMALL_BYTES};
-use crate::service::now_ns;
+use crate::service::{now_ns, patiently};
 use rustix::fd::OwnedFd;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes of a request beside what else it carries, and of its answer.
 pub const SENT_BYTES: usize = SMALL_BYTES;
@@ -90,29 +90,28 @@ fn measure(client: &mut dyn ObjectClient, order: &Order) -> io::Result<Measured>
     client.end(case)?;
     // Clients that call together share a server, which counts the calls of all of them.
     if let Some(before) = before.filter(|_| order.barrier.is_none()) {
-        let left = check(client, case, &before, u64::from(n_warm_up + n_calls))?;
-        left.map_err(io::Error::other)?;
+        let n_calls = u64::from(n_warm_up + n_calls);
+        // Both ends have the time to give back what is left.
+        patiently(
+            PATIENCE,
+            |error| matches!(error, Unchecked::Left(Left::Unreleased { .. })),
+            || {
+                let now = client.counts().map_err(Unchecked::Uncounted)?.unwrap_or(before);
+                now.left(case, &before, n_calls).map_err(Unchecked::Left)
+            },
+        )
+        .map_err(io::Error::other)?;
     }
     Ok(measured)
 }
 
-/// Whether nothing is left of `n_calls` calls, once both ends have had the time to give it back.
-fn check(
-    client: &mut dyn ObjectClient,
-    case: Case,
-    before: &Ends,
-    n_calls: u64,
-) -> io::Result<Result<(), Left>> {
-    let start = Instant::now();
-    loop {
-        let now = client.counts()?.unwrap_or(*before);
-        match now.left(case, before, n_calls) {
-            Err(Left::Unreleased { .. }) if start.elapsed() < PATIENCE => {
-                std::thread::yield_now();
-            }
-            checked => return Ok(checked),
-        }
-    }
+/// Why nothing is known to be left, or what is.
+#[derive(Debug, thiserror::Error)]
+enum Unchecked {
+    #[error("{0}")]
+    Uncounted(io::Error),
+    #[error("{0}")]
+    Left(Left),
 }
 
 #[cfg(test)]

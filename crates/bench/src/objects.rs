@@ -15,7 +15,7 @@ use crate::processors::Processors;
 use crate::ratios::Counting;
 use crate::report::{Bar, Keys, Ratio, Row, RowKey};
 use crate::results::{MEAN, P50, Results};
-use crate::service::Service;
+use crate::service::{Service, patiently};
 use crate::system::System::{self, *};
 use crate::testbed::{Setting, Testbed};
 use crate::throughput;
@@ -23,7 +23,7 @@ use crate::turns::each_step;
 use baton_driver::observer::Observer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Systems that are measured, if the run measures them at all.
 const SYSTEMS: [System; 6] = [BatonTyped, BatonUapiLibc, BatonUapiTrap, KernelBinder, Unix, Capnp];
@@ -128,17 +128,15 @@ fn with_nothing_left<T>(
 ) -> Result<T, String> {
     let before = held(broker)?;
     let measured = measure().map_err(|error| error.to_string())?;
-    let start = Instant::now();
-    loop {
-        let more = held(broker)?.saturating_sub(before);
-        if more == 0 {
-            return Ok(measured);
-        }
-        if start.elapsed() > PATIENCE {
-            return Err(format!("at the end the broker knows of {more} handles more than before"));
-        }
-        std::thread::yield_now();
-    }
+    patiently(
+        PATIENCE,
+        |_| true,
+        || match held(broker)?.saturating_sub(before) {
+            0 => Ok(()),
+            more => Err(format!("at the end the broker knows of {more} handles more than before")),
+        },
+    )?;
+    Ok(measured)
 }
 
 pub fn measure(

@@ -269,10 +269,10 @@ pub(crate) fn median(rounds: Found<'_>, name: &str) -> Quotient {
     Ok((spread.median, Some(spread)))
 }
 
-/// The median of the rounds' medians in milliseconds, as a ratio's value.
-pub(crate) fn median_ms(rounds: Found<'_>) -> Quotient {
-    let medians = P50(rounds?).into_iter().map(|ns| ns / 1e6);
-    let spread = Spread::of(medians).ok_or("no round")?;
+/// The median of a time of the rounds, in units of so many nanoseconds, as a ratio's value.
+pub(crate) fn median_in(unit_ns: f64, rounds: Found<'_>, time: Value) -> Quotient {
+    let times = time(rounds?).into_iter().map(|ns| ns / unit_ns);
+    let spread = Spread::of(times).ok_or("no round")?;
     Ok((spread.median, Some(spread)))
 }
 

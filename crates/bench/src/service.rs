@@ -6,6 +6,8 @@ use crate::payload;
 use baton_rt::SchedPriority;
 use baton_rt::schedule::current_priority;
 use serde::{Deserialize, Serialize};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Bytes of a stamped message, as `binder_tester`'s buffer has them.
 pub const STAMPED_BYTES: usize = 272;
@@ -82,6 +84,21 @@ pub fn sleep_until(due_ns: u64) {
     let due = rustix::time::Timespec { tv_sec, tv_nsec };
     let clock = rustix::thread::ClockId::Monotonic;
     while rustix::thread::clock_nanosleep_absolute(clock, &due).is_err() {}
+}
+
+/// Tries again, for so long, while its errors are such that pass.
+pub fn patiently<T, E>(
+    patience: Duration,
+    passes: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if passes(&error) && start.elapsed() < patience => thread::yield_now(),
+            done => return done,
+        }
+    }
 }
 
 fn put(bytes: &mut [u8], at: usize, value: u64) {

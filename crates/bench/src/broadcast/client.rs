@@ -3,7 +3,6 @@
 use crate::arrivals;
 use crate::broadcast::broadcaster::{Broadcaster, Receive, Sender};
 use crate::broadcast::role::{Part, Role};
-use crate::child::{forever, order, say, tell};
 use crate::rt::processes::N_LOOPERS;
 use crate::service::now_ns;
 use crate::systems::typed::{CONTEXT, opened, serve};
@@ -98,10 +97,5 @@ pub fn note(message: &[u8]) {
 
 /// Receives until it is told to say what has come.
 pub fn receive(broadcaster: &dyn Broadcaster, n_intents: u32) -> io::Result<()> {
-    arrivals::expect(n_intents as usize);
-    broadcaster.receive(1, Arc::new(note))?;
-    say("ready")?;
-    order()?;
-    tell(&arrivals::await_all()?)?;
-    forever()
+    arrivals::receive(n_intents as usize, || broadcaster.receive(1, Arc::new(note)))
 }

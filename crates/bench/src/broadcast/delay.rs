@@ -45,8 +45,7 @@ pub fn measure(
     let sender = processes.start(Role::Sender { n_intents, period_us })?;
     processes.get(sender).tell("send")?;
     processes.get(sender).is_ready()?;
-    processes.get(receiver).tell("report")?;
-    Ok(processes.get(receiver).found(Duration::ZERO)?)
+    Ok(processes.get(receiver).ask("report", Duration::ZERO)?)
 }
 
 /// A round of wake-ups at the sender's priority, beside what ordinary senders do to the machine.

@@ -7,7 +7,7 @@ use crate::broadcast::client;
 use crate::broadcast::designs::Design;
 use crate::broadcast::processes::Processes;
 use crate::broadcast::role::Role;
-use crate::child::{forever, order, say, tell};
+use crate::child::{await_begin, forever, tell};
 use crate::report::RowKey;
 use crate::service::now_ns;
 use std::io;
@@ -34,8 +34,7 @@ pub fn measure(design: Design, n_intents: u32) -> io::Result<Vec<u64>> {
     let mut processes = Processes::new(design)?;
     processes.start(Role::Service)?;
     let process = processes.start(Role::FanOut(n_intents))?;
-    processes.get(process).tell("send")?;
-    Ok(processes.get(process).found(Duration::ZERO)?)
+    Ok(processes.get(process).ask("send", Duration::ZERO)?)
 }
 
 /// Registers the receivers and sends.
@@ -51,8 +50,7 @@ pub fn run(broadcaster: &dyn Broadcaster, n_intents: u32) -> io::Result<()> {
     };
     broadcaster.receive(N_RECEIVERS, Arc::new(receive))?;
     let mut sender = broadcaster.sender()?;
-    say("ready")?;
-    order()?;
+    await_begin()?;
     let mut wanted = 0;
     let mut send = || {
         wanted += N_RECEIVERS;

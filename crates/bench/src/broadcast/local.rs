@@ -6,7 +6,7 @@ use crate::broadcast::client;
 use crate::broadcast::designs::{Design, LEVEL};
 use crate::broadcast::processes::Processes;
 use crate::broadcast::role::{Local, Method, Role};
-use crate::child::{forever, order, say, tell};
+use crate::child::{await_begin, forever, tell};
 use crate::report::RowKey;
 use crate::rt::caller;
 use crate::service::{now_ns, sleep_until};
@@ -46,8 +46,7 @@ impl Local {
 pub fn measure(local: Local, n_intents: u32) -> io::Result<Vec<u64>> {
     let mut processes = Processes::new(Design::Ours)?;
     let process = processes.start(Role::Local { local, n_intents })?;
-    processes.get(process).tell("send")?;
-    Ok(processes.get(process).found(Duration::ZERO)?)
+    Ok(processes.get(process).ask("send", Duration::ZERO)?)
 }
 
 /// Sends, and tells how long each intent took.
@@ -92,8 +91,7 @@ pub fn run(Local { method, senders }: Local, n_intents: u32) -> io::Result<()> {
             }
         });
     }
-    say("ready")?;
-    order()?;
+    await_begin()?;
     set_priority(SchedPriority::fifo(LEVEL), None).map_err(io::Error::other)?;
     let mut due_ns = now_ns();
     let mut next = |number| {

@@ -9,7 +9,7 @@ use crate::broadcast::client::{self, failed, intent};
 use crate::broadcast::designs::Design;
 use crate::broadcast::processes::Processes;
 use crate::broadcast::role::Role;
-use crate::child::{forever, order, say, tell};
+use crate::child::{await_begin, forever, tell};
 use crate::report::RowKey;
 use crate::rt::caller;
 use crate::service::{now_ns, sleep_until};
@@ -23,7 +23,6 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -88,10 +87,8 @@ pub fn measure(seed: u64) -> io::Result<(Count, Vec<u64>)> {
     processes.start(Role::Service)?;
     let receiver = processes.start(Role::Receiver(N_SENDERS * N_INTENTS))?;
     let racers = processes.start(Role::Racers { n_intents: N_INTENTS, seed })?;
-    processes.get(racers).tell("send")?;
-    let sent: Vec<Sent> = processes.get(racers).found(Duration::ZERO)?;
-    processes.get(receiver).tell("report")?;
-    let times_ns: Vec<u64> = processes.get(receiver).found(Duration::ZERO)?;
+    let sent: Vec<Sent> = processes.get(racers).ask("send", Duration::ZERO)?;
+    let times_ns: Vec<u64> = processes.get(receiver).ask("report", Duration::ZERO)?;
     let arrived =
         sent.iter().zip(&times_ns).map(|(sent, time_ns)| (*sent, sent.began_ns + time_ns));
     Ok((count(&arrived.collect::<Vec<_>>()), times_ns))
@@ -101,36 +98,28 @@ pub fn measure(seed: u64) -> io::Result<(Count, Vec<u64>)> {
 pub fn race(broker: &Path, n_intents: u32, seed: u64) -> io::Result<()> {
     caller::stay_in_memory();
     let manager = client::join(broker)?;
-    let [warm, begun] = [(); 2].map(|()| Barrier::new(N_SENDERS as usize + 1));
     let begin_ns = AtomicU64::new(0);
-    let sent = thread::scope(|scope| {
-        let (manager, warm, begun, begin_ns) = (&manager, &warm, &begun, &begin_ns);
-        let start = |number: u32| {
-            scope.spawn(move || {
-                let prepared = prepare(manager);
-                // Those that failed have the others go on.
-                warm.wait();
-                begun.wait();
-                prepared?;
-                let begin_ns = begin_ns.load(Ordering::Relaxed);
-                let mut random = ChaCha8Rng::seed_from_u64(seed << 32 | u64::from(number));
-                let send = |at: u32| {
-                    sleep_until(begin_ns + u64::from(at) * PERIOD_NS);
-                    let level = (random.next_u32() % 100) as u8;
-                    send(manager, level, u64::from(number * n_intents + at))
-                };
-                (0..n_intents).map(send).collect::<io::Result<Vec<Sent>>>()
-            })
-        };
-        let threads: Vec<_> = (0..N_SENDERS).map(start).collect();
-        warm.wait();
-        let told = say("ready").and_then(|()| order());
+    let wait = || {
+        let told = await_begin();
         begin_ns.store(now_ns() + PERIOD_NS, Ordering::Relaxed);
-        begun.wait();
-        told?;
-        let of = threads.into_iter().map(|thread| thread.join().expect("it does not panic"));
-        of.collect::<io::Result<Vec<_>>>()
-    })?;
+        told
+    };
+    let senders = vec![(); N_SENDERS as usize];
+    let sent = caller::together(
+        senders,
+        |()| prepare(&manager),
+        wait,
+        |(), number| {
+            let begin_ns = begin_ns.load(Ordering::Relaxed);
+            let mut random = ChaCha8Rng::seed_from_u64(seed << 32 | u64::from(number));
+            let send = |at: u32| {
+                sleep_until(begin_ns + u64::from(at) * PERIOD_NS);
+                let level = (random.next_u32() % 100) as u8;
+                send(&manager, level, u64::from(number * n_intents + at))
+            };
+            (0..n_intents).map(send).collect::<io::Result<Vec<Sent>>>()
+        },
+    )?;
     tell(&sent.concat())?;
     forever()
 }

@@ -8,9 +8,8 @@ use crate::broadcast::local;
 use crate::broadcast::order;
 use crate::broadcast::results::{DELIVERIES, FAILURES, SITUATIONS};
 use crate::broadcast::role::{Local, Method};
-use crate::distribution::Spread;
 use crate::report::{Bar, Ratio};
-use crate::results::{MAX, P50, P99, P999, Results, Value, ratio};
+use crate::results::{MAX, P50, P99, P999, Results, Value, median_in, ratio};
 
 /// Every ratio of the parts that were to be measured.
 pub fn of(found: &Results, plan: &Plan) -> Vec<Ratio> {
@@ -33,30 +32,19 @@ fn of_delay(found: &Results, bus: Design) -> Vec<Ratio> {
     let wake_up = || found.find(&delay::wake_up(MOST));
     let mut ratios = Vec::new();
     for (word, what) in [("p999", P999), ("max", MAX)] {
-        let most = Some(Bar::AtMost(1.5));
-        ratios.push(ratio(
-            format!("delay_{word}_100_over_10"),
-            ours(MOST),
-            ours(FEWEST),
-            what,
-            most,
-        ));
-        let others = [
-            ("android", Design::Android, 10.0),
-            ("thesis", Design::Thesis, 3.0),
-            ("dbus", bus, 5.0),
-        ];
-        for (name, design, least) in others {
-            let (over, bar) = (find(design, MOST), Some(Bar::AtLeast(least)));
-            ratios.push(ratio(
-                format!("delay_{word}_{name}_over_ours"),
-                over,
-                ours(MOST),
-                what,
-                bar,
-            ));
-        }
-        ratios.push(ratio(format!("delay_{word}_over_wake_up"), ours(MOST), wake_up(), what, None));
+        let of = |name: &str, over, under, bar: Option<Bar>| {
+            ratio(format!("delay_{word}_{name}"), over, under, what, bar)
+        };
+        let (at_most, at_least) = (|bar| Some(Bar::AtMost(bar)), |bar| Some(Bar::AtLeast(bar)));
+        let over_ours =
+            |name, design, least| of(name, find(design, MOST), ours(MOST), at_least(least));
+        ratios.extend([
+            of("100_over_10", ours(MOST), ours(FEWEST), at_most(1.5)),
+            over_ours("android_over_ours", Design::Android, 10.0),
+            over_ours("thesis_over_ours", Design::Thesis, 3.0),
+            over_ours("dbus_over_ours", bus, 5.0),
+            of("over_wake_up", ours(MOST), wake_up(), None),
+        ]);
     }
     ratios
 }
@@ -81,15 +69,11 @@ fn of_fan_out(found: &Results, bus: Design) -> Ratio {
 fn of_local(found: &Results) -> Vec<Ratio> {
     let find = |senders| found.find(&Local { method: Method::Synchronous, senders }.key());
     let [one, many] = local::SENDERS;
-    let us = |senders, what: Value| {
-        let spread = Spread::of(what(find(senders)?).into_iter().map(|ns| ns / 1e3));
-        let spread = spread.ok_or("no round")?;
-        Ok((spread.median, Some(spread)))
-    };
+    let p99_us = |senders| median_in(1e3, find(senders), P99);
     let bar = Some(Bar::AtMost(1.0));
     vec![
-        Ratio::new("local_sync_p99_us_1_sender", us(one, P99), bar),
-        Ratio::new("local_sync_p99_us_10_senders", us(many, P99), bar),
+        Ratio::new("local_sync_p99_us_1_sender", p99_us(one), bar),
+        Ratio::new("local_sync_p99_us_10_senders", p99_us(many), bar),
         ratio("local_sync_p50_10_over_1", find(many), find(one), P50, Some(Bar::AtMost(1.5))),
     ]
 }

@@ -1,5 +1,6 @@
 //! Ordinary threads that compute and write memory, as long as they are kept.
 
+use crate::random;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -39,7 +40,7 @@ fn burn(words: &mut [u64], stop: &AtomicBool) {
     // Only an end that is seen some time: what is written by the way is nobody's.
     while !stop.load(Ordering::Relaxed) {
         for word in words.iter_mut() {
-            value = value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(*word | 1);
+            value = random::next(value, *word | 1);
             *word = value;
         }
         black_box(&mut *words);

@@ -77,23 +77,6 @@ fn tick_ns() -> f64 {
     })
 }
 
-/// Where writers run: one writer on each of these processors.
-pub(crate) struct Places {
-    cpus: Vec<usize>,
-}
-
-impl Places {
-    /// One writer on each.
-    pub fn new(cpus: Vec<usize>) -> Places {
-        Places { cpus }
-    }
-
-    /// How many writers.
-    pub fn n_writers(&self) -> usize {
-        self.cpus.len()
-    }
-}
-
 /// How many records each writer writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
@@ -108,7 +91,8 @@ impl Length {
     }
 }
 
-/// The writers of a system.
+/// The writers of a system: of them write as many as there are `places`, each on one of these
+/// processors.
 pub(crate) enum Writers {
     /// Threads of this process.
     Threads(Vec<Box<dyn LogWriter>>),
@@ -129,7 +113,7 @@ impl Writers {
 
     /// Each writer writes so many records. How long that took, from the first one's beginning to
     /// the last one's end.
-    pub fn many(&mut self, places: &Places, length: Length) -> io::Result<u64> {
+    pub fn many(&mut self, places: &[usize], length: Length) -> io::Result<u64> {
         match self {
             Writers::Threads(writers) => {
                 let write = |log_writer: &mut dyn LogWriter| {
@@ -148,7 +132,7 @@ impl Writers {
     }
 
     /// Each writer writes so many records. What each of them took.
-    pub fn singles(&mut self, places: &Places, length: Length) -> io::Result<Vec<u64>> {
+    pub fn singles(&mut self, places: &[usize], length: Length) -> io::Result<Vec<u64>> {
         match self {
             Writers::Threads(writers) => {
                 let write = |log_writer: &mut dyn LogWriter| log_writer.singles(length.n_records);
@@ -177,11 +161,10 @@ pub fn serve(threads: Vec<Box<dyn LogWriter>>) -> io::Result<()> {
             }
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         };
-        let places = Places::new(cpus.to_vec());
         let length = Length::with_practice(n_records);
         let found = match what {
-            "singles" => writers.singles(&places, length)?,
-            _ => vec![writers.many(&places, length)?],
+            "singles" => writers.singles(cpus, length)?,
+            _ => vec![writers.many(cpus, length)?],
         };
         let words: Vec<String> = found.iter().map(u64::to_string).collect();
         say(&words.join(" "))
@@ -191,11 +174,11 @@ pub fn serve(threads: Vec<Box<dyn LogWriter>>) -> io::Result<()> {
 fn ask(
     child: &mut ChildProcess,
     what: &str,
-    places: &Places,
+    places: &[usize],
     n_records: usize,
 ) -> io::Result<Vec<u64>> {
-    let cpus: String = places.cpus.iter().map(|cpu| format!(" {cpu}")).collect();
-    child.tell(&format!("{what} {n_records} {}{cpus}", places.n_writers()))?;
+    let cpus: String = places.iter().map(|cpu| format!(" {cpu}")).collect();
+    child.tell(&format!("{what} {n_records} {}{cpus}", places.len()))?;
     let line = child.hear(PATIENCE)?;
     let number = |word: &str| word.parse().map_err(|_| io::Error::other(line.clone()));
     line.split_whitespace().map(number).collect()
@@ -205,15 +188,15 @@ fn ask(
 /// at once.
 fn together<T: Send>(
     writers: &mut [Box<dyn LogWriter>],
-    places: &Places,
+    places: &[usize],
     n_practice: usize,
     write: impl Fn(&mut dyn LogWriter) -> T + Sync,
 ) -> io::Result<Vec<T>> {
     let n_ready = AtomicUsize::new(0);
-    let (n_ready, write, n_writers) = (&n_ready, &write, places.n_writers());
+    let (n_ready, write, n_writers) = (&n_ready, &write, places.len());
     thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (log_writer, &cpu) in writers.iter_mut().zip(&places.cpus) {
+        for (log_writer, &cpu) in writers.iter_mut().zip(places) {
             threads.push(scope.spawn(move || {
                 let pinned = Pinned::new(&[cpu]);
                 log_writer.many(n_practice);

@@ -35,7 +35,7 @@ use crate::testbed::Setting;
 use crate::turns::each_round;
 use baton_log::moment::Source;
 use baton_rt::memory;
-use log_writer::{Length, Places};
+use log_writer::Length;
 use results::{Count, LogResults, WriteRate, add_round, missing};
 use setup::Setup;
 use std::collections::BTreeMap;
@@ -88,11 +88,10 @@ impl LogArgs {
 pub(crate) fn run(args: &LogArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
     let cpu = setting.processors.client;
-    let all = Places::new(processors::allowed().map_err(BenchError::Processors)?);
-    let one = Places::new(vec![cpu]);
+    let all = processors::allowed().map_err(BenchError::Processors)?;
     let _locked = or_without("bench log", memory::Locked::new());
-    let mut results = LogResults { n_processors: all.n_writers(), ..LogResults::default() };
-    rates(args, &[(Count::One, one), (Count::All, all)], &mut results);
+    let mut results = LogResults { n_processors: all.len(), ..LogResults::default() };
+    rates(args, &[(Count::One, vec![cpu]), (Count::All, all)], &mut results);
     let found = &mut results.found;
     let charts = found.charts();
     let real_time = realtime::measure(found, args.n_rounds(), args.form.quick, cpu);
@@ -110,14 +109,14 @@ pub(crate) fn run(args: &LogArgs) -> Result<Finding, BenchError> {
 }
 
 /// All systems in turn, in each round.
-fn rates(args: &LogArgs, places: &[(Count, Places)], results: &mut LogResults) {
-    let most = places.iter().map(|(_, places)| places.n_writers()).max().unwrap_or(1);
+fn rates(args: &LogArgs, places: &[(Count, Vec<usize>)], results: &mut LogResults) {
+    let most = places.iter().map(|(_, places)| places.len()).max().unwrap_or(1);
     let mut setups = Vec::new();
     for system in args.systems() {
         let setup = results.found.ok(missing(system), Setup::new(system, most));
         setups.extend(setup.map(|setup| (system, setup)));
     }
-    let title = |(count, _): &(Count, Places)| <&str>::from(count);
+    let title = |(count, _): &(Count, Vec<usize>)| <&str>::from(count);
     each_round(args.n_rounds(), places, title, |(count, places)| {
         round(&mut setups, (*count, places), args.n_records(), results);
     });
@@ -125,7 +124,7 @@ fn rates(args: &LogArgs, places: &[(Count, Places)], results: &mut LogResults) {
 
 fn round(
     setups: &mut Vec<(System, Setup)>,
-    (count, places): (Count, &Places),
+    (count, places): (Count, &[usize]),
     n_records: usize,
     results: &mut LogResults,
 ) {

@@ -2,6 +2,7 @@
 //! each batch, in picoseconds.
 
 use super::batch::batches;
+use crate::random;
 use crate::service::now_ns;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::Variant;
@@ -91,7 +92,7 @@ pub fn shuffled(n: usize) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..n).collect();
     let mut random = 12345_u64;
     for last in (1..n).rev() {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        random = random::next(random, 1);
         numbers.swap(last, (random >> 33) as usize % (last + 1));
     }
     numbers

@@ -3,6 +3,7 @@
 
 use super::ipc::{kernel, shuffled};
 use super::signalled;
+use crate::random;
 use crate::service::now_ns;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::Variant;
@@ -63,7 +64,7 @@ fn measure(mut here: CurrentThread, n: u64) -> Latencies {
     let mut random = 98765_u64;
     // The first find nothing in the caches.
     for number in 0..n + n / 10 {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        random = random::next(random, 1);
         let due_ns = now_ns() + PERIOD_NS + (random >> 33) % PERIOD_NS;
         here.set_timer(0, due_ns);
         if here.receive(Source::Interrupt(0), Timeout::Never).is_err() {

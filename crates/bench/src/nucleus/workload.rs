@@ -9,6 +9,7 @@
 //! ```
 
 use super::service::{self, Services};
+use crate::random;
 use crate::service::now_ns;
 use baton_nucleus::request::Request;
 use baton_nucleus::variant::Variant;
@@ -110,7 +111,7 @@ impl Worker {
     }
 
     fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.random = random::next(self.random, 1);
         self.random >> 20
     }
 

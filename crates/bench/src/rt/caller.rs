@@ -9,6 +9,7 @@
 //! As in RTAndroid's experiment (Kalkov 2018, figure 6.3) the handler does nothing but read the
 //! clock, so that its first instruction is its last one.
 
+use crate::child::{forever, say};
 use crate::processors;
 use crate::service::{Ask, now_ns, sleep_until};
 use crate::system::Client;
@@ -16,7 +17,7 @@ use baton_rt::schedule::set_priority;
 use baton_rt::{SchedPriority, memory};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::sync::Barrier;
+use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -56,6 +57,58 @@ pub fn stay_in_memory() {
     let _ = memory::Locked::new().map(std::mem::forget);
 }
 
+/// Has ordinary threads, which know no pause, do it for ever. This process is at it once each has
+/// done it. An error if one could not.
+pub fn for_ever<T: Send + 'static>(
+    all: Vec<T>,
+    act: fn(&mut T) -> io::Result<()>,
+) -> io::Result<()> {
+    let (told, done) = mpsc::channel();
+    let n_threads = all.len();
+    for mut one in all {
+        let told = told.clone();
+        thread::spawn(move || {
+            let first = act(&mut one);
+            let failed = first.is_err();
+            // Nobody hears of it after the first failure.
+            let _ = told.send(first);
+            while !failed && act(&mut one).is_ok() {}
+        });
+    }
+    done.iter().take(n_threads).collect::<io::Result<()>>()?;
+    say("ready")?;
+    forever()
+}
+
+/// A thread for each prepares, and acts with its number once `wait` has returned, which is called
+/// when all of them have prepared.
+pub fn together<C: Send, T: Send>(
+    all: Vec<C>,
+    prepare: impl Fn(&mut C) -> io::Result<()> + Sync,
+    wait: impl FnOnce() -> io::Result<()>,
+    act: impl Fn(C, u32) -> io::Result<T> + Sync,
+) -> io::Result<Vec<T>> {
+    let [prepared, begun] = [(); 2].map(|()| Barrier::new(all.len() + 1));
+    thread::scope(|scope| {
+        let (prepare, act, prepared, begun) = (&prepare, &act, &prepared, &begun);
+        let start = |(mut one, number): (C, u32)| {
+            scope.spawn(move || {
+                let done = prepare(&mut one);
+                // Those that failed have the others go on.
+                prepared.wait();
+                begun.wait();
+                done.and_then(|()| act(one, number))
+            })
+        };
+        let threads: Vec<_> = all.into_iter().zip(0..).map(start).collect();
+        prepared.wait();
+        let waited = wait();
+        begun.wait();
+        waited?;
+        threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
+    })
+}
+
 /// A thread for each, at the same priority. They take their turns within the period, and begin once
 /// `wait` returns, which is called when all of them are warm.
 pub fn call_periodically(
@@ -65,27 +118,11 @@ pub fn call_periodically(
     wait: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<Vec<Times>> {
     let n_callers = callers.len() as u64;
-    let [warm, begun] = [(); 2].map(|()| Barrier::new(callers.len() + 1));
     let period_ns = period_us * 1000;
-    thread::scope(|scope| {
-        let start = |(mut call, number): (Call, u64)| {
-            let (warm, begun) = (&warm, &begun);
-            scope.spawn(move || {
-                let prepared = prepare(&mut call, schedule);
-                // Those that failed have the others go on.
-                warm.wait();
-                begun.wait();
-                prepared?;
-                let offset_ns = period_ns * number / n_callers;
-                measure(&mut call, n_calls, now_ns() + period_ns + offset_ns, period_ns)
-            })
-        };
-        let threads: Vec<_> = callers.into_iter().zip(0..).map(start).collect();
-        warm.wait();
-        let waited = wait();
-        begun.wait();
-        waited?;
-        threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
+    let prepare = |call: &mut Call| prepare(call, schedule);
+    together(callers, prepare, wait, |mut call, number| {
+        let offset_ns = period_ns * u64::from(number) / n_callers;
+        measure(&mut call, n_calls, now_ns() + period_ns + offset_ns, period_ns)
     })
 }
 

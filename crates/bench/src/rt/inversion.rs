@@ -12,6 +12,7 @@
 
 use crate::child::{say, tell};
 use crate::processors;
+use crate::random;
 use crate::rt::caller::{self, Call, CallerSchedule};
 use crate::rt::case::{Inversion, inherits};
 use crate::rt::processes::Processes;
@@ -104,7 +105,7 @@ pub fn compute(schedule: CallerSchedule, barrier: &Path) -> io::Result<()> {
         let mut end_ns = begin_ns;
         let mut value = begin_ns;
         while end_ns < begin_ns + HOG_MS * 1_000_000 {
-            value = black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+            value = black_box(random::next(value, 1));
             end_ns = now_ns();
         }
         tell(&Burst { begin_ns, end_ns })?;

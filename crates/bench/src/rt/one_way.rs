@@ -8,13 +8,13 @@
 //! ```
 
 use crate::arrivals::{self, UNNOTED};
-use crate::child::{forever, order, say, tell};
+use crate::child::{await_begin, forever, say};
 use crate::report::RowKey;
 use crate::rt::caller::{self, CallerSchedule};
 use crate::rt::case::name;
 use crate::rt::processes::{N_LOOPERS, Processes};
 use crate::rt::role::{Part, Role};
-use crate::service::{now_ns, sleep_until};
+use crate::service::{now_ns, patiently, sleep_until};
 use crate::system::{Sender, System};
 use crate::systems::one_way;
 use crate::testbed::Testbed;
@@ -22,7 +22,6 @@ use baton_rt::schedule::set_priority;
 use baton_rt::{SchedPriority, memory};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ pub const SYSTEMS: [System; 5] =
 const N_WARM_UP: u64 = 200;
 const WARM_UP_PERIOD: Duration = Duration::from_micros(500);
 /// A message that finds no room is sent again for so long.
-const PATIENCE_NS: u64 = 10_000_000_000;
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One real-time sender among so many ordinary ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,44 +72,26 @@ pub fn measure(
     let sender = processes.start(Role::Sender { schedule, n_messages, period_us })?;
     processes.get(sender).tell("send")?;
     processes.get(sender).is_ready()?;
-    processes.get(receiver).tell("report")?;
-    Ok(processes.get(receiver).found(Duration::ZERO)?)
+    Ok(processes.get(receiver).ask("report", Duration::ZERO)?)
 }
 
 /// Receives until it is told to say what has come.
 pub fn receive(part: &Part, level: u8, n_messages: u32) -> io::Result<()> {
     caller::stay_in_memory();
-    arrivals::expect(n_messages as usize);
     if part.system == System::Mqueue {
         // Inherited by the thread that receives.
         set_priority(SchedPriority::fifo(level), None).map_err(io::Error::other)?;
     }
-    let _server = one_way::receive(part.system, &part.directory, &part.broker, N_LOOPERS)?;
-    say("ready")?;
-    order()?;
-    tell(&arrivals::await_all()?)?;
-    forever()
+    arrivals::receive(n_messages as usize, || one_way::receive(part.site(), N_LOOPERS))
 }
 
 /// Ordinary threads, which know no pause.
 pub fn send_for_ever(senders: Vec<Box<dyn Sender + Send>>) -> io::Result<()> {
-    let n_senders = senders.len();
-    let (told, sent) = mpsc::channel();
-    for mut sender in senders {
-        let told = told.clone();
-        thread::spawn(move || {
-            // That there is no room now and then is what others have to live with.
-            let message = || arrivals::message(now_ns(), UNNOTED);
-            let _ = told.send(sender.send(&message()).is_ok());
-            loop {
-                let _ = sender.send(&message());
-            }
-        });
-    }
-    drop(told);
-    sent.iter().take(n_senders).for_each(drop);
-    say("ready")?;
-    forever()
+    caller::for_ever(senders, |sender| {
+        // That there is no room now and then is what others have to live with.
+        let _ = sender.send(&arrivals::message(now_ns(), UNNOTED));
+        Ok(())
+    })
 }
 
 /// A real-time thread that sends once a period.
@@ -128,8 +109,7 @@ pub fn send_periodically(
         thread::sleep(WARM_UP_PERIOD);
         send(&mut *sender, UNNOTED)?;
     }
-    say("ready")?;
-    order()?;
+    await_begin()?;
     let period_ns = period_us * 1000;
     let mut due_ns = now_ns() + period_ns;
     for number in 0..u64::from(n_messages) {
@@ -143,13 +123,6 @@ pub fn send_periodically(
 
 /// Until there is room; the time counts from before the first attempt.
 fn send(sender: &mut dyn Sender, number: u64) -> io::Result<()> {
-    let begin_ns = now_ns();
-    let message = arrivals::message(begin_ns, number);
-    loop {
-        match sender.send(&message) {
-            Err(error) if now_ns() - begin_ns > PATIENCE_NS => return Err(error),
-            Err(_) => thread::yield_now(),
-            Ok(()) => return Ok(()),
-        }
-    }
+    let message = arrivals::message(now_ns(), number);
+    patiently(PATIENCE, |_| true, || sender.send(&message))
 }

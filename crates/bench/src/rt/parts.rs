@@ -1,26 +1,20 @@
 //! What a process of `baton bench rt` does: see [`Role`].
 
-use crate::child::{RoleArgs, forever, order, say, tell};
+use crate::child::{RoleArgs, await_begin, forever, order, say, tell};
 use crate::rt::caller::{self, Call, CallerSchedule};
 use crate::rt::inversion;
 use crate::rt::misuse;
 use crate::rt::one_way;
 use crate::rt::role::{Part, Role};
 use crate::service::Ask;
-use crate::system::Sender;
 use crate::systems;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::mpsc;
-use std::thread;
 
 /// Does the part until it is killed.
 pub(crate) fn run(args: &RoleArgs) -> ExitCode {
-    args.run(|part: Part| {
-        let connect = |n| systems::clients(part.system, &part.directory, &part.broker, n);
-        act(&part, &connect)
-    })
+    args.run(|part: Part| act(&part, &|n| systems::clients(part.site(), n)))
 }
 
 /// Does the part with callers that may be another program's.
@@ -34,31 +28,32 @@ fn act(part: &Part, callers: &dyn Fn(usize) -> io::Result<Vec<Call>>) -> io::Res
         Ok::<_, io::Error>(callers(1)?.pop().expect("as many as were asked for"))
     };
     match part.role {
-        Role::Others(n_callers) => call_for_ever(callers(n_callers)?),
+        Role::Others(n_callers) => {
+            let call = |call: &mut Call| caller::ask(call, Ask::Time).map(drop);
+            caller::for_ever(callers(n_callers)?, call)
+        }
         Role::Urgent { n_callers, schedule, n_calls, period_us } => {
             caller::stay_in_memory();
             let callers = callers(n_callers)?;
-            let wait = || say("ready").and_then(|()| order().map(drop));
             let periodic = (n_calls, period_us);
-            tell(&caller::call_periodically(callers, schedule, periodic, wait)?)?;
+            tell(&caller::call_periodically(callers, schedule, periodic, await_begin)?)?;
             forever()
         }
         Role::Steady(schedule) => call_steadily(real_time()?, schedule),
         Role::Receiver { level, n_messages } => one_way::receive(part, level, n_messages),
-        Role::Senders(n_senders) => one_way::send_for_ever(senders(part, n_senders)?),
+        Role::Senders(n_senders) => {
+            one_way::send_for_ever(systems::one_way::senders(part.site(), n_senders)?)
+        }
         Role::Sender { schedule, n_messages, period_us } => {
             caller::stay_in_memory();
-            let sender = senders(part, 1)?.pop().expect("as many as were asked for");
+            let mut senders = systems::one_way::senders(part.site(), 1)?;
+            let sender = senders.pop().expect("as many as were asked for");
             one_way::send_periodically(sender, schedule.level, (n_messages, period_us))
         }
         Role::Misuser(misuse) => misuse::commit(misuse, &part.broker),
         Role::Hog(schedule, ref barrier) => inversion::compute(schedule, barrier),
         Role::Late(schedule, ref barrier) => inversion::call_late(real_time()?, schedule, barrier),
     }
-}
-
-fn senders(part: &Part, n_senders: usize) -> io::Result<Vec<Box<dyn Sender + Send>>> {
-    systems::one_way::senders(part.system, &part.directory, &part.broker, n_senders)
 }
 
 fn call_steadily(mut call: Call, schedule: CallerSchedule) -> io::Result<()> {
@@ -70,23 +65,4 @@ fn call_steadily(mut call: Call, schedule: CallerSchedule) -> io::Result<()> {
             caller::call_once(&mut call)?;
         }
     }
-}
-
-/// Ordinary threads, which know no pause.
-fn call_for_ever(callers: Vec<Call>) -> io::Result<()> {
-    let (told, called) = mpsc::channel();
-    let n_callers = callers.len();
-    for mut call in callers {
-        let told = told.clone();
-        thread::spawn(move || {
-            let first = caller::ask(&mut call, Ask::Time);
-            let failed = first.is_err();
-            // Nobody hears of it after the first failure.
-            let _ = told.send(first);
-            while !failed && caller::ask(&mut call, Ask::Time).is_ok() {}
-        });
-    }
-    called.iter().take(n_callers).try_for_each(|first| first.map(drop))?;
-    say("ready")?;
-    forever()
 }

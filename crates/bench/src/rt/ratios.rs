@@ -2,7 +2,7 @@
 
 use crate::distribution::divide;
 use crate::report::{Bar, Ratio};
-use crate::results::{MAX, MEAN, P99, P999, Rounds, median, ratio};
+use crate::results::{MAX, MEAN, P99, P999, Rounds, median, median_in, ratio};
 use crate::rt::case::{Bound, Case, Inversion, Leg, Resource};
 use crate::rt::misuse::{Aim, Harm, Misuse};
 use crate::rt::one_way::OneWay;
@@ -93,10 +93,7 @@ fn of_inversion(results: &RtResults) -> [Ratio; 2] {
     let kinds = [("inversion_delay_us", true), ("inversion_without_inheritance_delay_us", false)];
     kinds.map(|(name, allowed)| {
         let inversion = Inversion { system: System::BatonTyped, allowed };
-        let value = results.found.find(&inversion.key(results.level)).map(|rounds| {
-            let longest_us: Vec<f64> = MAX(rounds).iter().map(|ns| ns / 1e3).collect();
-            divide(&longest_us, &vec![1.0; longest_us.len()])
-        });
+        let value = median_in(1e3, results.found.find(&inversion.key(results.level)), MAX);
         Ratio::new(name, value, allowed.then_some(Bar::AtMost(1000.0)))
     })
 }

@@ -16,6 +16,7 @@
 use crate::rt::caller::CallerSchedule;
 use crate::rt::misuse::Misuse;
 use crate::system::System;
+use crate::systems::Site;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use strum::IntoStaticStr;
@@ -51,4 +52,11 @@ pub struct Part {
     pub system: System,
     pub directory: PathBuf,
     pub broker: PathBuf,
+}
+
+impl Part {
+    /// Where its calls are made.
+    pub fn site(&self) -> Site<'_> {
+        Site { system: self.system, directory: &self.directory, broker: &self.broker }
+    }
 }

@@ -87,9 +87,8 @@ fn calls(plan: &Plan, case: &Case, cpu: usize) -> io::Result<Vec<Times>> {
         Some(harm) => Some(add_misuser(elsewhere.as_mut().unwrap_or(&mut processes), harm)?),
         None => None,
     };
-    processes.get(urgent).tell("call")?;
     let takes = Duration::from_micros(plan.period_us) * plan.n_calls;
-    let found = processes.get(urgent).found(takes)?;
+    let found = processes.get(urgent).ask("call", takes)?;
     if let Some(misuser) = misuser {
         elsewhere.as_mut().unwrap_or(&mut processes).get(misuser).is_there()?;
     }

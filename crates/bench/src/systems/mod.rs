@@ -27,8 +27,16 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::mpsc::channel;
 
+/// A system, where its ends find each other, and the broker that brings those of ours together.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    pub system: System,
+    pub directory: &'a Path,
+    pub broker: &'a Path,
+}
+
 /// How a system's Binder program comes to its device.
-fn access(system: System, broker: &Path) -> uapi::Access {
+fn access(Site { system, broker, .. }: Site<'_>) -> uapi::Access {
     let form = if system == BatonUapiTrap { uapi::Form::Trap } else { uapi::Form::Libc };
     let device = match system {
         BatonMounted | BatonMountedStored => mount::directory(system, broker).join(system.name()),
@@ -42,16 +50,16 @@ fn waiting(system: System) -> futex::Waiting {
     if system == FutexSpin { futex::Waiting::Spinning } else { futex::Waiting::Blocked }
 }
 
-/// A calling end. The other one has begun to listen at `directory`; ours are brought together by
-/// the broker at `broker`.
-pub fn connect(system: System, directory: &Path, broker: &Path) -> io::Result<Box<dyn Client>> {
+/// A calling end. The other one has begun to listen.
+pub fn connect(site: Site<'_>) -> io::Result<Box<dyn Client>> {
+    let Site { system, directory, broker } = site;
     Ok(match system {
         BatonTyped => Box::new(typed::connect(broker, typed::CONTEXT)?),
         BatonHosted | BatonHostedLeaving => Box::new(typed::connect(broker, system.name())?),
         BatonLoan => Box::new(loan::connect(broker)?),
         Memcpy => Box::new(loan::connect_floor(directory, broker)?),
         BatonMounted | BatonMountedStored | BatonUapiLibc | BatonUapiTrap | KernelBinder => {
-            Box::new(uapi::connect(&access(system, broker))?)
+            Box::new(uapi::connect(&access(site))?)
         }
         Futex | FutexSpin => Box::new(futex::connect(directory, waiting(system))?),
         Pipe => Box::new(pipe::connect(directory)?),
@@ -61,13 +69,9 @@ pub fn connect(system: System, directory: &Path, broker: &Path) -> io::Result<Bo
     })
 }
 
-/// An answering end, at the same places.
-pub fn listen(
-    system: System,
-    directory: &Path,
-    broker: &Path,
-    service: Service,
-) -> io::Result<Accept> {
+/// An answering end.
+pub fn listen(site: Site<'_>, service: Service) -> io::Result<Accept> {
+    let Site { system, directory, broker } = site;
     if service != Service::Echo && !system.is_binder() {
         return Err(elsewhere());
     }
@@ -78,7 +82,7 @@ pub fn listen(
         BatonLoan => ready(loan::listen(broker)?),
         Memcpy => ready(loan::listen_floor(directory, broker)?),
         BatonMounted | BatonMountedStored | BatonUapiLibc | BatonUapiTrap | KernelBinder => {
-            ready(uapi::listen(&access(system, broker), service)?)
+            ready(uapi::listen(&access(site), service)?)
         }
         Futex | FutexSpin => ready(futex::listen(directory, waiting(system))?),
         Pipe => ready(pipe::listen(directory)?),
@@ -90,37 +94,28 @@ pub fn listen(
 
 /// Starts threads that answer as many clients as come, of a Binder server so many at first;
 /// whoever keeps what is returned keeps them at work.
-pub fn pool(
-    system: System,
-    directory: &Path,
-    broker: &Path,
-    (service, n_loopers): (Service, usize),
-) -> io::Result<Box<dyn Server>> {
+pub fn pool(site: Site<'_>, service: Service, n_loopers: usize) -> io::Result<Box<dyn Server>> {
+    let Site { system, directory, broker } = site;
     Ok(match system {
         BatonTyped => Box::new(typed::listen(broker, service, n_loopers)?),
         Mqueue => Box::new(mqueue::pool(directory, service)?),
         Unix => Box::new(unix::pool(directory, service)?),
-        _ if system.is_binder() => {
-            Box::new(uapi::pool(&access(system, broker), service, n_loopers)?)
-        }
+        _ if system.is_binder() => Box::new(uapi::pool(&access(site), service, n_loopers)?),
         _ => return Err(elsewhere()),
     })
 }
 
 /// Starts a thread for each of so many clients, which meets its client at a place of its own and
 /// does what the server of a single client does, with the smallest payload.
-pub fn threads(
-    system: System,
-    directory: &Path,
-    broker: &Path,
-    n_clients: usize,
-) -> io::Result<Box<dyn Server>> {
+pub fn threads(site: Site<'_>, n_clients: usize) -> io::Result<Box<dyn Server>> {
+    let Site { system, directory, broker } = site;
     let (tell, told) = channel();
     for client in 0..n_clients {
         let (directory, broker) = (order::place(directory, client), broker.to_owned());
         let tell = tell.clone();
         std::thread::spawn(move || {
-            let listening = listen(system, &directory, &broker, Service::Echo);
+            let site = Site { system, directory: &directory, broker: &broker };
+            let listening = listen(site, Service::Echo);
             let (heard, accept) = match listening {
                 Ok(accept) => (Ok(()), Some(accept)),
                 Err(error) => (Err(error), None),
@@ -137,12 +132,8 @@ pub fn threads(
 }
 
 /// So many calling ends of one process, for a thread each, of a server that is a pool.
-pub fn clients(
-    system: System,
-    directory: &Path,
-    broker: &Path,
-    n_clients: usize,
-) -> io::Result<Vec<Box<dyn Client + Send>>> {
+pub fn clients(site: Site<'_>, n_clients: usize) -> io::Result<Vec<Box<dyn Client + Send>>> {
+    let Site { system, directory, broker } = site;
     fn boxed(client: impl Client + Send + 'static) -> Box<dyn Client + Send> {
         Box::new(client)
     }
@@ -155,46 +146,39 @@ pub fn clients(
         Mqueue => numbers.map(|number| mqueue::connect(directory, number).map(boxed)).collect(),
         Unix => numbers.map(|_| unix::connect_stream(directory).map(boxed)).collect(),
         _ if system.is_binder() => {
-            Ok(uapi::callers(&access(system, broker), n_clients)?.into_iter().map(boxed).collect())
+            Ok(uapi::callers(&access(site), n_clients)?.into_iter().map(boxed).collect())
         }
         _ => Err(elsewhere()),
     }
 }
 
 /// A calling end whose calls carry objects and descriptors.
-pub(crate) fn connect_objects(
-    system: System,
-    directory: &Path,
-    broker: &Path,
-) -> io::Result<Box<dyn ObjectClient>> {
+pub(crate) fn connect_objects(site: Site<'_>) -> io::Result<Box<dyn ObjectClient>> {
+    let Site { system, directory, broker } = site;
     match system {
         BatonTyped => typed_objects::connect(broker),
         Unix => unix_descriptors::connect(directory),
-        _ if system.is_binder() => uapi::objects::connect(&access(system, broker)),
+        _ if system.is_binder() => uapi::objects::connect(&access(site)),
         _ => Err(elsewhere()),
     }
 }
 
 /// Its answering end, of a Binder server with so many threads.
-pub fn listen_objects(
-    system: System,
-    directory: &Path,
-    broker: &Path,
-    n_loopers: usize,
-) -> io::Result<Accept> {
+pub fn listen_objects(site: Site<'_>, n_loopers: usize) -> io::Result<Accept> {
+    let Site { system, directory, broker } = site;
     Ok(match system {
         BatonTyped => ready(typed_objects::listen(broker, n_loopers)?),
         Unix => unix_descriptors::listen(directory)?,
-        _ if system.is_binder() => ready(uapi::objects::pool(&access(system, broker), n_loopers)?),
+        _ if system.is_binder() => ready(uapi::objects::pool(&access(site), n_loopers)?),
         _ => return Err(elsewhere()),
     })
 }
 
 /// A third end, whose service the answering one has.
-pub fn own_service(system: System, broker: &Path) -> io::Result<Box<dyn Server>> {
-    Ok(match system {
-        BatonTyped => Box::new(typed_objects::own(broker)?),
-        _ if system.is_binder() => Box::new(uapi::objects::own(&access(system, broker))?),
+pub fn own_service(site: Site<'_>) -> io::Result<Box<dyn Server>> {
+    Ok(match site.system {
+        BatonTyped => Box::new(typed_objects::own(site.broker)?),
+        system if system.is_binder() => Box::new(uapi::objects::own(&access(site))?),
         _ => return Err(elsewhere()),
     })
 }

@@ -2,15 +2,14 @@
 //! with an ordinary thread that receives; POSIX message queues, each message at its sender's
 //! priority, with a thread that receives at the highest.
 
-use super::{access, mqueue, typed, uapi};
+use super::{Site, access, mqueue, typed, uapi};
 use crate::arrivals;
 use crate::service::{Service, now_ns};
-use crate::system::System::{self, *};
+use crate::system::System::*;
 use crate::system::{Sender, Server};
 use baton::{Handle, Parcel};
 use std::io;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 use std::time::Duration;
 
 const CODE: u32 = 1;
@@ -37,12 +36,8 @@ impl Sender for UnixDatagram {
 }
 
 /// So many sending ends of one process, for a thread each.
-pub fn senders(
-    system: System,
-    directory: &Path,
-    broker: &Path,
-    n_senders: usize,
-) -> io::Result<Vec<Box<dyn Sender + Send>>> {
+pub fn senders(site: Site<'_>, n_senders: usize) -> io::Result<Vec<Box<dyn Sender + Send>>> {
+    let Site { system, directory, broker } = site;
     fn boxed(sender: impl Sender + Send + 'static) -> Box<dyn Sender + Send> {
         Box::new(sender)
     }
@@ -53,7 +48,7 @@ pub fn senders(
             Ok(numbers.map(|_| boxed(object.clone())).collect())
         }
         BatonUapiLibc | KernelBinder => {
-            let senders = uapi::callers(&access(system, broker), n_senders)?;
+            let senders = uapi::callers(&access(site), n_senders)?;
             Ok(senders.into_iter().map(boxed).collect())
         }
         Unix => numbers
@@ -71,13 +66,9 @@ pub fn senders(
 const SOCKET: &str = "datagrams";
 
 /// Starts what receives messages and notes them; whoever keeps what is returned keeps it at work.
-pub fn receive(
-    system: System,
-    directory: &Path,
-    broker: &Path,
-    n_loopers: usize,
-) -> io::Result<Box<dyn Server>> {
-    match system {
+pub fn receive(site: Site<'_>, n_loopers: usize) -> io::Result<Box<dyn Server>> {
+    let directory = site.directory;
+    match site.system {
         Unix => {
             let socket = UnixDatagram::bind(directory.join(SOCKET))?;
             std::thread::spawn(move || {
@@ -89,9 +80,9 @@ pub fn receive(
             Ok(Box::new(()))
         }
         Mqueue => Ok(Box::new(mqueue::receive(directory)?)),
-        BatonTyped => super::pool(system, directory, broker, (Service::Arrivals, n_loopers)),
+        BatonTyped => super::pool(site, Service::Arrivals, n_loopers),
         // All that it may ask for later: to start a thread takes milliseconds if its stack is
         // locked in memory, as a real-time program's is.
-        _ => super::pool(system, directory, broker, (Service::Arrivals, uapi::MOST_LOOPERS)),
+        _ => super::pool(site, Service::Arrivals, uapi::MOST_LOOPERS),
     }
 }

@@ -9,14 +9,14 @@ mod device;
 mod nodes;
 pub mod objects;
 
-use crate::service::Service;
+use crate::service::{Service, patiently};
 use crate::system::{Client, Sender, Server};
 use baton_abi::uapi::*;
 use device::{Device, Outgoing};
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use device::{Access, Form};
 
@@ -59,18 +59,9 @@ fn manager(access: &Access) -> io::Result<Device> {
 }
 
 fn become_manager(device: &Device, ask: impl Fn(&Device) -> io::Result<()>) -> io::Result<()> {
-    let start = Instant::now();
-    loop {
-        match ask(device) {
-            // The manager of another group has ended: the kernel lets go of it a moment later.
-            Err(error)
-                if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < PATIENCE =>
-            {
-                std::thread::yield_now();
-            }
-            done => return done,
-        }
-    }
+    // The manager of another group has ended: the kernel lets go of it a moment later.
+    let is_busy = |error: &io::Error| error.raw_os_error() == Some(libc::EBUSY);
+    patiently(PATIENCE, is_busy, || ask(device))
 }
 
 /// The looper of the thread that calls.
