@@ -97,7 +97,7 @@ fn calls_for(mut client: Box<dyn Client>, service: Service) -> io::Result<()> {
 fn idles(role: &EndpointRole) -> io::Result<()> {
     let mut clients = Vec::new();
     for number in 0..role.n_clients {
-        let mut client = typed::connect(&role.broker, CONTEXT)?;
+        let (_, mut client) = typed::reach(&role.broker, CONTEXT)?;
         call(&mut client, Service::Echo, &mut [0; 4], number as u32)?;
         clients.push(client);
     }

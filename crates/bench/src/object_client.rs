@@ -5,10 +5,11 @@
 use crate::case::{Case, Ends, Left};
 use crate::order::{self, Measured, Order};
 use crate::payload::{self, SMALL_BYTES};
-use crate::service::{now_ns, patiently};
+use crate::service::now_ns;
+use crate::system::Consume;
 use rustix::fd::OwnedFd;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of a request beside what else it carries, and of its answer.
 pub const SENT_BYTES: usize = SMALL_BYTES;
@@ -18,15 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The end that calls. The server answers with the bytes of the request.
 pub trait ObjectClient {
     /// Does what the case's calls need before.
-    fn begin(&mut self, case: Case) -> io::Result<()>;
+    fn begin(&mut self, _case: Case) -> io::Result<()> {
+        Ok(())
+    }
 
     /// One call, or what takes its place. `consume` is shown the answer.
-    fn call(
-        &mut self,
-        case: Case,
-        request: &[u8],
-        consume: &mut dyn FnMut(&[u8]),
-    ) -> io::Result<()>;
+    fn call(&mut self, case: Case, request: &[u8], consume: Consume<'_>) -> io::Result<()>;
 
     /// Closes what the call has opened. That takes none of its time.
     fn clear(&mut self) -> io::Result<()> {
@@ -34,10 +32,14 @@ pub trait ObjectClient {
     }
 
     /// Gives up all that the case's calls needed or kept, at both ends.
-    fn end(&mut self, case: Case) -> io::Result<()>;
+    fn end(&mut self, _case: Case) -> io::Result<()> {
+        Ok(())
+    }
 
     /// What both ends have counted since they began. `None` if the server counts by itself.
-    fn counts(&mut self) -> io::Result<Option<Ends>>;
+    fn counts(&mut self) -> io::Result<Option<Ends>> {
+        Ok(None)
+    }
 }
 
 /// An error of an end to which something else comes than should.
@@ -90,28 +92,29 @@ fn measure(client: &mut dyn ObjectClient, order: &Order) -> io::Result<Measured>
     client.end(case)?;
     // Clients that call together share a server, which counts the calls of all of them.
     if let Some(before) = before.filter(|_| order.barrier.is_none()) {
-        let n_calls = u64::from(n_warm_up + n_calls);
-        // Both ends have the time to give back what is left.
-        patiently(
-            PATIENCE,
-            |error| matches!(error, Unchecked::Left(Left::Unreleased { .. })),
-            || {
-                let now = client.counts().map_err(Unchecked::Uncounted)?.unwrap_or(before);
-                now.left(case, &before, n_calls).map_err(Unchecked::Left)
-            },
-        )
-        .map_err(io::Error::other)?;
+        let left = check(client, case, &before, u64::from(n_warm_up + n_calls))?;
+        left.map_err(io::Error::other)?;
     }
     Ok(measured)
 }
 
-/// Why nothing is known to be left, or what is.
-#[derive(Debug, thiserror::Error)]
-enum Unchecked {
-    #[error("{0}")]
-    Uncounted(io::Error),
-    #[error("{0}")]
-    Left(Left),
+/// Whether nothing is left of `n_calls` calls, once both ends have had the time to give it back.
+fn check(
+    client: &mut dyn ObjectClient,
+    case: Case,
+    before: &Ends,
+    n_calls: u64,
+) -> io::Result<Result<(), Left>> {
+    let start = Instant::now();
+    loop {
+        let now = client.counts()?.unwrap_or(*before);
+        match now.left(case, before, n_calls) {
+            Err(Left::Unreleased { .. }) if start.elapsed() < PATIENCE => {
+                std::thread::yield_now();
+            }
+            checked => return Ok(checked),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -129,16 +132,7 @@ mod tests {
     }
 
     impl ObjectClient for Fake {
-        fn begin(&mut self, _: Case) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn call(
-            &mut self,
-            _: Case,
-            request: &[u8],
-            consume: &mut dyn FnMut(&[u8]),
-        ) -> io::Result<()> {
+        fn call(&mut self, _: Case, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
             self.server.received += u64::from(!self.loses);
             let number = payload::check(request).unwrap();
             consume(&(number + self.answers).to_ne_bytes());

@@ -15,6 +15,7 @@ use crate::payload::{COMMON_BYTES, HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
 use crate::processors::{Placement, Processors};
 use crate::ratios::{CallResults, Counting, call};
 use crate::report::{Keys, Ratio, Row, RowKey};
+use crate::results::Results;
 use crate::service::Service;
 use crate::system::{Peers, System};
 use crate::table::Unit;
@@ -185,40 +186,48 @@ pub(crate) fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
     let is_wanted = |system: &System| !system.is_peer() || args.peers.0.contains(system);
     let systems: Vec<System> = System::called().filter(is_wanted).collect();
     let plan = Plan::new(args, &setting);
-    let (mut rows, mut ratios, mut charts) = (Vec::new(), Vec::new(), Vec::new());
-    let parts: [(bool, MeasurePart); 2] =
-        [(args.cases.plain, measure_plain), (!args.cases.objects.is_empty(), measure_objects)];
-    for (is_wanted, measure) in parts {
-        if is_wanted {
-            let part = measure(args, &plan, &systems, &setting)?;
-            rows.extend(part.rows);
-            ratios.extend(part.ratios);
-            charts.extend(part.charts);
-        }
+    let mut told = Told::default();
+    if args.cases.plain {
+        measure_plain(args, &plan, &systems, &setting, &mut told)?;
+    }
+    if !args.cases.objects.is_empty() {
+        let Plan { rounds, n_calls, .. } = plan;
+        let (cases, counting) = (args.cases.objects.clone(), args.counting());
+        let plan = objects::Plan { rounds, n_calls, cases, counting };
+        let found = objects::measure(&setting, &systems, plan)?;
+        told.add(found.rows(), found.ratios(), found.charts());
     }
     let lead = "Time of a call and its answer: how many of them are not longer, all rounds \
                 together. Time is on a logarithmic axis, as are the nines of the share. Below, \
                 calls a second of many clients at once, and what each of them sees.";
-    let report = setting.report("rpc", plan.rounds, rows, ratios);
-    let finding = Finding::new(report, charts, lead);
+    let report = setting.report("rpc", plan.rounds, told.rows, told.ratios);
+    let finding = Finding::new(report, told.charts, lead);
     Ok(Finding { unit: if is_timed { finding.unit } else { Unit::Instructions }, ..finding })
 }
 
-/// What was found of some of the calls.
-struct Part {
+/// What is told of all parts.
+#[derive(Default)]
+struct Told {
     rows: Vec<Row>,
     ratios: Vec<Ratio>,
     charts: Vec<Chart>,
 }
 
-type MeasurePart = fn(&RpcArgs, &Plan, &[System], &Setting) -> Result<Part, BenchError>;
+impl Told {
+    fn add(&mut self, rows: Vec<Row>, ratios: Vec<Ratio>, charts: Vec<Chart>) {
+        self.rows.extend(rows);
+        self.ratios.extend(ratios);
+        self.charts.extend(charts);
+    }
+}
 
 fn measure_plain(
     args: &RpcArgs,
     plan: &Plan,
     systems: &[System],
     setting: &Setting,
-) -> Result<Part, BenchError> {
+    told: &mut Told,
+) -> Result<(), BenchError> {
     let testbed = Testbed::start()?;
     let mut found = measure(systems, plan, &setting.processors, testbed.place(Service::Echo));
     found.counting = args.counting();
@@ -226,37 +235,17 @@ fn measure_plain(
     if !systems.contains(&System::KernelBinder) {
         found.calls.excuse(System::KernelBinder.name());
     }
-    let mut ratios = found.ratios();
-    let mut rows = found.calls.rows(|_, _| Keys::new());
-    let mut charts = found.calls.charts();
-    let throughputs = throughput::measure(systems, &plan.throughput(args))?;
-    rows.extend(throughput::rows(&throughputs));
-    charts.extend(throughput::charts(&throughputs));
+    let rows = |found: &Results| found.rows(|_, _| Keys::new());
+    told.add(rows(&found.calls), found.ratios(), found.calls.charts());
+    let many = throughput::measure(systems, &plan.throughput(args))?;
+    told.add(throughput::rows(&many), throughput::ratios(&many), throughput::charts(&many));
     if args.counting() == Counting::Time {
         let idle = lanes::measure(setting, plan.rounds, plan.n_calls)?;
+        told.add(rows(&idle), lanes::ratios(&idle), idle.charts());
         let affinity = affinity::measure(setting, plan.rounds, plan.n_calls)?;
-        ratios.extend(throughput::ratios(&throughputs));
-        ratios.extend([lanes::ratios(&idle), affinity::ratios(&affinity)].concat());
-        for found in [&idle, &affinity] {
-            rows.extend(found.rows(|_, _| Keys::new()));
-            charts.extend(found.charts());
-        }
+        told.add(rows(&affinity), affinity::ratios(&affinity), affinity.charts());
     }
-    Ok(Part { rows, ratios, charts })
-}
-
-fn measure_objects(
-    args: &RpcArgs,
-    plan: &Plan,
-    systems: &[System],
-    setting: &Setting,
-) -> Result<Part, BenchError> {
-    let Plan { rounds, n_calls, .. } = *plan;
-    let (cases, counting) = (args.cases.objects.clone(), args.counting());
-    let plan = objects::Plan { rounds, n_calls, cases, counting };
-    let found = objects::measure(setting, systems, plan)?;
-    let (rows, ratios, charts) = (found.rows(), found.ratios(), found.charts());
-    Ok(Part { rows, ratios, charts })
+    Ok(())
 }
 
 fn measure(

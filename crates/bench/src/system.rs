@@ -16,6 +16,9 @@ const MOST_BYTES: (usize, &str) = (RECEIVE_BYTES, "a receive buffer has 1 MiB - 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peers(pub Vec<System>);
 
+/// Who is shown an answer, where it has come to lie.
+pub type Consume<'a> = &'a mut dyn FnMut(&[u8]);
+
 /// The end that calls.
 pub trait Client {
     /// Brings a request to where the call has it, if there is such a place. The time that counts.
@@ -23,8 +26,8 @@ pub trait Client {
         Ok(Duration::ZERO)
     }
 
-    /// One call. `consume` is shown the answer, where it has come to lie.
-    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()>;
+    /// One call.
+    fn call(&mut self, request: &[u8], consume: Consume<'_>) -> io::Result<()>;
 }
 
 /// The end that answers.

@@ -10,28 +10,11 @@ pub const NAME: &str = "cyclictest";
 /// Wake-ups that are asked for beside those that count: it ends without telling of the last ones.
 const SPARE_LOOPS: u32 = 250;
 
-/// Why it could not measure.
-#[derive(Debug, thiserror::Error)]
-pub enum CyclictestError {
-    /// There is no such program.
-    #[error("cyclictest is not there: `apt-get install rt-tests`")]
-    NotInstalled,
-    /// It could not be started.
-    #[error("start cyclictest: {0}")]
-    Start(io::Error),
-    /// It has failed, and said this.
-    #[error("cyclictest: {0}")]
-    Failed(String),
-    /// It has said too little.
-    #[error("cyclictest tells of {0} wake-ups in place of {1}")]
-    Short(usize, usize),
-}
-
 /// Every single delay, in nanoseconds: its own histogram would end at a bound.
-pub fn measure(
-    period: &Period,
-    places: &[Option<usize>],
-) -> Result<Vec<Vec<u64>>, CyclictestError> {
+///
+/// # Errors
+/// The program is not there, fails, or tells of too few wake-ups.
+pub fn measure(period: &Period, places: &[Option<usize>]) -> io::Result<Vec<Vec<u64>>> {
     let mut command = Command::new("cyclictest");
     command.args(["--verbose", "--nsecs", "--mlockall", "--distance=0"]);
     command.arg(format!("--interval={}", period.interval_us));
@@ -46,18 +29,23 @@ pub fn measure(
         command.arg(format!("--affinity={}", cpus.join(",")));
     }
     let output = command.output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => CyclictestError::NotInstalled,
-        _ => CyclictestError::Start(error),
+        io::ErrorKind::NotFound => {
+            io::Error::other("cyclictest is not there: `apt-get install rt-tests`")
+        }
+        _ => io::Error::other(format!("start cyclictest: {error}")),
     })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(CyclictestError::Failed(said));
+        return Err(io::Error::other(format!("cyclictest: {said}")));
     }
     let mut wakings = parse(&String::from_utf8_lossy(&output.stdout), places.len());
     let wanted = period.n_loops as usize;
     wakings.iter_mut().for_each(|delays_ns| delays_ns.truncate(wanted));
     match wakings.iter().map(Vec::len).find(|&len| len != wanted) {
-        Some(len) => Err(CyclictestError::Short(len, wanted)),
+        Some(len) => {
+            let short = format!("cyclictest tells of {len} wake-ups in place of {wanted}");
+            Err(io::Error::other(short))
+        }
         None => Ok(wakings),
     }
 }

@@ -83,16 +83,12 @@ pub struct LatencyArgs {
 
 /// Processors that are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cpus {
-    /// Those that this process may use.
-    All,
-    List(Vec<usize>),
-}
+pub struct Cpus(Vec<usize>);
 
-fn cpus(text: &str) -> Result<Cpus, &'static str> {
+fn cpus(text: &str) -> Result<Cpus, String> {
     match text {
-        "all" => Ok(Cpus::All),
-        _ => parse_cpus(text).map(Cpus::List).ok_or("no list of processors as 0,2-3 is"),
+        "all" => processors::allowed().map(Cpus).map_err(|errno| errno.to_string()),
+        _ => parse_cpus(text).map(Cpus).ok_or("no list of processors as 0,2-3 is".to_owned()),
     }
 }
 
@@ -103,15 +99,11 @@ impl LatencyArgs {
     }
 
     /// Where threads are bound; one thread that is not, without -a.
-    fn places(&self) -> Result<Vec<Option<usize>>, BenchError> {
-        Ok(match &self.cpus {
+    fn places(&self) -> Vec<Option<usize>> {
+        match &self.cpus {
             None => vec![None],
-            Some(Cpus::List(cpus)) => cpus.iter().copied().map(Some).collect(),
-            Some(Cpus::All) => {
-                let allowed = processors::allowed().map_err(BenchError::Processors)?;
-                allowed.into_iter().map(Some).collect()
-            }
-        })
+            Some(Cpus(cpus)) => cpus.iter().copied().map(Some).collect(),
+        }
     }
 
     fn loads(&self) -> Vec<usize> {
@@ -121,7 +113,7 @@ impl LatencyArgs {
 
 pub(crate) fn run(args: &LatencyArgs) -> Result<Finding, BenchError> {
     let setting = Setting::look()?;
-    let places = args.places()?;
+    let places = args.places();
     let _awake = or_without(NAME, idle::Bound::new(&Paths::default(), 0));
     let _locked = or_without(NAME, memory::Locked::new());
     let asked = (args.priority > 0).then_some(SchedPriority::fifo(args.priority));
@@ -224,8 +216,8 @@ mod tests {
 
     #[test]
     fn processors_on_the_command_line() {
-        assert_eq!(cpus("all"), Ok(Cpus::All));
-        assert_eq!(cpus("1,3"), Ok(Cpus::List(vec![1, 3])));
+        assert_eq!(cpus("all"), Ok(Cpus(processors::allowed().unwrap())));
+        assert_eq!(cpus("1,3"), Ok(Cpus(vec![1, 3])));
         assert!(cpus("1,").is_err());
     }
 }

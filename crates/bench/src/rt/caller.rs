@@ -190,12 +190,13 @@ fn measure(call: &mut Call, n_calls: u32, mut due_ns: u64, period_ns: u64) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::Consume;
 
     /// Answers after a while with a time.
     struct Answering(Duration, fn() -> u64);
 
     impl Client for Answering {
-        fn call(&mut self, _: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        fn call(&mut self, _: &[u8], consume: Consume<'_>) -> io::Result<()> {
             let begin_ns = now_ns();
             sleep_until(begin_ns + self.0.as_nanos() as u64);
             consume(&(self.1)().to_ne_bytes());

@@ -18,14 +18,8 @@ pub struct Plan {
     pub n_calls: u32,
     /// Time from one to the next, in microseconds.
     pub period_us: u64,
-    pub cases: Vec<Case>,
-    pub wake_ups: Vec<usize>,
-    /// Calls while somebody keeps the processor.
-    pub inversions: Vec<Inversion>,
-    /// What of a steady call is counted.
-    pub steady: Vec<Resource>,
-    /// Messages of a real-time sender.
-    pub one_ways: Vec<OneWay>,
+    /// In the order of a round.
+    pub steps: Vec<Step>,
     /// How often each inversion is measured in a round.
     pub n_inversions: u32,
     pub level: u8,
@@ -61,52 +55,46 @@ impl Plan {
         }
         cases.sort();
         cases.dedup();
-        let mut wake_ups = args.callers.clone();
-        wake_ups.retain(|&callers| has(Part::WakeUps) && (!quick || callers == most));
-        let mut inversions: Vec<Inversion> = inversions(systems()).collect();
-        // Of peers there is no bar.
-        inversions
-            .retain(|inversion| has(Part::Inversion) && (!quick || inherits(inversion.system)));
-        let mut steady = Resource::ALL.to_vec();
-        steady.retain(|_| has(Part::Steady));
-        let one_ways = match has(Part::OneWay) {
-            true => one_ways(args, is_wanted).collect(),
-            false => Vec::new(),
-        };
+        let mut steps: Vec<Step> = cases.into_iter().map(Step::Calls).collect();
+        if has(Part::WakeUps) {
+            let wanted = args.callers.iter().filter(|&&callers| !quick || callers == most);
+            steps.extend(wanted.copied().map(Step::WakeUps));
+        }
+        if has(Part::Inversion) {
+            // Of peers there is no bar.
+            let wanted = inversions(systems()).filter(|it| !quick || inherits(it.system));
+            steps.extend(wanted.map(Step::Inversion));
+        }
+        if has(Part::OneWay) {
+            steps.extend(one_ways(args, is_wanted).map(Step::OneWay));
+        }
+        if has(Part::Steady) {
+            steps.extend(Resource::ALL.map(Step::Steady));
+        }
         let n_calls = args.calls.unwrap_or(n_calls);
         Plan {
             rounds: args.rounds,
             n_calls,
             period_us: args.period_us.unwrap_or(period_us),
-            cases,
-            wake_ups,
-            inversions,
-            steady,
-            one_ways,
+            steps,
             n_inversions: n_calls.min(n_inversions),
             level: args.priorities[0],
             most_callers: most,
         }
     }
-
-    /// All that is measured, in the order of a round.
-    pub fn steps(&self) -> Vec<Step> {
-        let cases = self.cases.iter().copied().map(Step::Calls);
-        let wake_ups = self.wake_ups.iter().copied().map(Step::WakeUps);
-        let inversions = self.inversions.iter().copied().map(Step::Inversion);
-        let one_ways = self.one_ways.iter().copied().map(Step::OneWay);
-        let steady = self.steady.iter().copied().map(Step::Steady);
-        cases.chain(wake_ups).chain(inversions).chain(one_ways).chain(steady).collect()
-    }
 }
 
 /// One measurement of a round.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Calls(Case),
+    /// Wake-ups beside so many ordinary callers.
     WakeUps(usize),
+    /// Calls while somebody keeps the processor.
     Inversion(Inversion),
+    /// Messages of a real-time sender.
     OneWay(OneWay),
+    /// What of a steady call is counted.
     Steady(Resource),
 }
 
@@ -196,7 +184,27 @@ mod tests {
     }
 
     fn has(plan: &Plan, system: System, level: u8, callers: usize, bound: Bound) -> bool {
-        plan.cases.contains(&Case::one(system, level, callers).bound(bound))
+        plan.steps.contains(&Step::Calls(Case::one(system, level, callers).bound(bound)))
+    }
+
+    fn cases(plan: &Plan) -> Vec<Case> {
+        let case = |step: &Step| if let Step::Calls(case) = step { Some(*case) } else { None };
+        plan.steps.iter().filter_map(case).collect()
+    }
+
+    /// Steps of calls, of wake-ups, of inversions, of one-way messages and of steady calls.
+    fn n_steps(plan: &Plan) -> [usize; 5] {
+        let mut n_steps = [0; 5];
+        for step in &plan.steps {
+            n_steps[match step {
+                Step::Calls(_) => 0,
+                Step::WakeUps(_) => 1,
+                Step::Inversion(_) => 2,
+                Step::OneWay(_) => 3,
+                Step::Steady(_) => 4,
+            }] += 1;
+        }
+        n_steps
     }
 
     #[test]
@@ -206,8 +214,8 @@ mod tests {
         // Six systems, one of them at two priorities, bound and not, with and without load; a queue
         // whose server is bound as well; six more callers, and four who want to hurt one of either
         // interface, or somebody else.
-        assert_eq!(plan.cases.len(), 2 * (2 * (6 + 1) + 1) + 6 + 2 * 8);
-        assert_eq!((plan.wake_ups.len(), plan.inversions.len()), (2, 4));
+        let n_cases = 2 * (2 * (6 + 1) + 1) + 6 + 2 * 8;
+        assert_eq!(n_steps(&plan), [n_cases, 2, 4, 5 * 3, 2]);
         for bound in [Bound::Nobody, Bound::Caller] {
             assert!(has(&plan, System::BatonTyped, 20, 100, bound));
             assert!(!has(&plan, System::Unix, 20, 100, bound));
@@ -235,26 +243,23 @@ mod tests {
             );
         }
         assert!(has(&plan, System::Mqueue, 80, 100, Bound::Both));
-        let several = plan.cases.iter().filter(|case| case.bound == Bound::Nobody);
+        let several = cases(&plan).into_iter().filter(|case| case.bound == Bound::Nobody);
         let several: Vec<usize> = several.map(|case| case.real_time_callers).collect();
-        assert_eq!((several, plan.cases.len()), (vec![1, 7], 9 + 8));
-        assert_eq!((plan.inversions.len(), plan.steady.len()), (2, 2));
+        assert_eq!((several, n_steps(&plan)), (vec![1, 7], [9 + 8, 1, 2, 5 * 3, 2]));
     }
 
     #[test]
     fn parts_and_peers() {
         let inversion = plan(&["--parts", "inversion", "--peers", "unix"]);
-        assert!(inversion.cases.is_empty() && inversion.wake_ups.is_empty());
-        let systems = inversion.inversions.iter().map(|inversion| inversion.system);
-        assert_eq!(
-            systems.collect::<Vec<_>>(),
-            [System::BatonTyped, System::BatonTyped, System::Unix]
-        );
+        let of = |system, allowed| Step::Inversion(Inversion { system, allowed });
+        let (typed, unix) = (System::BatonTyped, System::Unix);
+        assert_eq!(inversion.steps, [of(typed, false), of(typed, true), of(unix, true)]);
         let misuse = plan(&["--parts", "misuse"]);
-        assert_eq!((misuse.cases.len(), misuse.inversions.len(), misuse.steady.len()), (18, 0, 0));
-        let one_way = plan(&["--parts", "one-way", "--peers", "unix,mqueue"]).one_ways;
-        let senders: Vec<usize> = one_way.iter().map(|case| case.senders).take(3).collect();
-        assert_eq!((senders, one_way.len()), (vec![0, 20, 100], 4 * 3));
+        assert_eq!(n_steps(&misuse), [18, 0, 0, 0, 0]);
+        let one_way = plan(&["--parts", "one-way", "--peers", "unix,mqueue"]);
+        assert_eq!(n_steps(&one_way), [0, 0, 0, 4 * 3, 0]);
+        let of = |senders| Step::OneWay(OneWay { system: typed, level: 80, senders });
+        assert_eq!(one_way.steps[..3], [0, 20, 100].map(of));
         assert!(
             has(&misuse, System::BatonTyped, 80, 0, Bound::Caller),
             "what they are compared with"

@@ -25,7 +25,7 @@ use std::time::Duration;
 pub fn measure(plan: &Plan, processors: &Processors) -> RtResults {
     let mut found =
         RtResults { level: plan.level, most_callers: plan.most_callers, ..RtResults::default() };
-    each_round(plan.rounds, &plan.steps(), title, |step| match *step {
+    each_round(plan.rounds, &plan.steps, title, |step| match *step {
         Step::Calls(ref case) if found.is_missing(case) => {}
         Step::Calls(ref case) => found.add_calls(case, calls(plan, case, processors.client)),
         Step::WakeUps(callers) => {
@@ -121,7 +121,7 @@ fn wake_ups(plan: &Plan, callers: usize) -> io::Result<Vec<u64>> {
         n_loops: plan.n_calls,
         priority: Some(SchedPriority::fifo(plan.level)),
     };
-    let mut threads = cyclictest::measure(&period, &[None]).map_err(io::Error::other)?;
+    let mut threads = cyclictest::measure(&period, &[None])?;
     Ok(threads.pop().expect("of one thread"))
 }
 

@@ -10,6 +10,7 @@
 
 use crate::payload;
 use crate::shared_map::SharedMap;
+use crate::system::Consume;
 use crate::system::{Client, Server};
 use baton_shm::futex;
 use baton_shm::sync::Ordering;
@@ -75,7 +76,7 @@ impl Side {
 }
 
 impl Client for Side {
-    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    fn call(&mut self, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         self.number = self.number.wrapping_add(1);
         self.send(request);
         self.receive(request.len());

@@ -8,6 +8,7 @@
 use super::typed;
 use crate::service::Service;
 use crate::shared_map::SharedMap;
+use crate::system::Consume;
 use crate::system::{Client, System};
 use baton::{Handle, Loan, Options, Parcel, Process};
 use rustix::io::Errno;
@@ -57,7 +58,7 @@ impl Client for Lender {
         Ok(time)
     }
 
-    fn call(&mut self, _request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    fn call(&mut self, _request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         let loan = self.filled.take().ok_or(io::ErrorKind::InvalidInput)?;
         consume(loan.call(READ).map_err(typed::failed)?.data());
         Ok(())
@@ -93,7 +94,7 @@ impl Client for Sharer {
         Ok(Duration::ZERO)
     }
 
-    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    fn call(&mut self, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         let bytes = (request.len() as u32).to_ne_bytes();
         let answer = self.object.call(READ, &Parcel::from(&bytes[..]));
         consume(answer.map_err(typed::failed)?.data());

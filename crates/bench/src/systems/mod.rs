@@ -54,8 +54,8 @@ fn waiting(system: System) -> futex::Waiting {
 pub fn connect(site: Site<'_>) -> io::Result<Box<dyn Client>> {
     let Site { system, directory, broker } = site;
     Ok(match system {
-        BatonTyped => Box::new(typed::connect(broker, typed::CONTEXT)?),
-        BatonHosted | BatonHostedLeaving => Box::new(typed::connect(broker, system.name())?),
+        BatonTyped => Box::new(typed::reach(broker, typed::CONTEXT)?.1),
+        BatonHosted | BatonHostedLeaving => Box::new(typed::reach(broker, system.name())?.1),
         BatonLoan => Box::new(loan::connect(broker)?),
         Memcpy => Box::new(loan::connect_floor(directory, broker)?),
         BatonMounted | BatonMountedStored | BatonUapiLibc | BatonUapiTrap | KernelBinder => {
@@ -140,8 +140,8 @@ pub fn clients(site: Site<'_>, n_clients: usize) -> io::Result<Vec<Box<dyn Clien
     let numbers = 0..n_clients;
     match system {
         BatonTyped => {
-            let client = typed::connect(broker, typed::CONTEXT)?;
-            Ok(numbers.map(|_| boxed(client.clone())).collect())
+            let (_, object) = typed::reach(broker, typed::CONTEXT)?;
+            Ok(numbers.map(|_| boxed(object.clone())).collect())
         }
         Mqueue => numbers.map(|number| mqueue::connect(directory, number).map(boxed)).collect(),
         Unix => numbers.map(|_| unix::connect_stream(directory).map(boxed)).collect(),

@@ -12,6 +12,7 @@
 
 use crate::arrivals;
 use crate::service::{CLOCK_BYTES, Service, now_ns};
+use crate::system::Consume;
 use crate::system::{Client, Sender};
 use baton_rt::SchedPriority;
 use baton_rt::schedule::current_priority;
@@ -171,7 +172,7 @@ pub fn connect(directory: &Path, number: usize) -> io::Result<Caller> {
 }
 
 impl Client for Caller {
-    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    fn call(&mut self, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         let priority = *self.priority.get_or_insert_with(own_priority);
         self.message[8..].copy_from_slice(request);
         self.requests.send(&self.message, priority)?;

@@ -2,6 +2,7 @@
 //! Both sides know the length, so that nothing is spent on a header.
 
 use crate::service::Service;
+use crate::system::Consume;
 use crate::system::{Client, Server};
 use std::io::{self, Read, Write};
 
@@ -29,7 +30,7 @@ impl<R: Read, W: Write> Side<R, W> {
 }
 
 impl<R: Read, W: Write> Client for Side<R, W> {
-    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    fn call(&mut self, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         self.outgoing.write_all(request)?;
         self.receive(request.len())?;
         consume(&self.buffer);

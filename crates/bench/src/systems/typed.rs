@@ -1,6 +1,7 @@
 //! Baton's typed API: an object that answers with what it was sent.
 
 use crate::service::Service;
+use crate::system::Consume;
 use crate::system::{Client, Server};
 use baton::{CallError, Handle, Object, Parcel, Process};
 use baton_driver::device::OpenError;
@@ -12,23 +13,12 @@ use std::path::Path;
 pub const CONTEXT: &str = "binder";
 const ECHO: u32 = 1;
 
-/// A process that holds the object.
-#[derive(Clone)]
-pub struct Caller {
-    object: Handle,
-}
-
 pub fn opened(error: OpenError) -> io::Error {
     io::Error::new(error.errno().kind(), error)
 }
 
 pub fn failed(error: CallError) -> io::Error {
     io::Error::other(error)
-}
-
-pub fn connect(broker: &Path, context: &str) -> io::Result<Caller> {
-    let (_, object) = reach(broker, context)?;
-    Ok(Caller { object })
 }
 
 /// A process of a context, and the object that its manager has there.
@@ -64,9 +54,9 @@ pub fn serve(process: &Process, n_loopers: usize) {
     }
 }
 
-impl Client for Caller {
-    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-        let reply = self.object.call(ECHO, &Parcel::from(request)).map_err(failed)?;
+impl Client for Handle {
+    fn call(&mut self, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
+        let reply = Handle::call(self, ECHO, &Parcel::from(request)).map_err(failed)?;
         consume(reply.data());
         Ok(())
     }

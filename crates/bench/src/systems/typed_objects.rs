@@ -7,6 +7,7 @@ use super::typed::{self, CONTEXT, failed, opened, serve};
 use crate::case::{Carried, Case, Code, Counts, Ends, Receiver};
 use crate::object_client::{self, ObjectClient, SENT_BYTES, wrong};
 use crate::payload;
+use crate::system::Consume;
 use baton::{Errno, Handle, Object, Parcel, Process, Received, Request};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
@@ -192,12 +193,7 @@ impl ObjectClient for ObjectCaller {
         }
     }
 
-    fn call(
-        &mut self,
-        case: Case,
-        request: &[u8],
-        consume: &mut dyn FnMut(&[u8]),
-    ) -> io::Result<()> {
+    fn call(&mut self, case: Case, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         let mut parcel = Parcel::from(request);
         let Some((code, carried)) = case.request() else {
             if case == Case::LinkUnlink {

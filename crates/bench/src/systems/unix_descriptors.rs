@@ -1,8 +1,9 @@
 //! A stream socket whose messages carry a descriptor each (SCM_RIGHTS).
 
-use crate::case::{Case, Ends};
+use crate::case::Case;
 use crate::object_client::{self, ObjectClient};
 use crate::payload;
+use crate::system::Consume;
 use crate::system::{Accept, Server};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
@@ -73,16 +74,7 @@ fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
 }
 
 impl ObjectClient for DescriptorCaller {
-    fn begin(&mut self, _: Case) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn call(
-        &mut self,
-        case: Case,
-        request: &[u8],
-        consume: &mut dyn FnMut(&[u8]),
-    ) -> io::Result<()> {
+    fn call(&mut self, case: Case, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         if case != Case::Descriptor {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -91,15 +83,6 @@ impl ObjectClient for DescriptorCaller {
         self.stream.read_exact(&mut self.reply)?;
         consume(&self.reply);
         Ok(())
-    }
-
-    fn end(&mut self, _: Case) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// None: the server counts by itself.
-    fn counts(&mut self) -> io::Result<Option<Ends>> {
-        Ok(None)
     }
 }
 

@@ -3,6 +3,7 @@
 //! what comes.
 
 use super::nodes::Nodes;
+use crate::system::Consume;
 use crate::system::RECEIVE_BYTES;
 use baton_abi::uapi::*;
 use bytemuck::{bytes_of, pod_read_unaligned};
@@ -180,7 +181,7 @@ impl Device {
         access: &Access,
         target: u32,
         outgoing: Outgoing<'_>,
-        consume: &mut dyn FnMut(&[u8]),
+        consume: Consume<'_>,
     ) -> io::Result<UsedDevice> {
         let mut device = Device::open(access)?;
         device.queue_message(BC_TRANSACTION, target, outgoing);

@@ -10,6 +10,7 @@ mod nodes;
 pub mod objects;
 
 use crate::service::{Service, patiently};
+use crate::system::Consume;
 use crate::system::{Client, Sender, Server};
 use baton_abi::uapi::*;
 use device::{Device, Outgoing};
@@ -130,7 +131,7 @@ impl Sender for Caller {
 }
 
 impl Client for Caller {
-    fn call(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    fn call(&mut self, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         self.device.queue_message(BC_TRANSACTION, MANAGER, echo(request));
         let reply = self.device.await_message(BR_REPLY)?;
         consume(reply.data());

@@ -11,6 +11,7 @@ use crate::case::{Carried, Case, Code, Counts, Ends, Receiver};
 use crate::object_client::{self, ObjectClient, SENT_BYTES, wrong};
 use crate::payload;
 use crate::service::Service;
+use crate::system::Consume;
 use baton_abi::uapi::*;
 use bytemuck::bytes_of;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -341,7 +342,7 @@ impl ObjectCaller {
         self.kept.ok_or_else(|| wrong("no handle is kept"))
     }
 
-    fn link(&mut self, request: &[u8], consume: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    fn link(&mut self, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         let number = payload::check(request).ok_or_else(|| wrong("no request"))?;
         let notice = HandleCookie { handle: self.kept()?, cookie: u64::from(number) };
         self.device.queue(BC_REQUEST_DEATH_NOTIFICATION, bytes_of(&notice));
@@ -373,12 +374,7 @@ impl ObjectClient for ObjectCaller {
         self.device.write()
     }
 
-    fn call(
-        &mut self,
-        case: Case,
-        request: &[u8],
-        consume: &mut dyn FnMut(&[u8]),
-    ) -> io::Result<()> {
+    fn call(&mut self, case: Case, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         let Some((code, carried)) = case.request() else {
             if case == Case::LinkUnlink {
                 return self.link(request, consume);
