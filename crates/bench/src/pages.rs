@@ -151,7 +151,7 @@ impl ParcelPair {
         }
         let length = (bytes as u32).to_ne_bytes();
         let reply = self.object.call(READ, &Parcel::from(&length[..]));
-        let reply = reply.map_err(typed::failed)?;
+        let reply = reply.map_err(io::Error::other)?;
         let time_ns = now_ns() - start_ns;
         match Service::Number.read(number, request, reply.data()) {
             Some(_) => Ok(time_ns),

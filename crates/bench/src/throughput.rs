@@ -1,6 +1,6 @@
 //! Calls a second of one server, by how many clients call at once.
 
-use crate::chart::{Chart, Unit};
+use crate::chart::{Chart, Unit, point};
 use crate::form::BenchError;
 use crate::pair::{Chunk, ClientGroup, Together, start_each};
 use crate::payload::SMALL_BYTES;
@@ -132,11 +132,10 @@ fn numbers(found: &Results) -> Vec<usize> {
 pub fn charts(found: &Results) -> Vec<Chart> {
     let numbers = numbers(found);
     let line = |system: System| {
-        let point = |&number: &usize| {
-            let calls = found.find(&case(number, system)).ok()?.spread(CALLS)?;
-            Some((number, [calls.median, calls.least, calls.greatest]))
+        let at = |&number: &usize| {
+            Some(point(number, found.find(&case(number, system)).ok()?.spread(CALLS)?))
         };
-        let points: Vec<_> = numbers.iter().filter_map(point).collect();
+        let points: Vec<_> = numbers.iter().filter_map(at).collect();
         (!points.is_empty()).then(|| (system.name(), points))
     };
     let lines: Vec<_> = SYSTEMS.into_iter().filter_map(line).collect();

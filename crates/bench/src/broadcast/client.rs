@@ -42,7 +42,7 @@ impl Broadcaster for Intents {
         for _ in 0..n_receivers {
             let receive = Arc::clone(&receive);
             let receive = move |delivery: Delivery| receive(message(delivery.intent()));
-            self.manager.register(filter(), None, None, receive).map_err(failed)?;
+            self.manager.register(filter(), None, None, receive).map_err(io::Error::other)?;
         }
         Ok(())
     }
@@ -52,19 +52,15 @@ impl Sender for Intents {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let mut intent = intent(message);
         intent.flags |= self.flags;
-        self.manager.send(&intent).map(drop).map_err(failed)
+        self.manager.send(&intent).map(drop).map_err(io::Error::other)
     }
-}
-
-pub fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    io::Error::other(error)
 }
 
 /// A process that is served, and its access to the broadcast service.
 pub fn join(broker: &Path) -> io::Result<BroadcastManager> {
     let process = Process::open(CONTEXT, broker).map_err(opened)?;
     serve(&process, N_LOOPERS);
-    BroadcastManager::find(&process).map_err(failed)
+    BroadcastManager::find(&process).map_err(io::Error::other)
 }
 
 /// The filter of the benchmark's receivers.

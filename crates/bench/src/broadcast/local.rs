@@ -65,7 +65,7 @@ pub fn run(Local { method, senders }: Local, n_intents: u32) -> io::Result<()> {
         client::note(client::message(intent));
         counted.fetch_add(1, Ordering::Relaxed);
     };
-    manager.register(client::filter(), receive).map_err(client::failed)?;
+    manager.register(client::filter(), receive).map_err(io::Error::other)?;
     thread::spawn(move || looper.run());
     let send = move |number: u64| {
         // What is noted is the time of its arrival.

@@ -5,7 +5,7 @@
 //! was told that it is accepted. The two are a race situation if the other had not arrived by then.
 
 use crate::arrivals;
-use crate::broadcast::client::{self, failed, intent};
+use crate::broadcast::client::{self, intent};
 use crate::broadcast::designs::Design;
 use crate::broadcast::processes::Processes;
 use crate::broadcast::role::Role;
@@ -140,7 +140,7 @@ fn send(manager: &BroadcastManager, level: u8, number: u64) -> io::Result<Sent> 
     while let Err(error) = manager.send(&intent) {
         match error {
             BroadcastError::Refused(_) => thread::sleep(PAUSE),
-            error => return Err(failed(error)),
+            error => return Err(io::Error::other(error)),
         }
     }
     Ok(Sent { level, began_ns, accepted_ns: now_ns() })

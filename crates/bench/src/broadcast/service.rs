@@ -1,6 +1,5 @@
 //! The process that delivers broadcasts, in one of the designs.
 
-use crate::broadcast::client::failed;
 use crate::broadcast::designs::{self, Design};
 use crate::broadcast::role::Part;
 use crate::rt::processes::N_LOOPERS;
@@ -23,7 +22,9 @@ pub fn start(&Part { design, ref broker, .. }: &Part) -> io::Result<Box<dyn Any>
     };
     let object = server.as_ref().map_or_else(|| designs::add(&process, design), Server::object);
     serve(&process, N_LOOPERS);
-    ServiceManager::find(&process).and_then(|it| it.publish(NAME, object)).map_err(failed)?;
+    ServiceManager::find(&process)
+        .and_then(|it| it.publish(NAME, object))
+        .map_err(io::Error::other)?;
     Ok(Box::new((manager, server)))
 }
 

@@ -20,6 +20,7 @@ pub mod timer;
 use crate::form::{self, BenchError, Finding, FormArgs, or_without};
 use crate::pair::{Chunk, Pair, Place};
 use crate::processors;
+use crate::report::RowKey;
 use crate::service::{STAMPED_BYTES, Service};
 use crate::system::System;
 use crate::testbed::{Setting, Testbed};
@@ -152,7 +153,7 @@ fn wake_ups(
                     timer::NAME => period.measure(places).map_err(|error| error.to_string()),
                     _ => cyclictest::measure(period, places).map_err(|error| error.to_string()),
                 };
-                let missing = results::missing(system, "wake-up");
+                let missing = RowKey::new(system, "wake-up");
                 let round = found.found.ok(missing, round).unwrap_or_default();
                 for (&place, delays_ns) in places.iter().zip(round) {
                     let key = found.wake_up(system, load, place);
@@ -175,7 +176,7 @@ fn calls(
     let system = System::BatonTyped;
     // Both at one priority, at which even the first call is served.
     let place = Place { priority: period.priority, ..testbed.place(Service::Stamp) };
-    let missing = || results::missing(system.name(), LEGS[0]);
+    let missing = || RowKey::new(system.name(), LEGS[0]);
     let Some(mut pair) = found.found.ok(missing(), Pair::start(system, place)) else {
         return Ok(());
     };

@@ -38,11 +38,6 @@ fn key(system: &'static str, case: &'static str, priority: SchedPriority, load: 
     RowKey::new(system, case).with("priority", priority.to_string()).with("load", load)
 }
 
-/// The key of a case that was not measured.
-pub fn missing(system: &'static str, case: &'static str) -> RowKey {
-    RowKey::new(system, case)
-}
-
 impl LatencyResults {
     /// Delays of a thread at a place, beside `load` ordinary threads.
     pub fn wake_up(&self, system: &'static str, load: usize, cpu: Option<usize>) -> RowKey {
@@ -127,7 +122,7 @@ mod tests {
             let key = results.wake_up(system, load, None);
             results.found.add_times(key, Ok::<_, String>(vec![delay_ns; 10]));
         }
-        results.found.ok(missing(cyclictest::NAME, WAKE_UP), Err::<(), _>("has ended"));
+        results.found.ok(RowKey::new(cyclictest::NAME, WAKE_UP), Err::<(), _>("has ended"));
         for leg in LEGS {
             let key = results.call(leg, 0, Some(Placement::Different));
             results.found.add_times(key, Ok::<_, String>(vec![5_000; 10]));

@@ -4,7 +4,7 @@
 use crate::child::say;
 use crate::rt::stranger::Stranger;
 use crate::service::Ask;
-use crate::systems::typed::{self, failed};
+use crate::systems::typed;
 use baton::{Handle, Parcel, Process};
 use baton_abi::control::{ChannelId, End, Request as Control};
 use baton_abi::lane::{LANES, area_at};
@@ -142,7 +142,7 @@ fn reach(broker: &Path) -> io::Result<(Process, Handle)> {
 
 fn call(manager: &Handle) -> io::Result<()> {
     let request = Parcel::from(&Ask::Time.bytes()[..]);
-    manager.call(CODE, &request).map(drop).map_err(failed)
+    manager.call(CODE, &request).map(drop).map_err(io::Error::other)
 }
 
 /// Where this process has Baton's memory that it can write.
@@ -215,7 +215,7 @@ fn scribble(page: usize, random: &mut u64) {
 fn flood(broker: &Path) -> io::Result<()> {
     let (_process, manager) = reach(broker)?;
     let request = Parcel::from(&Ask::Time.bytes()[..]);
-    manager.one_way(CODE, &request).map_err(failed)?;
+    manager.one_way(CODE, &request).map_err(io::Error::other)?;
     thread::scope(|scope| {
         for _ in 0..N_THREADS {
             // That there is no room is what it wants.

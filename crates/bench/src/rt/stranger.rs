@@ -1,17 +1,14 @@
 //! A client of the broker's without an engine: it says of itself what an engine would, and asks
 //! whatever it likes.
 
+use crate::systems::unix_descriptors::{receive, send};
 use baton_abi::control::{MAX_PACKET_BYTES, Reply, Request, VERSION, decode, encode};
 use baton_abi::holder_list::TALLY_FILE_BYTES;
 use baton_abi::lane::STATUS_BYTES;
 use baton_shm::mapping;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
-};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io;
 use std::path::Path;
 
 pub struct Stranger {
@@ -47,28 +44,10 @@ impl Stranger {
     }
 
     fn ask_with(&mut self, request: &Request, files: &[OwnedFd]) -> io::Result<Reply> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-        if !files.is_empty() {
-            ancillary.push(SendAncillaryMessage::ScmRights(&files));
-        }
-        let packet = encode(request);
-        sendmsg(&self.socket, &[IoSlice::new(&packet)], &mut ancillary, SendFlags::NOSIGNAL)?;
-        self.hear()
-    }
-
-    fn hear(&mut self) -> io::Result<Reply> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut into = [IoSliceMut::new(&mut self.packet)];
-        let flags = RecvFlags::CMSG_CLOEXEC;
-        let bytes = recvmsg(&self.socket, &mut into, &mut ancillary, flags)?.bytes;
-        for part in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(files) = part {
-                self.events.extend(files);
-            }
-        }
-        decode(&self.packet[..bytes]).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        send(&self.socket, &encode(request), &files)?;
+        let (n_bytes, events) = receive(&self.socket, &mut self.packet)?;
+        self.events.extend(events);
+        decode(&self.packet[..n_bytes]).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }

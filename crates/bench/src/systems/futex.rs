@@ -10,8 +10,7 @@
 
 use crate::payload;
 use crate::shared_map::SharedMap;
-use crate::system::Consume;
-use crate::system::{Client, Server};
+use crate::system::{Client, Consume, Server};
 use baton_shm::futex;
 use baton_shm::sync::Ordering;
 use std::io;

@@ -4,16 +4,12 @@ use super::typed;
 use crate::service::Service;
 use crate::system::Server;
 use baton::Parcel;
-use baton_host::{Call, Host, HostError, Running};
+use baton_host::{Call, Host, Running};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
 
 const NAME: &str = "echo";
-
-fn failed(error: HostError) -> io::Error {
-    io::Error::other(error)
-}
 
 pub fn echo(call: &mut Call<'_>) -> Result<Parcel, Errno> {
     typed::reply(Service::Echo, call.data())
@@ -26,8 +22,8 @@ pub fn listen(
     service: impl baton_host::Service,
 ) -> io::Result<Running> {
     let mut host = Host::new();
-    host.add(NAME, service).map_err(failed)?;
-    let running = host.start(context, broker).map_err(failed)?;
+    host.add(NAME, service).map_err(io::Error::other)?;
+    let running = host.start(context, broker).map_err(io::Error::other)?;
     let (process, object) = running.object(NAME).ok_or(io::ErrorKind::NotFound)?;
     process.become_context_manager(object)?;
     Ok(running)

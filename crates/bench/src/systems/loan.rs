@@ -8,8 +8,7 @@
 use super::typed;
 use crate::service::Service;
 use crate::shared_map::SharedMap;
-use crate::system::Consume;
-use crate::system::{Client, System};
+use crate::system::{Client, Consume, System};
 use baton::{Handle, Loan, Options, Parcel, Process};
 use rustix::io::Errno;
 use std::io;
@@ -52,7 +51,7 @@ pub fn listen(broker: &Path) -> io::Result<Process> {
 impl Client for Lender {
     fn fill(&mut self, request: &[u8]) -> io::Result<Duration> {
         let start = Instant::now();
-        let loan = self.object.loan(request.len()).map_err(typed::failed)?;
+        let loan = self.object.loan(request.len()).map_err(io::Error::other)?;
         let time = start.elapsed();
         self.filled.insert(loan).write(0, request);
         Ok(time)
@@ -60,7 +59,7 @@ impl Client for Lender {
 
     fn call(&mut self, _request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         let loan = self.filled.take().ok_or(io::ErrorKind::InvalidInput)?;
-        consume(loan.call(READ).map_err(typed::failed)?.data());
+        consume(loan.call(READ).map_err(io::Error::other)?.data());
         Ok(())
     }
 }
@@ -97,7 +96,7 @@ impl Client for Sharer {
     fn call(&mut self, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
         let bytes = (request.len() as u32).to_ne_bytes();
         let answer = self.object.call(READ, &Parcel::from(&bytes[..]));
-        consume(answer.map_err(typed::failed)?.data());
+        consume(answer.map_err(io::Error::other)?.data());
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ pub mod typed;
 mod typed_objects;
 mod uapi;
 mod unix;
-mod unix_descriptors;
+pub mod unix_descriptors;
 
 use crate::object_client::ObjectClient;
 use crate::order;

@@ -12,8 +12,7 @@
 
 use crate::arrivals;
 use crate::service::{CLOCK_BYTES, Service, now_ns};
-use crate::system::Consume;
-use crate::system::{Client, Sender};
+use crate::system::{Client, Consume, Sender};
 use baton_rt::SchedPriority;
 use baton_rt::schedule::current_priority;
 use nix::errno::Errno;

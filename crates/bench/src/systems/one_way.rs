@@ -18,14 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Sender for Handle {
     fn prepare(&mut self) -> io::Result<()> {
-        match Handle::prepare(self, PATIENCE).map_err(typed::failed)? {
+        match Handle::prepare(self, PATIENCE).map_err(io::Error::other)? {
             true => Ok(()),
             false => Err(io::Error::new(io::ErrorKind::TimedOut, "no looper comes")),
         }
     }
 
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        self.one_way(CODE, &Parcel::from(message)).map_err(typed::failed)
+        self.one_way(CODE, &Parcel::from(message)).map_err(io::Error::other)
     }
 }
 

@@ -2,8 +2,7 @@
 //! Both sides know the length, so that nothing is spent on a header.
 
 use crate::service::Service;
-use crate::system::Consume;
-use crate::system::{Client, Server};
+use crate::system::{Client, Consume, Server};
 use std::io::{self, Read, Write};
 
 pub struct Side<R, W> {

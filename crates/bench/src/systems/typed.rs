@@ -1,9 +1,8 @@
 //! Baton's typed API: an object that answers with what it was sent.
 
 use crate::service::Service;
-use crate::system::Consume;
-use crate::system::{Client, Server};
-use baton::{CallError, Handle, Object, Parcel, Process};
+use crate::system::{Client, Consume, Server};
+use baton::{Handle, Object, Parcel, Process};
 use baton_driver::device::OpenError;
 use rustix::io::Errno;
 use std::io;
@@ -17,14 +16,10 @@ pub fn opened(error: OpenError) -> io::Error {
     io::Error::new(error.errno().kind(), error)
 }
 
-pub fn failed(error: CallError) -> io::Error {
-    io::Error::other(error)
-}
-
 /// A process of a context, and the object that its manager has there.
 pub fn reach(broker: &Path, context: &str) -> io::Result<(Process, Handle)> {
     let process = Process::open(context, broker).map_err(opened)?;
-    let object = process.context_manager().map_err(failed)?;
+    let object = process.context_manager().map_err(io::Error::other)?;
     Ok((process, object))
 }
 
@@ -56,7 +51,7 @@ pub fn serve(process: &Process, n_loopers: usize) {
 
 impl Client for Handle {
     fn call(&mut self, request: &[u8], consume: Consume<'_>) -> io::Result<()> {
-        let reply = Handle::call(self, ECHO, &Parcel::from(request)).map_err(failed)?;
+        let reply = Handle::call(self, ECHO, &Parcel::from(request)).map_err(io::Error::other)?;
         consume(reply.data());
         Ok(())
     }

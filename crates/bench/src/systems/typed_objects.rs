@@ -3,7 +3,7 @@
 //! A client and the owner of a service have a thread that serves beside the one that calls, as
 //! programs have whose objects are called.
 
-use super::typed::{self, CONTEXT, failed, opened, serve};
+use super::typed::{self, CONTEXT, opened, serve};
 use crate::case::{Carried, Case, Code, Counts, Ends, Receiver};
 use crate::object_client::{self, ObjectClient, SENT_BYTES, wrong};
 use crate::payload;
@@ -72,7 +72,7 @@ pub fn own(broker: &Path) -> io::Result<Process> {
     let service = process.object(move |request| program.serve(request)).add();
     let mut request = Parcel::from(&[0; SENT_BYTES][..]);
     request.write_object(service);
-    manager.call(Code::AddService as u32, &request).map_err(failed)?;
+    manager.call(Code::AddService as u32, &request).map_err(io::Error::other)?;
     Ok(process)
 }
 
@@ -180,12 +180,15 @@ impl ObjectCaller {
 impl ObjectClient for ObjectCaller {
     fn begin(&mut self, case: Case) -> io::Result<()> {
         let request = Parcel::from(&[0; SENT_BYTES][..]);
-        let fetch = |code: Code| self.manager.call(code as u32, &request).map_err(failed);
+        let fetch = |code: Code| self.manager.call(code as u32, &request).map_err(io::Error::other);
         if case == Case::Introduction {
             fetch(Code::CallService)?;
             let service = fetch(Code::GetService)?.handle(0);
             let service = service.ok_or_else(|| wrong("no handle came"))?;
-            keep(&mut self.kept, &service.call(Code::Give as u32, &request).map_err(failed)?)
+            keep(
+                &mut self.kept,
+                &service.call(Code::Give as u32, &request).map_err(io::Error::other)?,
+            )
         } else if let Some(code) = case.fetched() {
             keep(&mut self.kept, &fetch(code)?)
         } else {
@@ -202,7 +205,7 @@ impl ObjectClient for ObjectCaller {
                 return Ok(());
             }
             let (process, manager) = typed::reach(&self.broker, CONTEXT)?;
-            consume(manager.call(Code::Echo as u32, &parcel).map_err(failed)?.data());
+            consume(manager.call(Code::Echo as u32, &parcel).map_err(io::Error::other)?.data());
             self.opened = Some(process);
             return Ok(());
         };
@@ -213,7 +216,7 @@ impl ObjectClient for ObjectCaller {
             Carried::KeptHandle => _ = parcel.write_handle(self.kept()?),
             Carried::Descriptor => _ = parcel.write_fd(self.descriptor.as_fd()),
         }
-        let reply = self.manager.call(code as u32, &parcel).map_err(failed)?;
+        let reply = self.manager.call(code as u32, &parcel).map_err(io::Error::other)?;
         if case.receiver() == Some(Receiver::Client) {
             keep(&mut self.kept, &reply)?;
             self.received += 1;
@@ -232,14 +235,14 @@ impl ObjectClient for ObjectCaller {
         if case == Case::ObjectKnown {
             let mut parcel = Parcel::from(&[0; SENT_BYTES][..]);
             parcel.write_object(self.own);
-            self.manager.call(Code::Forget as u32, &parcel).map_err(failed)?;
+            self.manager.call(Code::Forget as u32, &parcel).map_err(io::Error::other)?;
         }
         Ok(())
     }
 
     fn counts(&mut self) -> io::Result<Option<Ends>> {
         let request = Parcel::from(&[0; SENT_BYTES][..]);
-        let reply = self.manager.call(Code::Count as u32, &request).map_err(failed)?;
+        let reply = self.manager.call(Code::Count as u32, &request).map_err(io::Error::other)?;
         let server = Counts::read(reply.data()).ok_or_else(|| wrong("no counts"))?;
         let (received, kept) = (self.received, u64::from(self.kept.is_some()));
         let client = Counts { received, kept, lent: 0, descriptors: 0 };

@@ -3,8 +3,7 @@
 use crate::case::Case;
 use crate::object_client::{self, ObjectClient};
 use crate::payload;
-use crate::system::Consume;
-use crate::system::{Accept, Server};
+use crate::system::{Accept, Consume, Server};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -14,6 +13,9 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+
+/// For two descriptors.
+const ROOM_BYTES: usize = rustix::cmsg_space!(ScmRights(2));
 
 struct DescriptorCaller {
     stream: UnixStream,
@@ -44,33 +46,30 @@ pub fn listen(directory: &Path) -> io::Result<Accept> {
     }))
 }
 
-/// Sends all of it, with the descriptor.
-fn send(stream: &UnixStream, bytes: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Sends all of a message, with one or two descriptors or none.
+pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut room = [MaybeUninit::uninit(); ROOM_BYTES];
     let mut control = SendAncillaryBuffer::new(&mut room);
-    let descriptors = [descriptor];
-    control.push(SendAncillaryMessage::ScmRights(&descriptors));
-    let sent = sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    if !descriptors.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let sent = sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
     if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Fills the room, and tells the descriptors that came.
-fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// A message's length, and the descriptors that come with it.
+pub fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut room = [MaybeUninit::uninit(); ROOM_BYTES];
     let mut control = RecvAncillaryBuffer::new(&mut room);
-    let wanted = bytes.len();
     let iov = &mut [IoSliceMut::new(bytes)];
-    let came = recvmsg(stream.as_fd(), iov, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    if came.bytes != wanted {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
+    let n_bytes = recvmsg(socket, iov, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
     let mut descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(came) = message {
             descriptors.extend(came);
         }
     }
-    Ok(descriptors)
+    Ok((n_bytes, descriptors))
 }
 
 impl ObjectClient for DescriptorCaller {
@@ -78,7 +77,7 @@ impl ObjectClient for DescriptorCaller {
         if case != Case::Descriptor {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        send(&self.stream, request, self.descriptor.as_fd())?;
+        send(&self.stream, request, &[self.descriptor.as_fd()])?;
         self.reply.resize(request.len(), 0);
         self.stream.read_exact(&mut self.reply)?;
         consume(&self.reply);
@@ -91,7 +90,10 @@ impl Server for DescriptorServer {
         let before = object_client::open_descriptors()?;
         self.request.resize(payload_bytes, 0);
         for _ in 0..n_calls {
-            let descriptors = receive(&self.stream, &mut self.request)?;
+            let (n_bytes, descriptors) = receive(&self.stream, &mut self.request)?;
+            if n_bytes != payload_bytes {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             payload::check(&self.request).ok_or(io::ErrorKind::InvalidData)?;
             let [descriptor] = &descriptors[..] else {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "not one descriptor"));
@@ -113,16 +115,16 @@ mod tests {
     fn a_descriptor_goes_with_its_bytes() {
         let (here, there) = UnixStream::pair().unwrap();
         let descriptor = object_client::descriptor().unwrap();
-        send(&here, b"word", descriptor.as_fd()).unwrap();
+        send(&here, b"word", &[descriptor.as_fd()]).unwrap();
         let mut bytes = [0; 4];
-        let came = receive(&there, &mut bytes).unwrap();
-        assert_eq!(&bytes, b"word");
+        let (n_bytes, came) = receive(&there, &mut bytes).unwrap();
+        assert_eq!((n_bytes, &bytes), (4, b"word"));
         let [came] = &came[..] else { panic!("{came:?}") };
         rustix::io::write(came, &7_u64.to_ne_bytes()).unwrap();
         let mut count = [0; 8];
         rustix::io::read(&descriptor, &mut count).unwrap();
         assert_eq!(u64::from_ne_bytes(count), 7, "both are one eventfd");
         (&here).write_all(b"none").unwrap();
-        assert!(receive(&there, &mut bytes).unwrap().is_empty());
+        assert!(receive(&there, &mut bytes).unwrap().1.is_empty());
     }
 }

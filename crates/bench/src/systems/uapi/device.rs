@@ -3,8 +3,7 @@
 //! what comes.
 
 use super::nodes::Nodes;
-use crate::system::Consume;
-use crate::system::RECEIVE_BYTES;
+use crate::system::{Consume, RECEIVE_BYTES};
 use baton_abi::uapi::*;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use libc::{c_int, c_void};

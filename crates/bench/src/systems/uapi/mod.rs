@@ -10,8 +10,7 @@ mod nodes;
 pub mod objects;
 
 use crate::service::{Service, patiently};
-use crate::system::Consume;
-use crate::system::{Client, Sender, Server};
+use crate::system::{Client, Consume, Sender, Server};
 use baton_abi::uapi::*;
 use device::{Device, Outgoing};
 use std::convert::Infallible;
