@@ -65,8 +65,8 @@ impl Case {
         }
     }
 
-    /// What a call of the server asks for, and what it carries. `None` if the case makes no call, or
-    /// a first one.
+    /// What a call of the server asks for, and what it carries. `None` if the case makes no call,
+    /// or a first one.
     pub(crate) fn request(self) -> Option<(Code, Carried)> {
         Some(match self {
             Case::Plain => (Code::Echo, Carried::Nothing),

@@ -5,7 +5,6 @@
 //! API and of Java take turns, on the same processors.
 
 use crate::child::ChildProcess;
-use crate::form::BenchError;
 use crate::java_programs::{baton, numbers, program, run};
 use crate::pair::{Chunk, Pair};
 use crate::processors::Placement;
@@ -14,6 +13,7 @@ use crate::results::{P50, Results, ratio};
 use crate::service::Service;
 use crate::system::System;
 use crate::testbed::{Setting, Testbed};
+use crate::turns::each_round;
 use baton::{Errno, Process};
 use baton_manager::{Manager, Policy, Release};
 use std::io;
@@ -72,49 +72,45 @@ fn java(cpu: usize, testbed: &Testbed, arguments: &[&str]) -> io::Result<Command
 }
 
 /// Measures both, in turn.
-pub fn measure(
-    found: &mut Results,
-    setting: &Setting,
-    rounds: u32,
-    n_calls: u32,
-) -> Result<(), BenchError> {
-    // The typed API's server is the manager of its context.
+pub fn measure(found: &mut Results, setting: &Setting, rounds: u32, n_calls: u32) {
     for placement in setting.placements() {
-        let testbeds = [Testbed::start()?, Testbed::start()?];
-        let done = take(found, setting, &testbeds, placement, (rounds, n_calls));
+        let done = take(found, setting, placement, (rounds, n_calls));
         found.ok(key(FORMS[0].0, placement, PAYLOADS_BYTES[0]), done);
     }
-    Ok(())
 }
 
 fn take(
     found: &mut Results,
     setting: &Setting,
-    [native, names]: &[Testbed; 2],
     placement: Placement,
     (rounds, n_calls): (u32, u32),
 ) -> Result<(), Box<dyn std::error::Error>> {
+    // The typed API's server is the manager of its context.
+    let (native, names) = (Testbed::start()?, Testbed::start()?);
     let mut pair = Pair::start(NATIVE, native.place(Service::Echo))?;
     let _names = Names::start(names.place(Service::Echo).broker)?;
     let name = "bench.echo";
     let server = setting.processors.server(placement).expect("only what exists is measured");
     let arguments = ["serve", name];
-    let mut service = ChildProcess::start("service", &mut java(server, names, &arguments)?)?;
+    let mut service = ChildProcess::start("service", &mut java(server, &names, &arguments)?)?;
     service.is_ready()?;
-    for _ in 0..rounds {
-        for bytes in PAYLOADS_BYTES {
+    each_round(
+        rounds,
+        &PAYLOADS_BYTES,
+        |bytes| format!("{bytes} bytes"),
+        |&bytes| {
             let chunk = Chunk::new(placement, bytes, n_calls / 10, n_calls);
             let times = pair.measure(&chunk, &setting.processors);
             found.add_times(key(NATIVE.name(), placement, bytes), times);
             for (system, form, _) in FORMS {
                 let (n_ints, n_calls) = ((bytes / 4).to_string(), n_calls.to_string());
                 let arguments = ["call", name, form, &n_ints, &n_calls];
-                let client = java(setting.processors.client, names, &arguments);
+                let client = java(setting.processors.client, &names, &arguments);
                 let times = client.and_then(run).and_then(|[printed, _]| numbers(&printed));
                 found.add_times(key(system, placement, bytes), times);
             }
-        }
-    }
+        },
+    );
     Ok(())
 }
 

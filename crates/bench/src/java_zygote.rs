@@ -6,7 +6,6 @@
 //! garbage and waits: of a machine that was started by itself, and of the second one of a zygote.
 
 use crate::child::{ChildProcess, PATIENCE};
-use crate::form::BenchError;
 use crate::java_binder::Names;
 use crate::java_programs::{baton, number, program, until_main};
 use crate::report::{Bar, Ratio, RowKey};
@@ -102,21 +101,20 @@ fn private_kib(pid: &str) -> io::Result<f64> {
 }
 
 /// Measures zygotes with either collector.
-pub fn measure(found: &mut Results, rounds: u32) -> Result<(), BenchError> {
+pub fn measure(found: &mut Results, rounds: u32) {
     for names in COLLECTORS {
-        let testbed = Testbed::start()?;
-        let done = take(found, names, testbed.place(Service::Echo).broker, rounds);
+        let done = take(found, names, rounds);
         found.ok(key(names[1], "start"), done);
     }
-    Ok(())
 }
 
 fn take(
     found: &mut Results,
     [collector, forked, own]: [&'static str; 3],
-    socket: &Path,
     rounds: u32,
 ) -> Result<(), Box<dyn Error>> {
+    let testbed = Testbed::start()?;
+    let socket = testbed.place(Service::Echo).broker;
     let (baton, dex) = (baton()?, program("vm-kernels.dex")?);
     let _names = Names::start(socket)?;
     let mut command = Command::new(&baton);

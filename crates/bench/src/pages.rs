@@ -168,12 +168,10 @@ struct OnPages {
 }
 
 impl OnPages {
-    fn new(pages: Pages) -> Result<io::Result<OnPages>, BenchError> {
+    fn new(pages: Pages) -> io::Result<OnPages> {
         let testbed = Testbed::start()?;
-        let parcels = ParcelPair::new(pages, testbed.place(Service::Number).broker);
-        let drawing = Drawing::new(pages).map_err(io::Error::from);
-        let on_pages = |(parcels, drawing)| OnPages { drawing, parcels, _testbed: testbed };
-        Ok(parcels.and_then(|parcels| Ok((parcels, drawing?))).map(on_pages))
+        let parcels = ParcelPair::new(pages, testbed.place(Service::Number).broker)?;
+        Ok(OnPages { drawing: Drawing::new(pages)?, parcels, _testbed: testbed })
     }
 
     fn measure(&mut self, case: Case, n_times: u32) -> io::Result<Vec<u64>> {
@@ -192,7 +190,7 @@ pub(crate) fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
     let mut found = Results::default();
     let mut all = BTreeMap::new();
     for pages in Pages::ALL {
-        let on_pages = OnPages::new(pages)?.map_err(|why| format!("not granted: {why}"));
+        let on_pages = OnPages::new(pages).map_err(|why| format!("not granted: {why}"));
         let key = RowKey::new(pages.name(), "all").at(Placement::Same);
         all.extend(found.ok(key, on_pages).map(|it| (pages, it)));
     }

@@ -182,8 +182,8 @@ impl Results {
         Err(why.unwrap_or_else(|| format!("{} was not measured", key.label)))
     }
 
-    /// A ratio of two rows. Its bar is of no system that is excused. Without a bar there is one only
-    /// if both systems were to be measured.
+    /// A ratio of two rows. Its bar is of no system that is excused. Without a bar there is one
+    /// only if both systems were to be measured.
     pub fn ratio(
         &self,
         name: String,

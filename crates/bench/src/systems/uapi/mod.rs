@@ -93,7 +93,8 @@ fn serves(service: Service) -> Serve {
     })
 }
 
-/// Starts a looper, which comes of itself or because it was asked for. Its failure is the program's.
+/// Starts a looper, which comes of itself or because it was asked for. Its failure is the
+/// program's.
 fn enlist(device: &Device, comes: u32, serve: &Serve) {
     let [mut own, another] = [(); 2].map(|()| device.of_another_thread());
     let [serve, more] = [(); 2].map(|()| Arc::clone(serve));
