@@ -147,21 +147,17 @@ impl Experiment {
             .flat_map(|placement| self.delays.iter().map(move |&delay_us| (placement, delay_us)))
             .map(|(placement, delay_us)| Situation { placement, delay_us })
             .collect();
-        each_step(
-            args.rounds,
-            &situations,
-            |_| "",
-            |&at| {
-                let n_calls = args.n_calls(at.delay_us).div_ceil(args.rounds);
-                let n_warm_up = N_WARM_UP.min(n_calls);
-                let chunk = Chunk::new(at.placement, self.payload_bytes, n_warm_up, n_calls);
-                let chunk = Chunk { delay_us: at.delay_us, ..chunk };
-                pairs.retain(|&system, pair| {
-                    let round = pair.find(&chunk, &setting.processors);
-                    self.add(&mut found, system.name(), at, round)
-                });
-            },
-        );
+        let title = |at: &Situation| Placement::title(at.placement);
+        each_step(args.rounds, &situations, title, |&at| {
+            let n_calls = args.n_calls(at.delay_us).div_ceil(args.rounds);
+            let n_warm_up = N_WARM_UP.min(n_calls);
+            let chunk = Chunk::new(at.placement, self.payload_bytes, n_warm_up, n_calls);
+            let chunk = Chunk { delay_us: at.delay_us, ..chunk };
+            pairs.retain(|&system, pair| {
+                let round = pair.find(&chunk, &setting.processors);
+                self.add(&mut found, system.name(), at, round)
+            });
+        });
         Ok(found)
     }
 

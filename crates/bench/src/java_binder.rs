@@ -94,23 +94,19 @@ fn take(
     let arguments = ["serve", name];
     let mut service = ChildProcess::start("service", &mut java(server, &names, &arguments)?)?;
     service.is_ready()?;
-    each_round(
-        rounds,
-        &PAYLOADS_BYTES,
-        |bytes| format!("{bytes} bytes"),
-        |&bytes| {
-            let chunk = Chunk::new(placement, bytes, n_calls / 10, n_calls);
-            let times = pair.measure(&chunk, &setting.processors);
-            found.add_times(key(NATIVE.name(), placement, bytes), times);
-            for (system, form, _) in FORMS {
-                let (n_ints, n_calls) = ((bytes / 4).to_string(), n_calls.to_string());
-                let arguments = ["call", name, form, &n_ints, &n_calls];
-                let client = java(setting.processors.client, &names, &arguments);
-                let times = client.and_then(run).and_then(|[printed, _]| numbers(&printed));
-                found.add_times(key(system, placement, bytes), times);
-            }
-        },
-    );
+    let title = |bytes: &usize| format!("{bytes} bytes");
+    each_round(rounds, &PAYLOADS_BYTES, title, |&bytes| {
+        let chunk = Chunk::new(placement, bytes, n_calls / 10, n_calls);
+        let times = pair.measure(&chunk, &setting.processors);
+        found.add_times(key(NATIVE.name(), placement, bytes), times);
+        for (system, form, _) in FORMS {
+            let (n_ints, n_calls) = ((bytes / 4).to_string(), n_calls.to_string());
+            let arguments = ["call", name, form, &n_ints, &n_calls];
+            let client = java(setting.processors.client, &names, &arguments);
+            let times = client.and_then(run).and_then(|[printed, _]| numbers(&printed));
+            found.add_times(key(system, placement, bytes), times);
+        }
+    });
     Ok(())
 }
 

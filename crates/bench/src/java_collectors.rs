@@ -17,7 +17,7 @@ use crate::pooled::{self, Pooled};
 use crate::report::{Bar, Keys, Ratio, RowKey};
 use crate::results::{Found, P50, Results, Rounds, median, ratio};
 use crate::sentinel::{Beat, Sentinel, added_ns};
-use crate::turns::each_round;
+use crate::turns::{by_name, each_round};
 use baton_rt::{Paths, idle};
 use std::io;
 
@@ -153,17 +153,12 @@ pub fn measure(found: &mut Results, rounds: u32, work: Work) {
         add(found, machine, shape, late(machine, shape, round, work));
     });
     drop(awake);
-    each_round(
-        rounds.min(MUTATION_ROUNDS),
-        &MUTATIONS,
-        |&kind| kind,
-        |&kind| {
-            for machine in [Machine::BatonCounting, Machine::BatonMarkSweep] {
-                let times_ns = compute(machine, &["Mutations", kind, N_MUTATIONS]).map(|it| it.0);
-                found.add_times(machine.key(kind), times_ns);
-            }
-        },
-    );
+    each_round(rounds.min(MUTATION_ROUNDS), &MUTATIONS, by_name, |&kind| {
+        for machine in [Machine::BatonCounting, Machine::BatonMarkSweep] {
+            let times_ns = compute(machine, &["Mutations", kind, N_MUTATIONS]).map(|it| it.0);
+            found.add_times(machine.key(kind), times_ns);
+        }
+    });
 }
 
 fn late(machine: Machine, shape: &'static str, round: u32, work: Work) -> io::Result<Lateness> {

@@ -7,7 +7,7 @@
 use crate::java_programs::{INTERPRETERS, Machine, numbers, program, run};
 use crate::report::{Ratio, RowKey};
 use crate::results::{P50, Results, ratio};
-use crate::turns::each_round;
+use crate::turns::{by_name, each_round};
 use std::io;
 
 const CASES: [&str; 4] = ["java", "empty", "copied", "in-place"];
@@ -28,16 +28,11 @@ fn time(machine: Machine, case: &str, n_times: u32) -> io::Result<Vec<u64>> {
 
 /// Measures all, machines in turn.
 pub fn measure(found: &mut Results, rounds: u32, n_times: u32) {
-    each_round(
-        rounds,
-        &CASES,
-        |&case| case,
-        |&case| {
-            for machine in INTERPRETERS.into_iter().chain([Machine::Java]) {
-                found.add_times(key(machine, case), time(machine, case, n_times));
-            }
-        },
-    );
+    each_round(rounds, &CASES, by_name, |&case| {
+        for machine in INTERPRETERS.into_iter().chain([Machine::Java]) {
+            found.add_times(key(machine, case), time(machine, case, n_times));
+        }
+    });
 }
 
 /// How many times as long calls take here as on the JDK's machines.

@@ -8,7 +8,7 @@
 use crate::java_programs::{Machine, dalvikvm, misunderstood, number, program, run};
 use crate::report::{Bar, Ratio, RowKey};
 use crate::results::{P50, Results, ratio};
-use crate::turns::each_round;
+use crate::turns::{by_name, each_round};
 use std::io;
 use std::process::Command;
 
@@ -61,7 +61,7 @@ fn compute(
 
 /// Measures the kernels, machines in turn.
 pub fn measure(found: &mut Results, rounds: u32) {
-    each_round(rounds, &KERNELS, |&kernel| kernel, |kernel| round_of(found, kernel));
+    each_round(rounds, &KERNELS, by_name, |kernel| round_of(found, kernel));
 }
 
 /// A kernel's round: other results than the JDK's are wrong ones.
@@ -103,17 +103,12 @@ fn of(machine: Machine, bar: f64, found: &Results) -> Vec<Ratio> {
 
 /// Measures the six kinds with two libraries and with five, in turn.
 pub fn measure_libraries(found: &mut Results, rounds: u32) {
-    each_round(
-        rounds,
-        &KERNELS[..N_KINDS],
-        |&kernel| kernel,
-        |kernel| {
-            for n_more in [0, LIBRARIES.len()] {
-                let done = with_libraries(kernel, &LIBRARIES[..n_more]);
-                found.add_times(libraries_key(kernel, n_more), done);
-            }
-        },
-    );
+    each_round(rounds, &KERNELS[..N_KINDS], by_name, |kernel| {
+        for n_more in [0, LIBRARIES.len()] {
+            let done = with_libraries(kernel, &LIBRARIES[..n_more]);
+            found.add_times(libraries_key(kernel, n_more), done);
+        }
+    });
 }
 
 fn libraries_key(kernel: &str, n_more: usize) -> RowKey {

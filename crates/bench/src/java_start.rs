@@ -4,7 +4,7 @@
 use crate::java_programs::{INTERPRETERS, Machine, until_main};
 use crate::report::{Bar, Ratio};
 use crate::results::{P50, Results, median_in};
-use crate::turns::each_round;
+use crate::turns::{by_name, each_round};
 use std::io;
 
 /// Starts in a round.
@@ -12,15 +12,10 @@ const N_STARTS: usize = 5;
 
 /// Measures starts, machines in turn.
 pub fn measure(found: &mut Results, rounds: u32) {
-    each_round(
-        rounds,
-        &INTERPRETERS,
-        |&machine| <&str>::from(machine),
-        |&machine| {
-            let times_ns: io::Result<Vec<u64>> = (0..N_STARTS).map(|_| start(machine)).collect();
-            found.add_times(machine.key("start"), times_ns);
-        },
-    );
+    each_round(rounds, &INTERPRETERS, by_name, |&machine| {
+        let times_ns: io::Result<Vec<u64>> = (0..N_STARTS).map(|_| start(machine)).collect();
+        found.add_times(machine.key("start"), times_ns);
+    });
 }
 
 fn start(machine: Machine) -> io::Result<u64> {

@@ -44,18 +44,14 @@ pub fn measure(setting: &Setting, rounds: u32, n_calls: u32) -> Result<Results, 
         servers.push((lanes, started));
     }
     let n_warm_up = (n_calls / 10).max(LEAST_WARM_UP);
-    each_step(
-        rounds,
-        &setting.placements(),
-        |_| "idle lanes",
-        |&placement| {
-            let chunk = Chunk::new(placement, SMALL_BYTES, n_warm_up, n_calls);
-            servers.retain_mut(|(lanes, (pair, _))| {
-                let times_ns = pair.measure(&chunk, &setting.processors);
-                found.add_times(among(placement, *lanes), times_ns)
-            });
-        },
-    );
+    let title = |placement: &Placement| Placement::title(Some(*placement));
+    each_step(rounds, &setting.placements(), title, |&placement| {
+        let chunk = Chunk::new(placement, SMALL_BYTES, n_warm_up, n_calls);
+        servers.retain_mut(|(lanes, (pair, _))| {
+            let times_ns = pair.measure(&chunk, &setting.processors);
+            found.add_times(among(placement, *lanes), times_ns)
+        });
+    });
     Ok(found)
 }
 

@@ -128,14 +128,11 @@ fn with_nothing_left<T>(
 ) -> Result<T, String> {
     let before = held(broker)?;
     let measured = measure().map_err(|error| error.to_string())?;
-    patiently(
-        PATIENCE,
-        |_| true,
-        || match held(broker)?.saturating_sub(before) {
-            0 => Ok(()),
-            more => Err(format!("at the end the broker knows of {more} handles more than before")),
-        },
-    )?;
+    let look = || match held(broker)?.saturating_sub(before) {
+        0 => Ok(()),
+        more => Err(format!("at the end the broker knows of {more} handles more than before")),
+    };
+    patiently(PATIENCE, |_| true, look)?;
     Ok(measured)
 }
 

@@ -195,16 +195,10 @@ pub(crate) fn run(args: &PagesArgs) -> Result<Finding, BenchError> {
         all.extend(found.ok(key, on_pages).map(|it| (pages, it)));
     }
     processors::go_to(Some(setting.processors.client)).map_err(BenchError::Processors)?;
-    each_step(
-        args.rounds,
-        &CASES,
-        |case| case.name(),
-        |&case| {
-            all.retain(|&pages, it| {
-                found.add_times(case.key(pages.name()), it.measure(case, n_times))
-            });
-        },
-    );
+    let title = |case: &Case| case.name();
+    each_step(args.rounds, &CASES, title, |&case| {
+        all.retain(|&pages, it| found.add_times(case.key(pages.name()), it.measure(case, n_times)));
+    });
     for (system, mean_ns) in THESIS {
         found.quote(Case::Draw.key(system), SOURCE, [None, Some(mean_ns), None]);
     }

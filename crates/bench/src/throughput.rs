@@ -57,17 +57,13 @@ pub fn measure(systems: &[System], plan: &Plan) -> Result<Results, BenchError> {
     let systems = SYSTEMS.into_iter().filter(|system| systems.contains(system));
     let start = |system| ClientGroup::start(system, most, testbed.place(Service::Echo));
     let mut groups = start_each(systems, &mut found, key, start);
-    each_step(
-        plan.rounds,
-        &plan.clients,
-        |n| format!("{n} clients"),
-        |&n_clients| {
-            let chunk = plan.chunk(n_clients);
-            groups.retain(|&system, group| {
-                found.add(case(n_clients, system), group.measure(n_clients, &chunk), add)
-            });
-        },
-    );
+    let title = |n: &usize| format!("{n} clients");
+    each_step(plan.rounds, &plan.clients, title, |&n_clients| {
+        let chunk = plan.chunk(n_clients);
+        groups.retain(|&system, group| {
+            found.add(case(n_clients, system), group.measure(n_clients, &chunk), add)
+        });
+    });
     Ok(found)
 }
 

@@ -26,6 +26,11 @@ pub fn each_step<T, S: Into<Cow<'static, str>>>(
     in_order(order, n_steps, title, act);
 }
 
+/// The title of a step that has a name.
+pub fn by_name<T: Copy + Into<&'static str>>(step: &T) -> &'static str {
+    (*step).into()
+}
+
 fn in_order<'a, T: 'a, S: Into<Cow<'static, str>>>(
     steps: impl Iterator<Item = &'a T>,
     n_steps: usize,

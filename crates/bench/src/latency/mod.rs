@@ -142,26 +142,22 @@ fn wake_ups(
 ) {
     let systems: &[_] =
         if args.beside_cyclictest { &[timer::NAME, cyclictest::NAME] } else { &[timer::NAME] };
-    each_round(
-        args.rounds,
-        &args.loads(),
-        |_| "wake-ups",
-        |&load| {
-            let _stress = Stress::start(load);
-            for &system in systems {
-                let round = match system {
-                    timer::NAME => period.measure(places).map_err(|error| error.to_string()),
-                    _ => cyclictest::measure(period, places).map_err(|error| error.to_string()),
-                };
-                let missing = RowKey::new(system, "wake-up");
-                let round = found.found.ok(missing, round).unwrap_or_default();
-                for (&place, delays_ns) in places.iter().zip(round) {
-                    let key = found.wake_up(system, load, place);
-                    found.found.add_times(key, Ok::<_, String>(delays_ns));
-                }
+    let title = |load: &usize| format!("wake-ups, load {load}");
+    each_round(args.rounds, &args.loads(), title, |&load| {
+        let _stress = Stress::start(load);
+        for &system in systems {
+            let round = match system {
+                timer::NAME => period.measure(places).map_err(|error| error.to_string()),
+                _ => cyclictest::measure(period, places).map_err(|error| error.to_string()),
+            };
+            let missing = RowKey::new(system, "wake-up");
+            let round = found.found.ok(missing, round).unwrap_or_default();
+            for (&place, delays_ns) in places.iter().zip(round) {
+                let key = found.wake_up(system, load, place);
+                found.found.add_times(key, Ok::<_, String>(delays_ns));
             }
-        },
-    );
+        }
+    });
 }
 
 fn calls(
@@ -181,25 +177,20 @@ fn calls(
         return Ok(());
     };
     let n_warm_up = N_WARM_UP.min(period.n_loops);
-    each_round(
-        args.rounds,
-        &args.loads(),
-        |_| "calls",
-        |&load| {
-            let _stress = Stress::start(load);
-            for &placement in &placements {
-                let chunk = Chunk::new(placement, STAMPED_BYTES, n_warm_up, period.n_loops);
-                let chunk = Chunk { delay_us: u64::from(period.interval_us), ..chunk };
-                let points = pair.find(&chunk, &setting.processors);
-                for (leg, times_ns) in
-                    found.found.ok(missing(), points).iter().flat_map(|it| legs(it))
-                {
-                    let key = found.call(leg, load, placement);
-                    found.found.add_times(key, Ok::<_, String>(times_ns));
-                }
+    let title = |load: &usize| format!("calls, load {load}");
+    each_round(args.rounds, &args.loads(), title, |&load| {
+        let _stress = Stress::start(load);
+        for &placement in &placements {
+            let chunk = Chunk::new(placement, STAMPED_BYTES, n_warm_up, period.n_loops);
+            let chunk = Chunk { delay_us: u64::from(period.interval_us), ..chunk };
+            let points = pair.find(&chunk, &setting.processors);
+            for (leg, times_ns) in found.found.ok(missing(), points).iter().flat_map(|it| legs(it))
+            {
+                let key = found.call(leg, load, placement);
+                found.found.add_times(key, Ok::<_, String>(times_ns));
             }
-        },
-    );
+        }
+    });
     Ok(())
 }
 

@@ -101,14 +101,10 @@ pub(crate) fn run(args: &NucleusArgs) -> Result<Finding, BenchError> {
     let is_call = |case: &Case| matches!(case, Case::ServiceCall { .. });
     let wants_calls = args.kernel.is_empty() && cases.iter().any(is_call);
     let mut hosting = wants_calls.then(Hosting::start).transpose()?;
-    each_step(
-        args.rounds,
-        &cases,
-        |case| case.name(),
-        |&case| {
-            add_round(&mut results, case, n_batches, (args, &setting, &mut hosting));
-        },
-    );
+    let title = |case: &Case| case.name();
+    each_step(args.rounds, &cases, title, |&case| {
+        add_round(&mut results, case, n_batches, (args, &setting, &mut hosting));
+    });
     if cases.contains(&COMMON) {
         each_kernel!(K => if args.wants_kernel(K::NAME) {
             results.instructions.insert(K::NAME, count::instructions(K::NAME, 8));
