@@ -21,6 +21,7 @@ const LIMITS: Limits = Limits {
     real_time_lanes_per_user: 3,
     objects_per_ticket: 64,
     contexts: 6,
+    context_name_bytes: 256,
     claims: 64,
     queued_bytes: 1 << 12,
     queued_bytes_per_user: 1 << 13,

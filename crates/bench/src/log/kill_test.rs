@@ -90,7 +90,7 @@ impl Rings {
                     self.ring(&lost.origin.file, ring).next += n_records;
                     self.tally.overwritten += n_records;
                 }
-                Loss::Unlogged { .. } | Loss::Damaged { .. } => self.tally.torn += 1,
+                Loss::Unlogged { .. } | Loss::Damaged { .. } | Loss::Unread => self.tally.torn += 1,
             },
         }
     }
