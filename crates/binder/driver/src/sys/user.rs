@@ -17,6 +17,8 @@ use std::cell::Cell;
 
 const PAGE: usize = 4096;
 const SIGSET_BYTES: usize = 8;
+/// No program has an address beyond: the kernel has the upper half.
+const LAST_ADDRESS: usize = isize::MAX as usize;
 
 /// The kind of access that is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,7 +89,9 @@ impl Known {
         address > used && address.checked_add(bytes).is_some_and(|end| end <= self.stack_end.get())
     }
 
-    /// Looks at each page of the range, and asks about those that the thread does not know.
+    /// Looks at each page of the range, and asks about those that the thread does not know. A range
+    /// that ends beyond a program's half of the addresses is not asked about: a write probe of its
+    /// pages would change whatever follows the program's buffer.
     #[cold]
     fn ask(&self, address: usize, bytes: usize, access: Access) -> Result<(), Errno> {
         if self.stack_end.get() == 0 {
@@ -96,7 +100,8 @@ impl Known {
                 return Ok(());
             }
         }
-        let last = address.checked_add(bytes - 1).ok_or(Errno::FAULT)?;
+        let last = address.checked_add(bytes - 1).filter(|last| *last <= LAST_ADDRESS);
+        let last = last.ok_or(Errno::FAULT)?;
         let mut at = address;
         loop {
             if !self.has_page(at / PAGE, access) {
@@ -279,7 +284,7 @@ mod tests {
     #[test]
     fn a_range_that_ends_nowhere_is_an_error_on_pages_that_are_known_too() {
         begin();
-        let bytes = Box::new([0u8; 2 * PAGE]);
+        let bytes = Box::new([0xa5u8; 4 * PAGE]);
         let middle = (bytes.as_ptr() as usize).next_multiple_of(PAGE) + PAGE / 2;
         for check in [readable, writable] {
             assert_eq!(check(middle, 64), Ok(()));
@@ -289,6 +294,8 @@ mod tests {
                 assert_eq!(check(middle, length), Err(Errno::FAULT), "{length:#x}");
             }
         }
+        let behind = middle + PAGE - bytes.as_ptr() as usize;
+        assert!(bytes[behind..].iter().all(|&byte| byte == 0xa5), "nothing is changed");
     }
 
     #[test]
