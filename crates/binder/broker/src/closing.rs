@@ -17,6 +17,7 @@ use crate::interrupt::interrupted_after_a_moment;
 use crate::packet;
 use baton_abi::holder_list::TALLY_FILE_BYTES;
 use baton_shm::closer::Closer;
+use baton_shm::socket::has_unread;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::SealFlags;
 use rustix::net::Shutdown;
@@ -33,10 +34,18 @@ const MAX_FOREIGN: usize = 64;
 const MAX_FILE_BYTES: i64 = 2 * TALLY_FILE_BYTES as i64;
 
 /// Closes sockets, and does not wait long for any.
-static SOCKETS: LazyLock<(Closer, Arc<()>)> = LazyLock::new(|| {
-    let close = |descriptor| interrupted_after_a_moment(|| close_with_packets(descriptor));
+static SOCKETS: LazyLock<(Closer<Counted>, Arc<()>)> = LazyLock::new(|| {
+    let close = |Counted { file, _token }| {
+        interrupted_after_a_moment(|| close_with_packets(file));
+    };
     (Closer::new("close sockets", close), Arc::default())
 });
+
+/// A descriptor that waits to be closed. The holders of its token tell how many do.
+struct Counted {
+    file: OwnedFd,
+    _token: Arc<()>,
+}
 
 /// Closes a socket. Removes the first packets before that, since the other end of a socket that is
 /// closed with packets finds an error ahead of the reply.
@@ -47,13 +56,16 @@ fn close_with_packets(socket: OwnedFd) {
 }
 
 /// Closes files that engines have sent in place of memory. May wait for ever.
-static FILES: LazyLock<Closer> =
-    LazyLock::new(|| Closer::new("close files", |file| interrupted_after_a_moment(|| drop(file))));
+static FILES: LazyLock<Closer<Counted>> = LazyLock::new(|| {
+    Closer::new("close files", |Counted { file, _token }| {
+        interrupted_after_a_moment(|| drop(file));
+    })
+});
 
 /// Has a thread close a descriptor in whose queue there may be files of strangers.
 pub(crate) fn close_later(descriptor: OwnedFd) {
     let (closer, token) = &*SOCKETS;
-    closer.close(descriptor, Arc::clone(token));
+    closer.close(Counted { file: descriptor, _token: Arc::clone(token) });
 }
 
 /// Whether so many sockets wait to be closed that the broker must not accept more of them.
@@ -82,7 +94,7 @@ impl Drop for PeerSocket {
         let Some(socket) = self.0.take() else { return };
         // The peer learns of the end now, whenever the socket is closed, and can send no more.
         let _ = rustix::net::shutdown(&socket, Shutdown::Both);
-        if packet::has_unread(&socket) {
+        if has_unread(&socket) {
             close_later(socket);
         }
     }
@@ -112,7 +124,8 @@ impl ForeignFiles {
     pub fn close(&mut self, user: u32, files: impl IntoIterator<Item = OwnedFd>) {
         self.tokens.retain(|_, token| Arc::strong_count(token) > 1);
         let token = self.tokens.entry(user).or_default();
-        files.into_iter().for_each(|file| FILES.close(file, Arc::clone(token)));
+        let counted = |file| Counted { file, _token: Arc::clone(token) };
+        files.into_iter().for_each(|file| FILES.close(counted(file)));
     }
 }
 
@@ -155,7 +168,7 @@ mod tests {
                 rustix::net::send(&theirs, packet, rustix::net::SendFlags::empty()).unwrap();
             }
             rustix::net::shutdown(&ours, Shutdown::Both).unwrap();
-            assert_eq!(packet::has_unread(&ours), !packets.is_empty());
+            assert_eq!(has_unread(&ours), !packets.is_empty());
         }
     }
 }

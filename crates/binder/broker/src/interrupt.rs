@@ -26,6 +26,7 @@ impl Timer {
     fn start() -> Option<Timer> {
         static HANDLER: Once = Once::new();
         HANDLER.call_once(install_handler);
+        unblock();
         // SAFETY: all zeroes is a value of this C structure.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -49,6 +50,17 @@ impl Drop for Timer {
     fn drop(&mut self) {
         // SAFETY: made by `start`, and used by nobody else.
         unsafe { libc::timer_delete(self.0) };
+    }
+}
+
+/// Lets the signal reach the calling thread.
+fn unblock() {
+    // SAFETY: plain data; the mask is ours and initialised by the first call.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut signals);
+        libc::sigaddset(&mut signals, SIGNAL);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &signals, std::ptr::null_mut());
     }
 }
 

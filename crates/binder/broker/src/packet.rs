@@ -6,7 +6,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sockopt,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -70,16 +70,6 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Received {
 /// system, or says that there is none.
 pub(crate) fn discard(socket: impl AsFd) -> Result<(), Errno> {
     receive_with(socket, &mut [], &mut [], RecvFlags::empty()).map(drop)
-}
-
-/// Whether a socket that takes no more packets contains any.
-pub(crate) fn has_unread(socket: impl AsFd) -> bool {
-    // Marks an empty packet, for whose credentials there is no space either.
-    let marked = sockopt::set_socket_passcred(&socket, true);
-    let found = receive_with(&socket, &mut [0], &mut [], RecvFlags::PEEK);
-    let is_end =
-        |message: &RecvMsg| message.bytes == 0 && !message.flags.contains(ReturnFlags::CTRUNC);
-    marked.is_err() || !found.is_ok_and(|(message, _)| is_end(&message))
 }
 
 /// Copies of the descriptors of a packet that is still in its socket.

@@ -7,6 +7,8 @@
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, RecvMsg, ReturnFlags};
+use std::io::IoSliceMut;
 
 /// From `asm-generic/socket.h`, since Linux 6.5.
 const SO_PEERPIDFD: i32 = 77;
@@ -104,6 +106,26 @@ pub fn unread_bytes(socket: impl AsFd) -> Result<u32> {
     // SAFETY: SIOCOUTQ has this number and writes one int.
     let bytes: i32 = unsafe { ioctl(socket, Getter::<SIOCOUTQ, i32>::new()) }?;
     Ok(bytes.cast_unsigned())
+}
+
+/// Whether a Unix socket of packets contains any; true also if it can still get some, as long as
+/// neither end has been shut down.
+pub fn has_unread(socket: impl AsFd) -> bool {
+    // Marks an empty packet, for whose credentials there is no space.
+    let marked = rustix::net::sockopt::set_socket_passcred(&socket, true);
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let found = loop {
+        let (mut byte, mut none) = ([0], RecvAncillaryBuffer::new(&mut []));
+        match rustix::net::recvmsg(&socket, &mut [IoSliceMut::new(&mut byte)], &mut none, flags) {
+            // A peer that closes its socket with unread packets leaves one such error ahead of its
+            // own packets.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
+            found => break found,
+        }
+    };
+    let is_end =
+        |message: &RecvMsg| message.bytes == 0 && !message.flags.contains(ReturnFlags::CTRUNC);
+    marked.is_err() || !found.is_ok_and(|message| is_end(&message))
 }
 
 #[cfg(test)]

@@ -8,9 +8,23 @@ pub(crate) use current::set_id;
 #[cfg(not(loom))]
 pub use current::{held, id, is_real_time};
 
-/// Starts a thread with this name.
+/// Starts a thread with this name, on which no signal handler of the program runs.
 #[cfg(not(loom))]
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    // SAFETY: plain data; both masks are ours and initialised by the calls.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let started = start(name, body);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        started
+    }
+}
+
+#[cfg(not(loom))]
+fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     #[cfg(simulated)]
     if let Some(machine) = crate::simulation::machine() {
         return machine.spawn(machine.process(), name, body);

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `Channels`, as server | a sixth of RLIMIT_NOFILE | its first call fails |
 //! | `Descriptors` before their message | a quarter of RLIMIT_NOFILE | they stay in their socket |
+//! | `Closing`: descriptors to be closed | a quarter of RLIMIT_NOFILE | none is read |
 //! | `Tickets` without their message | 16,384 | the references go back, the message fails |
 //! | `Objects` in such tickets | 32,768 | likewise |
 //! | `Disowned` tickets, dropped before they came | 4,096 | a late one stays in `Tickets` |
@@ -30,6 +31,8 @@ pub enum Resource {
     Channels,
     /// Descriptors that have come before their message.
     Descriptors,
+    /// Descriptors of the user's processes that wait to be closed.
+    Closing,
     /// Tickets that have come before their message.
     Tickets,
     /// The objects of such tickets.
@@ -46,7 +49,7 @@ pub enum Resource {
     Entries,
 }
 
-const RESOURCES: usize = 9;
+const RESOURCES: usize = 10;
 
 const MAX_TICKETS: u64 = 16 * 1024;
 const MAX_OBJECTS: u64 = 32 * 1024;
@@ -110,6 +113,20 @@ impl Account {
     }
 }
 
+impl Account {
+    /// Whether the user may have one more of a resource.
+    pub fn has_room(&self, resource: Resource) -> bool {
+        self.take(resource, 1).is_some()
+    }
+
+    /// Takes some of a resource for the user, also beyond its share: the user has it already.
+    pub fn owe(&self, resource: Resource, amount: usize) -> Held {
+        let amount = amount as u64;
+        self.all.0.lock().by_resource[resource as usize].take(self.uid, amount);
+        Held { account: self.clone(), resource, amount }
+    }
+}
+
 impl Held {
     /// Takes one more. False if that is beyond the user's share.
     pub fn add_one(&mut self) -> bool {
@@ -164,6 +181,7 @@ impl Quotas {
             // Three descriptors for each: half of them for all channels.
             (Resource::Channels, descriptors / 6),
             (Resource::Descriptors, descriptors / 4),
+            (Resource::Closing, descriptors / 4),
             (Resource::Sent, descriptors / 2),
         ] {
             self.by_resource[resource as usize].set_limit(limit);
@@ -256,6 +274,20 @@ mod tests {
         let quotas = accounts.0.lock();
         let kept = quotas.by_resource.iter().flat_map(Quota::users).count();
         assert_eq!(kept, 0, "nothing is kept of who has nothing");
+    }
+
+    #[test]
+    fn who_owes_more_than_its_share_has_no_room() {
+        let accounts = Accounts::default();
+        accounts.set_owner(OWNER, 4 * 800);
+        let [stranger, other] = [STRANGERS[0], STRANGERS[1]].map(|uid| accounts.of(uid));
+        let owed = [stranger.owe(Resource::Closing, 375), stranger.owe(Resource::Closing, 1000)];
+        assert!(!stranger.has_room(Resource::Closing) && stranger.has_room(Resource::Descriptors));
+        assert!(
+            !other.has_room(Resource::Closing) && accounts.of(OWNER).has_room(Resource::Closing)
+        );
+        drop(owed);
+        assert!(stranger.has_room(Resource::Closing) && other.has_room(Resource::Closing));
     }
 
     #[test]

@@ -54,8 +54,11 @@ pub enum Effect {
     Watchdog,
     /// Publish how much of the receive buffer a channel's client has.
     Account(ChannelId),
-    /// Close descriptors of the program.
+    /// Close descriptors of the program, whose thread frees their buffer and waits for it.
     Close(Vec<i32>),
+    /// Close descriptors that a process of this user has sent and the program has not got. Nobody
+    /// waits for it: a close takes as long as the sender likes.
+    Discard(u32, Vec<i32>),
     /// A line for the log: the program broke a rule.
     Complain(String),
 }

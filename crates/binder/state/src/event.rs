@@ -166,6 +166,7 @@ impl State {
 mod tests {
     use super::*;
     use crate::Effect;
+    use crate::message::Received;
     use crate::ticket::MAX_OVERDRAWN;
     use crate::transaction::{Arrival, LaneId, Verdict};
     use baton_abi::control::{ChannelId, MAX_OBJECTS, NodeId, Released, Request, Strength};
@@ -209,7 +210,7 @@ mod tests {
             Arrival { via, peer: from, message: &message, chain, objects, lane_sender: None };
         let admitted = state.admit_reply(&arrival);
         state.drop_claim(&arrival);
-        admitted.map(|room| state.reject(room, Vec::new(), Vec::new()))
+        admitted.map(|room| state.reject(room, Received::default()))
     }
 
     /// How many references go back, each of one strong grant.

@@ -149,6 +149,8 @@ pub struct Received {
     pub fds: Vec<i32>,
     /// The descriptors in arrays, which are closed when the program frees the buffer.
     pub array_fds: Vec<i32>,
+    /// The user whose process has sent it.
+    pub user: u32,
 }
 
 /// The contents of a buffer until it is freed.

@@ -78,8 +78,8 @@ pub struct State {
     pub(crate) wakes_looper: bool,
     pub(crate) made_room: bool,
     pub(crate) effects: Vec<Effect>,
-    /// Descriptors of the program that are to be closed once the state is unlocked: to close a file
-    /// takes as long as its sender likes.
+    /// Descriptors of a buffer that the program frees. The thread that does so closes them once it
+    /// has unlocked the state: to close a file takes as long as its sender likes.
     pub closing: Vec<i32>,
 }
 

@@ -37,12 +37,20 @@ fn admit(state: &mut State, message: &Message) -> Room {
 fn take_in(state: &mut State, message: &Message, on: Option<u32>, fds: Vec<i32>) {
     let recipient = on.map_or(Recipient::Pool, Recipient::Waiting);
     let room = admit(state, message);
-    state.deliver(recipient, arrival(message), room, Received { fds, ..Received::default() });
+    state.deliver(
+        recipient,
+        arrival(message),
+        room,
+        Received { fds, user: USER, ..Received::default() },
+    );
 }
+
+/// The sender's user.
+const USER: u32 = 1000;
 
 /// The descriptors that the state wants closed.
 fn closed(state: &mut State) -> Vec<i32> {
-    let of = |effect| if let Effect::Close(fds) = effect { fds } else { Vec::new() };
+    let of = |effect| if let Effect::Discard(USER, fds) = effect { fds } else { Vec::new() };
     state.take_effects().into_iter().flat_map(of).collect()
 }
 
@@ -72,7 +80,10 @@ fn superseded(state: &mut State, node: NodeId) {
 fn rejected(state: &mut State, node: NodeId) {
     let room = admit(state, &message(Kind::Request, node));
     assert!(!state.take_made_room());
-    state.reject(room, Vec::new(), Vec::new());
+    state.reject(
+        room,
+        Received { held: Vec::new(), fds: Vec::new(), user: USER, ..Received::default() },
+    );
 }
 
 fn closed_over(state: &mut State, node: NodeId) {

@@ -7,9 +7,12 @@ mod descriptors;
 mod known;
 mod lane_rings;
 mod lend;
+#[cfg(test)]
+pub(crate) mod lingering;
 pub(crate) mod loan;
 mod one_way_ring;
 pub(crate) mod payload;
+pub(crate) mod peer_files;
 pub(crate) mod returns;
 pub(crate) mod server;
 mod socket;
@@ -39,6 +42,7 @@ use bytemuck::bytes_of;
 use descriptors::DescriptorSocket;
 pub use descriptors::TakenFds;
 use one_way_ring::{Pending, RingEnd};
+use peer_files::{PeerFiles, PeerSocket, UserCloser};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use socket::Socket;
@@ -170,23 +174,32 @@ pub struct Ends {
 impl Channel {
     /// Takes over what the broker sent: memory, sockets and, at the client's end, the front
     /// page.
-    /// `account` is that of the peer's user; `EDQUOT` if the user has as many channels as it may.
+    /// `closer` is that of the peer's user; `EDQUOT` if the user has as many channels as it may, or
+    /// too many descriptors of it wait to be closed.
     pub fn new(
         id: ChannelId,
         end: End,
         peer: ProcessId,
-        account: Account,
+        closer: &UserCloser,
         fds: Vec<OwnedFd>,
     ) -> Result<Channel, Errno> {
+        // The peer may have sent something by now.
+        let fds = PeerFiles::new(fds, closer);
+        let account = closer.account().clone();
+        if !closer.has_room() {
+            return Err(Errno::DQUOT);
+        }
         let place = match end {
             End::Client => None,
             End::Server => Some(account.take(Resource::Channels, 1).ok_or(Errno::DQUOT)?),
         };
-        let mut fds = fds.into_iter();
+        let mut fds = fds.keep().into_iter();
         let (Some(file), Some(socket), Some(descriptors)) = (fds.next(), fds.next(), fds.next())
         else {
             return Err(Errno::PROTO);
         };
+        let [socket, descriptors] =
+            [socket, descriptors].map(|socket| PeerSocket::new(socket, closer));
         let front = match end {
             End::Client => {
                 let page = fds.next().ok_or(Errno::PROTO)?;
@@ -195,7 +208,7 @@ impl Channel {
             End::Server => None,
         };
         let socket = Socket::new(socket, end)?;
-        let descriptors = DescriptorSocket::new(descriptors, account.clone());
+        let descriptors = DescriptorSocket::new(descriptors);
         let head = Mapping::<LANES_AT>::new(&file, Access::ReadWrite)?;
         let work = Lock::new(Ends {
             producer: Producer::new(RING_BYTES),
@@ -298,11 +311,25 @@ impl Channel {
     }
 
     /// The descriptors of a message that has come, with the errors of [`DescriptorSocket::take`].
-    pub fn take_fds(&self, message: &Message) -> Result<Vec<OwnedFd>, Errno> {
+    pub fn take_fds(&self, message: &Message) -> Result<PeerFiles, Errno> {
         match message.fds {
-            0 => Ok(Vec::new()),
+            0 => Ok(PeerFiles::new(Vec::new(), self.descriptors.closer())),
             count => self.descriptors.take(message.fds_number, usize::from(count)),
         }
+    }
+
+    /// Drops the descriptors of a message that is refused.
+    pub fn drop_fds(&self, message: &Message) {
+        if message.fds > 0 {
+            // A peer that has misbehaved loses the channel by its next message.
+            let _ = self.descriptors.forget(message.fds_number);
+        }
+    }
+
+    /// Shuts both sockets down: both ends see it, and nothing comes any more.
+    pub fn shut_down(&self) {
+        self.descriptors.shut_down();
+        self.socket.shut_down();
     }
 
     /// Locks the [`Ends`].

@@ -4,6 +4,7 @@
 //! its kind, and the number of a cancelled message. Descriptors have a socket of their own:
 //! [`super::descriptors`].
 
+use super::peer_files::{PeerFiles, PeerSocket};
 use crate::sys::packet::{self, passes, receive_last_words};
 use baton_abi::control::End;
 use baton_abi::lane::*;
@@ -11,7 +12,7 @@ use baton_shm::lock::Lock;
 use baton_shm::mapping::{self, Access, Mapping};
 use baton_shm::sync::Ordering;
 use bytemuck::{bytes_of, bytes_of_mut};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use std::sync::OnceLock;
@@ -26,7 +27,7 @@ const CANCELLED: u32 = 1;
 /// One end's socket, with the bell page that came by it.
 #[derive(Debug)]
 pub struct Socket {
-    fd: OwnedFd,
+    fd: PeerSocket,
     end: End,
     /// The page with the bell on which the server's loopers sleep. Unset until the client's end has
     /// received it, or for good if there was no descriptor for it: then clients ring the doorbell.
@@ -55,7 +56,7 @@ const MOST_OF_MUTED: u32 = 16;
 
 /// Tells the client that the channel is there, and sends the bell page if there is a descriptor for
 /// it.
-fn introduce(socket: &OwnedFd) -> Result<Option<Mapping<BELL_BYTES>>, Errno> {
+fn introduce(socket: &PeerSocket) -> Result<Option<Mapping<BELL_BYTES>>, Errno> {
     if let Ok(page) = send_bell(socket) {
         return Ok(Some(page));
     }
@@ -66,7 +67,7 @@ fn introduce(socket: &OwnedFd) -> Result<Option<Mapping<BELL_BYTES>>, Errno> {
     }
 }
 
-fn send_bell(socket: &OwnedFd) -> Result<Mapping<BELL_BYTES>, Errno> {
+fn send_bell(socket: &PeerSocket) -> Result<Mapping<BELL_BYTES>, Errno> {
     let (file, page) = mapping::create_mapped("baton-bell")?;
     mapping::freeze_seals(&file)?;
     let flags = SendFlags::DONTWAIT;
@@ -77,7 +78,7 @@ fn send_bell(socket: &OwnedFd) -> Result<Mapping<BELL_BYTES>, Errno> {
 impl Socket {
     /// The socket of this end. A server tells the client that the channel is there, and with it, if
     /// there is room, of the bell page.
-    pub fn new(fd: OwnedFd, end: End) -> Result<Socket, Errno> {
+    pub fn new(fd: PeerSocket, end: End) -> Result<Socket, Errno> {
         let bell = OnceLock::new();
         if end == End::Server
             && let Some(page) = introduce(&fd)?
@@ -164,45 +165,62 @@ impl Socket {
         Ok((Drained::More, most))
     }
 
-    /// Takes the next message, and the bell page that comes with it. `EPROTO` if it is none.
+    /// Takes the next message, and the bell page that may come with a server's first one. `EPROTO`
+    /// if it is none, or has descriptors besides.
     fn receive(&self) -> Result<[u32; 2], Errno> {
         let mut message = [0; 2];
-        // Only the first bell page counts; nothing else is installed.
-        let room = usize::from(self.end == End::Client && self.bell.get().is_none());
-        let packet = bytes_of_mut(&mut message);
-        let packet = receive_last_words(&self.fd, packet, room, RecvFlags::DONTWAIT)?;
-        if packet.bytes != size_of_val(&message) {
+        let may_have_page = self.end == End::Client && !self.was_taken_up();
+        let room = if may_have_page { MAX_FDS } else { 0 };
+        // The kernel would close descriptors that find no room, and wait.
+        let how = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let packet = receive_last_words(&self.fd, bytes_of_mut(&mut message), room, how)?;
+        let fds = match packet.fds {
+            Ok(fds) => PeerFiles::new(fds, self.fd.closer()),
+            // There is no number for the page.
+            Err(_) if may_have_page => PeerFiles::new(Vec::new(), self.fd.closer()),
+            Err(_) => return Err(Errno::PROTO),
+        };
+        if packet.bytes != size_of_val(&message) || fds.len() > 1 {
             return Err(Errno::PROTO);
         }
-        self.taken_up.store(true, Ordering::Relaxed);
-        if let Ok(fds) = packet.fds
-            && let Some(file) = fds.first()
+        receive_last_words(&self.fd, &mut [0; size_of::<[u32; 2]>()], 0, RecvFlags::DONTWAIT)?;
+        if let Some(file) = fds.first()
             && let Ok(page) = Mapping::<BELL_BYTES>::new(file, Access::ReadWrite)
         {
             let _ = self.bell.set(page);
+            // A close of such memory does not wait.
+            drop(fds.keep());
         }
+        self.taken_up.store(true, Ordering::Relaxed);
         Ok(message)
     }
 
     /// Ends the conversation: the peer's control thread sees it.
     pub fn shut_down(&self) {
-        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
+        self.fd.shut_down();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::peer_files::UserCloser;
+    use baton_state::account::Accounts;
+    use rustix::fd::OwnedFd;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn owned(fd: OwnedFd) -> PeerSocket {
+        PeerSocket::new(fd, &UserCloser::new(Accounts::default().of(0)))
+    }
 
     /// An end, and the socket of its peer.
     fn socket(end: End) -> (Socket, OwnedFd) {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
-        (Socket::new(ours, end).unwrap(), theirs)
+        (Socket::new(owned(ours), end).unwrap(), theirs)
     }
 
-    fn send(theirs: &OwnedFd, message: &[u32], fds: &[BorrowedFd<'_>]) {
+    fn send(theirs: impl AsFd, message: &[u32], fds: &[BorrowedFd<'_>]) {
         packet::send(theirs, bytemuck::cast_slice(message), fds, SendFlags::DONTWAIT).unwrap();
     }
 
@@ -251,18 +269,19 @@ mod tests {
     fn a_client_takes_one_bell_page_and_no_other_descriptor() {
         let (client, theirs) = socket(End::Client);
         assert!(!client.was_taken_up());
-        let server = Socket::new(theirs, End::Server).unwrap();
+        let server = Socket::new(owned(theirs), End::Server).unwrap();
         assert_eq!(drain(&client, false).0, Ok((Drained::Empty, 1)));
         let address = client.bell.get().expect("its page").address();
-        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
+        let (read, write) = rustix::pipe::pipe().unwrap();
         send(&server.fd, &[DOORBELL, 0], &[write.as_fd()]);
         send(&client.fd, &[DOORBELL, 0], &[write.as_fd()]);
         send_bell(&server.fd).unwrap();
         drop(write);
-        assert_eq!(drain(&client, false).0, Ok((Drained::Empty, 2)));
-        assert_eq!(drain(&server, false).0, Ok((Drained::Empty, 1)));
+        assert_eq!(drain(&client, false).0, Err(Errno::CONNRESET));
+        assert_eq!(drain(&server, false).0, Err(Errno::CONNRESET));
         assert_eq!(client.bell.get().unwrap().address(), address);
         assert!(client.was_taken_up());
-        assert_eq!(rustix::io::read(&read, &mut [0]), Ok(0), "nobody has its other end");
+        drop((client, server));
+        assert_eq!(rustix::io::read(&read, &mut [0]), Ok(0), "the other end is closed");
     }
 }

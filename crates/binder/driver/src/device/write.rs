@@ -99,7 +99,8 @@ impl Device {
             _ => self.engine.accept_first(&mut state),
         }
         let result = self.run_locally(&mut state, tid, (command, at), reads_next);
-        if result.is_ok() && reads_next {
+        // Descriptors of a buffer that is freed are closed by this thread, before it reads.
+        if result.is_ok() && reads_next && !state.thread(tid).return_once {
             let process_work = state.takes_process_work(tid);
             if state.has_work(tid, process_work) {
                 return Ok(Some(state));

@@ -15,6 +15,7 @@ pub(crate) mod status_page;
 pub(crate) mod thread_end;
 
 use crate::channel::Channel;
+use crate::channel::peer_files::UserClosers;
 use crate::sys::clock::StampClock;
 use crate::sys::control_poll::ControlPoll;
 use crate::sys::packet::descriptors;
@@ -53,6 +54,8 @@ pub struct Engine {
     pub(crate) state: Lock<State>,
     /// The state, under its lock.
     pub(crate) accounts: Accounts,
+    /// Threads that close descriptors of peers.
+    pub(crate) closers: UserClosers,
     /// One word for each thread, to wait for work of its own.
     pub(crate) own_words: Lock<FxHashMap<Tid, Arc<AtomicU32>>>,
     pub(crate) broker: Broker,
@@ -144,6 +147,7 @@ impl Engine {
             closed: AtomicBool::new(false),
             state: Lock::new(state),
             accounts,
+            closers: UserClosers::default(),
             own_words: Lock::default(),
             broker,
             page,

@@ -120,8 +120,8 @@ impl Engine {
     ) -> bool {
         let process = peer.process;
         self.accounts.set_descriptors(descriptors());
-        let account = self.accounts.of(peer.uid);
-        let taken = fds.and_then(|fds| Channel::new(id, end, process, account, fds));
+        let closer = self.closers.of(peer.uid, &self.accounts.of(peer.uid));
+        let taken = fds.and_then(|fds| Channel::new(id, end, process, &closer, fds));
         let taken = taken.and_then(|channel| self.take_up(Arc::new(channel), peer));
         if let Err(errno) = taken {
             if end == End::Client {
@@ -174,7 +174,7 @@ impl Engine {
         why: Option<&'static str>,
     ) {
         channel.ends().dead = true;
-        channel.socket.shut_down();
+        channel.shut_down();
         // The control thread keeps the channel as long as a thread is inside an entry for it.
         channel.revocation.revoke();
         let removed = self.pool.channels.remove(channel);

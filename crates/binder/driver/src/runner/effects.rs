@@ -9,6 +9,7 @@ use baton_state::thread::{ExtendedError, Waiting};
 use baton_state::transaction::LaneId;
 use baton_state::work::Tid;
 use baton_state::{Effect, State};
+use rustix::fd::{FromRawFd, OwnedFd};
 
 impl Engine {
     /// Carries out the effects, admits messages that waited for room, and publishes the status
@@ -126,6 +127,10 @@ impl Engine {
                 }
             }
             Effect::Close(fds) => state.closing.extend(fds),
+            Effect::Discard(user, fds) => {
+                let closer = self.closers.of(user, &self.accounts.of(user));
+                closer.close(fds.into_iter().map(own_installed).collect());
+            }
             Effect::Complain(line) => {
                 tracing::warn!(target: "binder", "{}:{} {line}", self.identity.pid, tid());
             }
@@ -171,14 +176,20 @@ impl Engine {
     }
 }
 
-/// Closes descriptors that were installed for buffers which are dropped.
+/// A descriptor that was installed for a buffer which the program never gets.
+fn own_installed(fd: i32) -> OwnedFd {
+    // SAFETY: installed by this engine, and the program has not been told of it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Closes descriptors of arrays in buffers that the program has freed.
 #[cold]
 pub(super) fn close_installed(fds: Vec<i32>) {
     for fd in fds {
         // The program may have closed an array's itself. The protocol has whatever has the number
         // then closed all the same.
-        // SAFETY: installed by this engine for a buffer that has been dropped; nobody else owns the
-        // number (or, for an array's, the protocol says so).
+        // SAFETY: installed by this engine for a buffer that has been dropped; the protocol says
+        // that nobody else owns the number.
         unsafe { libc::close(fd) };
     }
 }

@@ -72,7 +72,7 @@ impl Engine {
     ) {
         state.drop_ticket(channel.peer, TicketId(message.ticket));
         state.drop_carried(channel.sender(), &objects_in(message, area, 0));
-        drop(channel.take_fds(message));
+        channel.drop_fds(message);
     }
 
     /// The caller had left when this thread posted its answer.

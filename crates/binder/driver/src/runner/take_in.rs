@@ -91,7 +91,7 @@ impl Engine {
             Err(Verdict::NoRoom) => return Err(Stop::NoRoom),
             Err(Verdict::Refused(kind, errno)) => {
                 state.drop_claim(arrival);
-                drop(channel.take_fds(arrival.message));
+                channel.drop_fds(arrival.message);
                 return Ok(Err((kind, errno)));
             }
         };
@@ -123,10 +123,11 @@ impl Engine {
             return Ok(Received::default());
         }
         let held = state.claim(arrival);
+        let user = state.user_of(arrival.peer);
         let fds: Vec<i32> = match channel.take_fds(message) {
-            Ok(fds) => fds.into_iter().map(IntoRawFd::into_raw_fd).collect(),
+            Ok(fds) => fds.keep().into_iter().map(IntoRawFd::into_raw_fd).collect(),
             Err(errno) => {
-                state.reject(room, held, Vec::new());
+                state.reject(room, Received { held, ..Received::default() });
                 return Err(match errno {
                     Errno::MFILE => Stop::Refused(errno),
                     _ => Stop::Violation("descriptors missing"),
@@ -137,17 +138,18 @@ impl Engine {
         map.read(at, &mut payload);
         let placed = self.place_objects(state, message, &mut payload, room, &held, &fds);
         match placed {
-            Ok(contents) => {
+            Ok(array_fds) => {
                 self.buffer.view().write(room.buffer, &payload);
-                Ok(contents)
+                Ok(Received { held, fds, array_fds, user })
             }
             Err(baton_state::parcel::Malformed) => {
-                state.reject(room, held, fds);
+                state.reject(room, Received { held, fds, array_fds: Vec::new(), user });
                 Err(Stop::Violation("malformed objects"))
             }
         }
     }
 
+    /// Puts the objects of a message in their places. Returns its descriptors in arrays.
     fn place_objects(
         &self,
         state: &State,
@@ -156,7 +158,7 @@ impl Engine {
         room: Room,
         held: &[HeldObject],
         fds: &[i32],
-    ) -> Result<Received, baton_state::parcel::Malformed> {
+    ) -> Result<Vec<i32>, baton_state::parcel::Malformed> {
         let data_bytes = message.data_bytes as usize;
         let offsets_at = data_bytes.next_multiple_of(8);
         let buffers_at = offsets_at + (message.offsets_bytes as usize).next_multiple_of(8);
@@ -173,10 +175,9 @@ impl Engine {
             buffers_address: (base + buffers_at) as u64,
         };
         let data = &mut data[..data_bytes];
-        let array_fds = baton_state::parcel::receive(data, &offsets, buffers, &delivery, |id| {
+        baton_state::parcel::receive(data, &offsets, buffers, &delivery, |id| {
             state.nodes.get(id).map(|node| (node.ptr, node.cookie))
-        })?;
-        Ok(Received { held: held.to_vec(), fds: fds.to_vec(), array_fds })
+        })
     }
 
     fn write_label(&self, state: &State, peer: ProcessId, at: usize) {

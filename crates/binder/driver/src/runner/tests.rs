@@ -2,6 +2,7 @@
 
 use super::accept::{ChannelSet, Look, MOST_AT_ONCE};
 use crate::channel::Channel;
+use crate::channel::lingering::lingering;
 use crate::channel::payload::Payload;
 use crate::channel::returns::ReliedOn;
 use crate::engine::Engine;
@@ -29,6 +30,7 @@ use baton_state::transaction::{LaneId, Refusal, Target};
 use baton_state::work::{Completion, Tid, Work};
 use baton_state::{Effect, Return, State};
 use bytemuck::{Zeroable, bytes_of};
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -413,6 +415,57 @@ fn send_one_way(client: &Engine) {
     let (data, sent) = (Payload::Bytes(&[]), Sent::default());
     let outgoing = Outgoing { code: 1, flags: TF_ONE_WAY, data, offsets: &[], sent };
     client.send(tid(), Target::Handle(0), TF_ONE_WAY, (0, 0), Ok(outgoing));
+}
+
+/// Waits until a process has a thread that waits in a close.
+fn await_waiting_close(engine: &Engine, uid: u32) {
+    while engine.closers.of(uid, &engine.accounts.of(uid)).is_idle() {
+        std::thread::yield_now();
+    }
+}
+
+/// The close of what a peer has sent takes as long as the peer likes: the descriptor of a
+/// transaction that is refused, and one that nobody has read from a channel that ends.
+#[test]
+fn a_close_that_waits_holds_up_no_thread_of_the_engine() {
+    // What its sender does with a message that has descriptors.
+    type Attack = fn(&Engine, &Channel, &Message);
+    let refused: Attack = |_, channel, message| {
+        // The node accepts no descriptors.
+        channel.lane(0).unwrap().post(message, |_| {});
+        channel.set_ready(0);
+        channel.socket.ring();
+    };
+    let unread: Attack = |client, _, _| client.close();
+    let cancelled: Attack = |_, channel, message| channel.cancel_fds(message);
+    for attack in [refused, unread, cancelled] {
+        let broker = broker();
+        let (server, client, channel) = channel(&broker);
+        let _ = other_end(&server, &channel);
+        let other = Engine::open("binder", broker.socket()).unwrap();
+        other.find_manager().unwrap();
+        let others = other.channel_to(server.identity.process).unwrap();
+        let (file, end) = lingering();
+        let fds_number = channel.send_fds(&[file.as_fd()]).unwrap();
+        drop(file);
+        let (kind, node) = (Kind::Request as u32, server.lock().nodes.at(0x10).unwrap().0);
+        attack(
+            &client,
+            &channel,
+            &Message { kind, node, fds: 1, fds_number, ..Message::default() },
+        );
+        await_waiting_close(&server, client.identity.uid);
+        // The control thread still hears of others, and the state's lock is free.
+        other.close();
+        while server.channel(others.id).is_some() {
+            std::thread::yield_now();
+        }
+        let closer = server.closers.of(client.identity.uid, &server.accounts.of(0));
+        assert!(!closer.is_idle(), "its close has not ended");
+        drop(end);
+        client.close();
+        server.close();
+    }
 }
 
 /// A client may post as fast as the server takes in, and others want the state as well.

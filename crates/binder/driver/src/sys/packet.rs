@@ -133,15 +133,17 @@ pub fn receive_patiently(socket: impl AsFd) -> Result<Received, Errno> {
     }
 }
 
-/// Receives one packet into `packet`, with up to `max_fds` descriptors.
+/// Receives one packet into `packet`, with up to `max_fds` descriptors. The kernel says of a packet
+/// that has more, also if `max_fds` is 0.
 pub fn receive_into(
     socket: impl AsFd,
     packet: &mut [u8],
     max_fds: usize,
     flags: RecvFlags,
 ) -> Result<Packet, Errno> {
-    let mut space: Space =
-        smallvec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(max_fds))];
+    // Space for none would have room for one, because of its alignment.
+    let bytes = if max_fds == 0 { 0 } else { rustix::cmsg_space!(ScmRights(max_fds)) };
+    let mut space: Space = smallvec![MaybeUninit::uninit(); bytes];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
     let message = loop {

@@ -14,16 +14,8 @@ use std::sync::Once;
 
 /// Starts a thread on which no signal handler of the program runs.
 pub fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
-    // SAFETY: plain data; both masks are ours and initialised by the calls.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let started = baton_shm::thread::spawn(name, body);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        started.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
-    }
+    let started = baton_shm::thread::spawn(name, body);
+    started.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
 }
 
 /// Replaces a descriptor by nothing in this process, keeping its number taken.

@@ -247,9 +247,9 @@ impl State {
     }
 
     /// Undoes [`State::admit`] and [`State::claim`] of a malformed message.
-    pub fn reject(&mut self, room: Room, held: Vec<HeldObject>, fds: Vec<i32>) {
+    pub fn reject(&mut self, room: Room, received: Received) {
         let buffer = self.contents.get_mut(&room.buffer).expect("admitted");
-        buffer.received = Received { held, fds, array_fds: Vec::new() };
+        buffer.received = received;
         self.drop_buffer(room.buffer, None);
     }
 

@@ -93,8 +93,12 @@ impl State {
         let usage = if buffer.one_way.is_some() { Use::OneWay } else { Use::Call };
         self.buffers.release(offset, buffer.bytes, usage);
         self.made_room = true;
-        let Received { held, fds, array_fds } = buffer.received;
-        self.close_fds(if freed_by.is_none() { fds } else { array_fds });
+        let Received { held, fds, array_fds, user } = buffer.received;
+        if freed_by.is_none() && !fds.is_empty() {
+            self.effect(Effect::Discard(user, fds));
+        } else if freed_by.is_some() && !array_fds.is_empty() {
+            self.effect(Effect::Close(array_fds));
+        }
         if let Some(channel) = buffer.one_way {
             let (bytes, buffers) = self.one_way_account(channel);
             match buffers {
@@ -114,13 +118,6 @@ impl State {
         }
         for granted in &held {
             self.let_go(granted);
-        }
-    }
-
-    /// Has descriptors of the program closed, if there are any.
-    fn close_fds(&mut self, fds: Vec<i32>) {
-        if !fds.is_empty() {
-            self.effect(Effect::Close(fds));
         }
     }
 
