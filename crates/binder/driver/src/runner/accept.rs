@@ -91,10 +91,15 @@ impl Engine {
     }
 
     fn cut(&self, taken: usize, next: u64) -> Look {
+        self.leave_to_others();
+        Look::Cut { taken, next }
+    }
+
+    /// Messages lie there that this thread does not take in: a looper or the watchdog goes on.
+    pub(super) fn leave_to_others(&self) {
         if !self.pool.wake_one() {
             self.control.watchdog.expect();
         }
-        Look::Cut { taken, next }
     }
 
     /// Takes in every message that was posted before this call, and returns the locked state. A
@@ -571,6 +576,14 @@ impl Candidate {
             Place::Ring(_) => SchedPriority::fifo(1),
         };
         Candidate { channel: channel.id, place, priority, stamp: message.stamp }
+    }
+
+    /// Whether this is the message that waited at its place before, or claims to be older than
+    /// `began`, a time after it was seen there. A later message at this place was posted after the
+    /// one before it was taken in, so that only a false header says so.
+    pub(super) fn has_taken_no_turn(&self, before: Candidate, began: u64) -> bool {
+        let is_there = (self.channel, self.place) == (before.channel, before.place);
+        is_there && (*self == before || self.stamp < began)
     }
 
     /// The sort key: the message with the lesser key comes first.

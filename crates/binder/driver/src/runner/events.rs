@@ -5,6 +5,7 @@ use crate::channel::Channel;
 use crate::channel::returns::ReliedOn;
 use crate::engine::Engine;
 use crate::engine::broker::{Gone, Link};
+use crate::sys::clock::stamp_in_order;
 use baton_abi::control::{Event, ProcessId, Request};
 use baton_shm::blocking::await_readable;
 use baton_shm::lock::Guard;
@@ -15,6 +16,10 @@ use baton_state::work::Tid;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::time::Duration;
+
+/// So often one thread waits for events of messages that wait: a sender may post ever new ones, or
+/// write a new header as often as the thread looks.
+pub(super) const MOST_LAPS: u32 = 8;
 
 impl Engine {
     /// Applies the events that have come, if there are any.
@@ -244,16 +249,20 @@ impl Engine {
 
     /// Waits until every event that was caused before now has been applied. A message that still
     /// lacks its grant or its references never had them: its channel ends. Repeats this for
-    /// messages that arrive meanwhile, until none waits.
+    /// messages that arrive meanwhile, until none waits, or for [`MOST_LAPS`]: then another look
+    /// goes on.
     pub(crate) fn catch_up(
         &self,
         mut later: Option<Candidate>,
         mut caller: Option<Tid>,
     ) -> Guard<'_, State> {
-        loop {
+        for lap in 1.. {
+            let began = stamp_in_order(self.broker.stamps);
             let mut state = self.pass_barrier();
             let mut still = self.accept(&mut state, ChannelSet::Watched).later();
-            if let Some(candidate) = still.filter(|_| still == later)
+            let never_allowed =
+                |it: &Candidate| later.is_some_and(|later| it.has_taken_no_turn(later, began));
+            if let Some(candidate) = still.filter(never_allowed)
                 && let Some(channel) = self.channel(candidate.channel)
             {
                 self.end_channel(&mut state, &channel, "a call without a grant");
@@ -270,8 +279,13 @@ impl Engine {
             if still.is_none() {
                 return state;
             }
+            if lap == MOST_LAPS {
+                self.leave_to_others();
+                return state;
+            }
             later = still;
         }
+        unreachable!("the loop has no end of its own")
     }
 
     /// The state, once every event that was caused before has been applied, or there is no broker.

@@ -10,6 +10,7 @@ use crate::engine::real_time::OwnRing;
 use crate::engine::thread_end::remember;
 use crate::runner::await_work::Until;
 use crate::runner::send::Outgoing;
+use crate::sys::clock::stamp;
 use crate::sys::thread::is_running;
 use crate::sys::thread::tid;
 use baton_abi::control::{ChannelId, HeldNode, NodeId, Reply, Request, Strength};
@@ -490,6 +491,40 @@ fn a_look_ends_however_much_there_is() {
     drop(state);
     client.close();
     server.close();
+}
+
+/// A message whose ticket never comes, and that its sender rewrites while a thread waits for it.
+#[test]
+fn a_header_that_changes_keeps_no_looper() {
+    type Rewrite = fn(&Engine, u64) -> Message;
+    let request = Message { kind: Kind::Request as u32, ticket: 77, ..Message::default() };
+    let older: Rewrite = |_, nth| Message { stamp: 1 + nth, ..Message::default() };
+    let newer: Rewrite =
+        |client, _| Message { stamp: stamp(client.broker.stamps), ..Message::default() };
+    for (name, rewrite, ends) in [("older", older, true), ("newer", newer, false)] {
+        let broker = broker();
+        let (server, client, channel) = channel(&broker);
+        let theirs = other_end(&server, &channel);
+        let node = server.lock().nodes.at(0x10).unwrap().0;
+        let is_over = AtomicBool::new(false);
+        let post = |nth| {
+            let Message { stamp, .. } = rewrite(&client, nth);
+            channel.lane(0).unwrap().post(&Message { stamp, node, ..request }, |_| {});
+        };
+        post(0);
+        channel.set_ready(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (1..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(post);
+            });
+            let later = server.accept(&mut server.lock(), ChannelSet::Watched).later();
+            drop(server.catch_up(later, None));
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert!(theirs.ends().dead || !ends, "{name}");
+        client.close();
+        server.close();
+    }
 }
 
 /// A real-time sender waits for it.
