@@ -5,8 +5,8 @@
 //! with it. An end numbers its packets from 0 on, in the order in which it sends them.
 //!
 //! Messages are taken in by another order. Descriptors of a later message are kept until it comes,
-//! as far as their user's share goes. A packet stays in the socket until copies of its descriptors
-//! are here: the kernel would close those that find no room, and wait.
+//! as far as their user's share goes. A stranger's packet stays in the socket until copies of its
+//! descriptors are here: the kernel would close those that find no room, and wait.
 
 use super::peer_files::{PeerFiles, PeerSocket, UserCloser};
 use crate::sys::packet::{self, passes, receive_last_words};
@@ -38,6 +38,8 @@ pub struct DescriptorSocket {
     fd: PeerSocket,
     received: Lock<ReceivedFds>,
     sent: Lock<Sent>,
+    /// See [`Account::is_of_stranger`](baton_state::account::Account::is_of_stranger).
+    is_of_stranger: bool,
 }
 
 /// What has been read, and what is to be done with the rest.
@@ -104,7 +106,9 @@ impl Sent {
 impl DescriptorSocket {
     /// The socket of this end.
     pub fn new(fd: PeerSocket) -> DescriptorSocket {
-        DescriptorSocket { fd, received: Lock::default(), sent: Lock::default() }
+        let is_of_stranger = fd.closer().account().is_of_stranger();
+        let (received, sent) = (Lock::default(), Lock::default());
+        DescriptorSocket { fd, received, sent, is_of_stranger }
     }
 
     /// The closer of the peer's user.
@@ -234,7 +238,7 @@ impl DescriptorSocket {
         loop {
             let is_wanted = received.next == number;
             let read = match is_wanted {
-                true => self.receive(received).map(Some),
+                true => self.receive_wanted(received).map(Some),
                 false => self.read_early(received).map(|()| None),
             };
             match read {
@@ -259,7 +263,7 @@ impl DescriptorSocket {
             return self.drop_unwanted(received);
         }
         // Nothing is installed before it is known how much that is.
-        let (count, _) = self.look(received, 0)?;
+        let (count, _) = self.look(received, 0, RecvFlags::PEEK)?;
         let held = self.take_share(Resource::Descriptors, count).ok_or(Errno::MFILE)?;
         let fds = self.receive(received)?;
         received.early.insert(number, EarlyFds { fds: Some(fds), _held: Some(held) });
@@ -282,26 +286,39 @@ impl DescriptorSocket {
         if !self.closer().has_room() {
             return Err(Errno::MFILE);
         }
-        let (_, fds) = self.look(received, MAX_FDS)?;
+        let fds = self.look(received, MAX_FDS, RecvFlags::PEEK)?.1?;
         // The kernel drops the descriptors in the packet, which are not the last ones.
         receive_last_words(&self.fd, &mut [0; size_of::<Announced>()], 0, RecvFlags::DONTWAIT)?;
-        received.unwanted.remove(&received.next);
-        received.next = received.next.wrapping_add(1);
+        received.pass();
         Ok(PeerFiles::new(fds, self.closer()))
     }
 
-    /// Looks at the next packet: how many descriptors it says to have, and copies of these if there
-    /// is `room`. `EMFILE` if they could not all be installed.
+    /// Receives the packet of a message that is taken in. `EMFILE` if there is no room. Only that
+    /// of a stranger is still the next one then: any other process may harm this one, and its
+    /// packets are received at once, by one system call.
+    fn receive_wanted(&self, received: &mut ReceivedFds) -> Result<PeerFiles, Errno> {
+        if self.is_of_stranger {
+            return self.receive(received);
+        }
+        let (_, fds) = self.look(received, MAX_FDS, RecvFlags::empty())?;
+        received.pass();
+        Ok(PeerFiles::new(fds?, self.closer()))
+    }
+
+    /// Receives the next packet or, with PEEK, looks at it: how many descriptors it says to have,
+    /// and these, or copies of them, if there is `room`. The inner error is `EMFILE` if they could
+    /// not all be installed.
     fn look(
         &self,
         received: &mut ReceivedFds,
         room: usize,
-    ) -> Result<(usize, Vec<OwnedFd>), Errno> {
+        how: RecvFlags,
+    ) -> Result<(usize, Result<Vec<OwnedFd>, Errno>), Errno> {
         if received.ended {
             return Err(Errno::CONNRESET);
         }
         let mut announced: Announced = [0; 2];
-        let (packet, how) = (bytes_of_mut(&mut announced), RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        let (packet, how) = (bytes_of_mut(&mut announced), how | RecvFlags::DONTWAIT);
         match receive_last_words(&self.fd, packet, room, how) {
             Ok(packet) => {
                 let [number, count] = [announced[0], announced[1]];
@@ -310,7 +327,7 @@ impl DescriptorSocket {
                 let is_count = |fds: &Vec<_>| room == 0 || fds.len() == count as usize;
                 let as_announced = fds.as_ref().map_or(true, is_count);
                 if is_one && as_announced && (1..=MAX_FDS).contains(&(count as usize)) {
-                    return Ok((count as usize, fds?));
+                    return Ok((count as usize, fds));
                 }
             }
             Err(errno) if passes(errno) => return Err(errno),
@@ -322,6 +339,12 @@ impl DescriptorSocket {
 }
 
 impl ReceivedFds {
+    /// The next packet has been received.
+    fn pass(&mut self) {
+        self.unwanted.remove(&self.next);
+        self.next = self.next.wrapping_add(1);
+    }
+
     /// Whether an honest peer may have sent a packet of this number that has not been read.
     fn is_to_come(&self, number: u32) -> bool {
         number.wrapping_sub(self.next) < MOST_BEHIND
@@ -345,10 +368,14 @@ mod tests {
 
     /// An end whose process may have so many descriptors, and what its peer, a stranger, has of it.
     fn socket(descriptors: u64) -> (DescriptorSocket, OwnedFd) {
+        socket_of(STRANGER, descriptors)
+    }
+
+    fn socket_of(user: u32, descriptors: u64) -> (DescriptorSocket, OwnedFd) {
         let (ours, theirs) = pair();
         let accounts = Accounts::default();
         accounts.set_owner(0, descriptors);
-        let closer = UserCloser::new(accounts.of(STRANGER));
+        let closer = UserCloser::new(accounts.of(user));
         (DescriptorSocket::new(PeerSocket::new(ours, &closer)), theirs)
     }
 
@@ -627,5 +654,16 @@ mod tests {
         drop(socket);
         assert!(!closer.is_idle(), "the closer closes the socket");
         drop(other);
+    }
+
+    #[test]
+    fn a_packet_of_ones_own_user_is_received_at_once() {
+        let (socket, theirs) = socket_of(0, 1024);
+        (0..2).for_each(|number| send(&theirs, number, 2, 2));
+        let mut none = [0; size_of::<Announced>()];
+        assert_eq!(take(&socket, 0, 2), Ok(2));
+        assert_eq!(take(&socket, 1, 2), Ok(2));
+        let left = receive_last_words(&socket.fd, &mut none, 0, RecvFlags::DONTWAIT);
+        assert_eq!(left.err(), Some(Errno::AGAIN));
     }
 }
