@@ -6,8 +6,8 @@
 //!
 //! **Invariant**: no thread of the engine closes a descriptor that a peer has chosen, unless its
 //! program frees a buffer with an array. [`PeerFiles`] and [`PeerSocket`] go to a [`UserCloser`]
-//! when they are dropped, and a packet with descriptors is received when copies of them are here. Of
-//! a process that is no stranger, which may harm this one anyway, it is received at once.
+//! when they are dropped. A stranger's packet with descriptors is received when copies of them are
+//! here; that of any other process, which may harm this one anyway, at once.
 //!
 //! Each user has a closer, with a thread while something is to be closed. The number of descriptors
 //! that wait there is on the user's account ([`Resource::Closing`]). Beyond its share, the engine
