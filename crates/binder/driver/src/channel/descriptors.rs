@@ -57,7 +57,7 @@ struct ReceivedFds {
 
 #[derive(Debug)]
 struct EarlyFds {
-    /// `None` if their user had no share for them when they were given back.
+    /// `None` if there was no room for them, or their user had no share when they were given back.
     fds: Option<PeerFiles>,
     /// The share for `fds`.
     _held: Option<Held>,
@@ -173,8 +173,12 @@ impl DescriptorSocket {
     pub fn take(&self, number: u32, count: usize) -> Result<PeerFiles, Errno> {
         let mut received = self.received.lock();
         let taken = self.read(&mut received, number, count);
-        if matches!(taken, Err(Errno::MFILE)) && received.is_to_come(number) {
-            received.unwanted.insert(number);
+        if matches!(taken, Err(Errno::MFILE)) {
+            match received.is_to_come(number) {
+                true => _ = received.unwanted.insert(number),
+                // Its packet has been received.
+                false => _ = received.early.remove(&number),
+            }
         }
         taken
     }
@@ -301,7 +305,12 @@ impl DescriptorSocket {
             return self.receive(received);
         }
         let (_, fds) = self.look(received, MAX_FDS, RecvFlags::empty())?;
+        let number = received.next;
         received.pass();
+        if fds.is_err() {
+            // The message may stay on its lane, and is refused later.
+            received.early.insert(number, EarlyFds { fds: None, _held: None });
+        }
         Ok(PeerFiles::new(fds?, self.closer()))
     }
 
