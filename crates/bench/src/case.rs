@@ -65,8 +65,8 @@ impl Case {
         }
     }
 
-    /// What a call of the server asks for, and what it carries. `None` if the case makes no call,
-    /// or a first one.
+    /// The code of a call to the server, and the thing that the call carries. `None` if the case
+    /// makes no call, or a first one.
     pub(crate) fn request(self) -> Option<(Code, Carried)> {
         Some(match self {
             Case::Plain => (Code::Echo, Carried::Nothing),
@@ -83,7 +83,8 @@ impl Case {
         })
     }
 
-    /// What brings the handle that the client keeps before the calls, if the server itself does.
+    /// The code of the call that brings the handle which the client keeps, before all others.
+    /// `None` if the server does not bring that handle.
     pub(crate) fn fetched(self) -> Option<Code> {
         match self {
             Case::HandleHome | Case::LinkUnlink => Some(Code::Give),
@@ -98,7 +99,7 @@ impl Case {
     }
 }
 
-/// What a request carries beside its bytes.
+/// The thing that a request carries beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried {
     Nothing,

@@ -116,7 +116,7 @@ impl ChildProcess {
         serde_json::from_str(&line).map_err(|_| ChildError::Garbled(self.name, line))
     }
 
-    /// What it has found once it was told to begin, in so much time more than usual.
+    /// Sends a line, and returns the child's answer. The child has the usual time and `takes` more.
     pub fn ask<T: DeserializeOwned>(
         &mut self,
         line: &str,

@@ -1,4 +1,5 @@
-//! What the run and the ends of a system tell each other, and how an end obeys.
+//! The orders of a run to the ends of a system, the ends' reports, and the loop by which an end
+//! obeys.
 
 use crate::case::Case;
 use crate::child::{self, say, tell};

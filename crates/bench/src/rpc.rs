@@ -205,7 +205,7 @@ pub(crate) fn run(args: &RpcArgs) -> Result<Finding, BenchError> {
     Ok(Finding { unit: if is_timed { finding.unit } else { Unit::Instructions }, ..finding })
 }
 
-/// What is told of all parts.
+/// Rows, ratios and charts of all parts.
 #[derive(Default)]
 struct Told {
     rows: Vec<Row>,
