@@ -4,11 +4,12 @@ mod applications;
 
 use applications::{Application, Applications, BATON, is_alive, package};
 use baton_services::intent::ComponentName;
+use baton_services::intent::manifest::{Program, ProgramForm};
 use baton_services::process::class::{Adjustment, MinFree};
 use baton_services::process::killer::Choice;
 use baton_services::process::package::Package;
 use baton_services::process::run::{Config, Event, ProcessManager, Report, StartRefused};
-use baton_services::process::start::Commands;
+use baton_services::process::start::{Commands, Starter};
 use baton_services::process::table::{Caller, ProcessId};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -26,6 +27,10 @@ const MIB: u64 = 1 << 20;
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+fn commands() -> Commands {
+    Commands { helper: [BATON, "am", "helper"].map(Into::into).to_vec(), zygote: Vec::new() }
 }
 
 /// A manager that the test drives, round by round.
@@ -47,10 +52,7 @@ impl Driven {
         let manager = ProcessManager::new(Config {
             group: group.map(Path::to_owned),
             minfree,
-            commands: Commands {
-                helper: [BATON, "am", "helper"].map(Into::into).to_vec(),
-                zygote: Vec::new(),
-            },
+            commands: commands(),
             environment: Vec::new(),
         })
         .unwrap();
@@ -157,6 +159,21 @@ fn a_program_starts_plainly_and_a_shared_object_from_a_warm_parent() {
     drop(driven);
     assert!(pids.iter().all(|pid| !is_alive(*pid)), "nothing is left");
     assert!(!is_alive(all[1].preloader));
+}
+
+#[test]
+fn a_closed_starter_leaves_nothing_whoever_holds_a_process() {
+    let applications = Applications::new();
+    let starter = Starter::new(commands(), Vec::new());
+    let program = Program {
+        form: ProgramForm::Loaded,
+        path: applications.object.clone(),
+        arguments: vec![applications.socket.display().to_string(), "held".to_owned()],
+    };
+    let running = starter.start(&program, None).unwrap();
+    let application = applications.accept();
+    starter.close();
+    assert!(!running.is_alive() && !is_alive(application.preloader));
 }
 
 #[test]

@@ -62,9 +62,7 @@ pub struct Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // The helper ends its children when it finds the socket closed.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        let _ = self.child.wait();
+        self.end();
     }
 }
 
@@ -151,9 +149,15 @@ impl Starter {
         started
     }
 
-    /// Ends the helpers, and with them all processes that nobody holds a [`Running`] of.
+    /// Ends the helpers, and with them all processes. None is left when this returns, whoever holds
+    /// a [`Running`].
     pub fn close(&self) {
-        lock(&self.helpers).clear();
+        let helpers = std::mem::take(&mut *lock(&self.helpers));
+        for place in helpers.into_values() {
+            if let Some(helper) = lock(&place).take() {
+                lock(&helper).end();
+            }
+        }
     }
 
     /// The helper of a program, and whether it was started for this.
@@ -244,6 +248,12 @@ impl Helper {
     ) -> Result<(Answer, Vec<OwnedFd>), Errno> {
         send(&self.socket, request, fds)?;
         receive(&self.socket)?.ok_or(Errno::PIPE)
+    }
+
+    /// Ends it, and waits for that. It ends its children when it finds the socket closed.
+    fn end(&mut self) {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let _ = self.child.wait();
     }
 
     /// Whether it has not ended.
