@@ -50,7 +50,7 @@ fn allocate(
     length: Option<u32>,
 ) -> Result<Ref, OutOfMemory> {
     let heap = &t.vm.heap;
-    if t.vm.options.is_tortured && t.vm.requests.is_none() {
+    if t.vm.options.is_tortured && t.vm.requests.is_none() && t.vm.program.get().is_some() {
         collector::collect(t);
     }
     let attempt = |reach| {

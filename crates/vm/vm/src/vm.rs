@@ -80,7 +80,7 @@ pub struct Options {
     /// A file for a profile of allocations
     pub allocation_profile: Option<std::path::PathBuf>,
     /// Whether collections follow each other without a pause; with mark-sweep, whether there is one
-    /// before each allocation
+    /// before each allocation. In a zygote that begins with a program.
     pub is_tortured: bool,
     /// The directory that records which dex files have been checked: this user's alone
     pub dex_cache: Option<std::path::PathBuf>,
