@@ -6,6 +6,7 @@ use crate::heap::{Counter, Marker, Search, Strength, World};
 use crate::monitors::Word;
 use crate::object::Ref;
 use crate::pauses::{Cause, now_ns};
+use crate::placement::Placement;
 use crate::reference::{self, Strengths};
 use crate::requests::Requests;
 use crate::safepoint::ThreadState;
@@ -68,11 +69,13 @@ fn run(t: &Thread, requests: &Requests) {
     let world = Program::new(vm);
     let mutator = t.state.mutator().expect("a VM that counts has mutators");
     let mut counter = counter(vm, mutator.cards(), mutator.stage());
+    let mut placement = Placement::new();
     loop {
         if !vm.options.is_tortured {
             requests.wait();
         }
         let search = requests.begin();
+        placement.leave_to_real_time(vm);
         let (since, n_taken) = (Instant::now(), vm.heap.taken_blocks());
         // What was held back is for the time until this collection gives memory away.
         world.n_taken.set(Some(n_taken));

@@ -55,6 +55,7 @@ pub mod object;
 pub mod parker;
 pub mod pauses;
 mod pending;
+mod placement;
 mod profile;
 pub mod reference;
 mod regex;

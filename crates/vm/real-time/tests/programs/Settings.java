@@ -5,8 +5,12 @@ import baton.rt.RealTime;
 import baton.rt.Setting;
 import baton.rt.ThreadPriority;
 import java.io.BufferedReader;
+import java.io.File;
 import java.io.FileReader;
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 
 /** Makes each setting and undoes it; tells what the system says of it. args[0]: a policy's files. */
 public class Settings {
@@ -74,11 +78,49 @@ public class Settings {
             System.out.println(state());
             int ofRealTime = kilobytesOfThread();
             System.out.println(ofRealTime > ofOrdinary ? "reserve" : ofOrdinary + ", " + ofRealTime + " kB");
+            leavesItsProcessor();
         } catch (SecurityException e) {
             System.out.println("priority: " + e);
         }
         RealTime.setPriority(0);
         System.out.println(state());
+    }
+
+    /** Tells where the collector runs while this thread is bound to a processor, and then. */
+    private static void leavesItsProcessor() throws Exception {
+        int[] all = processors("collector");
+        String tid = new File("/proc/thread-self").getCanonicalFile().getName();
+        int[] bound = {all[0]};
+        for (int[] processors : new int[][] {bound, all}) {
+            String list = Arrays.toString(processors).replaceAll("[\\[\\] ]", "");
+            new ProcessBuilder("taskset", "-p", "-c", list, tid).start().waitFor();
+            System.gc();
+            boolean isElsewhere = processors("collector")[0] != all[0];
+            boolean shouldBe = processors == bound && all.length > 1;
+            System.out.println(isElsewhere == shouldBe ? "as asked" : "elsewhere: " + isElsewhere);
+        }
+    }
+
+    /** The processors of the thread with this name. */
+    private static int[] processors(String name) throws IOException {
+        List<Integer> found = new ArrayList<>();
+        for (File task : new File("/proc/self/task").listFiles()) {
+            if (!name.equals(read(task + "/comm"))) {
+                continue;
+            }
+            for (String range : line(task + "/status", "Cpus_allowed_list:").split(",")) {
+                String[] ends = range.split("-");
+                int last = Integer.parseInt(ends[ends.length - 1]);
+                for (int cpu = Integer.parseInt(ends[0]); cpu <= last; cpu++) {
+                    found.add(cpu);
+                }
+            }
+        }
+        int[] processors = new int[found.size()];
+        for (int i = 0; i < processors.length; i++) {
+            processors[i] = found.get(i);
+        }
+        return processors;
     }
 
     /** What a thread that this one starts can hold. */
@@ -102,15 +144,21 @@ public class Settings {
     private static String state() throws IOException {
         String stat = read("/proc/thread-self/stat");
         String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
-        boolean isLocked = false;
-        try (BufferedReader lines = new BufferedReader(new FileReader("/proc/self/status"))) {
-            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-                isLocked |= line.startsWith("VmLck:") && !line.endsWith("\t       0 kB");
-            }
-        }
+        boolean isLocked = !line("/proc/self/status", "VmLck:").equals("0 kB");
         return fields[37] + " " + fields[38] + " " + isLocked + " "
                 + read("/proc/self/oom_score_adj") + " " + read(policy + "/scaling_governor") + " "
                 + read(policy + "/scaling_max_freq");
+    }
+
+    /** What stands in a line behind this word. */
+    private static String line(String path, String word) throws IOException {
+        try (BufferedReader lines = new BufferedReader(new FileReader(path))) {
+            String line = lines.readLine();
+            while (!line.startsWith(word)) {
+                line = lines.readLine();
+            }
+            return line.substring(word.length()).trim();
+        }
     }
 
     private static String read(String path) throws IOException {
