@@ -121,6 +121,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("binder/binderfs/src/client_memory.rs", "memory of other processes, which rustix lacks"),
     ("binder/binderfs/src/injection.rs", "ptrace, and descriptors by number"),
     ("binder/binderfs/src/interrupt.rs", "a handler of a signal, and signals of one thread"),
+    ("binder/binderfs/src/mounted.rs", "unshare, which rustix has no safe form of"),
     ("binder/capi/src/", "pointers from C"),
     ("services/src/broadcast/journal.rs", "words of a mapped file"),
     ("services/src/broadcast/queue.rs", "a stack of nodes, without a lock"),

@@ -7,7 +7,7 @@
 //!   client's map of the device = the engine's receive buffer (FUSE passthrough), or a copy of it
 //! ```
 //!
-//! - [`protocol`]: FUSE's messages. [`connection`]: /dev/fuse and the mount.
+//! - [`protocol`]: FUSE's messages. [`connection`]: /dev/fuse. [`mounted`]: the mount.
 //! - [`contexts`]: the contexts of devices, at the broker.
 //! - [`tree`]: the files; [`entry`]: an entry of a directory. [`server`]: reads requests.
 //!   [`watcher`]: looks at everything else, by [`watches`].
@@ -45,6 +45,7 @@ mod kernel_form;
 mod log_files;
 mod logs;
 mod mount_error;
+mod mounted;
 mod next_device;
 mod opened_device;
 mod opener;

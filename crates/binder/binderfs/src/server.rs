@@ -5,12 +5,13 @@
 use crate::account::{Account, DEVICE, Exceeded, THREAD};
 use crate::client_priority::Urgency;
 use crate::client_thread::{ClientThread, Task};
-use crate::connection::{Connection, Mounted};
+use crate::connection::Connection;
 use crate::contexts::Contexts;
 use crate::device_threads::DeviceThreads;
 use crate::log_files::LogNode;
 use crate::logs::{Job, LogClient, Logs};
 use crate::mount_error::MountError;
+use crate::mounted::Mounted;
 use crate::next_device::NextDevice;
 use crate::opened_device::OpenedDevice;
 use crate::opener::Opener;
@@ -29,7 +30,6 @@ use baton_driver::device::Device;
 use bytemuck::{bytes_of, pod_read_unaligned};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use std::collections::HashMap;
@@ -96,7 +96,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     let pending = Pending::new().map_err(MountError::system("timerfd_create"))?;
     let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
     let (reader, reads) = pipe.map_err(MountError::system("pipe"))?;
-    let (connection, mounted) = Connection::mount(&config.directory)?;
+    let (connection, mut mounted) = Connection::mount(&config.directory)?;
     if config.ends_with_namespace {
         mounted.leave_namespace()?;
     }
@@ -142,7 +142,6 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         asked_pages: config.pages,
         pages: PageSource::Stored,
         tree,
-        file_system: (0, 0),
         reviewed: Instant::now(),
     };
     let tid = baton_shm::thread::id();
@@ -171,8 +170,6 @@ struct Server<'a> {
     /// How clients' maps get their bytes, from INIT on.
     pages: PageSource,
     tree: Tree,
-    /// The file system's device number, as maps of processes show it.
-    file_system: (u32, u32),
     /// When the urgency of this thread was looked at.
     reviewed: Instant,
 }
@@ -390,11 +387,6 @@ impl Server<'_> {
         connection.answer(unique, &[bytes_of(&answer)]);
         self.pages = pages::choose(self.asked_pages, passes.then_some(connection))?;
         tracing::info!(pages = %self.pages, "mounted at {}", self.mounted.directory().display());
-        // Without a request to this thread, which would have to answer it.
-        let flags = AtFlags::STATX_DONT_SYNC;
-        let found = rustix::fs::statx(CWD, self.mounted.directory(), flags, StatxFlags::empty())
-            .map_err(MountError::system("statx"))?;
-        self.file_system = (found.stx_dev_major, found.stx_dev_minor);
         if self.ends_with_namespace {
             self.mounted.unmount();
         }
@@ -406,7 +398,8 @@ impl Server<'_> {
     fn open_device(&mut self, header: InHeader, flags: u32) -> Result<(), Errno> {
         let context = self.contexts.of(&self.tree.open_device(header.node)?);
         let (shared, opens) = (Arc::clone(&self.shared), Arc::clone(&self.opens));
-        let (next, file_system, pages) = (Arc::clone(&self.next), self.file_system, self.pages);
+        let (next, file_system) = (Arc::clone(&self.next), self.mounted.file_system());
+        let pages = self.pages;
         let share = self.shared.account.take(header.uid, DEVICE);
         let share = share.map_err(|Exceeded| Errno::MFILE)?;
         let opener = Opener::of(header.tid)?;
