@@ -5,25 +5,33 @@ use baton_driver::observer::Observer;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The connection by which contexts are added and removed, and the contexts that are this mount's
-/// own. They go with it; all others are the broker's, and stay.
+/// The contexts of the devices that there are. Those of a mount apart go with it; all others are
+/// the broker's, and stay.
 #[derive(Debug)]
 pub struct Contexts {
+    /// What the names of this mount's own contexts end with.
+    apart: Option<String>,
+    added: Mutex<Added>,
+}
+
+/// The contexts that were added, and the connection by which they were.
+#[derive(Debug)]
+struct Added {
     /// The broker's.
     socket: PathBuf,
     /// A broker that runs until it is idle runs for as long as this connection is open.
     broker: Observer,
-    /// What the names of this mount's own contexts end with.
-    apart: Option<String>,
-    own: BTreeSet<String>,
+    names: BTreeSet<String>,
 }
 
 impl Contexts {
     /// Connects to the broker.
     pub fn connect(socket: PathBuf, apart: Option<String>) -> Result<Contexts, OpenError> {
         let broker = Observer::connect(&socket)?;
-        Ok(Contexts { socket, broker, apart, own: BTreeSet::new() })
+        let added = Added { socket, broker, names: BTreeSet::new() };
+        Ok(Contexts { apart, added: Mutex::new(added) })
     }
 
     /// The broker's name for the context of a device.
@@ -35,28 +43,52 @@ impl Contexts {
     }
 
     /// Adds the context of a device at the broker, unless it has it. The error is the broker's.
-    pub fn add(&mut self, device: &str) -> Result<(), Errno> {
+    pub fn add(&self, device: &str) -> Result<(), Errno> {
         let context = self.of(device);
-        match self.ask(|broker| broker.add_context(&context)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            // This user may use the contexts that there are.
-            Err(Errno::PERM) if self.ask(Observer::contexts)?.contains(&context) => return Ok(()),
-            Err(errno) => return Err(errno),
-        }
-        if self.apart.is_some() {
-            self.own.insert(context);
-        }
+        let mut added = self.added();
+        added.add(&context)?;
+        added.names.insert(context);
         Ok(())
+    }
+
+    /// Adds a device's context that the broker has no more: it is another broker that was told
+    /// nothing, or another mount with this name has ended. False for a context whose device is
+    /// unlinked, and if the broker refuses.
+    pub fn restore(&self, context: &str) -> bool {
+        let mut added = self.added();
+        added.names.contains(context) && added.add(context).is_ok()
     }
 
     /// Removes the context of a device that is unlinked, if it is this mount's own. Programs that
     /// have the device open keep the context.
-    pub fn remove(&mut self, device: &str) {
+    pub fn remove(&self, device: &str) {
         let context = self.of(device);
-        if self.own.remove(&context) {
-            // Without a broker there is no context.
-            let _ = self.ask(|broker| broker.remove_context(&context));
+        let mut added = self.added();
+        if added.names.remove(&context) && self.apart.is_some() {
+            added.remove(&context);
         }
+    }
+
+    fn added(&self) -> MutexGuard<'_, Added> {
+        self.added.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Added {
+    fn add(&mut self, context: &str) -> Result<(), Errno> {
+        match self.ask(|broker| broker.add_context(context)) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            // This user may use the contexts that there are.
+            Err(Errno::PERM) if self.ask(Observer::contexts)?.iter().any(|it| it == context) => {
+                Ok(())
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn remove(&mut self, context: &str) {
+        // Without a broker there is no context.
+        let _ = self.ask(|broker| broker.remove_context(context));
     }
 
     /// Asks the broker, or the one that has taken its place.
@@ -74,8 +106,11 @@ impl Contexts {
 
 impl Drop for Contexts {
     fn drop(&mut self) {
-        for context in std::mem::take(&mut self.own) {
-            let _ = self.ask(|broker| broker.remove_context(&context));
+        if self.apart.is_some() {
+            let mut added = self.added();
+            for context in std::mem::take(&mut added.names) {
+                added.remove(&context);
+            }
         }
     }
 }

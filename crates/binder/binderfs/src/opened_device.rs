@@ -7,7 +7,7 @@ use crate::pages;
 use crate::protocol::InHeader;
 use crate::traffic::{Client, Counts};
 use baton_abi::uapi::{TF_CLEAR_BUF, TransactionData};
-use baton_driver::device::{AskedDevice, ControlThread, Device, OpenError};
+use baton_driver::device::{ControlThread, Device, OpenError};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -44,11 +44,11 @@ pub struct OpenedDevice {
 }
 
 impl OpenedDevice {
-    /// Opens a context for the process that makes this request, the opener, for which the broker
-    /// has been asked. `register` gives the receive buffer's file to the kernel, if maps are to be
+    /// A context that was opened on behalf of the process that makes this request, the opener.
+    /// `register` gives the receive buffer's file to the kernel, if maps are to be
     /// passed through to it. A thread has to run the control thread.
     pub fn open(
-        asked: Result<AskedDevice, OpenError>,
+        driver: Result<(Arc<Device>, ControlThread), OpenError>,
         context: &str,
         opener: Opener,
         header: InHeader,
@@ -56,8 +56,7 @@ impl OpenedDevice {
         file_system: (u32, u32),
         register: impl FnOnce(&Device) -> Result<Option<i32>, Errno>,
     ) -> Result<(OpenedDevice, ControlThread), Errno> {
-        let opened = asked.and_then(Device::open_on_behalf);
-        let (device, control) = opened.map_err(|error| {
+        let (device, control) = driver.map_err(|error| {
             tracing::warn!(process = opener.pid, context, "cannot open a device: {error}");
             error.errno()
         })?;

@@ -26,7 +26,7 @@ use crate::watcher::{self, Ending};
 use crate::watches::{Watch, Watches};
 use crate::{injection, interrupt};
 use baton_abi::uapi::{BINDER_CTL_ADD, BINDER_WRITE_READ, BinderfsDevice};
-use baton_driver::device::Device;
+use baton_driver::device::{Device, OpenError};
 use bytemuck::{bytes_of, pod_read_unaligned};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, OwnedFd};
@@ -78,7 +78,7 @@ pub struct Config {
 /// Mounts a binderfs and serves it until `stop` is readable or it is unmounted. `ready` is called
 /// once programs can use it.
 pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
-    let mut contexts = Contexts::connect(config.socket.clone(), config.apart)?;
+    let contexts = Contexts::connect(config.socket.clone(), config.apart)?;
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let mut tree = Tree::new(owner, config.options);
     for device in &config.contexts {
@@ -136,7 +136,7 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         last_handle: 0,
         mounted,
         ends_with_namespace: config.ends_with_namespace,
-        contexts,
+        contexts: Arc::new(contexts),
         logs,
         next,
         asked_pages: config.pages,
@@ -162,7 +162,7 @@ struct Server<'a> {
     mounted: Mounted,
     /// See [`Config::ends_with_namespace`].
     ends_with_namespace: bool,
-    contexts: Contexts,
+    contexts: Arc<Contexts>,
     logs: Option<Logs>,
     next: Arc<NextDevice>,
     /// See [`Config::pages`].
@@ -405,6 +405,8 @@ impl Server<'_> {
         let opener = Opener::of(header.tid)?;
         // The broker answers while a thread is woken for the rest.
         let asked = next.ask_now(&context, opener.pid);
+        // The contexts go with the server, not with the last device.
+        let contexts = Arc::downgrade(&self.contexts);
         self.last_handle += 1;
         let handle = self.last_handle;
         self.device_threads.give(Box::new(move || {
@@ -414,9 +416,19 @@ impl Server<'_> {
                 PageSource::Passthrough => shared.connection.open_backing(device.file()).map(Some),
                 PageSource::Stored => Ok(None),
             };
-            let asked = asked.map_or_else(|| next.ask(&context, opener.pid), Ok);
+            let ask = || next.ask(&context, opener.pid);
+            let driver = asked.map_or_else(ask, Ok).and_then(Device::open_on_behalf);
+            let driver = driver.or_else(|error| {
+                let is_unknown = matches!(error, OpenError::Refused { errno: Errno::NOENT, .. });
+                match contexts.upgrade().filter(|_| is_unknown) {
+                    Some(contexts) if contexts.restore(&context) => {
+                        ask().and_then(Device::open_on_behalf)
+                    }
+                    _ => Err(error),
+                }
+            });
             let opened =
-                OpenedDevice::open(asked, &context, opener, header, flags, file_system, register);
+                OpenedDevice::open(driver, &context, opener, header, flags, file_system, register);
             match opened {
                 Ok((opened, control)) => {
                     answer_open(&shared, &opens, header.unique, handle, opened);
