@@ -213,6 +213,17 @@ fn explain(tried: &str, socket: &Path, error: &MountError) -> Failure {
         MountError::TooManyDevices(_) => {
             failure.kind(Kind::Usage).advice("name fewer contexts, or give a larger max=")
         }
+        MountError::OtherProc => {
+            failure.advice("mount that of this pid namespace: mount -t proc proc /proc")
+        }
+        MountError::NotSeen(_) => failure.advice(
+            "run the server and the broker in one pid namespace, each with its /proc: both in a \
+             container, or both outside, from where the container gets the directory",
+        ),
+        MountError::System { errno: Errno::PERM | Errno::NOSYS, .. } => failure.advice(
+            "a seccomp profile may forbid this system call: allow it, or mount outside of the \
+             container, which then gets the directory",
+        ),
         MountError::Broker(error) => Failure::open(tried, socket, error),
         MountError::Refused { errno, .. } => Failure::refused(tried, *errno),
         MountError::Directory { .. } | MountError::OtherFuse(_) | MountError::System { .. } => {

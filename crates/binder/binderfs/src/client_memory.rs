@@ -3,12 +3,15 @@
 //! The kernel checks each access as it checks a debugger's. An address that the client has not
 //! mapped is `EFAULT`, as in a system call of its own.
 
+use crate::errno;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
 use std::fs::File;
 use std::io::Read;
 
+/// An address of the kernel's own, which no process has mapped.
+const NOWHERE: u64 = u64::MAX - 4095;
 /// Bytes of /proc/PID/status that have the lines up to that of the groups, and more.
 const STATUS_HEAD_BYTES: usize = 1024;
 
@@ -22,6 +25,28 @@ impl ClientMemory {
     /// That of the process which has this thread.
     pub fn of(tid: u32) -> ClientMemory {
         ClientMemory { tid }
+    }
+
+    /// Whether this process may read and write the memory. Otherwise the system call that it may
+    /// not make, and its error: `EPERM` for a process with rights that this one lacks, and what a
+    /// seccomp profile says.
+    pub fn check(self) -> Result<(), (&'static str, Errno)> {
+        let mut byte = 0u8;
+        let here = libc::iovec { iov_base: std::ptr::from_mut(&mut byte).cast(), iov_len: 1 };
+        let there = libc::iovec { iov_base: NOWHERE as *mut _, iov_len: 1 };
+        let calls: [(_, unsafe extern "C" fn(_, _, _, _, _, _) -> _); 2] = [
+            ("process_vm_readv", libc::process_vm_readv),
+            ("process_vm_writev", libc::process_vm_writev),
+        ];
+        for (name, call) in calls {
+            // SAFETY: the kernel reads or writes this one byte, if any.
+            let moved = unsafe { call(self.tid.cast_signed(), &here, 1, &there, 1, 0) };
+            match if moved < 0 { errno::last() } else { Errno::FAULT } {
+                Errno::FAULT => {}
+                errno => return Err((name, errno)),
+            }
+        }
+        Ok(())
     }
 
     /// Reads up to `bytes` bytes: as many as can be read from the address on.
@@ -170,6 +195,14 @@ mod tests {
         for nobody in [0, u32::MAX] {
             assert_eq!(process_of(nobody), None, "{nobody}");
         }
+    }
+
+    #[test]
+    fn memory_is_accessible_while_its_process_lives() {
+        assert_eq!(ClientMemory::of(std::process::id()).check(), Ok(()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert_eq!(ClientMemory::of(child.id()).check(), Err(("process_vm_readv", Errno::SRCH)));
     }
 
     #[test]

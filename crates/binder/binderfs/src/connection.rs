@@ -2,6 +2,7 @@
 //!
 //! Any thread may answer a request, and in any order.
 
+use crate::errno;
 use crate::mount_error::MountError;
 use crate::mounted::{self, KIND, Mounted};
 use crate::protocol::{NOTIFY_POLL, NOTIFY_STORE, OutHeader, StoreOut};
@@ -57,7 +58,7 @@ impl Connection {
             )
         };
         if mounted != 0 {
-            return Err(MountError::mount(directory, last_errno()));
+            return Err(MountError::mount(directory, errno::last()));
         }
         Ok((Connection { fuse }, Mounted::at(directory)?))
     }
@@ -112,7 +113,7 @@ impl Connection {
         let fuse = self.fuse.as_raw_fd();
         // SAFETY: the structure that this request reads.
         let number = unsafe { libc::ioctl(fuse, FUSE_DEV_IOC_BACKING_OPEN, &map) };
-        if number > 0 { Ok(number) } else { Err(last_errno()) }
+        if number > 0 { Ok(number) } else { Err(errno::last()) }
     }
 
     /// Ends a registration.
@@ -127,8 +128,4 @@ impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fuse.as_fd()
     }
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

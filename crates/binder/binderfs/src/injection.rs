@@ -14,9 +14,11 @@
 //! leaves the thread with registers of ours: it crashes.
 
 use crate::client_memory::{ClientMemory, duplicate};
-use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use crate::errno;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use std::ptr::without_provenance_mut;
 
 /// `PTRACE_EVENT_STOP`: the event of a stop that the tracer has asked for.
@@ -216,7 +218,7 @@ fn trace(request: libc::c_uint, tid: u32, address: usize, data: usize) -> Result
     let (address, data) = (without_provenance_mut::<u8>(address), data);
     // SAFETY: the requests of this module take no address of this process by these arguments.
     let done = unsafe { libc::ptrace(request, tid.cast_signed(), address, data) };
-    if done >= 0 { Ok(()) } else { Err(last_errno()) }
+    if done >= 0 { Ok(()) } else { Err(errno::last()) }
 }
 
 /// A request of ptrace that reads or writes a value of this process.
@@ -224,11 +226,7 @@ fn transfer<T>(request: libc::c_uint, tid: u32, what: usize, value: &mut T) -> R
     let what = without_provenance_mut::<u8>(what);
     // SAFETY: these requests read or write at most the value.
     let done = unsafe { libc::ptrace(request, tid.cast_signed(), what, std::ptr::from_mut(value)) };
-    if done >= 0 { Ok(()) } else { Err(last_errno()) }
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+    if done >= 0 { Ok(()) } else { Err(errno::last()) }
 }
 
 /// A client's thread whose tracer is the calling thread. It stops once it leaves its ioctl.
@@ -276,7 +274,7 @@ impl Seized {
             let waited =
                 unsafe { libc::waitpid(self.tid.cast_signed(), &mut status, libc::__WALL) };
             if waited < 0 {
-                match last_errno() {
+                match errno::last() {
                     Errno::INTR => continue,
                     _ => return Err(Errno::SRCH),
                 }
@@ -430,14 +428,19 @@ pub fn close_here(fds: impl Iterator<Item = i32>) {
 }
 
 /// Whether this process may make other processes' threads do system calls: it has CAP_SYS_PTRACE,
-/// and no security module keeps everybody from it.
+/// and neither a security module nor a seccomp profile keeps it from that.
 pub fn is_permitted() -> bool {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|all| u64::from_str_radix(all.trim(), 16).ok());
     let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    effective.is_some_and(|all| all & CAP_SYS_PTRACE != 0) && yama.trim() != "3"
+    let pidfd = pidfd_open(getpid(), PidfdFlags::empty());
+    effective.is_some_and(|all| all & CAP_SYS_PTRACE != 0)
+        && yama.trim() != "3"
+        // It traces itself no more than before.
+        && trace(libc::PTRACE_DETACH, std::process::id(), 0, 0) == Err(Errno::SRCH)
+        && pidfd.and_then(|own| duplicate(&own, own.as_raw_fd())).is_ok()
 }
 
 /// Sends descriptors, with one byte.

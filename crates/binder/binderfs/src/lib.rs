@@ -21,6 +21,8 @@
 //! - [`logs`]: reads of `binder_logs`. [`log_files`]: its files. [`kernel_form`]: their text.
 //!   [`traffic`]: what clients have sent and got.
 //! - [`client_priority`]: the priority that a client's thread and its stand-in share.
+//! - [`prerequisites`]: what a server needs of the system. [`errno`]: errors of the C library's
+//!   calls.
 //! - [`client_memory`]: memory and descriptors of clients. [`staging`]: copies commands and all
 //!   that they point to. [`descriptors`]: gives clients the descriptors that come for them, by
 //!   [`injection`].
@@ -39,6 +41,7 @@ mod contexts;
 mod descriptors;
 mod device_threads;
 mod entry;
+mod errno;
 mod injection;
 mod interrupt;
 mod kernel_form;
@@ -52,6 +55,7 @@ mod opener;
 mod opens;
 mod pages;
 mod pending;
+mod prerequisites;
 mod protocol;
 mod server;
 mod shared;

@@ -53,6 +53,13 @@ pub enum MountError {
         /// The broker's reason.
         errno: Errno,
     },
+    /// `/proc` shows no processes of this pid namespace.
+    #[error("/proc is not that of this pid namespace")]
+    OtherProc,
+    /// The broker does not see this server, or not that it is in the broker's own pid namespace:
+    /// it opens no device for a program.
+    #[error("the broker opens no device for this server's programs: {0}")]
+    NotSeen(Errno),
     /// A system call failed.
     #[error("{operation}: {errno}")]
     System {

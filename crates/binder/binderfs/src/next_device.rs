@@ -1,6 +1,6 @@
 //! The device that is prepared for the next open: no program waits for what all devices have.
 
-use baton_driver::device::{AskedDevice, OpenError, PreparedDevice, SpareControl};
+use baton_driver::device::{AskedDevice, Device, OpenError, PreparedDevice, SpareControl};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -43,6 +43,17 @@ impl NextDevice {
     /// Makes a device that asks the broker for a context on behalf of a process.
     pub fn ask(&self, context: &str, process: u32) -> Result<AskedDevice, OpenError> {
         self.make()?.ask(context, process)
+    }
+
+    /// Opens a device on behalf of this process, and closes it. The error is that of every open.
+    pub fn try_one(&self, context: &str) -> Result<(), OpenError> {
+        let asked = self.ask(context, std::process::id())?;
+        let (device, control) = Device::open_on_behalf(asked)?;
+        drop(device);
+        if let Some(spare) = control.run() {
+            self.keep(spare);
+        }
+        Ok(())
     }
 
     /// Keeps a part of a closed device, unless enough are kept.

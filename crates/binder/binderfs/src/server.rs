@@ -24,7 +24,7 @@ use crate::traffic::Traffic;
 use crate::tree::{self, CONTROL, FEATURE, Options, Tree};
 use crate::watcher::{self, Ending};
 use crate::watches::{Watch, Watches};
-use crate::{injection, interrupt};
+use crate::{injection, interrupt, prerequisites};
 use baton_abi::uapi::{BINDER_CTL_ADD, BINDER_WRITE_READ, BinderfsDevice};
 use baton_driver::device::{Device, OpenError};
 use bytemuck::{bytes_of, pod_read_unaligned};
@@ -78,6 +78,7 @@ pub struct Config {
 /// Mounts a binderfs and serves it until `stop` is readable or it is unmounted. `ready` is called
 /// once programs can use it.
 pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
+    prerequisites::check()?;
     let contexts = Contexts::connect(config.socket.clone(), config.apart)?;
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let mut tree = Tree::new(owner, config.options);
@@ -89,6 +90,13 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
         contexts.add(device).map_err(|errno| {
             let context = contexts.of(device);
             MountError::Refused { context, errno }
+        })?;
+    }
+    let next = Arc::new(NextDevice::new(config.socket.clone()));
+    if let Some(device) = config.contexts.first() {
+        next.try_one(&contexts.of(device)).map_err(|error| match error.errno() {
+            errno @ (Errno::PERM | Errno::SRCH) => MountError::NotSeen(errno),
+            _ => MountError::Broker(error),
         })?;
     }
     interrupt::install().map_err(MountError::system("sigaction"))?;
@@ -115,8 +123,9 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     let installs_fds = injection::is_permitted();
     if !installs_fds {
         tracing::warn!(
-            "programs here get no descriptors: give the server CAP_SYS_PTRACE, and set \
-             kernel.yama.ptrace_scope to 2 or less"
+            "programs here get no descriptors: give the server CAP_SYS_PTRACE, without which it \
+             serves only programs of its own user, set kernel.yama.ptrace_scope to 2 or less, and \
+             let it call ptrace and pidfd_getfd"
         );
     }
     let traffic = config.options.has_logs.then(Traffic::default);
@@ -126,7 +135,6 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     let logs = config.options.has_logs.then(|| Logs::start(&shared, &config.socket)).transpose();
     let logs = logs.map_err(MountError::system("start a thread"))?;
     let (opens, ending) = (Arc::<Opens>::default(), Ending::default());
-    let next = Arc::new(NextDevice::new(config.socket));
     next.prepare();
     let mut server = Server {
         shared: Arc::clone(&shared),
@@ -148,7 +156,13 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
     std::thread::scope(|scope| {
         // Closed when this thread is done, even if it panics.
         let _reads = reads;
-        scope.spawn(|| watcher::watch(&shared, &opens, &ending, tid));
+        let watcher = std::thread::Builder::new().name("binderfs-watcher".to_owned());
+        let watch = || watcher::watch(&shared, &opens, &ending, tid);
+        let started = watcher.spawn_scoped(scope, watch).map(drop);
+        started.map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::NOMEM);
+            MountError::system("start a thread")(errno)
+        })?;
         server.run(ready)
     })
 }
@@ -267,7 +281,7 @@ impl Server<'_> {
             Operation::Open { flags } if self.tree.is_device(node) => {
                 match self.open_device(header, flags) {
                     Ok(()) => return Ok(()),
-                    Err(errno) => Err(errno),
+                    Err(errno) => Err(open_error(errno)),
                 }
             }
             Operation::Read { handle, offset, bytes } if self.tree.log_node(node).is_some() => {
@@ -437,7 +451,7 @@ impl Server<'_> {
                         next.keep(spare);
                     }
                 }
-                Err(errno) => shared.connection.refuse(header.unique, errno),
+                Err(errno) => shared.connection.refuse(header.unique, open_error(errno)),
             }
         }))
     }
@@ -538,6 +552,12 @@ impl Server<'_> {
         // A FUSE file has no device number.
         Ok(BinderfsDevice { major: 0, minor: 0, ..device })
     }
+}
+
+/// What the kernel is told of an open that has failed. It takes `ENOSYS` for the word that this
+/// server need not be asked for any open, for good.
+fn open_error(errno: Errno) -> Errno {
+    if errno == Errno::NOSYS { Errno::OPNOTSUPP } else { errno }
 }
 
 /// Answers an open, and keeps the device if the program has it.
