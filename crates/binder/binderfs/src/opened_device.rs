@@ -1,6 +1,6 @@
 //! One open device: the driver's, and what the kernel does not announce of its client.
 
-use crate::client_memory;
+use crate::client_memory::{self, ClientMemory};
 use crate::connection::Connection;
 use crate::opener::Opener;
 use crate::pages;
@@ -46,7 +46,8 @@ pub struct OpenedDevice {
 impl OpenedDevice {
     /// A context that was opened on behalf of the process that makes this request, the opener.
     /// `register` gives the receive buffer's file to the kernel, if maps are to be
-    /// passed through to it. A thread has to run the control thread.
+    /// passed through to it. A thread has to run the control thread. `EPERM` if the server may not
+    /// read the opener's memory.
     pub fn open(
         driver: Result<(Arc<Device>, ControlThread), OpenError>,
         context: &str,
@@ -56,6 +57,16 @@ impl OpenedDevice {
         file_system: (u32, u32),
         register: impl FnOnce(&Device) -> Result<Option<i32>, Errno>,
     ) -> Result<(OpenedDevice, ControlThread), Errno> {
+        let accessible = ClientMemory::of(header.tid).check();
+        accessible.map_err(|(call, errno)| {
+            tracing::warn!(
+                process = opener.pid,
+                user = header.uid,
+                "cannot open a device: {call}: {errno}. A program of another user, or with rights \
+                 that this server lacks, needs a server with CAP_SYS_PTRACE"
+            );
+            errno
+        })?;
         let (device, control) = driver.map_err(|error| {
             tracing::warn!(process = opener.pid, context, "cannot open a device: {error}");
             error.errno()
