@@ -189,6 +189,12 @@ static void *serve_loop(void *argument)
 	return NULL;
 }
 
+static void end(int signal)
+{
+	(void)signal;
+	_exit(0);
+}
+
 static void serve(void)
 {
 	static int fd;
@@ -200,6 +206,8 @@ static void serve(void)
 	if (ioctl(fd, BINDER_SET_CONTEXT_MGR_EXT, &manager))
 		die("BINDER_SET_CONTEXT_MGR_EXT: %s", strerror(errno));
 	signal(SIGPIPE, SIG_IGN);
+	// The first process of a container does not end by signals otherwise.
+	signal(SIGTERM, end);
 	// A looper can be set aside for each real-time caller if there are others.
 	pthread_t thread;
 	for (int i = 1; i < N_THREADS; i++)
