@@ -2,21 +2,35 @@
 
 use std::sync::OnceLock;
 
-/// The kernel's default for `/proc/sys/kernel/overflowuid`.
+/// Where the system says which id users have that a namespace does not have.
+const OVERFLOW_UID: &str = "/proc/sys/kernel/overflowuid";
+/// The kernel's default for it.
 const DEFAULT_OVERFLOW_UID: u32 = 65534;
 
 /// Whether a user id only says that this process's user namespace does not have the user. Any
 /// number of users have that id.
 pub fn is_overflow_uid(uid: u32) -> bool {
-    static OVERFLOW: OnceLock<u32> = OnceLock::new();
     static HAS_OVERFLOW: OnceLock<bool> = OnceLock::new();
-    let read = |path| std::fs::read_to_string(path).ok();
-    let overflow = || read("/proc/sys/kernel/overflowuid")?.trim().parse().ok();
-    // Without a /proc, the id is taken for a user's.
-    let has_overflow = || read("/proc/self/uid_map").is_none_or(|map| maps(&map, uid));
-    uid != 0
-        && uid == *OVERFLOW.get_or_init(|| overflow().unwrap_or(DEFAULT_OVERFLOW_UID))
-        && !*HAS_OVERFLOW.get_or_init(has_overflow)
+    is_overflow_number(uid) && !*HAS_OVERFLOW.get_or_init(|| own_map_is(|map| maps(map, uid)))
+}
+
+/// Whether a user id may say that this process's user namespace does not have the user: a namespace
+/// that has some users only may have one with this number, too.
+pub fn may_be_overflow_uid(uid: u32) -> bool {
+    is_overflow_number(uid) && !own_map_is(|map| maps(map, u32::MAX - 1))
+}
+
+/// Whether the system shows users that a namespace does not have as this number.
+fn is_overflow_number(uid: u32) -> bool {
+    static OVERFLOW: OnceLock<u32> = OnceLock::new();
+    let overflow = || std::fs::read_to_string(OVERFLOW_UID).ok()?.trim().parse().ok();
+    uid != 0 && uid == *OVERFLOW.get_or_init(|| overflow().unwrap_or(DEFAULT_OVERFLOW_UID))
+}
+
+/// Whether the map of this process's user namespace is like that. Without a /proc, each id is taken
+/// for a user's.
+fn own_map_is(is_so: impl FnOnce(&str) -> bool) -> bool {
+    std::fs::read_to_string("/proc/self/uid_map").map_or(true, |map| is_so(&map))
 }
 
 /// Whether a namespace with this `uid_map` has a user with this id.
@@ -57,6 +71,8 @@ mod tests {
             (rootless, 65536, true),
             (rootless, 65537, false),
             (whole, 65534, true),
+            (whole, u32::MAX - 1, true),
+            (rootless, u32::MAX - 1, false),
             ("0 1000 1\n", 65534, false),
             ("5 1000 1\n", 0, false),
             ("", 0, false),

@@ -11,7 +11,7 @@ use baton_shm::blocking::pause;
 use baton_shm::fd_numbers::set_apart;
 use baton_shm::lock::Lock;
 use baton_shm::mapping::{self, Mapping};
-use baton_shm::namespaces::is_overflow_uid;
+use baton_shm::namespaces::{is_overflow_uid, may_be_overflow_uid};
 use baton_shm::socket::peer_credentials;
 use baton_shm::sync::{AtomicU32, AtomicU64, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -502,7 +502,10 @@ pub fn dial(socket: &Path) -> Result<(OwnedFd, Uid), OpenError> {
     }
     if !listener.is_root() && listener != rustix::process::geteuid() {
         let (socket, uid) = (socket.display().to_string(), listener.as_raw());
-        return Err(OpenError::Stranger { socket, uid });
+        return Err(match may_be_overflow_uid(uid) {
+            true => OpenError::Unmapped { socket },
+            false => OpenError::Stranger { socket, uid },
+        });
     }
     Ok((fd, listener))
 }

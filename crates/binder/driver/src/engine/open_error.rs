@@ -22,7 +22,7 @@ pub enum OpenError {
         uid: u32,
     },
     /// The user namespace of this process has no number for the listener's user, who may be
-    /// anybody.
+    /// anybody, or the number that such users have.
     #[error("this user namespace does not have the user who listens at {socket}")]
     Unmapped {
         /// The socket that was tried.
