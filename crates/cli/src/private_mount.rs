@@ -37,7 +37,12 @@ pub fn enter(contexts: &[String], binder: &str, socket: &Path) -> Result<OwnedFd
         }
     };
     let unshared = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS);
-    unshared.map_err(|errno| failed("unshare")(Errno::from_raw_os_error(errno as i32)))?;
+    unshared.map_err(|errno| {
+        failed("unshare")(Errno::from_raw_os_error(errno as i32)).advice(
+            "a container needs CAP_SYS_ADMIN for that; or mount a binderfs outside, and give the \
+             container its directory",
+        )
+    })?;
     let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", propagation).map_err(failed("mount /"))?;
     cover_dev(binder).map_err(failed("mount /dev"))?;
