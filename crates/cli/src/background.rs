@@ -11,8 +11,9 @@
 
 use crate::failure::{Failure, Kind};
 use crate::observer::{self, Observer};
+use rustix::process::Signal;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -106,9 +107,19 @@ const READY: &str = "ready";
 /// What a broker tries, in the message of its failure.
 pub const SERVE: &str = "run the broker";
 
+/// Makes this process, which [`start`] has started, one of its own. Until it is [`ready`] it ends
+/// with its starter: nobody would know of it.
+pub fn begin() {
+    // This cannot fail: a process that was just started leads no process group.
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+}
+
 /// Reports that the server serves, and closes the terminal. Called by the server.
 pub fn ready() {
-    println!("{READY}");
+    let _ = rustix::process::set_parent_process_death_signal(None);
+    // A starter that has been killed does not read it.
+    let _ = writeln!(std::io::stdout(), "{READY}");
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);

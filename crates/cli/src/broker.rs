@@ -51,8 +51,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
         return background::start(&arguments(&args, socket));
     }
     if args.serving {
-        // This cannot fail: a process that was just started leads no process group.
-        let _ = rustix::process::setsid();
+        background::begin();
     }
     let tried = background::SERVE;
     begin_log("baton-broker");

@@ -122,8 +122,7 @@ pub fn mount(args: MountArgs, socket: &Path) -> Result<(), Failure> {
         return background::start(&arguments(&args, socket));
     }
     if args.serving {
-        // This cannot fail: a process that was just started leads no process group.
-        let _ = rustix::process::setsid();
+        background::begin();
     }
     let tried = format!("mount a binderfs at {}", args.directory.display());
     begin_log("baton-mount");
