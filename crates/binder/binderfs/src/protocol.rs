@@ -367,8 +367,11 @@ pub enum Operation<'a> {
     Interrupt {
         unique: u64,
     },
-    /// A file, directory or name is to be made. Only binder-control makes files here.
-    Make,
+    /// A file, directory or name is to be made or moved, or a directory removed. Only
+    /// binder-control makes files here.
+    Change,
+    /// Bytes for a file, none of which takes any.
+    Write,
     /// An operation that binderfs has no use for.
     Other,
 }
@@ -406,13 +409,14 @@ fn operation(number: u32, mut rest: &[u8]) -> Option<Operation<'_>> {
         2 => Operation::Forget { lookups: take(rest)? },
         3 => Operation::GetAttributes,
         4 => Operation::SetAttributes(take(rest)?),
-        6 | 8 | 9 | 12 | 13 | 35 | 45 | 51 => Operation::Make,
+        6 | 8 | 9 | 11 | 12 | 13 | 35 | 45 | 51 => Operation::Change,
         10 => Operation::Unlink { name: name(rest)? },
         14 => Operation::Open { flags: take::<OpenIn>(rest)?.flags },
         15 => {
             let ReadIn { handle, offset, bytes, .. } = take(rest)?;
             Operation::Read { handle, offset, bytes }
         }
+        16 => Operation::Write,
         17 => Operation::StatFs,
         18 => Operation::Release { handle: take::<ReleaseIn>(rest)?.handle },
         26 => Operation::Init(take(rest)?),

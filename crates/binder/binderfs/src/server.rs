@@ -370,8 +370,8 @@ impl Server<'_> {
                 answer.extend(bytes_of(&device).iter().take(out_bytes as usize));
                 Ok(answer)
             }
-            Operation::Make => Err(Errno::PERM),
-            Operation::Read { .. } => Err(Errno::INVAL),
+            Operation::Change => Err(Errno::PERM),
+            Operation::Read { .. } | Operation::Write => Err(Errno::INVAL),
             _ => Err(Errno::NOSYS),
         }
     }

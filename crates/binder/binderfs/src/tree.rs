@@ -31,12 +31,26 @@ const FIRST_DEVICE: u64 = 1 << 32;
 /// Longest name of a device.
 const MAX_NAME_BYTES: usize = 255;
 
-/// A device's file, whatever its node.
+/// A device's file, whatever its node, or binder-control.
 #[derive(Clone, Copy, Debug)]
 struct Owned {
     permissions: u32,
     uid: u32,
     gid: u32,
+}
+
+impl Owned {
+    fn set(&mut self, set: &SetAttributesIn) {
+        if set.valid & SET_MODE != 0 {
+            self.permissions = set.mode & 0o7777;
+        }
+        if set.valid & SET_UID != 0 {
+            self.uid = set.uid;
+        }
+        if set.valid & SET_GID != 0 {
+            self.gid = set.gid;
+        }
+    }
 }
 
 /// A node of a device.
@@ -52,6 +66,7 @@ struct DeviceNode {
 #[derive(Debug)]
 pub struct Tree {
     owner: (u32, u32),
+    control: Owned,
     devices: BTreeMap<String, Owned>,
     nodes: HashMap<u64, DeviceNode>,
     last_node: u64,
@@ -81,6 +96,7 @@ impl Tree {
     pub fn new((uid, gid): (u32, u32), options: Options) -> Tree {
         Tree {
             owner: (uid, gid),
+            control: Owned { permissions: 0o600, uid, gid },
             devices: BTreeMap::new(),
             nodes: HashMap::new(),
             last_node: FIRST_DEVICE - 1,
@@ -199,7 +215,7 @@ impl Tree {
         }
         let (mode, links, size, owned) = match node {
             ROOT | FEATURES => (directory, 2, 0, Owned { permissions: 0o755, uid, gid }),
-            CONTROL => (file, 1, 0, Owned { permissions: 0o600, uid, gid }),
+            CONTROL => (file, 1, 0, self.control),
             _ if is_feature(node) => {
                 (file, 1, FEATURE.len() as u64, Owned { permissions: 0o444, uid, gid })
             }
@@ -216,22 +232,18 @@ impl Tree {
         Ok(Attributes { inode: node, size, links, mode, uid, gid, ..Attributes::default() })
     }
 
-    /// Sets a device's permissions and owner. The rest, a size for example, is ignored.
+    /// Sets the permissions and the owner of a device or of binder-control. The rest, a size for
+    /// example, is ignored.
     pub fn set_attributes(&mut self, node: u64, set: &SetAttributesIn) -> Result<(), Errno> {
         let changes = set.valid & (SET_MODE | SET_UID | SET_GID) != 0;
-        let Some(found) = self.nodes.get(&node) else {
-            return if changes { Err(Errno::PERM) } else { Ok(()) };
+        let owned = match self.nodes.get(&node) {
+            Some(found) => self.devices.get_mut(&found.context),
+            None if node == CONTROL => Some(&mut self.control),
+            None if changes => return Err(Errno::PERM),
+            None => None,
         };
-        if let Some(owned) = self.devices.get_mut(&found.context) {
-            if set.valid & SET_MODE != 0 {
-                owned.permissions = set.mode & 0o7777;
-            }
-            if set.valid & SET_UID != 0 {
-                owned.uid = set.uid;
-            }
-            if set.valid & SET_GID != 0 {
-                owned.gid = set.gid;
-            }
+        if let Some(owned) = owned {
+            owned.set(set);
         }
         Ok(())
     }
@@ -273,6 +285,7 @@ pub fn is_feature(node: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytemuck::Zeroable;
 
     fn tree() -> Tree {
         let mut tree = Tree::new((1, 2), Options { has_logs: true, most_devices: 2 });
@@ -320,6 +333,24 @@ mod tests {
             (ROOT, "binder", Err(Errno::NOENT)),
         ] {
             assert_eq!(tree.unlink(directory, name.as_bytes()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn devices_and_binder_control_change_their_owners() {
+        let mut tree = tree();
+        let mut set: SetAttributesIn = Zeroable::zeroed();
+        (set.valid, set.uid, set.mode) = (SET_UID | SET_MODE, 7, 0o100_640);
+        let device = tree.lookup(ROOT, b"binder").unwrap();
+        for node in [device, CONTROL] {
+            tree.set_attributes(node, &set).unwrap();
+            let now = tree.attributes(node).unwrap();
+            assert_eq!((now.mode, now.uid, now.gid), (libc::S_IFREG | 0o640, 7, 2), "{node}");
+        }
+        let next = tree.lookup(ROOT, b"binder").unwrap();
+        assert_eq!(tree.attributes(next).unwrap().uid, 7, "it is the file's, whatever the node");
+        for node in [ROOT, FEATURES] {
+            assert_eq!(tree.set_attributes(node, &set), Err(Errno::PERM), "{node}");
         }
     }
 
