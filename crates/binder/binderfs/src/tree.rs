@@ -31,7 +31,7 @@ const FIRST_DEVICE: u64 = 1 << 32;
 /// Longest name of a device.
 const MAX_NAME_BYTES: usize = 255;
 
-/// A device's file, whatever its node, or binder-control.
+/// A device's file, whatever its node, binder-control, or the root directory.
 #[derive(Clone, Copy, Debug)]
 struct Owned {
     permissions: u32,
@@ -66,6 +66,7 @@ struct DeviceNode {
 #[derive(Debug)]
 pub struct Tree {
     owner: (u32, u32),
+    root: Owned,
     control: Owned,
     devices: BTreeMap<String, Owned>,
     nodes: HashMap<u64, DeviceNode>,
@@ -96,6 +97,7 @@ impl Tree {
     pub fn new((uid, gid): (u32, u32), options: Options) -> Tree {
         Tree {
             owner: (uid, gid),
+            root: Owned { permissions: 0o755, uid, gid },
             control: Owned { permissions: 0o600, uid, gid },
             devices: BTreeMap::new(),
             nodes: HashMap::new(),
@@ -214,7 +216,8 @@ impl Tree {
             return Ok(Attributes { inode: node, links, mode, uid, gid, ..Attributes::default() });
         }
         let (mode, links, size, owned) = match node {
-            ROOT | FEATURES => (directory, 2, 0, Owned { permissions: 0o755, uid, gid }),
+            ROOT => (directory, 2, 0, self.root),
+            FEATURES => (directory, 2, 0, Owned { permissions: 0o755, uid, gid }),
             CONTROL => (file, 1, 0, self.control),
             _ if is_feature(node) => {
                 (file, 1, FEATURE.len() as u64, Owned { permissions: 0o444, uid, gid })
@@ -232,12 +235,13 @@ impl Tree {
         Ok(Attributes { inode: node, size, links, mode, uid, gid, ..Attributes::default() })
     }
 
-    /// Sets the permissions and the owner of a device or of binder-control. The rest, a size for
-    /// example, is ignored.
+    /// Sets the permissions and the owner of a device, of binder-control or of the root directory.
+    /// The rest, a size for example, is ignored.
     pub fn set_attributes(&mut self, node: u64, set: &SetAttributesIn) -> Result<(), Errno> {
         let changes = set.valid & (SET_MODE | SET_UID | SET_GID) != 0;
         let owned = match self.nodes.get(&node) {
             Some(found) => self.devices.get_mut(&found.context),
+            None if node == ROOT => Some(&mut self.root),
             None if node == CONTROL => Some(&mut self.control),
             None if changes => return Err(Errno::PERM),
             None => None,
@@ -337,21 +341,21 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_binder_control_change_their_owners() {
+    fn devices_binder_control_and_the_directory_change_their_owners() {
         let mut tree = tree();
         let mut set: SetAttributesIn = Zeroable::zeroed();
         (set.valid, set.uid, set.mode) = (SET_UID | SET_MODE, 7, 0o100_640);
         let device = tree.lookup(ROOT, b"binder").unwrap();
-        for node in [device, CONTROL] {
+        for (node, kind) in
+            [(device, libc::S_IFREG), (CONTROL, libc::S_IFREG), (ROOT, libc::S_IFDIR)]
+        {
             tree.set_attributes(node, &set).unwrap();
             let now = tree.attributes(node).unwrap();
-            assert_eq!((now.mode, now.uid, now.gid), (libc::S_IFREG | 0o640, 7, 2), "{node}");
+            assert_eq!((now.mode, now.uid, now.gid), (kind | 0o640, 7, 2), "{node}");
         }
         let next = tree.lookup(ROOT, b"binder").unwrap();
         assert_eq!(tree.attributes(next).unwrap().uid, 7, "it is the file's, whatever the node");
-        for node in [ROOT, FEATURES] {
-            assert_eq!(tree.set_attributes(node, &set), Err(Errno::PERM), "{node}");
-        }
+        assert_eq!(tree.set_attributes(FEATURES, &set), Err(Errno::PERM));
     }
 
     #[test]
