@@ -93,7 +93,7 @@ impl Mounted {
         }
         unmount(&place);
         // What was covered until now may be a server's that had to leave it.
-        while matches!(find(&place), Err(MountError::Abandoned(_))) && unmount_abandoned(&place) {}
+        let _ = find_free(&place);
     }
 }
 
@@ -103,11 +103,13 @@ impl Drop for Mounted {
     }
 }
 
-/// The full path of a directory. A binderfs that was abandoned there is unmounted.
+/// The full path of a directory. Each binderfs that was abandoned there is unmounted.
 pub fn find_free(directory: &Path) -> Result<PathBuf, MountError> {
-    match find(directory) {
-        Err(MountError::Abandoned(_)) if unmount_abandoned(directory) => find(directory),
-        found => found,
+    loop {
+        match find(directory) {
+            Err(MountError::Abandoned(_)) if unmount_abandoned(directory) => {}
+            found => return found,
+        }
     }
 }
 
