@@ -1,4 +1,5 @@
 // poll and epoll on the device.
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -227,4 +228,87 @@ TEST(poll_epoll_is_level_triggered)
 	flush(client);
 	expect_eq(run(manager, step_epoll_twice, (void *)(intptr_t)process_fd(manager)), 2);
 	finish_call(client, manager, expect_txn(manager, 7));
+}
+
+// ---- the device in an epoll set
+
+static struct set_control {
+	int set, operation, fd;
+} *set_control(int set, int operation, int fd)
+{
+	struct set_control control = {set, operation, fd};
+	return arena_copy(&control, sizeof(control));
+}
+
+static long step_set_new(void *unused)
+{
+	(void)unused;
+	return epoll_create1(EPOLL_CLOEXEC);
+}
+
+static long step_set_control(void *argument)
+{
+	struct set_control *c = argument;
+	struct epoll_event event = {.events = EPOLLIN};
+	return epoll_ctl(c->set, c->operation, c->fd, &event) ? -errno : 0;
+}
+
+// The number of events that a set has now.
+static long step_set_wait(void *argument)
+{
+	struct epoll_event got[8];
+	int n = epoll_wait((int)(intptr_t)argument, got, 8, 0);
+	return n < 0 ? -errno : n;
+}
+
+// Any thread takes the device out of a set, and none adds it twice.
+TEST(poll_epoll_any_thread_takes_out)
+{
+	struct thread *manager = manager_new(), *other = thread_new(manager);
+	struct thread *client = process_new("client");
+	int fd = process_fd(manager), set = run(manager, step_set_new, NULL);
+	expect(set >= 0);
+	expect_errno(run(other, step_set_control, set_control(set, EPOLL_CTL_MOD, fd)), ENOENT);
+	expect_errno(run(other, step_set_control, set_control(set, EPOLL_CTL_ADD, fd)), 0);
+	expect_errno(run(manager, step_set_control, set_control(set, EPOLL_CTL_ADD, fd)), EEXIST);
+	expect_errno(run(other, step_set_control, set_control(set, EPOLL_CTL_ADD, fd)), EEXIST);
+	expect_errno(run(manager, step_set_control, set_control(set, EPOLL_CTL_MOD, fd)), 0);
+	expect_errno(run(manager, step_set_control, set_control(set, EPOLL_CTL_DEL, fd)), 0);
+	expect_errno(run(other, step_set_control, set_control(set, EPOLL_CTL_DEL, fd)), ENOENT);
+	bc_transaction(client, 0, 7, 0, NULL);
+	flush(client);
+	expect_eq(sys_poll(manager, POLLIN, -1), POLLIN);
+	expect_eq(run(manager, step_set_wait, (void *)(intptr_t)set), 0);
+	finish_call(client, manager, expect_txn(manager, 7));
+	expect_errno(sys_close(manager, set), 0);
+}
+
+// A device that is closed leaves the set. A fresh thread finds it readable until then.
+TEST(poll_epoll_forgets_a_closed_device)
+{
+	struct thread *t = process_bare("client");
+	int set = run(t, step_set_new, NULL), fd = sys_open(t, device_path(), O_RDWR);
+	expect(set >= 0 && fd >= 0);
+	expect_errno(run(t, step_set_control, set_control(set, EPOLL_CTL_ADD, fd)), 0);
+	expect_eq(run(t, step_set_wait, (void *)(intptr_t)set), 1);
+	expect_errno(sys_close(t, fd), 0);
+	expect_eq(run(t, step_set_wait, (void *)(intptr_t)set), 0);
+	expect_errno(sys_close(t, set), 0);
+}
+
+// Threads that have polled leave no descriptor, whether they say that they end or not.
+TEST(poll_leaves_no_descriptors)
+{
+	struct thread *manager = manager_new(), *warm = thread_new(manager);
+	sys_poll(warm, POLLIN, 0);
+	thread_end(warm);
+	long before = open_fds(manager);
+	for (int i = 0; i < 4; i++) {
+		struct thread *t = thread_new(manager);
+		sys_poll(t, POLLIN, 0);
+		if (i % 2)
+			expect_errno(sys_ioctl(t, BINDER_THREAD_EXIT, arena_alloc(4)), 0);
+		thread_end(t);
+	}
+	expect_eq(open_fds(manager), before);
 }

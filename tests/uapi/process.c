@@ -1,9 +1,12 @@
 // Identity of senders; fork, exec and the device's descriptor.
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -163,6 +166,41 @@ TEST(process_forked_child_ends_during_a_read)
 	bc_transaction(client, 0, 7, 0, NULL);
 	flush(client);
 	finish_call(client, manager, expect_txn(manager, 7));
+}
+
+// A child waits for the inherited descriptor in every way. What it hears is its own affair.
+static long step_fork_and_wait(void *argument)
+{
+	int fd = (int)(intptr_t)argument, status;
+	pid_t pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		struct epoll_event event = {.events = EPOLLIN};
+		struct timeval none = {0};
+		fd_set read;
+		int set = epoll_create1(EPOLL_CLOEXEC);
+		poll(&p, 1, 0);
+		FD_ZERO(&read);
+		FD_SET(fd, &read);
+		select(fd + 1, &read, NULL, NULL, &none);
+		epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+		epoll_ctl(set, EPOLL_CTL_MOD, fd, &event);
+		epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL);
+		_exit(0);
+	}
+	return waitpid(pid, &status, 0) < 0 ? -errno : status;
+}
+
+TEST(process_forked_child_may_poll)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	void *fd = (void *)(intptr_t)process_fd(client);
+	expect_eq(run(client, step_fork_and_wait, fd), 0);
+	sys_poll(client, POLLIN, 0);
+	expect_eq(run(client, step_fork_and_wait, fd), 0);
+	ping(client, 0, manager);
 }
 
 // A child opens the device anew and is a process of its own.

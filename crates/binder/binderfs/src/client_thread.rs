@@ -332,7 +332,7 @@ impl StandIn {
     /// Whether the device is readable for the client. Otherwise the kernel is notified once it is.
     fn poll(&mut self, kernel_handle: u64, notify: bool) -> Result<bool, Errno> {
         // The driver brings its descriptor up to what this thread has done since the last poll.
-        let readable = self.opened.device.readable_duplicate()?;
+        let readable = self.opened.device.readable()?;
         if self.poll.is_none() {
             self.poll = Some(self.shared.watches.add_poll(readable, kernel_handle)?);
         }

@@ -48,7 +48,7 @@ pub enum Watch {
 /// A descriptor of the driver that polls readable while one thread of a client would find work.
 #[derive(Debug)]
 pub struct PollWatch {
-    readable: OwnedFd,
+    readable: Arc<OwnedFd>,
     number: u64,
 }
 
@@ -162,7 +162,7 @@ impl Watches {
     }
 
     /// Watches a descriptor of the driver, not armed yet.
-    pub fn add_poll(&self, readable: OwnedFd, kernel_handle: u64) -> Result<PollWatch, Errno> {
+    pub fn add_poll(&self, readable: Arc<OwnedFd>, kernel_handle: u64) -> Result<PollWatch, Errno> {
         let number = self.add(&readable, EventFlags::ONESHOT, Watch::Poll { kernel_handle })?;
         Ok(PollWatch { readable, number })
     }
@@ -173,7 +173,7 @@ impl Watches {
         epoll::modify(&self.epoll, &poll.readable, EventData::new_u64(poll.number), flags)
     }
 
-    /// Ends a watch. The driver has the eventfd, too, so closing the duplicate does not.
+    /// Ends a watch. The driver has the eventfd, too, so dropping it here does not.
     pub fn forget_poll(&self, poll: &PollWatch) {
         let _ = epoll::delete(&self.epoll, &poll.readable);
         self.all().remove(&poll.number);

@@ -6,24 +6,46 @@
 
 use crate::table::{self, Open};
 use crate::{files, real, signals};
-use arc_swap::Guard;
+use baton_driver::device::Device;
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
-use rustix::fd::AsRawFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-type OpenGuard = Guard<Option<Arc<Open>>>;
-
 const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
 
-/// The descriptor to wait for in place of a device's. It is valid as long as the guard lives.
-fn pollable(fd: c_int) -> Option<(c_int, OpenGuard)> {
-    pollable_of(files::current(fd)?)
+/// What to wait for in place of a device's descriptor.
+enum Pollable {
+    /// The calling thread's descriptor, and the device, which stays open while a thread waits.
+    Open(Arc<OwnedFd>, #[expect(dead_code, reason = "kept open")] Arc<Open>),
+    /// A parent process opened the device: in its child it counts as closed.
+    Closed,
 }
 
-fn pollable_of(guard: OpenGuard) -> Option<(c_int, OpenGuard)> {
-    let pollable = guard.as_deref()?.device()?.readable().ok()?.as_raw_fd();
-    Some((pollable, guard))
+impl Pollable {
+    fn number(&self) -> c_int {
+        match self {
+            Pollable::Open(fd, _) => fd.as_raw_fd(),
+            Pollable::Closed => CLOSED,
+        }
+    }
+}
+
+/// A number that no descriptor has.
+const CLOSED: c_int = c_int::MAX;
+
+/// The descriptor to wait for in place of a device's.
+fn pollable(fd: c_int) -> Option<Pollable> {
+    pollable_of(files::current(fd)?.as_ref()?)
+}
+
+fn pollable_of(open: &Arc<Open>) -> Option<Pollable> {
+    let device = open.device()?;
+    // The state that the parent's threads share with each other is not the child's to look at.
+    match open.is_inherited() {
+        true => Some(Pollable::Closed),
+        false => Some(Pollable::Open(device.readable().ok()?, open.clone())),
+    }
 }
 
 /// Whether the entries contain a device.
@@ -52,12 +74,12 @@ unsafe fn poll_by(
     // because the program may read the array from another thread meanwhile.
     let theirs = unsafe { std::slice::from_raw_parts_mut(fds, count) };
     let mut ours = theirs.to_vec();
-    let mut guards = Vec::new();
+    let mut pollables = Vec::new();
     for entry in &mut ours {
-        if let Some((fd, guard)) = pollable(entry.fd) {
-            entry.fd = fd;
+        if let Some(pollable) = pollable(entry.fd) {
+            entry.fd = pollable.number();
             entry.events &= READABLE;
-            guards.push(guard);
+            pollables.push(pollable);
         }
     }
     let result = real(ours.as_mut_ptr());
@@ -175,11 +197,12 @@ unsafe fn select_by(count: c_int, sets: Sets, real: impl FnOnce(c_int, Sets) -> 
             // SAFETY: as above.
             unsafe { libc::FD_CLR(fd, *set) };
         }
-        let Some((pollable, guard)) = pollable_of(guard).filter(|_| is_read) else { continue };
-        if pollable >= libc::FD_SETSIZE as c_int {
+        let pollable = guard.as_ref().and_then(pollable_of).filter(|_| is_read);
+        let Some(pollable) = pollable else { continue };
+        if pollable.number() >= libc::FD_SETSIZE as c_int {
             return real::fail(libc::EBADF);
         }
-        pollables.push((fd, pollable, guard));
+        pollables.push((fd, pollable));
     }
     if pollables.is_empty() {
         return real(count, sets);
@@ -191,21 +214,21 @@ unsafe fn select_by(count: c_int, sets: Sets, real: impl FnOnce(c_int, Sets) -> 
         // SAFETY: both sets contain descriptors below FD_SETSIZE, and `count` is not more than
         // that.
         unsafe {
-            if libc::FD_ISSET(fd, sets.read) && !pollables.iter().any(|(mine, ..)| *mine == fd) {
+            if libc::FD_ISSET(fd, sets.read) && !pollables.iter().any(|(mine, _)| *mine == fd) {
                 libc::FD_SET(fd, &mut read);
             }
         }
     }
-    for (_, pollable, _) in &pollables {
+    for (_, pollable) in &pollables {
         // SAFETY: checked above.
-        unsafe { libc::FD_SET(*pollable, &mut read) };
-        our_count = our_count.max(pollable + 1);
+        unsafe { libc::FD_SET(pollable.number(), &mut read) };
+        our_count = our_count.max(pollable.number() + 1);
     }
     let result = real(our_count, Sets { read: &mut read, ..sets });
     if result >= 0 {
         for fd in 0..count {
-            let asked =
-                pollables.iter().find(|(mine, ..)| *mine == fd).map_or(fd, |(_, fd, _)| *fd);
+            let pollable = pollables.iter().find(|(mine, _)| *mine == fd);
+            let asked = pollable.map_or(fd, |(_, pollable)| pollable.number());
             // SAFETY: as above.
             unsafe {
                 if libc::FD_ISSET(fd, sets.read) && !libc::FD_ISSET(asked, &read) {
@@ -262,8 +285,8 @@ pub unsafe extern "C" fn pselect(
     }
 }
 
-/// Interposes the C library's function. Closing a device removes it from the set, like closing a
-/// file: the descriptor in its place is closed with it.
+/// Interposes the C library's function. The descriptor in a device's place is closed with the
+/// device, and so leaves the set as the device's would.
 ///
 /// # Safety
 /// The contract of the C library's function.
@@ -274,18 +297,60 @@ pub unsafe extern "C" fn epoll_ctl(
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    let Some((pollable, _guard)) = pollable(fd) else {
+    let guard = files::current(fd);
+    let open = guard.as_ref().and_then(|guard| guard.as_deref());
+    let Some((open, device)) = open.and_then(|open| Some((open, open.device()?))) else {
         // SAFETY: the caller's arguments.
         return unsafe { real::epoll_ctl(epoll, operation, fd, event) };
     };
-    if event.is_null() {
-        // SAFETY: the caller's arguments but for the descriptor.
-        return unsafe { real::epoll_ctl(epoll, operation, pollable, null_mut()) };
+    if open.is_inherited() {
+        return real::fail(libc::EBADF);
     }
     // SAFETY: by this function's contract; the structure is packed on x86-64.
-    let mut ours = unsafe { event.read_unaligned() };
+    let mut ours = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
     let not_asked = libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND | libc::EPOLLPRI;
-    ours.events &= !(not_asked as u32);
+    if let Some(ours) = &mut ours {
+        ours.events &= !(not_asked as u32);
+    }
+    let event = ours.as_mut().map_or(null_mut(), |ours| ours as *mut _);
     // SAFETY: the caller's arguments but for the descriptor and a copy of the event.
-    unsafe { real::epoll_ctl(epoll, operation, pollable, &mut ours) }
+    let control =
+        |fd: &OwnedFd| unsafe { real::epoll_ctl(epoll, operation, fd.as_raw_fd(), event) };
+    if operation == libc::EPOLL_CTL_ADD {
+        return add(epoll, device, control);
+    }
+    // Any thread may have added the device.
+    let mut results = device.all_readable_for_sets().into_iter().map(|fd| control(&fd));
+    results.find(|result| *result == 0 || real::errno() != libc::ENOENT).unwrap_or_else(|| {
+        // A set that is none fails the same with any descriptor.
+        device.readable().map_or_else(|errno| real::fail(errno.raw_os_error()), |fd| control(&fd))
+    })
+}
+
+/// Adds the calling thread's descriptor to a set. `EEXIST` if it has another thread's.
+fn add(epoll: c_int, device: &Device, control: impl Fn(&OwnedFd) -> c_int) -> c_int {
+    let own = match device.readable_for_sets() {
+        Ok(own) => own,
+        Err(errno) => return real::fail(errno.raw_os_error()),
+    };
+    let is_other = |fd: &Arc<OwnedFd>| !Arc::ptr_eq(fd, &own);
+    if device.all_readable_for_sets().iter().filter(|fd| is_other(fd)).any(|fd| is_in(epoll, fd)) {
+        return real::fail(libc::EEXIST);
+    }
+    control(&own)
+}
+
+/// Whether a set contains a thread's descriptor.
+fn is_in(epoll: c_int, fd: &OwnedFd) -> bool {
+    // An eventfd has no event that nobody asks for, so nothing comes of it while it is in the set.
+    let mut event = epoll_event { events: 0, u64: 0 };
+    let fd = fd.as_raw_fd();
+    // SAFETY: an event of this function's own.
+    unsafe {
+        let result = real::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event);
+        if result == 0 {
+            real::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, null_mut());
+        }
+        result != 0 && real::errno() == libc::EEXIST
+    }
 }

@@ -18,7 +18,7 @@ mod write;
 pub use crate::engine::open_error::OpenError;
 pub use baton_state::description;
 
-use crate::engine::{Engine, GreetedParts, Parts};
+use crate::engine::{Engine, GreetedParts, Parts, thread_end};
 use crate::sys::control_poll::{ControlPoll, Stopper};
 use crate::sys::thread::tid;
 use crate::sys::user;
@@ -227,13 +227,20 @@ impl Device {
 
     /// A descriptor that polls readable while the device would (`POLLIN`): level-triggered work of
     /// the process or of the calling thread. To be polled in place of the device's own.
-    pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
+    pub fn readable(&self) -> Result<Arc<OwnedFd>, Errno> {
+        thread_end::remember_resources(&self.engine);
         self.engine.readable()
     }
 
-    /// Like [`Device::readable`], a descriptor that the caller may close at any time.
-    pub fn readable_duplicate(&self) -> Result<OwnedFd, Errno> {
-        self.engine.readable_duplicate()
+    /// Like [`Device::readable`], to be put into an epoll set, which it leaves when the device is
+    /// closed.
+    pub fn readable_for_sets(&self) -> Result<Arc<OwnedFd>, Errno> {
+        self.engine.readable_for_sets()
+    }
+
+    /// The descriptors that [`Device::readable_for_sets`] has returned: one for each thread.
+    pub fn all_readable_for_sets(&self) -> Vec<Arc<OwnedFd>> {
+        self.engine.pollables.in_sets()
     }
 
     /// Called in the child after fork. The device stays the parent's: the child's copy closes its

@@ -211,7 +211,7 @@ impl Device {
         let outgoing = checked(transaction, buffers_size, &mut data, &mut offsets);
         let sizes = (transaction.data_size, transaction.offsets_size);
         if !reply && crate::sys::thread::is_real_time() {
-            crate::engine::thread_end::remember_lanes(&self.engine);
+            crate::engine::thread_end::remember_resources(&self.engine);
         }
         self.engine.send(tid, target, transaction.flags, sizes, outgoing);
     }

@@ -1,8 +1,8 @@
 //! The end of a thread that has called by the typed API: its engines forget it.
 //!
 //! A program of the raw interface reports the end itself (BINDER_THREAD_EXIT); without that the
-//! kernel would not know of it either. The thread's real-time lanes, which the kernel does not
-//! have, are given up in any case.
+//! kernel would not know of it either. What the kernel does not have, the thread's real-time lanes
+//! and the descriptor by which it polls, is given up in any case.
 //!
 //! **Invariant**: nothing here keeps an engine alive. An engine may be gone before the thread; an
 //! engine whose last reference is dropped here is closed here, on a thread that holds none of its
@@ -26,8 +26,8 @@ struct UsedEngines(Vec<(Weak<Engine>, Pid, Scope)>);
 enum Scope {
     /// All of the thread.
     Thread,
-    /// The lanes that are reserved for it, or to which it is dedicated.
-    Lanes,
+    /// The lanes that are reserved for it, or to which it is dedicated, and its descriptor.
+    Resources,
 }
 
 /// Registers the calling thread, which the engine is about to know.
@@ -35,9 +35,9 @@ pub fn remember(engine: &Arc<Engine>) {
     keep(engine, Scope::Thread);
 }
 
-/// Registers a thread of the raw interface that has, or may get, lanes of its own.
-pub fn remember_lanes(engine: &Arc<Engine>) {
-    keep(engine, Scope::Lanes);
+/// Registers a thread of the raw interface that polls, or that has, or may get, lanes of its own.
+pub fn remember_resources(engine: &Arc<Engine>) {
+    keep(engine, Scope::Resources);
 }
 
 fn keep(engine: &Arc<Engine>, scope: Scope) {
@@ -61,7 +61,10 @@ impl Drop for UsedEngines {
             {
                 match scope {
                     Scope::Thread => engine.forget_thread(tid()),
-                    Scope::Lanes => engine.forget_lanes(tid()),
+                    Scope::Resources => {
+                        engine.forget_lanes(tid());
+                        engine.pollables.forget(tid());
+                    }
                 }
             }
         }

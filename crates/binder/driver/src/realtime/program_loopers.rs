@@ -154,7 +154,7 @@ impl Engine {
             self.end_dedication(&mut state, tid);
             return state;
         };
-        thread_end::remember_lanes(self);
+        thread_end::remember_resources(self);
         dedicated.renew();
         // The request comes before the waiting caller's call, and under the lock, so that the
         // broker hears of a later relief after it.

@@ -27,7 +27,7 @@ use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
 use baton_state::work::Tid;
 use baton_state::{Effect, State};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
@@ -91,17 +91,17 @@ impl Engine {
         }
     }
 
-    /// Polls readable while the calling thread would find work. Polling threads cost the others a
-    /// doorbell over the socket, so it begins with the first use.
-    pub fn readable(&self) -> Result<BorrowedFd<'static>, Errno> {
+    /// A descriptor that polls readable while the calling thread would find work. Polling threads
+    /// cost the others a doorbell over the socket, so it begins with the first use.
+    pub fn readable(&self) -> Result<Arc<OwnedFd>, Errno> {
         let pollable = self.pollables.of(tid())?;
         self.begin_polling()?;
-        Ok(pollable.as_fd())
+        Ok(pollable)
     }
 
-    /// Like [`Engine::readable`], a descriptor that its user may close at any time.
-    pub fn readable_duplicate(&self) -> Result<OwnedFd, Errno> {
-        let pollable = self.pollables.duplicate(tid())?;
+    /// Like [`Engine::readable`], for an epoll set of the program.
+    pub fn readable_for_sets(&self) -> Result<Arc<OwnedFd>, Errno> {
+        let pollable = self.pollables.for_sets(tid())?;
         self.begin_polling()?;
         Ok(pollable)
     }
@@ -203,6 +203,7 @@ impl Engine {
             self.carry_out_one(&mut state, Effect::Wake(tid, waiting));
         }
         self.unlock(state);
+        self.pollables.end();
     }
 
     /// Called in a child of fork, which shares nothing of the device: closes its copies of the
