@@ -1,5 +1,6 @@
 // Loopers: registration, BR_SPAWN_LOOPER, which thread gets the work.
 #include <string.h>
+#include <unistd.h>
 
 #include "harness.h"
 
@@ -240,4 +241,78 @@ TEST(loopers_threads_share_handles)
 	struct thread *server = process_new("server"), *client = process_new("client");
 	uint32_t handle = share(manager, server, client, 0x10, 0x20);
 	ping(thread_new(client), handle, thread_new(server));
+}
+
+// ---- a close while threads read
+
+static long step_dup_and_close(void *fd)
+{
+	int copy = dup((int)(intptr_t)fd);
+	return copy < 0 || close(copy) ? -errno : 0;
+}
+
+// Begins a read that waits, and returns its structure.
+static struct binder_write_read *read_and_wait(struct thread *t)
+{
+	struct binder_write_read *bwr = write_read_new(NULL, 0, 256);
+	sys_ioctl_begin(t, BINDER_WRITE_READ, bwr);
+	await_asleep(t);
+	return bwr;
+}
+
+// A close of any of its descriptors ends the reads of all threads: they return with BR_NOOP alone,
+// and so does the next read of a thread that does not wait. All go on from there.
+TEST(loopers_close_ends_reads)
+{
+	struct thread *manager = manager_new(), *idle = thread_new(manager);
+	struct thread *client = process_new("client");
+	for (int i = 0; i < 50; i++) {
+		read_begin(manager);
+		await_asleep(manager);
+		call(client, 7);
+		finish_call(client, manager, expect_txn(manager, 7));
+	}
+	struct binder_write_read *waits = read_and_wait(manager);
+	void *fd = (void *)(intptr_t)process_fd(manager);
+	expect_errno(run(idle, step_dup_and_close, fd), 0);
+	expect_errno(run_end(manager), 0);
+	expect_eq(waits->read_consumed, 4);
+	struct binder_write_read *next = write_read_new(NULL, 0, 256);
+	expect_errno(write_read(idle, next), 0);
+	expect_eq(next->read_consumed, 4);
+	expect_nothing(idle);
+	ping(client, 0, manager);
+	ping(client, 0, idle);
+}
+
+// A thread that awaits an answer returns as well, and gets the answer later.
+TEST(loopers_close_ends_a_callers_read)
+{
+	struct thread *manager = manager_new(), *client = process_new("client");
+	struct thread *other = thread_new(client);
+	for (int i = 0; i < 50; i++)
+		ping(client, 0, manager);
+	call(client, 7);
+	const struct binder_transaction_data *txn = expect_txn(manager, 7);
+	struct binder_write_read *waits = read_and_wait(client);
+	void *fd = (void *)(intptr_t)process_fd(client);
+	expect_errno(run(other, step_dup_and_close, fd), 0);
+	expect_errno(run_end(client), 0);
+	expect_eq(waits->read_consumed, 8);
+	expect_eq(((uint32_t *)(uintptr_t)waits->read_buffer)[1], BR_TRANSACTION_COMPLETE);
+	bc_free_buffer(manager, txn);
+	bc_reply(manager, 0, NULL);
+	expect_br(manager, BR_TRANSACTION_COMPLETE);
+	expect_reply(client);
+}
+
+// The last descriptor goes while a thread reads: the read ends, and the next one finds no device.
+TEST(loopers_last_close_ends_reads)
+{
+	struct thread *t = process_new("server"), *other = thread_new(t);
+	struct binder_write_read *waits = read_and_wait(t);
+	expect_errno(sys_close(other, process_fd(t)), 0);
+	expect_errno(run_end(t), 0);
+	expect_eq(waits->read_consumed, 4);
+	expect_errno(write_read(t, write_read_new(NULL, 0, 256)), EBADF);
 }

@@ -224,6 +224,15 @@ struct ReadIn {
     padding: u32,
 }
 
+/// FLUSH.
+#[derive(Clone, Copy, Debug, AnyBitPattern)]
+#[repr(C)]
+struct FlushIn {
+    handle: u64,
+    unused: [u32; 2],
+    lock_owner: u64,
+}
+
 /// RELEASE.
 #[derive(Clone, Copy, Debug, AnyBitPattern)]
 #[repr(C)]
@@ -342,6 +351,9 @@ pub enum Operation<'a> {
         offset: u64,
         bytes: u32,
     },
+    Flush {
+        handle: u64,
+    },
     Release {
         handle: u64,
     },
@@ -419,6 +431,7 @@ fn operation(number: u32, mut rest: &[u8]) -> Option<Operation<'_>> {
         16 => Operation::Write,
         17 => Operation::StatFs,
         18 => Operation::Release { handle: take::<ReleaseIn>(rest)?.handle },
+        25 => Operation::Flush { handle: take::<FlushIn>(rest)?.handle },
         26 => Operation::Init(take(rest)?),
         27 => Operation::OpenDirectory,
         28 => {

@@ -333,7 +333,8 @@ impl Server<'_> {
                 Ok(Vec::new())
             }
             Operation::Open { .. } => {
-                bytes(&OpenOut { open_flags: FOPEN_DIRECT_IO, ..OpenOut::default() })
+                let open_flags = FOPEN_DIRECT_IO | FOPEN_NOFLUSH;
+                bytes(&OpenOut { open_flags, ..OpenOut::default() })
             }
             Operation::Read { offset, bytes, .. } if tree::is_feature(node) => {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX).min(FEATURE.len());
@@ -344,6 +345,14 @@ impl Server<'_> {
             {
                 let device = self.opens.lock().get(&handle).map(|open| Arc::clone(&open.device));
                 pages::read(&device.ok_or(Errno::BADF)?.device, offset, bytes as usize)
+            }
+            Operation::Flush { handle } => {
+                // The file of a program that has others of its descriptors, or whose threads are
+                // within the device.
+                if let Some(open) = self.opens.lock().get(&handle) {
+                    open.device.device.descriptor_closed();
+                }
+                Ok(Vec::new())
             }
             Operation::Release { handle } => {
                 self.release(handle);
@@ -566,8 +575,8 @@ fn answer_open(shared: &Shared, opens: &Opens, unique: u64, handle: u64, opened:
     let open = Open { device: Arc::new(opened), threads: HashMap::new() };
     opens.lock().insert(handle, open);
     let open_flags = match backing {
-        Some(_) => FOPEN_DIRECT_IO | FOPEN_PASSTHROUGH | FOPEN_NOFLUSH,
-        None => FOPEN_KEEP_CACHE | FOPEN_NOFLUSH,
+        Some(_) => FOPEN_DIRECT_IO | FOPEN_PASSTHROUGH,
+        None => FOPEN_KEEP_CACHE,
     };
     let answer = OpenOut { handle, open_flags, backing: backing.unwrap_or(0) };
     if !shared.connection.answer(unique, &[bytes_of(&answer)]) {

@@ -98,8 +98,19 @@ fn forget_stale(fd: c_int) -> c_int {
 /// Drops a table entry and keeps `errno`. The last entry of a device closes it.
 fn forget(fd: c_int) {
     let errno = real::errno();
-    stack::on_large_stack(|| drop(table::remove(fd)));
+    drop_entry(table::remove(fd));
     real::set_errno(errno);
+}
+
+/// Drops the entry of a descriptor that is closed. Whoever still uses the device hears of it.
+fn drop_entry(open: Option<Arc<Open>>) {
+    stack::on_large_stack(|| {
+        let used = open.as_ref().filter(|open| Arc::strong_count(open) > 1 && !open.is_inherited());
+        if let Some(device) = used.and_then(|open| open.device()) {
+            device.descriptor_closed();
+        }
+        drop(open);
+    });
 }
 
 fn open_device(context: &str, flags: c_int) -> Result<c_int, Errno> {
@@ -253,7 +264,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     let result = unsafe { real::close(fd) };
     if open.is_some() {
         let errno = real::errno();
-        stack::on_large_stack(|| drop(open));
+        drop_entry(open);
         real::set_errno(errno);
     }
     result

@@ -494,7 +494,8 @@ mod tests {
     #[test]
     fn a_thread_past_the_state_hears_of_all_its_news() {
         type News = (&'static str, fn(&mut State), bool);
-        let news: [News; 4] = [
+        let news: [News; 5] = [
+            ("its read ends", State::end_reads, true),
             ("work of its own", |state| state.push(Queue::Thread(1), Work::Error(0)), true),
             ("it is relieved", |state| state.vacate(via(0)), true),
             ("the lane is over", |state| state.withdraw_lane(via(0)), true),

@@ -23,6 +23,16 @@ impl State {
         process || thread.todo.urgent || thread.return_once
     }
 
+    /// Has each thread's read return at once, if only with BR_NOOP: the one in which the thread
+    /// waits, or its next one.
+    pub fn end_reads(&mut self) {
+        let tids: Vec<Tid> = self.threads.iter().map(|(tid, _)| tid).collect();
+        for tid in tids {
+            self.thread(tid).return_once = true;
+            self.wake(tid);
+        }
+    }
+
     /// Whether there is work for a thread that sleeps on the bell.
     pub fn has_work_for_sleepers(&self) -> bool {
         self.threads.iter().any(|(_, thread)| {

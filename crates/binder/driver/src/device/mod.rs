@@ -181,6 +181,13 @@ impl Device {
         self.engine.unlock(state);
     }
 
+    /// Notes that one of several descriptors of the device has been closed, or the only one while
+    /// threads use the device. As in the kernel's driver, each thread's read returns at once, if
+    /// only with BR_NOOP: the one in which the thread waits, or its next one.
+    pub fn descriptor_closed(&self) {
+        self.engine.end_reads();
+    }
+
     /// An ioctl on the device by the calling thread, with the kernel's errors.
     ///
     /// Bad addresses in the argument or in what it points to are `EFAULT`, not a fault.

@@ -25,6 +25,7 @@ use crate::wait::settings::Settings;
 use baton_abi::control::{NodeId, ProcessId, Reply, Request, Strength};
 use baton_shm::lock::Guard;
 use baton_shm::sync::Ordering;
+use baton_state::thread::Waiting;
 use baton_state::work::Tid;
 use baton_state::{Effect, State};
 use rustix::fd::OwnedFd;
@@ -163,6 +164,26 @@ impl Engine {
         self.end_reservations(tid);
         self.own_words.lock().remove(&tid);
         self.pollables.forget(tid);
+    }
+
+    /// Each thread's read returns at once, if only with BR_NOOP: the one in which the thread waits,
+    /// or its next one.
+    pub fn end_reads(&self) {
+        let mut state = self.lock();
+        // Callers that wait past the state look at it once they are woken.
+        self.revoke(&mut state);
+        state.end_reads();
+        let calls = state.threads.iter().filter_map(|(tid, thread)| {
+            Some(Effect::Wake(tid, Waiting::Lane(thread.calls_on()?.via)))
+        });
+        for wake in calls.collect::<Vec<_>>() {
+            self.carry_out_one(&mut state, wake);
+        }
+        self.pool.wake_loopers();
+        for channel in self.pool.channels.all() {
+            channel.nudge_pinned();
+        }
+        self.unlock(state);
     }
 
     /// Closes the device: the broker is told by the end of the connection.
