@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,6 +84,22 @@ TEST(process_sender_after_seteuid)
 	const struct binder_transaction_data *txn = expect_txn(manager, 7);
 	expect_eq(txn->sender_euid, 12345);
 	finish_call(client, manager, txn);
+}
+
+// A process whose files may not grow serves clients that come later.
+static long step_limit_files(void *unused)
+{
+	struct rlimit none = {0, 0};
+	(void)unused;
+	return setrlimit(RLIMIT_FSIZE, &none) ? -errno : 0;
+}
+
+TEST(process_that_may_write_no_files_serves)
+{
+	struct thread *manager = manager_new();
+	expect_errno(run(manager, step_limit_files, NULL), 0);
+	ping(process_new("client"), 0, manager);
+	ping(process_new("second"), 0, manager);
 }
 
 // ---- fork and exec

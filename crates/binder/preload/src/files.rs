@@ -10,6 +10,8 @@ use crate::paths::{self, BatonPath, classify, settings};
 use crate::table::{self, FileId, Object, Open};
 use crate::{aliases, filter, log, real, stack};
 use arc_swap::Guard;
+use baton_abi::holder_list::TALLY_FILE_BYTES;
+use baton_abi::lane::MAX_PAYLOAD_BYTES;
 use baton_driver::device::{Device, OpenError, leave_low_numbers};
 use libc::{FILE, c_char, c_int, c_uint, mode_t, size_t};
 use rustix::fd::IntoRawFd;
@@ -162,6 +164,10 @@ fn report_open_error(error: &OpenError) {
              `baton run`\n"
         ),
         OpenError::Stranger { .. } => format!("baton: {error}\n"),
+        OpenError::System { errno: Errno::FBIG, .. } => format!(
+            "baton: RLIMIT_FSIZE is too small: a device needs a file of {} KiB in memory\n",
+            TALLY_FILE_BYTES.max(MAX_PAYLOAD_BYTES) >> 10
+        ),
         _ => return,
     };
     if TOLD.swap(true, Ordering::Relaxed) {

@@ -13,6 +13,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 /// The permitted direction of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +54,13 @@ unsafe impl<const BYTES: usize> Send for Mapping<BYTES> {}
 // SAFETY: as above.
 unsafe impl<const BYTES: usize> Sync for Mapping<BYTES> {}
 
-/// Creates a zero-filled memfd of exactly `bytes` bytes that can neither shrink nor grow.
+/// Creates a zero-filled memfd of exactly `bytes` bytes that can neither shrink nor grow. `EFBIG`
+/// if RLIMIT_FSIZE is less.
 pub fn create(name: &str, bytes: usize) -> Result<OwnedFd> {
+    // The kernel would refuse that, too, but also end the process by SIGXFSZ.
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes as u64) {
+        return Err(Errno::FBIG);
+    }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = set_apart(rustix::fs::memfd_create(name, flags)?);
     rustix::fs::ftruncate(&file, bytes as u64)?;
