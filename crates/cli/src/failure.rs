@@ -1,5 +1,6 @@
 //! Failures of commands: what was tried, what went wrong, what to do, and the exit code.
 
+use crate::stderr::say;
 use baton_driver::device::OpenError;
 use rustix::io::Errno;
 use std::fmt::Display;
@@ -159,10 +160,10 @@ impl Failure {
     /// Prints the failure and returns the exit code.
     pub fn report(&self) -> ExitCode {
         if !self.silent {
-            eprintln!("baton: cannot {}: {}", self.tried, self.wrong);
+            say(format_args!("baton: cannot {}: {}", self.tried, self.wrong));
         }
         if let Some(advice) = &self.advice {
-            eprintln!("  {advice}");
+            say(format_args!("  {advice}"));
         }
         ExitCode::from(self.kind as u8)
     }

@@ -19,6 +19,7 @@ mod sizes;
 mod statistics;
 
 use crate::failure::{Failure, Kind};
+use crate::stderr::say;
 use crate::stdout::show;
 pub use args::LogcatArgs;
 use args::{From, Prune, Size};
@@ -193,7 +194,7 @@ fn show_existing(
             Item::Record(record) => record,
             Item::Lost(lost) => {
                 if lost.loss == Loss::Unread {
-                    eprintln!("baton: {}", told(&lost));
+                    say(format_args!("baton: {}", told(&lost)));
                 }
                 continue;
             }
@@ -215,7 +216,7 @@ fn show_new(args: &LogcatArgs, reader: &mut Reader, session: &mut Session) -> io
                 Entry::from(&record)
             }
             Item::Lost(lost) => {
-                eprintln!("baton: {}", told(&lost));
+                say(format_args!("baton: {}", told(&lost)));
                 continue;
             }
         };

@@ -17,8 +17,8 @@
 //!   waits for them. [`java_vm`]: what both ask of a machine.
 //! - [`bench`]: the benchmarks, a program of their own.
 //! - [`generate`]: man pages and completions, for packages.
-//! - [`failure`]: exit codes and messages. [`stdout`]: output. [`stop`]: the end of commands that
-//!   run until a signal.
+//! - [`failure`]: exit codes and messages. [`stdout`], [`stderr`]: output. [`stop`]: the end of
+//!   commands that run until a signal.
 #![deny(unsafe_code)]
 
 mod aidl;
@@ -52,6 +52,7 @@ mod rt;
 mod run;
 mod service_manager;
 mod services;
+mod stderr;
 mod stdout;
 mod stop;
 mod timeout;

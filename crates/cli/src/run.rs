@@ -4,6 +4,7 @@
 use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::program::Way;
+use crate::stderr::say;
 use crate::timeout::parse_seconds;
 use crate::{background, devices, interposer, private_mount, program, wait};
 use clap::Args;
@@ -76,11 +77,11 @@ pub fn run(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
             if !rustix::process::geteuid().is_root() {
                 return Err(refusal);
             }
-            eprintln!(
+            say(format_args!(
                 "baton: {}: {why}. It finds its devices in a binderfs of its own, in a private \
                  mount namespace",
                 path.display()
-            );
+            ));
             None
         }
     };

@@ -109,7 +109,8 @@ pub fn watch(text: &str, ready: impl FnOnce()) -> Result<(), Error> {
         // The owner has become the program, which has just been ended: only the guardian can report
         // that.
         let advice = error.advice().map_or_else(String::new, |advice| format!("\n  {advice}"));
-        eprintln!("baton: cannot lock the program's memory: {error}{advice}");
+        let mut to = io::stderr().lock();
+        let _ = writeln!(to, "baton: cannot lock the program's memory: {error}{advice}");
     }
     wait(&watch, &pidfd);
     frequency::repair(&watch.paths).map(drop)

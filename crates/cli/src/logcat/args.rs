@@ -1,6 +1,7 @@
 //! The command line of Android's logcat.
 
 use crate::failure::{Failure, Kind};
+use crate::stderr::say;
 use baton_logcat::entry::{Buffer, DEFAULT_BUFFERS, Entry};
 use baton_logcat::filter::Filter;
 use baton_logcat::format::{Format, Verb, Word};
@@ -238,7 +239,7 @@ impl LogcatArgs {
         if let Some(words) = variable(FORMAT_VARIABLE).filter(|_| !verb)
             && let Err(wrong) = format.add(&words)
         {
-            eprintln!("baton: {FORMAT_VARIABLE}: {wrong}");
+            say(format_args!("baton: {FORMAT_VARIABLE}: {wrong}"));
         }
         Ok(format)
     }

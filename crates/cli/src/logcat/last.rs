@@ -8,6 +8,7 @@ use super::beginning::Beginning;
 use super::reading::{TRIED, told, unreadable};
 use super::session::{Ended, Session, Wanted};
 use crate::failure::Failure;
+use crate::stderr::say;
 use baton_log::{Item, Loss, Reader};
 use baton_logcat::entry::{Buffer, Entry};
 use baton_logcat::wire::Entries;
@@ -69,7 +70,7 @@ fn show_rings(
             Item::Record(record) => record,
             Item::Lost(lost) => {
                 if matches!(lost.loss, Loss::Damaged { .. } | Loss::Unread) {
-                    eprintln!("baton: {}", told(&lost));
+                    say(format_args!("baton: {}", told(&lost)));
                 }
                 continue;
             }

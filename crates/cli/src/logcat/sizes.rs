@@ -3,6 +3,7 @@
 use super::args::LogcatArgs;
 use super::reading::{open, unreadable};
 use crate::failure::{Failure, Kind};
+use crate::stderr::say;
 use baton_log::{Buffer, Item, MAX_RING_BYTES, MIN_RING_BYTES, Settings};
 use baton_logcat::entry::Entry;
 use baton_logcat::size;
@@ -82,10 +83,10 @@ pub fn set(directory: &Path, buffers: &[Buffer], bytes: u64) -> Result<(), Failu
     };
     let ring_bytes = (bytes as usize).next_power_of_two().max(MIN_RING_BYTES);
     if ring_bytes as u64 != bytes {
-        eprintln!(
+        say(format_args!(
             "baton: rings have a power of two from 64K to 1G: {}",
             size::show(ring_bytes as u64)
-        );
+        ));
     }
     for &buffer in buffers {
         settings.ring_bytes[buffer as usize] = ring_bytes;

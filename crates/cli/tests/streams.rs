@@ -1,0 +1,45 @@
+//! Standard output and standard error that take nothing: the exit code tells what a command could
+//! not say.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const BATON: &str = env!("CARGO_BIN_EXE_baton");
+
+fn baton(socket: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(BATON);
+    command.env("BATON_SOCKET", socket).args(arguments).stdin(Stdio::null());
+    // No program here needs the interposer.
+    command.env("BATON_PRELOAD_LIB", "/dev/null");
+    command
+}
+
+/// A device on which no byte has room.
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+/// A pipe without a reader.
+fn closed() -> OwnedFd {
+    std::io::pipe().unwrap().1.into()
+}
+
+#[test]
+fn a_message_that_has_no_room_changes_no_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("broker");
+    for (arguments, code) in [
+        (&["list"][..], 3),
+        (&["wait", "echo", "--timeout", "0"], 3),
+        (&["run", "--", "/nonexistent"], 127),
+        (&["call", "echo", "1", "i32", "x"], 2),
+        (&["nonsense"], 2),
+    ] {
+        for stderr in [Stdio::from(full()), Stdio::from(closed())] {
+            let status = baton(&socket, arguments).stderr(stderr).status().unwrap();
+            assert_eq!(status.code(), Some(code), "{arguments:?}");
+        }
+    }
+}
