@@ -60,7 +60,8 @@ mod wait;
 mod zygote;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use failure::EXIT_CODES;
+use failure::{EXIT_CODES, Failure};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -153,7 +154,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) => return tell(&told),
+    };
     let socket = cli.place.socket();
     let result = match cli.command {
         Command::Demo(args) => demo::demo(&args, &socket),
@@ -186,6 +190,17 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// Prints help, the version, or what is wrong with the command line. Returns the exit code.
+fn tell(told: &clap::Error) -> ExitCode {
+    match told.print() {
+        Err(error) if !told.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            Failure::new("write to standard output", error).report()
+        }
+        // The reader has closed standard output, or there is nowhere to say what is wrong.
+        _ => ExitCode::from(told.exit_code() as u8),
     }
 }
 

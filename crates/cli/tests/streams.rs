@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const BATON: &str = env!("CARGO_BIN_EXE_baton");
 
@@ -41,5 +41,20 @@ fn a_message_that_has_no_room_changes_no_exit_code() {
             let status = baton(&socket, arguments).stderr(stderr).status().unwrap();
             assert_eq!(status.code(), Some(code), "{arguments:?}");
         }
+    }
+}
+
+#[test]
+fn help_that_has_no_room_is_a_failure() {
+    let socket = Path::new("/nonexistent");
+    for arguments in [&["--help"][..], &["help", "ps"], &["call", "--help"], &["--version"]] {
+        let Output { status, stderr, .. } =
+            baton(socket, arguments).stdout(full()).output().unwrap();
+        let said = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.starts_with("baton: cannot write to standard output: "), "{said}");
+        // The reader of a pipe may have seen enough.
+        let output = baton(socket, arguments).stdout(closed()).output().unwrap();
+        assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
     }
 }
