@@ -12,6 +12,7 @@
 use crate::failure::{Failure, Kind};
 use crate::observer::{self, Observer};
 use rustix::process::Signal;
+use signal_hook::consts::SIGTERM;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -115,11 +116,15 @@ pub fn begin() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
 
-/// Reports that the server serves, and closes the terminal. Called by the server.
+/// Reports that the server serves, and closes the terminal. Called by the server. If the process
+/// that waits for the report has ended, nobody may know of the server, and it ends, too.
 pub fn ready() {
     let _ = rustix::process::set_parent_process_death_signal(None);
-    // A starter that has been killed does not read it.
-    let _ = writeln!(std::io::stdout(), "{READY}");
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{READY}").and_then(|()| out.flush()).is_err() {
+        // Servers end in order at this signal.
+        let _ = signal_hook::low_level::raise(SIGTERM);
+    }
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);

@@ -58,3 +58,13 @@ fn help_that_has_no_room_is_a_failure() {
         assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
     }
 }
+
+#[test]
+fn a_server_whose_starter_has_ended_ends_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = baton(&directory.path().join("broker"), &["broker", "--serving"]);
+    let Output { status, stderr, .. } = server.stdout(closed()).output().unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert_eq!((status.code(), &said[..]), (Some(0), ""));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "files are left");
+}
