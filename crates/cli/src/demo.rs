@@ -8,7 +8,6 @@ mod processes;
 
 use crate::failure::Failure;
 use crate::stdout::show;
-use crate::stop;
 use baton::android::Write;
 use baton::service_manager::INTERFACE;
 use baton::{Parcel, Process, ServiceManager};
@@ -44,8 +43,6 @@ pub fn demo(args: &DemoArgs, socket: &Path) -> Result<(), Failure> {
         return bars::serve(peer, socket, &args.bus);
     }
     let tried = "run the demo";
-    // A signal ends the children, and then this fails and cleans up.
-    let _signals = stop::signals().map_err(|error| Failure::new(tried, error))?;
     show(&format!(
         "Kernel {} {}. All of this runs in user space:\n\n",
         rustix::system::uname().release().to_string_lossy(),

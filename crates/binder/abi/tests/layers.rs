@@ -181,6 +181,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("rt/src/inject.rs", "traces a program, to lock its memory"),
     ("rt/src/schedule.rs", "asks for priorities, which rustix lacks"),
     ("cli/src/broker.rs", "takes over a listening socket by number"),
+    ("cli/src/demo/processes.rs", "has a child ask for its death signal before it is executed"),
     ("bench/src/memory.rs", "memory on superpages, which it aligns and asks for"),
     ("bench/src/log/messages.rs", "calls strlen, as whoever logs does"),
     ("bench/src/log/paper.rs", "a semaphore that processes share, which rustix lacks"),

@@ -64,15 +64,15 @@ pub fn serve(peer: Peer, socket: &Path, bus: &Path) -> Result<(), Failure> {
 pub fn show_bars(processes: &mut Processes) -> Result<(), Failure> {
     let mut times_us = [("Baton", Vec::new()), ("AF_UNIX", Vec::new()), ("D-Bus", Vec::new())];
     let failed = |error: &dyn std::fmt::Display| Failure::new("measure a call", error);
-    let child = processes.command(&["demo", "--serve", "baton"]).spawn();
-    processes.keep(NAME, child.map_err(|error| failed(&error))?);
+    let mut baton = processes.command(&["demo", "--serve", "baton"]);
+    processes.keep(NAME, &mut baton).map_err(|error| failed(&error))?;
     let flags = SocketFlags::CLOEXEC;
     let (socket, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|errno| failed(&errno))?;
     let mut unix = processes.command(&["demo", "--serve", "unix"]);
-    let child = unix.stdin(Stdio::from(theirs)).spawn();
-    processes.keep("socket", child.map_err(|error| failed(&error))?);
+    let started = processes.keep("socket", unix.stdin(Stdio::from(theirs)));
+    started.map_err(|error| failed(&error))?;
     await_service(NAME, &processes.socket())?;
     let client = Process::open(CONTEXT, &processes.socket()).map_err(|error| failed(&error))?;
     let names = ServiceManager::find(&client).map_err(|error| failed(&error))?;

@@ -1,13 +1,13 @@
 //! A method call of D-Bus, through a message bus that the demo starts for itself.
 
-use super::processes::{PATIENCE, Processes};
+use super::processes::{PATIENCE, Processes, command};
 use rustbus::connection::{Error, Timeout, ll_conn::force_finish_on_error};
 use rustbus::message_builder::{MarshalledMessage, MessageBuilder};
 use rustbus::{RpcConn, standard_messages};
 use rustbus_nix::sys::socket::UnixAddr;
-use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 const PROGRAM: &str = "dbus-daemon";
 const NAME: &str = "baton.demo.Echo";
@@ -42,8 +42,7 @@ pub fn start(processes: &mut Processes) -> Result<Caller, String> {
         _ => format!("{PROGRAM} does not start: {error}"),
     })?;
     let mut service = processes.command(&["demo", "--serve", "bus", "--bus"]);
-    let child = service.arg(&socket).stdout(Stdio::piped()).spawn();
-    let started = child.and_then(|child| keep_ready(processes, METHOD, child));
+    let started = keep_ready(processes, METHOD, service.arg(&socket));
     started.map_err(|error| format!("its service does not start: {error}"))?;
     connect(&socket).map(Caller).map_err(|error| format!("the bus refuses: {error}"))
 }
@@ -52,19 +51,18 @@ pub fn start(processes: &mut Processes) -> Result<Caller, String> {
 fn start_bus(processes: &mut Processes) -> io::Result<PathBuf> {
     let directory = processes.directory().to_owned();
     std::fs::write(directory.join("bus.conf"), CONFIGURATION)?;
-    let mut command = Command::new(PROGRAM);
+    let mut command = command(PROGRAM);
     command.args(["--config-file=bus.conf", "--nofork", "--nopidfile", "--print-address"]);
-    command.current_dir(&directory).stdin(Stdio::null()).stdout(Stdio::piped());
     // A bus that may not raise its limits complains, and goes on.
-    let child = command.stderr(Stdio::null()).spawn()?;
-    keep_ready(processes, PROGRAM, child)?;
+    command.current_dir(&directory).stdin(Stdio::null()).stderr(Stdio::null());
+    keep_ready(processes, PROGRAM, &mut command)?;
     Ok(directory.join("bus"))
 }
 
-/// Waits for the line by which a process says that it is ready.
-fn keep_ready(processes: &mut Processes, name: &str, mut child: Child) -> io::Result<()> {
-    let output = child.stdout.take().expect("it is a pipe");
-    processes.keep(name, child);
+/// Starts a process, and waits for the line by which it says that it is ready.
+fn keep_ready(processes: &mut Processes, name: &str, command: &mut Command) -> io::Result<()> {
+    let (_, output) = processes.keep(name, command.stdout(Stdio::piped()))?;
+    let output = output.expect("it is a pipe");
     match BufReader::new(output).read_line(&mut String::new())? {
         0 => Err(io::Error::other("it has ended")),
         _ => Ok(()),
@@ -84,7 +82,8 @@ pub fn serve(socket: &Path) -> Result<(), Error> {
     let mut bus = connect(socket)?;
     let serial = send(&mut bus, &mut standard_messages::request_name(NAME, 0))?;
     bus.wait_response(serial, SOON)?;
-    println!("ready");
+    // A demo that has ended needs no service.
+    writeln!(io::stdout(), "ready").map_err(Error::IoError)?;
     loop {
         let call = match bus.wait_call(Timeout::Infinite) {
             Err(Error::ConnectionClosed) => return Ok(()),
