@@ -130,6 +130,9 @@ fn explain(tried: &str, error: &RunError) -> Failure {
         RunError::Replaceable(_) => {
             failure.advice("give a path in a directory of your own with --socket or BATON_SOCKET")
         }
+        RunError::FewDescriptors { .. } => failure.advice(
+            "raise the limit, by `ulimit -n 1024` or by LimitNOFILE= in its systemd unit",
+        ),
         RunError::TooLong { .. } => failure.advice(SHORTER_PATH),
         RunError::System { .. } => {
             failure.advice("give a path that you may write to with --socket or BATON_SOCKET")

@@ -87,6 +87,20 @@ fn a_path_that_is_too_long() {
 }
 
 #[test]
+fn too_few_descriptors_for_a_broker() {
+    let directory = tempfile::tempdir().unwrap();
+    for (command, arguments, code) in &COMMANDS[..2] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -n 31; exec \"$@\"", "sh", BATON]).args(*arguments);
+        shell.env("BATON_SOCKET", directory.path().join("broker"));
+        shell.env("BATON_PRELOAD_LIB", "/dev/null").stdin(Stdio::null());
+        let output = shell.output().unwrap();
+        check(&output, *code, "a broker needs 32 descriptors, and RLIMIT_NOFILE is 31");
+        assert_eq!(names_in(directory.path()), [""; 0], "{command}");
+    }
+}
+
+#[test]
 fn a_context_without_a_possible_name() {
     let directory = tempfile::tempdir().unwrap();
     let long = "x".repeat(256);

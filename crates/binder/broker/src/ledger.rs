@@ -16,6 +16,10 @@ use std::collections::BTreeMap;
 /// moment. At limits a fourth of all.
 const OWN_DESCRIPTORS: u64 = 64;
 
+/// The fewest descriptors with which a broker serves anybody: 12 of its own, and room for a few
+/// clients.
+pub(crate) const LEAST_DESCRIPTORS: u64 = 32;
+
 /// The user of the engine, and the class in which that user takes from shared amounts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader {

@@ -10,7 +10,7 @@ use crate::closing::{self, ForeignFiles, PeerSocket};
 use crate::connection::Connection;
 use crate::cpu_share::CpuShare;
 use crate::fair_queue::FairQueue;
-use crate::ledger::{Ledger, Reader};
+use crate::ledger::{LEAST_DESCRIPTORS, Ledger, Reader};
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::packet;
@@ -101,6 +101,9 @@ pub fn run(config: Config, ready: impl FnOnce()) -> Result<(), RunError> {
     let path = config.socket;
     // An engine costs five: two sockets, its status page, its tally page and its pidfd.
     let descriptors = baton_shm::fd_limit::raise();
+    if descriptors < LEAST_DESCRIPTORS {
+        return Err(RunError::FewDescriptors { limit: descriptors });
+    }
     let poll = Poll::new().map_err(RunError::of("epoll_create", &path))?;
     let mut listener = match config.listener {
         Some(socket) => Listener::inherited(socket, &path)?,

@@ -1,5 +1,6 @@
 //! The error with which a broker ends.
 
+use crate::ledger::LEAST_DESCRIPTORS;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,12 @@ pub enum RunError {
         path: PathBuf,
         /// The longest that there may be.
         most_bytes: usize,
+    },
+    /// The process may have so few descriptors that its clients would wait for ever.
+    #[error("a broker needs {} descriptors, and RLIMIT_NOFILE is {limit}", LEAST_DESCRIPTORS)]
+    FewDescriptors {
+        /// The descriptors that the process may have.
+        limit: u64,
     },
     /// A system call failed.
     #[error("{operation} {}: {errno}", path.display())]
