@@ -1,6 +1,7 @@
 //! `baton broker`.
 
 use crate::background;
+use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind, SHORTER_PATH};
 use crate::policy;
 use crate::stop;
@@ -30,7 +31,7 @@ pub struct BrokerArgs {
     #[arg(long)]
     background: bool,
     /// A context beside binder, hwbinder and vndbinder; may be given again
-    #[arg(long = "context", value_name = "NAME")]
+    #[arg(long = "context", value_name = "NAME", value_parser = parse_name)]
     contexts: Vec<String>,
     /// Serve real-time callers of this user at this priority at most, whatever RLIMIT_RTPRIO they
     /// have; 0 for none; may be given again
@@ -121,18 +122,18 @@ fn explain(tried: &str, error: &RunError) -> Failure {
             let advice = "use that one, or give another path with --socket";
             failure.kind(Kind::Held).advice(advice)
         }
-        RunError::BadContext(_) => {
-            failure.advice("a context has 1 to 255 bytes, no slash, and is named once")
-        }
+        RunError::BadContext(_) => failure.kind(Kind::Usage).advice(
+            "every broker has binder, hwbinder and vndbinder, and /etc/baton or --config may name \
+             others",
+        ),
         RunError::NotASocket(_) => {
             failure.advice("remove that file, or give another path with --socket or BATON_SOCKET")
         }
         RunError::Replaceable(_) => {
             failure.advice("give a path in a directory of your own with --socket or BATON_SOCKET")
         }
-        RunError::FewDescriptors { .. } => failure.advice(
-            "raise the limit, by `ulimit -n 1024` or by LimitNOFILE= in its systemd unit",
-        ),
+        RunError::FewDescriptors { .. } => failure
+            .advice("raise the limit, by `ulimit -n 1024` or by LimitNOFILE= in its systemd unit"),
         RunError::TooLong { .. } => failure.advice(SHORTER_PATH),
         RunError::System { .. } => {
             failure.advice("give a path that you may write to with --socket or BATON_SOCKET")

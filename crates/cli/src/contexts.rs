@@ -4,7 +4,7 @@ use crate::devices;
 use crate::failure::{Failure, Kind};
 use crate::observer;
 use crate::stdout::{show, show_json};
-use baton_abi::control::MAX_CONTEXT_NAME_BYTES;
+use baton_abi::control::is_context_name;
 use clap::{Args, Subcommand};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -33,7 +33,7 @@ struct Context {
 pub enum ContextCommand {
     /// Add a context: programs open it as /dev/binderfs/NAME
     Add {
-        /// 1 to 255 bytes, without a slash
+        /// 1 to 255 bytes without a slash; not ., .., binder-control or features
         #[arg(value_parser = parse_name)]
         name: String,
     },
@@ -45,12 +45,13 @@ pub enum ContextCommand {
     },
 }
 
+/// What a context's name is.
+const NAME_RULE: &str = "a context's name has 1 to 255 bytes and no slash, and is none of ., .., \
+                         binder-control and features";
+
 /// A context's name.
-pub fn parse_name(text: &str) -> Result<String, String> {
-    match (1..=MAX_CONTEXT_NAME_BYTES).contains(&text.len()) && !text.contains('/') {
-        true => Ok(text.to_owned()),
-        false => Err("a context's name has 1 to 255 bytes and no slash".to_owned()),
-    }
+pub fn parse_name(text: &str) -> Result<String, &'static str> {
+    if is_context_name(text) { Ok(text.to_owned()) } else { Err(NAME_RULE) }
 }
 
 /// Prints the contexts' names.

@@ -2,6 +2,7 @@
 
 use crate::background;
 use crate::broker::begin_log;
+use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::stop;
 use baton_binderfs::{Config, MountError, Options, PageSource};
@@ -37,11 +38,12 @@ pub struct MountArgs {
         long,
         value_name = "NAMES",
         value_delimiter = ',',
+        value_parser = parse_name,
         default_value = "binder,hwbinder,vndbinder"
     )]
     contexts: Vec<String>,
     /// Contexts of this mount's own: the broker knows DIR/binder as the context binder.NAME
-    #[arg(long, value_name = "NAME", value_parser = crate::contexts::parse_name)]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
     apart: Option<String>,
     /// Options as of a mount of the kernel's binderfs: max=N, the number of devices that there can
     /// be, and stats=global, for DIR/binder_logs. And pages=passthrough or pages=stored, in place
@@ -205,10 +207,9 @@ fn explain(tried: &str, socket: &Path, error: &MountError) -> Failure {
         MountError::MayNotPassThrough(_) => failure.advice(
             "pages=passthrough needs root outside of user namespaces: leave the option out",
         ),
-        MountError::BadContext(_) => failure.kind(Kind::Usage).advice(
-            "a context has 1 to 255 bytes, no slash, is named once, and is neither \
-             binder-control nor features",
-        ),
+        MountError::BadContext(_) => failure
+            .kind(Kind::Usage)
+            .advice("name it once; with stats=global, binder_logs is the name of a directory"),
         MountError::TooManyDevices(_) => {
             failure.kind(Kind::Usage).advice("name fewer contexts, or give a larger max=")
         }

@@ -5,7 +5,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 const BATON: &str = env!("CARGO_BIN_EXE_baton");
 /// A user that runs nothing else.
@@ -37,6 +37,14 @@ fn check(output: &Output, code: i32, sentence: &str) {
     let [reason, advice] = lines[..] else { panic!("not two lines: {said}") };
     assert!(reason.starts_with("baton: cannot ") && reason.contains(sentence), "{said}");
     assert!(advice.starts_with("  "), "{said}");
+}
+
+/// Ends a broker in order.
+#[track_caller]
+fn end(broker: &mut Child) {
+    let pid = rustix::process::Pid::from_child(broker);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(broker.wait().unwrap().success());
 }
 
 fn names_in(directory: &Path) -> Vec<String> {
@@ -104,13 +112,15 @@ fn too_few_descriptors_for_a_broker() {
 fn a_context_without_a_possible_name() {
     let directory = tempfile::tempdir().unwrap();
     let long = "x".repeat(256);
-    for name in ["", "a/b", &long] {
+    for name in ["", "a/b", &long, ".", "..", "binder-control", "features"] {
         for arguments in [
             &["run", "--context", name, "--", "true"][..],
             &["manager", "--context", name],
             &["list", "--context", name],
             &["context", "add", name],
             &["mount", "--apart", name],
+            &["mount", "--contexts", name],
+            &["broker", "--context", name],
         ] {
             let output = baton(&directory.path().join("broker"), arguments).output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
@@ -119,6 +129,27 @@ fn a_context_without_a_possible_name() {
         }
     }
     assert_eq!(names_in(directory.path()), [""; 0]);
+}
+
+#[test]
+fn a_mount_that_fails_leaves_no_context() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("broker");
+    let mut broker = baton(&socket, &["broker"]).spawn().unwrap();
+    while !socket.exists() {
+        assert!(broker.try_wait().unwrap().is_none(), "the broker has ended");
+        std::thread::yield_now();
+    }
+    for (arguments, code, sentence) in [
+        (["--contexts", "one,two,one", "/"], 2, "context \"one\" is named twice"),
+        (["--contexts", "one,two", "/nonexistent"], 1, "/nonexistent: No such file"),
+    ] {
+        let output = baton(&socket, &["mount"]).args(arguments).output().unwrap();
+        check(&output, code, sentence);
+    }
+    let listed = baton(&socket, &["contexts"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "binder\nhwbinder\nvndbinder\n");
+    end(&mut broker);
 }
 
 #[test]
@@ -220,9 +251,7 @@ fn another_users_broker() {
     }
     check(&run_as(STRANGER + 1, &["broker"]).output().unwrap(), 1, "other users could replace");
     check(&run_as(STRANGER, &["broker"]).output().unwrap(), 5, "already listening at ");
-    let broker_pid = rustix::process::Pid::from_child(&broker);
-    rustix::process::kill_process(broker_pid, rustix::process::Signal::TERM).unwrap();
-    assert!(broker.wait().unwrap().success());
+    end(&mut broker);
     assert_eq!(names_in(&owned), [""; 0]);
 }
 

@@ -34,6 +34,14 @@ pub const MAX_OBJECTS: usize = 2048;
 /// Longest context name, in bytes, as in binderfs.
 pub const MAX_CONTEXT_NAME_BYTES: usize = 255;
 
+/// Whether a context can have this name. Programs see the name as that of a file in binderfs,
+/// beside `binder-control` and `features`.
+pub fn is_context_name(name: &str) -> bool {
+    (1..=MAX_CONTEXT_NAME_BYTES).contains(&name.len())
+        && !name.contains(['/', '\0'])
+        && !matches!(name, "." | ".." | "binder-control" | "features")
+}
+
 /// Whether a reference keeps its node strongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Strength {

@@ -36,11 +36,11 @@ pub enum MountError {
     /// The kernel does not pass maps through for this process.
     #[error("this process may not have maps of a FUSE file passed through: {0}")]
     MayNotPassThrough(Errno),
-    /// A context has a name that no file can have, or is named twice.
-    #[error("no context can be named {0:?}")]
+    /// A context has a name that no device can have, or is named twice.
+    #[error("context {0:?} is named twice, or has a name that no device can have")]
     BadContext(String),
     /// There are more contexts than devices that there may be.
-    #[error("there may be {0} devices, by max=")]
+    #[error("more contexts are named than max={0} allows devices")]
     TooManyDevices(usize),
     /// The broker could not be reached.
     #[error(transparent)]

@@ -87,6 +87,15 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
             Errno::NOSPC => MountError::TooManyDevices(config.options.most_devices),
             _ => MountError::BadContext(device.clone()),
         })?;
+    }
+    interrupt::install().map_err(MountError::system("sigaction"))?;
+    let watches = Watches::new().map_err(MountError::system("epoll_create"))?;
+    let pending = Pending::new().map_err(MountError::system("timerfd_create"))?;
+    let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+    let (reader, reads) = pipe.map_err(MountError::system("pipe"))?;
+    let (connection, mut mounted) = Connection::mount(&config.directory)?;
+    // A mount that fails adds no context.
+    for device in &config.contexts {
         contexts.add(device).map_err(|errno| {
             let context = contexts.of(device);
             MountError::Refused { context, errno }
@@ -99,12 +108,6 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), MountError> {
             _ => MountError::Broker(error),
         })?;
     }
-    interrupt::install().map_err(MountError::system("sigaction"))?;
-    let watches = Watches::new().map_err(MountError::system("epoll_create"))?;
-    let pending = Pending::new().map_err(MountError::system("timerfd_create"))?;
-    let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
-    let (reader, reads) = pipe.map_err(MountError::system("pipe"))?;
-    let (connection, mut mounted) = Connection::mount(&config.directory)?;
     if config.ends_with_namespace {
         mounted.leave_namespace()?;
     }

@@ -5,7 +5,7 @@ use super::effect::Effect;
 use super::node::{Node, NodeKey};
 use super::tables::State;
 use crate::limits::{Limits, Resource};
-use baton_abi::control::{MAX_CONTEXT_NAME_BYTES, NodeId, ProcessId, Strength, TicketId};
+use baton_abi::control::{NodeId, ProcessId, Strength, TicketId, is_context_name};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,12 +33,7 @@ impl State {
     /// an invalid name, `EEXIST`, `ENOSPC` for too many contexts.
     pub fn add_context(&mut self, uid: u32, name: &str) -> Result<(), Errno> {
         self.may_change_contexts(uid)?;
-        // Programs see the name as a file name. binderfs refuses these names too.
-        let bad = name.is_empty()
-            || name.len() > MAX_CONTEXT_NAME_BYTES
-            || name.contains(['/', '\0'])
-            || matches!(name, "." | ".." | "binder-control" | "features");
-        if bad {
+        if !is_context_name(name) {
             return Err(Errno::INVAL);
         }
         match self.contexts.get_mut(name) {
