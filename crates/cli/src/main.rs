@@ -59,7 +59,7 @@ mod timeout;
 mod wait;
 mod zygote;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::{EXIT_CODES, Failure};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -154,7 +154,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(told) => return tell(&told),
     };
@@ -193,6 +193,24 @@ fn main() -> ExitCode {
     }
 }
 
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = with_negative_numbers(Cli::command());
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Lets every option take a negative number, so that a wrong one is refused as the option's value,
+/// and not as an argument that nobody expects.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes_value = |arg: &clap::Arg| !arg.is_positional() && arg.get_action().takes_values();
+    command
+        .mut_args(|arg| match takes_value(&arg) {
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        })
+        .mut_subcommands(with_negative_numbers)
+}
+
 /// Prints help, the version, or what is wrong with the command line. Returns the exit code.
 fn tell(told: &clap::Error) -> ExitCode {
     match told.print() {
@@ -210,6 +228,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        with_negative_numbers(Cli::command()).debug_assert();
     }
 }

@@ -181,7 +181,7 @@ fn what_is_wrong_is_said_and_told_by_the_exit_code() {
     };
     check(&["start", "org.none/.One"], 1, "no package \"org.none\"");
     check(&["start", "org.app/.None"], 1, "not in its package's manifest");
-    check(&["start", "org.app"], 1, "it is PACKAGE/CLASS");
+    check(&["start", "org.app"], 2, "a component is PACKAGE/CLASS");
     check(&["start"], 2, "PACKAGE/CLASS");
     check(&["stop", "org.app/.One"], 1, "does not run");
     check(&["kill", "org.none"], 1, "no package");
@@ -213,6 +213,32 @@ fn what_is_wrong_is_said_and_told_by_the_exit_code() {
 }
 
 /// SIGKILL of the manager ends its processes and helpers, and the next one serves.
+#[test]
+fn processes_find_a_socket_that_was_given_by_a_relative_path() {
+    let applications = Applications::new();
+    let broker = Broker::start();
+    let directory = broker.socket.parent().unwrap();
+    let relative = Path::new(broker.socket.file_name().unwrap());
+    let manifests = applications.directory.path().join("manifests");
+    fs::create_dir(&manifests).unwrap();
+    fs::write(manifests.join("app.xml"), app(&applications)).unwrap();
+    let mut manager = spawn(&broker.socket, &["manager"]);
+    let mut command = Command::new(BATON);
+    command.arg("--socket").arg(relative).current_dir(directory).stdin(Stdio::null());
+    command.args(["am", "serve", "--minfree", "0,0,0,0,0,0", "--manifests"]).arg(&manifests);
+    let mut serve = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert_eq!(run(&broker.socket, &["wait", NAME]).0, Some(0));
+    assert_eq!(run(&broker.socket, &["am", "start", "org.app/.One"]).0, Some(0));
+    let pid = applications.accept().pid;
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let expected = format!("BATON_SOCKET={}", broker.socket.display());
+    assert!(environment.split(|byte| *byte == 0).any(|it| it == expected.as_bytes()));
+    for process in [&mut serve, &mut manager] {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
+
 #[test]
 fn nothing_outlives_the_manager() {
     let applications = Applications::new();

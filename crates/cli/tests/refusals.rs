@@ -158,6 +158,17 @@ fn wrong_usage_says_what_is_right() {
     for (arguments, words) in [
         (&["rt", "run", "--timer-slack", "0", "true"][..], "a number of nanoseconds, 1 or more"),
         (&["dump"], "baton dump [OPTIONS] <NAME> [ARGUMENT]..."),
+        (&["dump", "-l", "echo"], "baton dump [OPTIONS] <NAME> [ARGUMENT]..."),
+        (
+            &["ping", "echo", "--timeout", "-1"],
+            "'-1' for '--timeout <SECONDS>': a number of seconds, 0 or more",
+        ),
+        (&["ping", "echo", "-c", "-1"], "'-1' for '--count <N>'"),
+        (&["am", "trim", "1", "-1"], "'-1' for '<LEVEL>'"),
+        (&["am", "start", "org.example"], "a component is PACKAGE/CLASS"),
+        (&["am", "stop", "-n", ""], "a component is PACKAGE/CLASS"),
+        (&["am", "broadcast", "--ordered"], "neither an action nor data"),
+        (&["logcat", "-v", "nonsense"], "`baton logcat --help` has the formats"),
     ] {
         let output = baton(&directory.path().join("broker"), arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

@@ -103,7 +103,8 @@ struct ExtraArgs {
     esa: Vec<String>,
 }
 
-fn parse_component(text: &str) -> Result<ComponentName, &'static str> {
+/// A component's name.
+pub fn parse_component(text: &str) -> Result<ComponentName, &'static str> {
     ComponentName::parse(text).ok_or("a component is PACKAGE/CLASS")
 }
 
@@ -119,8 +120,17 @@ impl IntentArgs {
     /// The intent.
     ///
     /// # Errors
-    /// Wrong usage: an extra's value is none of its type, or its key is given twice.
+    /// Wrong usage: an extra's value is none of its type, its key is given twice, or nothing says
+    /// what the intent is about.
     pub fn intent(&self) -> Result<Intent, Failure> {
+        let extras = self.extras.bundle()?;
+        let is_about = [&self.action, &self.data, &self.mime_type, &self.package];
+        if is_about.iter().all(|part| part.is_none()) && self.component.is_none() {
+            let wrong = "it has neither an action nor data nor somebody whom it is for";
+            return Err(Failure::new(TRIED, wrong)
+                .kind(Kind::Usage)
+                .advice("give an action, as in -a org.example.NEWS"));
+        }
         let flags = [
             (self.receiver_foreground, flags::RECEIVER_FOREGROUND),
             (self.receiver_registered_only, flags::RECEIVER_REGISTERED_ONLY),
@@ -139,7 +149,7 @@ impl IntentArgs {
             package: self.package.clone(),
             component: self.component.clone(),
             flags: named.fold(self.flags.unwrap_or(0), |flags, flag| flags | flag),
-            extras: self.extras.bundle()?,
+            extras,
             ..Intent::default()
         })
     }
@@ -249,7 +259,10 @@ mod tests {
         expected.package = Some("org.a".to_owned());
         expected.flags = 0x1800_0021;
         assert_eq!(intent(&words), Ok(expected));
-        assert_eq!(intent(&[]), Ok(Intent::default()));
+        for words in [&[][..], &["-f", "1"], &["--es", "key", "text", "-c", "ONE"]] {
+            let wrong = intent(words).unwrap_err();
+            assert!(wrong.contains("neither an action nor data"), "{wrong}");
+        }
         let flags = [
             ("--receiver-foreground", 0x1000_0000),
             ("--receiver-registered-only", 0x4000_0000),
@@ -259,7 +272,11 @@ mod tests {
             ("--exclude-stopped-packages", 0x10),
         ];
         for (option, expected) in flags {
-            assert_eq!(intent(&[option, "-f", "3"]).unwrap().flags, expected | 3, "{option}");
+            assert_eq!(
+                intent(&[option, "-f", "3", "-a", "A"]).unwrap().flags,
+                expected | 3,
+                "{option}"
+            );
         }
     }
 
@@ -286,7 +303,8 @@ mod tests {
             assert_eq!(intent.extras.get("key"), Some(&expected), "{option}");
             assert_eq!(intent.action.as_deref(), Some("A"), "{option}");
         }
-        let several = intent(&["--ei", "a", "1", "--esn", "n", "--ei", "b", "2"]).unwrap().extras;
+        let several =
+            intent(&["-a", "A", "--ei", "a", "1", "--esn", "n", "--ei", "b", "2"]).unwrap().extras;
         let expected = [("a", &Value::Integer(1)), ("b", &Value::Integer(2)), ("n", &Value::Null)];
         assert_eq!(several.iter().collect::<Vec<_>>(), expected);
     }

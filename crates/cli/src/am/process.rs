@@ -1,5 +1,6 @@
 //! The commands of the process manager.
 
+use super::intent_args;
 use crate::dump;
 use crate::failure::{Failure, Kind};
 use crate::manager::{ContextArgs, Manager};
@@ -37,11 +38,18 @@ pub struct ComponentArgs {
     #[arg(long)]
     json: bool,
     /// The component, as in Android's `am`
-    #[arg(short = 'n', value_name = "PACKAGE/CLASS", conflicts_with = "component")]
+    #[arg(short = 'n', value_name = "PACKAGE/CLASS", conflicts_with = "component",
+          value_parser = parse_component)]
     name: Option<String>,
     /// The component: a class that begins with a dot has the package before it
-    #[arg(value_name = "PACKAGE/CLASS", required_unless_present = "name")]
+    #[arg(value_name = "PACKAGE/CLASS", required_unless_present = "name",
+          value_parser = parse_component)]
     component: Option<String>,
+}
+
+/// A component's name, as it is written.
+fn parse_component(text: &str) -> Result<String, &'static str> {
+    intent_args::parse_component(text).map(|_| text.to_owned())
 }
 
 /// Options of commands for a package.
@@ -83,7 +91,7 @@ pub struct TrimArgs {
     /// The process
     pid: u32,
     /// How much to give back
-    #[arg(value_parser = parse_level)]
+    #[arg(value_parser = parse_level, allow_negative_numbers = true)]
     level: i32,
 }
 
