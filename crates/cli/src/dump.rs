@@ -5,7 +5,7 @@
 use crate::failure::Failure;
 use crate::manager::{ContextArgs, Manager, call};
 use crate::stdout::show;
-use crate::timeout::timed_out;
+use crate::timeout::{parse_seconds, timed_out};
 use baton::Parcel;
 use baton::android::Write as _;
 use clap::Args;
@@ -30,23 +30,24 @@ pub struct DumpArgs {
     #[arg(short)]
     list: bool,
     /// How long the service may take
-    #[arg(short, long, default_value_t = 10, value_name = "SECONDS")]
-    timeout: u32,
-    /// The service's name
-    #[arg(required_unless_present = "list")]
-    name: Option<String>,
-    /// Arguments, which the service understands
-    #[arg(allow_hyphen_values = true, trailing_var_arg = true, value_name = "ARGUMENT")]
-    arguments: Vec<String>,
+    #[arg(
+        short, long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds
+    )]
+    timeout: Duration,
+    /// The service's name, and arguments that the service understands: options too
+    #[arg(
+        trailing_var_arg = true, required_unless_present = "list", conflicts_with = "list",
+        value_names = ["NAME", "ARGUMENT"], num_args = 1..
+    )]
+    words: Vec<String>,
 }
 
 /// Prints what the service writes.
 pub fn dump(args: &DumpArgs, socket: &Path) -> Result<(), Failure> {
-    let Some(name) = args.name.as_deref().filter(|_| !args.list) else {
+    let Some((name, arguments)) = args.words.split_first() else {
         return list(&args.place.context, socket);
     };
-    let longest = Duration::from_secs(args.timeout.into());
-    dump_service(&args.place.context, name, &args.arguments, longest, socket)
+    dump_service(&args.place.context, name, arguments, args.timeout, socket)
 }
 
 /// Prints what a service writes for these arguments.
@@ -60,7 +61,8 @@ pub fn dump_service(
     let tried = format!("dump the service {name:?}");
     let manager = Manager::find(context, socket, &tried)?;
     let service = manager.service(&tried, name)?;
-    let deadline = Instant::now() + longest;
+    // A time that is too far ahead for the clock does not come.
+    let deadline = Instant::now().checked_add(longest);
     let (output, input) =
         pipe_with(PipeFlags::CLOEXEC).map_err(|errno| Failure::new(&tried, errno))?;
     let request = request(input, arguments);
@@ -101,13 +103,14 @@ fn request(input: OwnedFd, arguments: &[String]) -> Parcel {
 
 /// Copies to standard output until the last writer has closed the pipe. False if none has until the
 /// deadline.
-fn copy(output: OwnedFd, deadline: Instant, tried: &str) -> Result<bool, Failure> {
+fn copy(output: OwnedFd, deadline: Option<Instant>, tried: &str) -> Result<bool, Failure> {
     let mut to = std::io::stdout().lock();
     let mut bytes = [0; 4096];
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).map_err(|error| Failure::new(tried, error))?;
-        match poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&left)) {
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        // What is too long for the kernel has no end.
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(&output, PollFlags::IN)], left.as_ref()) {
             Ok(0) => return Ok(false),
             Err(Errno::INTR) => continue,
             Err(errno) => return Err(Failure::new(tried, errno)),

@@ -379,7 +379,11 @@ fn a_dump_is_what_the_service_writes() {
         }
         Ok(Parcel::new())
     });
-    assert_eq!(shown(&stage.run(&["dump", "thing", "-a", "--json", "x"])), "-a,--json,x\n");
+    // Behind the name also options of the command's own are the service's.
+    for arguments in [["-a", "--json", "x"], ["-l", "-t", "5"], ["--help", "--", "-h"]] {
+        let words = [&["dump", "-t", "20.5", "thing"][..], &arguments].concat();
+        assert_eq!(shown(&stage.run(&words)), arguments.join(",") + "\n");
+    }
     assert_eq!(shown(&stage.run(&["dumpsys", "thing"])), "\n");
     assert_eq!(shown(&stage.run(&["dump", "thing", "much"])), "x".repeat(200_000));
     fails(&stage.run(&["dump", "thing", "refuse"]), 1, &["the call was refused"]);
