@@ -16,7 +16,8 @@ Exit codes:
   3    no broker is listening
   4    the context has no context manager (service manager)
   5    rt run: the frequency is locked at another value; broker: another one has the socket
-  124  no answer came in time, of a service (call, ping, dump) or of the service manager
+  124  no answer came in time, of a service (call, ping, dump, am broadcast) or of the service
+       manager
   126  run: the program cannot be executed or interposed; bench, latency: nor baton-bench
   127  run: the program was not found; bench, latency: nor was baton-bench
   Otherwise `baton run`, `baton rt run`, `baton bench` and `baton latency` end as their programs
@@ -131,6 +132,9 @@ impl Failure {
                 "run the broker as the user who is root in this user namespace, or map its user \
                  into the namespace",
             ),
+            OpenError::System { errno: errno @ Errno::PROTO, .. } => {
+                Failure::refused(tried, *errno)
+            }
             OpenError::System { errno: Errno::NAMETOOLONG, .. } => {
                 let wrong = format!("{} is longer than a socket may be", socket.display());
                 Failure::new(tried, wrong).advice(SHORTER_PATH)

@@ -2,6 +2,7 @@
 
 use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
+use crate::manager::REGISTRARS;
 use crate::stdout::show;
 use crate::timeout::parse_seconds;
 use crate::wait::wait_for_manager;
@@ -172,6 +173,6 @@ fn refused(name: &str, context: &str, error: &AddError) -> Failure {
         AddError::Call(CallError::NoManager | CallError::DeadObject) => {
             Failure::no_manager(tried, context)
         }
-        _ => Failure::new(tried, error),
+        _ => Failure::new(tried, error).advice(REGISTRARS),
     }
 }

@@ -21,6 +21,10 @@ const BAD_TYPE: i32 = i32::MIN + 1;
 const UNEXPECTED_NULL: i32 = i32::MIN + 8;
 const PERMISSION_DENIED: i32 = -1;
 
+/// Advice for a service that a manager does not register.
+pub const REGISTRARS: &str = "the service manager's user and root may register services, and those \
+                              whom `baton manager --allow UID` names";
+
 /// The context of the service manager.
 #[derive(Args)]
 pub struct ContextArgs {
@@ -112,9 +116,7 @@ pub fn publish(
         NameError::Call(CallError::NoManager | CallError::DeadObject) => {
             Failure::no_manager(tried, context)
         }
-        error => Failure::new(tried, error).advice(
-            "the service manager's user and root may register services: --allow lets others",
-        ),
+        error => Failure::new(tried, error).advice(REGISTRARS),
     })
 }
 

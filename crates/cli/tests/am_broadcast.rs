@@ -8,6 +8,7 @@ use baton_services::broadcast::level::Outcome;
 use baton_services::intent::IntentFilter;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, mpsc};
 use support::Broker;
 
 const BATON: &str = env!("CARGO_BIN_EXE_baton");
@@ -73,6 +74,18 @@ fn broadcasts_are_sent_and_receivers_shown() {
     let (_, said, _) = run(socket, "am broadcast -a b --sticky --priority 0");
     assert_eq!(said, "Sent to 0 receivers\n");
 
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
+    let hang = move |_: Delivery| _ = may_go_on.lock().unwrap().recv();
+    service.register(IntentFilter::new("slow"), None, None, hang).unwrap();
+    let (status, _, said) = run(socket, "am broadcast -a slow --ordered --timeout 0.1");
+    assert!(said.contains("there is no result after 0.1 s"), "{said}");
+    assert_eq!(status, Some(124));
+    go_on.send(()).unwrap();
+    let (status, _, said) = run(socket, "am serve");
+    assert!(said.contains("which runs\n  use that one, or give another context"), "{said}");
+    assert_eq!(status, Some(1));
+
     let (_, said, _) = run(socket, "am receivers");
     assert!(said.contains(&format!("of process {}", std::process::id())), "{said}");
     assert!(said.contains("Sticky broadcasts: 1"), "{said}");
@@ -82,7 +95,7 @@ fn broadcasts_are_sent_and_receivers_shown() {
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["receivers"][0]["actions"][0], "a", "{said}");
     let (_, said, _) = run(socket, "dump broadcast");
-    assert!(said.contains("Receivers: 1") && said.contains("PRIORITY"), "{said}");
+    assert!(said.contains("Receivers: 2") && said.contains("PRIORITY"), "{said}");
     let (_, said, _) = run(socket, "introspect broadcast");
     assert!(said.contains("5\toneway void finishReceiver(long token"), "{said}");
     for (line, status) in [

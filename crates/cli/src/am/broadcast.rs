@@ -1,9 +1,10 @@
 //! The commands of the broadcast service.
 
 use super::intent_args::IntentArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::manager::{ContextArgs, Manager};
 use crate::stdout::{show, show_json};
+use crate::timeout::parse_seconds;
 use baton::android::Exception;
 use baton_services::broadcast::client::{BroadcastError, Delivery};
 use baton_services::broadcast::level::Outcome;
@@ -42,8 +43,8 @@ pub struct BroadcastArgs {
     #[arg(long, value_name = "PERMISSION")]
     receiver_permission: Option<String>,
     /// How long to wait for the result of an --ordered broadcast
-    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
-    timeout: u64,
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Duration,
     /// Print {"receivers", "result": {"code", "data"}}; without --ordered the result is null
     #[arg(long)]
     json: bool,
@@ -131,7 +132,7 @@ pub fn broadcast(args: &BroadcastArgs, socket: &Path) -> Result<(), Failure> {
 fn send_ordered(
     service: &BroadcastManager,
     send: &Send,
-    timeout: u64,
+    timeout: Duration,
     tried: &str,
 ) -> Result<(i32, Outcome), Failure> {
     let (tell, told) = mpsc::sync_channel(1);
@@ -140,8 +141,9 @@ fn send_ordered(
     let result = move |delivery: Delivery| _ = tell.try_send(delivery.outcome().clone());
     let sent = service.send_ordered(send, result);
     let outcome = sent.map_err(|error| explain(tried, error)).and_then(|receivers| {
-        let outcome = told.recv_timeout(Duration::from_secs(timeout)).map_err(|_| {
-            Failure::new(tried, format!("there is no result after {timeout} s"))
+        let outcome = told.recv_timeout(timeout).map_err(|_| {
+            Failure::new(tried, format!("there is no result after {} s", timeout.as_secs_f64()))
+                .kind(Kind::TimedOut)
                 .advice("see `baton am receivers --stats`, or give it longer with --timeout")
         })?;
         Ok((receivers, outcome))
