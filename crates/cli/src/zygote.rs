@@ -86,7 +86,9 @@ pub fn zygote(args: &ZygoteArgs, socket: &Path) -> Result<(), Failure> {
     let process =
         Process::open(&args.context, socket).map_err(|it| Failure::open(TRIED, socket, &it))?;
     let program = std::env::current_exe().map_err(failed)?;
-    let (preload, options, at) = (args.preload.clone(), args.options.clone(), socket.to_owned());
+    // A program has the working directory of whoever asks for it.
+    let at = std::path::absolute(socket).map_err(failed)?;
+    let (preload, options) = (args.preload.clone(), args.options.clone());
     let command = move || {
         let mut command = Command::new(&program);
         command.arg("--socket").arg(&at).args(["zygote", "--parent"]);

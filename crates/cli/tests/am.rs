@@ -229,8 +229,9 @@ fn processes_find_a_socket_that_was_given_by_a_relative_path() {
     let mut serve = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     assert_eq!(run(&broker.socket, &["wait", NAME]).0, Some(0));
     assert_eq!(run(&broker.socket, &["am", "start", "org.app/.One"]).0, Some(0));
-    let pid = applications.accept().pid;
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    // It runs as long as it is connected.
+    let application = applications.accept();
+    let environment = fs::read(format!("/proc/{}/environ", application.pid)).unwrap();
     let expected = format!("BATON_SOCKET={}", broker.socket.display());
     assert!(environment.split(|byte| *byte == 0).any(|it| it == expected.as_bytes()));
     for process in [&mut serve, &mut manager] {

@@ -23,6 +23,7 @@ use baton_services::process::table::ProcessId;
 use clap::Args;
 use rustix::fd::AsFd;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -101,8 +102,13 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
         manager.add(package).map_err(|error| wrong(&error))?;
         manifests.push((manifest, uid));
     }
-    let broadcasts =
-        broadcasts(&process, &manager, policy, journal(socket, &args.context)).map_err(failed)?;
+    let broadcasts = broadcasts(&process, &manager, policy, journal(socket, &args.context))
+        .map_err(|error| match error.kind() {
+            ErrorKind::ResourceBusy => {
+                failed(error).advice("use that one, or give another context with --context")
+            }
+            _ => failed(error),
+        })?;
     for (manifest, uid) in manifests {
         broadcasts.install(&manifest, uid).map_err(|error| wrong(&error))?;
     }
@@ -133,7 +139,10 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
 }
 
 fn config(args: &ServeArgs, socket: &Path) -> Result<Config, Failure> {
-    let program = std::env::current_exe().map_err(|error| Failure::new(TRIED, error))?;
+    let failed = |error: std::io::Error| Failure::new(TRIED, error);
+    let program = std::env::current_exe().map_err(failed)?;
+    // A process may go to another directory.
+    let socket = std::path::absolute(socket).map_err(failed)?;
     let command = |words: &[&str]| {
         let words = words.iter().map(OsString::from);
         std::iter::once(program.clone().into_os_string()).chain(words).collect::<Vec<_>>()
