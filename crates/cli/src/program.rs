@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 /// Most `#!` interpreters in a chain, as in the kernel.
 const MAX_INTERPRETERS: u32 = 5;
 
+/// Why a program without a slash in its name was not found.
+pub const NOT_ON_PATH: &str = "it is not in any directory of PATH";
+
 /// The kind of a program's file.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
@@ -81,9 +84,10 @@ fn search(name: &OsStr) -> Result<PathBuf, Failure> {
     let mut first = None;
     match found.find_map(|result| result.map_err(|failure| first.get_or_insert(failure)).ok()) {
         Some(path) => Ok(path),
-        None => Err(first.unwrap_or_else(|| {
-            Failure::new(tried(path), "it is not in any directory of PATH").kind(Kind::NotFound)
-        })),
+        None => {
+            Err(first
+                .unwrap_or_else(|| Failure::new(tried(path), NOT_ON_PATH).kind(Kind::NotFound)))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `baton rt`: programs in real time.
 
 use crate::failure::{Failure, Kind};
+use crate::program::NOT_ON_PATH;
 use crate::stdout::show;
 use baton_rt::frequency::{self, Record};
 use baton_rt::schedule::parse_cpus;
@@ -11,6 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::num::NonZeroU64;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -162,11 +164,13 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     options.before_exec().map_err(|error| explain(&tried, &error))?;
     let error = Command::new(&args.command[0]).args(&args.command[1..]).exec();
-    let kind = match error.kind() {
-        std::io::ErrorKind::NotFound => Kind::NotFound,
-        _ => Kind::NotExecutable,
-    };
-    Err(Failure::new(tried, error).kind(kind))
+    Err(match error.kind() {
+        std::io::ErrorKind::NotFound if !args.command[0].as_bytes().contains(&b'/') => {
+            Failure::new(tried, NOT_ON_PATH).kind(Kind::NotFound)
+        }
+        std::io::ErrorKind::NotFound => Failure::new(tried, error).kind(Kind::NotFound),
+        _ => Failure::new(tried, error).kind(Kind::NotExecutable),
+    })
 }
 
 fn explain(tried: &str, error: &Error) -> Failure {
@@ -243,7 +247,8 @@ fn text(status: &Status) -> String {
     let _ = writeln!(text, "idle governor    {}", or(status.idle_governor.clone(), "none"));
     let _ = writeln!(
         text,
-        "limits           real-time priority {}, locked memory {}",
+        "without rights   real-time priority {} (any with CAP_SYS_NICE), locked memory {} (any with \
+         CAP_IPC_LOCK)",
         or(status.priority_limit.map(|limit| limit.to_string()), "any"),
         or(status.memory_limit_bytes.map(|limit| format!("{} KiB", limit >> 10)), "any"),
     );

@@ -304,6 +304,19 @@ fn the_program_gets_the_requested_settings() {
 }
 
 #[test]
+fn what_is_not_there_is_named() {
+    for (words, code, sentence) in [
+        (&["no-such-program"][..], 127, "it is not in any directory of PATH"),
+        (&["/no/such/program"], 127, "No such file or directory"),
+        (&["--cpus", "1023", "true"], 1, "this process may run on none of the processors [1023]"),
+    ] {
+        let output = Command::new(BATON).args(["rt", "run"]).args(words).output().unwrap();
+        assert!(error(&output).contains(sentence), "{}", error(&output));
+        assert_eq!(output.status.code(), Some(code), "{words:?}");
+    }
+}
+
+#[test]
 fn a_program_whose_memory_cannot_be_locked_does_not_run() {
     if !rustix::process::geteuid().is_root() {
         return;

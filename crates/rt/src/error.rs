@@ -40,6 +40,12 @@ pub enum Error {
         /// The settings as read back.
         got: String,
     },
+    /// The machine, or this process's control group, has none of these processors.
+    #[error("this process may run on none of the processors {wanted:?}")]
+    NoProcessors {
+        /// The numbers of the processors.
+        wanted: Vec<usize>,
+    },
     /// A right is missing.
     #[error("{what} is not permitted: it needs {needs}")]
     Denied {
@@ -94,6 +100,9 @@ impl Error {
             Error::Denied { advice, .. } => (*advice).to_owned(),
             Error::Record(path, _) => {
                 format!("set the governors by hand, then remove {}", path.display())
+            }
+            Error::NoProcessors { .. } => {
+                "`grep Cpus_allowed_list /proc/self/status` shows where it may run".to_owned()
             }
             Error::NoGuardian(_) => "install `baton` beside this program or in PATH".to_owned(),
             Error::Unable { .. } | Error::NotTaken { .. } => {

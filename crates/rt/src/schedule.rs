@@ -108,7 +108,10 @@ pub struct Pinned {
 impl Pinned {
     /// Lets the calling thread run on these processors only.
     pub fn new(cpus: &[usize]) -> Result<Pinned, Error> {
-        let failed = |errno| Error::system(format!("run on processors {cpus:?} only"), errno);
+        let failed = |errno| match errno {
+            Errno::INVAL => Error::NoProcessors { wanted: cpus.to_vec() },
+            errno => Error::system(format!("run on processors {cpus:?} only"), errno),
+        };
         let before = sched_getaffinity(None).map_err(failed)?;
         let mut set = CpuSet::new();
         for &cpu in cpus {
