@@ -5,8 +5,12 @@ mod syslog;
 use crate::failure::{Failure, Kind};
 use baton_log::{Buffer, Options, Priority, Writer};
 use clap::Args;
+use rustix::fs::{Access, AtFlags, CWD};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// Options of `baton log`.
 #[derive(Args, Debug)]
@@ -16,7 +20,7 @@ pub struct LogArgs {
     priority: Priority,
     /// The entries' tag
     #[arg(short, long, default_value = "log")]
-    tag: String,
+    tag: OsString,
     /// main, system, radio or crash
     #[arg(short, long, default_value = "main", value_parser = buffer)]
     buffer: Buffer,
@@ -29,7 +33,7 @@ pub struct LogArgs {
     syslog: Option<PathBuf>,
     /// The text; without it, each line of standard input
     #[arg(value_name = "TEXT")]
-    words: Vec<String>,
+    words: Vec<OsString>,
 }
 
 fn priority(letter: &str) -> Result<Priority, String> {
@@ -49,11 +53,7 @@ pub fn log(args: &LogArgs) -> Result<(), Failure> {
     let logger = Options::new().directory(&directory).open();
     let writer = logger.writer();
     if !writer.prepare(args.buffer) {
-        return Err(Failure::new(
-            "log",
-            format!("there is no room for it in {}", directory.display()),
-        )
-        .advice("the directory must be yours or root's, and you must be allowed to write there"));
+        return Err(without_ring(&directory));
     }
     if let Some(path) = &args.syslog {
         return syslog::run(path, &logger, || {
@@ -61,7 +61,7 @@ pub fn log(args: &LogArgs) -> Result<(), Failure> {
         });
     }
     if !args.words.is_empty() {
-        put(&writer, args, args.words.join(" ").as_bytes());
+        put(&writer, args, args.words.join(OsStr::new(" ")).as_bytes());
         return Ok(());
     }
     let tried = "read standard input";
@@ -75,6 +75,29 @@ pub fn log(args: &LogArgs) -> Result<(), Failure> {
         }
         put(&writer, args, line.strip_suffix(b"\n").unwrap_or(&line));
     }
+}
+
+/// Why a log gives this process no ring.
+fn without_ring(directory: &Path) -> Failure {
+    let may_write = || {
+        let rights = Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::accessat(CWD, directory, rights, AtFlags::EACCESS)
+    };
+    let (wrong, advice) = match baton_log::make_directory(directory).and_then(|()| may_write()) {
+        Err(Errno::PERM) => (
+            "other users could replace files there".to_owned(),
+            "the directory must be yours or root's, and sticky if several users write there",
+        ),
+        Err(errno) => (
+            errno.to_string(),
+            "give a directory that you may write to with --log-directory or BATON_LOG_DIR",
+        ),
+        Ok(()) => (
+            "there is no room for a ring".to_owned(),
+            "make room there, or let rings be smaller: `baton logcat -b all -G 64K`",
+        ),
+    };
+    Failure::new("log", format!("{}: {wrong}", directory.display())).advice(advice)
 }
 
 fn put(writer: &Writer, args: &LogArgs, message: &[u8]) {

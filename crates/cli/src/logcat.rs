@@ -22,7 +22,7 @@ use crate::failure::{Failure, Kind};
 use crate::stderr::say;
 use crate::stdout::show;
 pub use args::LogcatArgs;
-use args::{From, Prune, Size};
+use args::{From, Prune};
 use baton_log::{Item, Loss, Reader};
 use baton_logcat::divider::{Dividers, Which};
 use baton_logcat::entry::{Buffer, Entry};
@@ -32,16 +32,22 @@ use beginning::Beginning;
 use jiff::tz::TimeZone;
 use output::{Output, Rotation};
 use reading::{open, told, unreadable};
+use rustix::io::Errno;
 use session::{Ended, Form, Session, Wanted};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest wait of `--wrap`.
 const LONGEST_WRAP: Duration = Duration::from_secs(2 * 60 * 60);
+/// Time between two looks for a signal that ends a trace.
+const LOOK_FOR_SIGNALS: Duration = Duration::from_millis(100);
 /// Bytes at the end of a file in which its newest entry is looked for.
 const RESUME_BYTES: u64 = 1 << 20;
 /// Places of a system's own tags.
@@ -50,19 +56,8 @@ const TAGS_FILES: [&str; 2] = ["/etc/event-log-tags", "/system/etc/event-log-tag
 /// Shows the log, or does what the arguments request.
 pub fn logcat(args: &LogcatArgs) -> Result<(), Failure> {
     let buffers = args.buffers()?;
-    if args.clear {
-        return clear(args, &buffers);
-    }
-    match (args.size(), args.statistics) {
-        (Some(Size::Show), _) => return sizes::show(args, &buffers),
-        (Some(Size::Set(bytes)), _) => return sizes::set(&args.directory(), &buffers, bytes),
-        (None, true) => return statistics::show(args, &buffers),
-        (None, false) => {}
-    }
-    match args.prune() {
-        Some(Prune::Show) => return show("\n"),
-        Some(Prune::Set(list)) => return set_prune(&list),
-        None => {}
+    if act(args, &buffers)? {
+        return Ok(());
     }
     if let (Some(path), Some(id)) = (&args.file, &args.id) {
         clear_if_other_id(path, id)?;
@@ -91,6 +86,30 @@ pub fn logcat(args: &LogcatArgs) -> Result<(), Failure> {
         Err(Ended::Log(errno)) => Err(Failure::new("follow the log", errno)),
         Ok(()) => Ok(()),
     }
+}
+
+/// Carries out all actions other than showing entries. False if there are none.
+fn act(args: &LogcatArgs, buffers: &[Buffer]) -> Result<bool, Failure> {
+    let (new_size, prune) = (args.new_size(), args.prune());
+    if args.clear {
+        clear(args, buffers)?;
+    }
+    if let Some(bytes) = new_size {
+        sizes::set(&args.directory(), buffers, bytes)?;
+    }
+    if args.shows_size() {
+        sizes::show(args, buffers)?;
+    }
+    if args.statistics {
+        statistics::show(args, buffers)?;
+    }
+    match &prune {
+        Some(Prune::Show) => show("\n")?,
+        Some(Prune::Set(list)) => set_prune(list)?,
+        None => {}
+    }
+    let shows = args.shows_size() || args.statistics;
+    Ok(args.clear || new_size.is_some() || shows || prune.is_some())
 }
 
 fn session(args: &LogcatArgs, zone: &TimeZone) -> Result<Session, Failure> {
@@ -170,14 +189,32 @@ fn follow(
     from: From,
     session: &mut Session,
 ) -> Result<(), Ended> {
+    // A trace is one JSON document, which a signal ends.
+    let signalled = args.trace.is_some().then(signalled).transpose()?;
+    let (is_over, pause) = match &signalled {
+        Some(signalled) => (&**signalled, Some(LOOK_FOR_SIGNALS)),
+        None => (&AtomicBool::new(false), None),
+    };
     let mut taken = show_existing(args, &mut reader, from, session)?;
-    while taken == Wanted::More && !args.ends() {
+    while taken == Wanted::More && !args.ends() && !is_over.load(Ordering::Relaxed) {
         session.output.flush()?;
-        reader.wait(None).map_err(Ended::Log)?;
+        match reader.wait(pause) {
+            Ok(()) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(Ended::Log(errno)),
+        }
         taken = show_new(args, &mut reader, session)?;
     }
     session.end()?;
     Ok(())
+}
+
+/// A flag that SIGINT or SIGTERM sets.
+fn signalled() -> io::Result<Arc<AtomicBool>> {
+    let flag = Arc::<AtomicBool>::default();
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
 }
 
 /// Shows the entries at the beginning. Overwritten entries are normal and not reported; files that

@@ -9,6 +9,7 @@ use baton_logcat::wire::Entries;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use support::{BATON, Log};
@@ -233,7 +234,10 @@ fn binary_entries_can_be_shown_again() {
     let expected = "--------- beginning of events\nI/answer  : value=5B\n";
     assert_eq!(log.print(&format!("{line} {files}")), expected);
     let none = log.run("logcat -L --last-file /nonexistent");
-    assert!(String::from_utf8_lossy(&none.stderr).contains("pstore"), "{none:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&none.stderr),
+        "baton: cannot read /nonexistent: No such file or directory (os error 2)\n"
+    );
 }
 
 #[test]
@@ -267,6 +271,43 @@ fn sizes_and_statistics_are_shown() {
 }
 
 #[test]
+fn several_actions_are_all_carried_out() {
+    let log = Log::new();
+    log.write(&["words".to_owned()]);
+    let shown = log.print("logcat -c -G 128K -g -p -b main");
+    assert!(shown.starts_with("main: ring buffer is 128 KiB (64 KiB consumed, 0 B readable)"));
+    assert!(shown.ends_with(" B\n\n"), "{shown}");
+}
+
+#[test]
+fn a_signal_ends_a_trace_that_follows() {
+    let log = Log::new();
+    log.write(&["words".to_owned()]);
+    let path = log.path("trace");
+    let trace = ["logcat", "--trace", path.to_str().unwrap()];
+    let mut process = log.command(&trace).stdin(Stdio::null()).spawn().unwrap();
+    while !std::fs::read_to_string(&path).is_ok_and(|text| text.contains("words")) {
+        assert!(process.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    terminate(&mut process);
+    let events: Vec<serde_json::Value> =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(events.len(), 2);
+}
+
+/// Bytes are logged as they are, whether they come by the command line or by standard input.
+#[test]
+fn a_text_need_not_be_utf8() {
+    let log = Log::new();
+    let mut command = log.command(&["log", "-t"]);
+    let words = [b"T\xff", &b"caf\xe9"[..], b"words"].map(std::ffi::OsStr::from_bytes);
+    assert!(command.args(words).status().unwrap().success());
+    let output = log.run("logcat -d -v tag");
+    assert_eq!(output.stdout, b"--------- beginning of main\nI/T\xff      : caf\xe9 words\n");
+}
+
+#[test]
 fn impossible_requests_are_explained() {
     let log = Log::new();
     for (line, code, words) in [
@@ -279,7 +320,9 @@ fn impossible_requests_are_explained() {
         ("logcat -e (", 2, "regex"),
         ("log -p X words", 2, "one of V, D, I, W, E and F"),
         ("log -b events words", 2, "one of main, system, radio and crash"),
-        ("log --log-directory /proc/nowhere words", 1, "no room for it in /proc/nowhere"),
+        ("log --log-directory /proc/nowhere words", 1, "log: /proc/nowhere: No such file"),
+        ("log --log-directory /proc/version words", 1, "log: /proc/version: Not a directory"),
+        ("logcat -L --last-file /proc/version", 1, "it has no entry in binary"),
     ] {
         let output = log.run(line);
         let said = String::from_utf8_lossy(&output.stderr);

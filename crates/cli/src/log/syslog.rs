@@ -129,7 +129,9 @@ fn remove_stale(path: &Path, tried: &str) -> Result<(), Failure> {
             .advice("remove that file, or give another path"));
     }
     match UnixDatagram::unbound().and_then(|asks| asks.connect(path)) {
-        // A socket of another type has a listener as well: the error is EPROTOTYPE.
+        Err(error) if error.raw_os_error() == Some(Errno::PROTOTYPE.raw_os_error()) => {
+            Err(failed(error).advice("a socket of another kind is there: give another path"))
+        }
         Err(error) if error.kind() != ErrorKind::ConnectionRefused => Err(failed(error)),
         Err(_) => std::fs::remove_file(path).map_err(failed),
         Ok(()) => Err(Failure::new(tried, "somebody takes datagrams there already")

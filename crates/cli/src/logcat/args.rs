@@ -85,7 +85,7 @@ pub struct LogcatArgs {
     #[arg(long)]
     pub json: bool,
     /// Write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing to a file, of the time that
-    /// -t, -T and -d tell
+    /// -t, -T and -d tell, or until SIGINT or SIGTERM
     #[arg(
         long, value_name = "FILE",
         conflicts_with_all = ["binary", "json", "proto", "file", "clear"]
@@ -113,7 +113,7 @@ pub struct LogcatArgs {
     size: bool,
     /// Set how large the buffers are, as 256K or 4M, and end
     #[arg(short = 'G', value_name = "SIZE", value_parser = parse_size)]
-    pub set_size: Option<u64>,
+    set_size: Option<u64>,
     /// As -g, or with a size as -G
     #[arg(long, value_name = "SIZE", value_parser = parse_size, num_args = 0..=1,
           require_equals = true, conflicts_with_all = ["size", "set_size"])]
@@ -159,15 +159,6 @@ pub enum From {
     Last(u64),
     /// The first entry at or after this time since 1970.
     Time(Duration),
-}
-
-/// An action about the sizes of buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// Show the sizes.
-    Show,
-    /// Set each buffer's size in bytes.
-    Set(u64),
 }
 
 /// An action about the prune list.
@@ -234,7 +225,10 @@ impl LogcatArgs {
         let mut format = Format::new(Verb::ThreadTime, zone);
         let mut verb = false;
         for words in &self.formats {
-            verb |= format.add(words).map_err(usage)? == Word::Verb;
+            let added = format.add(words).map_err(|wrong| {
+                usage(wrong).advice("`baton logcat --help` has the formats and modifiers")
+            });
+            verb |= added? == Word::Verb;
         }
         if let Some(words) = variable(FORMAT_VARIABLE).filter(|_| !verb)
             && let Err(wrong) = format.add(&words)
@@ -297,11 +291,14 @@ impl LogcatArgs {
         }
     }
 
-    /// The action about sizes, if any.
-    pub fn size(&self) -> Option<Size> {
-        let set = self.set_size.or(self.buffer_size.flatten());
-        let shown = self.size || self.buffer_size.is_some();
-        set.map(Size::Set).or(shown.then_some(Size::Show))
+    /// The size in bytes that buffers are to have, if any.
+    pub fn new_size(&self) -> Option<u64> {
+        self.set_size.or(self.buffer_size.flatten())
+    }
+
+    /// Whether the sizes are to be shown.
+    pub fn shows_size(&self) -> bool {
+        self.size || self.buffer_size == Some(None)
     }
 }
 

@@ -33,7 +33,7 @@ pub fn last(
     let shown = match kept {
         Some(reader) => show_rings(reader, beginning, session),
         None => {
-            let bytes = read(args.last_file.as_deref().unwrap_or(Path::new(PSTORE)))?;
+            let bytes = read(args)?;
             let entries = Entries::new(&bytes).filter(|entry| buffers.contains(&entry.buffer));
             show(entries, beginning, session)
         }
@@ -49,13 +49,21 @@ fn rings(args: &LogcatArgs, buffers: &[Buffer]) -> Result<Option<Reader>, Failur
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| {
-        Failure::new(format!("read {}", path.display()), error).advice(
+fn read(args: &LogcatArgs) -> Result<Vec<u8>, Failure> {
+    let path = args.last_file.as_deref().unwrap_or(Path::new(PSTORE));
+    let tried = format!("read {}", path.display());
+    let bytes = std::fs::read(path).map_err(|error| match &args.last_file {
+        Some(_) => Failure::new(&tried, error),
+        None => Failure::new(&tried, error).advice(
             "nothing was kept: let BATON_LOG_DIR be on a disk, or, with pstore's ramoops, run \
              `baton logcat -B -f /dev/pmsg0`",
-        )
-    })
+        ),
+    })?;
+    if !bytes.is_empty() && Entries::new(&bytes).next().is_none() {
+        return Err(Failure::new(tried, "it has no entry in binary")
+            .advice("give a file that `baton logcat -B -f FILE` has written"));
+    }
+    Ok(bytes)
 }
 
 /// Entries that were overwritten are normal; entries that a disk did not get, and files that are

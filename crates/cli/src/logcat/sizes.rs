@@ -84,7 +84,7 @@ pub fn set(directory: &Path, buffers: &[Buffer], bytes: u64) -> Result<(), Failu
     let ring_bytes = (bytes as usize).next_power_of_two().max(MIN_RING_BYTES);
     if ring_bytes as u64 != bytes {
         say(format_args!(
-            "baton: rings have a power of two from 64K to 1G: {}",
+            "baton: the size of a ring is a power of two, and at least 64 KiB: it is {} now",
             size::show(ring_bytes as u64)
         ));
     }

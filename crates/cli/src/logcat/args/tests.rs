@@ -84,11 +84,17 @@ fn the_environment_gives_only_defaults() {
 
 #[test]
 fn sizes() {
-    assert_eq!(args("-g").size(), Some(Size::Show));
-    assert_eq!(args("--buffer-size").size(), Some(Size::Show));
-    assert_eq!(args("-G 1M").size(), Some(Size::Set(1 << 20)));
-    assert_eq!(args("--buffer-size=64K").size(), Some(Size::Set(65536)));
-    assert_eq!(args("").size(), None);
+    for (line, shown, set) in [
+        ("-g", true, None),
+        ("--buffer-size", true, None),
+        ("-G 1M", false, Some(1 << 20)),
+        ("--buffer-size=64K", false, Some(65536)),
+        ("-G 64K -g", true, Some(65536)),
+        ("", false, None),
+    ] {
+        let args = args(line);
+        assert_eq!((args.shows_size(), args.new_size()), (shown, set), "{line}");
+    }
 }
 
 #[test]
