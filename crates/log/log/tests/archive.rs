@@ -50,6 +50,19 @@ fn records_of_5000_ended_processes_are_kept() {
     assert_eq!(names.len(), MANY);
 }
 
+/// A file has room for its rings, whatever is in them: few of them exceed the budget.
+#[test]
+fn records_in_large_rings_of_ended_processes_are_kept() {
+    for ring_bytes in [2 << 20, 16 << 20] {
+        let log = Log::with_mode(0o700);
+        let ring_bytes = [ring_bytes; N_BUFFERS];
+        Settings { ring_bytes, ..Settings::default() }.write(log.path()).unwrap();
+        (0..10).for_each(|number| write_and_end(log.path(), number));
+        let reader = &mut Reader::open(log.path()).unwrap();
+        assert_eq!(messages(reader), (0..10).map(message).collect::<Vec<_>>());
+    }
+}
+
 /// A reader that has read a file does not read it again from an archive; another reader does.
 #[test]
 fn a_follower_reads_each_record_once() {

@@ -36,8 +36,11 @@ use std::ffi::{CStr, CString};
 const MOST_BYTES: u64 = 16 * 1024;
 /// The most files of one archive.
 const MOST_FILES: usize = 128;
-/// The fewest files of one archive.
+/// The fewest files of one archive, unless they take as many bytes.
 const FEWEST_FILES: usize = 16;
+/// The fewest bytes that the files of one archive take, unless there are as many: those of 16 files
+/// with the smallest rings.
+const FEWEST_BYTES: u64 = FEWEST_FILES as u64 * 72 * 1024;
 /// The most rings of one file.
 const MOST_RINGS: usize = layout::MAX_RINGS / MOST_FILES;
 
@@ -78,7 +81,8 @@ pub(crate) fn archive<'a>(
             break;
         }
     }
-    if taken.len() < FEWEST_FILES {
+    let bytes: u64 = taken.iter().map(|file| file.stat.st_blocks as u64 * 512).sum();
+    if taken.len() < FEWEST_FILES && bytes < FEWEST_BYTES {
         return Ok(0);
     }
     write(directory, &taken)?;
