@@ -33,6 +33,8 @@ use timer::Period;
 
 const NAME: &str = "latency";
 const QUICK_LOOPS: u32 = 2_000;
+/// The most threads of the load.
+const MOST_LOAD: usize = 1024;
 const N_WARM_UP: u32 = 100;
 
 /// How it is to run.
@@ -69,7 +71,7 @@ pub struct LatencyArgs {
     )]
     pub cpus: Option<Cpus>,
     /// Measure also while so many ordinary threads compute and write memory
-    #[arg(long, value_name = "N", default_value = "0")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = load)]
     pub load: usize,
     /// Measure wake-ups with cyclictest too, in turn
     #[arg(long)]
@@ -89,8 +91,20 @@ pub struct Cpus(Vec<usize>);
 fn cpus(text: &str) -> Result<Cpus, String> {
     match text {
         "all" => processors::allowed().map(Cpus).map_err(|errno| errno.to_string()),
-        _ => parse_cpus(text).map(Cpus).ok_or("no list of processors as 0,2-3 is".to_owned()),
+        _ => {
+            let listed = parse_cpus(text).ok_or("no list of processors as 0,2-3 is")?;
+            let allowed = processors::allowed().map_err(|errno| errno.to_string())?;
+            match listed.iter().find(|cpu| !allowed.contains(cpu)) {
+                Some(cpu) => Err(format!("this process may not run on processor {cpu}")),
+                None => Ok(Cpus(listed)),
+            }
+        }
     }
+}
+
+fn load(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number <= MOST_LOAD);
+    number.ok_or_else(|| format!("a number of threads from 0 to {MOST_LOAD}"))
 }
 
 impl LatencyArgs {
@@ -205,11 +219,24 @@ fn legs(points: &[Vec<u64>]) -> [(&'static str, Vec<u64>); 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::CpuSet;
 
     #[test]
     fn processors_on_the_command_line() {
-        assert_eq!(cpus("all"), Ok(Cpus(processors::allowed().unwrap())));
-        assert_eq!(cpus("1,3"), Ok(Cpus(vec![1, 3])));
+        let allowed = processors::allowed().unwrap();
+        let words: Vec<String> = allowed.iter().map(usize::to_string).collect();
+        assert_eq!(cpus(&words.join(",")), Ok(Cpus(allowed.clone())));
+        assert_eq!(cpus("all"), Ok(Cpus(allowed)));
         assert!(cpus("1,").is_err());
+        let wrong = cpus(&(CpuSet::MAX_CPU - 1).to_string()).unwrap_err();
+        assert!(wrong.starts_with("this process may not run on processor "), "{wrong}");
+    }
+
+    #[test]
+    fn a_load_has_so_many_threads_that_a_machine_can_start_them() {
+        assert_eq!((load("0"), load("1024")), (Ok(0), Ok(1024)));
+        for bad in ["1025", "-1", "many"] {
+            assert!(load(bad).is_err(), "{bad}");
+        }
     }
 }

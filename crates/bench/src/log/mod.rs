@@ -57,8 +57,8 @@ pub struct LogArgs {
     #[command(flatten)]
     pub form: FormArgs,
     /// Others' logs to measure beside: names, all or none
-    #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',')]
-    pub peers: Vec<String>,
+    #[arg(long, value_name = "LIST", default_value = "all", value_parser = parse_peers)]
+    pub peers: Peers,
     /// Rounds [default: 31, quick 15]
     #[arg(long, value_name = "N", value_parser = form::positive())]
     pub rounds: Option<u32>,
@@ -77,12 +77,18 @@ impl LogArgs {
     }
 
     fn systems(&self) -> impl Iterator<Item = System> {
-        let named = |name: &str| self.peers.iter().any(|peer| peer == name);
-        let wanted = move |system: &System| {
-            system.program().is_none() || named(system.name()) || named("all")
-        };
+        let wanted = |system: &System| system.program().is_none() || self.peers.0.contains(system);
         SYSTEMS.into_iter().map(|row| row.0).filter(wanted)
     }
+}
+
+/// Others' logs, which are programs of their own.
+#[derive(Clone, Debug)]
+pub struct Peers(Vec<System>);
+
+fn parse_peers(text: &str) -> Result<Peers, String> {
+    let all = SYSTEMS.into_iter().map(|row| row.0).filter(|system| system.program().is_some());
+    form::parse_peers(text, all, System::name).map(Peers)
 }
 
 pub(crate) fn run(args: &LogArgs) -> Result<Finding, BenchError> {
@@ -173,6 +179,17 @@ fn each(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn peers_are_programs_of_their_own() {
+        let all = parse_peers("all").unwrap().0;
+        assert!(!all.is_empty() && all.iter().all(|system| system.program().is_some()));
+        assert_eq!(parse_peers(all[0].name()).unwrap().0, [all[0]]);
+        assert_eq!(parse_peers("none").unwrap().0, []);
+        for bad in ["nonsense", System::Null.name(), ""] {
+            assert!(parse_peers(bad).is_err(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn a_turn_is_a_part_of_a_round_with_no_less_practice() {
