@@ -236,7 +236,9 @@ fn another_users_broker() {
     let directory = tempfile::tempdir().unwrap();
     // Where every user may read it.
     let baton_file = directory.path().join("baton");
-    std::fs::copy(BATON, &baton_file).unwrap();
+    // By another process: a child of another test could inherit the file that is being written, and
+    // then nobody may execute it.
+    assert!(Command::new("cp").args([Path::new(BATON), &baton_file]).status().unwrap().success());
     let owned = directory.path().join("owned");
     std::fs::create_dir(&owned).unwrap();
     std::os::unix::fs::chown(&owned, Some(STRANGER), Some(STRANGER)).unwrap();
