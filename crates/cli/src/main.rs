@@ -90,6 +90,9 @@ impl PlaceArgs {
     }
 }
 
+/// Commands that use no broker, or one of their own. They accept `--socket`, and do not show it.
+const WITHOUT_SOCKET: [&str; 6] = ["demo", "logcat", "log", "rt", "latency", "bench"];
+
 #[derive(Subcommand)]
 enum Command {
     /// Show Baton at work: services, a call, a callback, a death, and what a call costs
@@ -185,7 +188,7 @@ fn main() -> ExitCode {
         Command::Rt(command) => rt::rt(command),
         Command::Latency(args) => Err(bench::bench(Some("latency"), args)),
         Command::Bench(args) => Err(bench::bench(None, args)),
-        Command::Generate(args) => generate::generate(&args, Cli::command()),
+        Command::Generate(args) => generate::generate(&args, command_line()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -193,8 +196,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line, as it is parsed, and as man pages and completions have it.
+fn command_line() -> clap::Command {
+    let hide_socket = |command: clap::Command, name| {
+        // It takes the place of the global option in this command and those below it.
+        let socket = clap::Arg::new("socket").long("socket").global(true).hide(true);
+        let socket = socket.value_parser(clap::value_parser!(PathBuf));
+        command.mut_subcommand(name, |subcommand| subcommand.arg(socket))
+    };
+    with_negative_numbers(WITHOUT_SOCKET.into_iter().fold(Cli::command(), hide_socket))
+}
+
 fn parse() -> Result<Cli, clap::Error> {
-    let mut command = with_negative_numbers(Cli::command());
+    let mut command = command_line();
     let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
@@ -227,7 +241,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn commands_show_the_socket_if_they_use_it() {
+        let mut line = command_line();
+        line.build();
+        let shows = |command: &clap::Command| {
+            let mut arguments = command.get_arguments();
+            arguments.any(|arg| arg.get_id() == "socket" && !arg.is_hide_set())
+        };
+        for command in line.get_subcommands().filter(|it| it.get_name() != "help") {
+            let uses = !WITHOUT_SOCKET.contains(&command.get_name());
+            let below = command.get_subcommands().filter(|it| it.get_name() != "help");
+            for command in std::iter::once(command).chain(below) {
+                assert_eq!(shows(command), uses, "{}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
     fn the_command_line_is_sound() {
-        with_negative_numbers(Cli::command()).debug_assert();
+        command_line().debug_assert();
     }
 }

@@ -245,13 +245,10 @@ fn text(status: &Status) -> String {
         or(status.latency_us.map(us), "not for this user to see")
     );
     let _ = writeln!(text, "idle governor    {}", or(status.idle_governor.clone(), "none"));
-    let _ = writeln!(
-        text,
-        "without rights   real-time priority {} (any with CAP_SYS_NICE), locked memory {} (any with \
-         CAP_IPC_LOCK)",
-        or(status.priority_limit.map(|limit| limit.to_string()), "any"),
-        or(status.memory_limit_bytes.map(|limit| format!("{} KiB", limit >> 10)), "any"),
-    );
+    let priority = or(status.priority_limit.map(|limit| limit.to_string()), "any");
+    let memory = or(status.memory_limit_bytes.map(|limit| format!("{} KiB", limit >> 10)), "any");
+    let _ = writeln!(text, "priority limit   {priority} without CAP_SYS_NICE");
+    let _ = writeln!(text, "memory limit     {memory} locked without CAP_IPC_LOCK");
     match status.realtime_us {
         Some([-1, _]) => text += "real-time share  all\n",
         Some([part, period]) => {
