@@ -8,6 +8,7 @@ mod processes;
 
 use crate::failure::Failure;
 use crate::stdout::show;
+use crate::threads;
 use baton::android::Write;
 use baton::service_manager::INTERFACE;
 use baton::{Parcel, Process, ServiceManager};
@@ -15,7 +16,6 @@ use clap::Args;
 use processes::{CONTEXT, PATIENCE, Processes, await_service};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 use std::time::Instant;
 
 const SERVICE: &str = "echo";
@@ -60,13 +60,10 @@ pub fn demo(args: &DemoArgs, socket: &Path) -> Result<(), Failure> {
     processes.run(&["call", SERVICE, "echo", "hello"])?;
     let client =
         Process::open(CONTEXT, &socket).map_err(|error| Failure::open(tried, &socket, &error))?;
-    let looper = thread::spawn({
-        let client = client.clone();
-        move || client.serve()
-    });
+    let loopers = threads::serve(tried, &client, 1)?;
     let outcome = callback(&client, &mut processes).and_then(|()| death(&client, &mut processes));
     client.close();
-    let _ = looper.join();
+    loopers.into_iter().for_each(|looper| _ = looper.join());
     outcome?;
 
     bars::show_bars(&mut processes)?;

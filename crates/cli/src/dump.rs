@@ -5,6 +5,7 @@
 use crate::failure::Failure;
 use crate::manager::{ContextArgs, Manager, call};
 use crate::stdout::show;
+use crate::threads;
 use crate::timeout::{parse_seconds, timed_out};
 use baton::Parcel;
 use baton::android::Write as _;
@@ -68,11 +69,12 @@ pub fn dump_service(
     let request = request(input, arguments);
     // A service that has filled the pipe does not answer until somebody reads.
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| {
+        let asked = std::thread::Builder::new().spawn_scoped(scope, || {
             // The pipe's end is closed with the request.
             let request = request;
             call(&tried, &service, DUMP, &request, Some(longest)).map(drop)
         });
+        let asked = asked.map_err(|error| threads::denied(&tried, &error))?;
         let ended = copy(output, deadline, &tried);
         asked.join().expect("the call does not panic")?;
         if ended? { Ok(()) } else { Err(timed_out(&tried)) }

@@ -4,6 +4,7 @@ use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::manager::REGISTRARS;
 use crate::stdout::show;
+use crate::threads;
 use crate::timeout::parse_seconds;
 use crate::wait::wait_for_manager;
 use crate::{background, stop};
@@ -18,7 +19,6 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -82,7 +82,7 @@ pub fn host(args: &HostArgs, socket: &Path) -> Result<(), Failure> {
     running.publish().map_err(|(name, error)| refused(&name, &args.context, &error))?;
     show(&format!("Hosting {}\n", names.join(", ")))?;
     let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
-    if wait(&mut running, signals) {
+    if wait(tried, &mut running, signals)? {
         return Ok(());
     }
     Err(Failure::new(tried, "all of them have died").advice("what they said is above"))
@@ -90,18 +90,18 @@ pub fn host(args: &HostArgs, socket: &Path) -> Result<(), Failure> {
 
 /// Waits until a signal comes (true) or no service is left (false). Ends the process if a handler
 /// does not return for some seconds after the signal, or until a second one.
-fn wait(running: &mut Running, signals: OwnedFd) -> bool {
+fn wait(tried: &str, running: &mut Running, signals: OwnedFd) -> Result<bool, Failure> {
     let told = Arc::new(AtomicBool::new(false));
     let (tell, closer) = (Arc::clone(&told), running.closer());
-    thread::spawn(move || {
+    threads::start(tried, move || {
         await_signal(&signals, None);
         tell.store(true, Ordering::Release);
         closer.close();
         await_signal(&signals, Some(&LAST_CALLS));
         give_up(&closer);
-    });
+    })?;
     running.wait();
-    told.load(Ordering::Acquire)
+    Ok(told.load(Ordering::Acquire))
 }
 
 /// Takes the next signal. Returns without one after `longest`.
@@ -173,6 +173,7 @@ fn refused(name: &str, context: &str, error: &AddError) -> Failure {
         AddError::Call(CallError::NoManager | CallError::DeadObject) => {
             Failure::no_manager(tried, context)
         }
-        _ => Failure::new(tried, error).advice(REGISTRARS),
+        AddError::Refused { .. } => Failure::new(tried, error).advice(REGISTRARS),
+        _ => Failure::new(tried, error),
     }
 }

@@ -18,7 +18,7 @@
 //! - [`bench`]: the benchmarks, a program of their own.
 //! - [`generate`]: man pages and completions, for packages.
 //! - [`failure`]: exit codes and messages. [`stdout`], [`stderr`]: output. [`stop`]: the end of
-//!   commands that run until a signal.
+//!   commands that run until a signal. [`threads`]: how commands start threads.
 #![deny(unsafe_code)]
 
 mod aidl;
@@ -55,6 +55,7 @@ mod services;
 mod stderr;
 mod stdout;
 mod stop;
+mod threads;
 mod timeout;
 mod wait;
 mod zygote;

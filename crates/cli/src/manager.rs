@@ -116,7 +116,8 @@ pub fn publish(
         NameError::Call(CallError::NoManager | CallError::DeadObject) => {
             Failure::no_manager(tried, context)
         }
-        error => Failure::new(tried, error).advice(REGISTRARS),
+        error @ NameError::Refused { .. } => Failure::new(tried, error).advice(REGISTRARS),
+        error => failure(tried, context, error),
     })
 }
 

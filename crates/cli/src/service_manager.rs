@@ -3,6 +3,7 @@
 use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::stdout::show;
+use crate::threads;
 use crate::{background, stop};
 use baton::{Errno, Process};
 use baton_manager::{Manager, Policy, Release};
@@ -11,7 +12,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::thread;
 
 /// Time between two looks at whether lazy services have clients, as in Android.
 const ROUND: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
@@ -105,12 +105,7 @@ pub fn manager(args: &ManagerArgs, socket: &Path) -> Result<(), Failure> {
         Process::open(context, socket).map_err(|error| Failure::open(&tried, socket, &error))?;
     let manager = Manager::start(&process, args.release(), args.policy())
         .map_err(|errno| refused(&tried, errno))?;
-    let loopers: Vec<_> = (0..N_LOOPERS)
-        .map(|_| {
-            let process = process.clone();
-            thread::spawn(move || process.serve())
-        })
-        .collect();
+    let loopers = threads::serve(&tried, &process, N_LOOPERS)?;
     show(&format!("Managing {context:?} at {}\n", socket.display()))?;
     let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
     poll_until(&signals, || manager.poll());

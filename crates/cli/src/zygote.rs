@@ -15,6 +15,7 @@ use crate::java_vm::{
 };
 use crate::manager::{Manager, publish};
 use crate::stdout::show;
+use crate::threads;
 use crate::wait::wait_for_manager;
 use crate::{background, stop};
 use baton::Process;
@@ -98,12 +99,7 @@ pub fn zygote(args: &ZygoteArgs, socket: &Path) -> Result<(), Failure> {
     };
     let object = Server::add(&process, command).map_err(|it| Failure::new(TRIED, it))?;
     publish(TRIED, &process, &args.context, &args.name, object)?;
-    let loopers: Vec<_> = (0..N_LOOPERS)
-        .map(|_| {
-            let process = process.clone();
-            std::thread::spawn(move || process.serve())
-        })
-        .collect();
+    let loopers = threads::serve(TRIED, &process, N_LOOPERS)?;
     show(&format!("Starting programs as {:?} in {:?}\n", args.name, args.context))?;
     let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
     while poll(&mut [PollFd::new(&signals, PollFlags::IN)], None) == Err(Errno::INTR) {}
@@ -178,9 +174,9 @@ pub fn run_from(
     })?;
     let child = Arc::new(child);
     let signalled = Arc::clone(&child);
-    std::thread::spawn(move || {
+    threads::start(&tried, move || {
         signals.forever().for_each(|signal| signalled.signal(signal as u8));
-    });
+    })?;
     match child.wait() {
         Ended::Code(code) => std::process::exit(code.into()),
         Ended::Signal(signal) => std::process::exit(128 + i32::from(signal)),

@@ -268,6 +268,30 @@ fn another_users_broker() {
     assert_eq!(names_in(&owned), [""; 0]);
 }
 
+/// A user who may have no more threads, as in a container with a small pids.max.
+#[test]
+fn too_few_threads() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: root alone can be a user without other processes");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), mode).unwrap();
+    let baton_file = directory.path().join("baton");
+    assert!(Command::new("cp").args([Path::new(BATON), &baton_file]).status().unwrap().success());
+    let socket = directory.path().join("broker");
+    let mut manager = baton(&socket, &["manager"]).stdout(Stdio::null()).spawn().unwrap();
+    assert!(baton(&socket, &["wait", "manager"]).status().unwrap().success());
+    let others = STRANGER + 2;
+    for (limit, arguments) in [("2", &["dump", "manager"][..]), ("1", &["demo"])] {
+        let mut command = command(Path::new("prlimit"), &socket, &[&format!("--nproc={limit}")]);
+        command.arg(&baton_file).args(arguments).uid(others).gid(others);
+        let output = command.output().unwrap();
+        check(&output, 1, "start a thread: Resource temporarily unavailable");
+    }
+    end(&mut manager);
+}
+
 #[test]
 fn a_read_only_run() {
     let namespaces = ["--user", "--map-root-user", "--mount"];

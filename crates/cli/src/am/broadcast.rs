@@ -4,6 +4,7 @@ use super::intent_args::IntentArgs;
 use crate::failure::{Failure, Kind};
 use crate::manager::{ContextArgs, Manager};
 use crate::stdout::{show, show_json};
+use crate::threads;
 use crate::timeout::parse_seconds;
 use baton::android::Exception;
 use baton_services::broadcast::client::{BroadcastError, Delivery};
@@ -136,8 +137,7 @@ fn send_ordered(
     tried: &str,
 ) -> Result<(i32, Outcome), Failure> {
     let (tell, told) = mpsc::sync_channel(1);
-    let process = service.process().clone();
-    let serving = std::thread::spawn(move || process.serve());
+    let loopers = threads::serve(tried, service.process(), 1)?;
     let result = move |delivery: Delivery| _ = tell.try_send(delivery.outcome().clone());
     let sent = service.send_ordered(send, result);
     let outcome = sent.map_err(|error| explain(tried, error)).and_then(|receivers| {
@@ -149,7 +149,7 @@ fn send_ordered(
         Ok((receivers, outcome))
     });
     service.process().close();
-    let _ = serving.join();
+    loopers.into_iter().for_each(|looper| _ = looper.join());
     outcome
 }
 

@@ -5,6 +5,7 @@ use crate::contexts::parse_name;
 use crate::failure::{Failure, Kind};
 use crate::manager::publish;
 use crate::stdout::show;
+use crate::threads;
 use crate::timeout::parse_seconds;
 use crate::wait::wait_for_manager;
 use crate::{background, stop};
@@ -26,7 +27,6 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
 
 /// Threads that serve: one that starts a process waits until it runs.
@@ -115,12 +115,7 @@ pub fn serve(args: &ServeArgs, socket: &Path) -> Result<(), Failure> {
     broadcasts.go_on().map_err(failed)?;
     publish(TRIED, &process, &args.context, NAME, object)?;
     publish(TRIED, &process, &args.context, broadcast::NAME, broadcasts.object())?;
-    let loopers: Vec<_> = (0..N_LOOPERS)
-        .map(|_| {
-            let process = process.clone();
-            thread::spawn(move || process.serve())
-        })
-        .collect();
+    let loopers = threads::serve(TRIED, &process, N_LOOPERS)?;
     show(&format!("Managing processes as {NAME:?} in {:?}\n", args.context))?;
     let _ = sd_notify::notify(true, &[sd_notify::NotifyState::Ready]);
     let ended = loop {

@@ -4,6 +4,7 @@
 
 use crate::failure::Failure;
 use crate::stdout::show;
+use crate::threads;
 use crate::wait::wait_for;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -15,7 +16,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -74,7 +74,7 @@ impl Processes {
         let program = std::env::current_exe().map_err(failed)?;
         let running = Arc::<Mutex<Running>>::default();
         let (path, all) = (directory.path().to_owned(), Arc::clone(&running));
-        thread::spawn(move || {
+        threads::start(tried, move || {
             let Some(signal) = signals.forever().next() else { return };
             // Locked until the process ends: the main thread starts nothing more, and says nothing
             // of the processes that have ended.
@@ -82,7 +82,7 @@ impl Processes {
             end(&mut running);
             let _ = std::fs::remove_dir_all(path);
             let _ = emulate_default_handler(signal);
-        });
+        })?;
         Ok(Processes { directory, program, running })
     }
 
