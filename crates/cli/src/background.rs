@@ -54,7 +54,7 @@ fn start_until_idle(socket: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let why = said.trim().trim_start_matches(&format!("baton: cannot {SERVE}: "));
+    let why = reason(&said);
     let is_held = output.status.code() == Some(Kind::Held as i32);
     Err(Failure::new(tried, why).kind(if is_held { Kind::Held } else { Kind::NoBroker }))
 }
@@ -74,7 +74,14 @@ pub fn run_itself(tried: &str, arguments: &[OsString]) -> Result<(), Failure> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Failure::new(tried, said.trim()).kind(Kind::NotExecutable))
+    Err(Failure::new(tried, reason(&said)).kind(Kind::NotExecutable))
+}
+
+/// The reason in a message of `baton`, which begins with what that has tried.
+fn reason(said: &str) -> &str {
+    let said = said.trim();
+    let told = said.strip_prefix("baton: cannot ").and_then(|told| told.split_once(": "));
+    told.map_or(said, |(_, reason)| reason)
 }
 
 /// Starts `baton` with these arguments as a server. Returns once it serves.
@@ -104,9 +111,6 @@ pub fn start(arguments: &[OsString]) -> Result<(), Failure> {
 }
 
 const READY: &str = "ready";
-
-/// What a broker tries, in the message of its failure.
-pub const SERVE: &str = "run the broker";
 
 /// Makes this process, which [`start`] has started, one of its own. Until it is [`ready`] it ends
 /// with its starter: nobody would know of it.
@@ -138,4 +142,23 @@ fn itself(tried: &str) -> Result<Command, Failure> {
     // A server under the interposer would send requests to itself.
     command.env_remove("LD_PRELOAD");
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_stands_behind_what_was_tried() {
+        for (said, expected) in [
+            (
+                "baton: cannot run the broker: open /a: denied\n  try b\n",
+                "open /a: denied\n  try b",
+            ),
+            (" WARN words\nbaton: cannot run: x\n", "WARN words\nbaton: cannot run: x"),
+            ("killed", "killed"),
+        ] {
+            assert_eq!(reason(said), expected);
+        }
+    }
 }

@@ -54,7 +54,7 @@ pub fn broker(args: BrokerArgs, socket: &Path) -> Result<(), Failure> {
     if args.serving {
         background::begin();
     }
-    let tried = background::SERVE;
+    let tried = "run the broker";
     begin_log("baton-broker");
     let policy = policy::read(args.config.as_deref()).map_err(|why| why.during(tried))?;
     let config = Config {
