@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 #[test]
 fn memory_beyond_the_limit_of_file_sizes_is_refused_without_a_signal() {
     let before = getrlimit(Resource::Fsize);
-    setrlimit(Resource::Fsize, Rlimit { current: Some(4096), ..before.clone() }).unwrap();
+    setrlimit(Resource::Fsize, Rlimit { current: Some(4096), ..before }).unwrap();
     let created = [8192, 4096].map(|bytes| create("limited", bytes).map(drop));
     // What the harness prints may go to a file.
     setrlimit(Resource::Fsize, before).unwrap();
