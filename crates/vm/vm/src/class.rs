@@ -418,6 +418,13 @@ impl Class {
             .or_else(|| self.superclass?.find_field(name, descriptor))
     }
 
+    /// The field of this name that the class nearest to Object declares. A field of the class
+    /// library is this one, whatever fields a program's subclass has.
+    pub fn library_field(&self, name: &str, descriptor: &str) -> Option<&'static Field> {
+        let inherited = self.superclass.and_then(|class| class.library_field(name, descriptor));
+        inherited.or_else(|| self.declared_field(name, descriptor))
+    }
+
     /// A method that the class itself declares.
     pub fn declared_method(&self, name: &str, signature: &str) -> Option<&'static Method> {
         self.methods.iter().find(|method| method.name == name && method.signature == signature)

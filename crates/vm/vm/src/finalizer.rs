@@ -39,7 +39,7 @@ pub fn await_all(t: &Thread) -> Result<(), Thrown> {
     let daemon_class = "Ljava/lang/Daemons$FinalizerDaemon;";
     let daemon = static_field(daemon_class, "INSTANCE", daemon_class)?;
     let is_null = |object: Ref, name: &str, descriptor: &str| {
-        let field = Class::of(object).find_field(name, descriptor);
+        let field = Class::of(object).library_field(name, descriptor);
         field.expect("a field of the library").get_ref(object).is_null()
     };
     // The daemons are Java code that tells nobody when it is done.

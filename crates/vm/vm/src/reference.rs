@@ -53,14 +53,14 @@ pub(crate) fn clear(reference: Ref) {
 /// Lets a finalizer reference hold its referent until the finalizer has run: from here on
 /// `FinalizerReference.get` gives the object to it.
 pub(crate) fn hand_over(reference: Ref, object: Ref) {
-    let zombie = Class::of(reference).find_field("zombie", "Ljava/lang/Object;");
+    let zombie = Class::of(reference).library_field("zombie", "Ljava/lang/Object;");
     zombie.expect("a field of FinalizerReference").set_ref(reference, object);
     clear(reference);
 }
 
 /// Whether a queue waits for a reference.
 pub(crate) fn has_queue(reference: Ref) -> bool {
-    let queue = Class::of(reference).find_field("queue", "Ljava/lang/ref/ReferenceQueue;");
+    let queue = Class::of(reference).library_field("queue", "Ljava/lang/ref/ReferenceQueue;");
     !queue.expect("a field of Reference").get_ref(reference).is_null()
 }
 

@@ -209,7 +209,7 @@ pub fn describe(t: &Thread) -> String {
         return "no exception".to_owned();
     }
     let class = Class::of(exception);
-    let message = class.find_field("detailMessage", "Ljava/lang/String;");
+    let message = class.library_field("detailMessage", "Ljava/lang/String;");
     let message = message.map_or(Ref::NULL, |field| field.get_ref(exception));
     let mut text = class.java_name();
     if !message.is_null() {

@@ -168,7 +168,7 @@ pub fn await_others(t: &Thread) {
 }
 
 fn field(java: Ref, name: &str, descriptor: &str) -> &'static crate::class::Field {
-    Class::of(java).find_field(name, descriptor).expect("a field of Thread")
+    Class::of(java).library_field(name, descriptor).expect("a field of Thread")
 }
 
 fn int_field(java: Ref, name: &str, descriptor: &str) -> i32 {

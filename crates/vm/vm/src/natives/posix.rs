@@ -343,7 +343,7 @@ pub(super) fn with_fd<T>(
 
 /// The address of a direct buffer; `None` for a `byte[]`.
 fn direct(object: Ref) -> Option<i64> {
-    let address = Class::of(object).find_field("effectiveDirectAddress", "J")?;
+    let address = Class::of(object).library_field("effectiveDirectAddress", "J")?;
     Some(address.get64(object) as i64)
 }
 

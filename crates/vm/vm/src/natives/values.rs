@@ -182,7 +182,7 @@ pub fn call_on(t: &Thread, object: Ref, name: &str, signature: &str, args: &[Val
 
 /// A field of an object of the library.
 pub fn field(object: Ref, name: &str, descriptor: &str) -> &'static Field {
-    Class::of(object).find_field(name, descriptor).expect("a field of the library")
+    Class::of(object).library_field(name, descriptor).expect("a field of the library")
 }
 
 /// Writes a value to a field of its kind.

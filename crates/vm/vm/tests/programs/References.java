@@ -13,6 +13,16 @@ public class References {
     static PhantomReference<Object> phantom(ReferenceQueue<Object> q) {
         return new PhantomReference<Object>(new Object(), q);
     }
+    /** A field of the name that the library's class has. */
+    static class Shadowing extends WeakReference<Object> {
+        ReferenceQueue<Object> queue;
+        Shadowing(ReferenceQueue<Object> q) {
+            super(new Object(), q);
+        }
+    }
+    static WeakReference<Object> shadowing(ReferenceQueue<Object> q) {
+        return new Shadowing(q);
+    }
     static void make() {
         for (int i = 0; i < 10; i++) new References();
     }
@@ -31,6 +41,9 @@ public class References {
         PhantomReference<Object> ph = phantom(q);
         System.gc();
         System.out.println(q.remove(5000) == ph);
+        WeakReference<Object> sh = shadowing(q);
+        System.gc();
+        System.out.println(q.remove(5000) == sh);
         byte[][] b = new byte[100][];
         for (int i = 0; i < 2000; i++) b[i % 100] = new byte[50000];
         System.out.println("gc ok");

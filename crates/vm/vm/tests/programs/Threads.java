@@ -3,6 +3,22 @@ import java.util.concurrent.atomic.*;
 
 /** Threads, monitors, interrupts and java.util.concurrent. */
 public class Threads {
+    /** Fields of the names that the library's class has. */
+    static class Shadowing extends Thread {
+        Object lock = new Object();
+        ThreadGroup group;
+        String name;
+        int priority;
+        boolean daemon = true;
+        long stackSize = -1;
+        long threadPtr = -1;
+        long id = -1;
+        @Override
+        public void run() {
+            System.out.println("shadowing " + getName().startsWith("Thread-") + lock.equals(group)
+                    + name + priority + daemon + stackSize + threadPtr + id);
+        }
+    }
     static int n;
     static final Object lock = new Object();
 
@@ -125,6 +141,11 @@ public class Threads {
             System.out.println(h == o.hashCode());
         }
         System.out.println(h == System.identityHashCode(o));
+        Shadowing shadowing = new Shadowing();
+        shadowing.start();
+        shadowing.join();
+        System.out.println(shadowing.getPriority() + " " + shadowing.isDaemon() + " "
+                + shadowing.getState() + " " + shadowing.isAlive());
         Thread d = new Thread(() -> {
             while (true) {
                 try {
