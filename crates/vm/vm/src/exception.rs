@@ -53,7 +53,7 @@ impl<T> OrThrow<T> for Result<T, LinkError> {
 
 fn stack_overflow(t: &Thread) -> Thrown {
     t.state.stack.with_reserve(|| {
-        let message = format!("stack size {}KB", t.vm.options.stack_slots / 128);
+        let message = format!("stack size {}KB", t.state.stack.n_slots() / 128);
         throw(t, "Ljava/lang/StackOverflowError;", &message)
     })
 }

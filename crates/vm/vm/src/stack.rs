@@ -72,6 +72,11 @@ impl Stack {
         }
     }
 
+    /// The number of slots that frames may use, and those that are reserved.
+    pub fn n_slots(&self) -> usize {
+        self.slots.len()
+    }
+
     /// The number of frames.
     #[inline(always)]
     pub fn depth(&self) -> usize {

@@ -14,6 +14,8 @@ use std::sync::mpsc;
 
 /// An OS thread needs little: Java's frames have a stack of their own.
 const STACK_BYTES: usize = 4 << 20;
+/// The largest Java stack that a program gets if it asks for more: 1 GiB.
+const MOST_SLOTS: usize = 128 << 20;
 /// How many threads Java may start: the others are for Rust.
 const MOST_JAVA_THREADS: usize = MOST_THREADS / 2;
 
@@ -29,10 +31,11 @@ pub fn start(t: &Thread, java: Ref) -> Result<(), Thrown> {
     }
     // With its starter's priority, as the system has it.
     let is_real_time = t.state.is_real_time.load(Relaxed);
+    let n_slots = n_slots(vm, java);
     let (attached, is_attached) = mpsc::sync_channel(1);
     let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
     let spawned = builder.spawn(move || {
-        let t = Thread::attach(vm);
+        let t = Thread::attach_with_stack(vm, n_slots);
         let _abort = AbortOnPanic;
         t.state.set_java(java);
         t.state.set_real_time(is_real_time);
@@ -58,6 +61,14 @@ fn run(t: &Thread, java: Ref) {
         uncaught(t, java);
     }
     end(t, java);
+}
+
+/// The slots of a thread's Java stack: as many as its constructor was given bytes for, and at least
+/// as many as other threads have. Memory that a thread does not use costs nothing.
+fn n_slots(vm: &Vm, java: Ref) -> usize {
+    let n_bytes = field(java, "stackSize", "J").get64(java) as i64;
+    let n_slots = usize::try_from(n_bytes / 8).unwrap_or(0);
+    n_slots.min(MOST_SLOTS).max(vm.options.stack_slots)
 }
 
 /// Whether Java may start another thread.

@@ -287,8 +287,13 @@ pub struct Thread {
 impl Thread {
     /// Makes the calling OS thread a thread of the VM, and running.
     pub fn attach(vm: &'static Vm) -> Thread {
+        Thread::attach_with_stack(vm, vm.options.stack_slots)
+    }
+
+    /// Attaches the calling thread with a stack of this many slots, 8 bytes each.
+    pub fn attach_with_stack(vm: &'static Vm, n_slots: usize) -> Thread {
         let pauses = Pauses::new(vm.trace.is_some() || vm.options.reports_collections);
-        let state = vm.threads.attach(vm.options.stack_slots, vm.heap.cards(), pauses);
+        let state = vm.threads.attach(n_slots, vm.heap.cards(), pauses);
         vm.threads.enter(&state);
         Thread {
             acting: state.mutator().cloned().map(Acting::new),

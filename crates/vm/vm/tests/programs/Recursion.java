@@ -34,5 +34,10 @@ public class Recursion {
         Thread other = new Thread(() -> overflow("another thread", () -> small()));
         other.start();
         other.join();
+        // The size of a thread's stack is its constructor's argument.
+        Runnable deep = () -> System.out.println(counted(100_000));
+        Thread large = new Thread(null, deep, "large", 64 << 20);
+        large.start();
+        large.join();
     }
 }
