@@ -1,5 +1,6 @@
 //! java.math.NativeBN: integers of any size
 
+use super::digest;
 use super::handles::Handles;
 use super::values::{Outcome, VOID, boolean, byte_range, bytes, non_null, primitives, rust, text};
 use crate::object::Kind;
@@ -153,6 +154,15 @@ pub(super) const TABLE: &[Native] = &[
             None => Err(arithmetic(t, "BigInteger not invertible")),
         }
     }),
+    // The library asks for no prime of a special form.
+    (BN, "BN_generate_prime_ex", "(JIZJJJ)V", |t, a| {
+        let bits = a.int(2);
+        if bits < 2 {
+            return Err(arithmetic(t, "bitLength < 2"));
+        }
+        let prime = t.safe(|| random_prime(bits as u64));
+        put(t, a, prime.into())
+    }),
     (BN, "BN_is_prime_ex", "(JIJ)Z", |t, a| boolean(is_prime(get(t, a.long(0))?.magnitude()))),
 ];
 
@@ -200,6 +210,21 @@ fn read(t: &Thread, a: Args, radix: u32) -> Outcome {
     let length = valid + string.len() - digits.len();
     store(t, a.long(0), signed(magnitude.unwrap_or_default(), string.starts_with('-')))?;
     Ok(Value::Int(length as i32))
+}
+
+/// A random prime of this many bits, at least 2, of which the highest two are set: so the product
+/// of two primes has as many bits as both together.
+fn random_prime(bits: u64) -> BigUint {
+    loop {
+        let bytes = digest::random(bits.div_ceil(8) as usize);
+        let mut candidate = BigUint::from_bytes_be(&bytes) >> (bits.next_multiple_of(8) - bits);
+        for bit in [0, bits - 2, bits - 1] {
+            candidate.set_bit(bit, true);
+        }
+        if is_prime(&candidate) {
+            return candidate;
+        }
+    }
 }
 
 /// Miller and Rabin's test with the first 40 primes as witnesses.

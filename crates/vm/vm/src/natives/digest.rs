@@ -75,18 +75,23 @@ pub(super) const TABLE: &[Native] = &[
     (CRYPTO, "RAND_load_file", "(Ljava/lang/String;J)I", |_, a| Ok(Value::Int(a.long(1) as i32))),
     (CRYPTO, "RAND_bytes", "([B)V", |t, a| {
         let array = non_null(t, a.reference(0), "output")?;
-        let mut bytes = vec![0; array.length() as usize];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            let more = rustix::rand::getrandom(&mut bytes[filled..], GetRandomFlags::empty());
-            filled += more.expect("the kernel has a random source");
-        }
-        for (index, byte) in (0..).zip(bytes) {
+        for (index, byte) in (0..).zip(random(array.length() as usize)) {
             array.set_i8(index, byte as i8);
         }
         VOID
     }),
 ];
+
+/// Random bytes of the kernel's source.
+pub(super) fn random(n: usize) -> Vec<u8> {
+    let mut bytes = vec![0; n];
+    let mut filled = 0;
+    while filled < n {
+        let more = rustix::rand::getrandom(&mut bytes[filled..], GetRandomFlags::empty());
+        filled += more.expect("the kernel has a random source");
+    }
+    bytes
+}
 
 /// A fresh digest of an algorithm's number.
 fn start(t: &Thread, algorithm: i64) -> Result<Box<dyn Digest>, Thrown> {

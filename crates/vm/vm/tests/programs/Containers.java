@@ -70,6 +70,10 @@ public class Containers {
         Properties p = new Properties();
         p.load(new java.io.StringReader("a=b\nc: d"));
         System.out.println(p.getProperty("c"));
+        java.math.BigInteger prime =
+                java.math.BigInteger.probablePrime(96, new java.util.Random(1));
+        System.out.println(prime.bitLength() + " " + prime.isProbablePrime(20)
+                + new java.math.BigInteger(33, 10, new java.util.Random(2)).bitLength());
         java.math.BigInteger three = java.math.BigInteger.valueOf(3);
         System.out.println(three.modPow(new java.math.BigInteger("-5"),
                 java.math.BigInteger.valueOf(7)));
