@@ -6,7 +6,7 @@ use crate::vm::Native;
 pub(super) const TABLE: &[Native] =
     &[("Llibcore/io/OsConstants;", "initConstants", "()V", |t, _| {
         let class = class(t, "libcore/io/OsConstants")?;
-        for (name, value) in CONSTANTS {
+        for (name, value) in CONSTANTS.iter().chain(WIDE) {
             if let Some(field) = class.declared_field(name, "I") {
                 field.set32(field.holder(), *value as u32);
             }
@@ -17,6 +17,13 @@ pub(super) const TABLE: &[Native] =
 macro_rules! constants {
     ($($name:ident)*) => { &[$((stringify!($name), libc::$name as i64)),*] };
 }
+
+/// Commands for locks with offsets of 64 bits, which all have here.
+const WIDE: &[(&str, i64)] = &[
+    ("F_GETLK64", libc::F_GETLK as i64),
+    ("F_SETLK64", libc::F_SETLK as i64),
+    ("F_SETLKW64", libc::F_SETLKW as i64),
+];
 
 /// Those that the class has and the system knows; others stay 0.
 const CONSTANTS: &[(&str, i64)] = constants! {

@@ -9,7 +9,7 @@ use crate::class::Class;
 use crate::object::Ref;
 use crate::stack::{Args, Value};
 use crate::vm::{Native, Thread, Thrown};
-use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags, SeekFrom, Stat};
+use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags, SeekFrom, Stat, StatVfs};
 use rustix::io::{self, Errno};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::path::{Component, Path, PathBuf};
@@ -160,6 +160,16 @@ pub(super) const TABLE: &[Native] = &[
         let holder = non_null(t, a.reference(3), "arg")?;
         field(holder, "value", "I").set32(holder, count as u32);
         Ok(Value::Int(0))
+    }),
+    (POSIX, "fcntlFlock", "(Ljava/io/FileDescriptor;ILlibcore/io/StructFlock;)I", flock),
+    (POSIX, "statvfs", "(Ljava/lang/String;)Llibcore/io/StructStatVfs;", |t, a| {
+        let path = rust(t, a.reference(1))?;
+        let stat = ok(t, "statvfs", fs::statvfs(path.as_str()))?;
+        stat_vfs_object(t, &stat)
+    }),
+    (POSIX, "fstatvfs", "(Ljava/io/FileDescriptor;)Llibcore/io/StructStatVfs;", |t, a| {
+        let stat = with_fd(t, a.reference(1), "fstatvfs", |fd| fs::fstatvfs(fd))?;
+        stat_vfs_object(t, &stat)
     }),
     (POSIX, "mmap", "(JJIILjava/io/FileDescriptor;J)J", |t, a| {
         let (hint, length) = (a.long(1) as usize, a.long(3) as usize);
@@ -415,6 +425,61 @@ fn stat_object(t: &Thread, stat: &Stat) -> Outcome {
         Value::Long(stat.st_blocks),
     ];
     Ok(Value::Ref(construct(t, "libcore/io/StructStat", "(JJIJIIJJJJJJJ)V", &args)?))
+}
+
+fn stat_vfs_object(t: &Thread, stat: &StatVfs) -> Outcome {
+    let args = [
+        stat.f_bsize,
+        stat.f_frsize,
+        stat.f_blocks,
+        stat.f_bfree,
+        stat.f_bavail,
+        stat.f_files,
+        stat.f_ffree,
+        stat.f_favail,
+        stat.f_fsid,
+        stat.f_flag.bits(),
+        stat.f_namemax,
+    ];
+    let args = args.map(|number| Value::Long(number as i64));
+    Ok(Value::Ref(construct(t, "libcore/io/StructStatVfs", "(JJJJJJJJJJJ)V", &args)?))
+}
+
+/// Locks or unlocks a range of a file, or asks who has locked it. The arguments: this,
+/// FileDescriptor, command, StructFlock.
+fn flock(t: &Thread, a: Args) -> Outcome {
+    let (command, object) = (a.int(2), non_null(t, a.reference(3), "flock")?);
+    if ![libc::F_GETLK, libc::F_SETLK, libc::F_SETLKW].contains(&command) {
+        return Err(error(t, "fcntl", Errno::INVAL));
+    }
+    let (kind, whence) = (field(object, "l_type", "S"), field(object, "l_whence", "S"));
+    let (start, length) = (field(object, "l_start", "J"), field(object, "l_len", "J"));
+    let process = field(object, "l_pid", "I");
+    let mut lock = libc::flock {
+        l_type: kind.get32(object) as i16,
+        l_whence: whence.get32(object) as i16,
+        l_start: start.get64(object) as i64,
+        l_len: length.get64(object) as i64,
+        l_pid: process.get32(object) as i32,
+    };
+    with_fd(t, a.reference(1), "fcntl", |fd| {
+        // SAFETY: the system reads and writes one lock, which lives until it returns.
+        match unsafe { libc::fcntl(fd.as_raw_fd(), command, &mut lock) } {
+            -1 => {
+                let errno = std::io::Error::last_os_error().raw_os_error();
+                Err(Errno::from_raw_os_error(errno.unwrap_or(libc::EINVAL)))
+            }
+            _ => Ok(()),
+        }
+    })?;
+    if command == libc::F_GETLK {
+        kind.set32(object, lock.l_type as u32);
+        whence.set32(object, lock.l_whence as u32);
+        start.set64(object, lock.l_start as u64);
+        length.set64(object, lock.l_len as u64);
+        process.set32(object, lock.l_pid as u32);
+    }
+    Ok(Value::Int(0))
 }
 
 /// The entry of /etc/passwd that is wanted.

@@ -2,6 +2,7 @@ import java.util.zip.*;
 import java.io.*;
 import java.nio.charset.*;
 import java.nio.*;
+import java.nio.channels.*;
 
 /** Compression, files, charsets, buffers and serialization. */
 public class Files {
@@ -41,6 +42,14 @@ public class Files {
         ra.seek(2);
         System.out.println(ra.read());
         ra.setLength(4);
+        try (FileLock lock = ra.getChannel().lock(1, 2, false)) {
+            System.out.println(lock.isValid() + " " + lock.position() + " " + lock.size());
+            ra.getChannel().tryLock(2, 5, false);
+        } catch (OverlappingFileLockException e) {
+            System.out.println("overlapping");
+        }
+        System.out.println((f.getTotalSpace() >= f.getFreeSpace()) + " "
+                + (f.getFreeSpace() >= f.getUsableSpace()) + " " + (f.getTotalSpace() > 0));
         ra.close();
         System.out.println(f.length() + " " + f.exists() + f.isDirectory() + f.delete()
                 + f.exists());
