@@ -65,10 +65,7 @@ pub(super) const TABLE: &[Native] = &[
     }),
     (CLASS, "newInstance", "()Ljava/lang/Object;", new_instance),
     (CLASS, "desiredAssertionStatus", "()Z", |_, _| boolean(false)),
-    (CLASS, "isAnonymousClass", "()Z", |_, a| {
-        let inner = annotations::system(this(a), System::InnerClass);
-        boolean(inner.is_some_and(|inner| annotations::text(&inner, "name").is_none()))
-    }),
+    (CLASS, "isAnonymousClass", "()Z", |_, a| boolean(is_anonymous(this(a)))),
     (CLASS, "getInnerClassName", "()Ljava/lang/String;", |t, a| {
         let inner = annotations::system(this(a), System::InnerClass);
         match inner.and_then(|inner| annotations::text(&inner, "name")) {
@@ -77,7 +74,12 @@ pub(super) const TABLE: &[Native] = &[
         }
     }),
     (CLASS, "getDeclaringClass", "()Ljava/lang/Class;", |t, a| {
-        mirror_or_null(enclosing_by(t, this(a), System::EnclosingClass)?)
+        let class = this(a);
+        // The class around an anonymous one of an initializer encloses it, but declares nothing.
+        if is_anonymous(class) {
+            return NULL;
+        }
+        mirror_or_null(enclosing_by(t, class, System::EnclosingClass)?)
     }),
     (CLASS, "getEnclosingClass", "()Ljava/lang/Class;", |t, a| {
         let class = this(a);
@@ -172,6 +174,11 @@ pub(super) const TABLE: &[Native] = &[
     // Assertions are configured for the whole VM.
     ("Ljava/lang/ClassLoader;", "clearAssertionStatus", "()V", |_, _| VOID),
 ];
+
+fn is_anonymous(class: &Class) -> bool {
+    let inner = annotations::system(class, System::InnerClass);
+    inner.is_some_and(|inner| annotations::text(&inner, "name").is_none())
+}
 
 fn this(a: Args) -> &'static Class {
     Class::mirrored_by(a.reference(0))

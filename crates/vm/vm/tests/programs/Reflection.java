@@ -4,6 +4,7 @@ import java.util.*;
 
 /** Reflection, annotations and proxies. */
 public class Reflection {
+    static final Class<?> ANONYMOUS = new Object() {}.getClass();
     @Retention(RetentionPolicy.RUNTIME) @interface Note {
         String value() default "dflt";
         int[] nums() default {
@@ -97,6 +98,8 @@ public class Reflection {
         }
         .getClass().isAnonymousClass() + " " + int.class + " " + String[].class.getName() + " "
                 + int[].class.getSimpleName() + Reflection.class.getDeclaredClasses().length);
+        System.out.println(ANONYMOUS.getDeclaringClass() + " " + ANONYMOUS.getEnclosingClass()
+                + ANONYMOUS.isMemberClass());
         System.out.println(P.Inner.class.getDeclaringClass() + " "
                 + Thread.State.class.isEnum() + Note.class.isAnnotation());
     }
