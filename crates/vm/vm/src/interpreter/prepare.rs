@@ -37,7 +37,13 @@ fn find(t: &Thread, method: &'static Method) -> Result<Body, Thrown> {
             None => String::new(),
         };
         let message = format!("No implementation found for {}{tried}", method.pretty());
-        return Err(exception::throw(t, "Ljava/lang/UnsatisfiedLinkError;", &message));
+        // The method itself is on top of the stack trace.
+        let is_on_top = t.state.stack.push(method, 0).is_ok();
+        let thrown = exception::throw(t, "Ljava/lang/UnsatisfiedLinkError;", &message);
+        if is_on_top {
+            t.state.stack.pop();
+        }
+        return Err(thrown);
     }
     let bad = |message: String| {
         let message = format!("Rejecting {}: {message}", method.pretty());

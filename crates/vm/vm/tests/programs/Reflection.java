@@ -5,6 +5,7 @@ import java.util.*;
 /** Reflection, annotations and proxies. */
 public class Reflection {
     static final Class<?> ANONYMOUS = new Object() {}.getClass();
+    static native void missing();
     @Retention(RetentionPolicy.RUNTIME) @interface Note {
         String value() default "dflt";
         int[] nums() default {
@@ -100,6 +101,12 @@ public class Reflection {
                 + int[].class.getSimpleName() + Reflection.class.getDeclaredClasses().length);
         System.out.println(ANONYMOUS.getDeclaringClass() + " " + ANONYMOUS.getEnclosingClass()
                 + ANONYMOUS.isMemberClass());
+        try {
+            missing();
+        } catch (UnsatisfiedLinkError e) {
+            StackTraceElement top = e.getStackTrace()[0];
+            System.out.println(top.getMethodName() + top.isNativeMethod());
+        }
         System.out.println(P.Inner.class.getDeclaringClass() + " "
                 + Thread.State.class.isEnum() + Note.class.isAnnotation());
     }
