@@ -178,7 +178,7 @@ fn garbage_of_a_child_is_collected() {
         for _ in 0..2 {
             let output = place.forked(&[], &["collect"]).output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
-            assert_eq!(said, "value 19, true, null\n", "{options:?}: {output:?}");
+            assert_eq!(said, "value 4, true, null\n", "{options:?}: {output:?}");
         }
     }
 }

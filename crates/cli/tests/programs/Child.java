@@ -76,8 +76,8 @@ public class Child {
         // A place that existed before the fork.
         Thread.currentThread().setName("holds " + kept);
         WeakReference<Object> weak = new WeakReference<Object>(new Object());
-        for (int round = 0; round < 20; round++) {
-            for (int index = 0; index < 500; index++) {
+        for (int round = 0; round < 5; round++) {
+            for (int index = 0; index < 300; index++) {
                 new Child();
                 kept.add(new int[] {index});
             }

@@ -14,6 +14,8 @@ use baton_vm::zygote::Zygote;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tools::{build, files, library, output};
 
 mod tools;
@@ -29,6 +31,8 @@ const PROGRAM: [&str; 5] = [
 ];
 const COLLECTORS: [&str; 2] = ["mark-sweep", "counting"];
 const STARTS: [&str; 2] = ["own", "zygote"];
+/// The program whose reports are looked at.
+const REPORTED: &str = "References";
 
 fn main() -> ExitCode {
     if let [Ok(program), Ok(library), Ok(dex), Ok(collector), Ok(start)] =
@@ -41,38 +45,50 @@ fn main() -> ExitCode {
     let sources = files(&programs, "java");
     let library = library("library");
     let dex = build(&sources, "", directory.path());
-    let mut failed = false;
-    for source in &sources {
-        let name = source.file_stem().and_then(|name| name.to_str()).expect("a name");
-        let expected = output(Command::new("java").arg("-cp").arg(directory.path()).arg(name));
-        let ways = COLLECTORS.iter().flat_map(|collector| STARTS.map(|start| (collector, start)));
-        for (collector, start) in ways {
-            let this = std::env::current_exe().expect("this program has a path");
-            // A VM that hangs is ended, and so has printed too little.
-            let mut vm = Command::new("timeout");
-            vm.args(["--kill-after=5", "120"]).arg(this);
-            vm.env(PROGRAM[0], name).env(PROGRAM[1], &library).env(PROGRAM[2], &dex);
-            vm.env(PROGRAM[3], collector).env(PROGRAM[4], start);
-            let found = output(&mut vm);
-            let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
-            let same =
-                text(&expected) == text(&found) && expected.status.code() == found.status.code();
-            println!("{name}, {collector}, {start} ... {}", if same { "ok" } else { "FAILED" });
-            if name == "References" && start == STARTS[0] {
-                check_reports(&dex, collector);
-            }
-            if !same {
-                let errors = String::from_utf8_lossy(&found.stderr);
-                println!(
-                    "java printed:\n{}\nthe VM printed:\n{}{errors}",
-                    text(&expected),
-                    text(&found)
-                );
-                failed = true;
+    let (next, failed) = (Mutex::new(sources.iter()), AtomicBool::new(false));
+    let take = || next.lock().expect("no holder panics").next();
+    let compare_all = || {
+        while let Some(source) = take() {
+            if !compare(source, &library, &dex, directory.path()) {
+                failed.store(true, Relaxed);
             }
         }
+    };
+    std::thread::scope(|scope| {
+        let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..n_threads).for_each(|_| _ = scope.spawn(compare_all));
+    });
+    if failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Runs a program in all ways. False if it prints something else than on `java`.
+fn compare(source: &Path, library: &str, dex: &Path, classes: &Path) -> bool {
+    let name = source.file_stem().and_then(|name| name.to_str()).expect("a name");
+    let expected = output(Command::new("java").arg("-cp").arg(classes).arg(name));
+    let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let ways = COLLECTORS.iter().flat_map(|collector| STARTS.map(|start| (collector, start)));
+    let mut are_same = true;
+    for (collector, start) in ways {
+        let this = std::env::current_exe().expect("this program has a path");
+        // A VM that hangs is ended, and so has printed too little.
+        let mut vm = Command::new("timeout");
+        vm.args(["--kill-after=5", "120"]).arg(this);
+        vm.env(PROGRAM[0], name).env(PROGRAM[1], library).env(PROGRAM[2], dex);
+        vm.env(PROGRAM[3], collector).env(PROGRAM[4], start);
+        let found = output(&mut vm);
+        let same = text(&expected) == text(&found) && expected.status.code() == found.status.code();
+        println!("{name}, {collector}, {start} ... {}", if same { "ok" } else { "FAILED" });
+        if name == REPORTED && start == STARTS[0] {
+            check_reports(dex, collector);
+        }
+        if !same {
+            let errors = String::from_utf8_lossy(&found.stderr);
+            let [expected, found] = [text(&expected), text(&found)];
+            println!("java printed:\n{expected}\nthe VM printed:\n{found}{errors}");
+            are_same = false;
+        }
     }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    are_same
 }
 
 fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str, start: &str) -> ExitCode {
@@ -85,8 +101,8 @@ fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str, start: &s
         heap_bytes: 64 << 20,
         collector: if is_counting { Collector::Counting } else { Collector::MarkSweep },
         verify_heap: true,
-        trace: Some(report(&dex, "trace", collector)),
-        allocation_profile: Some(report(&dex, "profile", collector)),
+        trace: Some(report(&dex, "trace", program, collector)),
+        allocation_profile: Some(report(&dex, "profile", program, collector)),
         is_tortured: is_counting || start == STARTS[0],
         dex_cache,
         ..Options::default()
@@ -113,15 +129,15 @@ fn run(program: &str, library: PathBuf, dex: PathBuf, collector: &str, start: &s
     }
 }
 
-/// A file for a report of the last program that ran with a collector.
-fn report(dex: &Path, of: &str, collector: &str) -> PathBuf {
-    dex.with_file_name(format!("{of}-{collector}.json"))
+/// A file for a report of a program, the last time that it ran with a collector.
+fn report(dex: &Path, of: &str, program: &str, collector: &str) -> PathBuf {
+    dex.with_file_name(format!("{of}-{program}-{collector}.json"))
 }
 
 /// Reports of a program that collects say so.
 fn check_reports(dex: &Path, collector: &str) {
     let read = |of: &str| -> serde_json::Value {
-        let text = std::fs::read_to_string(report(dex, of, collector)).expect("a report");
+        let text = std::fs::read_to_string(report(dex, of, REPORTED, collector)).expect("a report");
         serde_json::from_str(&text).expect("a report is complete")
     };
     let trace = read("trace");

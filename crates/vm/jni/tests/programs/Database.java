@@ -39,7 +39,7 @@ public class Database {
         connection.setAutoCommit(false);
         String insert = "insert into words (word, value, bytes) values (?, ?, ?)";
         try (PreparedStatement statement = connection.prepareStatement(insert)) {
-            for (int nth = 0; nth < 1000; nth++) {
+            for (int nth = 0; nth < 100; nth++) {
                 statement.setString(1, "w\u00f6rd \ud83d\ude00 " + nth);
                 statement.setDouble(2, nth / 4.0);
                 statement.setBytes(3, new byte[] {(byte) nth, 0, 1});
@@ -50,7 +50,7 @@ public class Database {
         Function.create(connection, "twice", new Twice());
         Function.create(connection, "total_of", new Total());
         Function.create(connection, "failing", new Failing());
-        String query = "select id, twice(word), value, bytes from words where id % 250 = 0";
+        String query = "select id, twice(word), value, bytes from words where id % 25 = 0";
         try (Statement statement = connection.createStatement();
                 ResultSet found = statement.executeQuery(query)) {
             while (found.next()) {

@@ -19,18 +19,17 @@ public class Digests {
             digest.update(message, 10, message.length - 10);
             System.out.println(name + " " + hex(digest.digest()) + " " + hex(other.digest()));
         }
+        // Keys shorter than a block, as long as one, and longer.
         String[] names = {"HmacMD5", "HmacSHA1", "HmacSHA256", "HmacSHA384", "HmacSHA512"};
-        // Shorter than a block, as long as one, and longer than any.
-        for (int length : new int[]{1, 64, 128, 131}) {
-            byte[] key = new byte[length];
+        int[] lengths = {1, 64, 65, 128, 131};
+        for (int nth = 0; nth < names.length; nth++) {
+            byte[] key = new byte[lengths[nth]];
             Arrays.fill(key, (byte) 0xaa);
-            for (String name : names) {
-                Mac mac = Mac.getInstance(name);
-                mac.init(new SecretKeySpec(key, name));
-                mac.update(message[0]);
-                String first = hex(mac.doFinal(message));
-                System.out.println(name + " " + first + " " + hex(mac.doFinal(message)));
-            }
+            Mac mac = Mac.getInstance(names[nth]);
+            mac.init(new SecretKeySpec(key, names[nth]));
+            mac.update(message[0]);
+            String first = hex(mac.doFinal(message));
+            System.out.println(names[nth] + " " + first + " " + hex(mac.doFinal(message)));
         }
     }
 }
