@@ -351,8 +351,9 @@ impl Server<'_> {
             }
             Operation::Flush { handle } => {
                 // The file of a program that has others of its descriptors, or whose threads are
-                // within the device.
-                if let Some(open) = self.opens.lock().get(&handle) {
+                // within the device. Without threads there is no read to end.
+                let opens = self.opens.lock();
+                if let Some(open) = opens.get(&handle).filter(|open| !open.threads.is_empty()) {
                     open.device.device.descriptor_closed();
                 }
                 Ok(Vec::new())
