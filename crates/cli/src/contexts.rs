@@ -45,7 +45,7 @@ pub enum ContextCommand {
     },
 }
 
-/// What a context's name is.
+/// The rule for a context's name.
 const NAME_RULE: &str = "a context's name has 1 to 255 bytes and no slash, and is none of ., .., \
                          binder-control and features";
 

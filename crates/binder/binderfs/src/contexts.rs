@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// the broker's, and stay.
 #[derive(Debug)]
 pub struct Contexts {
-    /// What the names of this mount's own contexts end with.
+    /// The end of the names of this mount's own contexts.
     apart: Option<String>,
     added: Mutex<Added>,
 }

@@ -18,7 +18,7 @@ pub const KIND: &CStr = c"fuse.binder";
 /// The mounts of this process's namespace: proc_pid_mountinfo(5).
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// What a mount is known by.
+/// The two numbers by which a mount is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     /// The mount's number in the namespace.
@@ -45,7 +45,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// What was just mounted at a directory.
+    /// The file system that was just mounted at a directory.
     pub fn at(directory: PathBuf) -> Result<Mounted, MountError> {
         match Identity::at(&directory) {
             Ok(identity) => Ok(Mounted { directory, identity }),

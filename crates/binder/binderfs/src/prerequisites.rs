@@ -1,4 +1,4 @@
-//! What a server needs of the system beside a mount. It says at its start what it lacks: its
+//! The system calls and files that a server needs beside a mount. It says at its start what it lacks: its
 //! programs would be told at each open or ioctl, by an error that says nothing.
 
 use crate::client_memory::ClientMemory;

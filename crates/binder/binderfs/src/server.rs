@@ -353,8 +353,11 @@ impl Server<'_> {
                 // The file of a program that has others of its descriptors, or whose threads are
                 // within the device. Without threads there is no read to end.
                 let opens = self.opens.lock();
-                if let Some(open) = opens.get(&handle).filter(|open| !open.threads.is_empty()) {
-                    open.device.device.descriptor_closed();
+                let used = opens.get(&handle).filter(|open| !open.threads.is_empty());
+                let device = used.map(|open| Arc::clone(&open.device));
+                drop(opens);
+                if let Some(opened) = device {
+                    opened.device.descriptor_closed();
                 }
                 Ok(Vec::new())
             }
@@ -567,7 +570,7 @@ impl Server<'_> {
     }
 }
 
-/// What the kernel is told of an open that has failed. It takes `ENOSYS` for the word that this
+/// The error of which the kernel is told when an open has failed. It takes `ENOSYS` for the word that this
 /// server need not be asked for any open, for good.
 fn open_error(errno: Errno) -> Errno {
     if errno == Errno::NOSYS { Errno::OPNOTSUPP } else { errno }

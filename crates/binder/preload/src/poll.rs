@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
 
-/// What to wait for in place of a device's descriptor.
+/// The thing to wait for in place of a device's descriptor.
 enum Pollable {
     /// The calling thread's descriptor, and the device, which stays open while a thread waits.
     Open(Arc<OwnedFd>, #[expect(dead_code, reason = "kept open")] Arc<Open>),
