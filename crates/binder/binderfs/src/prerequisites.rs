@@ -1,5 +1,5 @@
-//! The system calls and files that a server needs beside a mount. It says at its start what it lacks: its
-//! programs would be told at each open or ioctl, by an error that says nothing.
+//! The system calls and files that a server needs beside a mount. It says at its start what it
+//! lacks: its programs would be told at each open or ioctl, by an error that says nothing.
 
 use crate::client_memory::ClientMemory;
 use crate::mount_error::MountError;

@@ -570,8 +570,8 @@ impl Server<'_> {
     }
 }
 
-/// The error of which the kernel is told when an open has failed. It takes `ENOSYS` for the word that this
-/// server need not be asked for any open, for good.
+/// The error of which the kernel is told when an open has failed. It takes `ENOSYS` for the word
+/// that this server need not be asked for any open, for good.
 fn open_error(errno: Errno) -> Errno {
     if errno == Errno::NOSYS { Errno::OPNOTSUPP } else { errno }
 }
