@@ -12,7 +12,7 @@
 //! own, and a collector reads it while the thread waits.
 //!
 //! **Invariant**: a reference in a slot below the top is null or an object that is not free. Slots
-//! are cleared when a frame is pushed.
+//! are cleared, or get the arguments, when a frame is pushed.
 
 use crate::class::Method;
 use crate::memory::{Pages, Zero};
@@ -89,20 +89,27 @@ impl Stack {
         &self.frames[depth]
     }
 
-    /// Pushes a frame of cleared registers.
+    /// Pushes a frame of so many cleared registers, and registers of arguments behind them, which
+    /// the caller has to write at once.
     ///
     /// # Errors
     /// [`Overflow`] if there is no room.
     #[inline(always)]
-    pub fn push(&self, method: &'static Method, n_registers: usize) -> Result<Registers, Overflow> {
-        let (top, depth) = (self.top.load(Relaxed), self.depth());
+    pub fn push(
+        &self,
+        method: &'static Method,
+        n_cleared: usize,
+        n_arguments: usize,
+    ) -> Result<Registers, Overflow> {
+        let (top, depth, n_registers) =
+            (self.top.load(Relaxed), self.depth(), n_cleared + n_arguments);
         let has_slots = top + n_registers <= self.limit.load(Relaxed);
         if !has_slots || depth >= self.most_frames.load(Relaxed) {
             return Err(Overflow);
         }
         let frame = &self.frames[depth];
         let slots = &self.slots[top..top + n_registers];
-        slots.iter().for_each(|slot| slot.store(0, Relaxed));
+        slots[..n_cleared].iter().for_each(|slot| slot.store(0, Relaxed));
         frame.method.set(method);
         frame.base.store(top as u32, Relaxed);
         frame.pc.store(0, Relaxed);
@@ -129,11 +136,12 @@ impl Stack {
         self.depth.store(depth, Relaxed);
     }
 
-    /// The registers of the top frame.
+    /// The top frame, with its registers.
     #[inline(always)]
-    pub fn registers(&self) -> Registers {
-        let base = self.frames[self.depth() - 1].base.load(Relaxed) as usize;
-        Registers::of(&self.slots[base..self.top.load(Relaxed)])
+    pub fn top_frame(&self) -> (&Frame, Registers) {
+        let frame = &self.frames[self.depth() - 1];
+        let base = frame.base.load(Relaxed) as usize;
+        (frame, Registers::of(&self.slots[base..self.top.load(Relaxed)]))
     }
 
     /// Keeps a reference in the top frame until that frame is popped.

@@ -221,10 +221,10 @@ fn call(c: Context<'_>, target: &'static Method, registers: Registers) -> Flow {
             if count != usize::from(code.n_ins) {
                 return c.unverified("as many arguments as the method has parameters").into();
             }
-            let Ok(frame) = stack.push(target, n_registers) else {
+            let first = n_registers - count;
+            let Ok(frame) = stack.push(target, first, count) else {
                 return overflow(c.place()).into();
             };
-            let first = n_registers - count;
             for index in 0..count {
                 frame.copy(first + index, &c.r, registers.get(index));
             }
@@ -235,7 +235,7 @@ fn call(c: Context<'_>, target: &'static Method, registers: Registers) -> Flow {
             if count != usize::from(target.n_argument_registers) {
                 return c.unverified("as many arguments as the method has parameters").into();
             }
-            let Ok(frame) = stack.push(target, count) else { return overflow(c.place()).into() };
+            let Ok(frame) = stack.push(target, 0, count) else { return overflow(c.place()).into() };
             for index in 0..count {
                 frame.copy(index, &c.r, registers.get(index));
             }
@@ -303,23 +303,33 @@ pub(super) fn native(
     body: &'static Body,
     args: Args,
 ) -> Result<Value, Thrown> {
-    let run = || match body {
-        Body::Native(index) => t.vm.native_functions[*index](t, args),
-        Body::Foreign(foreign) => {
-            let calls = t.vm.options.foreign.expect("whoever has bound the method");
-            (calls.call)(t, method, foreign, args)
-        }
-        Body::Lambda(lambda) => invoke_dynamic::run(t, method, lambda, args),
-        Body::Code(_) | Body::Abstract | Body::Conflict => unreachable!("{method} is not native"),
-    };
-    if !method.is_synchronized() || matches!(body, Body::Lambda(_)) {
-        return run();
+    if let Body::Lambda(lambda) = body {
+        return invoke_dynamic::run(t, method, lambda, args);
+    }
+    if !method.is_synchronized() {
+        return unlocked(t, method, body, args);
     }
     let lock = if method.is_static() { method.class().mirror() } else { args.reference(0) };
     monitor::enter(t, lock);
-    let result = run();
+    let result = unlocked(t, method, body, args);
     monitor::exit(t, lock)?;
     result
+}
+
+/// Runs a native method without its monitor.
+#[inline(always)]
+fn unlocked(
+    t: &Thread,
+    method: &'static Method,
+    body: &'static Body,
+    args: Args,
+) -> Result<Value, Thrown> {
+    if let Body::Native(index) = body {
+        return t.vm.native_functions[*index](t, args);
+    }
+    let Body::Foreign(foreign) = body else { unreachable!("{method} is not native") };
+    let calls = t.vm.options.foreign.expect("whoever has bound the method");
+    (calls.call)(t, method, foreign, args)
 }
 
 /// Leaves a result for the instruction that moves it.

@@ -15,8 +15,17 @@ pub(crate) struct Pc(*const u16);
 
 impl Pc {
     /// Places of no instruction: units are aligned to two bytes.
-    pub const NONE: [Pc; 2] =
-        [Pc(std::ptr::without_provenance(1)), Pc(std::ptr::without_provenance(3))];
+    pub const NONE: [Pc; 3] = [
+        Pc(std::ptr::without_provenance(1)),
+        Pc(std::ptr::without_provenance(3)),
+        Pc(std::ptr::without_provenance(5)),
+    ];
+
+    /// Whether this is the place of an instruction.
+    #[inline(always)]
+    pub fn is_some(self) -> bool {
+        self.0.addr() & 1 == 0
+    }
 
     /// The place of a unit at which an instruction starts.
     #[inline(always)]
@@ -235,9 +244,8 @@ impl Place<'_> {
 
 /// The top frame: its code and registers, and where it is.
 pub(super) fn top(t: &Thread) -> (&'static Code, Registers, Pc) {
-    let stack = &t.state.stack;
-    let frame = stack.frame(stack.depth() - 1);
+    let (frame, registers) = t.state.stack.top_frame();
     let method = frame.method.get().expect("a frame has a method");
     let Some(Body::Code(code)) = method.body.get() else { panic!("{method} has no bytecode") };
-    (code, stack.registers(), Pc::at(code, frame.pc.load(Relaxed)))
+    (code, registers, Pc::at(code, frame.pc.load(Relaxed)))
 }

@@ -69,8 +69,8 @@ fn enter_nested(t: &Thread, method: &'static Method, args: &[Value]) -> Result<V
         Body::Native(_) | Body::Foreign(_) | Body::Lambda(_) => count,
         Body::Abstract | Body::Conflict => return Err(calls::without_body(t, method, body)),
     };
-    let frame = stack.push(method, n_registers).or_throw(t)?;
     let mut at = n_registers - count;
+    let frame = stack.push(method, at, count).or_throw(t)?;
     for argument in args {
         at += argument.write(&frame, at);
     }
@@ -99,16 +99,17 @@ fn run(t: &Thread, depth: usize) -> Result<(), Thrown> {
     let (mut code, mut r, mut pc) = top(t);
     loop {
         let ended = threaded::start(t, code, r, pc);
+        if let Some(next) = ended.here() {
+            pc = next;
+            continue;
+        }
         if ended == Ended::THROW {
             unwind(t, depth)?;
-            (code, r, pc) = top(t);
-        } else if let Some(next) = ended.here() {
-            (code, r, _) = top(t);
-            pc = next;
         } else if stack.depth() < depth {
             return Ok(());
-        } else {
-            (code, r, pc) = top(t);
+        }
+        (code, r, pc) = top(t);
+        if ended == Ended::RETURN {
             pc = pc.jump(call_units(pc.opcode()));
         }
     }

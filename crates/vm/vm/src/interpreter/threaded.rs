@@ -10,7 +10,7 @@
 //! method.
 
 use super::checked;
-use super::context::{Context, Flow, Pc, top};
+use super::context::{Context, Flow, Pc};
 use super::prepare::CHECKED;
 use super::table;
 use crate::class::Code;
@@ -31,10 +31,13 @@ impl Ended {
     pub const RETURN: Ended = Ended(Pc::NONE[0]);
     /// An exception is under way.
     pub const THROW: Ended = Ended(Pc::NONE[1]);
+    /// A frame was pushed for bytecode.
+    pub const CALL: Ended = Ended(Pc::NONE[2]);
 
-    /// Where the top frame goes on. `None` of [`Ended::RETURN`] and [`Ended::THROW`].
+    /// Where the frame goes on. `None` of the others.
+    #[inline(always)]
     pub fn here(self) -> Option<Pc> {
-        (self != Ended::RETURN && self != Ended::THROW).then_some(self.0)
+        self.0.is_some().then_some(self.0)
     }
 }
 
@@ -60,7 +63,7 @@ fn step<const OPCODE: u8>(t: &Thread, code: &'static Code, r: Registers, pc: Pc)
         Flow::Next(next) if !ends_in_a_jump(OPCODE) => Ended(next),
         Flow::Next(next) if cfg!(calls_may_stay_calls) && next <= pc => Ended(next),
         Flow::Next(next) => start(t, code, r, next),
-        Flow::Call => Ended(top(t).2),
+        Flow::Call => Ended::CALL,
         Flow::Return => Ended::RETURN,
         Flow::Throw => Ended::THROW,
     }
