@@ -97,7 +97,8 @@ pub fn baton() -> io::Result<PathBuf> {
 /// Runs a program, and returns what it prints, on standard error last.
 ///
 /// # Errors
-/// The program does not start, or fails: with the last line that it says.
+/// The program does not start, or fails: with the last line that it says, but for the calls of a
+/// stack trace.
 pub fn run(mut command: Command) -> io::Result<[String; 2]> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| {
         io::Error::other(format!("{}: {error}", command.get_program().display()))
@@ -105,7 +106,8 @@ pub fn run(mut command: Command) -> io::Result<[String; 2]> {
     let [printed, said] =
         [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     if !output.status.success() {
-        let last = said.lines().last().unwrap_or("nothing");
+        let last = said.lines().rfind(|line| !line.starts_with(char::is_whitespace));
+        let last = last.unwrap_or("nothing");
         return Err(io::Error::other(format!("it ends with {}, saying {last}", output.status)));
     }
     Ok([printed, said])

@@ -318,7 +318,7 @@ fn converse(
                 _ => handle(t, command, payload),
             }
         }
-        if ended.is_some() {
+        if ended.is_some() && !rest.is_empty() {
             // What a message inside of this one has left came later.
             LEFT.with_borrow_mut(|left| left.splice(..0, rest.iter().copied()).for_each(drop));
         }

@@ -38,8 +38,9 @@ pub(super) enum Written<'a> {
     Called(u32),
     /// The last command was a call by this handle, and a signal has come since.
     Interrupted(u32),
-    /// The returns are in the read buffer already.
-    Returned,
+    /// Nothing is left: the returns are in the read buffer, or the state knows that the thread
+    /// returns to its program.
+    Over,
 }
 
 /// The first return of the exchange.

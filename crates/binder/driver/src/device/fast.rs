@@ -107,7 +107,7 @@ impl Device {
         match self.engine.call_buffered(handle, named, payload, carries, &mut receiver) {
             Outcome::Answered => receiver.brought.map(|(reply, wants_looper)| {
                 self.put_returns(exchange, What::Answer(reply), &receiver.news, wants_looper);
-                Written::Returned
+                Written::Over
             }),
             Outcome::Adopted(Err(Wait::Interrupted)) => Some(Written::Interrupted(handle)),
             Outcome::Adopted(_) => Some(Written::Called(handle)),
@@ -126,7 +126,7 @@ impl Device {
         let named = (transaction.code, transaction.flags);
         let (news, wants_looper) = self.engine.answer_fast(tid, named, payload, carries)?;
         self.put_returns(exchange, What::Complete, &news, wants_looper);
-        Some(Written::Returned)
+        Some(Written::Over)
     }
 
     fn count_fast(&self, tid: Tid, command: u32, handle: u32) -> Option<()> {

@@ -271,7 +271,7 @@ impl Device {
             }
         }
         let exchanged = match written {
-            Ok(Written::Returned) => Exchanged::Over(Ok(())),
+            Ok(Written::Over) => Exchanged::Over(Ok(())),
             Ok(written) if exchange.read_size > 0 => self.read(&mut exchange, nonblocking, written),
             Ok(_) => Exchanged::Returns(Ok(())),
             Err(errno) => Exchanged::Returns(Err(errno)),

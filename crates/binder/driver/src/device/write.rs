@@ -18,6 +18,34 @@ use baton_state::work::Tid;
 use bytemuck::AnyBitPattern;
 use rustix::io::{Errno, fcntl_getfd};
 
+/// A command that the program has written.
+#[derive(Clone, Copy)]
+struct Command {
+    number: u32,
+    /// The address of its payload.
+    at: usize,
+    /// The beginning of all commands of the exchange.
+    commands: Source,
+}
+
+impl Command {
+    /// The payload. `EFAULT` if that cannot be read.
+    fn body<T: AnyBitPattern>(self) -> Result<T, Errno> {
+        self.commands.read(self.at)
+    }
+}
+
+/// The step of an exchange after a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// The next command.
+    Command,
+    /// The read half.
+    Read,
+    /// The thread returns to its program.
+    Program,
+}
+
 impl Device {
     /// The write half: commands until the end, an error, or a transaction that fails.
     pub(super) fn write<'a>(
@@ -38,22 +66,18 @@ impl Device {
             self.engine.settle();
             let Some(state) = self.lock_unless_failed(tid) else { return Ok(Written::Nothing) };
             let at = exchange.write_buffer.wrapping_add(exchange.write_consumed) as usize;
-            let command: u32 = user::read(at)?;
-            let bytes = 4 + payload_bytes(command);
+            let command = Command { number: commands.read(at)?, at: at + 4, commands };
+            let bytes = 4 + payload_bytes(command.number);
             // As in the kernel: a command that is cut short is read all the same, if its bytes are
             // there.
             let is_last = exchange.write_consumed + bytes as u64 >= size;
-            let reads_next = is_last && exchange.read_size > 0;
-            let locked = self.run(state, tid, (command, at + 4), reads_next)?;
+            let next = match exchange.read_size {
+                _ if !is_last => Next::Command,
+                0 => Next::Program,
+                _ => Next::Read,
+            };
+            written = self.run(state, tid, command, next)?;
             exchange.write_consumed += bytes as u64;
-            if let Some(state) = locked {
-                written = Written::HasWork(state);
-            } else if command == BC_TRANSACTION
-                && exchange.write_consumed == size
-                && let Ok(handle) = user::read(at + 4)
-            {
-                written = Written::Called(handle);
-            }
         }
         Ok(written)
     }
@@ -68,59 +92,74 @@ impl Device {
         (!state.thread(tid).failed).then_some(state)
     }
 
-    /// Runs a command. `reads_next`: it is the last one, and the thread reads. `Some` if the thread
-    /// does that at once: see [`Written::HasWork`].
+    /// Runs a command.
     // Out of line: plain calls pass by here.
     #[inline(never)]
     fn run<'a>(
         &'a self,
         mut state: Guard<'a, State>,
         tid: Tid,
-        (command, at): (u32, usize),
-        reads_next: bool,
-    ) -> Result<Option<Guard<'a, State>>, Errno> {
-        match command {
+        command: Command,
+        next: Next,
+    ) -> Result<Written<'a>, Errno> {
+        match command.number {
             BC_TRANSACTION | BC_REPLY | BC_TRANSACTION_SG | BC_REPLY_SG => {
                 drop(state);
-                self.run_transaction(tid, command, at)?;
-                return Ok(None);
+                return self.run_transaction(tid, command, next);
             }
             BC_INCREFS | BC_ACQUIRE => {
                 drop(state);
-                self.increase(command, user::read(at)?)?;
-                return Ok(None);
+                self.increase(command.number, command.body()?)?;
+                return Ok(Written::Nothing);
             }
             BC_REQUEST_FREEZE_NOTIFICATION => {
                 drop(state);
-                self.request_freeze(user::read(at)?)?;
-                return Ok(None);
+                self.request_freeze(command.body()?)?;
+                return Ok(Written::Nothing);
             }
             BC_FREE_BUFFER | BC_REGISTER_LOOPER | BC_ENTER_LOOPER => {}
             _ => self.engine.accept_first(&mut state),
         }
-        let result = self.run_locally(&mut state, tid, (command, at), reads_next);
+        let reads_next = next == Next::Read;
+        if let Err(errno) = self.run_locally(&mut state, tid, command, reads_next) {
+            self.engine.unlock(state);
+            return Err(errno);
+        }
         // Descriptors of a buffer that is freed are closed by this thread, before it reads.
-        if result.is_ok() && reads_next && !state.thread(tid).return_once {
+        if reads_next && !state.thread(tid).return_once {
             let process_work = state.takes_process_work(tid);
             if state.has_work(tid, process_work) {
-                return Ok(Some(state));
+                return Ok(Written::HasWork(state));
             }
         }
+        let returns = next == Next::Program;
+        if returns {
+            state.thread(tid).return_once = false;
+        }
         self.engine.unlock(state);
-        result.map(|()| None)
+        Ok(if returns { Written::Over } else { Written::Nothing })
     }
 
-    fn run_transaction(&self, tid: Tid, command: u32, at: usize) -> Result<(), Errno> {
-        let is_reply = matches!(command, BC_REPLY | BC_REPLY_SG);
-        let (transaction, buffers_size) = match command {
-            BC_TRANSACTION | BC_REPLY => (user::read(at)?, 0),
+    fn run_transaction(
+        &self,
+        tid: Tid,
+        command: Command,
+        next: Next,
+    ) -> Result<Written<'_>, Errno> {
+        let is_reply = matches!(command.number, BC_REPLY | BC_REPLY_SG);
+        let (transaction, buffers_size): (TransactionData, _) = match command.number {
+            BC_TRANSACTION | BC_REPLY => (command.body()?, 0),
             _ => {
-                let scattered: TransactionDataSg = user::read(at)?;
+                let scattered: TransactionDataSg = command.body()?;
                 (scattered.transaction, scattered.buffers_size)
             }
         };
         self.transact(tid, is_reply, &transaction, buffers_size);
-        Ok(())
+        let is_called = command.number == BC_TRANSACTION && next != Next::Command;
+        Ok(match is_called {
+            true => Written::Called(transaction.target as u32),
+            false => Written::Nothing,
+        })
     }
 
     /// BC_INCREFS and BC_ACQUIRE.
@@ -142,43 +181,43 @@ impl Device {
         &self,
         state: &mut State,
         tid: Tid,
-        (command, at): (u32, usize),
+        command: Command,
         reads_next: bool,
     ) -> Result<(), Errno> {
-        match command {
+        match command.number {
             BC_RELEASE => {
-                let handle = user::read(at)?;
+                let handle = command.body()?;
                 if let Some(owner) = state.owner_of_last(handle, 1) {
                     // Another thread's fast call by this handle may be under way.
                     self.engine.revoke_with(state, owner);
                 }
                 state.decrease(handle, Strength::Strong);
             }
-            BC_DECREFS => state.decrease(user::read(at)?, Strength::Weak),
+            BC_DECREFS => state.decrease(command.body()?, Strength::Weak),
             BC_INCREFS_DONE | BC_ACQUIRE_DONE => {
-                let node: PtrCookie = user::read(at)?;
+                let node: PtrCookie = command.body()?;
                 let strength =
-                    if command == BC_ACQUIRE_DONE { Strength::Strong } else { Strength::Weak };
+                    if command.number == BC_ACQUIRE_DONE { Strength::Strong } else { Strength::Weak };
                 state.acknowledge(node.ptr, node.cookie, strength);
             }
-            BC_FREE_BUFFER => self.free(state, tid, user::read(at)?, reads_next),
+            BC_FREE_BUFFER => self.free(state, tid, command.body()?, reads_next),
             BC_REGISTER_LOOPER => state.register_looper(tid),
             BC_ENTER_LOOPER => state.enter_looper(tid),
             BC_EXIT_LOOPER => state.exit_looper(tid),
             BC_REQUEST_DEATH_NOTIFICATION => {
-                let HandleCookie { handle, cookie } = user::read(at)?;
+                let HandleCookie { handle, cookie } = command.body()?;
                 state.request_death(handle, cookie);
             }
             BC_CLEAR_DEATH_NOTIFICATION => {
-                let HandleCookie { handle, cookie } = user::read(at)?;
+                let HandleCookie { handle, cookie } = command.body()?;
                 state.clear_death(tid, handle, cookie);
             }
-            BC_DEAD_BINDER_DONE => state.death_done(tid, user::read(at)?),
+            BC_DEAD_BINDER_DONE => state.death_done(tid, command.body()?),
             BC_CLEAR_FREEZE_NOTIFICATION => {
-                let HandleCookie { handle, cookie } = user::read(at)?;
+                let HandleCookie { handle, cookie } = command.body()?;
                 state.clear_freeze(handle, cookie)?;
             }
-            BC_FREEZE_NOTIFICATION_DONE => state.freeze_done(user::read(at)?)?,
+            BC_FREEZE_NOTIFICATION_DONE => state.freeze_done(command.body()?)?,
             _ => return Err(Errno::INVAL),
         }
         Ok(())

@@ -74,7 +74,9 @@ impl StatusPage {
     /// Shows the receive buffer's room, if that has changed.
     pub fn publish_room(&self, state: &State) {
         let changes = state.buffers.changes();
-        if self.shown[0].swap(changes, Ordering::Relaxed) != changes {
+        // Relaxed: changed under the state's lock alone.
+        if self.shown[0].load(Ordering::Relaxed) != changes {
+            self.shown[0].store(changes, Ordering::Relaxed);
             self.put_room(state);
         }
     }
@@ -94,14 +96,16 @@ impl StatusPage {
     fn publish_counts(&self, state: &State) {
         let (outstanding, received) = (state.pending_calls() as u32, state.received);
         // Relaxed: both are changed under the state's lock alone.
-        let before = self.outstanding.swap(outstanding, Ordering::Relaxed);
+        let before = self.outstanding.load(Ordering::Relaxed);
         if before != outstanding {
+            self.outstanding.store(outstanding, Ordering::Relaxed);
             // SeqCst: see the broker's status page.
             let word = self.page.word(status::OUTSTANDING);
             word.fetch_add(outstanding.wrapping_sub(before), Ordering::SeqCst);
         }
-        let before = self.received.swap(received, Ordering::Relaxed);
+        let before = self.received.load(Ordering::Relaxed);
         if before != received {
+            self.received.store(received, Ordering::Relaxed);
             let word = self.page.double_word(status::TRANSACTIONS);
             word.fetch_add(received.wrapping_sub(before), Ordering::Relaxed);
         }
@@ -111,7 +115,8 @@ impl StatusPage {
     pub fn publish_lane_loopers(&self, come: bool) {
         let come = u32::from(come);
         // Relaxed: changed under the state's lock alone.
-        if self.lane_loopers.swap(come, Ordering::Relaxed) != come {
+        if self.lane_loopers.load(Ordering::Relaxed) != come {
+            self.lane_loopers.store(come, Ordering::Relaxed);
             self.page.word(status::LANE_LOOPERS).store(come, Ordering::Release);
         }
     }

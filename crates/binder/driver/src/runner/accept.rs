@@ -46,6 +46,9 @@ impl Engine {
             ChannelSet::All => Arc::new(self.pool.channels.incoming()),
             ChannelSet::These(channels) => Arc::new(channels.to_vec()),
         };
+        if channels.is_empty() {
+            return Look::All;
+        }
         let mut found = FoundMessages::default();
         loop {
             let Some(until) = self.find(state, &channels, muted, &mut found) else {
