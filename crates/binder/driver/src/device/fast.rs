@@ -191,7 +191,7 @@ fn has_room(exchange: &WriteRead, n_objects: usize) -> bool {
 }
 
 /// The strength that a command counts.
-fn strength_of(command: u32) -> Strength {
+pub(super) fn strength_of(command: u32) -> Strength {
     match command {
         BC_ACQUIRE | BC_RELEASE | BC_ACQUIRE_DONE => Strength::Strong,
         _ => Strength::Weak,

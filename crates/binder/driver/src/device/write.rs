@@ -2,6 +2,7 @@
 
 use super::Device;
 use super::exchange::Written;
+use super::fast::strength_of;
 use crate::channel::payload::Payload;
 use crate::runner::send::Outgoing;
 use crate::sys::packet::borrowed;
@@ -164,7 +165,7 @@ impl Device {
 
     /// BC_INCREFS and BC_ACQUIRE.
     fn increase(&self, command: u32, handle: u32) -> Result<(), Errno> {
-        let strength = if command == BC_ACQUIRE { Strength::Strong } else { Strength::Weak };
+        let strength = strength_of(command);
         if handle == 0 {
             return self.engine.increase_manager(strength, command);
         }
@@ -196,9 +197,7 @@ impl Device {
             BC_DECREFS => state.decrease(command.body()?, Strength::Weak),
             BC_INCREFS_DONE | BC_ACQUIRE_DONE => {
                 let node: PtrCookie = command.body()?;
-                let strength =
-                    if command.number == BC_ACQUIRE_DONE { Strength::Strong } else { Strength::Weak };
-                state.acknowledge(node.ptr, node.cookie, strength);
+                state.acknowledge(node.ptr, node.cookie, strength_of(command.number));
             }
             BC_FREE_BUFFER => self.free(state, tid, command.body()?, reads_next),
             BC_REGISTER_LOOPER => state.register_looper(tid),
