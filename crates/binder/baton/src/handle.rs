@@ -2,7 +2,7 @@
 
 use crate::driver::Driver;
 use baton_abi::control::Strength;
-use baton_driver::typed::{self, tid};
+use baton_driver::typed;
 use baton_state::State;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -78,8 +78,8 @@ impl Handle {
             return DeathLink { cookie, number };
         }
         // A handle has one notice: one that has been told makes way for the next.
-        if let Some(told) = cookie {
-            state.clear_death(tid(), self.number, told);
+        if cookie.is_some() {
+            state.forget_death(self.number);
         }
         let cookie = state.next_number();
         recipients.insert(cookie, vec![(number, Box::new(recipient))]);
@@ -125,7 +125,7 @@ impl Handle {
         let unlinked = waiting.remove(at);
         if waiting.is_empty() {
             recipients.remove(&link.cookie);
-            state.clear_death(tid(), self.number, link.cookie);
+            state.forget_death(self.number);
         }
         drop(recipients);
         engine.unlock(state);

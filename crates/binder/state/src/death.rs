@@ -63,10 +63,22 @@ impl State {
                 notice.cookie
             ));
         }
-        reference.death = None;
+        if self.forget_death(handle) {
+            self.push_own_or_process(tid, Work::DeathCleared(cookie));
+        }
+    }
+
+    /// Ends a handle's notice, if it has one, and queues nothing. False if the notice is queued
+    /// itself: then BC_DEAD_BINDER_DONE tells that it is over.
+    pub fn forget_death(&mut self, handle: u32) -> bool {
+        let notice = self.references.get_mut(handle).and_then(|it| it.death.take());
+        let Some(notice) = notice else { return false };
         match self.unfinished_deaths.iter_mut().find(|death| death.id == notice.id) {
-            Some(death) => death.cleared = true,
-            None => self.push_own_or_process(tid, Work::DeathCleared(cookie)),
+            Some(death) => {
+                death.cleared = true;
+                false
+            }
+            None => true,
         }
     }
 
@@ -98,5 +110,25 @@ impl State {
             self.unfinished_deaths.remove(at);
             self.todo.take_if(|work| matches!(work, Work::Dead(o) if o.notice == notice.id));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Return;
+    use crate::rejoin::tests::{HANDLE, holder};
+
+    #[test]
+    fn a_notice_that_is_forgotten_leaves_no_work() {
+        let mut state = holder();
+        for cookie in 1..10 {
+            state.request_death(HANDLE, cookie);
+            assert!(state.forget_death(HANDLE));
+        }
+        assert!(!state.forget_death(HANDLE), "there is none");
+        assert!(state.next_return(1, true).is_none());
+        state.request_death(HANDLE, 10);
+        state.clear_death(1, HANDLE, 10);
+        assert!(matches!(state.next_return(1, true), Some(Return::Cookie(_, 10))));
     }
 }

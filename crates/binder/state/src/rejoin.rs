@@ -83,7 +83,7 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::message::HeldObject;
     use crate::thread::{Calling, Frame};
@@ -94,7 +94,7 @@ mod tests {
     use baton_abi::lane::Message;
 
     const PEER: ProcessId = ProcessId(2);
-    const HANDLE: u32 = 1;
+    pub(crate) const HANDLE: u32 = 1;
 
     /// A process with a buffer, and a handle that came by this ticket of the peer's.
     fn process(ticket: u64) -> State {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     /// Such a process, to which the ticket's message has come.
-    fn holder() -> State {
+    pub(crate) fn holder() -> State {
         let mut state = process(5);
         for introduced in state.tickets.take((PEER, TicketId(5))).unwrap() {
             state.hold(&introduced);
