@@ -19,8 +19,16 @@ use std::sync::{Arc, Weak};
 pub(crate) type Recipient = Box<dyn FnOnce() + Send>;
 /// This process chooses the numbers.
 type Handlers = FxHashMap<u64, Arc<dyn Any + Send + Sync>>;
-/// Each with the number of its link.
-type Recipients = HashMap<u64, Vec<(u64, Recipient)>>;
+/// The recipients of one notice of a handle.
+pub(crate) struct Recipients {
+    /// The handle's number.
+    pub handle: u32,
+    /// Each with the number of its link.
+    pub waiting: Vec<(u64, Recipient)>,
+}
+
+/// By the cookie of the one notice that a handle has.
+type AllRecipients = HashMap<u64, Recipients>;
 
 /// The engine, which is closed with the last that refers to it.
 pub(crate) struct Driver {
@@ -34,8 +42,7 @@ pub(crate) struct Callbacks {
     /// By the object's number: each a [`Handler`](crate::handler::Handler), whose type knows
     /// requests, and these know the driver.
     pub handlers: Lock<Handlers>,
-    /// By the cookie of the one notice that a handle has.
-    pub recipients: Lock<Recipients>,
+    pub recipients: Lock<AllRecipients>,
 }
 
 impl Callbacks {

@@ -1,6 +1,6 @@
 //! A reference to an object of another process.
 
-use crate::driver::Driver;
+use crate::driver::{Driver, Recipient, Recipients};
 use baton_abi::control::Strength;
 use baton_driver::typed;
 use baton_state::State;
@@ -73,8 +73,8 @@ impl Handle {
         let number = state.next_number();
         let cookie = self.death_cookie(&state);
         let known = cookie.and_then(|cookie| Some((cookie, recipients.get_mut(&cookie)?)));
-        if let Some((cookie, waiting)) = known {
-            waiting.push((number, Box::new(recipient)));
+        if let Some((cookie, known)) = known {
+            known.waiting.push((number, Box::new(recipient)));
             return DeathLink { cookie, number };
         }
         // A handle has one notice: one that has been told makes way for the next.
@@ -82,10 +82,19 @@ impl Handle {
             state.forget_death(self.number);
         }
         let cookie = state.next_number();
-        recipients.insert(cookie, vec![(number, Box::new(recipient))]);
+        let waiting: Vec<(_, Recipient)> = vec![(number, Box::new(recipient))];
+        // Room for one more costs a look at all: those of handles that are gone make room.
+        let mut forgotten = Vec::new();
+        if recipients.len() == recipients.capacity() {
+            let is_gone = |cookie: &u64, it: &mut Recipients| !state.has_death(it.handle, *cookie);
+            forgotten.extend(recipients.extract_if(is_gone));
+        }
+        recipients.insert(cookie, Recipients { handle: self.number, waiting });
         state.request_death(self.number, cookie);
         drop(recipients);
         engine.unlock(state);
+        // Not under the locks: recipients are the program's.
+        drop(forgotten);
         DeathLink { cookie, number }
     }
 
@@ -118,7 +127,8 @@ impl Handle {
             return false;
         }
         let mut recipients = callbacks.recipients.lock();
-        let Some(waiting) = recipients.get_mut(&link.cookie) else { return false };
+        let Some(known) = recipients.get_mut(&link.cookie) else { return false };
+        let waiting = &mut known.waiting;
         let Some(at) = waiting.iter().position(|(number, _)| *number == link.number) else {
             return false;
         };
@@ -199,7 +209,14 @@ impl Drop for Handle {
             return;
         }
         let mut state = engine.lock();
+        let cookie = self.death_cookie(&state);
         state.decrease(self.number, Strength::Strong);
+        let gone = cookie.filter(|cookie| !state.has_death(self.number, *cookie));
+        let callbacks = gone.and_then(|_| self.driver.callbacks.upgrade());
+        let all = callbacks.as_ref().zip(gone);
+        let forgotten = all.and_then(|(all, gone)| all.recipients.lock().remove(&gone));
         engine.unlock(state);
+        // Not under the locks: recipients are the program's, and so is all that goes with them.
+        drop((forgotten, callbacks));
     }
 }

@@ -87,7 +87,7 @@ impl Driver {
                 engine.unlock(state);
                 let callbacks = self.callbacks.upgrade();
                 let told = callbacks.and_then(|all| all.recipients.lock().remove(&cookie));
-                for (_, recipient) in told.unwrap_or_default() {
+                for (_, recipient) in told.map_or_else(Vec::new, |told| told.waiting) {
                     let _ = caught(recipient);
                 }
                 engine.lock()

@@ -3,12 +3,12 @@
 mod service;
 mod support;
 
-use baton::{CallError, Parcel, Process};
+use baton::{CallError, Parcel, Process, Received};
 use baton_driver::observer::Observer;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, AsRawFd};
 use service::{client_of, manage};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use support::Broker;
 
@@ -192,6 +192,44 @@ fn a_link_to_a_death_is_taken_back() {
     listener.join().unwrap();
     drop(told);
     assert!(is_told.recv().is_err(), "recipients are told once");
+}
+
+#[test]
+fn a_recipient_goes_with_the_last_handle() {
+    let broker = Broker::start();
+    let server = Process::open("binder", &broker.socket).unwrap();
+    let inner = server.object(|_| Ok(Parcel::new())).add();
+    let give = server.object(move |_| {
+        let mut parcel = Parcel::new();
+        parcel.write_object(inner);
+        Ok(parcel)
+    });
+    server.become_context_manager(give.add()).unwrap();
+    let serving = server.clone();
+    let looper = thread::spawn(move || serving.serve());
+    let (client, manager) = client_of(&broker);
+    let captured = Arc::new(());
+    let link = |answer: &Received<'_>| {
+        let (handle, kept) = (answer.handle(0).unwrap(), Arc::clone(&captured));
+        handle.link_to_death(move || drop(kept));
+        handle
+    };
+    let answer = || manager.call(1, &Parcel::new()).unwrap();
+    let handle = link(&answer());
+    let second = handle.clone();
+    drop(handle);
+    assert_eq!(Arc::strong_count(&captured), 2, "there is another handle");
+    drop(second);
+    assert_eq!(Arc::strong_count(&captured), 1);
+    // An answer that is dropped after the last handle has the reference until then.
+    for _ in 0..100 {
+        let answer = answer();
+        drop(link(&answer));
+    }
+    assert!(Arc::strong_count(&captured) < 10);
+    client.close();
+    server.close();
+    looper.join().unwrap();
 }
 
 #[test]

@@ -82,6 +82,13 @@ impl State {
         }
     }
 
+    /// Whether a handle has this notice, or has had it and the program is still to be told.
+    pub fn has_death(&self, handle: u32, cookie: u64) -> bool {
+        let notice = self.references.get(handle).and_then(|reference| reference.death);
+        notice.is_some_and(|notice| notice.cookie == cookie)
+            || self.unfinished_deaths.iter().any(|death| death.cookie == cookie)
+    }
+
     /// BC_DEAD_BINDER_DONE.
     pub fn death_done(&mut self, tid: Tid, cookie: u64) {
         let delivered =
