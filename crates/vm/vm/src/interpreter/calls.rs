@@ -303,12 +303,21 @@ pub(super) fn native(
     body: &'static Body,
     args: Args,
 ) -> Result<Value, Thrown> {
-    if let Body::Lambda(lambda) = body {
-        return invoke_dynamic::run(t, method, lambda, args);
+    if method.is_synchronized() && !matches!(body, Body::Lambda(_)) {
+        return locked(t, method, body, args);
     }
-    if !method.is_synchronized() {
-        return unlocked(t, method, body, args);
-    }
+    unlocked(t, method, body, args)
+}
+
+/// Runs a method without bytecode with its monitor.
+// Out of line: few have one.
+#[inline(never)]
+fn locked(
+    t: &Thread,
+    method: &'static Method,
+    body: &'static Body,
+    args: Args,
+) -> Result<Value, Thrown> {
     let lock = if method.is_static() { method.class().mirror() } else { args.reference(0) };
     monitor::enter(t, lock);
     let result = unlocked(t, method, body, args);
@@ -316,7 +325,7 @@ pub(super) fn native(
     result
 }
 
-/// Runs a native method without its monitor.
+/// Runs a method without bytecode, and takes no monitor.
 #[inline(always)]
 fn unlocked(
     t: &Thread,
@@ -324,12 +333,15 @@ fn unlocked(
     body: &'static Body,
     args: Args,
 ) -> Result<Value, Thrown> {
-    if let Body::Native(index) = body {
-        return t.vm.native_functions[*index](t, args);
+    match body {
+        Body::Native(index) => t.vm.native_functions[*index](t, args),
+        Body::Foreign(foreign) => {
+            let calls = t.vm.options.foreign.expect("whoever has bound the method");
+            (calls.call)(t, method, foreign, args)
+        }
+        Body::Lambda(lambda) => invoke_dynamic::run(t, method, lambda, args),
+        Body::Code(_) | Body::Abstract | Body::Conflict => unreachable!("{method} is not native"),
     }
-    let Body::Foreign(foreign) = body else { unreachable!("{method} is not native") };
-    let calls = t.vm.options.foreign.expect("whoever has bound the method");
-    (calls.call)(t, method, foreign, args)
 }
 
 /// Leaves a result for the instruction that moves it.
