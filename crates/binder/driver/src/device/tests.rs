@@ -413,3 +413,27 @@ fn the_descriptors_that_woke_one_control_thread_wake_the_next_one() {
         drop(server);
     }
 }
+
+/// As in the kernel: only the first ioctl of a thread returns without work, if it is a read.
+#[test]
+fn after_an_ioctl_that_only_writes_a_read_waits_for_work() {
+    let broker = broker();
+    let device = Device::open("binder", broker.socket()).unwrap();
+    let ioctl = |commands: &[u8], returns: &mut [u8]| {
+        let mut exchange = WriteRead {
+            write_size: commands.len() as u64,
+            write_consumed: 0,
+            write_buffer: commands.as_ptr() as u64,
+            read_size: returns.len() as u64,
+            read_consumed: 0,
+            read_buffer: returns.as_mut_ptr() as u64,
+        };
+        device.ioctl(BINDER_WRITE_READ, std::ptr::from_mut(&mut exchange) as usize, true)
+    };
+    let mut returns = [0; 256];
+    assert_eq!(ioctl(&BC_ENTER_LOOPER.to_ne_bytes(), &mut []), Ok(0));
+    assert_eq!(ioctl(&[], &mut returns), Err(Errno::AGAIN));
+    device.descriptor_closed();
+    assert_eq!(ioctl(&BC_EXIT_LOOPER.to_ne_bytes(), &mut []), Ok(0));
+    assert_eq!(ioctl(&[], &mut returns), Err(Errno::AGAIN));
+}
